@@ -1,0 +1,12 @@
+//! Plain data: what a measurement is called, what a record holds. No behaviour beyond arithmetic
+//! on itself, and no dependency on the rest of the crate.
+
+pub mod distribution;
+pub mod metric;
+pub mod reading;
+pub mod record;
+
+pub use distribution::Distribution;
+pub use metric::{Metric, MetricKind};
+pub use reading::{Reading, Scope};
+pub use record::{Record, RecordBody};

@@ -1,0 +1,492 @@
+//! The records of a run: what people, dashboards and programs read.
+//!
+//! One record is one JSON object on one line. The JSON Schema in `docs/schema/` is generated from
+//! these types (`make schema`), so this file is the contract. Everywhere: a value that was not
+//! measured is absent (`null` in [`SummaryRecord`]); zero means a measured zero.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::distribution::DistributionRecord;
+
+/// The version of the record format. A reader skips and counts records of another.
+pub const SCHEMA: &str = "headspace/1";
+
+/// One line of a run's file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Record {
+    /// Always `headspace/1`.
+    pub schema: String,
+    /// Wall-clock time of writing, nanoseconds since 1970-01-01 UTC.
+    pub time_unix_nano: u64,
+    /// The run folder's name; equal for all ranks of a run.
+    pub run_id: String,
+    /// This process's rank, 0 where there is one process.
+    pub rank: u32,
+    /// This process's id.
+    pub pid: u32,
+    /// What the record says, by `kind`.
+    #[serde(flatten)]
+    pub body: RecordBody,
+}
+
+/// What a record says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RecordBody {
+    /// The first record: what runs where.
+    Run(RunRecord),
+    /// What happened since the tick before.
+    Tick(TickRecord),
+    /// An epoch of a loop ended.
+    Epoch(EpochRecord),
+    /// The probe ended.
+    Probe(ProbeRecord),
+    /// Something the user was told.
+    Notice(NoticeRecord),
+    /// The run so far, or as a whole. The last one counts.
+    Summary(Box<SummaryRecord>),
+}
+
+/// What runs where.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RunRecord {
+    /// Versions by product: `headspace`, `python`, and each framework already loaded.
+    pub versions: BTreeMap<String, String>,
+    /// The machine.
+    pub host: HostRecord,
+    /// The first loader iterated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loader: Option<LoaderRecord>,
+    /// `measure`, `probe` or `replay`.
+    pub mode: String,
+    /// The command line of the process.
+    #[serde(default)]
+    pub argv: Vec<String>,
+    /// The settings in force, by name.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+    /// Every source of readings, on or off.
+    #[serde(default)]
+    pub sources: Vec<SourceRecord>,
+    /// How many processes the run has (`WORLD_SIZE`), 1 where nothing says otherwise.
+    pub world_size: u32,
+}
+
+/// The machine a run is on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HostRecord {
+    /// Network name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Operating system and kernel release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// The processor's model name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_model: Option<String>,
+    /// Cores online.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores_online: Option<u32>,
+    /// Cores in the process's affinity mask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores_affinity: Option<u32>,
+    /// Cores' worth of time the tightest cgroup allows; absent without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores_quota: Option<f64>,
+    /// Which cgroup interface said so: `v1` or `v2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// Physical memory in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+}
+
+/// What is known of a loader without touching it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LoaderRecord {
+    /// The loop's name in ticks and epochs.
+    pub name: String,
+    /// Python type, with its module.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// Batches an epoch, where the loader says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batches: Option<u64>,
+    /// Samples a batch, where the loader or the user says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_size: Option<u64>,
+    /// Worker processes, where the loader says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<u32>,
+    /// Batches the loader may hold ready, where it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefetch_depth: Option<u32>,
+}
+
+/// Whether a source of readings works here.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SourceRecord {
+    /// The source's name.
+    pub name: String,
+    /// On or off.
+    pub state: SourceState,
+    /// Why it is off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Whether a source is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum SourceState {
+    /// It is read every tick.
+    On,
+    /// It is not read.
+    Off,
+}
+
+/// What happened since the tick before.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TickRecord {
+    /// Counts ticks from 0. A gap means that records were dropped.
+    pub tick: u64,
+    /// Monotonic seconds since the run began.
+    pub at_s: f64,
+    /// Seconds since the tick before.
+    pub interval_s: f64,
+    /// Ticks merged into this record by retention, 1 while it is fresh.
+    pub merged: u32,
+    /// One entry a loop and phase that had steps.
+    #[serde(default)]
+    pub loops: Vec<LoopTick>,
+    /// Value by metric key, by scope: `{"process": {"process.thread.count": 3}}`.
+    #[serde(default)]
+    pub readings: BTreeMap<String, BTreeMap<String, f64>>,
+    /// What was lost so far.
+    #[serde(default)]
+    pub dropped: Dropped,
+}
+
+/// What was lost since the run began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Dropped {
+    /// Steps the recorder had no room for.
+    pub steps: u64,
+    /// Records an exporter was too slow for, or failed to deliver.
+    pub records: u64,
+}
+
+/// Where a loop's batches come from at the moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// From the source.
+    #[default]
+    Live,
+    /// From the cache.
+    Replay,
+}
+
+/// A loop's steps of one phase since the tick before.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LoopTick {
+    /// The loop's name.
+    pub name: String,
+    /// Where the batches came from.
+    pub phase: Phase,
+    /// Epochs begun, from 0.
+    pub epoch: u64,
+    /// Number of the first batch in this entry, counted over the run from 0.
+    pub first_step: u64,
+    /// Batches received.
+    pub steps: u64,
+    /// Samples in them, where the batch size is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
+    /// From asking for a batch to having it.
+    pub wait: DistributionRecord,
+    /// From having a batch to asking for the next.
+    pub compute: DistributionRecord,
+    /// From a batch to the next within an epoch.
+    pub step: DistributionRecord,
+}
+
+/// An epoch of a loop ended.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct EpochRecord {
+    /// The loop's name.
+    #[serde(rename = "loop")]
+    pub loop_name: String,
+    /// Counts epochs from 0.
+    pub epoch: u64,
+    /// Seconds from `iter()` being called to the first batch, worker start-up included; absent
+    /// where no batch came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttfb_s: Option<f64>,
+    /// Seconds from the last batch of the epoch before to the first of this one; absent in the
+    /// first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boundary_s: Option<f64>,
+    /// Batches received, replayed ones included.
+    pub steps: u64,
+    /// Of these, how many came from the cache.
+    pub replayed: u64,
+    /// Samples received, where the batch size is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
+    /// Whether the source said that it has no more (else the loop was left early).
+    pub exhausted: bool,
+}
+
+/// An estimate with its 95 % confidence interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Estimate {
+    /// The estimate itself.
+    pub value: f64,
+    /// Lower end of the 95 % confidence interval.
+    pub low: f64,
+    /// Upper end of the 95 % confidence interval.
+    pub high: f64,
+}
+
+/// What the probe found, or why it found nothing.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProbeRecord {
+    /// The loop's name.
+    #[serde(rename = "loop")]
+    pub loop_name: String,
+    /// The windows, in order.
+    pub windows: Vec<WindowRecord>,
+    /// The floor and what follows; absent where no number can be given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<FloorRecord>,
+    /// Why there is no number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Batches held for replay.
+    pub cached_batches: u32,
+    /// Bytes those batches pin, where their buffers say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_bytes: Option<u64>,
+    /// Cached batches that the loop changed in place.
+    pub mutated_batches: u32,
+    /// Steps that were served from the cache.
+    pub replayed_steps: u64,
+}
+
+/// One window of the probe.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct WindowRecord {
+    /// Live or replay.
+    pub phase: Phase,
+    /// Which pair of windows it belongs to, from 0.
+    pub cycle: u32,
+    /// Steps seen in the window, those left out included.
+    pub steps: u32,
+    /// Steps left out at its start because the loop had not settled.
+    pub discarded: u32,
+    /// Mean wait of the steps kept, in milliseconds.
+    pub wait_ms: f64,
+    /// Mean compute of the steps kept, in milliseconds.
+    pub compute_ms: f64,
+    /// Why the window was not used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unused: Option<String>,
+}
+
+/// The floor, the headspace, and what it is made of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FloorRecord {
+    /// Step time with the source, in milliseconds.
+    pub live_ms: Estimate,
+    /// Step time with free data, in milliseconds.
+    pub floor_ms: Estimate,
+    /// (live − floor) / live, in percent.
+    pub headspace_pct: Estimate,
+    /// Part of live − floor that is waiting for data, in milliseconds.
+    pub exposed_wait_ms: f64,
+    /// Part of live − floor that is the loader slowing the model's own code, in milliseconds.
+    pub contention_ms: f64,
+}
+
+/// How serious a notice is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Worth knowing.
+    Info,
+    /// Something is missing from the records, or is not as asked.
+    Warning,
+}
+
+/// Something the user was told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NoticeRecord {
+    /// Stable name for programs, such as `source_off`.
+    pub code: String,
+    /// How serious it is.
+    pub severity: Severity,
+    /// What happened, why, and what to do.
+    pub text: String,
+}
+
+/// Whether the run still goes on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// The summary was refreshed while the run went on. As the last record it means that the
+    /// process was killed, or still runs.
+    #[default]
+    Running,
+    /// The agent was stopped in order.
+    Finished,
+}
+
+/// What an optimiser reads, and the verdict's numbers. The fields that SPDL's autoresearch engine
+/// knows have its names and meanings. Times of steps are of the main loop.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct SummaryRecord {
+    /// Whether the run still goes on.
+    pub state: RunState,
+    /// `measure`, `probe` or `replay`.
+    pub mode: String,
+    /// The main loop: the probed one, else the one that most time was spent in.
+    #[serde(rename = "loop")]
+    pub loop_name: Option<String>,
+    /// Seconds since the run began.
+    pub elapsed_s: f64,
+    /// Batches the main loop received.
+    pub steps: u64,
+    /// Epochs the main loop began.
+    pub epochs: u64,
+    /// Live steps in steady state.
+    pub steady_steps: u64,
+    /// Seconds those steps took.
+    pub steady_s: f64,
+    /// Samples per second over the live steps in steady state; needs a batch size.
+    pub throughput_samples_per_s: Option<f64>,
+    /// Mean live step, warm-up included.
+    pub step_time_ms: Option<f64>,
+    /// Median live step in steady state.
+    pub steady_step_time_ms: Option<f64>,
+    /// Mean live step in steady state: what the parts below add up to.
+    pub steady_step_mean_ms: Option<f64>,
+    /// Mean wait per live step in steady state.
+    pub wait_ms: Option<f64>,
+    /// Mean compute per live step in steady state.
+    pub compute_ms: Option<f64>,
+    /// Share of a live step in steady state spent waiting.
+    pub wait_pct: Option<f64>,
+    /// 95th percentile of the live step in steady state.
+    pub step_p95_ms: Option<f64>,
+    /// 99th percentile of the live step in steady state.
+    pub step_p99_ms: Option<f64>,
+    /// Seconds from `iter()` to the first batch, in the main loop's first epoch.
+    pub ttfb_s: Option<f64>,
+    /// Seconds from the start of the process to the first `iter()` of the main loop.
+    pub init_time_s: Option<f64>,
+    /// Mean streaming-multiprocessor utilisation.
+    pub sm_utilization_pct: Option<f64>,
+    /// The same over the steady state.
+    pub steady_sm_utilization_pct: Option<f64>,
+    /// Mean use of the cores this process may use, whoever used them.
+    pub cpu_utilization_pct: Option<f64>,
+    /// Share of time the last queue before the consumer was not empty.
+    pub data_readiness_pct: Option<f64>,
+    /// The stage that limits throughput.
+    pub bottleneck_stage: Option<String>,
+    /// Step time if data were free, in milliseconds (from a probe).
+    pub floor_step_ms: Option<f64>,
+    /// 95 % confidence interval of the floor.
+    pub floor_ci_ms: Option<(f64, f64)>,
+    /// Share of the step that free data would save (from a probe).
+    pub headspace_pct: Option<f64>,
+    /// 95 % confidence interval of the headspace, lower and upper end in percent.
+    pub headspace_ci_pct: Option<(f64, f64)>,
+    /// Upper bound on the headspace where no probe settled it: the share of waiting.
+    pub headspace_upper_bound_pct: Option<f64>,
+    /// How many times faster training runs with free data: live / floor.
+    pub max_speedup: Option<f64>,
+    /// Part of the headspace that is waiting, in milliseconds a step.
+    pub exposed_wait_ms: Option<f64>,
+    /// Part of the headspace that is the loader slowing the model's code, in milliseconds a step.
+    pub contention_ms: Option<f64>,
+    /// What would help, best first.
+    pub remedies: Vec<RemedyRecord>,
+    /// What was found, in words.
+    pub findings: Vec<FindingRecord>,
+    /// CPU time of the agent's threads and recording, as a share of the elapsed time.
+    pub overhead_pct: Option<f64>,
+    /// What was lost.
+    pub dropped: Dropped,
+}
+
+/// A change and what it would gain.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RemedyRecord {
+    /// One sentence.
+    pub what: String,
+    /// The stage it changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
+    /// The resource it changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// The knob it turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<ChangeRecord>,
+    /// Step time it leads to, in milliseconds.
+    pub predicted_step_ms: f64,
+    /// By how much that is shorter, in percent of the step.
+    pub predicted_gain_pct: f64,
+    /// What it was concluded from.
+    pub evidence: String,
+    /// From 0 (a guess) to 1 (measured).
+    pub confidence: f64,
+}
+
+/// A knob and how to turn it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ChangeRecord {
+    /// The knob's name.
+    pub knob: String,
+    /// Its value now.
+    pub from: String,
+    /// The value proposed.
+    pub to: String,
+}
+
+/// Something found, in words.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FindingRecord {
+    /// Stable name for programs.
+    pub code: String,
+    /// One or two sentences.
+    pub text: String,
+}

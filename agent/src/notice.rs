@@ -1,0 +1,211 @@
+//! What the user is told while training goes on: a closed list, each said once.
+//!
+//! A notice says what happened, why, and what to do. It goes to stderr in one line and into the
+//! records as a `notice`, where [`Notice::code`] is the stable name for programs.
+
+use std::fmt;
+
+use crate::model::record::{NoticeRecord, Severity};
+
+/// Something the user should know.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Notice {
+    /// A source of readings does not work here, or stopped working.
+    SourceOff {
+        /// The source's name.
+        source: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// A destination failed for good.
+    ExporterOff {
+        /// The exporter's name.
+        exporter: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// Records were lost because a destination is slow or failing.
+    RecordsDropped {
+        /// How many so far.
+        count: u64,
+        /// Why the first of them was lost.
+        reason: String,
+    },
+    /// The loop is about to train on repeated batches.
+    ProbeBegins {
+        /// The loop's name.
+        loop_name: String,
+        /// Steps that will be served from the cache.
+        replayed: u64,
+        /// Steps until the probe is done.
+        total: u64,
+    },
+    /// Every batch from now on is a repeated one.
+    ReplayBegins {
+        /// The loop's name.
+        loop_name: String,
+        /// Batches held.
+        cached: usize,
+        /// Live batches delivered before.
+        live: u64,
+    },
+    /// The source ended before the cache was as large as asked.
+    SourceEndedEarly {
+        /// The loop's name.
+        loop_name: String,
+        /// Batches the source gave.
+        delivered: u64,
+        /// Batches that were asked for before replay.
+        asked: u64,
+    },
+    /// The loop changes its batches in place, so that repeated batches are not what they were.
+    BatchesMutated {
+        /// The loop's name.
+        loop_name: String,
+        /// How many of the cached batches changed.
+        count: u32,
+    },
+    /// Several threads take batches from one iterator at once.
+    ConcurrentIteration {
+        /// The loop's name.
+        loop_name: String,
+    },
+    /// A setting could not be read; the default holds.
+    SettingRefused {
+        /// The setting as the user wrote its name.
+        setting: String,
+        /// What was wrong and what is used instead.
+        problem: String,
+    },
+    /// Steps were lost because the recorder had no room.
+    StepsDropped {
+        /// How many so far.
+        count: u64,
+    },
+    /// The agent used more CPU time than its budget.
+    OverBudget {
+        /// Its CPU time as a share of elapsed time, in percent.
+        percent: f64,
+    },
+    /// `stop` gave up waiting.
+    StopTimedOut {
+        /// Seconds it waited.
+        waited_s: f64,
+    },
+}
+
+impl Notice {
+    /// The stable name for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::SourceOff { .. } => "source_off",
+            Self::ExporterOff { .. } => "exporter_off",
+            Self::RecordsDropped { .. } => "records_dropped",
+            Self::ProbeBegins { .. } => "probe_begins",
+            Self::ReplayBegins { .. } => "replay_begins",
+            Self::SourceEndedEarly { .. } => "source_ended_early",
+            Self::BatchesMutated { .. } => "batches_mutated",
+            Self::ConcurrentIteration { .. } => "concurrent_iteration",
+            Self::SettingRefused { .. } => "setting_refused",
+            Self::StepsDropped { .. } => "steps_dropped",
+            Self::OverBudget { .. } => "over_budget",
+            Self::StopTimedOut { .. } => "stop_timed_out",
+        }
+    }
+
+    /// What makes two notices the same one, so that it is said once: the code and its subject.
+    #[must_use]
+    pub fn identity(&self) -> (&'static str, String) {
+        let subject = match self {
+            Self::SourceOff { source, .. } => (*source).to_owned(),
+            Self::ExporterOff { exporter, .. } => (*exporter).to_owned(),
+            Self::ProbeBegins { loop_name, .. }
+            | Self::ReplayBegins { loop_name, .. }
+            | Self::SourceEndedEarly { loop_name, .. }
+            | Self::BatchesMutated { loop_name, .. }
+            | Self::ConcurrentIteration { loop_name } => loop_name.clone(),
+            Self::SettingRefused { setting, .. } => setting.clone(),
+            Self::RecordsDropped { .. }
+            | Self::StepsDropped { .. }
+            | Self::OverBudget { .. }
+            | Self::StopTimedOut { .. } => String::new(),
+        };
+        (self.code(), subject)
+    }
+
+    fn severity(&self) -> Severity {
+        match self {
+            Self::ProbeBegins { .. } | Self::ReplayBegins { .. } => Severity::Info,
+            _ => Severity::Warning,
+        }
+    }
+
+    /// The notice as a record.
+    #[must_use]
+    pub fn to_record(&self) -> NoticeRecord {
+        NoticeRecord {
+            code: self.code().to_owned(),
+            severity: self.severity(),
+            text: self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SourceOff { source, reason } => {
+                write!(f, "`{source}` is off for this run: {reason}. The other sources go on.")
+            }
+            Self::ExporterOff { exporter, reason } => write!(
+                f,
+                "`{exporter}` is off for this run: {reason}. Training goes on; what it did not \
+                 deliver is counted as dropped."
+            ),
+            Self::RecordsDropped { count, reason } => write!(
+                f,
+                "{count} records dropped: {reason}. Raise `interval`, or write to a faster disk."
+            ),
+            Self::ProbeBegins { loop_name, replayed, total } => write!(
+                f,
+                "probe of `{loop_name}`: {replayed} of its first {total} steps train on repeated \
+                 batches. No batch of the source is lost. Use mode `measure` where that matters."
+            ),
+            Self::ReplayBegins { loop_name, cached, live } => write!(
+                f,
+                "replay of `{loop_name}`: after {live} live batches, every step trains on the \
+                 same {cached} cached batches. Do not keep the model."
+            ),
+            Self::SourceEndedEarly { loop_name, delivered, asked } => write!(
+                f,
+                "`{loop_name}` ended after {delivered} batches, before the {asked} that should \
+                 come before replay. Lower `return_caches_after`, or use a longer source."
+            ),
+            Self::BatchesMutated { loop_name, count } => write!(
+                f,
+                "the training loop changes its batches in place: {count} cached batches of \
+                 `{loop_name}` are no longer what the loader made. Replayed steps see the \
+                 changed data; their times hold only if they do not depend on the values."
+            ),
+            Self::ConcurrentIteration { loop_name } => write!(
+                f,
+                "several threads take batches from `{loop_name}` at once: waits and steps are \
+                 counted, but compute is not known, and a probe is not possible."
+            ),
+            Self::SettingRefused { setting, problem } => write!(f, "`{setting}`: {problem}"),
+            Self::StepsDropped { count } => {
+                write!(f, "{count} steps were not recorded: they came faster than they are read.")
+            }
+            Self::OverBudget { percent } => write!(
+                f,
+                "measuring used {percent:.2} % of a core, more than the 1 % it should. Raise \
+                 `interval`."
+            ),
+            Self::StopTimedOut { waited_s } => write!(
+                f,
+                "stopping took longer than {waited_s:.1} s; the last records may be missing."
+            ),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Time, in the one place that reads it.
+//!
+//! The training thread takes [`MonotonicClock::ticks`] (10 ns on x86-64: the time-stamp counter,
+//! unscaled); the sampler turns ticks into nanoseconds later. Code that decides by time takes a
+//! [`Clock`], so that a test can turn it by hand.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Where the sampler gets its time from.
+pub trait Clock: Send + Sync + 'static {
+    /// Monotonic time since an arbitrary origin. Never goes back, whatever is done to the wall
+    /// clock.
+    fn now(&self) -> Duration;
+
+    /// Wall-clock nanoseconds since 1970-01-01 UTC, for people. Never used to measure.
+    fn unix_nanos(&self) -> u64;
+}
+
+/// The machine's monotonic clock.
+#[derive(Debug, Clone)]
+pub struct MonotonicClock {
+    clock: quanta::Clock,
+    origin: u64,
+}
+
+impl MonotonicClock {
+    /// Calibrates against the system's clock, which takes about 0.6 ms the first time in a
+    /// process. The origin is now.
+    #[must_use]
+    pub fn new() -> Self {
+        let clock = quanta::Clock::new();
+        let origin = clock.raw();
+        Self { clock, origin }
+    }
+
+    /// A raw time stamp: only good for [`nanos`](Self::nanos).
+    #[inline]
+    #[must_use]
+    pub fn ticks(&self) -> u64 {
+        self.clock.raw()
+    }
+
+    /// Nanoseconds since this clock's origin of a raw time stamp.
+    #[inline]
+    #[must_use]
+    pub fn nanos(&self, ticks: u64) -> u64 {
+        self.clock.delta_as_nanos(self.origin, ticks)
+    }
+}
+
+impl Default for MonotonicClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for MonotonicClock {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.nanos(self.ticks()))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+    fn unix_nanos(&self) -> u64 {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,9 @@
+//! The traits through which the outside world plugs into the agent, each with its error.
+
+pub mod clock;
+pub mod collector;
+pub mod exporter;
+
+pub use clock::{Clock, MonotonicClock};
+pub use collector::{CollectError, Collector};
+pub use exporter::{ExportError, Exporter};
