@@ -32,7 +32,12 @@ impl Default for Distribution {
             Err(_) => unreachable!("two digits are within the histogram's range"),
         };
         histogram.auto(true);
-        Self { histogram, sum_nanos: 0, min_nanos: u64::MAX, max_nanos: 0 }
+        Self {
+            histogram,
+            sum_nanos: 0,
+            min_nanos: u64::MAX,
+            max_nanos: 0,
+        }
     }
 }
 
@@ -45,7 +50,9 @@ impl Distribution {
     fn record_many(&mut self, nanos: u64, count: u32) {
         // Cannot fail: the histogram grows by itself, and the value is bounded.
         let _ = self.histogram.record_n(nanos.clamp(1, MAX_NANOS), count);
-        self.sum_nanos = self.sum_nanos.saturating_add(nanos.saturating_mul(u64::from(count)));
+        self.sum_nanos = self
+            .sum_nanos
+            .saturating_add(nanos.saturating_mul(u64::from(count)));
         self.min_nanos = self.min_nanos.min(nanos);
         self.max_nanos = self.max_nanos.max(nanos);
     }

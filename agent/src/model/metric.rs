@@ -92,10 +92,21 @@ mod tests {
     fn every_metric_is_named_once_and_explained() {
         let mut seen = HashSet::new();
         for metric in ALL {
-            assert!(seen.insert(metric.name), "`{}` is declared twice", metric.name);
-            assert!(!metric.help.is_empty() && !metric.help.ends_with('.'), "{}", metric.name);
             assert!(
-                metric.name.chars().all(|c| c.is_ascii_lowercase() || c == '.' || c == '_'),
+                seen.insert(metric.name),
+                "`{}` is declared twice",
+                metric.name
+            );
+            assert!(
+                !metric.help.is_empty() && !metric.help.ends_with('.'),
+                "{}",
+                metric.name
+            );
+            assert!(
+                metric
+                    .name
+                    .chars()
+                    .all(|c| c.is_ascii_lowercase() || c == '.' || c == '_'),
                 "{}",
                 metric.name
             );

@@ -48,18 +48,23 @@ impl Reading {
     /// A reading of a metric that has one value in its scope.
     #[must_use]
     pub fn new(metric: &'static Metric, scope: Scope, value: f64) -> Self {
-        Self { metric, scope, attributes: &[], value }
+        Self {
+            metric,
+            scope,
+            attributes: &[],
+            value,
+        }
     }
 
     /// A reading of a metric that has one value per combination of attributes.
     #[must_use]
-    pub fn with(
-        metric: &'static Metric,
-        scope: Scope,
-        attributes: Attributes,
-        value: f64,
-    ) -> Self {
-        Self { metric, scope, attributes, value }
+    pub fn with(metric: &'static Metric, scope: Scope, attributes: Attributes, value: f64) -> Self {
+        Self {
+            metric,
+            scope,
+            attributes,
+            value,
+        }
     }
 
     /// The key of this reading within its scope: `process.cpu.time{cpu.mode=user}`.

@@ -195,6 +195,9 @@ pub enum Phase {
     /// From the source.
     #[default]
     Live,
+    /// From the source, while the loop settles after a replay: the loader's queue is still fuller
+    /// than it would be.
+    Settle,
     /// From the cache.
     Replay,
 }

@@ -1,0 +1,396 @@
+//! From time stamps to steps: the definitions of wait, compute, step, ttfb and boundary.
+//!
+//! | quantity | from | to |
+//! |---|---|---|
+//! | wait | `next()` is called | it returns |
+//! | compute | a batch is received | the next is asked for |
+//! | step | a batch is received | the next is received, in the same epoch and phase |
+//! | time to first batch | `iter()` is called | the first batch is received |
+//! | epoch boundary | the last batch of an epoch is received | the first of the next is |
+//!
+//! The wait for the first batch of an epoch is its ttfb and nothing else. Of a batch, wait,
+//! compute and step are either all known or all left out.
+
+use super::event::Event;
+use crate::model::record::{EpochRecord, LoopTick, Phase};
+use crate::model::{Distribution, Series, StepSample};
+use crate::port::MonotonicClock;
+
+/// One loop's events, folded as far as they have been read.
+#[derive(Debug)]
+pub struct Fold {
+    name: String,
+    phase: Phase,
+    batch_size: u64,
+    concurrent: bool,
+    /// Epochs begun.
+    epochs: u64,
+    /// The epoch that goes on.
+    epoch: Option<Epoch>,
+    /// When the last batch of the loop was received, in whatever epoch. Nanoseconds.
+    last_receive: Option<u64>,
+    /// Where the next step is measured from: the last batch, unless something lies between.
+    step_from: Option<u64>,
+    /// Batches received.
+    steps: u64,
+    first_begin: Option<u64>,
+    first_ttfb_s: Option<f64>,
+    parts: [Part; 3],
+    live: Series,
+    replay: Series,
+    ended: Vec<EpochRecord>,
+}
+
+#[derive(Debug, Default)]
+struct Epoch {
+    number: u64,
+    begun: u64,
+    ttfb_s: Option<f64>,
+    boundary_s: Option<f64>,
+    steps: u64,
+    replayed: u64,
+    samples: u64,
+}
+
+/// What happened in one phase since the last tick.
+#[derive(Debug, Default)]
+struct Part {
+    first_step: u64,
+    steps: u64,
+    samples: u64,
+    wait: Distribution,
+    compute: Distribution,
+    step: Distribution,
+}
+
+/// Numbers of a loop as a whole. Times in seconds.
+#[derive(Debug, Clone, Default)]
+pub struct LoopTotals {
+    /// The loop's name.
+    pub name: String,
+    /// Batches received.
+    pub steps: u64,
+    /// Epochs begun.
+    pub epochs: u64,
+    /// Samples a batch, where known.
+    pub batch_size: Option<u64>,
+    /// Time to the first batch of the first epoch.
+    pub ttfb_s: Option<f64>,
+    /// When the first epoch began, since the clock's origin.
+    pub first_begin_s: Option<f64>,
+    /// Live steps (those that settle after a replay are in neither series).
+    pub live: Series,
+    /// Replayed steps.
+    pub replay: Series,
+    /// Whether several threads took batches at once, so that compute is not known.
+    pub concurrent: bool,
+}
+
+const fn index(phase: Phase) -> usize {
+    match phase {
+        Phase::Live => 0,
+        Phase::Settle => 1,
+        Phase::Replay => 2,
+    }
+}
+
+const PHASES: [Phase; 3] = [Phase::Live, Phase::Settle, Phase::Replay];
+
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+impl Fold {
+    /// A loop that has not begun.
+    #[must_use]
+    pub fn new(name: String) -> Self {
+        Self {
+            name,
+            phase: Phase::Live,
+            batch_size: 0,
+            concurrent: false,
+            epochs: 0,
+            epoch: None,
+            last_receive: None,
+            step_from: None,
+            steps: 0,
+            first_begin: None,
+            first_ttfb_s: None,
+            parts: <[Part; 3]>::default(),
+            live: Series::default(),
+            replay: Series::default(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// Takes the next event.
+    pub fn add(&mut self, event: Event, clock: &MonotonicClock) {
+        match event {
+            Event::Lap { request, receive } => {
+                self.lap(clock.nanos(request), clock.nanos(receive));
+            }
+            Event::Step { at } => self.step(clock.nanos(at)),
+            Event::EpochBegin { at } => self.begin_epoch(clock.nanos(at)),
+            Event::EpochEnd { exhausted } => self.end_epoch(exhausted),
+            Event::Phase(phase) => {
+                // Live goes on seamlessly where settling ends, and back; replay does not.
+                if (self.phase == Phase::Replay) != (phase == Phase::Replay) {
+                    self.step_from = None;
+                }
+                self.phase = phase;
+            }
+            Event::BatchSize(samples) => self.batch_size = samples,
+            Event::Gap => self.step_from = None,
+            Event::Concurrent => self.concurrent = true,
+        }
+    }
+
+    fn lap(&mut self, request: u64, receive: u64) {
+        let wait = receive.saturating_sub(request);
+        let sample = self.step_from.map(|from| StepSample {
+            compute_ns: request.saturating_sub(from),
+            wait_ns: wait,
+        });
+        self.receive(receive, sample);
+    }
+
+    /// A loop without a loader: the whole step is compute.
+    fn step(&mut self, at: u64) {
+        if self.epoch.is_none() {
+            self.begin_epoch(at);
+            self.step_from = Some(at);
+            self.last_receive = Some(at);
+            return;
+        }
+        let sample = self.step_from.map(|from| StepSample {
+            compute_ns: at.saturating_sub(from),
+            wait_ns: 0,
+        });
+        self.receive(at, sample);
+    }
+
+    fn receive(&mut self, at: u64, sample: Option<StepSample>) {
+        let replayed = self.phase == Phase::Replay;
+        if let Some(epoch) = &mut self.epoch {
+            if epoch.steps == 0 {
+                let ttfb = seconds(at.saturating_sub(epoch.begun));
+                epoch.ttfb_s = Some(ttfb);
+                epoch.boundary_s = self
+                    .last_receive
+                    .map(|last| seconds(at.saturating_sub(last)));
+                self.first_ttfb_s.get_or_insert(ttfb);
+            }
+            epoch.steps += 1;
+            epoch.replayed += u64::from(replayed);
+            epoch.samples += self.batch_size;
+        }
+        let part = &mut self.parts[index(self.phase)];
+        if part.steps == 0 {
+            part.first_step = self.steps;
+        }
+        part.steps += 1;
+        part.samples += self.batch_size;
+        if let Some(sample) = sample {
+            part.wait.record(sample.wait_ns);
+            part.step.record(sample.step_ns());
+            if !self.concurrent {
+                part.compute.record(sample.compute_ns);
+            }
+            match self.phase {
+                Phase::Live => self.live.push(sample),
+                Phase::Replay => self.replay.push(sample),
+                Phase::Settle => {}
+            }
+        }
+        self.steps += 1;
+        self.last_receive = Some(at);
+        self.step_from = Some(at);
+    }
+
+    fn begin_epoch(&mut self, at: u64) {
+        self.end_epoch(false);
+        self.first_begin.get_or_insert(at);
+        self.epoch = Some(Epoch {
+            number: self.epochs,
+            begun: at,
+            ..Epoch::default()
+        });
+        self.epochs += 1;
+    }
+
+    fn end_epoch(&mut self, exhausted: bool) {
+        self.step_from = None;
+        let Some(epoch) = self.epoch.take() else {
+            return;
+        };
+        self.ended.push(EpochRecord {
+            loop_name: self.name.clone(),
+            epoch: epoch.number,
+            ttfb_s: epoch.ttfb_s,
+            boundary_s: epoch.boundary_s,
+            steps: epoch.steps,
+            replayed: epoch.replayed,
+            samples: (self.batch_size > 0).then_some(epoch.samples),
+            exhausted,
+        });
+    }
+
+    /// What happened since the last call, one entry a phase that had batches.
+    pub fn take_tick(&mut self) -> Vec<LoopTick> {
+        let mut entries = Vec::new();
+        for phase in PHASES {
+            let part = &mut self.parts[index(phase)];
+            if part.steps == 0 {
+                continue;
+            }
+            entries.push(LoopTick {
+                name: self.name.clone(),
+                phase,
+                epoch: self.epochs.saturating_sub(1),
+                first_step: part.first_step,
+                steps: part.steps,
+                samples: (self.batch_size > 0).then_some(part.samples),
+                wait: (&part.wait).into(),
+                compute: (&part.compute).into(),
+                step: (&part.step).into(),
+            });
+            part.steps = 0;
+            part.samples = 0;
+            part.wait.clear();
+            part.compute.clear();
+            part.step.clear();
+        }
+        entries
+    }
+
+    /// The epochs that ended since the last call.
+    pub fn take_epochs(&mut self) -> Vec<EpochRecord> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Batches received so far.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The loop as a whole, so far.
+    #[must_use]
+    pub fn totals(&self) -> LoopTotals {
+        LoopTotals {
+            name: self.name.clone(),
+            steps: self.steps,
+            epochs: self.epochs,
+            batch_size: (self.batch_size > 0).then_some(self.batch_size),
+            ttfb_s: self.first_ttfb_s,
+            first_begin_s: self.first_begin.map(seconds),
+            live: self.live.clone(),
+            replay: self.replay.clone(),
+            concurrent: self.concurrent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Milliseconds since the start, as the fold sees them.
+    const MS: u64 = 1_000_000;
+
+    fn fold() -> Fold {
+        Fold::new("train".to_owned())
+    }
+
+    fn one_epoch(fold: &mut Fold, start: u64, batches: u64) {
+        fold.begin_epoch(start * MS);
+        for i in 0..batches {
+            // Asked for at 10 i, received 4 ms later; the first after 4 ms too.
+            fold.lap((start + 10 * i) * MS, (start + 10 * i + 4) * MS);
+        }
+        fold.end_epoch(true);
+    }
+
+    #[test]
+    fn wait_compute_and_step_add_up_and_leave_the_first_batch_out() {
+        let mut fold = fold();
+        one_epoch(&mut fold, 0, 3);
+
+        let tick = fold.take_tick().remove(0);
+
+        assert_eq!(tick.steps, 3);
+        assert_eq!(
+            (tick.wait.count, tick.compute.count, tick.step.count),
+            (2, 2, 2)
+        );
+        assert_eq!(
+            (tick.wait.sum_ms, tick.compute.sum_ms, tick.step.sum_ms),
+            (8.0, 12.0, 20.0)
+        );
+    }
+
+    #[test]
+    fn time_to_first_batch_and_boundary_stay_out_of_the_step() {
+        let mut fold = fold();
+        one_epoch(&mut fold, 0, 2);
+        one_epoch(&mut fold, 500, 2);
+
+        let epochs = fold.take_epochs();
+
+        assert_eq!(epochs[0].ttfb_s, Some(0.004));
+        assert_eq!(epochs[0].boundary_s, None);
+        assert_eq!(epochs[1].boundary_s, Some(0.490));
+        assert_eq!(fold.take_tick()[0].step.max_ms, 10.0);
+    }
+
+    #[test]
+    fn a_step_that_straddles_a_phase_belongs_to_neither() {
+        let mut fold = fold();
+        fold.begin_epoch(0);
+        fold.lap(0, MS);
+        fold.phase = Phase::Live;
+        fold.lap(2 * MS, 3 * MS);
+        let clock = MonotonicClock::new();
+        fold.add(Event::Phase(Phase::Replay), &clock);
+        fold.lap(4 * MS, 5 * MS);
+        fold.lap(6 * MS, 7 * MS);
+
+        let ticks = fold.take_tick();
+
+        assert_eq!((ticks[0].steps, ticks[0].step.count), (2, 1));
+        assert_eq!((ticks[1].steps, ticks[1].step.count), (2, 1));
+    }
+
+    #[test]
+    fn an_epoch_left_early_says_so() {
+        let mut fold = fold();
+        fold.begin_epoch(0);
+        fold.lap(0, MS);
+        fold.begin_epoch(5 * MS);
+
+        let epochs = fold.take_epochs();
+
+        assert_eq!(epochs.len(), 1);
+        assert!(!epochs[0].exhausted);
+    }
+
+    #[test]
+    fn a_tick_holds_only_what_happened_since_the_last() {
+        let mut fold = fold();
+        one_epoch(&mut fold, 0, 3);
+        fold.take_tick();
+
+        assert!(fold.take_tick().is_empty());
+    }
+
+    #[test]
+    fn samples_are_absent_where_the_batch_size_is_not_known() {
+        let mut fold = fold();
+        one_epoch(&mut fold, 0, 3);
+        assert_eq!(fold.take_tick()[0].samples, None);
+
+        fold.batch_size = 8;
+        one_epoch(&mut fold, 100, 3);
+        assert_eq!(fold.take_tick()[0].samples, Some(24));
+    }
+}

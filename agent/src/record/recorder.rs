@@ -1,0 +1,211 @@
+//! One loop's writer: what the training thread holds while it iterates.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::event::Event;
+use super::fold::Fold;
+use super::ring::{Pushed, Ring};
+use crate::port::MonotonicClock;
+
+/// Asks the sampler to read the rings before its next tick. Called once in half a ring, that is,
+/// every 8,192 batches.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// Records one loop's batches.
+///
+/// One thread at a time calls [`lap`](Self::lap) and [`mark`](Self::mark) (in Python, whoever
+/// holds the interpreter lock); the sampler calls [`fold`](Self::fold).
+pub struct Recorder {
+    ring: Ring,
+    clock: MonotonicClock,
+    fold: Mutex<Fold>,
+    wake: Wake,
+    /// False while the watch is off. Read once a batch.
+    watching: Arc<AtomicBool>,
+    /// Batches went by while the watch was off.
+    gap: AtomicBool,
+    dropped: AtomicU64,
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder")
+            .field("dropped", &self.dropped)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    /// A recorder for the loop of that name. `watching` is shared by all loops of a session.
+    #[must_use]
+    pub fn new(name: String, clock: MonotonicClock, watching: Arc<AtomicBool>, wake: Wake) -> Self {
+        Self {
+            ring: Ring::new(),
+            clock,
+            fold: Mutex::new(Fold::new(name)),
+            wake,
+            watching,
+            gap: AtomicBool::new(false),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// A time stamp for [`lap`](Self::lap).
+    #[inline]
+    #[must_use]
+    pub fn ticks(&self) -> u64 {
+        self.clock.ticks()
+    }
+
+    /// The clock of this loop's time stamps.
+    #[must_use]
+    pub fn clock(&self) -> &MonotonicClock {
+        &self.clock
+    }
+
+    /// A batch was asked for at `request` and received at `receive`.
+    #[inline]
+    pub fn lap(&self, request: u64, receive: u64) {
+        self.push(Event::Lap { request, receive });
+    }
+
+    /// Something other than a batch happened.
+    pub fn mark(&self, event: Event) {
+        self.push(event);
+    }
+
+    #[inline]
+    fn push(&self, event: Event) {
+        if !self.watching.load(Ordering::Relaxed) || self.gap.load(Ordering::Relaxed) {
+            return self.push_unwatched(event);
+        }
+        match self.ring.push(event.encode()) {
+            Pushed::Kept => {}
+            Pushed::KeptHalfFull => (self.wake)(),
+            Pushed::Full => self.push_full(event),
+        }
+    }
+
+    /// While the watch is off batches go by uncounted; what the loop is doing is still told.
+    #[cold]
+    fn push_unwatched(&self, event: Event) {
+        let watching = self.watching.load(Ordering::Relaxed);
+        if !watching && matches!(event, Event::Lap { .. } | Event::Step { .. }) {
+            self.gap.store(true, Ordering::Relaxed);
+            return;
+        }
+        if watching && self.gap.swap(false, Ordering::Relaxed) {
+            self.ring.push(Event::Gap.encode());
+        }
+        if self.ring.push(event.encode()) == Pushed::Full {
+            self.push_full(event);
+        }
+    }
+
+    /// The sampler is late. Read the ring here if nobody does at the moment; else drop the newest.
+    #[cold]
+    fn push_full(&self, event: Event) {
+        if let Ok(mut fold) = self.fold.try_lock() {
+            self.drain_into(&mut fold);
+            if self.ring.push(event.encode()) != Pushed::Full {
+                return;
+            }
+        }
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        self.gap.store(true, Ordering::Relaxed);
+    }
+
+    fn drain_into(&self, fold: &mut Fold) {
+        self.ring
+            .drain(|word| fold.add(Event::decode(word), &self.clock));
+    }
+
+    /// Reads the ring, then hands the folded loop to `each`. Never called by the training thread.
+    pub fn fold<R>(&self, each: impl FnOnce(&mut Fold) -> R) -> R {
+        let mut fold = self.fold.lock().unwrap_or_else(PoisonError::into_inner);
+        self.drain_into(&mut fold);
+        each(&mut fold)
+    }
+
+    /// Steps that were not recorded because the ring was full.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::super::ring::CAPACITY;
+    use super::*;
+
+    fn recorder() -> (Recorder, Arc<AtomicBool>, Arc<AtomicUsize>) {
+        let watching = Arc::new(AtomicBool::new(true));
+        let woken = Arc::new(AtomicUsize::new(0));
+        let wake: Wake = {
+            let woken = Arc::clone(&woken);
+            Arc::new(move || {
+                woken.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        let recorder = Recorder::new(
+            "train".into(),
+            MonotonicClock::new(),
+            Arc::clone(&watching),
+            wake,
+        );
+        (recorder, watching, woken)
+    }
+
+    fn laps(recorder: &Recorder, count: usize) {
+        for _ in 0..count {
+            let request = recorder.ticks();
+            recorder.lap(request, recorder.ticks());
+        }
+    }
+
+    #[test]
+    fn no_step_is_lost_when_the_sampler_sleeps_through_a_full_ring() {
+        let (recorder, _, woken) = recorder();
+        recorder.mark(Event::EpochBegin {
+            at: recorder.ticks(),
+        });
+        laps(&recorder, 3 * CAPACITY);
+
+        assert_eq!(recorder.fold(|fold| fold.steps()), 3 * CAPACITY as u64);
+        assert_eq!(recorder.dropped(), 0);
+        assert!(woken.load(Ordering::Relaxed) >= 5);
+    }
+
+    #[test]
+    fn a_full_ring_that_is_being_read_drops_the_newest_and_counts_it() {
+        let (recorder, _, _) = recorder();
+        let held = recorder.fold.lock().unwrap();
+        laps(&recorder, CAPACITY + 5);
+        drop(held);
+
+        assert_eq!(recorder.dropped(), 5);
+        assert_eq!(recorder.fold(|fold| fold.steps()), CAPACITY as u64);
+    }
+
+    #[test]
+    fn no_step_reaches_across_a_pause() {
+        let (recorder, watching, _) = recorder();
+        recorder.mark(Event::EpochBegin {
+            at: recorder.ticks(),
+        });
+        laps(&recorder, 3);
+        watching.store(false, Ordering::Relaxed);
+        laps(&recorder, 100);
+        watching.store(true, Ordering::Relaxed);
+        laps(&recorder, 3);
+
+        let (steps, timed) = recorder.fold(|fold| (fold.steps(), fold.take_tick()[0].step.count));
+
+        assert_eq!(steps, 6);
+        assert_eq!(timed, 4);
+    }
+}
