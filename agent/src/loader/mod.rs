@@ -1,1 +1,26 @@
-//! Placeholder.
+//! Where a loop's next batch comes from, decided by state machines that know neither clock nor
+//! loader.
+//!
+//! ```text
+//! replay   live batches, then the same few from a cache: what one run at the floor looks like
+//! probe    live and cached windows by turns: the floor with an interval, in one run
+//! ```
+//!
+//! The caller owns the batches. It asks a machine where the next one comes from
+//! ([`Decision`]), fetches it there, and tells the machine what came of it. Mode `measure` needs
+//! no machine: every batch comes from the source.
+
+pub mod replay;
+
+pub use replay::{Ended, PlanError, Replay, ReplayPlan};
+
+/// Where the next batch comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// From the source.
+    Source,
+    /// From the caller's cache, at this index.
+    Cached(usize),
+    /// From nowhere: the epoch is over.
+    End,
+}

@@ -1,0 +1,411 @@
+//! Live batches first, then the same few for ever: mode `replay`, `CacheDataLoader` and
+//! `cache_iterator`.
+//!
+//! The order of batches within one iteration is that of SPDL's `cache_iterator` (SPDL 0.8). Two
+//! things differ, both where SPDL's way costs the user a wrong number or an endless run:
+//!
+//! - The cache outlives the epoch. A later epoch does not warm up again: it replays from the first
+//!   cached batch, or goes on live where the cache is not complete.
+//! - A source with a length keeps it. An epoch ends after that many batches, unless `stop_after`
+//!   says otherwise. An epoch that is still live ends where its source ends, since a length may be
+//!   a guess.
+
+use thiserror::Error;
+
+use super::Decision;
+
+/// How many batches to cache, and when to turn to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplayPlan {
+    /// Batches to cache. At least 1.
+    num_caches: usize,
+    /// Live batches before the first cached one. At least `num_caches`.
+    return_caches_after: u64,
+    /// Batches an epoch holds, live and cached together. At least `return_caches_after`.
+    stop_after: Option<u64>,
+}
+
+/// A plan that makes no sense, as SPDL refuses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum PlanError {
+    /// There would be nothing to replay.
+    #[error("`num_caches` is not a positive number: `{given}` (10 is usual)")]
+    NoCaches {
+        /// What was given.
+        given: i64,
+    },
+    /// Replay would begin before the cache is full.
+    #[error(
+        "`return_caches_after` is less than `num_caches`: `{given}` < `{num_caches}` (the cache \
+         is filled from live batches; raise `return_caches_after`)"
+    )]
+    TurnsTooEarly {
+        /// What was given.
+        given: i64,
+        /// The batches to cache.
+        num_caches: i64,
+    },
+    /// The epoch would end before the cache is full. `stop_after=0` is one of these, and does not
+    /// mean "no limit".
+    #[error(
+        "`stop_after` is less than `num_caches`: `{given}` < `{num_caches}` (leave it out for no \
+         limit, or raise it)"
+    )]
+    StopsBeforeFull {
+        /// What was given.
+        given: i64,
+        /// The batches to cache.
+        num_caches: i64,
+    },
+    /// The epoch would end before replay begins.
+    #[error(
+        "`stop_after` is less than `return_caches_after`: `{given}` < `{return_caches_after}` (no \
+         batch would be replayed; raise `stop_after`)"
+    )]
+    StopsBeforeReplay {
+        /// What was given.
+        given: i64,
+        /// The live batches that come first.
+        return_caches_after: i64,
+    },
+}
+
+impl ReplayPlan {
+    /// A plan from SPDL's arguments. `return_caches_after` is `num_caches` where not given.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError`] for the combinations that SPDL refuses with a `ValueError`.
+    pub fn new(
+        num_caches: i64,
+        return_caches_after: Option<i64>,
+        stop_after: Option<i64>,
+    ) -> Result<Self, PlanError> {
+        let caches = usize::try_from(num_caches)
+            .ok()
+            .filter(|&caches| caches > 0)
+            .ok_or(PlanError::NoCaches { given: num_caches })?;
+        if let Some(given) = return_caches_after.filter(|&given| given < num_caches) {
+            return Err(PlanError::TurnsTooEarly { given, num_caches });
+        }
+        if let Some(given) = stop_after {
+            if given < num_caches {
+                return Err(PlanError::StopsBeforeFull { given, num_caches });
+            }
+            if let Some(return_caches_after) = return_caches_after.filter(|&after| given < after) {
+                return Err(PlanError::StopsBeforeReplay { given, return_caches_after });
+            }
+        }
+        Ok(Self {
+            num_caches: caches,
+            return_caches_after: return_caches_after.unwrap_or(num_caches).unsigned_abs(),
+            stop_after: stop_after.map(i64::unsigned_abs),
+        })
+    }
+
+    /// Batches to cache.
+    #[must_use]
+    pub fn num_caches(&self) -> usize {
+        self.num_caches
+    }
+
+    /// Live batches before the first cached one.
+    #[must_use]
+    pub fn return_caches_after(&self) -> u64 {
+        self.return_caches_after
+    }
+
+    /// Batches an epoch holds, live and cached together.
+    #[must_use]
+    pub fn stop_after(&self) -> Option<u64> {
+        self.stop_after
+    }
+}
+
+/// What the end of the source means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The epoch ends with it: the source has a length of its own, or nothing was cached.
+    Epoch,
+    /// The epoch goes on from the cache.
+    Replay {
+        /// Whether the source gave fewer batches than should come before replay.
+        early: bool,
+    },
+}
+
+/// Where the batches of one wrapped loader come from, over all its epochs.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    plan: ReplayPlan,
+    epoch_len: Option<u64>,
+    /// Live batches handed out, over all epochs.
+    live: u64,
+    /// Whether the source is done with for good.
+    turned: bool,
+    /// Batches handed out in this epoch.
+    in_epoch: u64,
+    /// Cached batches handed out in this epoch.
+    replayed: u64,
+    /// Whether this epoch is over, whatever the counts say.
+    ended: bool,
+}
+
+impl Replay {
+    /// A machine for one loader. `epoch_len` is the source's length where it has one.
+    #[must_use]
+    pub fn new(plan: ReplayPlan, epoch_len: Option<u64>) -> Self {
+        Self { plan, epoch_len, live: 0, turned: false, in_epoch: 0, replayed: 0, ended: false }
+    }
+
+    /// The plan it follows.
+    #[must_use]
+    pub fn plan(&self) -> ReplayPlan {
+        self.plan
+    }
+
+    /// Live batches handed out so far, over all epochs.
+    #[must_use]
+    pub fn live(&self) -> u64 {
+        self.live
+    }
+
+    /// Batches held in the cache.
+    #[must_use]
+    pub fn cached(&self) -> usize {
+        usize::try_from(self.live).map_or(self.plan.num_caches, |n| n.min(self.plan.num_caches))
+    }
+
+    /// A new iteration begins.
+    pub fn begin_epoch(&mut self) {
+        self.in_epoch = 0;
+        self.replayed = 0;
+        self.ended = false;
+    }
+
+    /// Where the next batch comes from. A cached one counts as handed out.
+    pub fn request(&mut self) -> Decision {
+        if self.ended || self.plan.stop_after.is_some_and(|stop| self.in_epoch >= stop) {
+            return Decision::End;
+        }
+        if !self.releases_source() {
+            return Decision::Source;
+        }
+        let length = self.plan.stop_after.or(self.epoch_len);
+        let cached = self.cached();
+        if cached == 0 || length.is_some_and(|length| self.in_epoch >= length) {
+            return Decision::End;
+        }
+        let index = usize::try_from(self.replayed % cached as u64).unwrap_or_default();
+        self.replayed += 1;
+        self.in_epoch += 1;
+        Decision::Cached(index)
+    }
+
+    /// The source gave a batch, and it is handed out. `Some(slot)`: keep it there.
+    pub fn delivered(&mut self) -> Option<usize> {
+        let slot = usize::try_from(self.live).ok().filter(|&slot| slot < self.plan.num_caches);
+        self.live += 1;
+        self.in_epoch += 1;
+        slot
+    }
+
+    /// The source has no more.
+    pub fn source_ended(&mut self) -> Ended {
+        let keeps_length = self.plan.stop_after.is_none() && self.epoch_len.is_some();
+        if self.live == 0 || keeps_length {
+            self.ended = true;
+            return Ended::Epoch;
+        }
+        let early = self.live < self.plan.return_caches_after;
+        self.turned = true;
+        Ended::Replay { early }
+    }
+
+    /// Whether the source is never asked again, so that the caller may let go of it.
+    #[must_use]
+    pub fn releases_source(&self) -> bool {
+        self.turned || self.live >= self.plan.return_caches_after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Yield {
+        Live(u64),
+        Cached(u64),
+    }
+
+    /// One epoch over a source of `length` batches, numbered from `first`, left after `take`.
+    fn epoch(
+        machine: &mut Replay,
+        cache: &mut Vec<u64>,
+        first: u64,
+        length: u64,
+        take: usize,
+    ) -> Vec<Yield> {
+        let mut yields = Vec::new();
+        let mut next = 0;
+        machine.begin_epoch();
+        while yields.len() < take {
+            match machine.request() {
+                Decision::End => break,
+                Decision::Cached(index) => yields.push(Yield::Cached(cache[index])),
+                Decision::Source if next < length => {
+                    let batch = first + next;
+                    next += 1;
+                    if let Some(slot) = machine.delivered() {
+                        assert_eq!(slot, cache.len(), "slots are filled in order");
+                        cache.push(batch);
+                    }
+                    yields.push(Yield::Live(batch));
+                }
+                Decision::Source => {
+                    if machine.source_ended() == Ended::Epoch {
+                        break;
+                    }
+                }
+            }
+        }
+        yields
+    }
+
+    /// What `SPDL` 0.8 yields, told from its documentation: live batches up to the turn, then the
+    /// cached ones round and round.
+    fn spdl(plan: ReplayPlan, length: u64, take: usize) -> Vec<u64> {
+        let live: Vec<u64> = (0..length.min(plan.return_caches_after)).collect();
+        let cache: Vec<u64> = live.iter().copied().take(plan.num_caches).collect();
+        let limit = plan.stop_after.map_or(take, |stop| usize::try_from(stop).unwrap().min(take));
+        live.iter().chain(cache.iter().cycle()).copied().take(limit).collect()
+    }
+
+    fn number(y: &Yield) -> u64 {
+        match *y {
+            Yield::Live(n) | Yield::Cached(n) => n,
+        }
+    }
+
+    fn plans() -> impl Strategy<Value = ReplayPlan> {
+        (1_i64..8, 0_i64..12, proptest::option::of(0_i64..30)).prop_map(|(caches, more, stop)| {
+            let turn = caches + more;
+            ReplayPlan::new(caches, Some(turn), stop.map(|stop| turn + stop)).unwrap()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn one_iteration_yields_what_spdl_yields(
+            plan in plans(), length in 0_u64..40, take in 0_usize..80,
+        ) {
+            let mut machine = Replay::new(plan, None);
+            let yields = epoch(&mut machine, &mut Vec::new(), 0, length, take);
+            let numbers: Vec<u64> = yields.iter().map(number).collect();
+            prop_assert_eq!(numbers, spdl(plan, length, take));
+        }
+
+        #[test]
+        fn live_batches_come_once_and_in_order_over_epochs_that_are_left_early(
+            plan in plans(),
+            sized in any::<bool>(),
+            length in 0_u64..20,
+            takes in proptest::collection::vec(0_usize..40, 1..6),
+        ) {
+            let mut machine = Replay::new(plan, sized.then_some(length));
+            let mut cache = Vec::new();
+            let mut live = Vec::new();
+            let mut turned = false;
+            for (i, take) in (0_u64..).zip(takes) {
+                for y in epoch(&mut machine, &mut cache, i * 100, length, take) {
+                    match y {
+                        Yield::Live(n) => {
+                            prop_assert!(!turned, "live after replay began");
+                            live.push(n);
+                        }
+                        Yield::Cached(_) => turned = true,
+                    }
+                }
+            }
+            prop_assert!(live.is_sorted_by(|a, b| a < b));
+            prop_assert!(live.len() as u64 <= plan.return_caches_after);
+            prop_assert_eq!(&cache[..], &live[..cache.len()]);
+        }
+    }
+
+    #[test]
+    fn the_arguments_spdl_refuses_are_refused_by_name_and_value() {
+        let error = |caches, turn, stop| ReplayPlan::new(caches, turn, stop).unwrap_err();
+        assert_eq!(error(0, None, None), PlanError::NoCaches { given: 0 });
+        assert_eq!(error(-1, None, None), PlanError::NoCaches { given: -1 });
+        assert_eq!(error(5, Some(4), None), PlanError::TurnsTooEarly { given: 4, num_caches: 5 });
+        assert_eq!(
+            error(5, None, Some(0)),
+            PlanError::StopsBeforeFull { given: 0, num_caches: 5 }
+        );
+        assert_eq!(
+            error(5, Some(9), Some(8)),
+            PlanError::StopsBeforeReplay { given: 8, return_caches_after: 9 }
+        );
+        assert!(error(5, Some(4), None).to_string().contains("`return_caches_after`"));
+        assert!(ReplayPlan::new(5, None, Some(5)).is_ok());
+    }
+
+    #[test]
+    fn a_source_with_a_length_keeps_it_and_its_cache_outlives_the_epoch() {
+        let plan = ReplayPlan::new(2, Some(3), None).unwrap();
+        let mut machine = Replay::new(plan, Some(4));
+        let mut cache = Vec::new();
+        let first = epoch(&mut machine, &mut cache, 0, 4, 99);
+        let second = epoch(&mut machine, &mut cache, 100, 4, 99);
+        let cached = |ns: [u64; 4]| ns.map(Yield::Cached).to_vec();
+        assert_eq!(
+            first,
+            [Yield::Live(0), Yield::Live(1), Yield::Live(2), Yield::Cached(0)].to_vec()
+        );
+        assert_eq!(second, cached([0, 1, 0, 1]));
+    }
+
+    #[test]
+    fn a_sized_source_shorter_than_the_turn_goes_on_live_in_the_next_epoch() {
+        let plan = ReplayPlan::new(2, Some(5), None).unwrap();
+        let mut machine = Replay::new(plan, Some(3));
+        let mut cache = Vec::new();
+        assert_eq!(epoch(&mut machine, &mut cache, 0, 3, 99).len(), 3);
+        assert!(!machine.releases_source());
+        let second = epoch(&mut machine, &mut cache, 100, 3, 99);
+        assert_eq!(second, [Yield::Live(100), Yield::Live(101), Yield::Cached(0)].to_vec());
+        assert!(machine.releases_source());
+    }
+
+    #[test]
+    fn a_live_epoch_goes_on_past_a_length_that_was_too_small() {
+        let plan = ReplayPlan::new(2, Some(50), None).unwrap();
+        let mut machine = Replay::new(plan, Some(3));
+        assert_eq!(epoch(&mut machine, &mut Vec::new(), 0, 10, 99).len(), 10);
+    }
+
+    #[test]
+    fn an_empty_source_ends_the_epoch_instead_of_spinning() {
+        let plan = ReplayPlan::new(2, None, Some(9)).unwrap();
+        let mut machine = Replay::new(plan, None);
+        machine.begin_epoch();
+        assert_eq!(machine.request(), Decision::Source);
+        assert_eq!(machine.source_ended(), Ended::Epoch);
+        assert_eq!(machine.request(), Decision::End);
+    }
+
+    #[test]
+    fn a_source_that_ends_early_says_so() {
+        let plan = ReplayPlan::new(2, Some(5), None).unwrap();
+        let mut machine = Replay::new(plan, None);
+        machine.begin_epoch();
+        machine.delivered();
+        assert_eq!(machine.source_ended(), Ended::Replay { early: true });
+        assert_eq!(machine.request(), Decision::Cached(0));
+        assert_eq!(machine.request(), Decision::Cached(0));
+    }
+}
