@@ -1,0 +1,1 @@
+"""What the example programs share: clips, a threaded loader, and small models."""

@@ -1,0 +1,166 @@
+"""`VideoLoader`: batches of decoded clips, made by threads, in this process or in another.
+
+sampling → fetch → demux → decode → resize → batch → collate → prefetched batches
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+from . import stages
+from .clips import Clip
+from .pipeline import Pipeline, drain
+from .remote import Front
+from .stages import Batch
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """How a loader works. None of them changes which batches it yields, except the first three."""
+
+    batch_size: int = 4
+    """Clips a batch; the last one of an epoch may be shorter."""
+    frames: int = 6
+    """Frames kept of each clip."""
+    size: int = 64
+    """Width and height of a frame in pixels."""
+    fetch_threads: int = 1
+    """Threads that read files."""
+    demux_threads: int = 1
+    """Threads that take files apart into packets."""
+    decode_threads: int = 2
+    """Threads that decode."""
+    resize_threads: int = 1
+    """Threads that resize."""
+    queue_depth: int = 8
+    """Clips that may wait between two stages."""
+    prefetch: int = 4
+    """Batches that may wait for the training loop."""
+    pool: Literal["dedicated", "shared"] = "dedicated"
+    """Threads of its own for each stage, or one pool for all, as large as the widest stage."""
+    subprocess: bool = False
+    """Everything but the last queue in a process of its own."""
+    gc_between_epochs: bool = False
+    """In the subprocess: collect garbage only between epochs."""
+
+
+class VideoLoader:
+    """Every clip once an epoch, shuffled by `seed` and epoch number, in batches."""
+
+    def __init__(self, clips: Sequence[Clip], knobs: Knobs | None = None, *, seed: int = 0) -> None:
+        self.clips = clips
+        self.knobs = knobs or Knobs()
+        self.seed = seed
+        self.epoch = 0
+        self._idle: list[Front] = []
+
+    @property
+    def batch_size(self) -> int:
+        """Clips a batch."""
+        return self.knobs.batch_size
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the order of the next iteration."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return -(-len(self.clips) // self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """One epoch. Leaving the loop early ends its threads and its subprocess.
+
+        Raises:
+            PipelineError: If a stage failed; its exception is the cause.
+        """
+        return self._remote(self.epoch) if self.knobs.subprocess else self._local(self.epoch)
+
+    def close(self) -> None:
+        """Ends the subprocess, if one waits for the next epoch."""
+        while self._idle:
+            front = self._idle.pop()
+            front.kill()
+            front.close()
+
+    def __enter__(self) -> VideoLoader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _local(self, epoch: int) -> Iterator[Batch]:
+        knobs, depth = self.knobs, self.knobs.queue_depth
+        widest = max(
+            knobs.fetch_threads, knobs.demux_threads, knobs.decode_threads, knobs.resize_threads
+        )
+        pipeline = Pipeline(widest if knobs.pool == "shared" else None, self._describe)
+        order = list(range(len(self.clips)))
+        random.Random(f"{self.seed} {epoch}").shuffle(order)
+
+        # Each item travels with its index, so that the batch can say which clips it holds.
+        sampled = pipeline.source("sample", ((index, self.clips[index]) for index in order), depth)
+        fetched = pipeline.stage(
+            "fetch", partial(_keep, stages.fetch), sampled, knobs.fetch_threads, depth
+        )
+        packets = pipeline.stage(
+            "demux", partial(_keep, stages.demux), fetched, knobs.demux_threads, depth
+        )
+        decoding = partial(_keep, partial(stages.decode, frames=knobs.frames))
+        decoded = pipeline.stage("decode", decoding, packets, knobs.decode_threads, depth)
+        resizing = partial(_keep, partial(stages.resize, size=knobs.size))
+        resized = pipeline.stage("resize", resizing, decoded, knobs.resize_threads, depth)
+        grouped = pipeline.group("batch", resized, knobs.batch_size, 1)
+        batches = pipeline.stage("collate", self._collate, grouped, 1, knobs.prefetch)
+        pipeline.start()
+        try:
+            yield from drain(batches)
+        finally:
+            pipeline.close()
+
+    def _remote(self, epoch: int) -> Iterator[Batch]:
+        front = (
+            self._idle.pop()
+            if self._idle
+            else Front(partial(_front_epoch, self.clips, self.knobs, self.seed))
+        )
+        pipeline = Pipeline()
+        batches = pipeline.source("front", front.epoch(epoch), self.knobs.prefetch)
+        pipeline.start()
+        try:
+            yield from drain(batches)
+        except BaseException:
+            front.kill()
+            pipeline.close()
+            front.close()
+            raise
+        pipeline.close()
+        self._idle.append(front)
+
+    def _describe(self, item: Any) -> str:
+        return (
+            f"{self.clips[item[0]]}" if isinstance(item, tuple) else f"a batch of {len(item)} clips"
+        )
+
+    def _collate(self, items: list[tuple[int, Any]]) -> Batch:
+        return stages.collate([(index, self.clips[index].label, frames) for index, frames in items])
+
+
+def _keep(work: Any, item: tuple[int, Any]) -> tuple[int, Any]:
+    """Does `work` to an item and keeps its index."""
+    index, value = item
+    return index, work(value)
+
+
+def _front_epoch(clips: Sequence[Clip], knobs: Knobs, seed: int, epoch: int) -> Iterator[Batch]:
+    """What the subprocess runs: the same loader, with only one batch in hand."""
+    if knobs.gc_between_epochs:
+        gc.disable()
+    loader = VideoLoader(clips, replace(knobs, subprocess=False, prefetch=1), seed=seed)
+    loader.set_epoch(epoch)
+    yield from loader
+    if knobs.gc_between_epochs:
+        gc.collect()

@@ -1,0 +1,124 @@
+"""R3D-18 and R(2+1)D-18 (Tran et al., 2018) in PyTorch, as narrow as one likes.
+
+`width=1` has the paper's channels; a CPU wants 1/8 of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+Kind = Literal["r3d18", "r2plus1d"]
+Triple = tuple[int, int, int]
+
+
+def _conv3d(inputs: int, outputs: int, kernel: Triple, stride: Triple) -> list[nn.Module]:
+    padding = tuple(size // 2 for size in kernel)
+    conv = nn.Conv3d(inputs, outputs, kernel, stride, cast(Triple, padding), bias=False)
+    return [conv, nn.BatchNorm3d(outputs)]
+
+
+def _conv2plus1d(inputs: int, outputs: int, kernel: Triple, stride: Triple) -> list[nn.Module]:
+    """Over space, then over time, with as many weights as the one convolution would have."""
+    time, height, width = kernel
+    middle = max(
+        1, time * height * width * inputs * outputs // (height * width * inputs + time * outputs)
+    )
+    space = _conv3d(inputs, middle, (1, height, width), (1, stride[1], stride[2]))
+    return [
+        *space,
+        nn.ReLU(inplace=True),
+        *_conv3d(middle, outputs, (time, 1, 1), (stride[0], 1, 1)),
+    ]
+
+
+class _Block(nn.Module):
+    def __init__(
+        self,
+        conv: Callable[[int, int, Triple, Triple], list[nn.Module]],
+        inputs: int,
+        outputs: int,
+        stride: int,
+    ) -> None:
+        super().__init__()
+        steps: Triple = (stride, stride, stride)
+        self.body = nn.Sequential(
+            *conv(inputs, outputs, (3, 3, 3), steps),
+            nn.ReLU(inplace=True),
+            *conv(outputs, outputs, (3, 3, 3), (1, 1, 1)),
+        )
+        same = stride == 1 and inputs == outputs
+        self.shortcut = (
+            nn.Identity() if same else nn.Sequential(*_conv3d(inputs, outputs, (1, 1, 1), steps))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.body(x) + self.shortcut(x))
+
+
+class ResNet18(nn.Module):
+    """From `(batch, 3, time, height, width)` to one score a class."""
+
+    def __init__(self, kind: Kind, classes: int, width: float = 0.125) -> None:
+        super().__init__()
+        conv = _conv3d if kind == "r3d18" else _conv2plus1d
+        channels = [max(1, round(count * width)) for count in (64, 128, 256, 512)]
+        # The paper's first R(2+1)D layer has 45 channels between its two halves.
+        if kind == "r3d18":
+            stem = _conv3d(3, channels[0], (3, 7, 7), (1, 2, 2))
+        else:
+            middle = max(1, round(45 * width))
+            stem = [
+                *_conv3d(3, middle, (1, 7, 7), (1, 2, 2)),
+                nn.ReLU(inplace=True),
+                *_conv3d(middle, channels[0], (3, 1, 1), (1, 1, 1)),
+            ]
+        blocks: list[nn.Module] = []
+        inputs = channels[0]
+        for place, outputs in enumerate(channels):
+            blocks += [
+                _Block(conv, inputs, outputs, 1 if place == 0 else 2),
+                _Block(conv, outputs, outputs, 1),
+            ]
+            inputs = outputs
+        self.features = nn.Sequential(*stem, nn.ReLU(inplace=True), *blocks)
+        self.head = nn.Linear(inputs, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.head(self.features(x).mean(dim=(2, 3, 4))))
+
+
+class TorchTrainer:
+    """A network with its optimiser; `train_step` is one step of training."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        classes: int,
+        *,
+        width: float = 0.125,
+        learning_rate: float = 0.02,
+        seed: int = 0,
+    ) -> None:
+        torch.manual_seed(seed)
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.network = ResNet18(kind, classes, width).to(self.device)
+        self._optimizer = torch.optim.SGD(self.network.parameters(), lr=learning_rate, momentum=0.9)
+
+    def train_step(
+        self, clips: NDArray[np.uint8] | Tensor, labels: NDArray[np.int64] | Tensor
+    ) -> tuple[float, float]:
+        """Learns from one batch; returns its loss and its accuracy before that, in `[0, 1]`."""
+        x = torch.as_tensor(clips).to(self.device).permute(0, 4, 1, 2, 3).float() / 127.5 - 1.0
+        y = torch.as_tensor(labels).to(self.device)
+        scores = self.network(x)
+        loss = nn.functional.cross_entropy(scores, y)
+        self._optimizer.zero_grad()
+        loss.backward()
+        self._optimizer.step()
+        return float(loss.detach()), float((scores.detach().argmax(dim=1) == y).float().mean())

@@ -1,0 +1,89 @@
+"""The front part of the loader in a process of its own, so that it and the model share no GIL.
+
+The process is spawned, not forked: a fork would copy the locks of threads that it does not have.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+from .pipeline import PipelineError
+
+_SPAWN = multiprocessing.get_context("spawn")
+
+
+class RemoteTraceback(Exception):
+    """Carries the traceback of the other process as text, as the cause of what is raised here."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+class Front:
+    """A process that iterates `epoch(number)` whenever asked and sends what it yields."""
+
+    def __init__(self, epoch: Callable[[int], Iterable[Any]]) -> None:
+        """Starts the process. `epoch` is pickled."""
+        self._ours, theirs = _SPAWN.Pipe()
+        self._process = _SPAWN.Process(
+            target=_serve, args=(theirs, epoch), name="front", daemon=True
+        )
+        self._process.start()
+        # Only the child may hold its end: then its death is the end of the stream.
+        theirs.close()
+        self._killed = False
+
+    def epoch(self, number: int) -> Iterator[Any]:
+        """What the process yields for epoch `number`.
+
+        Raises:
+            PipelineError: If its pipeline failed, with its traceback as cause, or if it died.
+        """
+        try:
+            self._ours.send(number)
+            while True:
+                kind, value = self._ours.recv()
+                if kind == "end":
+                    return
+                if kind == "error":
+                    message, text = value
+                    raise PipelineError(message) from RemoteTraceback(text)
+                yield value
+        except (EOFError, OSError) as error:
+            if not self._killed:
+                self._process.join(1.0)
+            raise PipelineError(
+                f"the loader's subprocess ended with exit code {self._process.exitcode}"
+            ) from error
+
+    def kill(self) -> None:
+        """Ends the process, whatever it is doing, and unblocks whoever waits for it."""
+        self._killed = True
+        self._process.terminate()
+        self._process.join()
+
+    def close(self) -> None:
+        """Frees what is left of the process after `kill`, once nobody waits for it."""
+        self._ours.close()
+        self._process.close()
+
+
+def _serve(pipe: Connection, epoch: Callable[[int], Iterable[Any]]) -> None:
+    # Ctrl-C reaches the whole process group; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        while True:
+            number = pipe.recv()
+            try:
+                for item in epoch(number):
+                    pipe.send(("item", item))
+                pipe.send(("end", None))
+            except PipelineError as error:
+                pipe.send(("error", (str(error), "".join(traceback.format_exception(error)))))
+    except (EOFError, BrokenPipeError):
+        return  # The parent is gone, or done.

@@ -1,0 +1,98 @@
+"""What each stage of the loader does to one clip. Plain functions: they know no threads.
+
+PyAV releases the GIL while it demuxes, decodes and resizes, so threads run these side by side.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+import av
+import numpy as np
+from av.video.reformatter import VideoReformatter
+from numpy.typing import NDArray
+
+from .clips import Clip
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The packets of one subclip, from the keyframe before it, and how to open their decoder."""
+
+    clip: Clip
+    codec: str
+    extradata: bytes | None
+    packets: list[av.Packet[av.VideoStream]]
+
+
+class Batch(NamedTuple):
+    """What the training loop receives."""
+
+    clips: NDArray[np.uint8]
+    """Frames, `(batch, time, height, width, 3)`."""
+    labels: NDArray[np.int64]
+    """Class of each clip."""
+    indices: NDArray[np.int64]
+    """Place of each clip in the loader's list."""
+
+
+def fetch(clip: Clip) -> tuple[Clip, bytes]:
+    """Reads the file."""
+    return clip, clip.path.read_bytes()
+
+
+def demux(item: tuple[Clip, bytes]) -> Encoded:
+    """Gathers the packets from the keyframe before the subclip to its end."""
+    clip, data = item
+    with av.open(io.BytesIO(data)) as container:
+        stream = container.streams.video[0]
+        scale = float(stream.time_base or 1)
+        container.seek(int(clip.start / scale), stream=stream)
+        packets = []
+        for packet in container.demux(stream):
+            # Decoding time never exceeds presentation time, so nothing of the clip comes later.
+            if packet.dts is None or packet.dts * scale >= clip.end:
+                break
+            packets.append(packet)
+        context = stream.codec_context
+        return Encoded(clip, context.name, context.extradata, packets)
+
+
+def decode(item: Encoded, frames: int) -> list[av.VideoFrame]:
+    """Decodes the packets and keeps `frames` frames, evenly spread over the subclip.
+
+    Raises:
+        ValueError: If no frame of the subclip comes out.
+    """
+    context = cast(av.VideoCodecContext, av.VideoCodecContext.create(item.codec, "r"))
+    context.extradata = item.extradata
+    context.thread_count = 1
+    clip = item.clip
+    inside = []
+    for packet in [*item.packets, None]:
+        inside += [
+            frame
+            for frame in context.decode(packet)
+            if clip.start <= (frame.time or 0.0) < clip.end
+        ]
+    if not inside:
+        raise ValueError(f"no frame of {clip} could be decoded")
+    return [inside[place] for place in np.linspace(0, len(inside) - 1, frames).astype(int)]
+
+
+def resize(frames: list[av.VideoFrame], size: int) -> NDArray[np.uint8]:
+    """Squeezes the frames into squares of `size` pixels: `(time, size, size, 3)`."""
+    scaler = VideoReformatter()
+    scaled = [
+        scaler.reformat(frame, size, size, "rgb24", interpolation="FAST_BILINEAR").to_ndarray()
+        for frame in frames
+    ]
+    return np.stack(scaled).astype(np.uint8, copy=False)
+
+
+def collate(items: list[tuple[int, int, NDArray[np.uint8]]]) -> Batch:
+    """Joins clips, each given as index, label and frames."""
+    indices, labels, clips = zip(*items, strict=True)
+    return Batch(np.stack(clips), np.array(labels, np.int64), np.array(indices, np.int64))

