@@ -1,17 +1,22 @@
 //! Who may import whom (ARCHITECTURE.md, "Layers"), kept by machine.
 //!
 //! Two checks: crates, on what `cargo metadata` says, and modules, on the paths that the source
-//! names. Both are functions from text to violations, so that the tests at the end can show each
-//! of them a fault and see it refused. Paths are read from tokens: comments and strings don't
-//! count, `super::` is resolved, and `{..}` groups are spread out.
+//! names. Both are functions from text to violations, so that the tests in `refusals` can show each
+//! of them a fault and see it refused.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::str::FromStr;
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use serde_json::Value;
+
+#[path = "dependency_rule/paths.rs"]
+mod paths;
+#[cfg(test)]
+#[path = "dependency_rule/refusals.rs"]
+mod refusals;
+
+use paths::{module_of, paths};
 
 /// The crates of the workspace, each with the members it may depend on, in tests too.
 const CRATES: &[(&str, &[&str])] = &[
@@ -190,124 +195,6 @@ fn crate_violations(metadata: &Value) -> Vec<String> {
 
 // --- Modules ---------------------------------------------------------------------------------
 
-/// A path as the source names it, resolved, and whether it stands inside `mod tests`.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Named {
-    segments: Vec<String>,
-    in_tests: bool,
-}
-
-/// Every path of two segments or more that `source` names. `module` is where the file stands,
-/// `["crate", "loader", "replay"]`.
-fn paths(source: &str, module: &[String]) -> Result<Vec<Named>, String> {
-    let tokens = TokenStream::from_str(source).map_err(|e| e.to_string())?;
-    let mut found = Vec::new();
-    walk(tokens, module, false, &mut found);
-    Ok(found)
-}
-
-fn walk(tokens: TokenStream, module: &[String], in_tests: bool, found: &mut Vec<Named>) {
-    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-    let mut at = 0;
-    while let Some(token) = tokens.get(at) {
-        match token {
-            TokenTree::Ident(word) if word == "mod" => {
-                if let (Some(TokenTree::Ident(name)), Some(TokenTree::Group(body))) =
-                    (tokens.get(at + 1), tokens.get(at + 2))
-                {
-                    let inner = [module, &[name.to_string()]].concat();
-                    walk(body.stream(), &inner, in_tests || name == "tests", found);
-                    at += 3;
-                } else {
-                    at += 1;
-                }
-            }
-            TokenTree::Ident(_) => at = path(&tokens, at, &[], module, in_tests, found),
-            TokenTree::Group(group) => {
-                walk(group.stream(), module, in_tests, found);
-                at += 1;
-            }
-            _ => at += 1,
-        }
-    }
-}
-
-/// Reads the path that begins at `at`, after `prefix`, and returns where it ends.
-fn path(
-    tokens: &[TokenTree],
-    mut at: usize,
-    prefix: &[String],
-    module: &[String],
-    in_tests: bool,
-    found: &mut Vec<Named>,
-) -> usize {
-    let mut segments = prefix.to_vec();
-    while let Some(TokenTree::Ident(word)) = tokens.get(at) {
-        segments.push(word.to_string());
-        at += 1;
-        if !(is_colon(tokens.get(at)) && is_colon(tokens.get(at + 1))) {
-            break;
-        }
-        at += 2;
-        match tokens.get(at) {
-            Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => {
-                let inner: Vec<TokenTree> = group.stream().into_iter().collect();
-                let mut next = 0;
-                while next < inner.len() {
-                    next = match inner[next] {
-                        TokenTree::Ident(_) => {
-                            path(&inner, next, &segments, module, in_tests, found)
-                        }
-                        _ => next + 1,
-                    };
-                }
-                return at + 1;
-            }
-            Some(TokenTree::Ident(_)) => {}
-            _ => break,
-        }
-    }
-    if segments.len() > 1 {
-        found.push(Named {
-            segments: resolve(&segments, module),
-            in_tests,
-        });
-    }
-    at
-}
-
-fn is_colon(token: Option<&TokenTree>) -> bool {
-    matches!(token, Some(TokenTree::Punct(mark)) if mark.as_char() == ':')
-}
-
-/// `self::` and `super::` as seen from `module`.
-fn resolve(segments: &[String], module: &[String]) -> Vec<String> {
-    let ups = segments.iter().take_while(|s| *s == "super").count();
-    let rest = match segments.first().map(String::as_str) {
-        Some("self") => &segments[1..],
-        Some("super") => &segments[ups..],
-        _ => return segments.to_vec(),
-    };
-    [&module[..module.len().saturating_sub(ups).max(1)], rest].concat()
-}
-
-/// The module path of a file under `src/`.
-fn module_of(file: &Path) -> Vec<String> {
-    let mut module = vec!["crate".to_owned()];
-    module.extend(
-        file.with_extension("")
-            .iter()
-            .map(|part| part.to_string_lossy().into_owned()),
-    );
-    if matches!(
-        module.last().map(String::as_str),
-        Some("mod" | "lib" | "main")
-    ) {
-        module.pop();
-    }
-    module
-}
-
 /// What is wrong in one file. `file` is relative to the workspace: `agent/src/loader/probe.rs`.
 fn module_violations(file: &str, source: &str) -> Vec<String> {
     let Some((member, inner)) = file.split_once("/src/") else {
@@ -428,180 +315,4 @@ fn no_module_imports_one_it_may_not() {
 
     assert_eq!(found, Vec::<String>::new());
     assert!(seen > 20, "only {seen} files were looked at");
-}
-
-// --- The checker itself, shown faults ----------------------------------------------------------
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    /// The table as metadata without any dependency, with `edit` on top.
-    fn workspace(edit: &[(&str, &str, Value)]) -> Value {
-        let packages: Vec<Value> = CRATES
-            .iter()
-            .map(|(name, _)| {
-                let dependencies: Vec<Value> = edit
-                    .iter()
-                    .filter(|(of, ..)| of == name)
-                    .map(|(_, on, kind)| json!({"name": on, "kind": kind}))
-                    .collect();
-                json!({"name": name, "dependencies": dependencies})
-            })
-            .collect();
-        json!({ "packages": packages })
-    }
-
-    #[test]
-    fn allowed_dependencies_are_let_through() {
-        let good = workspace(&[
-            ("headspace-collectors", "headspace-agent", Value::Null),
-            ("headspace-agent", "libc", Value::Null),
-            ("headspace-agent", "proptest", json!("dev")),
-            ("headspace-py", "pyo3", Value::Null),
-        ]);
-
-        assert_eq!(crate_violations(&good), Vec::<String>::new());
-    }
-
-    #[test]
-    fn forbidden_dependencies_are_each_refused() {
-        for (of, on, kind) in [
-            ("headspace-agent", "headspace-exporters", json!("dev")),
-            ("headspace-collectors", "headspace-exporters", Value::Null),
-            (
-                "headspace-exporters",
-                "headspace-collectors",
-                json!("build"),
-            ),
-            ("headspace", "headspace-py", Value::Null),
-            ("headspace", "pyo3", Value::Null),
-            ("headspace-tests", "pyo3-ffi", json!("dev")),
-            ("headspace-agent", "tokio", Value::Null),
-        ] {
-            let found = crate_violations(&workspace(&[(of, on, kind)]));
-
-            assert_eq!(found.len(), 1, "{of} on {on}: {found:?}");
-            assert!(found[0].contains(of) && found[0].contains(on), "{found:?}");
-        }
-    }
-
-    #[test]
-    fn a_member_without_a_row_and_a_row_without_a_member_are_refused() {
-        let stranger = json!({"packages": [{"name": "headspace-extra", "dependencies": []}]});
-
-        let found = crate_violations(&stranger);
-
-        assert_eq!(found.len(), CRATES.len() + 1);
-        assert!(found.iter().any(|f| f.contains("headspace-extra")));
-    }
-
-    #[test]
-    fn forbidden_imports_are_each_refused() {
-        for (file, source) in [
-            ("agent/src/model/record.rs", "use crate::port::Clock;"),
-            (
-                "agent/src/port/clock.rs",
-                "fn f(_: &crate::runtime::Agent) {}",
-            ),
-            (
-                "agent/src/analysis/floor.rs",
-                "use super::super::loader::probe::Window;",
-            ),
-            (
-                "agent/src/loader/probe.rs",
-                "use crate::{model::Record, analysis::floor};",
-            ),
-            (
-                "agent/src/pipeline/queue.rs",
-                "use crate::runtime::Agent as A;",
-            ),
-            (
-                "agent/src/record/ring.rs",
-                "mod inner { use super::super::super::loader::Mode; }",
-            ),
-            (
-                "agent/src/runtime/mod.rs",
-                "use crate::testing::ManualClock;",
-            ),
-            (
-                "agent/src/loader/mod.rs",
-                "fn f() { vec![std::fs::read(\"x\")]; }",
-            ),
-            ("agent/src/loader/mod.rs", "use std::{net, sync};"),
-            (
-                "agent/src/loader/mod.rs",
-                "use std::time::{Duration, Instant};",
-            ),
-            ("agent/src/extra/mod.rs", "fn f() {}"),
-            ("collectors/src/host/mod.rs", "use crate::process::parse;"),
-            ("collectors/src/process/mod.rs", "use super::host::cores;"),
-            ("collectors/src/host/mod.rs", "use std::net::TcpStream;"),
-            (
-                "exporters/src/encode/lines.rs",
-                "use crate::transport::File;",
-            ),
-            ("exporters/src/encode/lines.rs", "use std::fs::File;"),
-            ("cli/src/lib.rs", "use pyo3::prelude::*;"),
-            ("agent/src/model/record.rs", "fn f( {"),
-        ] {
-            let found = module_violations(file, source);
-
-            assert_eq!(found.len(), 1, "{file}: `{source}` gave {found:?}");
-        }
-    }
-
-    #[test]
-    fn allowed_imports_comments_and_strings_are_let_through() {
-        for (file, source) in [
-            (
-                "agent/src/loader/probe.rs",
-                "use crate::{model::Record, port::Clock, notice};",
-            ),
-            (
-                "agent/src/loader/probe.rs",
-                "//! See [`crate::runtime`].\nuse super::replay::Replay;",
-            ),
-            (
-                "agent/src/loader/probe.rs",
-                "const X: &str = \"crate::runtime::Agent\";",
-            ),
-            (
-                "agent/src/loader/probe.rs",
-                "mod tests { use super::super::Mode; use crate::testing::F; }",
-            ),
-            (
-                "agent/src/port/clock.rs",
-                "use std::time::{Duration, SystemTime};",
-            ),
-            (
-                "agent/src/pipeline/sampler.rs",
-                "use std::time::Duration; use crate::record::Ring;",
-            ),
-            (
-                "agent/src/lib.rs",
-                "pub mod runtime; pub use crate::runtime::Agent;",
-            ),
-            (
-                "collectors/src/host/mod.rs",
-                "use crate::procfs; use std::fs;",
-            ),
-            (
-                "collectors/src/lib.rs",
-                "pub use host::Host; pub use crate::process::Process;",
-            ),
-            (
-                "exporters/src/transport/file.rs",
-                "use crate::encode::lines; use std::fs::File;",
-            ),
-        ] {
-            assert_eq!(
-                module_violations(file, source),
-                Vec::<String>::new(),
-                "{file}: {source}"
-            );
-        }
-    }
 }

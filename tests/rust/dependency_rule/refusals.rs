@@ -1,0 +1,172 @@
+//! The checker is shown faults, and each is refused; what is allowed is let through.
+
+use serde_json::json;
+
+use super::*;
+
+/// The table as metadata without any dependency, with `edit` on top.
+fn workspace(edit: &[(&str, &str, Value)]) -> Value {
+    let packages: Vec<Value> = CRATES
+        .iter()
+        .map(|(name, _)| {
+            let dependencies: Vec<Value> = edit
+                .iter()
+                .filter(|(of, ..)| of == name)
+                .map(|(_, on, kind)| json!({"name": on, "kind": kind}))
+                .collect();
+            json!({"name": name, "dependencies": dependencies})
+        })
+        .collect();
+    json!({ "packages": packages })
+}
+
+#[test]
+fn allowed_dependencies_are_let_through() {
+    let good = workspace(&[
+        ("headspace-collectors", "headspace-agent", Value::Null),
+        ("headspace-agent", "libc", Value::Null),
+        ("headspace-agent", "proptest", json!("dev")),
+        ("headspace-py", "pyo3", Value::Null),
+    ]);
+
+    assert_eq!(crate_violations(&good), Vec::<String>::new());
+}
+
+#[test]
+fn forbidden_dependencies_are_each_refused() {
+    for (of, on, kind) in [
+        ("headspace-agent", "headspace-exporters", json!("dev")),
+        ("headspace-collectors", "headspace-exporters", Value::Null),
+        (
+            "headspace-exporters",
+            "headspace-collectors",
+            json!("build"),
+        ),
+        ("headspace", "headspace-py", Value::Null),
+        ("headspace", "pyo3", Value::Null),
+        ("headspace-tests", "pyo3-ffi", json!("dev")),
+        ("headspace-agent", "tokio", Value::Null),
+    ] {
+        let found = crate_violations(&workspace(&[(of, on, kind)]));
+
+        assert_eq!(found.len(), 1, "{of} on {on}: {found:?}");
+        assert!(found[0].contains(of) && found[0].contains(on), "{found:?}");
+    }
+}
+
+#[test]
+fn a_member_without_a_row_and_a_row_without_a_member_are_refused() {
+    let stranger = json!({"packages": [{"name": "headspace-extra", "dependencies": []}]});
+
+    let found = crate_violations(&stranger);
+
+    assert_eq!(found.len(), CRATES.len() + 1);
+    assert!(found.iter().any(|f| f.contains("headspace-extra")));
+}
+
+#[test]
+fn forbidden_imports_are_each_refused() {
+    for (file, source) in [
+        ("agent/src/model/record.rs", "use crate::port::Clock;"),
+        (
+            "agent/src/port/clock.rs",
+            "fn f(_: &crate::runtime::Agent) {}",
+        ),
+        (
+            "agent/src/analysis/floor.rs",
+            "use super::super::loader::probe::Window;",
+        ),
+        (
+            "agent/src/loader/probe.rs",
+            "use crate::{model::Record, analysis::floor};",
+        ),
+        (
+            "agent/src/pipeline/queue.rs",
+            "use crate::runtime::Agent as A;",
+        ),
+        (
+            "agent/src/record/ring.rs",
+            "mod inner { use super::super::super::loader::Mode; }",
+        ),
+        (
+            "agent/src/runtime/mod.rs",
+            "use crate::testing::ManualClock;",
+        ),
+        (
+            "agent/src/loader/mod.rs",
+            "fn f() { vec![std::fs::read(\"x\")]; }",
+        ),
+        ("agent/src/loader/mod.rs", "use std::{net, sync};"),
+        (
+            "agent/src/loader/mod.rs",
+            "use std::time::{Duration, Instant};",
+        ),
+        ("agent/src/extra/mod.rs", "fn f() {}"),
+        ("collectors/src/host/mod.rs", "use crate::process::parse;"),
+        ("collectors/src/process/mod.rs", "use super::host::cores;"),
+        ("collectors/src/host/mod.rs", "use std::net::TcpStream;"),
+        (
+            "exporters/src/encode/lines.rs",
+            "use crate::transport::File;",
+        ),
+        ("exporters/src/encode/lines.rs", "use std::fs::File;"),
+        ("cli/src/lib.rs", "use pyo3::prelude::*;"),
+        ("agent/src/model/record.rs", "fn f( {"),
+    ] {
+        let found = module_violations(file, source);
+
+        assert_eq!(found.len(), 1, "{file}: `{source}` gave {found:?}");
+    }
+}
+
+#[test]
+fn allowed_imports_comments_and_strings_are_let_through() {
+    for (file, source) in [
+        (
+            "agent/src/loader/probe.rs",
+            "use crate::{model::Record, port::Clock, notice};",
+        ),
+        (
+            "agent/src/loader/probe.rs",
+            "//! See [`crate::runtime`].\nuse super::replay::Replay;",
+        ),
+        (
+            "agent/src/loader/probe.rs",
+            "const X: &str = \"crate::runtime::Agent\";",
+        ),
+        (
+            "agent/src/loader/probe.rs",
+            "mod tests { use super::super::Mode; use crate::testing::F; }",
+        ),
+        (
+            "agent/src/port/clock.rs",
+            "use std::time::{Duration, SystemTime};",
+        ),
+        (
+            "agent/src/pipeline/sampler.rs",
+            "use std::time::Duration; use crate::record::Ring;",
+        ),
+        (
+            "agent/src/lib.rs",
+            "pub mod runtime; pub use crate::runtime::Agent;",
+        ),
+        (
+            "collectors/src/host/mod.rs",
+            "use crate::procfs; use std::fs;",
+        ),
+        (
+            "collectors/src/lib.rs",
+            "pub use host::Host; pub use crate::process::Process;",
+        ),
+        (
+            "exporters/src/transport/file.rs",
+            "use crate::encode::lines; use std::fs::File;",
+        ),
+    ] {
+        assert_eq!(
+            module_violations(file, source),
+            Vec::<String>::new(),
+            "{file}: {source}"
+        );
+    }
+}
