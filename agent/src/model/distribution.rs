@@ -26,10 +26,9 @@ pub struct Distribution {
 
 impl Default for Distribution {
     fn default() -> Self {
-        let mut histogram = match Histogram::new(DIGITS) {
-            Ok(histogram) => histogram,
+        let Ok(mut histogram) = Histogram::new(DIGITS) else {
             // `new` refuses only more than five digits.
-            Err(_) => unreachable!("two digits are within the histogram's range"),
+            unreachable!("two digits are within the histogram's range")
         };
         histogram.auto(true);
         Self {
@@ -140,7 +139,7 @@ pub struct DistributionRecord {
     /// Longest.
     pub max_ms: f64,
     /// The counts of bucket 0, 1, 2 and so on; a negative number stands for so many empty buckets
-    /// in a row, as in HdrHistogram's own V2 encoding. `[-300, 5, 7]` is 5 in bucket 300 and 7 in
+    /// in a row, as in `HdrHistogram`'s own V2 encoding. `[-300, 5, 7]` is 5 in bucket 300 and 7 in
     /// bucket 301. Bucket `i` begins at `i` nanoseconds up to 255; above, with `s = i / 128 - 1`
     /// rounded down, at `(i - 128 * s) * 2^s` nanoseconds. It ends where the next begins, at most
     /// 0.8 % higher. Adding the counts of equal buckets merges two distributions without loss.
