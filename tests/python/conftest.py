@@ -1,0 +1,67 @@
+"""In CI nothing is skipped in silence; elsewhere what was skipped is said at the end.
+
+A test that cannot run here says why with `pytest.skip(reason)`, `skipif` or `importorskip`. With
+`CI=true` such a skip is a failure: CI has everything installed, so a skip there means that a test
+has quietly stopped running. Only a reason that begins with `platform: ` is let through, for what no
+installation can bring (`platform: no cgroup v2 on this kernel`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+ALLOWED_PREFIX = "platform: "
+
+
+def _in_ci() -> bool:
+    return os.environ.get("CI", "").lower() in ("1", "true")
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Why the report was skipped, without pytest's `Skipped: `."""
+    longrepr: Any = report.longrepr
+    text = longrepr[2] if isinstance(longrepr, tuple) else str(longrepr)
+    return text.removeprefix("Skipped: ")
+
+
+def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if not report.skipped or hasattr(report, "wasxfail"):
+        return
+    reason = _reason(report)
+    if _in_ci() and not reason.startswith(ALLOWED_PREFIX):
+        report.outcome = "failed"
+        report.longrepr = (
+            f"skipped in CI: {reason}\n"
+            "Install what is missing, or, where no installation can bring it, let the reason "
+            f"begin with `{ALLOWED_PREFIX}`."
+        )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _fail_if_skipped(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _fail_if_skipped(report)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    if not skipped:
+        return
+    reasons: dict[str, int] = {}
+    for report in skipped:
+        reasons[_reason(report)] = reasons.get(_reason(report), 0) + 1
+    terminalreporter.section("NOT TESTED HERE", yellow=True, bold=True)
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.line(f"{count} skipped: {reason}")
