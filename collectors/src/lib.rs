@@ -1,1 +1,36 @@
-//! Readings.
+//! Sources of readings: what the process uses, and what the machine lets it use.
+//!
+//! Each module is one source behind one feature, and implements
+//! [`Collector`](headspace_agent::port::Collector). Siblings do not import each other. A source
+//! reads; it does not decide when (the agent does), nor where readings go (exporters do), and it
+//! changes nothing on the machine.
+//!
+//! What a source cannot read it leaves out: a reading of zero is a measured zero. Files are opened
+//! at each tick and closed at once, so that no descriptor of ours is inherited by a forked worker
+//! or closed under us by a program that tidies up.
+//!
+//! ```
+//! # #[cfg(feature = "process")] {
+//! use std::time::Duration;
+//!
+//! use headspace_agent::port::{CollectError, Collector};
+//! use headspace_collectors::process::Process;
+//!
+//! let mut source = Process::new()?;
+//! let mut readings = Vec::new();
+//! source.collect(Duration::ZERO, &mut readings)?;
+//!
+//! for reading in &readings {
+//!     println!("{} = {} {}", reading.key(), reading.value, reading.metric.unit);
+//! }
+//! assert!(readings.iter().any(|reading| reading.key() == "process.thread.count"));
+//! # }
+//! # Ok::<(), headspace_agent::port::CollectError>(())
+//! ```
+
+#[cfg(feature = "host")]
+pub mod host;
+#[cfg(feature = "process")]
+pub mod process;
+#[cfg(any(feature = "process", feature = "host"))]
+mod procfs;

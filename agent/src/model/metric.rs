@@ -25,12 +25,15 @@ pub struct Metric {
     pub unit: &'static str,
     /// How values combine over time.
     pub kind: MetricKind,
+    /// Names of the attributes that tell its values apart in one scope; empty where it has one.
+    pub attributes: &'static [&'static str],
     /// One sentence for people, without a final stop.
     pub help: &'static str,
 }
 
 macro_rules! metrics {
-    ($($(#[$meta:meta])* $id:ident = $kind:ident $name:literal [$unit:literal] $help:literal;)*) => {
+    ($($(#[$meta:meta])* $id:ident = $kind:ident $name:literal [$unit:literal]
+        $(by $($attribute:literal)+ =>)? $help:literal;)*) => {
         $(
             #[doc = $help]
             $(#[$meta])*
@@ -38,6 +41,7 @@ macro_rules! metrics {
                 name: $name,
                 unit: $unit,
                 kind: MetricKind::$kind,
+                attributes: &[$($($attribute),+)?],
                 help: $help,
             };
         )*
@@ -48,7 +52,7 @@ macro_rules! metrics {
 }
 
 metrics! {
-    PROCESS_CPU_TIME = Counter "process.cpu.time" ["s"]
+    PROCESS_CPU_TIME = Counter "process.cpu.time" ["s"] by "cpu.mode" =>
         "CPU seconds the process has used, by `cpu.mode` (user, system)";
     PROCESS_MEMORY_USAGE = UpDownCounter "process.memory.usage" ["By"]
         "Resident memory of the process";
@@ -56,24 +60,28 @@ metrics! {
         "Address space the process has mapped";
     PROCESS_THREAD_COUNT = UpDownCounter "process.thread.count" ["{thread}"]
         "Threads of the process";
-    PROCESS_DISK_IO = Counter "process.disk.io" ["By"]
+    PROCESS_DISK_IO = Counter "process.disk.io" ["By"] by "disk.io.direction" =>
         "Bytes the process made storage read or write, by `disk.io.direction`";
-    PROCESS_IO_REQUESTED = Counter "headspace.process.io.requested" ["By"]
+    PROCESS_IO_REQUESTED = Counter "headspace.process.io.requested" ["By"] by "disk.io.direction" =>
         "Bytes the process asked for through read and write calls, page-cache hits included, by `disk.io.direction`";
-    PROCESS_CONTEXT_SWITCHES = Counter "process.context_switches" ["{context_switch}"]
+    PROCESS_CONTEXT_SWITCHES = Counter "process.context_switches" ["{context_switch}"] by "process.context_switch.type" =>
         "Times a thread of the process left its core, by `process.context_switch.type`";
-    PROCESS_PAGING_FAULTS = Counter "process.paging.faults" ["{fault}"]
+    PROCESS_PAGING_FAULTS = Counter "process.paging.faults" ["{fault}"] by "system.paging.fault.type" =>
         "Page faults of the process, by `system.paging.fault.type` (minor: no disk read)";
     HOST_CPU_UTILIZATION = Gauge "headspace.host.cpu.utilization" ["1"]
         "Share of time since the last tick that the cores usable by this process were busy, whoever used them";
     HOST_CPU_USABLE = Gauge "headspace.host.cpu.usable" ["{cpu}"]
         "Cores this process may use: the smaller of its affinity and its cgroup quota";
+    HOST_CPU_ONLINE = UpDownCounter "system.cpu.logical.count" ["{cpu}"]
+        "Cores of the machine that are online";
     HOST_CPU_AFFINITY = Gauge "headspace.host.cpu.affinity" ["{cpu}"]
         "Cores the scheduler may place this process on";
     HOST_CPU_QUOTA = Gauge "headspace.host.cpu.quota" ["{cpu}"]
         "Cores' worth of time the tightest cgroup above this process allows; absent without a limit";
     AGENT_CPU_TIME = Counter "headspace.agent.cpu.time" ["s"]
         "CPU seconds of the agent's own threads";
+    AGENT_STEP_COST = Gauge "headspace.agent.step.cost" ["ns"]
+        "What recording one batch costs the training thread, calibrated when the run began";
     AGENT_TICK_LATENESS = Gauge "headspace.agent.tick.lateness" ["s"]
         "How much later than planned the tick began";
     AGENT_DROPPED_STEPS = Counter "headspace.agent.dropped.steps" ["{step}"]

@@ -1,0 +1,267 @@
+//! Which folders hold the limits of this process's group and of its ancestors.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use super::Version;
+use crate::procfs::{self, lines};
+
+/// Most groups one within another. Real systems have fewer than 20; each costs a file or two at
+/// each tick.
+const MAX_DEPTH: usize = 64;
+
+/// The group that decides over CPU time.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Own {
+    /// This one, by its path in its hierarchy.
+    Group(Version, PathBuf),
+    /// No hierarchy was ever mounted, and then the file is empty.
+    None,
+    /// The file is cut or strange, or names no group that could hold the controller.
+    Unknown,
+}
+
+/// Finds it in `/proc/self/cgroup`.
+pub(super) fn own_group(membership: &[u8]) -> Own {
+    if membership.is_empty() {
+        return Own::None;
+    }
+    let mut unified = Own::Unknown;
+    for line in lines(membership) {
+        // `id:controllers:path`; the path may hold colons.
+        let mut fields = line.splitn(3, |&byte| byte == b':');
+        let (Some(id), Some(controllers), Some(group)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            return Own::Unknown;
+        };
+        if has_cpu(controllers) {
+            return Own::Group(Version::V1, path(group.to_vec()));
+        }
+        if id == b"0" && controllers.is_empty() {
+            unified = Own::Group(Version::V2, path(group.to_vec()));
+        }
+    }
+    if membership.ends_with(b"\n") {
+        unified
+    } else {
+        Own::Unknown
+    }
+}
+
+/// The folder of `group`, then those of its ancestors that can be seen; `None` where the group
+/// itself cannot.
+pub(super) fn folders(
+    root: &Path,
+    mountinfo: &[u8],
+    version: Version,
+    group: &Path,
+) -> Option<Vec<PathBuf>> {
+    let mut mounts: Vec<_> = lines(mountinfo)
+        .filter_map(|line| Mount::of_cpu(line, version))
+        .filter_map(|mount| {
+            let within = group.strip_prefix(&mount.from).ok()?.to_owned();
+            // `..` is a group outside the process's cgroup namespace, which no folder shows.
+            let plain = within
+                .components()
+                .all(|part| matches!(part, Component::Normal(_)));
+            plain.then_some((within, mount.at))
+        })
+        .collect();
+    // The longest way down is the mount that shows the most ancestors.
+    mounts.sort_by_key(|(within, _)| std::cmp::Reverse(within.components().count()));
+    mounts.into_iter().find_map(|(within, at)| {
+        let depth = within.components().count();
+        let top = procfs::below(root, at);
+        let own = top.join(within);
+        // Another mount may lie over this one, and then it shows no groups.
+        let shown = depth < MAX_DEPTH && own.join("cgroup.procs").exists();
+        shown.then(|| {
+            own.ancestors()
+                .take(depth + 1)
+                .map(Path::to_owned)
+                .collect()
+        })
+    })
+}
+
+/// A mounted hierarchy.
+struct Mount {
+    /// The group that the mount point shows.
+    from: PathBuf,
+    /// The mount point.
+    at: PathBuf,
+}
+
+impl Mount {
+    /// Reads a line of `/proc/self/mountinfo` (proc(5)), if it mounts the hierarchy that holds the
+    /// CPU controller in this version.
+    fn of_cpu(line: &[u8], version: Version) -> Option<Self> {
+        let mut fields = line.split(|&byte| byte == b' ');
+        let (from, at) = (fields.nth(3)?, fields.next()?);
+        // After the mount's own options, any number of optional fields up to a lone hyphen.
+        let mut fields = fields.skip_while(|&field| field != b"-").skip(1);
+        let (kind, options) = (fields.next()?, fields.nth(1)?);
+        let fits = match version {
+            Version::V1 => kind == b"cgroup" && has_cpu(options),
+            Version::V2 => kind == b"cgroup2",
+        };
+        fits.then(|| Self {
+            from: path(unescape(from)),
+            at: path(unescape(at)),
+        })
+    }
+}
+
+fn has_cpu(names: &[u8]) -> bool {
+    names.split(|&byte| byte == b',').any(|name| name == b"cpu")
+}
+
+fn path(bytes: Vec<u8>) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+/// Undoes the kernel's `\040` for a space, and likewise for tab, newline and backslash.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, after)) = rest.split_first() {
+        if let (
+            b'\\',
+            [
+                a @ b'0'..=b'3',
+                b @ b'0'..=b'7',
+                c @ b'0'..=b'7',
+                after @ ..,
+            ],
+        ) = (byte, after)
+        {
+            bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+            rest = after;
+        } else {
+            bytes.push(byte);
+            rest = after;
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn own(text: &str) -> Own {
+        own_group(text.as_bytes())
+    }
+
+    fn group(version: Version, path: &str) -> Own {
+        Own::Group(version, path.into())
+    }
+
+    #[test]
+    fn a_v1_group_with_the_cpu_controller_decides_wherever_it_stands() {
+        assert_eq!(
+            own("0::/user\n4:cpu,cpuacct:/a:b\n"),
+            group(Version::V1, "/a:b")
+        );
+        assert_eq!(
+            own("5:cpuacct,cpu:/x\n0::/user\n"),
+            group(Version::V1, "/x")
+        );
+    }
+
+    #[test]
+    fn without_one_the_unified_hierarchy_decides_and_cpuset_is_not_cpu() {
+        assert_eq!(
+            own("7:cpuset:/a\n6:cpuacct:/b\n0::/user\n"),
+            group(Version::V2, "/user")
+        );
+        assert_eq!(own("7:cpuset:/a\n1:name=systemd:/b\n"), Own::Unknown);
+    }
+
+    #[test]
+    fn a_file_that_is_cut_or_strange_is_unknown_and_an_empty_one_names_no_group() {
+        assert_eq!(own(""), Own::None);
+        assert_eq!(own("0::/user"), Own::Unknown);
+        assert_eq!(own("garbage\n"), Own::Unknown);
+        assert_eq!(own("7:cpuset:/a\n0::/us"), Own::Unknown);
+    }
+
+    #[test]
+    fn mount_points_are_found_behind_optional_fields_and_escapes() {
+        let line =
+            br"31 23 0:28 /a\040b /sys/fs/c\134g rw,relatime shared:9 master:1 - cgroup2 c rw";
+
+        let mount = Mount::of_cpu(line, Version::V2).unwrap();
+
+        assert_eq!(
+            (mount.from, mount.at),
+            ("/a b".into(), r"/sys/fs/c\g".into())
+        );
+        assert!(Mount::of_cpu(line, Version::V1).is_none());
+    }
+
+    #[test]
+    fn a_cut_line_or_another_hierarchy_is_no_mount() {
+        let wrong: [&[u8]; 4] = [
+            b"",
+            b"31 23 0:28 / /sys/fs/cgroup rw",
+            b"31 23 0:28 / /sys/fs/cgroup rw - cgroup",
+            b"31 23 0:28 / /sys/fs/cgroup rw - cgroup cgroup rw,cpuset,cpuacct",
+        ];
+        for line in wrong {
+            assert!(Mount::of_cpu(line, Version::V1).is_none());
+            assert!(Mount::of_cpu(line, Version::V2).is_none());
+        }
+    }
+
+    #[test]
+    fn escapes_that_are_none_stay() {
+        assert_eq!(unescape(br"\04"), br"\04");
+        assert_eq!(unescape(br"\\040\400\"), br"\ \400\");
+        assert_eq!(unescape(br"\048"), br"\048");
+    }
+
+    fn escape(bytes: &[u8]) -> Vec<u8> {
+        let escape = |&byte: &u8| match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => format!("\\{byte:03o}").into_bytes(),
+            _ => vec![byte],
+        };
+        bytes.iter().flat_map(escape).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+            let _ = own_group(&bytes);
+            for version in [Version::V1, Version::V2] {
+                let _ = Mount::of_cpu(&bytes, version);
+                let _ = folders(Path::new("/nowhere"), &bytes, version, Path::new("/a/b"));
+            }
+        }
+
+        #[test]
+        fn unescape_undoes_what_the_kernel_does(bytes: Vec<u8>) {
+            prop_assert_eq!(unescape(&escape(&bytes)), bytes);
+        }
+
+        #[test]
+        fn no_group_leads_out_of_its_mount(name in "[./a]{0,12}", within in "[./a]{0,12}") {
+            let root = tempfile::tempdir().unwrap();
+            let line = format!("1 1 0:1 /{within} /m rw - cgroup2 c rw\n");
+            std::fs::create_dir(root.path().join("m")).unwrap();
+            for inside in ["", "m/"] {
+                std::fs::write(root.path().join(inside).join("cgroup.procs"), "").unwrap();
+            }
+
+            let found = folders(root.path(), line.as_bytes(), Version::V2, Path::new(&format!("/{name}")));
+
+            for folder in found.into_iter().flatten() {
+                prop_assert!(folder.canonicalize().unwrap().starts_with(root.path().join("m")));
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Sets of cores: which are online, and which this process may run on.
+
+use std::iter;
+
+use crate::procfs::number;
+
+/// Highest core number believed, plus one. The kernel is built for 8,192 at most.
+const MAX_CORES: usize = 65_536;
+
+const WORD_BITS: usize = libc::c_ulong::BITS as usize;
+
+/// A set of cores, as a bit a core. Empty means unknown: no process is without a core.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Cores {
+    words: Vec<libc::c_ulong>,
+}
+
+impl Cores {
+    pub(super) fn len(&self) -> u32 {
+        self.words.iter().map(|word| word.count_ones()).sum()
+    }
+
+    pub(super) fn contains(&self, core: usize) -> bool {
+        self.words
+            .get(core / WORD_BITS)
+            .is_some_and(|word| word >> (core % WORD_BITS) & 1 == 1)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.words.clear();
+    }
+
+    /// Keeps only the cores that are in `other` as well.
+    pub(super) fn keep(&mut self, other: &Self) {
+        for (index, word) in self.words.iter_mut().enumerate() {
+            *word &= other.words.get(index).copied().unwrap_or(0);
+        }
+    }
+
+    fn insert(&mut self, core: usize) {
+        let index = core / WORD_BITS;
+        if self.words.len() <= index {
+            self.words.resize(index + 1, 0);
+        }
+        if let Some(word) = self.words.get_mut(index) {
+            *word |= 1 << (core % WORD_BITS);
+        }
+    }
+
+    /// Makes the set that of a list as the kernel writes it, `0-3,8,10-11`; empty where the list is
+    /// strange.
+    pub(super) fn read_list(&mut self, list: &[u8]) {
+        self.clear();
+        if self.try_list(list).is_none() {
+            self.clear();
+        }
+    }
+
+    fn try_list(&mut self, list: &[u8]) -> Option<()> {
+        for range in list.split(|&byte| byte == b',') {
+            let mut ends = range.splitn(2, |&byte| byte == b'-').map(number);
+            let first = usize::try_from(ends.next()??).ok()?;
+            let end = match ends.next() {
+                Some(end) => usize::try_from(end?).ok()?,
+                None => first,
+            };
+            if first > end || end >= MAX_CORES {
+                return None;
+            }
+            (first..=end).for_each(|core| self.insert(core));
+        }
+        Some(())
+    }
+
+    /// Makes the set that of the cores which the process's main thread may run on; empty where the
+    /// kernel does not say.
+    ///
+    /// The main thread's, because threads and worker processes inherit it, while other threads may
+    /// be pinned for a purpose of their own. The kernel leaves out cores that are offline.
+    pub(super) fn read_affinity(&mut self) {
+        self.clear();
+        // The id of a process is the id of its main thread; 0 would be the calling thread.
+        let Ok(pid) = libc::pid_t::try_from(std::process::id()) else {
+            return;
+        };
+        let first = (1024 / WORD_BITS).max(self.words.capacity());
+        // The kernel refuses a mask shorter than its own, so try longer ones (sched_getaffinity(2)).
+        for length in iter::successors(Some(first), |length| Some(length * 2)) {
+            if length > MAX_CORES / WORD_BITS {
+                break;
+            }
+            self.clear();
+            self.words.resize(length, 0);
+            let bytes = length * size_of::<libc::c_ulong>();
+            // SAFETY: `words` is writable for `bytes` and aligned as `cpu_set_t`, which is an array
+            // of `c_ulong`; the call writes at most `bytes` and keeps no pointer.
+            let failed =
+                unsafe { libc::sched_getaffinity(pid, bytes, self.words.as_mut_ptr().cast()) };
+            if failed == 0 {
+                return;
+            }
+            if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL) {
+                break;
+            }
+        }
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn list(bytes: &[u8]) -> Cores {
+        let mut cores = Cores::default();
+        cores.read_list(bytes);
+        cores
+    }
+
+    fn affinity() -> Cores {
+        let mut cores = Cores::default();
+        cores.read_affinity();
+        cores
+    }
+
+    #[test]
+    fn a_list_has_ranges_and_single_cores_beyond_1024() {
+        let cores = list(b"0-3,8,1500-1501");
+
+        assert_eq!(cores.len(), 7);
+        assert!(
+            [0, 3, 8, 1500, 1501]
+                .into_iter()
+                .all(|core| cores.contains(core))
+        );
+        assert!(
+            [4, 9, 1499, 1502, usize::MAX]
+                .into_iter()
+                .all(|core| !cores.contains(core))
+        );
+    }
+
+    #[test]
+    fn a_list_that_is_empty_open_reversed_or_endless_is_unknown() {
+        for wrong in [
+            "",
+            "3-1",
+            "0-",
+            "-1",
+            "0,,1",
+            "0,",
+            "0-1-2",
+            "0-4294967295",
+            "0-65536",
+            "a",
+            "0\n",
+        ] {
+            assert_eq!(list(wrong.as_bytes()).len(), 0, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn affinity_is_what_proc_says_of_the_main_thread() {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let allowed = status
+            .lines()
+            .find_map(|l| l.strip_prefix("Cpus_allowed_list:"))
+            .unwrap();
+        let mut expected = list(allowed.trim().as_bytes());
+        let online = std::fs::read("/sys/devices/system/cpu/online").unwrap();
+        expected.keep(&list(online.trim_ascii()));
+
+        let cores = affinity();
+
+        assert!(expected.len() > 0);
+        assert_eq!(cores.len(), expected.len());
+        assert!((0..MAX_CORES).all(|core| cores.contains(core) == expected.contains(core)));
+    }
+
+    #[test]
+    fn a_mask_filled_again_does_not_grow() {
+        let mut cores = affinity();
+        let (once, capacity) = (cores.clone(), cores.words.capacity());
+
+        (0..100).for_each(|_| cores.read_affinity());
+
+        assert_eq!((cores.words.capacity(), cores), (capacity, once));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_yield_cores_or_nothing(bytes: Vec<u8>) {
+            let cores = list(&bytes);
+            prop_assert!((0..MAX_CORES).filter(|&core| cores.contains(core)).count() as u64 == u64::from(cores.len()));
+        }
+
+        #[test]
+        fn a_list_holds_what_was_written_to_it(
+            ranges in prop::collection::vec((0usize..9000, 0usize..40), 1..20)
+        ) {
+            let mut expected = BTreeSet::new();
+            let text: Vec<_> = ranges
+                .iter()
+                .map(|&(first, more)| {
+                    expected.extend(first..=first + more);
+                    if more == 0 { first.to_string() } else { format!("{first}-{}", first + more) }
+                })
+                .collect();
+
+            let cores = list(text.join(",").as_bytes());
+
+            let found: BTreeSet<_> = (0..10_000).filter(|&core| cores.contains(core)).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What this machine lets the process use, and how busy that is.
+//!
+//! Cores online, cores in the affinity mask, the tightest CPU quota of the control groups above the
+//! process, the smaller of the two, and the share of time that the cores of the mask were busy,
+//! whoever used them. Utilisation counts from the tick before, and from the construction in the
+//! first one. Unknown stays unknown: where the quota or the mask cannot be read, so is what is
+//! usable.
+
+mod cgroup;
+mod cores;
+mod describe;
+mod limits;
+mod times;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use headspace_agent::model::metric;
+use headspace_agent::model::{Reading, Scope};
+use headspace_agent::port::{CollectError, Collector};
+
+pub use describe::{describe, describe_at};
+use limits::Limits;
+use times::{CoreTime, Utilization};
+
+use crate::procfs;
+
+/// The source `host`.
+#[derive(Debug)]
+pub struct Host {
+    limits: Limits,
+    times: PathBuf,
+    before: Vec<CoreTime>,
+    now: Vec<CoreTime>,
+    buffer: Vec<u8>,
+}
+
+impl Host {
+    /// Watches this machine.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectError::Unsupported`] where nothing at all can be read.
+    pub fn new() -> Result<Self, CollectError> {
+        Self::at("/")
+    }
+
+    /// Watches the machine that `proc` and `sys` below `root` describe.
+    ///
+    /// With a root other than `/` the kernel is not asked: the affinity mask is then that of
+    /// `/proc/self/status`.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectError::Unsupported`] where nothing at all can be read.
+    pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
+        let root = root.as_ref();
+        let mut host = Self {
+            limits: Limits::at(root),
+            times: procfs::below(root, "/proc/stat"),
+            before: Vec::new(),
+            now: Vec::new(),
+            buffer: Vec::new(),
+        };
+        if !host.limits.read().is_known() {
+            return Err(CollectError::Unsupported(format!(
+                "nothing about the cores can be read below `{}` (are /proc and /sys mounted?)",
+                root.display()
+            )));
+        }
+        // The start of the first tick's interval.
+        host.look();
+        std::mem::swap(&mut host.before, &mut host.now);
+        Ok(host)
+    }
+
+    /// Reads the times of the cores into `now`, empty where they cannot be read.
+    fn look(&mut self) {
+        self.now.clear();
+        if let Ok(bytes) = procfs::read(&self.times, &mut self.buffer) {
+            times::read_into(bytes, &mut self.now);
+        }
+    }
+
+    /// The share since the last look that could be used; `None` while unknown.
+    fn utilization(&mut self) -> Option<f64> {
+        self.look();
+        let utilization = times::utilization(&self.before, &self.now, self.limits.affinity());
+        if utilization != Utilization::TooSoon && !self.now.is_empty() {
+            std::mem::swap(&mut self.before, &mut self.now);
+        }
+        match utilization {
+            Utilization::Share(share) => Some(share),
+            Utilization::TooSoon | Utilization::Unknown => None,
+        }
+    }
+}
+
+impl Collector for Host {
+    fn name(&self) -> &'static str {
+        "host"
+    }
+
+    fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
+        let limits = self.limits.read();
+        let busy = self.utilization();
+        if !limits.is_known() {
+            return Err(CollectError::Transient(
+                "nothing about the cores could be read".into(),
+            ));
+        }
+        let readings = [
+            (&metric::HOST_CPU_UTILIZATION, busy),
+            (&metric::HOST_CPU_USABLE, limits.usable()),
+            (&metric::HOST_CPU_ONLINE, limits.online.map(f64::from)),
+            (&metric::HOST_CPU_AFFINITY, limits.affinity.map(f64::from)),
+            (&metric::HOST_CPU_QUOTA, limits.cores_quota()),
+        ];
+        let known =
+            |(metric, value): (_, Option<f64>)| Some(Reading::new(metric, Scope::Host, value?));
+        out.extend(readings.into_iter().filter_map(known));
+        Ok(())
+    }
+}

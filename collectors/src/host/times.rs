@@ -1,0 +1,219 @@
+//! How busy cores were between two looks at `/proc/stat`.
+//!
+//! Idle and waiting for a disk (`iowait`) are idle. Time stolen by the hypervisor is busy: the core
+//! was not there for us, whoever had it. Guest time is counted once, since the kernel includes it
+//! in user and nice.
+
+use super::cores::Cores;
+use crate::procfs::{lines, number, words};
+
+/// What one core has done since boot, in clock ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CoreTime {
+    core: usize,
+    busy: u64,
+    idle: u64,
+    waiting: u64,
+}
+
+/// Replaces `times` by the cores of `/proc/stat`, in its order; empty where it has none.
+pub(super) fn read_into(bytes: &[u8], times: &mut Vec<CoreTime>) {
+    times.clear();
+    // The lines of the cores come first, after that of all cores together.
+    times.extend(
+        lines(bytes)
+            .take_while(|line| line.starts_with(b"cpu"))
+            .filter_map(core),
+    );
+}
+
+/// Reads `cpu3 user nice system idle iowait irq softirq steal [guest guest_nice]`.
+fn core(line: &[u8]) -> Option<CoreTime> {
+    let mut fields = words(line.strip_prefix(b"cpu")?);
+    if !line.get(3)?.is_ascii_digit() {
+        return None; // The sum of all cores.
+    }
+    let core = usize::try_from(number(fields.next()?)?).ok()?;
+    let mut next = || number(fields.next()?);
+    let (user, nice, system, idle, waiting) = (next()?, next()?, next()?, next()?, next()?);
+    let (interrupt, soft_interrupt, stolen) = (next()?, next()?, next()?);
+    let busy = [user, nice, system, interrupt, soft_interrupt, stolen]
+        .into_iter()
+        .try_fold(0u64, u64::checked_add)?;
+    Some(CoreTime {
+        core,
+        busy,
+        idle,
+        waiting,
+    })
+}
+
+/// What came of comparing two looks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Utilization {
+    /// Share of time the cores were busy, in `[0, 1]`.
+    Share(f64),
+    /// The kernel's clock has not ticked in between: look again later, from the same start.
+    TooSoon,
+    /// A core of the set is missing from the file, or its counters were set back.
+    Unknown,
+}
+
+/// The share of time that the cores of the set were busy from `before` to `after`.
+pub(super) fn utilization(before: &[CoreTime], after: &[CoreTime], set: &Cores) -> Utilization {
+    let (mut busy, mut idle, mut found) = (0u64, 0u64, 0u32);
+    for (index, now) in after
+        .iter()
+        .enumerate()
+        .filter(|(_, time)| set.contains(time.core))
+    {
+        let same = |time: &&CoreTime| time.core == now.core;
+        // At the same place, unless a core came or went.
+        let then = before
+            .get(index)
+            .filter(same)
+            .or_else(|| before.iter().find(same));
+        let Some(then) = then else { continue };
+        let Some(worked) = now.busy.checked_sub(then.busy) else {
+            return Utilization::Unknown;
+        };
+        found = found.saturating_add(1);
+        busy = busy.saturating_add(worked);
+        // These two may step back a little (proc(5) on `iowait`): then they stand still.
+        idle = idle
+            .saturating_add(now.idle.saturating_sub(then.idle))
+            .saturating_add(now.waiting.saturating_sub(then.waiting));
+    }
+    // In some containers `/proc/stat` numbers the cores anew, which the set does not.
+    if found == 0 || found != set.len() {
+        return Utilization::Unknown;
+    }
+    let total = busy as f64 + idle as f64;
+    if total > 0.0 {
+        Utilization::Share(busy as f64 / total)
+    } else {
+        Utilization::TooSoon
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn look(text: &str) -> Vec<CoreTime> {
+        let mut times = Vec::new();
+        read_into(text.as_bytes(), &mut times);
+        times
+    }
+
+    fn set(text: &str) -> Cores {
+        let mut cores = Cores::default();
+        cores.read_list(text.as_bytes());
+        cores
+    }
+
+    const BEFORE: &str = "cpu  8 0 8 8 8 0 0 0 0 0\n\
+        cpu0 100 0 50 1000 10 0 0 0 0 0\n\
+        cpu1 200 0 60 2000 20 0 0 0 90 0\n\
+        intr 1 2 3\n";
+
+    fn between(after: &str, cores: &str) -> Utilization {
+        utilization(&look(BEFORE), &look(after), &set(cores))
+    }
+
+    #[test]
+    fn only_the_cores_of_the_set_count() {
+        let after = "cpu  9 9 9 9 9 9 9 9 9 9\n\
+            cpu0 130 0 50 1070 10 0 0 0 0 0\n\
+            cpu1 300 0 60 2000 20 0 0 0 90 0\n";
+
+        assert_eq!(between(after, "0"), Utilization::Share(0.3));
+        assert_eq!(between(after, "1"), Utilization::Share(1.0));
+        assert_eq!(between(after, "0-1"), Utilization::Share(0.65));
+    }
+
+    #[test]
+    fn waiting_for_a_disk_is_idle_and_stolen_time_is_busy_and_guests_count_once() {
+        let waiting = "cpu0 100 0 50 1050 60 0 0 0 0 0\n";
+        let stolen = "cpu0 100 0 50 1050 10 0 0 50 0 0\n";
+        let guest = "cpu0 150 0 50 1050 10 0 0 0 50 0\n";
+
+        assert_eq!(between(waiting, "0"), Utilization::Share(0.0));
+        assert_eq!(between(stolen, "0"), Utilization::Share(0.5));
+        assert_eq!(between(guest, "0"), Utilization::Share(0.5));
+    }
+
+    #[test]
+    fn a_core_missing_from_either_look_leaves_the_share_unknown() {
+        let after = "cpu0 130 0 50 1070 10 0 0 0 0 0\n";
+
+        assert_eq!(between(after, "0-1"), Utilization::Unknown);
+        assert_eq!(between(after, "1"), Utilization::Unknown);
+        assert_eq!(
+            utilization(&[], &look(BEFORE), &set("0")),
+            Utilization::Unknown
+        );
+        assert_eq!(between("", "0"), Utilization::Unknown);
+    }
+
+    #[test]
+    fn counters_set_back_leave_it_unknown_but_a_little_less_iowait_does_not() {
+        let set_back = "cpu0 3 0 2 40 0 0 0 0 0 0\n";
+        let jitter = "cpu0 110 0 50 1010 8 0 0 0 0 0\n";
+
+        assert_eq!(between(set_back, "0"), Utilization::Unknown);
+        assert_eq!(between(jitter, "0"), Utilization::Share(0.5));
+    }
+
+    #[test]
+    fn two_looks_within_one_clock_tick_are_too_soon() {
+        assert_eq!(between(BEFORE, "0-1"), Utilization::TooSoon);
+    }
+
+    #[test]
+    fn a_line_that_is_short_cut_or_negative_is_left_out() {
+        assert_eq!(look("cpu0 1 2 3 4\n"), []);
+        assert_eq!(look("cpu0 1 2 3 4 5 6 7 8 9 10"), []);
+        assert_eq!(look("cpu0 1 2 3 -4 5 6 7 8 9 10\n"), []);
+        assert_eq!(look("cpu0x 1 2 3 4 5 6 7 8 9 10\n"), []);
+        assert_eq!(look("cpu 1 2 3 4 5 6 7 8 9 10\n"), []);
+        assert_eq!(look("cpu0 18446744073709551615 2 3 4 5 6 7 8 9 10\n"), []);
+    }
+
+    fn any_look() -> impl Strategy<Value = Vec<CoreTime>> {
+        let time = (0usize..4, any::<u64>(), any::<u64>(), any::<u64>());
+        prop::collection::vec(
+            time.prop_map(|(core, busy, idle, waiting)| CoreTime {
+                core,
+                busy,
+                idle,
+                waiting,
+            }),
+            0..6,
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>) {
+            read_into(&bytes, &mut Vec::new());
+        }
+
+        #[test]
+        fn a_share_is_between_zero_and_one_whatever_the_counters(
+            before in any_look(), after in any_look()
+        ) {
+            if let Utilization::Share(share) = utilization(&before, &after, &set("0-3")) {
+                prop_assert!((0.0..=1.0).contains(&share));
+            }
+        }
+
+        #[test]
+        fn a_cut_file_has_no_core_that_the_whole_one_has_not(cut in 0usize..BEFORE.len()) {
+            let whole = look(BEFORE);
+            prop_assert!(look(&BEFORE[..cut]).iter().all(|time| whole.contains(time)));
+        }
+    }
+}

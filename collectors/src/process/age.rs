@@ -1,0 +1,101 @@
+//! How long this process has lived, for the time that a run takes to get going.
+
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::time::Duration;
+
+use super::parse;
+use crate::procfs;
+
+/// Time from the start of the calling process to now; absent where `/proc` does not tell.
+///
+/// The kernel notes the start in clock ticks, so this is exact to 10 ms. A process starts when it
+/// is forked: what its program does before the interpreter runs is in it.
+#[must_use]
+pub fn started_at() -> Option<Duration> {
+    let mut buffer = Vec::new();
+    let bytes = procfs::read(Path::new("/proc/self/stat"), &mut buffer).ok()?;
+    age(
+        bytes,
+        since_boot()?,
+        procfs::system_setting(libc::_SC_CLK_TCK)?,
+    )
+}
+
+/// Time since the start that `stat` tells; absent where that lies in the future.
+fn age(stat: &[u8], since_boot: Duration, clock_rate: u64) -> Option<Duration> {
+    let started = parse::stat(stat)?.started;
+    let whole = Duration::from_secs(started.checked_div(clock_rate)?);
+    let rest =
+        Duration::from_nanos((started % clock_rate).checked_mul(1_000_000_000)? / clock_rate);
+    since_boot.checked_sub(whole.checked_add(rest)?)
+}
+
+/// Time since boot, suspension included, as `stat` counts it (also in a time namespace).
+fn since_boot() -> Option<Duration> {
+    let mut time = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: `time` is writable and as large as the kernel expects; a clock that it does not
+    // know is an error, not a fault.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, time.as_mut_ptr()) };
+    if failed != 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded, and then it has filled `time`.
+    let time = unsafe { time.assume_init() };
+    Some(Duration::new(
+        u64::try_from(time.tv_sec).ok()?,
+        u32::try_from(time.tv_nsec).ok()?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Instant;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn stat(started: u64) -> Vec<u8> {
+        format!("1 (a) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {started} 0 0\n").into_bytes()
+    }
+
+    #[test]
+    fn age_is_the_time_since_the_start_in_the_file() {
+        let age = age(&stat(118_593), Duration::from_secs(1_200), 100);
+
+        assert_eq!(age, Some(Duration::from_millis(14_070)));
+    }
+
+    #[test]
+    fn a_start_in_the_future_has_no_age() {
+        assert_eq!(age(&stat(500), Duration::from_secs(4), 100), None);
+        assert_eq!(age(b"1 (a) S\n", Duration::from_secs(4), 100), None);
+        assert_eq!(age(&stat(500), Duration::from_secs(4), 0), None);
+    }
+
+    #[test]
+    fn this_process_is_older_than_the_test_and_ages_with_the_clock() {
+        let (begin, first) = (Instant::now(), started_at().unwrap());
+        assert!(Command::new("true").status().unwrap().success());
+        let (passed, second) = (begin.elapsed(), started_at().unwrap());
+
+        let aged = second.checked_sub(first).expect("time goes on");
+        assert!(
+            aged >= passed.saturating_sub(Duration::from_millis(1)),
+            "{aged:?} in {passed:?}"
+        );
+        // Wide: no test run lasts a day.
+        assert!(second < Duration::from_secs(86_400));
+    }
+
+    proptest! {
+        #[test]
+        fn any_start_and_rate_yield_an_age_or_nothing(started: u64, boot: Duration, rate: u64) {
+            if let Some(age) = age(&stat(started), boot, rate) {
+                prop_assert!(age <= boot);
+            }
+        }
+    }
+}

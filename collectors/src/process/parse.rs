@@ -1,0 +1,151 @@
+//! The files of `/proc/self` as numbers, or nothing where they are cut or strange.
+
+use crate::procfs::{lines, number, words};
+
+/// What is used of `/proc/self/stat` (proc(5)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stat {
+    /// Page faults that needed no disk.
+    pub(super) minor_faults: u64,
+    /// Page faults that waited for a disk.
+    pub(super) major_faults: u64,
+    /// In clock ticks.
+    pub(super) user: u64,
+    /// In clock ticks.
+    pub(super) system: u64,
+    /// At least 1.
+    pub(super) threads: u64,
+    /// When the process started, in clock ticks since boot.
+    pub(super) started: u64,
+}
+
+/// Reads `/proc/self/stat`.
+///
+/// The second field is the command's name in parentheses, and the name itself may hold spaces,
+/// parentheses and newlines: the fields begin after the last `)`. A name is too short to pass for
+/// the fields if the file is cut within it.
+pub(super) fn stat(bytes: &[u8]) -> Option<Stat> {
+    let name_end = bytes.iter().rposition(|&byte| byte == b')')?;
+    let line = lines(&bytes[name_end + 1..]).next()?;
+    // The third field of proc(5) is the first one here.
+    let mut fields = words(line).skip(7);
+    let mut next = |skip: usize| fields.nth(skip).and_then(number);
+    let stat = Stat {
+        minor_faults: next(0)?,
+        major_faults: next(1)?,
+        user: next(1)?,
+        system: next(0)?,
+        threads: next(4)?,
+        started: next(1)?,
+    };
+    (stat.threads > 0).then_some(stat)
+}
+
+/// What is used of `/proc/self/statm`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Memory {
+    /// Pages of address space. At least 1: a running program is mapped.
+    pub(super) mapped: u64,
+    /// Pages in memory.
+    pub(super) resident: u64,
+}
+
+/// Reads `/proc/self/statm`.
+pub(super) fn statm(bytes: &[u8]) -> Option<Memory> {
+    let mut fields = words(lines(bytes).next()?).map(number);
+    let memory = Memory {
+        mapped: fields.next()??,
+        resident: fields.next()??,
+    };
+    (memory.mapped > 0 && memory.resident <= memory.mapped).then_some(memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TAIL: &str = "S 1 4242 4242 0 -1 4194560 9 8 7 6 5 4 3 2 20 0 11 0 1183 4096 1 0\n";
+
+    fn expected() -> Stat {
+        Stat {
+            minor_faults: 9,
+            major_faults: 7,
+            user: 5,
+            system: 4,
+            threads: 11,
+            started: 1183,
+        }
+    }
+
+    #[test]
+    fn a_name_may_hold_spaces_parentheses_and_newlines() {
+        for name in [
+            "python3",
+            "a b",
+            ") S 1 2 3",
+            "((",
+            ")\n(",
+            "x) R 1 1\n",
+            "",
+        ] {
+            let line = format!("4242 ({name}) {TAIL}");
+            assert_eq!(stat(line.as_bytes()), Some(expected()), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_of_no_threads_or_no_pages_is_not_believed() {
+        assert_eq!(
+            stat(format!("1 (a) {}", TAIL.replace(" 11 ", " 0 ")).as_bytes()),
+            None
+        );
+        assert_eq!(statm(b"0 0 0 0 0 0 0\n"), None);
+        assert_eq!(statm(b"10 11 0 0 0 0 0\n"), None);
+    }
+
+    #[test]
+    fn negative_numbers_yield_nothing() {
+        assert_eq!(
+            stat(format!("1 (a) {}", TAIL.replace(" 5 ", " -5 ")).as_bytes()),
+            None
+        );
+        assert_eq!(statm(b"-10 1 0 0 0 0 0\n"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_yield_something_or_nothing(bytes: Vec<u8>) {
+            let _ = (stat(&bytes), statm(&bytes));
+        }
+
+        #[test]
+        fn any_name_leaves_the_numbers_as_they_are(name in prop::collection::vec(any::<u8>(), 0..16)) {
+            let mut line = b"4242 (".to_vec();
+            line.extend(name);
+            line.extend(b") ");
+            line.extend(TAIL.as_bytes());
+            prop_assert_eq!(stat(&line), Some(expected()));
+        }
+
+        #[test]
+        fn a_cut_file_yields_nothing(name in prop::collection::vec(any::<u8>(), 0..16), cut: prop::sample::Index) {
+            let mut line = b"4242 (".to_vec();
+            line.extend(name);
+            line.extend(b") ");
+            line.extend(TAIL.as_bytes());
+            prop_assert_eq!(stat(&line[..cut.index(line.len())]), None);
+
+            let line = b"783360 90112 4096 1 0 700000 0\n";
+            prop_assert_eq!(statm(&line[..cut.index(line.len())]), None);
+        }
+
+        #[test]
+        fn numbers_come_back_as_written(mapped in 1u64.., resident: u64) {
+            let resident = resident % mapped;
+            let line = format!("{mapped} {resident} 1 2 0 3 0\n");
+            prop_assert_eq!(statm(line.as_bytes()), Some(Memory { mapped, resident }));
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What a source reads, and the roots of made-up machines to read it from.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use headspace_agent::port::{CollectError, Collector};
+
+/// One tick's readings by key.
+pub(crate) fn tick(source: &mut impl Collector) -> Result<BTreeMap<String, f64>, CollectError> {
+    let mut readings = Vec::new();
+    source.collect(Duration::ZERO, &mut readings)?;
+    Ok(readings
+        .iter()
+        .map(|reading| (reading.key(), reading.value))
+        .collect())
+}
