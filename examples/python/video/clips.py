@@ -17,7 +17,7 @@ import av
 _SHIPPED = ("bigbuckbunny.mp4", "bikes.mp4", "carphone_pristine.mp4")
 
 
-class ClipsError(Exception):
+class ClipsError(ValueError):
     """There is nothing to train on, and the message says what to do."""
 
 
@@ -87,6 +87,8 @@ def cut(
     Raises:
         ClipsError: If a video is shorter than `seconds`, or cannot be read.
     """
+    if count < 1 or seconds <= 0.0 or max_skip < 0.0:
+        raise ClipsError(f"cannot cut {count} clips of {seconds:g} s with a skip of {max_skip:g} s")
     names = class_names(videos)
     labels = {name: label for label, name in enumerate(sorted(set(names)))}
     scanned = [_scan(video) for video in videos]
@@ -110,7 +112,7 @@ def cut(
 def _scan(path: Path) -> _Video:
     """Reads the packets' times; nothing is decoded."""
     try:
-        with av.open(str(path)) as container:
+        with av.open(str(path), "r") as container:
             stream = container.streams.video[0]
             scale = float(stream.time_base or 1)
             packets = [packet for packet in container.demux(stream) if packet.pts is not None]

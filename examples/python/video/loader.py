@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -33,7 +33,7 @@ class Knobs:
     """Threads that read files."""
     demux_threads: int = 1
     """Threads that take files apart into packets."""
-    decode_threads: int = 2
+    decode_threads: int = 1
     """Threads that decode."""
     resize_threads: int = 1
     """Threads that resize."""
@@ -47,6 +47,11 @@ class Knobs:
     """Everything but the last queue in a process of its own."""
     gc_between_epochs: bool = False
     """In the subprocess: collect garbage only between epochs."""
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if type(value) is int and value < 1:
+                raise ValueError(f"`{name}` is at least 1: `{value}`")
 
 
 class VideoLoader:

@@ -46,7 +46,7 @@ def fetch(clip: Clip) -> tuple[Clip, bytes]:
 def demux(item: tuple[Clip, bytes]) -> Encoded:
     """Gathers the packets from the keyframe before the subclip to its end."""
     clip, data = item
-    with av.open(io.BytesIO(data)) as container:
+    with av.open(io.BytesIO(data), "r") as container:
         stream = container.streams.video[0]
         scale = float(stream.time_base or 1)
         container.seek(int(clip.start / scale), stream=stream)

