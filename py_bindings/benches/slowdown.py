@@ -1,0 +1,126 @@
+"""How much slower a loop of 10 ms steps runs while it is watched, paired.
+
+A step is a fixed amount of arithmetic (5 ms, calibrated once) and a sleep of 5 ms: neither can
+absorb what is added to it. Within one process blocks with a running session and a wrapped loop
+alternate with blocks without either; then the same in separate processes. The order within a pair
+alternates, and the interval is a bootstrap over pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rows import Row, bootstrap
+
+BUSY_S = 0.005
+SLEEP_S = 0.005
+
+
+def _spin(turns: int) -> int:
+    x = 1
+    for _ in range(turns):
+        x = (x * 1103515245 + 12345) & 0x7FFFFFFF
+    return x
+
+
+def calibrate() -> int:
+    """Turns of the spin that take `BUSY_S` on an undisturbed core."""
+    probe = 20_000
+    took = []
+    for _ in range(50):
+        begin = time.perf_counter()
+        _spin(probe)
+        took.append(time.perf_counter() - begin)
+    return max(1, int(probe * BUSY_S / min(took)))
+
+
+def block(batches: Iterable[Any], turns: int) -> list[float]:
+    """Runs one block, and gives the milliseconds of each of its steps."""
+    times = []
+    begin = time.perf_counter_ns()
+    for _ in batches:
+        _spin(turns)
+        time.sleep(SLEEP_S)
+        now = time.perf_counter_ns()
+        times.append((now - begin) / 1e6)
+        begin = now
+    return times
+
+
+def watched_block(steps: int, turns: int) -> list[float]:
+    import headspace
+
+    session = headspace.start()
+    try:
+        return block(headspace.wrap([None] * steps, mode="measure"), turns)
+    finally:
+        session.stop()
+
+
+def _pairs(count: int, watched: Any, bare: Any) -> list[tuple[list[float], list[float]]]:
+    pairs = []
+    for turn in range(count):
+        if turn % 2:
+            without = bare()
+            pairs.append((watched(), without))
+        else:
+            with_session = watched()
+            pairs.append((with_session, bare()))
+    return pairs
+
+
+def _rows(what: str, pairs: list[tuple[list[float], list[float]]]) -> list[Row]:
+    """Slow-down in percent: of the means (every disturbance counts), and of the medians."""
+    rows = []
+    for kind, of in (("mean", statistics.fmean), ("median", statistics.median)):
+        slower = [(of(with_session) / of(without) - 1) * 100 for with_session, without in pairs]
+        low, high = bootstrap(slower)
+        centre = statistics.fmean(slower)
+        rows.append(Row("10 ms loop", f"{what}, {kind} step", centre, "%", 0.1, low, high))
+    return rows
+
+
+def _child(how: str, steps: int, turns: int) -> list[float]:
+    answer = subprocess.run(
+        [sys.executable, str(Path(__file__).resolve()), how, str(steps), str(turns)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    times: list[float] = json.loads(answer.stdout.splitlines()[-1])
+    return times
+
+
+def run(quick: bool) -> list[Row]:
+    turns = calibrate()
+    bare_loop = [None] * 150
+    watched_block(20, turns)
+    within = _pairs(
+        3 if quick else 24,
+        lambda: watched_block(150, turns),
+        lambda: block(bare_loop, turns),
+    )
+    apart = _pairs(
+        2 if quick else 14,
+        lambda: _child("watched", 200, turns),
+        lambda: _child("bare", 200, turns),
+    )
+    return _rows("one process", within) + _rows("separate processes", apart)
+
+
+def main() -> None:
+    how, steps, turns = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    _spin(turns * 10)
+    times = watched_block(steps, turns) if how == "watched" else block([None] * steps, turns)
+    print(json.dumps(times))
+
+
+if __name__ == "__main__":
+    main()
