@@ -1,8 +1,16 @@
 //! What one tick costs.
 //!
 //! `cargo bench -p headspace-collectors --bench tick`; the target is 1 ms for all sources together.
-//! `file_opened` and `file_kept` show what opening a file anew at each tick adds. Baseline on a
-//! virtual machine with 2 cores, Linux 6.18, medians: see `collectors/README.md`.
+//! `file_opened` and `file_kept` show what opening a file anew at each tick adds.
+//!
+//! Baseline, November 2026, virtual machine with 2 Xeon cores at 2.3 GHz, Linux 6.18, medians:
+//! `process` 7.7 µs (8.3 with 10 threads, 14 with 100, 59 with 1,000), `host` 13 µs; a file opened
+//! anew costs 2.1 µs more than one kept open.
+
+#![allow(
+    clippy::expect_used,
+    reason = "a benchmark stops where it cannot measure"
+)]
 
 use std::fs::File;
 use std::io::Read;

@@ -79,20 +79,6 @@ pub(crate) fn float(value: u64) -> f64 {
     value as f64
 }
 
-/// A setting of the system that is a positive number.
-pub(crate) fn system_setting(name: libc::c_int) -> Option<u64> {
-    // SAFETY: `sysconf` takes no pointer and reads no memory of ours; a name that it does not know
-    // answers -1, which the conversion refuses.
-    let value = unsafe { libc::sysconf(name) };
-    u64::try_from(value).ok().filter(|&value| value > 0)
-}
-
-/// Text that a person may read in one line: printable, trimmed, not empty.
-pub(crate) fn text(bytes: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(bytes).ok()?.trim();
-    (!text.is_empty() && !text.chars().any(char::is_control)).then(|| text.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -158,7 +144,6 @@ mod tests {
         fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
             let _ = value(&bytes, "a");
             let _ = number(&bytes);
-            let _ = text(&bytes);
             prop_assert!(lines(&bytes).flat_map(words).all(|word| !word.contains(&b' ')));
         }
     }

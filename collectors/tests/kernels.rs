@@ -283,7 +283,7 @@ proptest! {
         let described = describe_at(&root);
         let Ok(content) = fs::read(root.path().join(file)) else { return Ok(()) };
         // An empty list of groups is no cut one: a kernel without a mounted hierarchy writes that.
-        write(root.path(), file, &content[..cut.index(content.len() - 1) + 1]);
+        write(root.path(), file, &content[..=cut.index(content.len() - 1)]);
 
         for (key, value) in both(root.path()) {
             prop_assert_eq!(Some(&value), whole.get(&key), "{}", key);

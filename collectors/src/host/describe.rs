@@ -5,7 +5,7 @@ use std::path::Path;
 use headspace_agent::model::record::HostRecord;
 
 use super::limits::Limits;
-use crate::procfs::{self, number, text, value, words};
+use crate::procfs::{self, number, value, words};
 
 /// Describes this machine. What cannot be read is absent.
 #[must_use]
@@ -63,6 +63,12 @@ fn memory_bytes(meminfo: &[u8]) -> Option<u64> {
         .flatten()
 }
 
+/// Text that a person may read in one line: printable, trimmed, not empty.
+fn text(bytes: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(bytes).ok()?.trim();
+    (!text.is_empty() && !text.chars().any(char::is_control)).then(|| text.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -106,10 +112,18 @@ mod tests {
         assert_eq!(memory_bytes(b"MemTotal: 18446744073709551615 kB\n"), None);
     }
 
+    #[test]
+    fn text_is_trimmed_and_printable() {
+        assert_eq!(text(b" node-1\n").as_deref(), Some("node-1"));
+        for wrong in [&b""[..], b" \n", b"a\x1b[31m", b"a\nb", b"\xff"] {
+            assert_eq!(text(wrong), None, "{wrong:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_bytes_yield_something_or_nothing(bytes: Vec<u8>) {
-            let _ = (cpu_model(&bytes), memory_bytes(&bytes));
+            let _ = (cpu_model(&bytes), memory_bytes(&bytes), text(&bytes));
         }
     }
 }

@@ -66,8 +66,8 @@ impl Process {
             statm: folder.join("statm"),
             io: folder.join("io"),
             buffer: Vec::new(),
-            page_size: procfs::system_setting(libc::_SC_PAGESIZE),
-            clock_rate: procfs::system_setting(libc::_SC_CLK_TCK),
+            page_size: system_setting(libc::_SC_PAGESIZE),
+            clock_rate: system_setting(libc::_SC_CLK_TCK),
         };
         let mut readings = Vec::new();
         process.read(&mut readings);
@@ -167,4 +167,12 @@ fn push(
     value: Option<f64>,
 ) {
     out.extend(value.map(|value| Reading::with(metric, Scope::Process, attributes, value)));
+}
+
+/// A setting of the system that is a positive number.
+fn system_setting(name: libc::c_int) -> Option<u64> {
+    // SAFETY: `sysconf` takes no pointer and reads no memory of ours; a name that it does not know
+    // answers -1, which the conversion refuses.
+    let value = unsafe { libc::sysconf(name) };
+    u64::try_from(value).ok().filter(|&value| value > 0)
 }

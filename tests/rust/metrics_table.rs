@@ -1,0 +1,104 @@
+//! `docs/metrics.md` says what `agent::model::metric` declares.
+//!
+//! To write it anew: `HEADSPACE_BLESS=1 cargo test -p headspace-tests --test metrics_table`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops where it fails"
+)]
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use headspace_agent::model::metric::{ALL, Metric, MetricKind};
+
+const BLESS: &str = "HEADSPACE_BLESS=1 cargo test -p headspace-tests --test metrics_table";
+
+/// What a metric is measured on, by the beginning of its name.
+const SCOPES: [(&str, &str); 5] = [
+    ("process.", "process"),
+    ("headspace.process.", "process"),
+    ("system.", "host"),
+    ("headspace.host.", "host"),
+    ("headspace.agent.", "agent"),
+];
+
+fn scope(metric: &Metric) -> &'static str {
+    let found = SCOPES
+        .iter()
+        .find(|(prefix, _)| metric.name.starts_with(prefix));
+    found
+        .unwrap_or_else(|| panic!("say in SCOPES what `{}` is measured on", metric.name))
+        .1
+}
+
+fn kind(metric: &Metric) -> &'static str {
+    match metric.kind {
+        MetricKind::Counter => "counter",
+        MetricKind::Gauge => "gauge",
+        MetricKind::UpDownCounter => "up-down counter",
+    }
+}
+
+fn table() -> String {
+    let mut page = format!(
+        "# Metrics\n\n\
+         Generated from `agent/src/model/metric.rs` by `{BLESS}`; a test compares.\n\n\
+         Names follow OpenTelemetry's semantic conventions where those have one. Units are UCUM: `1` \
+         is a ratio, `{{thing}}` counts things. A value that could not be read is absent; zero means \
+         a measured zero.\n\n\
+         | name | unit | kind | scope | attributes | meaning |\n\
+         |---|---|---|---|---|---|\n"
+    );
+    for metric in ALL {
+        let attributes: Vec<_> = metric
+            .attributes
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect();
+        writeln!(
+            page,
+            "| `{}` | `{}` | {} | {} | {} | {} |",
+            metric.name,
+            metric.unit,
+            kind(metric),
+            scope(metric),
+            attributes.join(", "),
+            metric.help.replace('|', "\\|"),
+        )
+        .unwrap();
+    }
+    page
+}
+
+#[test]
+fn the_committed_table_says_what_the_metrics_declare() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
+    let expected = table();
+    if std::env::var_os("HEADSPACE_BLESS").is_some_and(|value| value == "1") {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, &expected).unwrap();
+    }
+
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+
+    assert!(
+        committed == expected,
+        "docs/metrics.md is out of date; run `{BLESS}`"
+    );
+}
+
+#[test]
+fn help_names_every_attribute_of_its_metric() {
+    for metric in ALL {
+        for attribute in metric.attributes {
+            assert!(
+                metric.help.contains(&format!("`{attribute}`")),
+                "{}",
+                metric.name
+            );
+        }
+    }
+}
