@@ -41,7 +41,7 @@ def run(quick: bool) -> list[Row]:
             order.reverse()
         took = {code: _start(code) for code in order}
         added.append(took["import headspace"] - took["pass"])
-    low, high = bootstrap(added)
+    low, high = bootstrap(added, statistics.median)
     counted = statistics.median(_importtime() for _ in range(3 if quick else 11))
     return [
         Row(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 
@@ -40,13 +40,15 @@ class Row:
         return {**asdict(self), "verdict": self.verdict}
 
 
-def bootstrap(values: Sequence[float], resamples: int = 5000) -> tuple[float, float]:
-    """95 % percentile interval of the mean (Efron and Tibshirani 1993, chapter 13)."""
+def bootstrap(
+    values: Sequence[float],
+    statistic: Callable[[Sequence[float]], float] = statistics.fmean,
+    resamples: int = 5000,
+) -> tuple[float, float]:
+    """95 % percentile interval of `statistic` (Efron and Tibshirani 1993, chapter 13)."""
     source = random.Random(1)
-    means = sorted(
-        statistics.fmean(source.choices(values, k=len(values))) for _ in range(resamples)
-    )
-    return means[int(0.025 * resamples)], means[int(0.975 * resamples)]
+    seen = sorted(statistic(source.choices(values, k=len(values))) for _ in range(resamples))
+    return seen[int(0.025 * resamples)], seen[int(0.975 * resamples)]
 
 
 def table(rows: Sequence[Row]) -> str:
