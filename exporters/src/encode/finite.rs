@@ -1,0 +1,130 @@
+//! Numbers that JSON cannot write.
+//!
+//! JSON has no infinity and no NaN. The smallest thing around such a number that may be absent is
+//! left out: a reading, an optional field, an item of a list. So a fault in one number never costs
+//! the record, and never shows up as another number.
+
+use headspace_agent::model::Record;
+use headspace_agent::model::RecordBody;
+use headspace_agent::model::distribution::DistributionRecord;
+use headspace_agent::model::record::{
+    Estimate, FloorRecord, LoopTick, ProbeRecord, RemedyRecord, SummaryRecord, TickRecord,
+    WindowRecord,
+};
+
+/// Leaves out what cannot be written. A required number with nothing optional around it (the age
+/// of the run, the length of an interval) becomes 0.
+pub(super) fn scrub(record: &mut Record) {
+    match &mut record.body {
+        RecordBody::Run(run) => keep_finite(&mut run.host.cores_quota),
+        RecordBody::Tick(tick) => scrub_tick(tick),
+        RecordBody::Epoch(epoch) => {
+            keep_finite(&mut epoch.ttfb_s);
+            keep_finite(&mut epoch.boundary_s);
+        }
+        RecordBody::Probe(probe) => scrub_probe(probe),
+        RecordBody::Notice(_) => {}
+        RecordBody::Summary(summary) => scrub_summary(summary),
+    }
+}
+
+fn scrub_tick(tick: &mut TickRecord) {
+    zero_unless_finite(&mut tick.at_s);
+    zero_unless_finite(&mut tick.interval_s);
+    tick.loops.retain(loop_is_finite);
+    for readings in tick.readings.values_mut() {
+        readings.retain(|_, value| value.is_finite());
+    }
+}
+
+fn scrub_probe(probe: &mut ProbeRecord) {
+    probe.windows.retain(window_is_finite);
+    if probe.floor.is_some_and(|floor| !floor_is_finite(&floor)) {
+        probe.floor = None;
+        probe
+            .reason
+            .get_or_insert_with(|| "the floor came out as no number".to_owned());
+    }
+}
+
+fn scrub_summary(summary: &mut SummaryRecord) {
+    zero_unless_finite(&mut summary.elapsed_s);
+    zero_unless_finite(&mut summary.steady_s);
+    for value in [
+        &mut summary.throughput_samples_per_s,
+        &mut summary.step_time_ms,
+        &mut summary.steady_step_time_ms,
+        &mut summary.steady_step_mean_ms,
+        &mut summary.wait_ms,
+        &mut summary.compute_ms,
+        &mut summary.wait_pct,
+        &mut summary.step_p95_ms,
+        &mut summary.step_p99_ms,
+        &mut summary.ttfb_s,
+        &mut summary.init_time_s,
+        &mut summary.sm_utilization_pct,
+        &mut summary.steady_sm_utilization_pct,
+        &mut summary.cpu_utilization_pct,
+        &mut summary.data_readiness_pct,
+        &mut summary.floor_step_ms,
+        &mut summary.headspace_pct,
+        &mut summary.headspace_upper_bound_pct,
+        &mut summary.max_speedup,
+        &mut summary.exposed_wait_ms,
+        &mut summary.contention_ms,
+        &mut summary.overhead_pct,
+    ] {
+        keep_finite(value);
+    }
+    for interval in [&mut summary.floor_ci_ms, &mut summary.headspace_ci_pct] {
+        if interval.is_some_and(|(low, high)| !low.is_finite() || !high.is_finite()) {
+            *interval = None;
+        }
+    }
+    summary.remedies.retain(remedy_is_finite);
+}
+
+fn keep_finite(value: &mut Option<f64>) {
+    if value.is_some_and(|v| !v.is_finite()) {
+        *value = None;
+    }
+}
+
+fn zero_unless_finite(value: &mut f64) {
+    if !value.is_finite() {
+        *value = 0.0;
+    }
+}
+
+fn loop_is_finite(entry: &LoopTick) -> bool {
+    [&entry.wait, &entry.compute, &entry.step]
+        .into_iter()
+        .all(distribution_is_finite)
+}
+
+fn distribution_is_finite(d: &DistributionRecord) -> bool {
+    [d.sum_ms, d.min_ms, d.max_ms].iter().all(|v| v.is_finite())
+}
+
+fn window_is_finite(window: &WindowRecord) -> bool {
+    window.wait_ms.is_finite() && window.compute_ms.is_finite()
+}
+
+fn floor_is_finite(floor: &FloorRecord) -> bool {
+    let estimate = |e: &Estimate| [e.value, e.low, e.high].iter().all(|v| v.is_finite());
+    [&floor.live_ms, &floor.floor_ms, &floor.headspace_pct]
+        .into_iter()
+        .all(estimate)
+        && floor.exposed_wait_ms.is_finite()
+        && floor.contention_ms.is_finite()
+}
+
+fn remedy_is_finite(remedy: &RemedyRecord) -> bool {
+    [
+        remedy.predicted_step_ms,
+        remedy.predicted_gain_pct,
+        remedy.confidence,
+    ]
+    .iter()
+    .all(|v| v.is_finite())
+}

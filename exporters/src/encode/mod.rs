@@ -1,0 +1,12 @@
+//! Records as bytes, and back. Pure: nothing here opens a file or a socket.
+
+mod finite;
+pub mod json_lines;
+mod lines;
+pub mod reader;
+pub mod retention;
+#[cfg(feature = "schema")]
+pub mod schema;
+
+#[cfg(test)]
+pub(crate) mod samples;

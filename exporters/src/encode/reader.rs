@@ -1,0 +1,357 @@
+//! Records from a stream that may hold anything.
+//!
+//! A run's file is read while it is written, after a kill, after a full disk, and after people
+//! have edited it. So a line that is no record is skipped and counted by what is wrong with it,
+//! and the records around it are read. Kinds that were not asked for are checked and counted, but
+//! not kept, which is what makes a large file fast to read.
+
+use std::io::{self, Read};
+use std::ops::AddAssign;
+
+use headspace_agent::model::Record;
+use memchr::memmem;
+
+use super::json_lines::{BEGINNING, Envelope, Kind, LineError};
+use super::lines::{Line, Lines};
+
+/// Lines that were passed over, by what was wrong with them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// Records that stop in the middle.
+    pub cut: u64,
+    /// Lines that never were records.
+    pub foreign: u64,
+    /// Records whose bytes changed, and lines without end.
+    pub damaged: u64,
+    /// Records of another version of the format.
+    pub other_schema: u64,
+    /// Records of this version, of kinds that this program does not know.
+    pub unknown_kind: u64,
+}
+
+impl Skipped {
+    /// How many lines in all.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.cut + self.foreign + self.damaged + self.other_schema + self.unknown_kind
+    }
+
+    fn count(&mut self, error: LineError) {
+        *match error {
+            LineError::Cut => &mut self.cut,
+            LineError::Foreign => &mut self.foreign,
+            LineError::Damaged => &mut self.damaged,
+            LineError::OtherSchema => &mut self.other_schema,
+            LineError::UnknownKind => &mut self.unknown_kind,
+        } += 1;
+    }
+}
+
+impl AddAssign for Skipped {
+    fn add_assign(&mut self, other: Self) {
+        self.cut += other.cut;
+        self.foreign += other.foreign;
+        self.damaged += other.damaged;
+        self.other_schema += other.other_schema;
+        self.unknown_kind += other.unknown_kind;
+    }
+}
+
+/// What went by while reading.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Bytes read.
+    pub bytes: u64,
+    /// Records of any known kind, those not asked for included.
+    pub records: u64,
+    /// Of these, ticks.
+    pub ticks: u64,
+    /// Of these, ends of epochs.
+    pub epochs: u64,
+    /// Wall-clock time of the latest record, nanoseconds since 1970-01-01 UTC; 0 without records.
+    pub last_unix_nano: u64,
+    /// Lines that were passed over.
+    pub skipped: Skipped,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.records += other.records;
+        self.ticks += other.ticks;
+        self.epochs += other.epochs;
+        self.last_unix_nano = self.last_unix_nano.max(other.last_unix_nano);
+        self.skipped += other.skipped;
+    }
+}
+
+/// Reads records one by one. Memory is bounded by the longest line kept, 8 MiB.
+///
+/// ```
+/// use headspace_exporters::encode::json_lines::Kind;
+/// use headspace_exporters::encode::reader::Records;
+///
+/// let mut records = Records::new(&b"not a record\n"[..], Kind::ALL);
+/// assert!(records.next().is_none());
+/// assert_eq!(records.tally().skipped.foreign, 1);
+/// ```
+pub struct Records<R> {
+    lines: Lines<R>,
+    wanted: &'static [Kind],
+    tally: Tally,
+}
+
+impl<R: Read> Records<R> {
+    /// Reads `source`, and gives the records of the kinds in `wanted`.
+    pub fn new(source: R, wanted: &'static [Kind]) -> Self {
+        Self {
+            lines: Lines::new(source),
+            wanted,
+            tally: Tally::default(),
+        }
+    }
+
+    /// What went by so far.
+    pub fn tally(&self) -> Tally {
+        Tally {
+            bytes: self.lines.bytes(),
+            ..self.tally
+        }
+    }
+}
+
+impl<R: Read> Iterator for Records<R> {
+    type Item = io::Result<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let line = match self.lines.next() {
+                Ok(line) => line?,
+                Err(error) => return Some(Err(error)),
+            };
+            let (bytes, terminated) = match line {
+                Line::Whole(bytes) => (bytes, true),
+                Line::Unterminated(bytes) => (bytes, false),
+                Line::TooLong => {
+                    self.tally.skipped.count(LineError::Damaged);
+                    continue;
+                }
+            };
+            let bytes = bytes.trim_ascii();
+            if bytes.is_empty() {
+                continue;
+            }
+            let trouble = match take(bytes, self.wanted, &mut self.tally) {
+                Ok(Some(record)) => return Some(Ok(record)),
+                Ok(None) => continue,
+                Err(trouble) => trouble,
+            };
+            // The end of a file that is still written, or whose writer was killed.
+            let cut_short = !terminated && trouble == LineError::Damaged;
+            self.tally
+                .skipped
+                .count(if cut_short { LineError::Cut } else { trouble });
+            // A record that was appended behind one cut off in the middle is whole.
+            let Some(at) = memmem::rfind(bytes, BEGINNING.as_bytes()).filter(|at| *at > 0) else {
+                continue;
+            };
+            let behind = bytes.get(at..).unwrap_or_default();
+            if let Ok(Some(record)) = take(behind, self.wanted, &mut self.tally) {
+                return Some(Ok(record));
+            }
+        }
+    }
+}
+
+/// Reads a line, counts it if it is a record, and keeps it if it is wanted.
+fn take(
+    line: &[u8],
+    wanted: &'static [Kind],
+    tally: &mut Tally,
+) -> Result<Option<Record>, LineError> {
+    let envelope = Envelope::parse(line)?;
+    let (kind, time) = (envelope.kind, envelope.time_unix_nano);
+    let record = if wanted.contains(&kind) {
+        Some(envelope.decode()?)
+    } else {
+        None
+    };
+    tally.records += 1;
+    tally.ticks += u64::from(kind == Kind::Tick);
+    tally.epochs += u64::from(kind == Kind::Epoch);
+    tally.last_unix_nano = tally.last_unix_nano.max(time);
+    Ok(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use headspace_agent::model::RecordBody;
+    use headspace_agent::model::record::{NoticeRecord, Severity};
+    use proptest::prelude::*;
+
+    use super::super::samples;
+    use super::*;
+
+    fn read(bytes: &[u8], wanted: &'static [Kind]) -> (Vec<Record>, Tally) {
+        let mut records = Records::new(bytes, wanted);
+        let all = records.by_ref().map(Result::unwrap).collect();
+        (all, records.tally())
+    }
+
+    fn notice(text: &str) -> Record {
+        let body = NoticeRecord {
+            code: "test".to_owned(),
+            severity: Severity::Info,
+            text: text.to_owned(),
+        };
+        samples::record(5, RecordBody::Notice(body))
+    }
+
+    #[test]
+    fn a_cut_last_line_is_counted_and_the_records_before_it_are_read() {
+        let whole = samples::line(&notice("whole"));
+        for length in 1..whole.len() - 1 {
+            let text = format!("{whole}{}", &whole[..length]);
+            let (records, tally) = read(text.as_bytes(), Kind::ALL);
+
+            assert_eq!(records, [notice("whole")], "{length}");
+            assert_eq!(
+                tally.skipped,
+                Skipped {
+                    cut: 1,
+                    ..Skipped::default()
+                },
+                "{length}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_last_record_that_lacks_only_its_newline_is_whole() {
+        let whole = samples::line(&notice("whole"));
+        let (records, tally) = read(whole.trim_end().as_bytes(), Kind::ALL);
+
+        assert_eq!(records.len(), 1);
+        assert_eq!(tally.skipped.total(), 0);
+    }
+
+    #[test]
+    fn a_record_appended_behind_a_cut_one_is_read() {
+        let whole = samples::line(&notice("behind"));
+        let text = format!("{}{whole}", &whole[..40]);
+        let (records, tally) = read(text.as_bytes(), Kind::ALL);
+
+        assert_eq!(records, [notice("behind")]);
+        assert_eq!(
+            tally.skipped,
+            Skipped {
+                damaged: 1,
+                ..Skipped::default()
+            }
+        );
+    }
+
+    #[test]
+    fn a_kind_not_asked_for_is_counted_and_its_damage_is_noticed() {
+        let tick = samples::line(&samples::record(9, RecordBody::Tick(samples::tick(3))));
+        let damaged = tick.replacen(r#""steps":100"#, r#""steps":1x0"#, 1);
+        assert_ne!(tick, damaged);
+        let text = format!("{tick}{damaged}{tick}{}", samples::line(&notice("last")));
+
+        let (records, tally) = read(text.as_bytes(), &[Kind::Notice]);
+
+        assert_eq!(records, [notice("last")]);
+        assert_eq!(
+            (tally.records, tally.ticks, tally.last_unix_nano),
+            (3, 2, 9)
+        );
+        assert_eq!(
+            tally.skipped,
+            Skipped {
+                damaged: 1,
+                ..Skipped::default()
+            }
+        );
+        assert_eq!(tally.bytes, text.len() as u64);
+    }
+
+    #[test]
+    fn foreign_lines_and_other_versions_are_told_apart() {
+        let text = format!(
+            "epoch 1\r\n\n  \n{{\"a\": 1}}\n{}{}{}",
+            samples::line(&notice("x")).replace("headspace/1", "headspace/9"),
+            samples::line(&notice("x")).replace(r#""notice""#, r#""dream""#),
+            samples::line(&notice("good")),
+        );
+        let (records, tally) = read(text.as_bytes(), Kind::ALL);
+
+        assert_eq!(records, [notice("good")]);
+        assert_eq!(
+            tally.skipped,
+            Skipped {
+                foreign: 2,
+                other_schema: 1,
+                unknown_kind: 1,
+                ..Skipped::default()
+            }
+        );
+    }
+
+    /// Bytes without a newline: noise, text, JSON, or a record that was tampered with.
+    fn rubbish() -> impl Strategy<Value = Vec<u8>> {
+        let tampered = (
+            samples::any_record(),
+            any::<prop::sample::Index>(),
+            any::<u8>(),
+        )
+            .prop_map(|(record, at, byte)| {
+                let mut line = samples::line(&record).into_bytes();
+                line.pop();
+                let at = at.index(line.len());
+                line[at] = byte;
+                line
+            });
+        prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..60),
+            ".{0,40}".prop_map(String::into_bytes),
+            tampered,
+        ]
+        .prop_map(|bytes| bytes.into_iter().filter(|b| *b != b'\n').collect())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn good_lines_are_read_whatever_lies_between_them(
+            pairs in prop::collection::vec((samples::any_record(), rubbish()), 0..6),
+            end in rubbish(),
+        ) {
+            let mut bytes = Vec::new();
+            for (record, rubbish) in &pairs {
+                bytes.extend_from_slice(samples::line(record).as_bytes());
+                bytes.extend_from_slice(rubbish);
+                bytes.push(b'\n');
+            }
+            bytes.extend_from_slice(&end);
+
+            let (read, tally) = read(&bytes, Kind::ALL);
+
+            // Tampering may leave a record, so the good ones are a subsequence.
+            let mut found = read.iter();
+            for (record, _) in &pairs {
+                prop_assert!(found.any(|r| r == record), "a good record is missing");
+            }
+            prop_assert_eq!(tally.bytes, bytes.len() as u64);
+            prop_assert_eq!(tally.records, read.len() as u64);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_a_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..2000),
+        ) {
+            let (records, _) = read(&bytes, Kind::ALL);
+            prop_assert!(records.is_empty());
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! What is kept of ticks that have grown old.
+//!
+//! Ten old ticks become one: histograms merge without loss, so that every percentile over the run
+//! stays what it was; counters keep the last value; levels are averaged, weighted by the ticks'
+//! intervals. What is lost is the resolution in time. Of the summaries only the last counts, so
+//! only the last is kept. Runs, epochs, probes and notices pass as they are.
+
+use std::collections::BTreeMap;
+
+use headspace_agent::model::metric::{self, MetricKind};
+use headspace_agent::model::record::{LoopTick, TickRecord};
+use headspace_agent::model::{Distribution, Record, RecordBody};
+
+/// Merges the ticks of a stream of records.
+pub struct Compactor {
+    /// Ticks that become one.
+    merge: u32,
+    keep_epochs: bool,
+    pending: Option<Pending>,
+    summary: Option<Record>,
+}
+
+/// Ticks on their way to become one.
+struct Pending {
+    /// How many so far.
+    held: u32,
+    /// The last of them: its header, number, time and counters hold for the whole.
+    last: Record,
+    merged: u32,
+    interval_s: f64,
+    loops: Vec<MergedLoop>,
+    levels: BTreeMap<(String, String), WeightedMean>,
+}
+
+struct MergedLoop {
+    entry: LoopTick,
+    wait: Distribution,
+    compute: Distribution,
+    step: Distribution,
+}
+
+#[derive(Default)]
+struct WeightedMean {
+    sum: f64,
+    weight: f64,
+}
+
+impl Compactor {
+    /// Makes one tick of every `merge` (at least 2).
+    #[must_use]
+    pub fn new(merge: u32) -> Self {
+        Self {
+            merge: merge.max(2),
+            keep_epochs: true,
+            pending: None,
+            summary: None,
+        }
+    }
+
+    /// Keeps the least that still tells what the run was: all ticks become one, and the ends of
+    /// epochs are left out.
+    #[must_use]
+    pub fn digest() -> Self {
+        Self {
+            merge: u32::MAX,
+            keep_epochs: false,
+            pending: None,
+            summary: None,
+        }
+    }
+
+    /// Takes a record, and gives the one that is ready, if any.
+    pub fn push(&mut self, record: Record) -> Option<Record> {
+        match &record.body {
+            RecordBody::Tick(_) => {
+                let pending = match self.pending.take() {
+                    Some(pending) => pending.add(record),
+                    None => Pending::of(record),
+                }?;
+                if pending.held < self.merge {
+                    self.pending = Some(pending);
+                    return None;
+                }
+                Some(pending.finish())
+            }
+            RecordBody::Summary(_) => {
+                self.summary = Some(record);
+                None
+            }
+            RecordBody::Epoch(_) if !self.keep_epochs => None,
+            _ => Some(record),
+        }
+    }
+
+    /// What was held back, in order: the ticks that are fewer than `merge`, and the last summary.
+    pub fn finish(self) -> impl Iterator<Item = Record> {
+        self.pending
+            .map(Pending::finish)
+            .into_iter()
+            .chain(self.summary)
+    }
+}
+
+impl Pending {
+    /// `None` when `record` is not a tick, which it is.
+    fn of(mut record: Record) -> Option<Self> {
+        let tick = tick_mut(&mut record)?;
+        let empty = TickRecord {
+            tick: tick.tick,
+            at_s: tick.at_s,
+            dropped: tick.dropped,
+            ..TickRecord::default()
+        };
+        let tick = std::mem::replace(tick, empty);
+        let mut pending = Self {
+            held: 0,
+            last: record,
+            merged: 0,
+            interval_s: 0.0,
+            loops: Vec::new(),
+            levels: BTreeMap::new(),
+        };
+        pending.absorb(tick);
+        Some(pending)
+    }
+
+    fn add(mut self, mut record: Record) -> Option<Self> {
+        let tick = std::mem::take(tick_mut(&mut record)?);
+        self.last.time_unix_nano = record.time_unix_nano;
+        self.absorb(tick);
+        Some(self)
+    }
+
+    fn absorb(&mut self, tick: TickRecord) {
+        self.held = self.held.saturating_add(1);
+        self.merged = self.merged.saturating_add(tick.merged.max(1));
+        self.interval_s += tick.interval_s;
+        for entry in tick.loops {
+            self.absorb_loop(entry);
+        }
+        let Some(last) = tick_mut(&mut self.last) else {
+            return;
+        };
+        last.tick = tick.tick;
+        last.at_s = tick.at_s;
+        last.dropped = tick.dropped;
+        for (scope, readings) in tick.readings {
+            for (key, value) in readings {
+                if is_level(&key) {
+                    let mean = self.levels.entry((scope.clone(), key)).or_default();
+                    mean.sum += value * tick.interval_s;
+                    mean.weight += tick.interval_s;
+                } else {
+                    last.readings
+                        .entry(scope.clone())
+                        .or_default()
+                        .insert(key, value);
+                }
+            }
+        }
+    }
+
+    fn absorb_loop(&mut self, entry: LoopTick) {
+        let same = |l: &&mut MergedLoop| l.entry.name == entry.name && l.entry.phase == entry.phase;
+        let Some(merged) = self.loops.iter_mut().find(same) else {
+            self.loops.push(MergedLoop {
+                wait: Distribution::from(&entry.wait),
+                compute: Distribution::from(&entry.compute),
+                step: Distribution::from(&entry.step),
+                entry,
+            });
+            return;
+        };
+        merged.wait.merge(&Distribution::from(&entry.wait));
+        merged.compute.merge(&Distribution::from(&entry.compute));
+        merged.step.merge(&Distribution::from(&entry.step));
+        merged.entry.steps = merged.entry.steps.saturating_add(entry.steps);
+        merged.entry.samples = match (merged.entry.samples, entry.samples) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            _ => None,
+        };
+    }
+
+    fn finish(mut self) -> Record {
+        let Some(tick) = tick_mut(&mut self.last) else {
+            return self.last;
+        };
+        tick.interval_s = self.interval_s;
+        tick.merged = self.merged;
+        tick.loops = self.loops.into_iter().map(MergedLoop::finish).collect();
+        for ((scope, key), mean) in self.levels {
+            if mean.weight > 0.0 {
+                tick.readings
+                    .entry(scope)
+                    .or_default()
+                    .insert(key, mean.sum / mean.weight);
+            }
+        }
+        self.last
+    }
+}
+
+impl MergedLoop {
+    fn finish(self) -> LoopTick {
+        LoopTick {
+            wait: (&self.wait).into(),
+            compute: (&self.compute).into(),
+            step: (&self.step).into(),
+            ..self.entry
+        }
+    }
+}
+
+fn tick_mut(record: &mut Record) -> Option<&mut TickRecord> {
+    match &mut record.body {
+        RecordBody::Tick(tick) => Some(tick),
+        _ => None,
+    }
+}
+
+/// Whether values under `key` are averaged. What is not known is taken for a counter: its last
+/// value was true once, an average of totals never.
+fn is_level(key: &str) -> bool {
+    let name = key.split('{').next().unwrap_or(key);
+    metric::ALL
+        .iter()
+        .any(|m| m.name == name && m.kind != MetricKind::Counter)
+}
+
+#[cfg(test)]
+mod tests {
+    use headspace_agent::model::record::{EpochRecord, Phase, SummaryRecord};
+
+    use super::super::samples;
+    use super::*;
+
+    fn compact(mut compactor: Compactor, records: impl IntoIterator<Item = Record>) -> Vec<Record> {
+        let mut out: Vec<Record> = records
+            .into_iter()
+            .filter_map(|r| compactor.push(r))
+            .collect();
+        out.extend(compactor.finish());
+        out
+    }
+
+    fn ticks(count: u64) -> impl Iterator<Item = Record> {
+        (0..count).map(|n| samples::record(n * 1000, RecordBody::Tick(samples::tick(n))))
+    }
+
+    fn only_ticks(records: &[Record]) -> Vec<&TickRecord> {
+        records
+            .iter()
+            .filter_map(|r| {
+                if let RecordBody::Tick(t) = &r.body {
+                    Some(t)
+                } else {
+                    None
+                }
+            })
+            .collect()
+    }
+
+    fn same(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-9
+    }
+
+    #[test]
+    fn ten_ticks_become_one_and_the_rest_is_not_lost() {
+        let out = compact(Compactor::new(10), ticks(25));
+
+        let merged: Vec<u32> = only_ticks(&out).iter().map(|t| t.merged).collect();
+        assert_eq!(merged, [10, 10, 5]);
+    }
+
+    #[test]
+    fn a_merged_tick_is_known_by_its_last() {
+        let out = compact(Compactor::new(10), ticks(10));
+        let tick = only_ticks(&out)[0];
+
+        assert_eq!(tick.tick, 9);
+        assert!(same(tick.at_s, samples::tick(9).at_s));
+        assert_eq!(out[0].time_unix_nano, 9000);
+        let total: f64 = (0..10).map(|n| samples::tick(n).interval_s).sum();
+        assert!(same(tick.interval_s, total));
+    }
+
+    #[test]
+    fn histograms_merge_without_loss_also_when_merged_twice() {
+        let all = ticks(100).fold(Distribution::default(), |mut all, record| {
+            let RecordBody::Tick(tick) = &record.body else {
+                panic!("not a tick")
+            };
+            all.merge(&Distribution::from(&tick.loops[0].step));
+            all
+        });
+
+        let once = compact(Compactor::new(10), ticks(100));
+        let twice = compact(Compactor::new(10), once);
+
+        let tick = only_ticks(&twice)[0];
+        assert_eq!(tick.merged, 100);
+        assert_eq!(tick.loops.len(), 2);
+        assert_eq!(tick.loops[0].phase, Phase::Live);
+        assert_eq!((tick.loops[0].first_step, tick.loops[0].steps), (0, 10_000));
+        assert_eq!(tick.loops[0].samples, Some(320_000));
+        assert_eq!(Distribution::from(&tick.loops[0].step), all);
+    }
+
+    #[test]
+    fn counters_keep_the_last_value_and_levels_are_averaged_by_interval() {
+        let mut first = samples::tick(0);
+        let mut second = samples::tick(1);
+        (first.interval_s, second.interval_s) = (1.0, 3.0);
+        let set = |tick: &mut TickRecord, key: &str, value| {
+            tick.readings
+                .get_mut("host")
+                .unwrap()
+                .insert(key.to_owned(), value);
+        };
+        set(&mut first, "headspace.host.cpu.utilization", 0.2);
+        set(&mut second, "headspace.host.cpu.utilization", 0.6);
+        set(&mut first, "process.cpu.time{cpu.mode=user}", 5.0);
+        set(&mut second, "process.cpu.time{cpu.mode=user}", 7.0);
+        set(&mut first, "from.the.future", 5.0);
+        set(&mut second, "from.the.future", 7.0);
+
+        let out = compact(
+            Compactor::new(2),
+            [first, second].map(|t| samples::record(0, RecordBody::Tick(t))),
+        );
+
+        let host = &only_ticks(&out)[0].readings["host"];
+        assert!(same(host["headspace.host.cpu.utilization"], 0.5));
+        assert!(same(host["process.cpu.time{cpu.mode=user}"], 7.0));
+        assert!(same(host["from.the.future"], 7.0));
+    }
+
+    #[test]
+    fn only_the_last_summary_is_kept_and_epochs_go_only_into_a_digest() {
+        let summary = |steps| {
+            let body = SummaryRecord {
+                steps,
+                ..SummaryRecord::default()
+            };
+            samples::record(0, RecordBody::Summary(Box::new(body)))
+        };
+        let epoch = || samples::record(0, RecordBody::Epoch(EpochRecord::default()));
+        let records = || [summary(1), epoch(), summary(2)].into_iter();
+
+        assert_eq!(
+            compact(Compactor::new(10), records()),
+            [epoch(), summary(2)]
+        );
+        assert_eq!(compact(Compactor::digest(), records()), [summary(2)]);
+    }
+
+    #[test]
+    fn a_digest_holds_one_tick() {
+        let out = compact(Compactor::digest(), ticks(300));
+
+        assert_eq!(only_ticks(&out).len(), 1);
+        assert_eq!(only_ticks(&out)[0].merged, 300);
+    }
+
+    #[test]
+    fn an_ordinary_tick_fits_two_kibibytes_and_a_merged_one_is_hardly_larger() {
+        let ordinary = |n| {
+            let mut tick = samples::tick(n);
+            tick.loops.truncate(1);
+            samples::record(1_795_253_412_000_000_000, RecordBody::Tick(tick))
+        };
+        let merged = compact(Compactor::new(100), (0..100).map(ordinary));
+
+        assert!(samples::line(&ordinary(3)).len() <= 2048);
+        assert!(samples::line(&merged[0]).len() <= 3072);
+    }
+}

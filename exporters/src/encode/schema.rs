@@ -1,0 +1,78 @@
+//! The JSON Schema of a record, made from the Rust types.
+//!
+//! It describes what is written: a field that is always there is required, and one that may be
+//! absent or null says so. Programs outside the project check their input against it.
+
+use headspace_agent::model::Record;
+use headspace_agent::model::record::SCHEMA;
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
+
+/// The schema of one line.
+#[must_use]
+pub fn json_schema() -> Value {
+    let generator = SchemaSettings::draft2020_12()
+        .for_serialize()
+        .into_generator();
+    let mut schema = generator.into_root_schema_for::<Record>();
+    schema.insert(
+        "title".to_owned(),
+        json!("A record of headspace: one line of a run's file"),
+    );
+    let mut schema = schema.to_value();
+    // The one value of this version, which Rust's type does not tell.
+    if let Some(field) = schema.pointer_mut("/properties/schema") {
+        field["const"] = json!(SCHEMA);
+    }
+    schema
+}
+
+/// The schema as the text of its file.
+///
+/// # Errors
+///
+/// When serde refuses the schema, which no schema makes it do.
+pub fn json_schema_text() -> serde_json::Result<String> {
+    serde_json::to_string_pretty(&json_schema()).map(|text| text + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_record_names_its_version_and_has_one_of_the_kinds() {
+        let schema = json_schema();
+
+        assert_eq!(schema["properties"]["schema"]["const"], "headspace/1");
+        let kinds: Vec<_> = schema["oneOf"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|kind| kind["properties"]["kind"]["const"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            kinds,
+            ["run", "tick", "epoch", "probe", "notice", "summary"]
+        );
+    }
+
+    #[test]
+    fn a_summary_has_every_field_and_null_where_nothing_was_measured() {
+        let summary = &json_schema()["$defs"]["SummaryRecord"];
+
+        let required = summary["required"].as_array().unwrap();
+        for field in [
+            "throughput_samples_per_s",
+            "headspace_pct",
+            "remedies",
+            "overhead_pct",
+        ] {
+            assert!(required.contains(&json!(field)), "{field}");
+        }
+        assert_eq!(
+            summary["properties"]["headspace_pct"]["type"],
+            json!(["number", "null"])
+        );
+    }
+}

@@ -1,0 +1,16 @@
+//! How a run lies on disk.
+//!
+//! ```text
+//! headspace-runs/                      the base, HEADSPACE_DIR
+//! └── 2026-11-21T09-30-12-4711/        a run: UTC time of its start, and the process's id
+//!     ├── rank0.001.jsonl              the oldest records of rank 0, their ticks merged
+//!     ├── rank0.002.jsonl
+//!     ├── rank0.jsonl                  its newest records, appended to
+//!     └── rank1.jsonl
+//! ```
+
+mod names;
+mod run;
+
+pub use names::{FolderError, RankFile, create, files, part_path, rank_path, run_id, runs};
+pub use run::{RankRun, ReadError, Run};

@@ -1,0 +1,251 @@
+//! What folders and files are called, and how they are made and found.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Why there is no folder for the run.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot create `{}`: {source} (set `HEADSPACE_DIR` to a folder that can be written)",
+    path.display()
+)]
+pub struct FolderError {
+    /// The folder that was to be.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+/// The name of a run that began at `unix_nanos` (nanoseconds since 1970-01-01 UTC):
+/// `2026-11-21T09-30-12-4711`.
+#[must_use]
+pub fn run_id(unix_nanos: u64, pid: u32) -> String {
+    let time = jiff::Timestamp::from_nanosecond(i128::from(unix_nanos)).unwrap_or_default();
+    format!("{}-{pid}", time.strftime("%Y-%m-%dT%H-%M-%S"))
+}
+
+/// Makes a new folder for a run in `base`, which is made as well where it is missing.
+///
+/// Two runs never share a folder: where the name is taken, `-2`, `-3` and so on is added. The
+/// folder's name is the run's id.
+///
+/// # Errors
+///
+/// [`FolderError`] when the base or the folder cannot be made.
+pub fn create(base: &Path, unix_nanos: u64, pid: u32) -> Result<PathBuf, FolderError> {
+    fs::create_dir_all(base).map_err(|source| FolderError {
+        path: base.to_path_buf(),
+        source,
+    })?;
+    let id = run_id(unix_nanos, pid);
+    let mut path = base.join(&id);
+    let mut copy = 2u32;
+    loop {
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && copy < 10_000 => {
+                path = base.join(format!("{id}-{copy}"));
+                copy += 1;
+            }
+            Err(source) => return Err(FolderError { path, source }),
+        }
+    }
+}
+
+/// The file that a rank's records are appended to.
+#[must_use]
+pub fn rank_path(folder: &Path, rank: u32) -> PathBuf {
+    folder.join(format!("rank{rank}.jsonl"))
+}
+
+/// The file of a rank's old records, numbered from 1, the oldest first.
+#[must_use]
+pub fn part_path(folder: &Path, rank: u32, part: u32) -> PathBuf {
+    folder.join(format!("rank{rank}.{part:03}.jsonl"))
+}
+
+/// One file of records.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RankFile {
+    /// Whose records.
+    pub rank: u32,
+    /// Which part, from 1; [`u32::MAX`] for the file that is appended to, which comes last.
+    pub part: u32,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl RankFile {
+    /// Reads a file's name; `None` when it is not one of a rank.
+    #[must_use]
+    pub fn parse(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let stem = name.strip_prefix("rank")?.strip_suffix(".jsonl")?;
+        let (rank, part) = match stem.split_once('.') {
+            Some((rank, part)) => (rank, number(part)?),
+            None => (stem, u32::MAX),
+        };
+        Some(Self {
+            rank: number(rank)?,
+            part,
+            path: path.to_path_buf(),
+        })
+    }
+
+    /// Whether it is the file that is appended to.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.part == u32::MAX
+    }
+}
+
+fn number(digits: &str) -> Option<u32> {
+    digits
+        .bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| digits.parse().ok())?
+}
+
+/// The files of a run, by rank, the oldest records of a rank first.
+///
+/// # Errors
+///
+/// When the folder cannot be listed.
+pub fn files(folder: &Path) -> io::Result<Vec<RankFile>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        files.extend(RankFile::parse(&entry?.path()));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The runs in `base`, by the time of their last record, the newest last. Folders that hold no
+/// rank's file are passed over, and so are those that cannot be listed.
+///
+/// # Errors
+///
+/// When `base` itself cannot be listed.
+pub fn runs(base: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut runs: Vec<(SystemTime, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(base)? {
+        let path = entry?.path();
+        let Ok(files) = files(&path) else { continue };
+        let written = |f: &RankFile| fs::metadata(&f.path).and_then(|m| m.modified()).ok();
+        if let Some(last) = files.iter().filter_map(written).max() {
+            runs.push((last, path));
+        }
+    }
+    runs.sort();
+    Ok(runs.into_iter().map(|(_, path)| path).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIME: u64 = 1_795_253_412_345_678_901;
+
+    #[test]
+    fn a_run_is_named_by_its_start_in_utc_and_its_process() {
+        assert_eq!(run_id(TIME, 4711), "2026-11-21T09-30-12-4711");
+        assert_eq!(run_id(0, 1), "1970-01-01T00-00-00-1");
+    }
+
+    #[test]
+    fn two_runs_of_one_process_in_one_second_have_two_folders() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().join("deep/inside");
+
+        let names: Vec<_> = (0..3)
+            .map(|_| {
+                create(&base, TIME, 7)
+                    .unwrap()
+                    .file_name()
+                    .unwrap()
+                    .to_owned()
+            })
+            .collect();
+
+        assert_eq!(
+            names,
+            [
+                "2026-11-21T09-30-12-7",
+                "2026-11-21T09-30-12-7-2",
+                "2026-11-21T09-30-12-7-3"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_base_that_cannot_be_made_is_named_with_the_way_out() {
+        let base = tempfile::tempdir().unwrap();
+        let file = base.path().join("file");
+        fs::write(&file, "").unwrap();
+
+        let error = create(&file.join("runs"), TIME, 7).unwrap_err().to_string();
+
+        assert!(error.contains("file/runs"), "{error}");
+        assert!(error.contains("HEADSPACE_DIR"), "{error}");
+    }
+
+    #[test]
+    fn files_come_by_rank_and_the_one_appended_to_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = [
+            "rank1.jsonl",
+            "rank0.jsonl",
+            "rank0.1000.jsonl",
+            "rank0.002.jsonl",
+            "rank0.002.jsonl.tmp",
+            "rank10.jsonl",
+            "rank.jsonl",
+            "rank+1.jsonl",
+            "notes.txt",
+        ];
+        for name in names {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+
+        let found: Vec<String> = files(folder.path())
+            .unwrap()
+            .iter()
+            .map(|f| f.path.file_name().unwrap().to_str().unwrap().to_owned())
+            .collect();
+
+        assert_eq!(
+            found,
+            [
+                "rank0.002.jsonl",
+                "rank0.1000.jsonl",
+                "rank0.jsonl",
+                "rank1.jsonl",
+                "rank10.jsonl"
+            ]
+        );
+    }
+
+    #[test]
+    fn runs_come_oldest_first_and_other_folders_are_passed_over() {
+        let base = tempfile::tempdir().unwrap();
+        for (name, age) in [("b", 30), ("a", 20), ("c", 10)] {
+            let folder = base.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            let file = fs::File::create(rank_path(&folder, 0)).unwrap();
+            file.set_modified(SystemTime::now() - std::time::Duration::from_secs(age))
+                .unwrap();
+        }
+        fs::create_dir(base.path().join("empty")).unwrap();
+        fs::write(base.path().join("rank0.jsonl"), "").unwrap();
+
+        let names: Vec<_> = runs(base.path())
+            .unwrap()
+            .iter()
+            .map(|p| p.file_name().unwrap().to_str().unwrap().to_owned())
+            .collect();
+
+        assert_eq!(names, ["b", "a", "c"]);
+    }
+}

@@ -1,0 +1,382 @@
+//! What a run's files say together.
+//!
+//! Only what people and programs ask of a finished run is kept: what ran, its last summary, its
+//! probes and its notices. Ticks are checked and counted as they go by, so a folder of a gigabyte
+//! is read in bounded memory.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use headspace_agent::model::record::{
+    NoticeRecord, ProbeRecord, RunRecord, RunState, SummaryRecord,
+};
+use headspace_agent::model::{Record, RecordBody};
+
+use super::names::{RankFile, files};
+use crate::encode::json_lines::Kind;
+use crate::encode::reader::{Records, Tally};
+
+/// Notices kept of a rank. Each is said once, so more than this is not a run but a fault.
+const MAX_NOTICES: usize = 256;
+
+/// Probes kept of a rank: one a loop.
+const MAX_PROBES: usize = 256;
+
+/// How often a run is listed again because a file was renamed meanwhile.
+const MAX_LISTINGS: u32 = 8;
+
+/// Why a run was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The system refused.
+    #[error("cannot read `{}`: {source}", path.display())]
+    Io {
+        /// What was read.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It holds no rank's file.
+    #[error("`{}` is not the folder of a run: it holds no `rank0.jsonl`", path.display())]
+    NoRanks {
+        /// The folder.
+        path: PathBuf,
+    },
+}
+
+/// A run as its files tell it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its ranks, in order. At least one.
+    pub ranks: Vec<RankRun>,
+}
+
+/// What one rank wrote.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RankRun {
+    /// Which rank, by the file's name.
+    pub rank: u32,
+    /// Its files, the oldest records first.
+    pub files: Vec<PathBuf>,
+    /// The last `run` record.
+    pub run: Option<RunRecord>,
+    /// The last summary, with the time it was written. Its body is a `summary`.
+    pub summary: Option<Record>,
+    /// Its probes, at most 256.
+    pub probes: Vec<ProbeRecord>,
+    /// Its notices, at most 256.
+    pub notices: Vec<NoticeRecord>,
+    /// What went by, the lines passed over included.
+    pub tally: Tally,
+}
+
+impl Run {
+    /// Reads the run in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] when the folder or one of its files cannot be read, or when there is none.
+    pub fn read(folder: &Path) -> Result<Self, ReadError> {
+        let mut ranks: Vec<u32> = list(folder)?.iter().map(|f| f.rank).collect();
+        ranks.dedup();
+        if ranks.is_empty() {
+            return Err(ReadError::NoRanks {
+                path: folder.to_path_buf(),
+            });
+        }
+        let ranks = ranks
+            .into_iter()
+            .map(|rank| RankRun::read(folder, rank))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            folder: folder.to_path_buf(),
+            ranks,
+        })
+    }
+
+    /// Reads one file. A rank's newest file brings the rank's older parts along.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] when a file cannot be read.
+    pub fn read_file(path: &Path) -> Result<Self, ReadError> {
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let rank = match RankFile::parse(path) {
+            Some(file) if file.is_active() => RankRun::read(folder, file.rank)?,
+            file => {
+                let mut rank = RankRun {
+                    rank: file.map_or(0, |f| f.rank),
+                    ..RankRun::default()
+                };
+                rank.add(path, open(path)?)?;
+                rank
+            }
+        };
+        Ok(Self {
+            folder: folder.to_path_buf(),
+            ranks: vec![rank],
+        })
+    }
+
+    /// What went by in all ranks.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let mut all = Tally::default();
+        for rank in &self.ranks {
+            all += rank.tally;
+        }
+        all
+    }
+}
+
+impl RankRun {
+    /// Reads a rank of the run in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] when one of its files cannot be read.
+    pub fn read(folder: &Path, rank: u32) -> Result<Self, ReadError> {
+        let (parts, active) = parts_and_active(folder, rank)?;
+        let mut run = Self {
+            rank,
+            ..Self::default()
+        };
+        for part in parts {
+            let file = open(&part)?;
+            run.add(&part, file)?;
+        }
+        if let Some((path, file)) = active {
+            run.add(&path, file)?;
+        }
+        Ok(run)
+    }
+
+    /// The last summary's body.
+    #[must_use]
+    pub fn last_summary(&self) -> Option<&SummaryRecord> {
+        match &self.summary.as_ref()?.body {
+            RecordBody::Summary(summary) => Some(summary),
+            _ => None,
+        }
+    }
+
+    /// The probe of the loop that the summary is about, else the last one.
+    #[must_use]
+    pub fn main_probe(&self) -> Option<&ProbeRecord> {
+        let name = self.last_summary().and_then(|s| s.loop_name.as_deref());
+        self.probes
+            .iter()
+            .rev()
+            .find(|p| Some(p.loop_name.as_str()) == name)
+            .or(self.probes.last())
+    }
+
+    /// Seconds from the last summary to the last record, where the run did not end in order.
+    /// `None` where it did, or where there is no summary.
+    #[must_use]
+    pub fn unfinished_s(&self) -> Option<f64> {
+        let summary = self.last_summary()?;
+        let written = self.summary.as_ref()?.time_unix_nano;
+        (summary.state == RunState::Running)
+            .then(|| self.tally.last_unix_nano.saturating_sub(written) as f64 / 1e9)
+    }
+
+    fn add(&mut self, path: &Path, file: File) -> Result<(), ReadError> {
+        const WANTED: &[Kind] = &[Kind::Run, Kind::Probe, Kind::Notice, Kind::Summary];
+        let mut records = Records::new(file, WANTED);
+        for record in records.by_ref() {
+            let record = record.map_err(|source| ReadError::Io {
+                path: path.to_path_buf(),
+                source,
+            })?;
+            self.take(record);
+        }
+        self.tally += records.tally();
+        self.files.push(path.to_path_buf());
+        Ok(())
+    }
+
+    fn take(&mut self, record: Record) {
+        match record.body {
+            RecordBody::Summary(_) => self.summary = Some(record),
+            RecordBody::Run(run) => self.run = Some(run),
+            RecordBody::Probe(probe) if self.probes.len() < MAX_PROBES => self.probes.push(probe),
+            RecordBody::Notice(notice) if self.notices.len() < MAX_NOTICES => {
+                self.notices.push(notice);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn list(folder: &Path) -> Result<Vec<RankFile>, ReadError> {
+    files(folder).map_err(|source| ReadError::Io {
+        path: folder.to_path_buf(),
+        source,
+    })
+}
+
+fn open(path: &Path) -> Result<File, ReadError> {
+    File::open(path).map_err(|source| ReadError::Io {
+        path: path.to_path_buf(),
+        source,
+    })
+}
+
+/// A rank's parts, and its newest file, opened.
+///
+/// While the run goes on, the newest file may become a part between the listing and the opening.
+/// Then the parts are not those that were listed, and it is listed again.
+#[expect(
+    clippy::type_complexity,
+    reason = "two lists of paths, the last one opened"
+)]
+fn parts_and_active(
+    folder: &Path,
+    rank: u32,
+) -> Result<(Vec<PathBuf>, Option<(PathBuf, File)>), ReadError> {
+    let of_rank = || -> Result<(Vec<PathBuf>, Option<PathBuf>), ReadError> {
+        let (active, parts): (Vec<_>, Vec<_>) = list(folder)?
+            .into_iter()
+            .filter(|f| f.rank == rank)
+            .partition(RankFile::is_active);
+        let active = active.into_iter().next().map(|f| f.path);
+        Ok((parts.into_iter().map(|f| f.path).collect(), active))
+    };
+    let mut listed = of_rank()?;
+    for _ in 0..MAX_LISTINGS {
+        let active = match &listed.1 {
+            Some(path) => open(path).map(|file| Some((path.clone(), file))),
+            None => Ok(None),
+        };
+        let again = of_rank()?;
+        if again == listed {
+            return active.map(|active| (listed.0, active));
+        }
+        listed = again;
+    }
+    let active = listed
+        .1
+        .map(|path| open(&path).map(|file| (path, file)))
+        .transpose()?;
+    Ok((listed.0, active))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use headspace_agent::model::record::Severity;
+
+    use super::super::{part_path, rank_path};
+    use super::*;
+    use crate::encode::samples;
+
+    fn summary(time: u64, steps: u64, state: RunState) -> String {
+        let body = SummaryRecord {
+            steps,
+            state,
+            ..SummaryRecord::default()
+        };
+        samples::line(&samples::record(time, RecordBody::Summary(Box::new(body))))
+    }
+
+    fn tick(time: u64) -> String {
+        samples::line(&samples::record(time, RecordBody::Tick(samples::tick(1))))
+    }
+
+    fn notice(text: &str) -> String {
+        let body = NoticeRecord {
+            code: "test".to_owned(),
+            severity: Severity::Info,
+            text: text.to_owned(),
+        };
+        samples::line(&samples::record(1, RecordBody::Notice(body)))
+    }
+
+    #[test]
+    fn parts_are_read_in_order_and_the_last_summary_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        fs::write(
+            rank_path(folder, 0),
+            summary(50, 3, RunState::Finished) + &tick(60),
+        )
+        .unwrap();
+        fs::write(
+            part_path(folder, 0, 2),
+            notice("two") + &summary(40, 2, RunState::Running),
+        )
+        .unwrap();
+        fs::write(
+            part_path(folder, 0, 1),
+            notice("one") + &summary(99, 1, RunState::Running),
+        )
+        .unwrap();
+        fs::write(
+            part_path(folder, 0, 1).with_extension("jsonl.tmp"),
+            notice("half"),
+        )
+        .unwrap();
+
+        let run = Run::read(folder).unwrap();
+
+        let rank = &run.ranks[0];
+        assert_eq!(rank.last_summary().unwrap().steps, 3);
+        assert_eq!(
+            rank.notices
+                .iter()
+                .map(|n| n.text.as_str())
+                .collect::<Vec<_>>(),
+            ["one", "two"]
+        );
+        assert_eq!(
+            (rank.tally.records, rank.tally.ticks, rank.files.len()),
+            (6, 1, 3)
+        );
+        assert_eq!(rank.unfinished_s(), None);
+    }
+
+    #[test]
+    fn a_killed_run_says_how_old_its_last_summary_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = summary(1_000_000_000, 3, RunState::Running) + &tick(3_500_000_000) + "{\"sch";
+        fs::write(rank_path(folder.path(), 2), text).unwrap();
+
+        let run = Run::read(folder.path()).unwrap();
+
+        assert_eq!(run.ranks[0].rank, 2);
+        assert_eq!(run.ranks[0].unfinished_s(), Some(2.5));
+        assert_eq!(run.tally().skipped.cut, 1);
+    }
+
+    #[test]
+    fn a_newest_file_brings_its_parts_and_a_part_comes_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        fs::write(rank_path(folder, 0), notice("new")).unwrap();
+        fs::write(part_path(folder, 0, 1), notice("old")).unwrap();
+        fs::write(rank_path(folder, 1), notice("other")).unwrap();
+
+        let newest = Run::read_file(&rank_path(folder, 0)).unwrap();
+        let part = Run::read_file(&part_path(folder, 0, 1)).unwrap();
+
+        assert_eq!(newest.ranks[0].notices.len(), 2);
+        assert_eq!(part.ranks[0].notices.len(), 1);
+    }
+
+    #[test]
+    fn a_folder_without_ranks_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+
+        let error = Run::read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("holds no `rank0.jsonl`"), "{error}");
+        assert!(Run::read(&folder.path().join("missing")).is_err());
+    }
+}

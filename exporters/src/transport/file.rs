@@ -1,0 +1,201 @@
+//! Records into a run's folder, as `rank<r>.jsonl`.
+//!
+//! Each delivery is one `write` of whole lines to a file opened for append, so a kill at any
+//! moment loses at most the interval that was not delivered yet. What the disk refuses is taken
+//! back, so that nothing half-written stays; where even that fails, the line is ended before the
+//! next begins. A folder that is deleted while the run goes on is made again, and begins with the
+//! `run` record. When the file has grown it becomes a numbered part, whose ticks are merged a
+//! little with every delivery.
+
+mod append;
+mod parts;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use headspace_agent::model::{Record, RecordBody};
+use headspace_agent::port::{ExportError, Exporter};
+
+use self::append::{AppendFile, Standing};
+use self::parts::Parts;
+use crate::encode::json_lines;
+use crate::run_folder::rank_path;
+
+/// How much a rank may leave on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileLimits {
+    /// Size at which the file becomes a part. Larger keeps full resolution for longer; 32 MiB is
+    /// four hours of ticks of 2 KiB, one a second.
+    pub rotate_bytes: u64,
+    /// Size of all parts together beyond which the oldest are merged again. With `rotate_bytes`
+    /// twice (the newest file, and a part on its way to be merged) it bounds what a rank leaves.
+    pub total_bytes: u64,
+    /// Ticks that become one in a part. At least 2.
+    pub merge: u32,
+}
+
+impl Default for FileLimits {
+    fn default() -> Self {
+        Self {
+            rotate_bytes: 32 << 20,
+            total_bytes: 768 << 20,
+            merge: 10,
+        }
+    }
+}
+
+/// Why a file cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open `{}`: {source} (choose a folder that can be written)", path.display())]
+pub struct FileError {
+    /// The file.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+/// Bytes of the buffer kept between deliveries.
+const KEPT_BUFFER: usize = 256 << 10;
+
+/// Appends one rank's records to its file.
+pub struct FileExporter {
+    folder: PathBuf,
+    path: PathBuf,
+    rotate_bytes: u64,
+    file: AppendFile,
+    parts: Parts,
+    /// The line that tells what runs here: the first in a folder made anew.
+    run_line: Vec<u8>,
+    buffer: Vec<u8>,
+}
+
+impl FileExporter {
+    /// Opens `rank<rank>.jsonl` in `folder`, which is made where it is missing. A file that is
+    /// there is appended to.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError`] when the folder cannot be made or the file cannot be opened.
+    pub fn create(folder: &Path, rank: u32, limits: FileLimits) -> Result<Self, FileError> {
+        let path = rank_path(folder, rank);
+        let file = open(folder, &path).map_err(|source| FileError {
+            path: path.clone(),
+            source,
+        })?;
+        Ok(Self {
+            folder: folder.to_path_buf(),
+            file,
+            parts: Parts::find(folder, rank, limits),
+            path,
+            rotate_bytes: limits.rotate_bytes,
+            run_line: Vec::new(),
+            buffer: Vec::new(),
+        })
+    }
+
+    /// The file that records are appended to.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Fills the buffer with `records`, one line each.
+    fn encode(&mut self, records: &[Record]) -> io::Result<()> {
+        self.buffer.clear();
+        self.buffer.shrink_to(KEPT_BUFFER);
+        for record in records {
+            let start = self.buffer.len();
+            json_lines::encode(record, &mut self.buffer)?;
+            if matches!(record.body, RecordBody::Run(_)) {
+                self.run_line.clear();
+                self.run_line
+                    .extend_from_slice(self.buffer.get(start..).unwrap_or_default());
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the file again where it is not the one at its path any more.
+    fn reopen_if_gone(&mut self) -> io::Result<()> {
+        let standing = self.file.standing();
+        if standing == Standing::Open {
+            return Ok(());
+        }
+        let file = open(&self.folder, &self.path)?;
+        let old = std::mem::replace(&mut self.file, file);
+        if standing == Standing::NotOurs {
+            old.forget();
+        }
+        if self.file.is_empty() {
+            self.parts.find_again();
+            if !self.buffer.starts_with(&self.run_line) {
+                self.buffer.splice(0..0, self.run_line.iter().copied());
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: &io::Error) -> ExportError {
+        use io::ErrorKind::{
+            IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem,
+        };
+        let text = format!("cannot write `{}`: {error}", self.path.display());
+        match error.kind() {
+            NotFound | PermissionDenied | ReadOnlyFilesystem | NotADirectory | IsADirectory => {
+                ExportError::Closed(text)
+            }
+            // Among them a full disk, which may have room later.
+            _ => ExportError::Transient(text),
+        }
+    }
+
+    /// Makes a part of a file that has grown, and merges the parts a little. Nothing here can lose
+    /// a record, and no failure is worth a notice: it is tried again.
+    fn tidy(&mut self) {
+        if self.file.len() >= self.rotate_bytes && self.parts.rotate(&self.path).is_ok() {
+            match open(&self.folder, &self.path) {
+                Ok(file) => self.file = file,
+                // Its records are safe in the part, and the next delivery opens it.
+                Err(_) => self.file.lose(),
+            }
+        }
+        self.parts.work();
+    }
+}
+
+impl Exporter for FileExporter {
+    fn name(&self) -> &'static str {
+        "json_lines"
+    }
+
+    fn export(&mut self, records: &[Record]) -> Result<(), ExportError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let delivered = self
+            .encode(records)
+            .and_then(|()| self.reopen_if_gone())
+            .and_then(|()| self.file.append(&mut self.buffer));
+        match delivered {
+            Ok(()) => {
+                self.tidy();
+                Ok(())
+            }
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+}
+
+fn open(folder: &Path, path: &Path) -> io::Result<AppendFile> {
+    match AppendFile::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(folder)?;
+            AppendFile::open(path)
+        }
+        opened => opened,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,281 @@
+//! A file that whole lines are appended to, whatever the disk and the host program do.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::IntoRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+/// What appending needs of a file, so that a full disk can be played in tests.
+pub(super) trait Sink {
+    /// One `write`.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+    /// The size in bytes.
+    fn size(&self) -> io::Result<u64>;
+    /// Cuts it back to `size` bytes.
+    fn truncate(&mut self, size: u64) -> io::Result<()>;
+}
+
+impl Sink for File {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Write::write(self, bytes)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.metadata().map(|m| m.len())
+    }
+
+    fn truncate(&mut self, size: u64) -> io::Result<()> {
+        self.set_len(size)
+    }
+}
+
+/// Whether the descriptor still leads to the file at its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It does.
+    Open,
+    /// The file was deleted: what is written to it is seen by nobody.
+    Deleted,
+    /// The host program closed the descriptor (daemons close all they find), and it may lead to a
+    /// file of its own by now.
+    NotOurs,
+}
+
+/// A file opened for append.
+pub(super) struct AppendFile<F = File> {
+    file: F,
+    /// Device and inode, which tell one file from another.
+    identity: (u64, u64),
+    /// Size in bytes after the last append.
+    len: u64,
+    /// Whether its last line lacks its end.
+    ends_cut: bool,
+    lost: bool,
+}
+
+impl AppendFile {
+    /// Opens or makes the file. A last line that a killed process left without end is ended by the
+    /// next append.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(path)?;
+        let meta = file.metadata()?;
+        let mut last = [b'\n'];
+        if meta.len() > 0 {
+            file.read_exact_at(&mut last, meta.len() - 1)?;
+        }
+        Ok(Self {
+            file,
+            identity: (meta.dev(), meta.ino()),
+            len: meta.len(),
+            ends_cut: last != [b'\n'],
+            lost: false,
+        })
+    }
+
+    /// Whether appending still makes sense. One `fstat`.
+    pub(super) fn standing(&self) -> Standing {
+        match self.file.metadata() {
+            _ if self.lost => Standing::Deleted,
+            Ok(meta) if (meta.dev(), meta.ino()) != self.identity => Standing::NotOurs,
+            Ok(meta) if meta.nlink() == 0 => Standing::Deleted,
+            Ok(_) => Standing::Open,
+            // A file server that answers for a deleted file says so with an error of its own
+            // (ESTALE); the descriptor is ours then, and closing it does no harm to keep open.
+            Err(_) => Standing::NotOurs,
+        }
+    }
+
+    /// The number of its descriptor.
+    #[cfg(test)]
+    pub(super) fn file_descriptor(&self) -> std::os::fd::RawFd {
+        std::os::fd::AsRawFd::as_raw_fd(&self.file)
+    }
+
+    /// Gives the descriptor up without closing it.
+    pub(super) fn forget(self) {
+        let _ = self.file.into_raw_fd();
+    }
+}
+
+impl<F: Sink> AppendFile<F> {
+    /// Size in bytes after the last append.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Makes the next delivery open the path again.
+    pub(super) fn lose(&mut self) {
+        self.lost = true;
+    }
+
+    /// Appends whole lines, all or none, with one `write` unless the system takes less.
+    pub(super) fn append(&mut self, lines: &mut Vec<u8>) -> io::Result<()> {
+        let before = self.file.size()?;
+        if self.ends_cut {
+            lines.insert(0, b'\n');
+        }
+        let mut written = 0;
+        while let Some(rest) = lines.get(written..).filter(|rest| !rest.is_empty()) {
+            match self.file.write(rest) {
+                Ok(0) => {
+                    self.take_back(before, written);
+                    return Err(io::ErrorKind::WriteZero.into());
+                }
+                Ok(n) => written += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.take_back(before, written);
+                    return Err(error);
+                }
+            }
+        }
+        self.ends_cut = false;
+        self.len = before + written as u64;
+        Ok(())
+    }
+
+    /// Removes the beginning of a delivery that did not fit, unless somebody else has written
+    /// behind it. What cannot be removed is ended by the next append.
+    fn take_back(&mut self, before: u64, written: usize) {
+        if written == 0 {
+            return;
+        }
+        let ours = self
+            .file
+            .size()
+            .is_ok_and(|size| size == before + written as u64);
+        if !ours || self.file.truncate(before).is_err() {
+            self.ends_cut = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk with room for so many bytes, that takes so many at a time.
+    struct Disk {
+        bytes: Vec<u8>,
+        room: usize,
+        at_once: usize,
+        truncates: bool,
+        writes: u32,
+    }
+
+    impl Sink for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.writes += 1;
+            let n = bytes
+                .len()
+                .min(self.at_once)
+                .min(self.room - self.bytes.len());
+            if n == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.bytes.extend_from_slice(&bytes[..n]);
+            Ok(n)
+        }
+
+        fn size(&self) -> io::Result<u64> {
+            Ok(self.bytes.len() as u64)
+        }
+
+        fn truncate(&mut self, size: u64) -> io::Result<()> {
+            if !self.truncates {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
+            self.bytes.truncate(usize::try_from(size).unwrap());
+            Ok(())
+        }
+    }
+
+    fn disk(room: usize) -> AppendFile<Disk> {
+        let file = Disk {
+            bytes: Vec::new(),
+            room,
+            at_once: 1000,
+            truncates: true,
+            writes: 0,
+        };
+        AppendFile {
+            file,
+            identity: (0, 0),
+            len: 0,
+            ends_cut: false,
+            lost: false,
+        }
+    }
+
+    fn append(file: &mut AppendFile<Disk>, text: &str) -> bool {
+        file.append(&mut text.as_bytes().to_vec()).is_ok()
+    }
+
+    fn text(file: &AppendFile<Disk>) -> &str {
+        std::str::from_utf8(&file.file.bytes).unwrap()
+    }
+
+    #[test]
+    fn a_delivery_is_one_write() {
+        let mut file = disk(1000);
+
+        assert!(append(&mut file, "one\ntwo\n"));
+        assert_eq!((file.file.writes, file.len()), (1, 8));
+    }
+
+    #[test]
+    fn a_write_that_takes_less_is_continued() {
+        let mut file = disk(1000);
+        file.file.at_once = 3;
+
+        assert!(append(&mut file, "one\ntwo\n"));
+        assert_eq!(text(&file), "one\ntwo\n");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_taken_back_and_later_deliveries_arrive() {
+        let mut file = disk(10);
+
+        assert!(append(&mut file, "one\n"));
+        assert!(!append(&mut file, "two\nthree\n"));
+        assert_eq!(text(&file), "one\n");
+        file.file.room = 100;
+        assert!(append(&mut file, "four\n"));
+        assert_eq!(text(&file), "one\nfour\n");
+    }
+
+    #[test]
+    fn what_cannot_be_taken_back_is_ended_before_the_next_line() {
+        let mut file = disk(10);
+        file.file.truncates = false;
+
+        assert!(append(&mut file, "one\n"));
+        assert!(!append(&mut file, "two\nthree\n"));
+        assert!(!append(&mut file, "again\n"), "still full");
+        file.file.room = 100;
+        assert!(append(&mut file, "four\n"));
+        assert!(append(&mut file, "five\n"));
+        assert_eq!(text(&file), "one\ntwo\nth\nfour\nfive\n");
+    }
+
+    #[test]
+    fn a_line_left_without_end_by_another_process_is_ended_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "one\ntw").unwrap();
+
+        let mut file = AppendFile::open(&path).unwrap();
+        file.append(&mut b"three\n".to_vec()).unwrap();
+
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntw\nthree\n");
+    }
+}

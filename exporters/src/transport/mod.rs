@@ -1,0 +1,3 @@
+//! Destinations, one a module. Siblings do not import each other.
+
+pub mod file;
