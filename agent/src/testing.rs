@@ -1,1 +1,101 @@
-//! Test doubles.
+//! Test doubles, public so that adapters and users' own tests can use them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::model::record::{NoticeRecord, RecordBody, SCHEMA, Severity};
+use crate::model::{Reading, Record};
+use crate::port::{Clock, CollectError, Collector, ExportError, Exporter};
+
+/// A small record, told apart by its time.
+#[must_use]
+pub fn record(time_unix_nano: u64) -> Record {
+    Record {
+        schema: SCHEMA.to_owned(),
+        time_unix_nano,
+        run_id: "test".to_owned(),
+        rank: 0,
+        pid: 1,
+        body: RecordBody::Notice(NoticeRecord {
+            code: "test".to_owned(),
+            severity: Severity::Info,
+            text: String::new(),
+        }),
+    }
+}
+
+/// A clock that stands still until it is turned.
+#[derive(Debug, Clone, Default)]
+pub struct ManualClock(Arc<Mutex<Duration>>);
+
+impl ManualClock {
+    /// Turns it forward.
+    pub fn advance(&self, by: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += by;
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Duration {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unix_nanos(&self) -> u64 {
+        u64::try_from(self.now().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// An exporter that keeps what it gets.
+#[derive(Debug, Clone, Default)]
+pub struct Kept(Arc<Mutex<Vec<Record>>>);
+
+impl Kept {
+    /// Everything delivered so far.
+    #[must_use]
+    pub fn records(&self) -> Vec<Record> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Exporter for Kept {
+    fn name(&self) -> &'static str {
+        "kept"
+    }
+
+    fn export(&mut self, records: &[Record]) -> Result<(), ExportError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(records);
+        Ok(())
+    }
+}
+
+/// An exporter that does what the closure does.
+pub struct ExportWith<F>(pub F);
+
+impl<F> Exporter for ExportWith<F>
+where
+    F: FnMut(&[Record]) -> Result<(), ExportError> + Send + 'static,
+{
+    fn name(&self) -> &'static str {
+        "export_with"
+    }
+
+    fn export(&mut self, records: &[Record]) -> Result<(), ExportError> {
+        (self.0)(records)
+    }
+}
+
+/// A collector that does what the closure does.
+pub struct CollectWith<F>(pub F);
+
+impl<F> Collector for CollectWith<F>
+where
+    F: FnMut(Duration, &mut Vec<Reading>) -> Result<(), CollectError> + Send + 'static,
+{
+    fn name(&self) -> &'static str {
+        "collect_with"
+    }
+
+    fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
+        (self.0)(at, out)
+    }
+}

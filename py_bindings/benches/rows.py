@@ -27,13 +27,15 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """`pass`, `miss`, `unclear` (the interval holds the target) or `` (no target)."""
+        """`pass`, `miss`, `` without a target, or `unclear`: the interval is too wide to tell."""
         if self.target is None:
             return ""
         if self.ratio is not None:
             return "pass" if self.ratio <= self.target else "miss"
-        if self.low is not None and self.high is not None and self.low <= self.target < self.high:
-            return "unclear"
+        if self.low is not None and self.high is not None:
+            wide = self.high - self.low > 2 * self.target
+            if wide or self.low <= self.target < self.high:
+                return "unclear"
         return "pass" if self.measured <= self.target else "miss"
 
     def to_dict(self) -> dict[str, object]:

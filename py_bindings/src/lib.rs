@@ -1,1 +1,33 @@
-//! Python.
+//! headspace for Python: conversion and wiring.
+//!
+//! The composition root of the injected agent: here the agent meets its collectors, exporters and
+//! Python. No arithmetic on readings, and no decision that the agent could make.
+
+mod cached;
+mod command;
+mod iterator;
+mod session;
+mod source;
+mod watched;
+
+use pyo3::prelude::*;
+
+/// The compiled half of `headspace`. Private: import `headspace` instead.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::command::run_command;
+    #[pymodule_export]
+    use super::iterator::LoopIterator;
+    #[pymodule_export]
+    use super::session::Session;
+    #[pymodule_export]
+    use super::session::ticks;
+    #[pymodule_export]
+    use super::watched::Loop;
+
+    /// The version of the wheel.
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "its name in Python")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

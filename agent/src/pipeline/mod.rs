@@ -1,1 +1,15 @@
-//! Placeholder.
+//! From loops and sources to records: when to look, what to write, and what to do when nobody
+//! takes it.
+
+pub mod board;
+pub(crate) mod dispatcher;
+pub mod loops;
+pub mod queue;
+pub mod sampler;
+pub mod schedule;
+
+pub use board::NoticeBoard;
+pub use loops::{CacheFacts, LoopEntry, Mode};
+pub use queue::RecordQueue;
+pub use sampler::Sampler;
+pub use schedule::Schedule;

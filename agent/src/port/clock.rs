@@ -33,6 +33,12 @@ impl MonotonicClock {
         Self { clock, origin }
     }
 
+    /// The same clock with another origin: a raw time stamp taken earlier.
+    #[must_use]
+    pub fn starting_at(&self, ticks: u64) -> Self {
+        Self { clock: self.clock.clone(), origin: ticks }
+    }
+
     /// A raw time stamp: only good for [`nanos`](Self::nanos).
     #[inline]
     #[must_use]
@@ -59,10 +65,24 @@ impl Clock for MonotonicClock {
         Duration::from_nanos(self.nanos(self.ticks()))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the wall clock"
+    )]
     fn unix_nanos(&self) -> u64 {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
     }
+}
+
+/// CPU time the calling thread has used, or `None` where the system does not say.
+#[must_use]
+pub fn thread_cpu_time() -> Option<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec that lives through the call, which writes nothing else.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    let nanos = u32::try_from(time.tv_nsec).ok()?;
+    (status == 0).then(|| Duration::new(seconds, nanos))
 }

@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod collector;
+pub mod contain;
 pub mod exporter;
 
 pub use clock::{Clock, MonotonicClock};

@@ -23,6 +23,7 @@ pub struct Fold {
     phase: Phase,
     batch_size: u64,
     concurrent: bool,
+    without_loader: bool,
     /// Epochs begun.
     epochs: u64,
     /// The epoch that goes on.
@@ -84,6 +85,8 @@ pub struct LoopTotals {
     pub replay: Series,
     /// Whether several threads took batches at once, so that compute is not known.
     pub concurrent: bool,
+    /// Whether it is a loop of `step()` calls, where waiting is not seen.
+    pub without_loader: bool,
 }
 
 const fn index(phase: Phase) -> usize {
@@ -109,6 +112,7 @@ impl Fold {
             phase: Phase::Live,
             batch_size: 0,
             concurrent: false,
+            without_loader: false,
             epochs: 0,
             epoch: None,
             last_receive: None,
@@ -154,8 +158,9 @@ impl Fold {
         self.receive(receive, sample);
     }
 
-    /// A loop without a loader: the whole step is compute.
+    /// A loop without a loader: a whole step, whose parts are not known.
     fn step(&mut self, at: u64) {
+        self.without_loader = true;
         if self.epoch.is_none() {
             self.begin_epoch(at);
             self.step_from = Some(at);
@@ -191,9 +196,11 @@ impl Fold {
         part.steps += 1;
         part.samples += self.batch_size;
         if let Some(sample) = sample {
-            part.wait.record(sample.wait_ns);
             part.step.record(sample.step_ns());
-            if !self.concurrent {
+            if !self.without_loader {
+                part.wait.record(sample.wait_ns);
+            }
+            if !self.concurrent && !self.without_loader {
                 part.compute.record(sample.compute_ns);
             }
             match self.phase {
@@ -287,6 +294,7 @@ impl Fold {
             live: self.live.clone(),
             replay: self.replay.clone(),
             concurrent: self.concurrent,
+            without_loader: self.without_loader,
         }
     }
 }

@@ -135,6 +135,24 @@ impl Recorder {
     }
 }
 
+/// What recording one batch costs the training thread here, in nanoseconds: two time stamps and
+/// one event, the best of a few rounds. Takes about 0.2 ms.
+#[must_use]
+pub fn cost_per_batch_ns(clock: &MonotonicClock) -> f64 {
+    const BATCHES: u64 = 1000;
+    let watching = Arc::new(AtomicBool::new(true));
+    let recorder = Recorder::new(String::new(), clock.clone(), watching, Arc::new(|| ()));
+    let round = || {
+        let start = clock.nanos(clock.ticks());
+        for _ in 0..BATCHES {
+            let request = recorder.ticks();
+            recorder.lap(request, recorder.ticks());
+        }
+        (clock.nanos(clock.ticks()) - start) as f64 / BATCHES as f64
+    };
+    (0..4).map(|_| round()).fold(f64::INFINITY, f64::min)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;

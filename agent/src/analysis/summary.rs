@@ -1,0 +1,325 @@
+//! From a run's totals to the numbers of its verdict: a pure function.
+
+use super::steady;
+use crate::model::record::{
+    Dropped, FindingRecord, FloorRecord, ProbeRecord, RunState, SummaryRecord,
+};
+use crate::model::series::{Series, Totals};
+
+/// Steps that are dropped as warm-up in any case (the convention of SPDL's performance notes).
+pub const LEAST_WARMUP: usize = 20;
+
+/// Steps in one block of the change-point search.
+const BLOCK: usize = 5;
+
+/// Least steady steps worth a mean.
+pub const LEAST_STEADY: u64 = 10;
+
+/// One loop's share of the run.
+#[derive(Debug, Clone, Default)]
+pub struct LoopFacts {
+    /// The loop's name.
+    pub name: String,
+    /// Whether its steps are replayed ones after the first (mode `replay`).
+    pub replays: bool,
+    /// Batches received.
+    pub steps: u64,
+    /// Epochs begun.
+    pub epochs: u64,
+    /// Samples a batch, where known.
+    pub batch_size: Option<u64>,
+    /// Seconds to the first batch of the first epoch.
+    pub ttfb_s: Option<f64>,
+    /// Seconds from the start of the process to the first `iter()`.
+    pub init_s: Option<f64>,
+    /// Steps from the source.
+    pub live: Series,
+    /// Steps from the cache.
+    pub replay: Series,
+    /// Whether several threads took batches at once.
+    pub concurrent: bool,
+    /// Whether it is a loop of `step()` calls, where waiting is not seen.
+    pub without_loader: bool,
+    /// What its probe found.
+    pub probe: Option<ProbeRecord>,
+}
+
+/// What is known of the run as a whole.
+#[derive(Debug, Clone, Default)]
+pub struct RunFacts {
+    /// Whether it still goes on.
+    pub state: RunState,
+    /// `measure`, `probe` or `replay`.
+    pub mode: String,
+    /// Seconds since it began.
+    pub elapsed_s: f64,
+    /// Mean use of the usable cores, in percent.
+    pub cpu_utilization_pct: Option<f64>,
+    /// CPU seconds of the agent: its threads, and what it did in the training thread.
+    pub agent_cpu_s: Option<f64>,
+    /// What was lost.
+    pub dropped: Dropped,
+}
+
+impl LoopFacts {
+    /// Seconds spent in steps: how the main loop is chosen.
+    fn seconds(&self) -> f64 {
+        let sum = |series: &Series| series.totals_after(0).step.sum_nanos() as f64 / 1e9;
+        sum(&self.live) + sum(&self.replay)
+    }
+
+    /// The steps the verdict is about.
+    fn series(&self) -> &Series {
+        if self.replays && !self.replay.is_empty() { &self.replay } else { &self.live }
+    }
+}
+
+/// The loop that the verdict is about: the probed one, else the one that most time was spent in.
+#[must_use]
+pub fn main_loop(loops: &[LoopFacts]) -> Option<&LoopFacts> {
+    loops.iter().max_by(|a, b| {
+        (a.probe.is_some(), a.seconds())
+            .partial_cmp(&(b.probe.is_some(), b.seconds()))
+            .unwrap_or(std::cmp::Ordering::Equal)
+    })
+}
+
+/// The summary of a run.
+#[must_use]
+pub fn summarise(run: &RunFacts, loops: &[LoopFacts]) -> SummaryRecord {
+    let mut summary = SummaryRecord {
+        state: run.state,
+        mode: run.mode.clone(),
+        elapsed_s: run.elapsed_s,
+        cpu_utilization_pct: run.cpu_utilization_pct,
+        overhead_pct: run
+            .agent_cpu_s
+            .filter(|_| run.elapsed_s > 0.0)
+            .map(|cpu| 100.0 * cpu / run.elapsed_s),
+        dropped: run.dropped,
+        ..SummaryRecord::default()
+    };
+    let Some(main) = main_loop(loops) else { return summary };
+    summary.loop_name = Some(main.name.clone());
+    summary.steps = main.steps;
+    summary.epochs = main.epochs;
+    summary.ttfb_s = main.ttfb_s;
+    summary.init_time_s = main.init_s;
+    summary.step_time_ms = main.live.totals_after(0).step_ms();
+    fill_steady(&mut summary, main);
+    match main.probe.as_ref() {
+        Some(probe) => fill_probe(&mut summary, probe),
+        None if !main.replays && !main.without_loader => {
+            summary.headspace_upper_bound_pct = summary.wait_pct;
+        }
+        None => {}
+    }
+    summary
+}
+
+/// Steps to leave out at the start of `series`: at least [`LEAST_WARMUP`], more if a change point
+/// says so; `None` where no steady state was found.
+#[must_use]
+pub fn warmup(series: &Series) -> Option<usize> {
+    let rest = series.early().get(LEAST_WARMUP..)?;
+    let means: Vec<f64> = rest
+        .chunks_exact(BLOCK)
+        .map(|block| block.iter().map(|s| s.step_ns() as f64).sum::<f64>() / BLOCK as f64)
+        .collect();
+    // Too few blocks to look for a change: the convention alone decides.
+    let blocks = if means.len() < 4 { 0 } else { steady::warmup_blocks(&means)? };
+    Some(LEAST_WARMUP + blocks * BLOCK)
+}
+
+fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) {
+    let series = main.series();
+    let skip = warmup(series).unwrap_or_else(|| {
+        if series.early().len() > LEAST_WARMUP {
+            summary.findings.push(FindingRecord {
+                code: "no_steady_state".to_owned(),
+                text: "The step time still changed when the run ended; its means are of all \
+                       steps after the first 20. A longer run settles it."
+                    .to_owned(),
+            });
+        }
+        LEAST_WARMUP
+    });
+    let steady: Totals = series.totals_after(skip);
+    if steady.step.count() < LEAST_STEADY {
+        return;
+    }
+    summary.steady_steps = steady.step.count();
+    summary.steady_s = steady.step.sum_nanos() as f64 / 1e9;
+    summary.steady_step_time_ms = steady.step.quantile_ms(0.5);
+    summary.steady_step_mean_ms = steady.step_ms();
+    summary.step_p95_ms = steady.step.quantile_ms(0.95);
+    summary.step_p99_ms = steady.step.quantile_ms(0.99);
+    if !main.without_loader {
+        set_parts(summary, steady.step_ms(), steady.wait_ms());
+    }
+    if main.concurrent {
+        summary.compute_ms = None;
+        summary.wait_pct = None;
+    }
+    summary.throughput_samples_per_s = main
+        .batch_size
+        .filter(|_| summary.steady_s > 0.0)
+        .map(|size| size as f64 * summary.steady_steps as f64 / summary.steady_s);
+}
+
+fn set_parts(summary: &mut SummaryRecord, step_ms: Option<f64>, wait_ms: Option<f64>) {
+    let (Some(step), Some(wait)) = (step_ms, wait_ms) else { return };
+    summary.wait_ms = Some(wait);
+    summary.compute_ms = Some(step - wait);
+    summary.wait_pct = (step > 0.0).then(|| 100.0 * wait / step);
+}
+
+fn fill_probe(summary: &mut SummaryRecord, probe: &ProbeRecord) {
+    if probe.mutated_batches > 0 {
+        summary.findings.push(FindingRecord {
+            code: "batches_mutated".to_owned(),
+            text: format!(
+                "{} of {} cached batches changed in place, so replayed steps saw other data than \
+                 the loader made.",
+                probe.mutated_batches, probe.cached_batches
+            ),
+        });
+    }
+    let Some(floor) = probe.floor else {
+        summary.headspace_upper_bound_pct = summary.wait_pct;
+        summary.findings.push(FindingRecord {
+            code: "no_headspace".to_owned(),
+            text: probe.reason.clone().unwrap_or_default(),
+        });
+        return;
+    };
+    set_floor(summary, floor, probe);
+}
+
+/// With a floor, step, wait and compute are those of the probe's live windows, so that the numbers
+/// of one verdict add up.
+fn set_floor(summary: &mut SummaryRecord, floor: FloorRecord, probe: &ProbeRecord) {
+    summary.floor_step_ms = Some(floor.floor_ms.value);
+    summary.floor_ci_ms = Some((floor.floor_ms.low, floor.floor_ms.high));
+    summary.headspace_pct = Some(floor.headspace_pct.value);
+    summary.headspace_ci_pct = Some((floor.headspace_pct.low, floor.headspace_pct.high));
+    summary.max_speedup =
+        (floor.floor_ms.value > 0.0).then(|| floor.live_ms.value / floor.floor_ms.value);
+    summary.exposed_wait_ms = Some(floor.exposed_wait_ms);
+    summary.contention_ms = Some(floor.contention_ms);
+    let live: Vec<_> = probe
+        .windows
+        .iter()
+        .filter(|w| w.phase == crate::model::record::Phase::Live && w.unused.is_none())
+        .collect();
+    let kept = |w: &&crate::model::record::WindowRecord| f64::from(w.steps - w.discarded);
+    let steps: f64 = live.iter().map(kept).sum();
+    if steps > 0.0 {
+        let wait = live.iter().map(|w| w.wait_ms * kept(w)).sum::<f64>() / steps;
+        summary.steady_step_mean_ms = Some(floor.live_ms.value);
+        set_parts(summary, Some(floor.live_ms.value), Some(wait));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::StepSample;
+    use crate::model::record::{Estimate, Phase, WindowRecord};
+
+    fn series(steps: usize, compute_ms: u64, wait_ms: u64) -> Series {
+        let mut series = Series::default();
+        for _ in 0..steps {
+            series.push(StepSample {
+                compute_ns: compute_ms * 1_000_000,
+                wait_ns: wait_ms * 1_000_000,
+            });
+        }
+        series
+    }
+
+    fn facts(name: &str, live: Series) -> LoopFacts {
+        LoopFacts { name: name.into(), steps: live.len(), live, ..LoopFacts::default() }
+    }
+
+    #[test]
+    fn measuring_gives_an_upper_bound_and_no_headspace() {
+        let summary = summarise(&RunFacts::default(), &[facts("train", series(100, 10, 20))]);
+
+        assert_eq!(summary.wait_ms, Some(20.0));
+        assert_eq!(summary.steady_step_mean_ms, Some(30.0));
+        assert!((summary.headspace_upper_bound_pct.unwrap() - 66.666).abs() < 0.01);
+        assert_eq!(summary.headspace_pct, None);
+        assert_eq!(summary.max_speedup, None);
+    }
+
+    #[test]
+    fn a_run_of_a_few_steps_has_no_steady_numbers_rather_than_zeros() {
+        let summary = summarise(&RunFacts::default(), &[facts("train", series(25, 10, 20))]);
+
+        assert_eq!(summary.steady_step_time_ms, None);
+        assert_eq!(summary.wait_ms, None);
+        assert_eq!(summary.step_time_ms, Some(30.0));
+    }
+
+    #[test]
+    fn slow_first_steps_are_left_out_of_the_steady_state() {
+        let mut live = series(60, 500, 0);
+        for _ in 0..400 {
+            live.push(StepSample { compute_ns: 10_000_000, wait_ns: 0 });
+        }
+
+        let summary = summarise(&RunFacts::default(), &[facts("train", live)]);
+
+        assert!((summary.steady_step_mean_ms.unwrap() - 10.0).abs() < 0.5);
+        assert!(summary.step_time_ms.unwrap() > 70.0);
+    }
+
+    #[test]
+    fn the_main_loop_is_the_one_that_most_time_was_spent_in() {
+        let loops = [facts("eval", series(1000, 1, 0)), facts("train", series(100, 50, 0))];
+
+        assert_eq!(summarise(&RunFacts::default(), &loops).loop_name.as_deref(), Some("train"));
+    }
+
+    #[test]
+    fn throughput_needs_a_batch_size() {
+        let mut main = facts("train", series(100, 10, 10));
+        assert_eq!(summarise(&RunFacts::default(), &[main.clone()]).throughput_samples_per_s, None);
+
+        main.batch_size = Some(8);
+        let summary = summarise(&RunFacts::default(), &[main]);
+        assert!((summary.throughput_samples_per_s.unwrap() - 400.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn with_a_floor_the_parts_of_the_verdict_add_up() {
+        let estimate = |value| Estimate { value, low: value, high: value };
+        let mut main = facts("train", series(100, 11, 22));
+        main.probe = Some(ProbeRecord {
+            floor: Some(FloorRecord {
+                live_ms: estimate(30.0),
+                floor_ms: estimate(10.0),
+                headspace_pct: estimate(66.7),
+                exposed_wait_ms: 20.0,
+                contention_ms: 0.0,
+            }),
+            windows: vec![WindowRecord {
+                phase: Phase::Live,
+                steps: 50,
+                discarded: 10,
+                wait_ms: 20.0,
+                compute_ms: 10.0,
+                ..WindowRecord::default()
+            }],
+            ..ProbeRecord::default()
+        });
+
+        let summary = summarise(&RunFacts::default(), &[main]);
+
+        assert_eq!(summary.steady_step_mean_ms, Some(30.0));
+        assert_eq!((summary.wait_ms, summary.compute_ms), (Some(20.0), Some(10.0)));
+        assert_eq!(summary.max_speedup, Some(3.0));
+        assert_eq!(summary.headspace_upper_bound_pct, None);
+    }
+}

@@ -1,0 +1,51 @@
+//! The export thread's work: every batch to every exporter, whatever one of them does.
+
+use std::sync::Arc;
+
+use super::board::NoticeBoard;
+use super::queue::RecordQueue;
+use crate::notice::Notice;
+use crate::port::clock::thread_cpu_time;
+use crate::port::contain::contain;
+use crate::port::{ExportError, Exporter};
+
+
+/// Delivers what the queue holds until it is closed and empty.
+pub(crate) fn run(
+    queue: &Arc<RecordQueue>,
+    exporters: Vec<Box<dyn Exporter>>,
+    board: &NoticeBoard,
+) {
+    let mut exporters: Vec<Option<Box<dyn Exporter>>> =
+        exporters.into_iter().map(Some).collect();
+    while let Some(batch) = queue.pop() {
+        for slot in &mut exporters {
+            let Some(exporter) = slot else {
+                queue.count_dropped(batch.len());
+                continue;
+            };
+            let name = exporter.name();
+            let outcome = contain(|| exporter.export(&batch));
+            match outcome {
+                Ok(Ok(())) => {}
+                Ok(Err(ExportError::Transient(reason))) => {
+                    queue.count_dropped(batch.len());
+                    let count = queue.dropped();
+                    board.post(&Notice::RecordsDropped { count, reason });
+                }
+                Ok(Err(ExportError::Closed(reason))) | Err(reason) => {
+                    queue.count_dropped(batch.len());
+                    board.post(&Notice::ExporterOff { exporter: name, reason });
+                    // A panicked exporter's `drop` may panic as well.
+                    if let Some(exporter) = slot.take() {
+                        let _ = contain(|| drop(exporter));
+                    }
+                }
+            }
+        }
+        if let Some(used) = thread_cpu_time() {
+            queue.set_cpu_time(used);
+        }
+    }
+    queue.end();
+}

@@ -1,0 +1,428 @@
+//! One tick: read every loop and every source, and make the records.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::board::NoticeBoard;
+use super::loops::{LoopEntry, Mode};
+use super::queue::RecordQueue;
+use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
+use crate::model::metric::{
+    AGENT_CPU_TIME, AGENT_DROPPED_RECORDS, AGENT_DROPPED_STEPS, AGENT_STEP_COST,
+    AGENT_TICK_LATENESS, HOST_CPU_UTILIZATION,
+};
+use crate::model::record::{
+    Dropped, ProbeRecord, RecordBody, RunRecord, RunState, SCHEMA, SourceRecord, SourceState,
+    SummaryRecord, TickRecord,
+};
+use crate::model::{Reading, Record, Scope};
+use crate::notice::Notice;
+use crate::port::clock::thread_cpu_time;
+use crate::port::contain::contain;
+use crate::port::{Clock, CollectError, Collector};
+
+/// A share of a core above which the agent says that it costs too much.
+const BUDGET_PCT: f64 = 1.0;
+
+/// Seconds before the budget is judged: start-up costs weigh too much in a short run.
+const BUDGET_AFTER_S: f64 = 30.0;
+
+/// Who writes the records: constant over a run.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The run folder's name.
+    pub run_id: String,
+    /// This process's rank.
+    pub rank: u32,
+    /// This process's id.
+    pub pid: u32,
+}
+
+/// What the sampler shares with the threads that register loops and ask for reports.
+#[derive(Debug)]
+pub struct Watched {
+    /// What the user is told.
+    pub board: NoticeBoard,
+    loops: Mutex<Vec<Arc<LoopEntry>>>,
+    means: Mutex<Means>,
+    /// Seconds between the start of the process and the clock's origin.
+    process_age_s: Option<f64>,
+    /// Nanoseconds that recording one batch costs the training thread.
+    step_cost_ns: f64,
+}
+
+/// Running means of the readings that a summary holds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Means {
+    cpu_weighted: f64,
+    cpu_seconds: f64,
+    agent_cpu_s: f64,
+    dropped_records: u64,
+}
+
+impl Watched {
+    /// Nothing is watched yet.
+    #[must_use]
+    pub fn new(board: NoticeBoard, process_age_s: Option<f64>, step_cost_ns: f64) -> Self {
+        Self {
+            board,
+            loops: Mutex::default(),
+            means: Mutex::default(),
+            process_age_s,
+            step_cost_ns,
+        }
+    }
+
+    /// From now on the loop is read.
+    pub fn add(&self, entry: Arc<LoopEntry>) {
+        lock(&self.loops).push(entry);
+    }
+
+    fn loops(&self) -> Vec<Arc<LoopEntry>> {
+        lock(&self.loops).clone()
+    }
+
+    /// How many loops are watched.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        lock(&self.loops).len()
+    }
+
+    /// Whether no loop is watched.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads the rings, so that they have room again.
+    pub fn drain(&self) {
+        for entry in self.loops() {
+            entry.recorder.fold(|_| ());
+        }
+    }
+
+    fn dropped(&self, records: u64) -> Dropped {
+        let steps = self.loops().iter().map(|entry| entry.recorder.dropped()).sum();
+        Dropped { steps, records }
+    }
+
+    /// The probes' records and the summary of the run so far.
+    #[must_use]
+    pub fn report(&self, at: Duration, state: RunState) -> (SummaryRecord, Vec<ProbeRecord>) {
+        let loops = self.loops();
+        let facts: Vec<LoopFacts> = loops
+            .iter()
+            .map(|entry| {
+                let totals = entry.recorder.fold(|fold| fold.totals());
+                LoopFacts {
+                    name: totals.name,
+                    replays: entry.mode == Mode::Replay,
+                    steps: totals.steps,
+                    epochs: totals.epochs,
+                    batch_size: totals.batch_size.or(entry.loader.batch_size),
+                    ttfb_s: totals.ttfb_s,
+                    init_s: totals.first_begin_s.zip(self.process_age_s).map(|(a, b)| a + b),
+                    live: totals.live,
+                    replay: totals.replay,
+                    concurrent: totals.concurrent,
+                    without_loader: totals.without_loader,
+                    probe: entry.probe_record(state == RunState::Finished),
+                }
+            })
+            .collect();
+        let mode = [Mode::Probe, Mode::Replay]
+            .into_iter()
+            .find(|mode| loops.iter().any(|entry| entry.mode == *mode))
+            .unwrap_or_default();
+        let means = *lock(&self.means);
+        let batches: u64 = facts.iter().map(|facts| facts.steps).sum();
+        let recording_s = batches as f64 * self.step_cost_ns / 1e9;
+        let run = RunFacts {
+            state,
+            mode: mode.as_str().to_owned(),
+            elapsed_s: at.as_secs_f64(),
+            cpu_utilization_pct: (means.cpu_seconds > 0.0)
+                .then(|| 100.0 * means.cpu_weighted / means.cpu_seconds),
+            agent_cpu_s: Some(means.agent_cpu_s + recording_s),
+            dropped: self.dropped(means.dropped_records),
+        };
+        let summary = summarise(&run, &facts);
+        (summary, facts.into_iter().filter_map(|facts| facts.probe).collect())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes the records. Owned by the sampler's thread.
+pub struct Sampler {
+    watched: Arc<Watched>,
+    queue: Arc<RecordQueue>,
+    clock: Arc<dyn Clock>,
+    identity: Identity,
+    run: Option<RunRecord>,
+    collectors: Vec<Option<Box<dyn Collector>>>,
+    readings: Vec<Reading>,
+    tick: u64,
+    last_at: Duration,
+}
+
+impl std::fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sampler").field("tick", &self.tick).finish_non_exhaustive()
+    }
+}
+
+impl Sampler {
+    /// A sampler that has not ticked. `run` becomes the first record; the collectors that work
+    /// are added to its sources.
+    #[must_use]
+    pub fn new(
+        watched: Arc<Watched>,
+        queue: Arc<RecordQueue>,
+        clock: Arc<dyn Clock>,
+        identity: Identity,
+        mut run: RunRecord,
+        collectors: Vec<Box<dyn Collector>>,
+    ) -> Self {
+        run.sources.extend(collectors.iter().map(|collector| SourceRecord {
+            name: collector.name().to_owned(),
+            state: SourceState::On,
+            reason: None,
+        }));
+        let last_at = clock.now();
+        Self {
+            watched,
+            queue,
+            clock,
+            identity,
+            run: Some(run),
+            collectors: collectors.into_iter().map(Some).collect(),
+            readings: Vec::new(),
+            tick: 0,
+            last_at,
+        }
+    }
+
+    /// Reads everything and hands the records over. `late` is how much later than planned it
+    /// begins; with `last` the run ends here.
+    pub fn tick(&mut self, late: Duration, last: bool) {
+        let at = self.clock.now();
+        let elapsed = at.saturating_sub(self.last_at);
+        self.last_at = at;
+        let loops = self.watched.loops();
+
+        let mut bodies = Vec::new();
+        if let Some(mut run) = self.run.take() {
+            run.loader = loops.first().map(|entry| entry.loader.clone());
+            run.mode = loops.first().map_or(run.mode, |entry| entry.mode.as_str().to_owned());
+            bodies.push(RecordBody::Run(run));
+        }
+        let mut ticks = Vec::new();
+        for entry in &loops {
+            let (mut loop_ticks, epochs) =
+                entry.recorder.fold(|fold| (fold.take_tick(), fold.take_epochs()));
+            ticks.append(&mut loop_ticks);
+            bodies.extend(epochs.into_iter().map(RecordBody::Epoch));
+        }
+        self.collect(at);
+        self.watch_self(late, at);
+        let dropped = self.watched.dropped(self.queue.dropped());
+        if dropped.steps > 0 {
+            self.watched.board.post(&Notice::StepsDropped { count: dropped.steps });
+        }
+        bodies.push(RecordBody::Tick(TickRecord {
+            tick: self.tick,
+            at_s: at.as_secs_f64(),
+            interval_s: elapsed.as_secs_f64(),
+            merged: 1,
+            loops: ticks,
+            readings: self.take_readings(elapsed),
+            dropped,
+        }));
+        bodies.extend(loops.iter().filter_map(|e| e.take_probe(last)).map(RecordBody::Probe));
+        bodies.extend(self.watched.board.take().into_iter().map(RecordBody::Notice));
+        if last || self.summary_is_due() {
+            let state = if last { RunState::Finished } else { RunState::Running };
+            let (summary, _) = self.watched.report(at, state);
+            bodies.push(RecordBody::Summary(Box::new(summary)));
+        }
+        self.tick += 1;
+        let records = bodies.into_iter().map(|body| self.record(body)).collect();
+        self.queue.push(records);
+    }
+
+    /// Every tick at first, then ever rarer, so that a kill costs at most a tenth of the run.
+    fn summary_is_due(&self) -> bool {
+        self.tick < 10 || self.tick % (self.tick / 10).clamp(1, 60) == 0
+    }
+
+    fn record(&self, body: RecordBody) -> Record {
+        Record {
+            schema: SCHEMA.to_owned(),
+            time_unix_nano: self.clock.unix_nanos(),
+            run_id: self.identity.run_id.clone(),
+            rank: self.identity.rank,
+            pid: self.identity.pid,
+            body,
+        }
+    }
+
+    fn collect(&mut self, at: Duration) {
+        for slot in &mut self.collectors {
+            let Some(collector) = slot else { continue };
+            let source = collector.name();
+            let before = self.readings.len();
+            let outcome = contain(|| collector.collect(at, &mut self.readings));
+            let reason = match outcome {
+                Ok(Ok(())) => continue,
+                Ok(Err(CollectError::Transient(_))) => None,
+                Ok(Err(CollectError::Unsupported(reason))) | Err(reason) => Some(reason),
+            };
+            self.readings.truncate(before);
+            if let Some(reason) = reason {
+                self.watched.board.post(&Notice::SourceOff { source, reason });
+                if let Some(collector) = slot.take() {
+                    // A panicked collector's `drop` may panic as well.
+                    let _ = contain(|| drop(collector));
+                }
+            }
+        }
+    }
+
+    fn watch_self(&mut self, late: Duration, at: Duration) {
+        let dropped = self.watched.dropped(self.queue.dropped());
+        let cpu = thread_cpu_time().map(|cpu| cpu + self.queue.cpu_time());
+        let mut means = lock(&self.watched.means);
+        means.dropped_records = dropped.records;
+        if let Some(cpu) = cpu {
+            means.agent_cpu_s = cpu.as_secs_f64();
+        }
+        drop(means);
+        let mut own = |metric, value| self.readings.push(Reading::new(metric, Scope::Agent, value));
+        if let Some(cpu) = cpu {
+            own(&AGENT_CPU_TIME, cpu.as_secs_f64());
+            let percent = 100.0 * cpu.as_secs_f64() / at.as_secs_f64();
+            if at.as_secs_f64() > BUDGET_AFTER_S && percent > BUDGET_PCT {
+                self.watched.board.post(&Notice::OverBudget { percent });
+            }
+        }
+        own(&AGENT_STEP_COST, self.watched.step_cost_ns);
+        own(&AGENT_TICK_LATENESS, late.as_secs_f64());
+        own(&AGENT_DROPPED_STEPS, dropped.steps as f64);
+        own(&AGENT_DROPPED_RECORDS, dropped.records as f64);
+    }
+
+    fn take_readings(&mut self, elapsed: Duration) -> BTreeMap<String, BTreeMap<String, f64>> {
+        let mut scopes = BTreeMap::<String, BTreeMap<String, f64>>::new();
+        for reading in self.readings.drain(..) {
+            if !reading.value.is_finite() {
+                continue;
+            }
+            if std::ptr::eq(reading.metric, &raw const HOST_CPU_UTILIZATION) {
+                let mut means = lock(&self.watched.means);
+                means.cpu_weighted += reading.value * elapsed.as_secs_f64();
+                means.cpu_seconds += elapsed.as_secs_f64();
+            }
+            scopes.entry(reading.scope.to_string()).or_default().insert(reading.key(), reading.value);
+        }
+        scopes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::metric;
+    use crate::testing::{CollectWith, ManualClock};
+
+    fn sampler(collectors: Vec<Box<dyn Collector>>) -> (Sampler, ManualClock, Arc<RecordQueue>) {
+        let clock = ManualClock::default();
+        let queue = Arc::new(RecordQueue::new(16));
+        let watched = Arc::new(Watched::new(NoticeBoard::new(Box::new(|_| {})), None, 50.0));
+        let identity = Identity { run_id: "r".into(), rank: 0, pid: 1 };
+        let sampler = Sampler::new(
+            watched,
+            Arc::clone(&queue),
+            Arc::new(clock.clone()),
+            identity,
+            RunRecord::default(),
+            collectors,
+        );
+        (sampler, clock, queue)
+    }
+
+    fn kinds(batch: &[Record]) -> Vec<&'static str> {
+        batch
+            .iter()
+            .map(|record| match record.body {
+                RecordBody::Run(_) => "run",
+                RecordBody::Tick(_) => "tick",
+                RecordBody::Notice(_) => "notice",
+                RecordBody::Summary(_) => "summary",
+                RecordBody::Epoch(_) => "epoch",
+                RecordBody::Probe(_) => "probe",
+            })
+            .collect()
+    }
+
+    fn threads(_: Duration, out: &mut Vec<Reading>) {
+        out.push(Reading::new(&metric::PROCESS_THREAD_COUNT, Scope::Process, 3.0));
+    }
+
+    #[test]
+    fn the_run_comes_first_and_the_summary_last() {
+        let (mut sampler, clock, queue) = sampler(vec![]);
+        clock.advance(Duration::from_secs(1));
+        sampler.tick(Duration::ZERO, true);
+
+        assert_eq!(kinds(&queue.pop().unwrap()), ["run", "tick", "summary"]);
+    }
+
+    #[test]
+    fn a_collector_that_panics_is_retired_with_one_notice_and_the_others_go_on() {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let (mut sampler, clock, queue) = sampler(vec![
+            Box::new(CollectWith(|_, _: &mut Vec<Reading>| panic!("gone"))),
+            Box::new(CollectWith(|at, out: &mut Vec<Reading>| {
+                threads(at, out);
+                Ok(())
+            })),
+        ]);
+        clock.advance(Duration::from_secs(1));
+        sampler.tick(Duration::ZERO, false);
+        sampler.tick(Duration::ZERO, false);
+        std::panic::set_hook(hook);
+
+        let (first, second) = (queue.pop().unwrap(), queue.pop().unwrap());
+        assert_eq!(kinds(&first), ["run", "tick", "notice", "summary"]);
+        assert_eq!(kinds(&second), ["tick", "summary"]);
+        let RecordBody::Tick(tick) = &second[0].body else { unreachable!() };
+        assert_eq!(tick.readings["process"]["process.thread.count"], 3.0);
+    }
+
+    #[test]
+    fn a_transient_error_costs_the_readings_of_one_tick() {
+        let mut calls = 0;
+        let (mut sampler, _, queue) =
+            sampler(vec![Box::new(CollectWith(move |at, out: &mut Vec<Reading>| {
+                threads(at, out);
+                calls += 1;
+                if calls == 1 { Err(CollectError::Transient("busy".into())) } else { Ok(()) }
+            }))]);
+        sampler.tick(Duration::ZERO, false);
+        sampler.tick(Duration::ZERO, false);
+
+        let has_process = |batch: Vec<Record>| {
+            batch.iter().any(|record| match &record.body {
+                RecordBody::Tick(tick) => tick.readings.contains_key("process"),
+                _ => false,
+            })
+        };
+        assert!(!has_process(queue.pop().unwrap()));
+        assert!(has_process(queue.pop().unwrap()));
+    }
+}

@@ -1,0 +1,61 @@
+//! When the next tick is due.
+//!
+//! Ticks lie on a fixed grid, so that a late tick does not shift the ones after it; a tick that
+//! was missed altogether is skipped, not caught up on.
+
+use std::time::Duration;
+
+/// A grid of ticks.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    interval: Duration,
+    next: Duration,
+}
+
+impl Schedule {
+    /// Ticks every `interval`, the first one `interval` after `start`.
+    #[must_use]
+    pub fn new(start: Duration, interval: Duration) -> Self {
+        Self { interval, next: start + interval }
+    }
+
+    /// How long until the next tick is due; zero when it is.
+    #[must_use]
+    pub fn until_due(&self, now: Duration) -> Duration {
+        self.next.saturating_sub(now)
+    }
+
+    /// The tick that was due is taken at `now`: returns how late it is, and plans the next.
+    pub fn take(&mut self, now: Duration) -> Duration {
+        let late = now.saturating_sub(self.next);
+        while self.next <= now {
+            let missed = (now - self.next).as_nanos() / self.interval.as_nanos().max(1);
+            let skip = u32::try_from(missed).unwrap_or(u32::MAX).saturating_add(1);
+            self.next += self.interval.saturating_mul(skip);
+        }
+        late
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_late_tick_does_not_shift_the_ones_after_it() {
+        let mut schedule = Schedule::new(Duration::ZERO, SECOND);
+
+        assert_eq!(schedule.take(Duration::from_millis(1300)), Duration::from_millis(300));
+        assert_eq!(schedule.until_due(Duration::from_millis(1300)), Duration::from_millis(700));
+    }
+
+    #[test]
+    fn missed_ticks_are_skipped() {
+        let mut schedule = Schedule::new(Duration::ZERO, SECOND);
+        schedule.take(Duration::from_millis(5500));
+
+        assert_eq!(schedule.until_due(Duration::from_millis(5500)), Duration::from_millis(500));
+    }
+}

@@ -1,0 +1,362 @@
+//! The agent's life: start, watch, pause, report, stop.
+//!
+//! Three threads, started by [`AgentBuilder::start`]: the sampler ticks, the exporter delivers,
+//! and one sleeps until `SIGTERM`. None of them is ever joined: [`Agent::stop`] waits for a
+//! condition with a deadline, and what is stuck then is left behind.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::fork::Owner;
+use super::signal::{self, Terminate};
+use super::wake::Waker;
+use crate::model::record::{LoaderRecord, ProbeRecord, RunRecord, RunState, SummaryRecord};
+use crate::notice::Notice;
+use crate::pipeline::board::Say;
+use crate::pipeline::sampler::{Identity, Watched};
+use crate::pipeline::{LoopEntry, Mode, NoticeBoard, RecordQueue, Sampler, Schedule, dispatcher};
+use crate::port::{Clock, Collector, Exporter, MonotonicClock};
+use crate::record::{Recorder, recorder};
+
+/// Stack of a thread of ours: they hold no deep recursion, and address space is the user's.
+const STACK: usize = 512 * 1024;
+
+/// How long the records may take to be completed when the process is asked to end.
+const TERMINATE_TIMEOUT: Duration = Duration::from_millis(1500);
+
+/// How often the agent looks, and how much it may hold while an exporter is slow.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Time between two ticks. At least 1 ms.
+    pub interval: Duration,
+    /// Ticks whose records may wait for an exporter, in `[1, 4096]`.
+    pub queue_capacity: usize,
+    /// How long `stop` waits for the last records. What is still waiting then is lost.
+    pub stop_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(1),
+            queue_capacity: 64,
+            stop_timeout: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Why the agent did not start. Training has not been touched.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The interval is too short.
+    #[error("`interval` is too short: {given:?} (at least 1 ms)")]
+    Interval {
+        /// What was asked for.
+        given: Duration,
+    },
+    /// The system gave no thread or no descriptor.
+    #[error("the agent's threads cannot start: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// What the agent watches and where its records go.
+pub struct AgentBuilder {
+    /// How often, and how much.
+    pub limits: Limits,
+    /// Where readings come from.
+    pub collectors: Vec<Box<dyn Collector>>,
+    /// Where records go.
+    pub exporters: Vec<Box<dyn Exporter>>,
+    /// The first record.
+    pub run: RunRecord,
+    /// Who writes the records.
+    pub identity: Identity,
+    /// Says a notice aloud.
+    pub say: Say,
+    /// Called with the final summary when `SIGTERM` ends the process.
+    pub on_terminate: Box<dyn Fn(&SummaryRecord, &[ProbeRecord]) + Send>,
+    /// Seconds between the start of the process and the clock's origin.
+    pub process_age_s: Option<f64>,
+    /// The clock whose origin is the beginning of the run.
+    pub clock: MonotonicClock,
+}
+
+/// A running agent. Clones are the same agent; dropping it stops nothing.
+#[derive(Debug, Clone)]
+pub struct Agent(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    owner: Owner,
+    clock: MonotonicClock,
+    limits: Limits,
+    watched: Arc<Watched>,
+    queue: Arc<RecordQueue>,
+    /// Read by the training thread once a batch.
+    watching: Arc<AtomicBool>,
+    sampler: Waker,
+    terminator: Waker,
+    requests: Mutex<Requests>,
+    served: Condvar,
+}
+
+/// What the sampler was asked to do between two ticks.
+#[derive(Debug, Default)]
+struct Requests {
+    stop: bool,
+    flushes: u64,
+    flushed: u64,
+    stopped: bool,
+}
+
+/// How stopping went.
+#[derive(Debug, Clone)]
+pub struct Stopped {
+    /// The run as a whole.
+    pub summary: SummaryRecord,
+    /// What the probes found.
+    pub probes: Vec<ProbeRecord>,
+    /// Whether everything was delivered in time.
+    pub complete: bool,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl AgentBuilder {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`] for limits out of range, or a system that gives no thread.
+    pub fn start(self) -> Result<Agent, StartError> {
+        if self.limits.interval < Duration::from_millis(1) {
+            return Err(StartError::Interval { given: self.limits.interval });
+        }
+        let clock = self.clock;
+        let step_cost_ns = recorder::cost_per_batch_ns(&clock);
+        let watched =
+            Watched::new(NoticeBoard::new(self.say), self.process_age_s, step_cost_ns);
+        let inner = Arc::new(Inner {
+            owner: Owner::here(),
+            clock: clock.clone(),
+            queue: Arc::new(RecordQueue::new(self.limits.queue_capacity.clamp(1, 4096))),
+            limits: self.limits,
+            watched: Arc::new(watched),
+            watching: Arc::new(AtomicBool::new(true)),
+            sampler: Waker::new()?,
+            terminator: Waker::new()?,
+            requests: Mutex::default(),
+            served: Condvar::new(),
+        });
+        let sampler = Sampler::new(
+            Arc::clone(&inner.watched),
+            Arc::clone(&inner.queue),
+            Arc::new(clock),
+            self.identity,
+            self.run,
+            self.collectors,
+        );
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.to_owned()).stack_size(STACK).spawn(work)
+        };
+        let (queue, watched, exporters) =
+            (Arc::clone(&inner.queue), Arc::clone(&inner.watched), self.exporters);
+        spawn("headspace-export", {
+            Box::new(move || dispatcher::run(&queue, exporters, &watched.board))
+        })?;
+        spawn("headspace-tick", {
+            let inner = Arc::clone(&inner);
+            Box::new(move || inner.run_sampler(sampler))
+        })?;
+        let agent = Agent(inner);
+        spawn("headspace-term", {
+            let agent = agent.clone();
+            let on_terminate = self.on_terminate;
+            Box::new(move || agent.await_termination(&*on_terminate))
+        })?;
+        signal::listen(agent.0.terminator.descriptor());
+        Ok(agent)
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run_sampler(&self, mut sampler: Sampler) {
+        let mut schedule = Schedule::new(self.clock.now(), self.limits.interval);
+        loop {
+            let watching = self.watching.load(Ordering::Relaxed);
+            let due = schedule.until_due(self.clock.now());
+            if !(due.is_zero() && watching) {
+                self.sampler.sleep(watching.then_some(due));
+            }
+            let (stop, flushes) = {
+                let requests = self.lock();
+                (requests.stop, requests.flushes)
+            };
+            if stop {
+                sampler.tick(Duration::ZERO, true);
+                self.queue.close();
+                self.lock().stopped = true;
+                self.served.notify_all();
+                return;
+            }
+            if flushes != self.lock().flushed {
+                sampler.tick(Duration::ZERO, false);
+                self.lock().flushed = flushes;
+                self.served.notify_all();
+            }
+            let now = self.clock.now();
+            if schedule.until_due(now).is_zero() {
+                let late = schedule.take(now);
+                if self.watching.load(Ordering::Relaxed) {
+                    sampler.tick(late, false);
+                }
+            } else {
+                // Woken early: a ring is half full.
+                self.watched.drain();
+            }
+        }
+    }
+
+    /// Waits until `done`, at most until `timeout` has passed. Returns whether it is.
+    fn wait(&self, timeout: Duration, done: impl Fn(&Requests) -> bool) -> bool {
+        let (requests, _) = self
+            .served
+            .wait_timeout_while(self.lock(), timeout, |requests| !done(requests))
+            .unwrap_or_else(PoisonError::into_inner);
+        done(&requests)
+    }
+}
+
+impl Agent {
+    /// Watches one more loop.
+    #[must_use]
+    pub fn add_loop(&self, loader: LoaderRecord, mode: Mode) -> Arc<LoopEntry> {
+        let inner = &self.0;
+        let wake = {
+            let (waker, owner) = (inner.sampler.clone(), inner.owner);
+            Arc::new(move || {
+                if owner.is_here() {
+                    waker.ring();
+                }
+            })
+        };
+        let recorder = Recorder::new(
+            loader.name.clone(),
+            inner.clock.clone(),
+            Arc::clone(&inner.watching),
+            wake,
+        );
+        let entry = LoopEntry::new(recorder, loader, mode);
+        if inner.owner.is_here() {
+            inner.watched.add(Arc::clone(&entry));
+        }
+        entry
+    }
+
+    /// Whether this is the process the agent was started in.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        self.0.owner.is_here()
+    }
+
+    /// Tells the user something, once.
+    pub fn notice(&self, notice: &Notice) {
+        if self.is_here() {
+            self.0.watched.board.post(notice);
+        }
+    }
+
+    /// Switches the watch off: batches pass uncounted and nothing is read.
+    pub fn pause(&self) {
+        self.0.watching.store(false, Ordering::Relaxed);
+    }
+
+    /// Switches the watch on again.
+    pub fn resume(&self) {
+        self.0.watching.store(true, Ordering::Relaxed);
+        if self.is_here() {
+            self.0.sampler.ring();
+        }
+    }
+
+    /// The run so far, with the probes that have ended or go on.
+    #[must_use]
+    pub fn report(&self) -> (SummaryRecord, Vec<ProbeRecord>) {
+        self.0.watched.report(self.0.clock.now(), RunState::Running)
+    }
+
+    /// Writes down what there is, as an extra tick. Returns whether it was delivered within
+    /// `timeout`.
+    pub fn flush(&self, timeout: Duration) -> bool {
+        if !self.is_here() {
+            return true;
+        }
+        let start = self.0.clock.now();
+        let asked = {
+            let mut requests = self.0.lock();
+            requests.flushes += 1;
+            requests.flushes
+        };
+        self.0.sampler.ring();
+        self.0.wait(timeout, |requests| requests.flushed >= asked || requests.stopped)
+            && self.0.queue.wait_empty(self.remaining(start, timeout))
+    }
+
+    /// Ends the watch: a last tick, the final summary, and everything delivered, all within the
+    /// limits' `stop_timeout`. Stopping twice, or in a forked child, does nothing.
+    pub fn stop(&self) -> Option<Stopped> {
+        self.stop_within(self.0.limits.stop_timeout)
+    }
+
+    fn stop_within(&self, timeout: Duration) -> Option<Stopped> {
+        let inner = &self.0;
+        if !inner.owner.is_here() || std::mem::replace(&mut inner.lock().stop, true) {
+            return None;
+        }
+        let start = inner.clock.now();
+        inner.watching.store(false, Ordering::Relaxed);
+        inner.sampler.ring();
+        let complete = inner.wait(timeout, |requests| requests.stopped)
+            && inner.queue.wait_empty(self.remaining(start, timeout));
+        if !complete {
+            let waited_s = timeout.as_secs_f64();
+            inner.watched.board.post(&Notice::StopTimedOut { waited_s });
+        }
+        let alarm = inner.terminator.descriptor();
+        signal::unlisten(alarm);
+        inner.terminator.ring();
+        let now = inner.clock.now();
+        let (summary, probes) = inner.watched.report(now, RunState::Finished);
+        Some(Stopped { summary, probes, complete, took: now.saturating_sub(start) })
+    }
+
+    fn remaining(&self, start: Duration, timeout: Duration) -> Duration {
+        timeout.saturating_sub(self.0.clock.now().saturating_sub(start))
+    }
+
+    /// The terminating thread: sleeps until the agent stops or the process is asked to end.
+    fn await_termination(&self, on_terminate: &dyn Fn(&SummaryRecord, &[ProbeRecord])) {
+        loop {
+            self.0.terminator.sleep(None);
+            match signal::arrived() {
+                Some(Terminate::Yes) => {
+                    if let Some(stopped) = self.stop_within(TERMINATE_TIMEOUT) {
+                        on_terminate(&stopped.summary, &stopped.probes);
+                    }
+                    signal::end_process();
+                    return;
+                }
+                Some(Terminate::Perhaps) => {
+                    self.flush(TERMINATE_TIMEOUT);
+                }
+                None if self.0.lock().stop => return,
+                None => {}
+            }
+        }
+    }
+}

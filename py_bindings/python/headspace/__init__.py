@@ -1,0 +1,50 @@
+"""How much faster would training run if data were free, and what is in the way?
+
+    import headspace
+
+    loader = headspace.wrap(loader)
+    for batch in loader:
+        train_step(batch)
+
+At exit the process prints a verdict of a few lines to stderr and leaves a folder of JSON lines in
+``headspace-runs/``. Set ``HEADSPACE_MODE=probe`` to measure the floor as well, ``HEADSPACE=0`` to
+turn everything off.
+"""
+
+from __future__ import annotations
+
+from headspace._native import __version__
+from headspace._session import Session, report, start, step, stop
+from headspace._wrap import CacheDataLoader, cache_iterator, wrap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from headspace._report import Report
+    from headspace.config import JsonLines
+
+__all__ = [
+    "CacheDataLoader",
+    "JsonLines",
+    "Report",
+    "Session",
+    "__version__",
+    "cache_iterator",
+    "report",
+    "start",
+    "step",
+    "stop",
+    "wrap",
+]
+
+
+def __getattr__(name: str) -> object:
+    # Loaded when asked for: importing `dataclasses` alone takes longer than the rest of headspace.
+    if name == "JsonLines":
+        from headspace.config import JsonLines
+
+        return JsonLines
+    if name == "Report":
+        from headspace._report import Report
+
+        return Report
+    raise AttributeError(f"module 'headspace' has no attribute {name!r}")

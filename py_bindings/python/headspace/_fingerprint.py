@@ -1,0 +1,70 @@
+"""A digest of a batch, cheap enough to take twice: has the training loop changed it in place?
+
+Tensors count their in-place operations themselves (``_version``), so that no device is waited
+for. Of other buffers a sample of bytes is read. What cannot be looked into is taken as constant.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from zlib import crc32
+
+#: Parts of a batch that are looked at; the rest of a larger one is not.
+_LEAVES = 256
+
+#: Bytes read at each of `_SAMPLES` places of a buffer.
+_CHUNK = 256
+_SAMPLES = 64
+
+_SCALARS = (int, float, complex, str, bytes, bool, type(None))
+
+
+def fingerprint(batch: Any) -> tuple[int, int]:
+    """Digest of the batch's contents, and the bytes that its buffers hold."""
+    digest, size = 0, 0
+    stack = [batch]
+    seen: set[int] = set()
+    while stack and len(seen) < _LEAVES:
+        part = stack.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, dict):
+            stack.extend(part.values())
+            token: object = len(part)
+        elif isinstance(part, (list, tuple, set, frozenset)):
+            stack.extend(part)
+            token = len(part)
+        elif isinstance(part, _SCALARS):
+            size += len(part) if isinstance(part, bytes) else 0
+            token = part
+        else:
+            token, held = _buffer(part)
+            size += held
+            if token is None and hasattr(part, "__dict__"):
+                stack.append(vars(part))
+        digest = hash((digest, token))
+    return digest & (2**64 - 1), size
+
+
+def _buffer(part: Any) -> tuple[object, int]:
+    """Digest and size of one buffer; `(None, 0)` for what is none."""
+    # A view shares its base's count, so that a change through any of them shows.
+    if type(part).__module__.partition(".")[0] == "torch" and hasattr(part, "untyped_storage"):
+        size = int(part.untyped_storage().nbytes())
+        try:
+            return (id(part), part._version, tuple(part.shape)), size
+        except RuntimeError:  # Inference tensors do not count.
+            return (id(part), tuple(part.shape)), size
+    try:
+        view = memoryview(part)
+    except TypeError:
+        return None, 0
+    if not view.c_contiguous:
+        view = memoryview(view.tobytes())
+    shape, view = view.shape, view.cast("B")
+    stride = max(_CHUNK, view.nbytes // _SAMPLES)
+    digest = 0
+    for start in range(0, view.nbytes, stride):
+        digest = crc32(view[start : start + _CHUNK], digest)
+    return (digest, shape), view.nbytes

@@ -1,0 +1,212 @@
+"""Runs: started by the first iteration of a wrapped loader, or by hand."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+
+from headspace import _native, _settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from headspace._report import Report
+    from headspace.config import JsonLines
+
+#: The session that goes on, in this process or in the one this was forked from.
+_current: Session | None = None
+
+#: A default session could not be started: said once, not tried at every epoch.
+_gave_up = False
+
+#: The loop of `step()`.
+_steps: _native.Loop | None = None
+
+
+class Session:
+    """A run under watch. Made by :func:`start`; ends with :func:`stop`, or with its ``with`` block."""
+
+    __slots__ = ("_native", "_quiet", "_rank")
+
+    def __init__(self, native: _native.Session, *, quiet: bool, rank: int) -> None:
+        self._native = native
+        self._quiet = quiet
+        self._rank = rank
+
+    @property
+    def folder(self) -> str:
+        """The run folder."""
+        return str(self._native.folder)
+
+    def pause(self) -> None:
+        """Switch the watch off while training goes on: batches pass uncounted."""
+        self._native.pause()
+
+    def resume(self) -> None:
+        """Switch the watch on again. No step reaches across the pause."""
+        self._native.resume()
+
+    def flush(self, timeout: float = 2.0) -> bool:
+        """Write down what there is. Returns whether it was delivered within ``timeout`` seconds."""
+        return self._native.flush(timeout)
+
+    def report(self) -> Report:
+        """The run so far."""
+        from headspace._report import Report
+
+        return Report(*self._native.report())
+
+    def stop(self) -> Report | None:
+        """End the run and print its verdict.
+
+        Waits at most 2 seconds for the last records. Returns None where the run has ended
+        already, and in a process forked from the one that started it.
+        """
+        global _current
+        if _current is self and self._native.is_here:
+            _current = None
+        rendered = self._native.stop()
+        if rendered is None:
+            return None
+        from headspace._report import Report
+
+        verdict = Report(*rendered)
+        if not (self._quiet or self._rank):
+            _print(str(verdict))
+        return verdict
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def _print(text: str) -> None:
+    # The user may have closed or replaced it; a lost verdict is still in the records.
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except (OSError, ValueError, AttributeError):
+        pass
+
+
+def start(
+    *,
+    to: JsonLines | None = None,
+    interval: float | None = None,
+    run_id: str | None = None,
+    quiet: bool | None = None,
+) -> Session:
+    """Watch this process until the session ends.
+
+        with headspace.start(to=headspace.JsonLines("runs")):
+            train()
+
+    Args:
+        to: Where records go. By default JSON lines in ``HEADSPACE_DIR``, else ``headspace-runs``.
+        interval: Seconds between two ticks, at least 0.001. Shorter shows more and costs more.
+            By default ``HEADSPACE_INTERVAL``, else 1.
+        run_id: Name of the run folder. By default the time and the process id.
+        quiet: Say nothing on stderr. By default ``HEADSPACE_QUIET``, else no.
+
+    Raises:
+        ValueError: If ``interval`` is too short.
+        OSError: If the run folder or its file cannot be made. Training has not started yet.
+        RuntimeError: If a session goes on already.
+    """
+    return _start(to=to, interval=interval, run_id=run_id, quiet=quiet)
+
+
+def _start(
+    *,
+    to: JsonLines | None = None,
+    interval: float | None = None,
+    run_id: str | None = None,
+    quiet: bool | None = None,
+    origin: int | None = None,
+) -> Session:
+    global _current
+    if _current is not None and _current._native.is_here:
+        raise RuntimeError(
+            f"a session goes on already, in `{_current.folder}`: call `headspace.stop()` first"
+        )
+    base = _settings.directory() if to is None or to.path is None else to.path
+    silent = _settings.quiet() if quiet is None else quiet
+    seconds = _settings.interval() if interval is None else interval
+    rank, world_size = _settings.rank(), _settings.world_size()
+    native = _native.Session(
+        base,
+        run_id=_settings.run_id() if run_id is None else run_id,
+        interval=seconds,
+        rank=rank,
+        world_size=world_size,
+        versions=_settings.versions(_native.__version__),
+        argv=[str(argument) for argument in sys.argv],
+        settings={"interval": f"{seconds:g}s", "dir": str(base), "mode": _settings.mode()},
+        quiet=silent,
+        origin=origin,
+    )
+    session = Session(native, quiet=silent, rank=rank)
+    while _settings.refused:
+        native.refuse_setting(*_settings.refused.popitem())
+    _current = session
+    atexit.register(session.stop)
+    return session
+
+
+def _begin(origin: int) -> _native.Session | None:
+    """The session that a wrapped loader records to, started if there is none.
+
+    None in a process forked from one that has a session (a loader's worker is no trainer), and
+    where no session can be started: training goes on unwatched.
+    """
+    global _gave_up
+    if _current is not None:
+        return _current._native if _current._native.is_here else None
+    if _gave_up or not _settings.enabled():
+        return None
+    try:
+        return _start(origin=origin)._native
+    except Exception as error:
+        _gave_up = True
+        if not _settings.quiet():
+            _print(f"headspace: nothing is measured: {error}. Training goes on.")
+        return None
+
+
+def stop() -> Report | None:
+    """End the session and print its verdict. None where no session goes on."""
+    return None if _current is None else _current.stop()
+
+
+def report() -> Report | None:
+    """The run so far. None where no session goes on."""
+    return None if _current is None else _current.report()
+
+
+def step(samples: int | None = None) -> None:
+    """A step of a loop that iterates no loader has ended.
+
+        for _ in range(1000):
+            train_step(next_batch())
+            headspace.step(samples=32)
+
+    Waiting is not seen this way; wrap the loader where there is one.
+
+    Args:
+        samples: How many samples the step trained on.
+    """
+    global _steps
+    if not _settings.enabled():
+        return
+    if _steps is None:
+        _steps = _native.Loop("steps", "measure", None)
+    native = _current._native if _current is not None else _begin(_native.ticks())
+    if native is not None and native.is_here:
+        _steps.step(native, samples)

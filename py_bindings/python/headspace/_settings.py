@@ -1,0 +1,154 @@
+"""What the environment says. Read when a session starts or a loader is wrapped, never kept.
+
+A value that cannot be read is refused aloud, once, and the default holds: nothing here raises.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MODES = ("measure", "probe", "replay")
+
+_RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+_WORLD_SIZE = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+
+#: Refusals not yet written down, by setting. A session takes them when it starts.
+refused: dict[str, str] = {}
+
+
+def _refuse(setting: str, problem: str) -> None:
+    refused.setdefault(setting, problem)
+
+
+def enabled() -> bool:
+    """Whether headspace does anything (``HEADSPACE``, default yes)."""
+    value = os.environ.get("HEADSPACE", "1").strip().lower()
+    if value in ("0", "off", "false", "no"):
+        return False
+    if value not in ("", "1", "on", "true", "yes"):
+        _refuse("HEADSPACE", f"`{value}` is neither 0 nor 1; headspace stays on.")
+    return True
+
+
+def mode() -> str:
+    """What wrapped loaders do (``HEADSPACE_MODE``, default ``measure``)."""
+    value = os.environ.get("HEADSPACE_MODE", "").strip().lower()
+    if value and value not in MODES:
+        _refuse(
+            "HEADSPACE_MODE",
+            f"`{value}` is not a mode (write `measure`, `probe` or `replay`); `measure` is used.",
+        )
+        return "measure"
+    return value or "measure"
+
+
+def directory() -> str:
+    """The folder that holds one folder a run (``HEADSPACE_DIR``)."""
+    return os.environ.get("HEADSPACE_DIR") or "headspace-runs"
+
+
+def interval() -> float:
+    """Seconds between two ticks (``HEADSPACE_INTERVAL``, default 1)."""
+    value = os.environ.get("HEADSPACE_INTERVAL", "").strip()
+    if not value:
+        return 1.0
+    seconds = duration(value)
+    if seconds is None or not 0.001 <= seconds <= 86_400:
+        _refuse(
+            "HEADSPACE_INTERVAL",
+            f"`{value}` is not a duration of 1 ms or more (write `250ms` or `2s`); 1s is used.",
+        )
+        return 1.0
+    return seconds
+
+
+def duration(text: str) -> float | None:
+    """Seconds in ``250ms``, ``2s`` or a plain number of seconds; None for anything else."""
+    number, scale = text, 1.0
+    if text.endswith("ms"):
+        number, scale = text[:-2], 1e-3
+    elif text.endswith("s"):
+        number = text[:-1]
+    try:
+        return float(number) * scale
+    except ValueError:
+        return None
+
+
+def quiet() -> bool:
+    """Whether nothing is said on stderr (``HEADSPACE_QUIET``, default no)."""
+    value = os.environ.get("HEADSPACE_QUIET", "").strip().lower()
+    if value not in ("", "0", "1", "off", "on", "false", "true", "no", "yes"):
+        _refuse("HEADSPACE_QUIET", f"`{value}` is neither 0 nor 1; headspace is not quiet.")
+    return value in ("1", "on", "true", "yes")
+
+
+def _number(names: tuple[str, ...], default: int, environ: Mapping[str, str]) -> int:
+    for name in names:
+        value = environ.get(name)
+        if value is None:
+            continue
+        try:
+            number = int(value)
+        except ValueError:
+            number = -1
+        if 0 <= number < 2**31:
+            return number
+        _refuse(name, f"`{value}` is not a count; {default} is used.")
+    return default
+
+
+def rank() -> int:
+    """This process's rank, as its launcher says; 0 where none does."""
+    return _number(_RANK, 0, os.environ)
+
+
+def world_size() -> int:
+    """How many processes the run has, as its launcher says; 1 where none does."""
+    return max(1, _number(_WORLD_SIZE, 1, os.environ))
+
+
+def run_id() -> str | None:
+    """The run folder's name where several ranks must agree on it; None where one process runs.
+
+    The ranks of one machine share their launcher: its start time and process id name the run.
+    """
+    if world_size() == 1:
+        return None
+    for name in ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"):
+        value = os.environ.get(name)
+        if value and value != "none":
+            break
+    else:
+        value = str(os.getppid())
+    started = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime(_started(os.getppid())))
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in value)
+    return f"{started}-{safe}"
+
+
+def _started(pid: int) -> float:
+    """When a process started, in seconds since 1970; the epoch itself where that is unknown."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            ticks = int(stat.read().rpartition(b")")[2].split()[19])
+        with open("/proc/stat", "rb") as stat:
+            boot = next(int(line.split()[1]) for line in stat if line.startswith(b"btime"))
+        return boot + ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, StopIteration):
+        return 0.0
+
+
+def versions(own: str) -> dict[str, str]:
+    """Versions of headspace, Python, and each framework that the process has loaded."""
+    found = {"headspace": own, "python": sys.version.split()[0]}
+    for name in ("torch", "numpy", "spdl", "lightning", "accelerate", "transformers", "av"):
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if isinstance(version, str):
+            found[name] = version
+    return found

@@ -1,0 +1,369 @@
+"""Wrapping a loader so that nobody notices."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from headspace import _native, _session, _settings
+from headspace._fingerprint import fingerprint
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
+
+#: Special methods are looked up on the type, so a proxy has those that the wrapped type has.
+_FORWARDED = (
+    "__len__ __length_hint__ __getitem__ __setitem__ __delitem__ __contains__ __reversed__"
+    " __call__ __bool__ __enter__ __exit__ __aenter__ __aexit__ __aiter__ __anext__ __await__"
+    " __add__ __radd__ __mul__ __rmul__ __lt__ __le__ __gt__ __ge__ __eq__ __ne__ __fspath__"
+).split()
+
+_proxy_types: dict[tuple[type, type], type] = {}
+_names: dict[str, int] = {}
+
+
+class Proxy:
+    """Behaves as the object it wraps, but for being timed while it is iterated.
+
+    Its own attributes begin with ``_headspace_``; every other is the wrapped object's.
+    """
+
+    __slots__ = ("__weakref__", "_headspace_iterator", "_headspace_loop", "_headspace_options",
+                 "_headspace_wrapped")
+
+    _headspace_wrapped: Any
+    _headspace_options: dict[str, Any]
+    _headspace_loop: _native.Loop
+    _headspace_iterator: Any
+
+    def __init__(self, wrapped: Any, options: dict[str, Any]) -> None:
+        object.__setattr__(self, "_headspace_wrapped", wrapped)
+        object.__setattr__(self, "_headspace_options", options)
+        object.__setattr__(self, "_headspace_loop", _loop(wrapped, **options))
+        object.__setattr__(self, "_headspace_iterator", None)
+
+    def __iter__(self) -> Any:
+        if not hasattr(type(self._headspace_wrapped), "__next__"):
+            return self._headspace_loop.iterate(self._headspace_wrapped, _session._begin)
+        # An iterator has one iteration, whoever takes part in it.
+        if self._headspace_iterator is None:
+            iterator = self._headspace_loop.iterate(self._headspace_wrapped, _session._begin)
+            object.__setattr__(self, "_headspace_iterator", iterator)
+        return self._headspace_iterator
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("send", "throw", "close") and hasattr(
+            type(self._headspace_wrapped), "__next__"
+        ):
+            return getattr(iter(self), name)
+        return getattr(self._headspace_wrapped, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._headspace_wrapped, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._headspace_wrapped, name)
+
+    @property
+    def __class__(self) -> Any:
+        return self._headspace_wrapped.__class__
+
+    @__class__.setter
+    def __class__(self, value: type) -> None:
+        self._headspace_wrapped.__class__ = value
+
+    def __dir__(self) -> list[str]:
+        return dir(self._headspace_wrapped)
+
+    def __repr__(self) -> str:
+        return repr(self._headspace_wrapped)
+
+    def __str__(self) -> str:
+        return str(self._headspace_wrapped)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._headspace_wrapped, spec)
+
+    def __hash__(self) -> int:
+        return hash(self._headspace_wrapped)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _rebuild, (self._headspace_wrapped, self._headspace_options)
+
+
+def _rebuild(wrapped: Any, options: dict[str, Any]) -> Any:
+    return _proxied(wrapped, options) if _settings.enabled() else wrapped
+
+
+def _proxied(wrapped: Any, options: dict[str, Any]) -> Any:
+    kind = type(wrapped)
+    proxy_type = _proxy_types.get((Proxy, kind))
+    if proxy_type is None:
+        members = {
+            name: _forward(name)
+            for name in _FORWARDED
+            if getattr(kind, name, None) is not None
+            and getattr(kind, name) is not getattr(object, name, None)
+        }
+        if hasattr(kind, "__next__"):
+            members["__next__"] = _next
+        if getattr(kind, "__enter__", None) is not None:
+            members["__enter__"] = _enter
+        members["__slots__"] = ()
+        if getattr(kind, "__hash__", None) is None:
+            members["__hash__"] = None
+        elif "__eq__" in members:
+            members["__hash__"] = Proxy.__hash__
+        proxy_type = type(kind.__name__, (Proxy,), members)
+        _proxy_types[Proxy, kind] = proxy_type
+    return proxy_type(wrapped, options)
+
+
+def _forward(name: str) -> Any:
+    def method(self: Proxy, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._headspace_wrapped, name)(*args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+def _next(self: Proxy) -> Any:
+    return next(iter(self))
+
+
+def _enter(self: Proxy) -> Any:
+    entered = self._headspace_wrapped.__enter__()
+    return self if entered is self._headspace_wrapped else entered
+
+
+def wrap(
+    iterable: T,
+    *,
+    mode: str | None = None,
+    name: str | None = None,
+    batch_size: int | None = None,
+    num_caches: int = 10,
+    return_caches_after: int = 100,
+    stop_after: int | None = None,
+    probe_steps: int | None = None,
+    stop_after_probe: bool = False,
+) -> T:
+    """Time an iterable of batches without changing it.
+
+        loader = headspace.wrap(loader)
+
+    The result behaves as what it wraps: same batches, same order, same attributes, same type to
+    ``isinstance``. With ``HEADSPACE=0`` it *is* what it wraps.
+
+    Args:
+        iterable: A torch ``DataLoader``, an SPDL pipeline, a generator, a list.
+        mode: ``"measure"`` watches. ``"probe"`` also alternates windows of live and cached
+            batches until it knows the floor, then goes on live; every batch of the source is still
+            delivered once and in order. ``"replay"`` goes over to cached batches for good. By
+            default ``HEADSPACE_MODE``, else ``"measure"``.
+        name: The loop's name in the records. By default the type's.
+        batch_size: Samples a batch, for throughput. By default the loader's own ``batch_size``.
+        num_caches: Batches that a replay repeats.
+        return_caches_after: Live batches before a replay.
+        stop_after: Batches after which an epoch of a replay ends. By default the source's length,
+            where it has one.
+        probe_steps: Most steps that a probe may take. Fewer give a wider interval, or no number.
+        stop_after_probe: End the epoch, and every later one, once the probe is done.
+
+    Raises:
+        TypeError: If ``iterable`` cannot be iterated.
+        ValueError: If ``mode`` is none of the three, or the numbers make no sense together.
+    """
+    if not _settings.enabled():
+        return iterable
+    wrapped: Any = iterable
+    if issubclass(type(wrapped), Proxy):
+        wrapped = wrapped._headspace_wrapped  # Wrapped twice is timed once.
+    if not (hasattr(type(wrapped), "__iter__") or hasattr(type(wrapped), "__getitem__")):
+        raise TypeError(
+            f"`wrap` takes something that can be iterated, not `{type(wrapped).__name__}`"
+        )
+    options = {
+        "mode": _settings.mode() if mode is None else mode,
+        "name": _unique(type(wrapped).__name__ if name is None else name),
+        "batch_size": batch_size,
+        "num_caches": num_caches,
+        "return_caches_after": return_caches_after,
+        "stop_after": stop_after,
+        "probe_steps": probe_steps,
+        "stop_after_probe": stop_after_probe,
+    }
+    proxy: T = _proxied(wrapped, options)
+    return proxy
+
+
+def _unique(name: str) -> str:
+    _names[name] = _names.get(name, 0) + 1
+    return name if _names[name] == 1 else f"{name}-{_names[name]}"
+
+
+def _loop(wrapped: Any, *, mode: str, batch_size: int | None, **options: Any) -> _native.Loop:
+    kind = type(wrapped)
+    workers = _whole(wrapped, "num_workers")
+    factor = _whole(wrapped, "prefetch_factor")
+    return _native.Loop(
+        mode=mode,
+        fingerprint=fingerprint,
+        type_name=f"{kind.__module__}.{kind.__qualname__}",
+        batches=_length(wrapped, mode),
+        batch_size=_whole(wrapped, "batch_size") if batch_size is None else batch_size,
+        workers=workers,
+        prefetch_depth=workers * factor if workers and factor else None,
+        world_size=_settings.world_size(),
+        **options,
+    )
+
+
+def _whole(wrapped: Any, name: str) -> int | None:
+    """A whole number among the loader's attributes. None where it has none, whatever it does."""
+    try:
+        value = getattr(wrapped, name, None)
+    except Exception:
+        return None
+    return value if type(value) is int and 0 <= value < 2**31 else None
+
+
+def _length(wrapped: Any, mode: str) -> int | None:
+    # Asking a torch loader over an iterable dataset for its length makes it count, and warn: only
+    # where the length is needed.
+    if mode != "replay" and getattr(wrapped, "_dataset_kind", 0) != 0:
+        return None
+    if getattr(type(wrapped), "__len__", None) is None:
+        return None
+    try:
+        return len(wrapped)
+    except Exception:
+        return None
+
+
+class CacheDataLoader:
+    """Drop-in for SPDL's class of that name: live batches first, then cached ones, and measured.
+
+        for batch in headspace.CacheDataLoader(loader, 10, 100, stop_after=1000):
+            train_step(batch)
+
+    Yields what SPDL's yields, and raises what it raises, except where that is a defect: without
+    ``stop_after`` an epoch keeps the loader's length where it has one, the cache outlives the
+    epoch, a loader that keeps its iterator (torch's persistent workers) is let go, and batches
+    changed in place are noticed.
+
+    Args:
+        dl: The loader.
+        num_caches: Batches to cache, at least 1.
+        return_caches_after: Live batches before the first cached one, at least ``num_caches``.
+        stop_after: Batches after which the iteration ends.
+    """
+
+    def __init__(
+        self,
+        dl: Iterable[T],
+        num_caches: int,
+        return_caches_after: int,
+        stop_after: int | None = None,
+    ) -> None:
+        self.dl = dl
+        self.num_caches = num_caches
+        self.return_caches_after = return_caches_after
+        self.stop_after = stop_after
+        self._loop: tuple[tuple[int, int, int | None], _native.Loop] | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return _lazily(self._iterate)
+
+    def _iterate(self) -> Iterator[Any]:
+        settings = (self.num_caches, self.return_caches_after, self.stop_after)
+        if self._loop is None or self._loop[0] != settings:
+            self._loop = (settings, _replay_loop(self.dl, *settings, keep_source=False))
+        return self._loop[1].iterate(self.dl, _session._begin)
+
+    def __len__(self) -> int:
+        """The length of the loader, where it has one."""
+        return len(self.dl)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "dl":  # Not there yet: being unpickled.
+            raise AttributeError(name)
+        return getattr(self.dl, name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_loop": None}
+
+
+def cache_iterator(
+    src: Iterable[T],
+    num_caches: int,
+    *,
+    return_caches_after: int | None = None,
+    stop_after: int | None = None,
+    delete_src: bool = True,
+) -> Iterator[T]:
+    """Drop-in for SPDL's function of that name: live batches first, then cached ones, measured.
+
+    Args:
+        src: Where batches come from.
+        num_caches: Batches to cache, at least 1.
+        return_caches_after: Live batches before the first cached one. By default ``num_caches``.
+        stop_after: Batches after which the iteration ends. By default it goes on for ever.
+        delete_src: Let go of ``src`` when replay begins, so that what it holds is released.
+
+    Raises:
+        ValueError: At the first batch, if the numbers make no sense together.
+    """
+    return _lazily(_cache_once, src, num_caches, return_caches_after, stop_after, delete_src)
+
+
+def _cache_once(
+    src: Any,
+    num_caches: int,
+    return_caches_after: int | None,
+    stop_after: int | None,
+    delete_src: bool,
+) -> Iterator[Any]:
+    loop = _replay_loop(
+        src, num_caches, return_caches_after, stop_after, keep_source=not delete_src, endless=True
+    )
+    return loop.iterate(src, _session._begin)
+
+
+def _lazily(begin: Any, *args: Any) -> Iterator[Any]:
+    """The iterator that `begin(*args)` gives, begun (and refused) at the first batch."""
+
+    def once(begin: Any, args: Any) -> Iterator[Any]:
+        iterator = begin(*args)
+        # What waits here must not keep the source alive.
+        del begin, args
+        yield iterator
+
+    return chain.from_iterable(once(begin, args))
+
+
+def _replay_loop(
+    src: Any,
+    num_caches: int,
+    return_caches_after: int | None,
+    stop_after: int | None,
+    *,
+    keep_source: bool,
+    endless: bool = False,
+) -> _native.Loop:
+    kind = type(src)
+    return _native.Loop(
+        _unique(kind.__name__),
+        "replay",
+        fingerprint,
+        type_name=f"{kind.__module__}.{kind.__qualname__}",
+        batches=None if endless else _length(src, "replay"),
+        batch_size=_whole(src, "batch_size"),
+        num_caches=num_caches,
+        return_caches_after=return_caches_after,
+        stop_after=stop_after,
+        keep_source=keep_source,
+    )

@@ -1,0 +1,366 @@
+//! The iterator that a training loop holds: the hot path.
+//!
+//! In mode `measure` a batch costs two time stamps, one event in the ring and the call itself. The
+//! other modes ask their machine first where the batch comes from.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use headspace_agent::loader::{Decision, Ended};
+use headspace_agent::model::record::Phase;
+use headspace_agent::notice::Notice;
+use headspace_agent::pipeline::LoopEntry;
+use headspace_agent::record::Event;
+use headspace_agent::runtime::Agent;
+use pyo3::exceptions::PyAttributeError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use pyo3::{PyTraverseError, PyVisit};
+
+use crate::source::{Next, Source};
+use crate::watched::{Epoch, SharedCache};
+
+/// Yields what the wrapped iterator yields, the same objects in the same order. Everything else
+/// (attributes, `send`, `throw`, `close`) is the wrapped iterator's.
+#[pyclass(module = "headspace._native", frozen, weakref)]
+pub(crate) struct LoopIterator {
+    source: Source,
+    entry: Arc<LoopEntry>,
+    /// None where nothing is recorded, and batches are only cached.
+    agent: Option<Agent>,
+    cached: Option<SharedCache>,
+    /// The loader, to let go of an iterator that it keeps as well; none where that is not wanted.
+    loader: Option<Source>,
+    /// Marks the loop as free when this iterator ends.
+    epoch: Epoch,
+    /// A call of `next` has not returned yet.
+    in_flight: AtomicBool,
+    ended: AtomicBool,
+    /// Time stamp of the last batch, 0 before the first. Only kept where a machine needs it.
+    last_receive: AtomicU64,
+    phase: AtomicU64,
+}
+
+impl LoopIterator {
+    pub(crate) fn new(
+        source: Source,
+        loader: Option<Source>,
+        entry: Arc<LoopEntry>,
+        agent: Option<Agent>,
+        cached: Option<SharedCache>,
+        epoch: Epoch,
+    ) -> Self {
+        Self {
+            source,
+            entry,
+            agent,
+            cached,
+            loader,
+            epoch,
+            in_flight: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            last_receive: AtomicU64::new(0),
+            phase: AtomicU64::new(0),
+        }
+    }
+
+    /// One batch by whatever call, timed.
+    #[inline]
+    fn timed(&self, call: impl FnOnce() -> PyResult<Next>) -> PyResult<Option<Py<PyAny>>> {
+        let recorder = &self.entry.recorder;
+        if self.in_flight.load(Ordering::Relaxed) {
+            self.say_concurrent();
+        }
+        self.in_flight.store(true, Ordering::Relaxed);
+        let request = recorder.ticks();
+        let outcome = call();
+        let receive = recorder.ticks();
+        self.in_flight.store(false, Ordering::Relaxed);
+        match outcome {
+            Ok(Next::Batch(batch)) => {
+                recorder.lap(request, receive);
+                Ok(Some(batch))
+            }
+            Ok(Next::End(value)) => {
+                self.end(true);
+                value.map_or(Ok(None), Err)
+            }
+            Err(error) => {
+                self.end(false);
+                Err(error)
+            }
+        }
+    }
+
+    fn notice(&self, notice: &Notice) {
+        if let Some(agent) = &self.agent {
+            agent.notice(notice);
+        }
+    }
+
+    #[cold]
+    fn say_concurrent(&self) {
+        self.entry.recorder.mark(Event::Concurrent);
+        let loop_name = self.entry.loader.name.clone();
+        self.notice(&Notice::ConcurrentIteration { loop_name });
+    }
+
+    #[cold]
+    fn end(&self, exhausted: bool) {
+        if !self.ended.swap(true, Ordering::Relaxed) {
+            self.entry.recorder.mark(Event::EpochEnd { exhausted });
+            self.epoch.end();
+        }
+    }
+
+    /// The next batch where a machine decides.
+    fn next_decided(
+        &self,
+        py: Python<'_>,
+        shared: &SharedCache,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        if self.ended.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        loop {
+            let (decision, release) = {
+                let mut cached = shared.lock();
+                let decision = cached.request();
+                self.change_phase(py, &mut cached, decision);
+                (decision, cached.releases_source())
+            };
+            if release && !matches!(decision, Decision::Source) {
+                self.release_source(py);
+            }
+            let request = self.entry.recorder.ticks();
+            let outcome = match decision {
+                Decision::Source => self.source.next(py),
+                Decision::Cached(index) => {
+                    Ok(shared.lock().batch(py, index).map_or(Next::End(None), Next::Batch))
+                }
+                Decision::End => Ok(Next::End(None)),
+            };
+            let receive = self.entry.recorder.ticks();
+            match outcome {
+                Ok(Next::Batch(batch)) => {
+                    self.entry.recorder.lap(request, receive);
+                    if decision == Decision::Source {
+                        shared.lock().delivered(py, &batch);
+                    }
+                    self.tell_machine(shared, request, receive);
+                    return Ok(Some(batch));
+                }
+                Ok(Next::End(value)) if decision == Decision::Source => {
+                    let ended = shared.lock().source_ended();
+                    if let Ended::Replay { early } = ended {
+                        if early {
+                            self.say_early(shared);
+                        }
+                        continue;
+                    }
+                    self.end(true);
+                    return value.map_or(Ok(None), Err);
+                }
+                Ok(Next::End(_)) => {
+                    self.end(true);
+                    return Ok(None);
+                }
+                Err(error) => {
+                    self.end(false);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// The step that this batch ends, told to the machine.
+    fn tell_machine(&self, shared: &SharedCache, request: u64, receive: u64) {
+        let last = self.last_receive.swap(receive, Ordering::Relaxed);
+        if last == 0 {
+            return;
+        }
+        let clock = self.entry.recorder.clock();
+        let nanos = |from, to| clock.nanos(to).saturating_sub(clock.nanos(from));
+        let mut cached = shared.lock();
+        if let Some(window) = cached.timed(nanos(last, request), nanos(request, receive)) {
+            self.entry.add_window(window);
+        }
+        if cached.probe_finished() {
+            self.entry.finish_probe(cached.replayed());
+        }
+    }
+
+    /// Batches come from elsewhere: the records are told, and the cache is checked here, where no
+    /// step is timed.
+    fn change_phase(&self, py: Python<'_>, cached: &mut crate::cached::Cached, decision: Decision) {
+        if decision == Decision::End {
+            return;
+        }
+        let phase = cached.phase(decision);
+        if self.phase.swap(phase as u64, Ordering::Relaxed) == phase as u64 {
+            return;
+        }
+        self.entry.recorder.mark(Event::Phase(phase));
+        if phase == Phase::Settle {
+            return;
+        }
+        let facts = cached.check(py);
+        self.entry.set_cache(facts);
+        let loop_name = || self.entry.loader.name.clone();
+        if facts.mutated > 0 {
+            self.notice(&Notice::BatchesMutated {
+                loop_name: loop_name(),
+                count: facts.mutated,
+            });
+        }
+        if let (Phase::Replay, Some((live, _))) = (phase, cached.replay_progress()) {
+            self.notice(&Notice::ReplayBegins {
+                loop_name: loop_name(),
+                cached: facts.batches as usize,
+                live,
+            });
+        }
+    }
+
+    fn say_early(&self, shared: &SharedCache) {
+        if let Some((delivered, asked)) = shared.lock().replay_progress() {
+            let loop_name = self.entry.loader.name.clone();
+            self.notice(&Notice::SourceEndedEarly { loop_name, delivered, asked });
+        }
+    }
+
+    /// Replay needs the source no more: its threads and processes are let go, also where the
+    /// loader keeps its iterator for the next epoch (torch's persistent workers do).
+    fn release_source(&self, py: Python<'_>) {
+        let Some(iterator) = self.source.release(py) else { return };
+        if let Some(loader) = self.loader.as_ref().and_then(|loader| loader.release(py)) {
+            let kept = loader.getattr("_iterator").is_ok_and(|kept| kept.is(&iterator));
+            if kept {
+                let _ = loader.setattr("_iterator", py.None());
+            }
+        }
+        drop(iterator);
+    }
+
+    fn inner<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.source.get(py).ok_or_else(|| {
+            PyAttributeError::new_err("the wrapped iterator was released: batches are replayed")
+        })
+    }
+}
+
+#[pymethods]
+impl LoopIterator {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[inline]
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        match &self.cached {
+            None => self.timed(|| self.source.next(py)),
+            Some(shared) => self.next_decided(py, shared),
+        }
+    }
+
+    fn __getattr__<'py>(
+        slf: &Bound<'py, Self>,
+        name: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let attribute = slf.get().inner(slf.py())?.getattr(name)?;
+        match name {
+            "send" => slf.getattr("_headspace_send"),
+            "throw" => slf.getattr("_headspace_throw"),
+            "close" => slf.getattr("_headspace_close"),
+            _ => Ok(attribute),
+        }
+    }
+
+    fn __setattr__(&self, py: Python<'_>, name: &str, value: Py<PyAny>) -> PyResult<()> {
+        self.inner(py)?.setattr(name, value)
+    }
+
+    fn __delattr__(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        self.inner(py)?.delattr(name)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        match self.source.get(py) {
+            Some(inner) => Ok(inner.repr()?.to_string()),
+            None => Ok(format!("<headspace replay of {}>", self.entry.loader.name)),
+        }
+    }
+
+    /// So that `isinstance` sees the wrapped iterator's type.
+    #[getter]
+    fn __class__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, PyAny> {
+        match slf.get().source.get(slf.py()) {
+            Some(inner) => inner.getattr("__class__").unwrap_or_else(|_| slf.get_type().into_any()),
+            None => slf.get_type().into_any(),
+        }
+    }
+
+    #[pyo3(signature = (value, /))]
+    fn _headspace_send(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
+        let inner = self.inner(py)?;
+        stop_where_none(self.timed(|| method_outcome(py, inner.call_method1("send", (value,)))))
+    }
+
+    #[pyo3(signature = (*args))]
+    fn _headspace_throw(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let inner = self.inner(py)?;
+        stop_where_none(self.timed(|| method_outcome(py, inner.call_method1("throw", args))))
+    }
+
+    fn _headspace_close(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.end(false);
+        Ok(self.inner(py)?.call_method0("close")?.unbind())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.source.traverse(&visit)?;
+        if let Some(loader) = &self.loader {
+            loader.traverse(&visit)?;
+        }
+        match &self.cached {
+            Some(shared) => shared.traverse(&visit),
+            None => Ok(()),
+        }
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.source.release(py));
+        if let Some(loader) = &self.loader {
+            drop(loader.release(py));
+        }
+    }
+}
+
+impl Drop for LoopIterator {
+    fn drop(&mut self) {
+        self.end(false);
+    }
+}
+
+/// What a generator's method gave, in the terms of the iterator protocol.
+fn method_outcome(py: Python<'_>, outcome: PyResult<Bound<'_, PyAny>>) -> PyResult<Next> {
+    match outcome {
+        Ok(batch) => Ok(Next::Batch(batch.unbind())),
+        Err(error) if error.is_instance_of::<pyo3::exceptions::PyStopIteration>(py) => {
+            Ok(Next::End(Some(error)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Outside the `__next__` slot the end is an exception, never `None`.
+fn stop_where_none(outcome: PyResult<Option<Py<PyAny>>>) -> PyResult<Option<Py<PyAny>>> {
+    match outcome {
+        Ok(None) => Err(pyo3::exceptions::PyStopIteration::new_err(())),
+        other => other,
+    }
+}

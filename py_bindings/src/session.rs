@@ -1,0 +1,249 @@
+//! One run: the agent with its collectors and its file.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use headspace_agent::analysis::verdict;
+use headspace_agent::model::record::{
+    ProbeRecord, RunRecord, SourceRecord, SourceState, SummaryRecord,
+};
+use headspace_agent::notice::Notice;
+use headspace_agent::pipeline::sampler::Identity;
+use headspace_agent::port::{CollectError, Collector, MonotonicClock};
+use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
+use headspace_collectors::{host, process};
+use headspace_exporters::run_folder;
+use headspace_exporters::transport::file::{FileExporter, FileLimits};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+/// The process's clock, so that a time stamp taken before a session starts can be its origin.
+pub(crate) fn clock() -> &'static MonotonicClock {
+    static CLOCK: OnceLock<MonotonicClock> = OnceLock::new();
+    CLOCK.get_or_init(MonotonicClock::new)
+}
+
+/// A time stamp of the process's clock, for `origin`.
+#[pyfunction]
+pub(crate) fn ticks() -> u64 {
+    clock().ticks()
+}
+
+/// A started run. Private: `headspace.start` gives the public `Session`.
+#[pyclass(module = "headspace._native", frozen)]
+pub(crate) struct Session {
+    id: u64,
+    agent: Agent,
+    folder: PathBuf,
+}
+
+impl Session {
+    /// Told apart from other sessions of this process.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn agent(&self) -> &Agent {
+        &self.agent
+    }
+}
+
+/// The run's numbers as JSON, its verdict as text, and as HTML.
+type Rendered = (String, String, String);
+
+#[pymethods]
+impl Session {
+    /// Starts the agent.
+    ///
+    /// Args:
+    ///     base: The folder that holds one folder a run.
+    ///     run_id: The run folder's name; by default the time and the process id.
+    ///     interval: Seconds between two ticks, at least 0.001.
+    ///     rank: This process's rank.
+    ///     world_size: How many processes the run has.
+    ///     versions: Versions by product.
+    ///     argv: The command line.
+    ///     settings: The settings in force.
+    ///     quiet: Say nothing on stderr.
+    ///     origin: Time stamp of the run's beginning, by default now.
+    ///
+    /// Raises:
+    ///     ValueError: If `interval` is too short.
+    ///     OSError: If the run folder or its file cannot be made.
+    ///     RuntimeError: If the system gives no thread.
+    #[new]
+    #[pyo3(signature = (
+        base, *, run_id, interval, rank, world_size, versions, argv, settings, quiet, origin,
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments, called from one place")]
+    fn new(
+        py: Python<'_>,
+        base: PathBuf,
+        run_id: Option<String>,
+        interval: f64,
+        rank: u32,
+        world_size: u32,
+        versions: BTreeMap<String, String>,
+        argv: Vec<String>,
+        settings: BTreeMap<String, String>,
+        quiet: bool,
+        origin: Option<u64>,
+    ) -> PyResult<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let interval = Duration::try_from_secs_f64(interval)
+            .ok()
+            .filter(|interval| *interval >= Duration::from_millis(1))
+            .ok_or_else(|| {
+                PyValueError::new_err(format!(
+                    "`interval` is not a number of seconds of at least 0.001: {interval}"
+                ))
+            })?;
+        let run = RunRecord { versions, argv, settings, world_size, ..RunRecord::default() };
+        let (agent, folder) = py.detach(|| {
+            start(&base, run_id.as_deref(), interval, rank, run, quiet, origin)
+        })?;
+        Ok(Self { id: NEXT.fetch_add(1, Ordering::Relaxed), agent, folder })
+    }
+
+    /// The run folder.
+    #[getter]
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether this is the process the session was started in.
+    #[getter]
+    fn is_here(&self) -> bool {
+        self.agent.is_here()
+    }
+
+    fn pause(&self) {
+        self.agent.pause();
+    }
+
+    fn resume(&self) {
+        self.agent.resume();
+    }
+
+    /// Says something once, and writes it down.
+    fn refuse_setting(&self, setting: String, problem: String) {
+        self.agent.notice(&Notice::SettingRefused { setting, problem });
+    }
+
+    /// Writes down what there is. Returns whether it was delivered within `timeout` seconds.
+    fn flush(&self, py: Python<'_>, timeout: f64) -> bool {
+        let timeout = Duration::try_from_secs_f64(timeout).unwrap_or_default();
+        py.detach(|| self.agent.flush(timeout))
+    }
+
+    /// The run so far: JSON, text and HTML.
+    fn report(&self, py: Python<'_>) -> PyResult<Rendered> {
+        py.detach(|| {
+            let (summary, probes) = self.agent.report();
+            render(&summary, &probes, &self.folder)
+        })
+    }
+
+    /// Ends the watch. Returns the run as a whole the first time, None after that and in a forked
+    /// child.
+    fn stop(&self, py: Python<'_>) -> PyResult<Option<Rendered>> {
+        py.detach(|| {
+            self.agent
+                .stop()
+                .map(|stopped| render(&stopped.summary, &stopped.probes, &self.folder))
+                .transpose()
+        })
+    }
+}
+
+fn render(
+    summary: &SummaryRecord,
+    probes: &[ProbeRecord],
+    folder: &Path,
+) -> PyResult<Rendered> {
+    let json = serde_json::to_string(summary)
+        .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    let verdict = verdict::Verdict::new(summary, probes, &folder.display().to_string());
+    Ok((json, verdict.to_string(), verdict.to_html()))
+}
+
+fn start(
+    base: &Path,
+    run_id: Option<&str>,
+    interval: Duration,
+    rank: u32,
+    mut run: RunRecord,
+    quiet: bool,
+    origin: Option<u64>,
+) -> PyResult<(Agent, PathBuf)> {
+    let os_error = |error: &dyn std::fmt::Display| PyOSError::new_err(error.to_string());
+    let unix_nanos = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
+    let pid = std::process::id();
+    let folder = match run_id {
+        Some(run_id) => base.join(run_id),
+        None => run_folder::create(base, unix_nanos, pid).map_err(|error| os_error(&error))?,
+    };
+    let exporter = FileExporter::create(&folder, rank, FileLimits::default())
+        .map_err(|error| os_error(&error))?;
+    let mut collectors: Vec<Box<dyn Collector>> = Vec::new();
+    add(&mut collectors, &mut run, "process", process::Process::new());
+    add(&mut collectors, &mut run, "host", host::Host::new());
+    run.host = host::describe();
+    let clock = origin.map_or_else(MonotonicClock::new, |at| clock().starting_at(at));
+    let since_origin = clock.nanos(clock.ticks()) as f64 / 1e9;
+    let shown = folder.clone();
+    let builder = AgentBuilder {
+        limits: Limits { interval, ..Limits::default() },
+        collectors,
+        exporters: vec![Box::new(exporter)],
+        run,
+        identity: Identity {
+            run_id: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            rank,
+            pid,
+        },
+        say: Box::new(move |notice| {
+            if !quiet {
+                say(&format!("headspace: {notice}\n"));
+            }
+        }),
+        on_terminate: Box::new(move |summary, probes| {
+            if let (false, 0, Ok((_, text, _))) = (quiet, rank, render(summary, probes, &shown)) {
+                say(&format!("{text}\n"));
+            }
+        }),
+        process_age_s: process::started_at().map(|age| age.as_secs_f64() - since_origin),
+        clock,
+    };
+    let agent = builder.start().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    Ok((agent, folder))
+}
+
+/// A source that works is read; one that does not is listed with the reason.
+fn add(
+    collectors: &mut Vec<Box<dyn Collector>>,
+    run: &mut RunRecord,
+    name: &str,
+    source: Result<impl Collector, CollectError>,
+) {
+    match source {
+        Ok(collector) => collectors.push(Box::new(collector)),
+        Err(error) => run.sources.push(SourceRecord {
+            name: name.to_owned(),
+            state: SourceState::Off,
+            reason: Some(error.to_string()),
+        }),
+    }
+}
+
+/// To stderr, below Python: the training thread's interpreter lock is not ours to take. A closed
+/// stderr is not an error.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

@@ -1,0 +1,278 @@
+//! A wrapped loader, as the agent sees it: a loop with its mode, over all its epochs.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use headspace_agent::loader::probe::{Probe, ProbePlan};
+use headspace_agent::loader::{Replay, ReplayPlan};
+use headspace_agent::model::record::LoaderRecord;
+use headspace_agent::notice::Notice;
+use headspace_agent::pipeline::{LoopEntry, Mode};
+use headspace_agent::record::{Event, Recorder};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
+
+use crate::cached::{Cached, Machine};
+use crate::iterator::LoopIterator;
+use crate::session::{Session, clock};
+use crate::source::Source;
+
+/// A machine and its batches, shared by the epochs of one loop.
+#[derive(Clone)]
+pub(crate) struct SharedCache(Arc<Mutex<Cached>>);
+
+impl SharedCache {
+    /// Python runs while it is held only to take a fingerprint, which no other thread waits for:
+    /// two threads in one probed loop is refused by the notice `concurrent_iteration`.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Cached> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self.0.try_lock() {
+            Ok(cached) => cached.traverse(visit),
+            Err(TryLockError::Poisoned(cached)) => cached.into_inner().traverse(visit),
+            // In use at the moment, hence alive.
+            Err(TryLockError::WouldBlock) => Ok(()),
+        }
+    }
+}
+
+/// One iteration of a loop. While it goes on, another one is a loop of its own.
+#[derive(Clone)]
+pub(crate) struct Epoch(Arc<AtomicBool>);
+
+impl Epoch {
+    pub(crate) fn end(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Iterations of one wrapped loader that go on at the same time each have a lane, so that their
+/// steps do not mix.
+#[derive(Clone)]
+struct Lane {
+    entry: Arc<LoopEntry>,
+    session: u64,
+    busy: Arc<AtomicBool>,
+}
+
+/// What a loop replays, and when.
+enum Plan {
+    Measure,
+    Replay(ReplayPlan),
+    Probe { plan: ProbePlan, stop_after: bool },
+}
+
+/// A wrapped loader.
+#[pyclass(module = "headspace._native", frozen)]
+pub(crate) struct Loop {
+    plan: Plan,
+    loader: LoaderRecord,
+    fingerprint: Py<PyAny>,
+    cached: Mutex<Option<SharedCache>>,
+    lanes: Mutex<Vec<Lane>>,
+    keep_source: bool,
+}
+
+#[pymethods]
+impl Loop {
+    /// Args:
+    ///     name: The loop's name in the records.
+    ///     mode: `measure`, `probe` or `replay`.
+    ///     fingerprint: Digest and bytes of a batch.
+    #[new]
+    #[pyo3(signature = (
+        name, mode, fingerprint, *, type_name = String::new(), batches = None, batch_size = None,
+        workers = None, prefetch_depth = None, num_caches = 10, return_caches_after = None,
+        stop_after = None, probe_steps = None, stop_after_probe = false, world_size = 1,
+        keep_source = false,
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments, called from one place")]
+    fn new(
+        name: String,
+        mode: &str,
+        fingerprint: Py<PyAny>,
+        type_name: String,
+        batches: Option<u64>,
+        batch_size: Option<u64>,
+        workers: Option<u32>,
+        prefetch_depth: Option<u32>,
+        num_caches: i64,
+        return_caches_after: Option<i64>,
+        stop_after: Option<i64>,
+        probe_steps: Option<u64>,
+        stop_after_probe: bool,
+        world_size: u32,
+        keep_source: bool,
+    ) -> PyResult<Self> {
+        let refuse = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
+        let plan = match mode {
+            "measure" => Plan::Measure,
+            "replay" => Plan::Replay(
+                ReplayPlan::new(num_caches, return_caches_after, stop_after)
+                    .map_err(|error| refuse(&error))?,
+            ),
+            "probe" => {
+                let mut plan = ProbePlan::for_loader(prefetch_depth, world_size);
+                if let Some(steps) = probe_steps {
+                    plan = plan.with_total(steps).map_err(|error| refuse(&error))?;
+                }
+                Plan::Probe { plan, stop_after: stop_after_probe }
+            }
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "`mode` is not a mode: `{other}` (write `measure`, `probe` or `replay`)"
+                )));
+            }
+        };
+        let loader =
+            LoaderRecord { name, type_name, batches, batch_size, workers, prefetch_depth };
+        Ok(Self {
+            plan,
+            loader,
+            fingerprint,
+            cached: Mutex::default(),
+            lanes: Mutex::default(),
+            keep_source,
+        })
+    }
+
+    /// Begins an epoch: `iter(loader)`, watched.
+    ///
+    /// `session` is called once the loader's own iterator exists, so that worker processes are
+    /// forked before any thread of ours runs; it gives the session, or None to watch nothing.
+    fn iterate<'py>(
+        slf: &Bound<'py, Self>,
+        loader: &Bound<'py, PyAny>,
+        session: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let this = slf.get();
+        let begun = clock().ticks();
+        let cached = this.cache(py);
+        let replays_only = cached.as_ref().is_some_and(|shared| {
+            let mut cached = shared.lock();
+            cached.begin_epoch();
+            cached.releases_source()
+        });
+        let iterator = if replays_only {
+            // Only asked for its end; the source stays untouched.
+            pyo3::types::PyTuple::empty(py).try_iter()?
+        } else {
+            loader.try_iter()?
+        };
+        let session = session.call1((begun,))?.cast_into::<Session>().ok();
+        let (lane, agent) = match (&session, &this.plan) {
+            (Some(session), _) => {
+                let session = session.get();
+                this.say_probe(session);
+                (this.free_lane(session), Some(session.agent().clone()))
+            }
+            // Nothing is recorded, but a cache is still a cache.
+            (None, Plan::Replay(_)) => (this.unwatched_lane(), None),
+            (None, _) => return Ok(iterator.into_any()),
+        };
+        lane.busy.store(true, Ordering::Relaxed);
+        let recorder = &lane.entry.recorder;
+        if let Some(size) = this.loader.batch_size {
+            recorder.mark(Event::BatchSize(size));
+        }
+        recorder.mark(Event::EpochBegin { at: begun });
+        let iterator = LoopIterator::new(
+            Source::new(iterator.into_any())?,
+            (!this.keep_source).then(|| Source::of_loader(loader)),
+            lane.entry,
+            agent,
+            cached,
+            Epoch(lane.busy),
+        );
+        Ok(Bound::new(py, iterator)?.into_any())
+    }
+
+    /// A step of a loop that iterates no loader has ended.
+    #[pyo3(signature = (session, samples = None))]
+    fn step(&self, session: &Bound<'_, Session>, samples: Option<u64>) {
+        let recorder = &self.free_lane(session.get()).entry.recorder;
+        if let Some(samples) = samples {
+            recorder.mark(Event::BatchSize(samples));
+        }
+        recorder.mark(Event::Step { at: recorder.ticks() });
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.fingerprint)?;
+        match self.cached.try_lock() {
+            Ok(cached) => cached.as_ref().map_or(Ok(()), |shared| shared.traverse(&visit)),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Loop {
+    fn mode(&self) -> Mode {
+        match self.plan {
+            Plan::Measure => Mode::Measure,
+            Plan::Replay(_) => Mode::Replay,
+            Plan::Probe { .. } => Mode::Probe,
+        }
+    }
+
+    /// The machine, made at the first epoch; none in mode `measure`.
+    fn cache(&self, py: Python<'_>) -> Option<SharedCache> {
+        let mut slot = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.is_none() {
+            let machine = match &self.plan {
+                Plan::Measure => return None,
+                Plan::Replay(plan) => Machine::Replay(Replay::new(*plan, self.loader.batches)),
+                Plan::Probe { plan, stop_after } => {
+                    Machine::Probe(Box::new(Probe::new(plan.clone(), *stop_after)))
+                }
+            };
+            let cached = Cached::new(machine, self.fingerprint.clone_ref(py));
+            *slot = Some(SharedCache(Arc::new(Mutex::new(cached))));
+        }
+        slot.clone()
+    }
+
+    /// A lane of this session that no iteration holds; a new one where all are busy.
+    fn free_lane(&self, session: &Session) -> Lane {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.retain(|lane| lane.session == session.id());
+        if let Some(lane) = lanes.iter().find(|lane| !lane.busy.load(Ordering::Relaxed)) {
+            return lane.clone();
+        }
+        let mut loader = self.loader.clone();
+        if !lanes.is_empty() {
+            loader.name = format!("{}#{}", loader.name, lanes.len() + 1);
+        }
+        let lane = Lane {
+            entry: session.agent().add_loop(loader, self.mode()),
+            session: session.id(),
+            busy: Arc::default(),
+        };
+        lanes.push(lane.clone());
+        lane
+    }
+
+    fn unwatched_lane(&self) -> Lane {
+        let name = self.loader.name.clone();
+        let recorder = Recorder::new(name, clock().clone(), Arc::default(), Arc::new(|| ()));
+        Lane {
+            entry: LoopEntry::new(recorder, self.loader.clone(), self.mode()),
+            session: u64::MAX,
+            busy: Arc::default(),
+        }
+    }
+
+    fn say_probe(&self, session: &Session) {
+        if let Plan::Probe { plan, .. } = &self.plan {
+            session.agent().notice(&Notice::ProbeBegins {
+                loop_name: self.loader.name.clone(),
+                replayed: plan.replayed_steps(),
+                total: plan.total_steps(),
+            });
+        }
+    }
+}
