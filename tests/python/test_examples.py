@@ -300,6 +300,7 @@ def test_ctrl_c_ends_the_program_and_its_subprocess(where: str, tmp_path: Path) 
     assert len(children) == (1 if where == "subprocess" else 0)
     assert program.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert errors.count("Traceback") == 1, errors
     assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 
 import av
 import numpy as np
+from av.video.codeccontext import VideoCodecContext
 from av.video.reformatter import VideoReformatter
 from numpy.typing import NDArray
 
@@ -25,6 +26,8 @@ class Encoded:
     codec: str
     extradata: bytes | None
     packets: list[av.Packet[av.VideoStream]]
+    time_base: float
+    """Seconds a unit of the packets' and frames' time stamps."""
 
 
 class Batch(NamedTuple):
@@ -57,7 +60,7 @@ def demux(item: tuple[Clip, bytes]) -> Encoded:
                 break
             packets.append(packet)
         context = stream.codec_context
-        return Encoded(clip, context.name, context.extradata, packets)
+        return Encoded(clip, context.name, context.extradata, packets, scale)
 
 
 def decode(item: Encoded, frames: int) -> list[av.VideoFrame]:
@@ -66,17 +69,16 @@ def decode(item: Encoded, frames: int) -> list[av.VideoFrame]:
     Raises:
         ValueError: If no frame of the subclip comes out.
     """
-    context = cast(av.VideoCodecContext, av.VideoCodecContext.create(item.codec, "r"))
+    context = cast(VideoCodecContext, VideoCodecContext.create(item.codec, "r"))
     context.extradata = item.extradata
     context.thread_count = 1
     clip = item.clip
-    inside = []
-    for packet in [*item.packets, None]:
-        inside += [
-            frame
-            for frame in context.decode(packet)
-            if clip.start <= (frame.time or 0.0) < clip.end
-        ]
+    decoded = (frame for packet in [*item.packets, None] for frame in context.decode(packet))
+    inside = [
+        frame
+        for frame in decoded
+        if frame.pts is not None and clip.start <= frame.pts * item.time_base < clip.end
+    ]
     if not inside:
         raise ValueError(f"no frame of {clip} could be decoded")
     return [inside[place] for place in np.linspace(0, len(inside) - 1, frames).astype(int)]
