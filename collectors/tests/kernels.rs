@@ -174,7 +174,7 @@ fn the_share_of_the_first_tick_counts_from_the_construction_and_each_from_the_on
     };
 
     assert_eq!(share(110, 130), Some(0.25));
-    assert_eq!(share(110, 130), None); // No time has passed, and the start stays where it was.
+    assert_eq!(share(110, 130), None); // No time has passed.
     assert_eq!(share(140, 140), Some(0.75));
     assert_eq!(share(140, 240), Some(0.0));
     assert_eq!(share(5, 5), None); // Set back: from here on it counts anew.

@@ -21,7 +21,7 @@ use headspace_agent::port::{CollectError, Collector};
 
 pub use describe::{describe, describe_at};
 use limits::Limits;
-use times::{CoreTime, Utilization};
+use times::CoreTime;
 
 use crate::procfs;
 
@@ -85,14 +85,11 @@ impl Host {
     /// The share since the last look that could be used; `None` while unknown.
     fn utilization(&mut self) -> Option<f64> {
         self.look();
-        let utilization = times::utilization(&self.before, &self.now, self.limits.affinity());
-        if utilization != Utilization::TooSoon && !self.now.is_empty() {
+        let share = times::utilization(&self.before, &self.now, self.limits.affinity());
+        if !self.now.is_empty() {
             std::mem::swap(&mut self.before, &mut self.now);
         }
-        match utilization {
-            Utilization::Share(share) => Some(share),
-            Utilization::TooSoon | Utilization::Unknown => None,
-        }
+        share
     }
 }
 

@@ -48,19 +48,11 @@ fn core(line: &[u8]) -> Option<CoreTime> {
     })
 }
 
-/// What came of comparing two looks.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Utilization {
-    /// Share of time the cores were busy, in `[0, 1]`.
-    Share(f64),
-    /// The kernel's clock has not ticked in between: look again later, from the same start.
-    TooSoon,
-    /// A core of the set is missing from the file, or its counters were set back.
-    Unknown,
-}
-
-/// The share of time that the cores of the set were busy from `before` to `after`.
-pub(super) fn utilization(before: &[CoreTime], after: &[CoreTime], set: &Cores) -> Utilization {
+/// The share of time, in `[0, 1]`, that the cores of the set were busy from `before` to `after`.
+///
+/// Unknown where a core of the set is missing from either, where its counters were set back, and
+/// where the kernel's clock has not ticked in between.
+pub(super) fn utilization(before: &[CoreTime], after: &[CoreTime], set: &Cores) -> Option<f64> {
     let (mut busy, mut idle, mut found) = (0u64, 0u64, 0u32);
     for (index, now) in after
         .iter()
@@ -74,9 +66,7 @@ pub(super) fn utilization(before: &[CoreTime], after: &[CoreTime], set: &Cores) 
             .filter(same)
             .or_else(|| before.iter().find(same));
         let Some(then) = then else { continue };
-        let Some(worked) = now.busy.checked_sub(then.busy) else {
-            return Utilization::Unknown;
-        };
+        let worked = now.busy.checked_sub(then.busy)?;
         found = found.saturating_add(1);
         busy = busy.saturating_add(worked);
         // These two may step back a little (proc(5) on `iowait`): then they stand still.
@@ -86,14 +76,10 @@ pub(super) fn utilization(before: &[CoreTime], after: &[CoreTime], set: &Cores) 
     }
     // In some containers `/proc/stat` numbers the cores anew, which the set does not.
     if found == 0 || found != set.len() {
-        return Utilization::Unknown;
+        return None;
     }
     let total = busy as f64 + idle as f64;
-    if total > 0.0 {
-        Utilization::Share(busy as f64 / total)
-    } else {
-        Utilization::TooSoon
-    }
+    (total > 0.0).then(|| busy as f64 / total)
 }
 
 #[cfg(test)]
@@ -119,7 +105,7 @@ mod tests {
         cpu1 200 0 60 2000 20 0 0 0 90 0\n\
         intr 1 2 3\n";
 
-    fn between(after: &str, cores: &str) -> Utilization {
+    fn between(after: &str, cores: &str) -> Option<f64> {
         utilization(&look(BEFORE), &look(after), &set(cores))
     }
 
@@ -129,9 +115,9 @@ mod tests {
             cpu0 130 0 50 1070 10 0 0 0 0 0\n\
             cpu1 300 0 60 2000 20 0 0 0 90 0\n";
 
-        assert_eq!(between(after, "0"), Utilization::Share(0.3));
-        assert_eq!(between(after, "1"), Utilization::Share(1.0));
-        assert_eq!(between(after, "0-1"), Utilization::Share(0.65));
+        assert_eq!(between(after, "0"), Some(0.3));
+        assert_eq!(between(after, "1"), Some(1.0));
+        assert_eq!(between(after, "0-1"), Some(0.65));
     }
 
     #[test]
@@ -140,22 +126,19 @@ mod tests {
         let stolen = "cpu0 100 0 50 1050 10 0 0 50 0 0\n";
         let guest = "cpu0 150 0 50 1050 10 0 0 0 50 0\n";
 
-        assert_eq!(between(waiting, "0"), Utilization::Share(0.0));
-        assert_eq!(between(stolen, "0"), Utilization::Share(0.5));
-        assert_eq!(between(guest, "0"), Utilization::Share(0.5));
+        assert_eq!(between(waiting, "0"), Some(0.0));
+        assert_eq!(between(stolen, "0"), Some(0.5));
+        assert_eq!(between(guest, "0"), Some(0.5));
     }
 
     #[test]
     fn a_core_missing_from_either_look_leaves_the_share_unknown() {
         let after = "cpu0 130 0 50 1070 10 0 0 0 0 0\n";
 
-        assert_eq!(between(after, "0-1"), Utilization::Unknown);
-        assert_eq!(between(after, "1"), Utilization::Unknown);
-        assert_eq!(
-            utilization(&[], &look(BEFORE), &set("0")),
-            Utilization::Unknown
-        );
-        assert_eq!(between("", "0"), Utilization::Unknown);
+        assert_eq!(between(after, "0-1"), None);
+        assert_eq!(between(after, "1"), None);
+        assert_eq!(utilization(&[], &look(BEFORE), &set("0")), None);
+        assert_eq!(between("", "0"), None);
     }
 
     #[test]
@@ -163,13 +146,13 @@ mod tests {
         let set_back = "cpu0 3 0 2 40 0 0 0 0 0 0\n";
         let jitter = "cpu0 110 0 50 1010 8 0 0 0 0 0\n";
 
-        assert_eq!(between(set_back, "0"), Utilization::Unknown);
-        assert_eq!(between(jitter, "0"), Utilization::Share(0.5));
+        assert_eq!(between(set_back, "0"), None);
+        assert_eq!(between(jitter, "0"), Some(0.5));
     }
 
     #[test]
-    fn two_looks_within_one_clock_tick_are_too_soon() {
-        assert_eq!(between(BEFORE, "0-1"), Utilization::TooSoon);
+    fn two_looks_within_one_clock_tick_tell_nothing() {
+        assert_eq!(between(BEFORE, "0-1"), None);
     }
 
     #[test]
@@ -205,7 +188,7 @@ mod tests {
         fn a_share_is_between_zero_and_one_whatever_the_counters(
             before in any_look(), after in any_look()
         ) {
-            if let Utilization::Share(share) = utilization(&before, &after, &set("0-3")) {
+            if let Some(share) = utilization(&before, &after, &set("0-3")) {
                 prop_assert!((0.0..=1.0).contains(&share));
             }
         }
