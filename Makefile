@@ -62,16 +62,18 @@ wheel: $(STAMPS)/maturin ## Build the wheel that others install (dist/).
 .PHONY: test
 test: test-rust test-python ## Run every test.
 
+# The bindings are an extension module: `make test-python` is their test.
+RUST_TESTS := --locked --workspace --exclude headspace-py --all-features
+
 .PHONY: test-rust
 test-rust: tools $(PY) ## Run the Rust tests.
 	$(call say,"Rust tests")
 	@if cargo nextest --version >/dev/null 2>&1; then \
-	  set -x; cargo nextest run --locked --workspace --exclude headspace-py $(CARGO_ARGS); \
+	  set -x; cargo nextest run $(RUST_TESTS) $(CARGO_ARGS); \
 	else \
-	  set -x; cargo test --locked --workspace --exclude headspace-py \
-	    --lib --bins --tests --examples --no-fail-fast $(CARGO_ARGS); \
+	  set -x; cargo test $(RUST_TESTS) --lib --bins --tests --examples --no-fail-fast $(CARGO_ARGS); \
 	fi
-	cargo test --locked --workspace --exclude headspace-py --doc
+	cargo test $(RUST_TESTS) --doc
 
 .PHONY: test-python
 test-python: $(STAMPS)/test $(STAMPS)/build ## Run the Python tests.
@@ -96,7 +98,7 @@ lint: $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/build ## Run every check that runs
 	$(call say,"stubtest")
 	$(PY) -m mypy.stubtest headspace._native --mypy-config-file pyproject.toml
 	$(call say,"schema")
-	$(MAKE) schema-check
+	cargo test --quiet $(RUST_TESTS) --test schema_file --test metrics_table
 
 .PHONY: format
 format: $(STAMPS)/lint ## Format Rust and Python in place.
@@ -114,6 +116,14 @@ bench: $(STAMPS)/test $(STAMPS)/build ## Print the costs beside their targets.
 	$(PY) py_bindings/benches/bench.py $(BENCH_ARGS)
 
 ##@ Housekeeping
+
+.PHONY: schema
+schema: tools ## Write docs/schema anew from the record types.
+	HEADSPACE_WRITE_SCHEMA=1 cargo test --quiet $(RUST_TESTS) --test schema_file
+
+.PHONY: bless
+bless: schema ## Write every generated file anew: schema, table of metrics.
+	HEADSPACE_BLESS=1 cargo test --quiet $(RUST_TESTS) --test metrics_table
 
 .PHONY: clean
 clean: ## Remove what was built, and keep the virtual environment.

@@ -106,8 +106,12 @@ const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ("host", &["procfs"]),
 ];
 
-/// Bytes are made without knowing where they go; whoever carries them may ask for them.
-const EXPORTER_MODULES: &[(&str, &[&str])] = &[("encode", &[]), ("transport", &["encode"])];
+/// Bytes are made without knowing where they go; whoever carries or finds them may ask for them.
+const EXPORTER_MODULES: &[(&str, &[&str])] = &[
+    ("encode", &[]),
+    ("run_folder", &["encode"]),
+    ("transport", &["encode", "run_folder"]),
+];
 
 /// Standard-library modules that a crate never names, and why.
 const FORBIDDEN_PATHS: &[(&str, &str, &str)] = &[
