@@ -1,0 +1,272 @@
+//! The verdict: what a summary means, in a few lines for people.
+//!
+//! It says only what was measured. Without a probe there is an upper bound, called that; with too
+//! few steps there is no number; a probe that was refused gives its reason. What is not known has
+//! no line.
+
+mod render;
+pub mod units;
+
+use std::fmt;
+
+use self::render::{Row, html, text};
+use self::units::{duration_ms, duration_s, percent, signed_ms, steps};
+use crate::model::record::{ProbeRecord, RunRecord, SummaryRecord};
+
+/// The finding that repeats why a probe gave no number.
+const REFUSED: &str = "no_headspace";
+
+/// A run's records, ready to be told. Prints as text, 100 columns at most.
+///
+/// ```
+/// use headspace_agent::analysis::verdict::Verdict;
+/// use headspace_agent::model::record::SummaryRecord;
+///
+/// let summary = SummaryRecord { steps: 3, ..SummaryRecord::default() };
+/// assert!(Verdict::new(&summary).to_string().contains("too few"));
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Verdict<'a> {
+    /// The numbers.
+    pub summary: &'a SummaryRecord,
+    /// What ran.
+    pub run: Option<&'a RunRecord>,
+    /// The probe of the summary's loop.
+    pub probe: Option<&'a ProbeRecord>,
+    /// Where the records are.
+    pub location: Option<&'a str>,
+    /// For a run that did not end in order: seconds from its last summary to its last record.
+    pub unfinished_s: Option<f64>,
+}
+
+impl<'a> Verdict<'a> {
+    /// The verdict of a summary alone.
+    #[must_use]
+    pub fn new(summary: &'a SummaryRecord) -> Self {
+        Self {
+            summary,
+            run: None,
+            probe: None,
+            location: None,
+            unfinished_s: None,
+        }
+    }
+
+    /// The text as lines without their ends.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        text(&self.rows())
+    }
+
+    /// The same as a table for notebooks: self-contained, without script, everything escaped.
+    #[must_use]
+    pub fn to_html(&self) -> String {
+        html(&self.rows())
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let mut rows = vec![self.heading()];
+        rows.extend(self.ending());
+        rows.extend(self.rank());
+        rows.extend(self.step());
+        rows.extend(self.floor());
+        rows.extend(self.split());
+        rows.extend(self.findings());
+        rows.extend(self.lost());
+        rows.extend(self.cost());
+        rows
+    }
+
+    fn heading(&self) -> Row {
+        let s = self.summary;
+        let what = match (s.steps, s.steady_step_mean_ms) {
+            (0, _) => "no step was taken".to_owned(),
+            (n, None) => format!("{}, no steady state", steps(n)),
+            (n, Some(_)) => format!("{}, {} steady", steps(n), duration_s(s.steady_s)),
+        };
+        Row::heading("headspace", what, self.location)
+    }
+
+    fn ending(&self) -> Option<Row> {
+        let age = self.unfinished_s?;
+        let numbers = if age > 0.0 {
+            format!(
+                " These numbers are from {} before its last record.",
+                duration_s(age)
+            )
+        } else {
+            String::new()
+        };
+        Some(Row::sentence(
+            "ended",
+            format!(
+                "The run did not end in order: its process was killed, or still runs.{numbers}"
+            ),
+        ))
+    }
+
+    fn rank(&self) -> Option<Row> {
+        let world = self.run?.world_size;
+        (world > 1).then(|| {
+            Row::sentence(
+                "rank",
+                format!("One of {world} processes; the numbers are its own."),
+            )
+        })
+    }
+
+    fn step(&self) -> Option<Row> {
+        let s = self.summary;
+        if s.steps == 0 {
+            return None;
+        }
+        let Some(step) = s.steady_step_mean_ms else {
+            return Some(Row::sentence(
+                "step",
+                format!(
+                    "Too few for a number: {}, of which the first 20 or more are warm-up.",
+                    steps(s.steps)
+                ),
+            ));
+        };
+        let mut parts = vec![duration_ms(step)];
+        if let Some(wait) = s.wait_ms {
+            let share = s
+                .wait_pct
+                .map(|p| format!(" ({} %)", percent(p, 0)))
+                .unwrap_or_default();
+            parts.push(format!("waiting for data {}{share}", duration_ms(wait)));
+        }
+        if let Some(compute) = s.compute_ms {
+            parts.push(format!("compute {}", duration_ms(compute)));
+        }
+        Some(Row::parts("step", parts))
+    }
+
+    fn floor(&self) -> Option<Row> {
+        let s = self.summary;
+        let step = s.steady_step_mean_ms?;
+        if s.mode == "replay" {
+            let row = Row::parts("floor", vec![duration_ms(s.floor_step_ms.unwrap_or(step))]);
+            return Some(row.and_sentence(
+                "The step is the floor itself: every batch came from the cache. A run without \
+                 replay, or a probe (HEADSPACE_MODE=probe), shows what it is to be compared with.",
+            ));
+        }
+        if let (Some(floor), Some(headspace)) = (s.floor_step_ms, s.headspace_pct) {
+            return Some(Row::parts("floor", self.measured_floor(floor, headspace)));
+        }
+        let bound = s
+            .headspace_upper_bound_pct
+            .map(|p| format!("headspace at most {} %, an upper bound", percent(p, 1)));
+        if let Some(why) = self.refusal() {
+            let row = Row::sentence("floor", format!("Not measured: {why}"));
+            return Some(match bound {
+                Some(bound) => row.and_parts(vec![bound]),
+                None => row,
+            });
+        }
+        Some(match bound {
+            Some(bound) => Row::parts("floor", vec!["unknown".to_owned(), bound]).and_sentence(
+                "Work on the device may go on during the wait. A probe settles it: \
+                 HEADSPACE_MODE=probe",
+            ),
+            None => Row::sentence("floor", "Unknown: what this loop waits for was not seen."),
+        })
+    }
+
+    fn measured_floor(&self, floor: f64, headspace: f64) -> Vec<String> {
+        let s = self.summary;
+        let interval = s.headspace_ci_pct;
+        let about = interval.map(|(low, high)| {
+            format!(" ± {}", percent((high - headspace).max(headspace - low), 1))
+        });
+        let mut parts = vec![
+            duration_ms(floor),
+            format!(
+                "headspace {} %{}",
+                percent(headspace, 1),
+                about.unwrap_or_default()
+            ),
+        ];
+        if interval.map_or(headspace, |(low, _)| low) <= 0.0 {
+            parts.push("no gain from free data can be told from none".to_owned());
+        } else if let Some(times) = s.max_speedup {
+            parts.push(format!("up to {times:.1}x faster if data were free"));
+        }
+        parts
+    }
+
+    /// Why a probe gave no number.
+    fn refusal(&self) -> Option<String> {
+        let finding = self.summary.findings.iter().find(|f| f.code == REFUSED);
+        let why = self
+            .probe
+            .and_then(|p| p.reason.as_deref())
+            .or(finding.map(|f| f.text.as_str()))
+            .map(str::trim)
+            .filter(|why| !why.is_empty());
+        match why {
+            Some(why) => Some(why.to_owned()),
+            None if self.summary.mode == "probe" => {
+                Some("the probe needs more steps than the loop took.".to_owned())
+            }
+            None => None,
+        }
+    }
+
+    fn split(&self) -> Option<Row> {
+        let s = self.summary;
+        s.floor_step_ms?;
+        let parts = vec![
+            format!("exposed wait {}", signed_ms(s.exposed_wait_ms?)),
+            format!("contention relief {}", signed_ms(s.contention_ms?)),
+        ];
+        Some(Row::parts("split", parts))
+    }
+
+    fn findings(&self) -> impl Iterator<Item = Row> {
+        self.summary
+            .findings
+            .iter()
+            .filter(|f| f.code != REFUSED)
+            .map(|f| Row::sentence("found", f.text.clone()))
+    }
+
+    fn lost(&self) -> Option<Row> {
+        let dropped = self.summary.dropped;
+        (dropped.steps + dropped.records > 0).then(|| {
+            Row::sentence(
+                "lost",
+                format!(
+                    "{} and {} records are missing",
+                    steps(dropped.steps),
+                    dropped.records
+                ),
+            )
+        })
+    }
+
+    fn cost(&self) -> Option<Row> {
+        let cost = match self.summary.overhead_pct? {
+            pct if pct < 0.01 => "less than 0.01".to_owned(),
+            pct => percent(pct, 2),
+        };
+        Some(Row::sentence(
+            "cost",
+            format!("{cost} % of the run went to measuring"),
+        ))
+    }
+}
+
+impl fmt::Display for Verdict<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in self.lines() {
+            writeln!(f, "{line}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Rows as text that fits a terminal, and as HTML.
+
+/// Widest line of text, in columns.
+const COLUMNS: usize = 100;
+
+/// Where the text begins, after its label.
+const INDENT: usize = 11;
+
+/// What stands after a label.
+enum Line {
+    /// Facts side by side, each kept in one piece.
+    Parts(Vec<String>),
+    /// Words, broken where the line ends.
+    Sentence(String),
+    /// The first line: what was watched, and where the records are.
+    Heading(String, String),
+}
+
+/// One label and what it says.
+pub(super) struct Row {
+    label: &'static str,
+    lines: Vec<Line>,
+}
+
+impl Row {
+    pub(super) fn parts(label: &'static str, parts: Vec<String>) -> Self {
+        Self {
+            label,
+            lines: vec![Line::Parts(parts)],
+        }
+    }
+
+    pub(super) fn sentence(label: &'static str, words: impl Into<String>) -> Self {
+        Self {
+            label,
+            lines: vec![Line::Sentence(words.into())],
+        }
+    }
+
+    pub(super) fn heading(label: &'static str, what: String, location: Option<&str>) -> Self {
+        Self {
+            label,
+            lines: vec![Line::Heading(what, location.unwrap_or_default().to_owned())],
+        }
+    }
+
+    pub(super) fn and_parts(mut self, parts: Vec<String>) -> Self {
+        self.lines.push(Line::Parts(parts));
+        self
+    }
+
+    pub(super) fn and_sentence(mut self, words: impl Into<String>) -> Self {
+        self.lines.push(Line::Sentence(words.into()));
+        self
+    }
+}
+
+/// The rows as lines of at most 100 columns.
+pub(super) fn text(rows: &[Row]) -> Vec<String> {
+    let mut out = Vec::new();
+    for row in rows {
+        let mut label = row.label;
+        for line in row.lines.iter().flat_map(layout) {
+            out.push(format!("{label:INDENT$}{line}").trim_end().to_owned());
+            label = "";
+        }
+    }
+    out
+}
+
+/// A line in pieces that fit beside the label.
+fn layout(line: &Line) -> Vec<String> {
+    match line {
+        Line::Parts(parts) => pack(parts.iter().map(|p| plain(p)), "   "),
+        Line::Sentence(words) => pack(plain(words).split_whitespace().map(ToOwned::to_owned), " "),
+        Line::Heading(what, location) => pack([plain(what), plain(location)], "      "),
+    }
+}
+
+/// Joins pieces as long as they fit. A piece that never fits keeps its end, which in a path is
+/// what tells it from others.
+fn pack(pieces: impl IntoIterator<Item = String>, gap: &str) -> Vec<String> {
+    let room = COLUMNS - INDENT;
+    let mut lines: Vec<String> = Vec::new();
+    for piece in pieces {
+        let piece = shorten(piece, room);
+        match lines.last_mut() {
+            Some(last) if width(last) + gap.len() + width(&piece) <= room => {
+                last.push_str(gap);
+                last.push_str(&piece);
+            }
+            _ => lines.push(piece),
+        }
+    }
+    lines
+}
+
+fn shorten(piece: String, room: usize) -> String {
+    let excess = width(&piece).saturating_sub(room);
+    if excess == 0 {
+        return piece;
+    }
+    format!("…{}", piece.chars().skip(excess + 1).collect::<String>())
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Without what would move a terminal's cursor: reasons and paths come from outside.
+fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+/// The rows as a table.
+pub(super) fn html(rows: &[Row]) -> String {
+    let mut out = String::from(
+        "<table class=\"headspace-verdict\" style=\"border-collapse: collapse; text-align: left\">",
+    );
+    for row in rows {
+        out.push_str(
+            "<tr><th style=\"text-align: left; vertical-align: top; padding-right: 1em\">",
+        );
+        out.push_str(row.label);
+        out.push_str("</th><td style=\"text-align: left\">");
+        for (i, line) in row.lines.iter().enumerate() {
+            if i > 0 {
+                out.push_str("<br>");
+            }
+            match line {
+                Line::Parts(parts) => {
+                    let parts: Vec<_> = parts.iter().map(|p| escape(p)).collect();
+                    out.push_str(&parts.join(" &emsp; "));
+                }
+                Line::Sentence(words) => out.push_str(&escape(words)),
+                Line::Heading(what, location) if location.is_empty() => {
+                    out.push_str(&escape(what));
+                }
+                Line::Heading(what, location) => {
+                    out.push_str(&escape(what));
+                    out.push_str(" &emsp; <code>");
+                    out.push_str(&escape(location));
+                    out.push_str("</code>");
+                }
+            }
+        }
+        out.push_str("</td></tr>");
+    }
+    out.push_str("</table>");
+    out
+}
+
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in plain(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}

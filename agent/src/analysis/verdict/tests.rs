@@ -1,0 +1,304 @@
+//! Whole verdicts, as the user reads them.
+
+use super::*;
+use crate::model::record::{Dropped, FindingRecord};
+
+const PLACE: &str = "headspace-runs/2026-11-21T09-30-12-4711";
+
+fn measured() -> SummaryRecord {
+    SummaryRecord {
+        mode: "measure".to_owned(),
+        loop_name: Some("loader".to_owned()),
+        steps: 640,
+        steady_steps: 620,
+        steady_s: 19.2,
+        steady_step_mean_ms: Some(30.0),
+        wait_ms: Some(20.1),
+        compute_ms: Some(9.9),
+        wait_pct: Some(67.0),
+        headspace_upper_bound_pct: Some(67.0),
+        overhead_pct: Some(0.02),
+        ..SummaryRecord::default()
+    }
+}
+
+fn probed() -> SummaryRecord {
+    SummaryRecord {
+        mode: "probe".to_owned(),
+        floor_step_ms: Some(10.0),
+        headspace_pct: Some(66.7),
+        headspace_ci_pct: Some((65.6, 67.8)),
+        max_speedup: Some(3.0),
+        exposed_wait_ms: Some(19.8),
+        contention_ms: Some(0.2),
+        headspace_upper_bound_pct: None,
+        ..measured()
+    }
+}
+
+fn told(summary: &SummaryRecord) -> String {
+    Verdict {
+        location: Some(PLACE),
+        ..Verdict::new(summary)
+    }
+    .to_string()
+}
+
+#[test]
+fn measuring_gives_an_upper_bound_and_the_way_to_settle_it() {
+    assert_eq!(
+        told(&measured()),
+        "\
+headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
+floor      unknown   headspace at most 67.0 %, an upper bound
+           Work on the device may go on during the wait. A probe settles it: HEADSPACE_MODE=probe
+cost       0.02 % of the run went to measuring
+"
+    );
+}
+
+#[test]
+fn a_probe_gives_the_floor_the_headspace_and_its_split() {
+    assert_eq!(
+        told(&probed()),
+        "\
+headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
+floor      10.0 ms   headspace 66.7 % ± 1.1   up to 3.0x faster if data were free
+split      exposed wait 19.8 ms   contention relief 200 µs
+cost       0.02 % of the run went to measuring
+"
+    );
+}
+
+#[test]
+fn a_headspace_whose_interval_reaches_zero_promises_nothing() {
+    let summary = SummaryRecord {
+        floor_step_ms: Some(30.1),
+        headspace_pct: Some(-0.3),
+        headspace_ci_pct: Some((-1.4, 0.8)),
+        max_speedup: Some(0.997),
+        exposed_wait_ms: Some(0.1),
+        contention_ms: Some(-0.2),
+        ..probed()
+    };
+
+    assert_eq!(
+        told(&summary),
+        "\
+headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
+floor      30.1 ms   headspace −0.3 % ± 1.1   no gain from free data can be told from none
+split      exposed wait 100 µs   contention relief −200 µs
+cost       0.02 % of the run went to measuring
+"
+    );
+}
+
+#[test]
+fn a_refused_probe_says_why_and_keeps_the_upper_bound() {
+    let refused = "Live windows disagree: 28.1, 44.0 and 30.2 ms a step, so the floor has no \
+                   number. Something else used the machine; probe again when it is quiet.";
+    let summary = SummaryRecord {
+        mode: "probe".to_owned(),
+        findings: vec![FindingRecord {
+            code: "no_headspace".into(),
+            text: refused.into(),
+        }],
+        ..measured()
+    };
+    let probe = ProbeRecord {
+        reason: Some(refused.to_owned()),
+        ..ProbeRecord::default()
+    };
+    let expected = "\
+headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
+floor      Not measured: Live windows disagree: 28.1, 44.0 and 30.2 ms a step, so the floor has no
+           number. Something else used the machine; probe again when it is quiet.
+           headspace at most 67.0 %, an upper bound
+cost       0.02 % of the run went to measuring
+";
+
+    assert_eq!(told(&summary), expected);
+    let with_probe = Verdict {
+        location: Some(PLACE),
+        probe: Some(&probe),
+        ..Verdict::new(&summary)
+    };
+    assert_eq!(with_probe.to_string(), expected);
+}
+
+#[test]
+fn a_probe_that_did_not_end_says_that_it_needs_more_steps() {
+    let summary = SummaryRecord {
+        mode: "probe".to_owned(),
+        ..measured()
+    };
+
+    let text = told(&summary);
+    assert!(
+        text.contains("Not measured: the probe needs more steps than the loop took."),
+        "{text}"
+    );
+}
+
+#[test]
+fn replay_says_that_the_step_is_the_floor() {
+    let summary = SummaryRecord {
+        mode: "replay".to_owned(),
+        steady_step_mean_ms: Some(10.0),
+        wait_ms: Some(0.001),
+        compute_ms: Some(9.999),
+        wait_pct: Some(0.01),
+        headspace_upper_bound_pct: None,
+        ..measured()
+    };
+
+    assert_eq!(
+        told(&summary),
+        "\
+headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+step       10.0 ms   waiting for data 1.0 µs (0 %)   compute 10.0 ms
+floor      10.0 ms
+           The step is the floor itself: every batch came from the cache. A run without replay, or a
+           probe (HEADSPACE_MODE=probe), shows what it is to be compared with.
+cost       0.02 % of the run went to measuring
+"
+    );
+}
+
+#[test]
+fn too_few_steps_give_no_number() {
+    let summary = SummaryRecord {
+        mode: "measure".to_owned(),
+        steps: 12,
+        step_time_ms: Some(40.0),
+        overhead_pct: Some(0.004),
+        ..SummaryRecord::default()
+    };
+
+    assert_eq!(
+        told(&summary),
+        "\
+headspace  12 steps, no steady state      headspace-runs/2026-11-21T09-30-12-4711
+step       Too few for a number: 12 steps, of which the first 20 or more are warm-up.
+cost       less than 0.01 % of the run went to measuring
+"
+    );
+}
+
+#[test]
+fn a_run_without_a_step_says_just_that() {
+    assert_eq!(
+        Verdict::new(&SummaryRecord::default()).to_string(),
+        "headspace  no step was taken\n"
+    );
+}
+
+#[test]
+fn a_killed_run_says_that_it_did_not_end_and_how_old_its_numbers_are() {
+    let summary = SummaryRecord {
+        dropped: Dropped {
+            steps: 1,
+            records: 30,
+        },
+        findings: vec![FindingRecord {
+            code: "x".into(),
+            text: "Something was found.".into(),
+        }],
+        ..measured()
+    };
+    let run = RunRecord {
+        world_size: 8,
+        ..RunRecord::default()
+    };
+    let verdict = Verdict {
+        run: Some(&run),
+        location: Some(PLACE),
+        unfinished_s: Some(4.0),
+        ..Verdict::new(&summary)
+    };
+
+    assert_eq!(
+        verdict.to_string(),
+        "\
+headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+ended      The run did not end in order: its process was killed, or still runs. These numbers are
+           from 4.00 s before its last record.
+rank       One of 8 processes; the numbers are its own.
+step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
+floor      unknown   headspace at most 67.0 %, an upper bound
+           Work on the device may go on during the wait. A probe settles it: HEADSPACE_MODE=probe
+found      Something was found.
+lost       1 step and 30 records are missing
+cost       0.02 % of the run went to measuring
+"
+    );
+}
+
+#[test]
+fn a_loop_whose_wait_is_not_seen_has_no_upper_bound() {
+    let summary = SummaryRecord {
+        wait_ms: None,
+        compute_ms: None,
+        wait_pct: None,
+        headspace_upper_bound_pct: None,
+        overhead_pct: None,
+        ..measured()
+    };
+
+    assert_eq!(
+        Verdict::new(&summary).to_string(),
+        "\
+headspace  640 steps, 19.2 s steady
+step       30.0 ms
+floor      Unknown: what this loop waits for was not seen.
+"
+    );
+}
+
+#[test]
+fn no_line_is_longer_than_a_hundred_columns_and_none_moves_the_cursor() {
+    let long = format!("/a/very/{}/long/path", "deep/".repeat(60));
+    let summary = SummaryRecord {
+        findings: vec![FindingRecord {
+            code: "x".into(),
+            text: "x\u{1b}[2J\n".repeat(50),
+        }],
+        ..probed()
+    };
+    let verdict = Verdict {
+        location: Some(&long),
+        ..Verdict::new(&summary)
+    };
+
+    for line in verdict.lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+        assert!(!line.contains(char::is_control), "{line:?}");
+    }
+    assert!(verdict.to_string().contains("/long/path\n"));
+}
+
+#[test]
+fn html_holds_the_same_and_escapes_what_comes_from_outside() {
+    let summary = SummaryRecord {
+        findings: vec![FindingRecord {
+            code: "x".into(),
+            text: "<script>\"&'".into(),
+        }],
+        ..probed()
+    };
+    let html = Verdict {
+        location: Some("<here>"),
+        ..Verdict::new(&summary)
+    }
+    .to_html();
+
+    assert!(html.starts_with("<table") && html.ends_with("</table>"));
+    assert!(html.contains("headspace 66.7 % ± 1.1"));
+    assert!(html.contains("<code>&lt;here&gt;</code>"));
+    assert!(html.contains("&lt;script&gt;&quot;&amp;&#39;"));
+    assert!(!html.contains("<script"));
+}
