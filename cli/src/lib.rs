@@ -1,1 +1,85 @@
-//! Command.
+//! The `headspace` command: reads runs, and prints what they say.
+//!
+//! [`main`] never ends the process and never panics, so that the Python wheel can call it through
+//! its extension module. What is printed goes to the standard streams, or with [`run`] to any.
+//!
+//! ```
+//! let code = headspace::main(["headspace", "--version"].map(Into::into).into_iter());
+//! assert_eq!(code, headspace::EXIT_OK);
+//! ```
+
+mod args;
+mod report;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use self::args::{Cli, Command};
+
+/// What was asked for was printed.
+pub const EXIT_OK: i32 = 0;
+/// Something that was named could not be read. The rest was printed.
+pub const EXIT_UNREADABLE: i32 = 1;
+/// The command line was not understood. Nothing was done.
+pub const EXIT_USAGE: i32 = 2;
+
+/// Where runs are looked for when none is named.
+pub const DEFAULT_DIR: &str = "headspace-runs";
+
+/// Where a command prints, and what it takes from the environment.
+pub struct Context<'a> {
+    /// Results.
+    pub out: &'a mut dyn Write,
+    /// Errors, and what is worth knowing about a result.
+    pub err: &'a mut dyn Write,
+    /// Where runs are looked for when none is named: `HEADSPACE_DIR`.
+    pub runs: PathBuf,
+}
+
+/// Runs the command on the standard streams, and returns its exit code. `args` begins with the
+/// program's name.
+pub fn main(args: impl Iterator<Item = OsString>) -> i32 {
+    let runs = std::env::var_os("HEADSPACE_DIR").filter(|dir| !dir.is_empty());
+    run(
+        args,
+        &mut Context {
+            out: &mut io::stdout().lock(),
+            err: &mut io::stderr().lock(),
+            runs: runs.map_or_else(|| DEFAULT_DIR.into(), PathBuf::from),
+        },
+    )
+}
+
+/// Runs the command in `context`, and returns its exit code. `args` begins with the program's name.
+pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i32 {
+    let done = match Cli::try_parse_from(args) {
+        Ok(Cli {
+            command: Command::Report(args),
+        }) => report::report(&args, context),
+        Err(error) => explain(&error, context),
+    };
+    match done.and_then(|code| context.out.flush().map(|()| code)) {
+        Ok(code) => code,
+        // The reader has seen enough: `headspace report | head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => EXIT_OK,
+        Err(error) => {
+            let _ = writeln!(context.err, "headspace: cannot print: {error}");
+            EXIT_UNREADABLE
+        }
+    }
+}
+
+/// Prints help where it was asked for, else what was wrong.
+fn explain(error: &clap::Error, context: &mut Context<'_>) -> io::Result<i32> {
+    let text = error.render().to_string();
+    if error.use_stderr() {
+        context.err.write_all(text.as_bytes())?;
+        Ok(EXIT_USAGE)
+    } else {
+        context.out.write_all(text.as_bytes())?;
+        Ok(EXIT_OK)
+    }
+}

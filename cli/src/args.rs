@@ -1,0 +1,38 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// How much faster would training run if data were free, and what is in the way?
+#[derive(Debug, Parser)]
+#[command(name = "headspace", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Report(ReportArgs),
+}
+
+/// Print the verdict of a run, or compare several.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit code: 0 when everything named was reported, 1 when something could not be read, 2 when the
+command line was not understood. Lines that are no records are skipped, and counted on stderr.")]
+pub(crate) struct ReportArgs {
+    /// Runs: folders, folders of such folders, or `rank<r>.jsonl` files.
+    #[arg(
+        value_name = "PATH",
+        help = "Folders of runs, folders that hold such folders, or rank<r>.jsonl files. Without \
+                any: the newest run in HEADSPACE_DIR (default: headspace-runs)"
+    )]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Print the last `summary` record: an object for one run, a list for several. What was not
+    /// measured is null
+    #[arg(long)]
+    pub(crate) json: bool,
+}

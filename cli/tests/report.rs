@@ -1,0 +1,414 @@
+//! `headspace report` on folders as runs leave them.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use headspace::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
+use headspace_agent::model::record::{NoticeRecord, RunState, SCHEMA, Severity, SummaryRecord};
+use headspace_agent::model::{Record, RecordBody};
+use headspace_exporters::encode::json_lines::encode;
+use headspace_exporters::run_folder::{part_path, rank_path};
+use tempfile::TempDir;
+
+fn line(rank: u32, time_unix_nano: u64, body: RecordBody) -> Vec<u8> {
+    let mut out = Vec::new();
+    let record = Record {
+        schema: SCHEMA.to_owned(),
+        time_unix_nano,
+        run_id: "a-run".to_owned(),
+        rank,
+        pid: 1,
+        body,
+    };
+    encode(&record, &mut out).unwrap();
+    out
+}
+
+fn summary(steps: u64) -> SummaryRecord {
+    SummaryRecord {
+        state: RunState::Finished,
+        mode: "measure".to_owned(),
+        loop_name: Some("loader".to_owned()),
+        steps,
+        steady_s: 19.2,
+        steady_step_mean_ms: Some(30.0),
+        wait_ms: Some(20.1),
+        wait_pct: Some(67.0),
+        compute_ms: Some(9.9),
+        headspace_upper_bound_pct: Some(67.0),
+        ..SummaryRecord::default()
+    }
+}
+
+fn notice() -> RecordBody {
+    RecordBody::Notice(NoticeRecord {
+        code: "x".to_owned(),
+        severity: Severity::Info,
+        text: "x".to_owned(),
+    })
+}
+
+/// A run's folder in `base`, with one rank.
+fn write_run(base: &Path, name: &str, rank: u32, summary: SummaryRecord) {
+    let folder = base.join(name);
+    fs::create_dir_all(&folder).unwrap();
+    let body = RecordBody::Summary(Box::new(summary));
+    fs::write(rank_path(&folder, rank), line(rank, 1_000_000_000, body)).unwrap();
+}
+
+struct Said {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+/// Runs the command in this process, with `base` as the place of runs.
+fn headspace(base: &Path, args: &[&str]) -> Said {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = headspace::run(
+        std::iter::once("headspace")
+            .chain(args.iter().copied())
+            .map(Into::into),
+        &mut Context {
+            out: &mut out,
+            err: &mut err,
+            runs: base.to_path_buf(),
+        },
+    );
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Said {
+        code,
+        out: text(out),
+        err: text(err),
+    }
+}
+
+fn base() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn path_in(base: &TempDir, name: &str) -> String {
+    base.path().join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn without_a_path_the_newest_run_is_reported() {
+    let base = base();
+    write_run(base.path(), "old", 0, summary(1));
+    write_run(base.path(), "new", 0, summary(640));
+    let old = fs::File::options()
+        .append(true)
+        .open(base.path().join("old/rank0.jsonl"))
+        .unwrap();
+    old.set_modified(std::time::UNIX_EPOCH).unwrap();
+
+    let said = headspace(base.path(), &["report"]);
+
+    assert_eq!((said.code, said.err.as_str()), (EXIT_OK, ""));
+    let first = said.out.lines().next().unwrap();
+    assert!(
+        first.starts_with("headspace  640 steps, 19.2 s steady"),
+        "{first}"
+    );
+    assert!(said.out.contains("/new\n"), "{}", said.out);
+    assert!(
+        said.out
+            .contains("headspace at most 67.0 %, an upper bound"),
+        "{}",
+        said.out
+    );
+}
+
+#[test]
+fn json_of_one_run_is_its_summary_with_null_for_what_was_not_measured() {
+    let base = base();
+    write_run(base.path(), "run", 0, summary(640));
+
+    let said = headspace(base.path(), &["report", "--json", &path_in(&base, "run")]);
+
+    let value: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(said.code, EXIT_OK);
+    assert_eq!(value["schema"], "headspace/1");
+    assert_eq!(
+        (&value["run_id"], &value["rank"]),
+        (&"a-run".into(), &0.into())
+    );
+    assert_eq!(
+        (&value["steps"], &value["wait_ms"]),
+        (&640.into(), &20.1.into())
+    );
+    let fields = value.as_object().unwrap();
+    for absent in [
+        "floor_step_ms",
+        "headspace_pct",
+        "bottleneck_stage",
+        "data_readiness_pct",
+    ] {
+        assert!(fields[absent].is_null(), "{absent}");
+    }
+}
+
+#[test]
+fn json_of_several_runs_is_a_list_in_the_order_given() {
+    let base = base();
+    write_run(base.path(), "a", 0, summary(1));
+    write_run(base.path(), "b", 0, summary(2));
+
+    let (a, b) = (path_in(&base, "a"), path_in(&base, "b"));
+    let said = headspace(base.path(), &["report", &b, &a, "--json"]);
+
+    let value: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let steps: Vec<_> = value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| &run["steps"])
+        .collect();
+    assert_eq!(steps, [2, 1]);
+}
+
+#[test]
+fn a_folder_of_runs_is_a_table_of_them() {
+    let base = base();
+    let probed = SummaryRecord {
+        mode: "probe".to_owned(),
+        floor_step_ms: Some(10.0),
+        headspace_pct: Some(66.7),
+        headspace_ci_pct: Some((65.6, 67.8)),
+        throughput_samples_per_s: Some(1066.7),
+        ..summary(1000)
+    };
+    let killed = SummaryRecord {
+        state: RunState::Running,
+        ..summary(30)
+    };
+    for (i, (name, summary)) in [("a", summary(640)), ("b", probed), ("c", killed)]
+        .into_iter()
+        .enumerate()
+    {
+        write_run(base.path(), name, 0, summary);
+        let file = base.path().join(name).join("rank0.jsonl");
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(i as u64);
+        fs::File::options()
+            .append(true)
+            .open(file)
+            .unwrap()
+            .set_modified(time)
+            .unwrap();
+    }
+
+    let said = headspace(base.path(), &["report", base.path().to_str().unwrap()]);
+
+    assert_eq!(
+        said.out,
+        "\
+run  mode     steps     step  waiting    floor     headspace  samples/s
+a    measure    640  30.0 ms     67 %        -      ≤ 67.0 %          -
+b    probe     1000  30.0 ms     67 %  10.0 ms  66.7 % ± 1.1     1066.7
+c *  measure     30  30.0 ms     67 %        -      ≤ 67.0 %          -
+* did not end in order: killed, or still running; numbers of its last summary
+"
+    );
+}
+
+#[test]
+fn several_ranks_are_one_line_each_below_the_verdict_of_the_first() {
+    let base = base();
+    write_run(base.path(), "run", 0, summary(640));
+    write_run(base.path(), "run", 1, summary(639));
+    fs::write(base.path().join("run/rank2.jsonl"), line(2, 1, notice())).unwrap();
+
+    let said = headspace(base.path(), &["report", &path_in(&base, "run")]);
+
+    assert!(
+        said.out.ends_with(
+            "
+rank       steps     step  waiting  floor  headspace
+0            640  30.0 ms     67 %      -   ≤ 67.0 %
+1            639  30.0 ms     67 %      -   ≤ 67.0 %
+2     no summary
+"
+        ),
+        "{}",
+        said.out
+    );
+    assert!(said.out.starts_with("headspace  640 steps"), "{}", said.out);
+}
+
+#[test]
+fn a_rank_file_is_reported_alone_with_its_older_parts() {
+    let base = base();
+    write_run(base.path(), "run", 0, summary(640));
+    write_run(base.path(), "run", 1, summary(639));
+    let folder = base.path().join("run");
+    fs::rename(rank_path(&folder, 1), part_path(&folder, 1, 1)).unwrap();
+    fs::write(rank_path(&folder, 1), line(1, 9, notice())).unwrap();
+
+    let said = headspace(base.path(), &["report", &path_in(&base, "run/rank1.jsonl")]);
+
+    assert_eq!(said.code, EXIT_OK, "{}", said.err);
+    assert!(said.out.starts_with("headspace  639 steps"), "{}", said.out);
+    assert!(!said.out.contains("rank  "), "{}", said.out);
+}
+
+#[test]
+fn a_killed_run_says_how_old_its_numbers_are_and_which_lines_were_skipped() {
+    let base = base();
+    let killed = SummaryRecord {
+        state: RunState::Running,
+        ..summary(640)
+    };
+    write_run(base.path(), "run", 0, killed);
+    let path = base.path().join("run/rank0.jsonl");
+    let mut file = fs::File::options().append(true).open(&path).unwrap();
+    file.write_all(b"hello\n").unwrap();
+    file.write_all(&line(0, 5_000_000_000, notice())).unwrap();
+    file.write_all(b"{\"schema\":\"headspace/1\",\"time")
+        .unwrap();
+
+    let said = headspace(base.path(), &["report", &path_in(&base, "run")]);
+
+    assert_eq!(said.code, EXIT_OK);
+    let told = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        told.contains("from 4.00 s before its last record"),
+        "{}",
+        said.out
+    );
+    assert!(
+        said.err
+            .ends_with("rank0.jsonl`: 2 lines skipped: 1 cut off, 1 not records\n"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_named_and_the_rest_is_reported() {
+    let base = base();
+    write_run(base.path(), "run", 0, summary(640));
+    fs::create_dir(base.path().join("empty")).unwrap();
+    fs::write(base.path().join("notes.txt"), "nothing of ours\n").unwrap();
+    fs::create_dir(base.path().join("begun")).unwrap();
+    fs::write(base.path().join("begun/rank0.jsonl"), line(0, 1, notice())).unwrap();
+    let run = path_in(&base, "run");
+
+    for (name, why) in [
+        ("missing", "No such file or directory"),
+        ("empty", "holds no `rank0.jsonl`"),
+        ("notes.txt", "no record in it"),
+        ("begun", "has no summary"),
+    ] {
+        let said = headspace(base.path(), &["report", &path_in(&base, name), &run]);
+
+        assert_eq!(said.code, EXIT_UNREADABLE, "{name}");
+        assert!(said.err.contains(why), "{name}: {}", said.err);
+        assert!(
+            said.out.starts_with("headspace  640 steps"),
+            "{name}: {}",
+            said.out
+        );
+    }
+}
+
+#[test]
+fn no_run_yet_says_how_to_get_one() {
+    let base = base();
+
+    for args in [&["report"][..], &["report", "--json"]] {
+        let said = headspace(&base.path().join("nowhere"), args);
+
+        assert_eq!((said.code, said.out.as_str()), (EXIT_UNREADABLE, ""));
+        assert!(
+            said.err.contains("nowhere") && said.err.contains("HEADSPACE_DIR"),
+            "{}",
+            said.err
+        );
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_refused_and_help_is_not() {
+    let base = base();
+
+    for args in [&[][..], &["repotr"], &["report", "--jsno"]] {
+        let said = headspace(base.path(), args);
+        assert_eq!((said.code, said.out.as_str()), (EXIT_USAGE, ""), "{args:?}");
+        assert!(said.err.contains("Usage"), "{}", said.err);
+    }
+    for args in [&["--help"][..], &["report", "--help"], &["--version"]] {
+        let said = headspace(base.path(), args);
+        assert_eq!((said.code, said.err.as_str()), (EXIT_OK, ""), "{args:?}");
+        assert!(said.out.contains("headspace"), "{}", said.out);
+    }
+}
+
+struct Closed(io::ErrorKind);
+
+impl Write for Closed {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(self.0.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_no_error_and_a_full_disk_is() {
+    let base = base();
+    write_run(base.path(), "run", 0, summary(640));
+
+    for (kind, code, said) in [
+        (io::ErrorKind::BrokenPipe, EXIT_OK, ""),
+        (io::ErrorKind::StorageFull, EXIT_UNREADABLE, "cannot print"),
+    ] {
+        let mut err = Vec::new();
+        let got = headspace::run(
+            ["headspace", "report"].map(Into::into).into_iter(),
+            &mut Context {
+                out: &mut Closed(kind),
+                err: &mut err,
+                runs: base.path().to_path_buf(),
+            },
+        );
+        let err = String::from_utf8(err).unwrap();
+        assert_eq!(got, code);
+        assert!(
+            err.contains(said) && err.is_empty() == said.is_empty(),
+            "{err}"
+        );
+    }
+}
+
+fn program(base: &TempDir, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_headspace"))
+        .args(args)
+        .env("HEADSPACE_DIR", base.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_program_reads_headspace_dir_and_hands_on_the_exit_code() {
+    let base = base();
+    write_run(base.path(), "run", 0, summary(640));
+
+    let reported = program(&base, &["report"]);
+    assert!(reported.status.success());
+    assert!(
+        String::from_utf8(reported.stdout)
+            .unwrap()
+            .starts_with("headspace  640 steps")
+    );
+
+    assert_eq!(
+        program(&base, &["report", "/nowhere"]).status.code(),
+        Some(EXIT_UNREADABLE)
+    );
+    assert_eq!(program(&base, &["unknown"]).status.code(), Some(EXIT_USAGE));
+}
