@@ -164,7 +164,9 @@ pub struct TickRecord {
     pub at_s: f64,
     /// Seconds since the tick before.
     pub interval_s: f64,
-    /// Ticks merged into this record by retention, 1 while it is fresh.
+    /// Ticks merged into this record by retention, 1 while it is fresh. The number, the time, the
+    /// counters and what was lost are then those of the last of them, `interval_s` is the sum, and
+    /// levels are means weighted by time.
     pub merged: u32,
     /// One entry a loop and phase that had steps.
     #[serde(default)]

@@ -2,8 +2,8 @@
 //!
 //! A run's file is read while it is written, after a kill, after a full disk, and after people
 //! have edited it. So a line that is no record is skipped and counted by what is wrong with it,
-//! and the records around it are read. Kinds that were not asked for are checked and counted, but
-//! not kept, which is what makes a large file fast to read.
+//! and the records around it are read. Kinds that were not asked for are checked to be JSON
+//! throughout and counted, but not kept, which is what makes a large file fast to read.
 
 use std::io::{self, Read};
 use std::ops::AddAssign;
