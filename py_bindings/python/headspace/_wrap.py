@@ -317,7 +317,15 @@ def cache_iterator(
     Raises:
         ValueError: At the first batch, if the numbers make no sense together.
     """
-    return _lazily(_cache_once, src, num_caches, return_caches_after, stop_after, delete_src)
+    return _lazily(
+        _cache_once,
+        src,
+        num_caches,
+        return_caches_after,
+        stop_after,
+        delete_src,
+        kept=None if delete_src else src,
+    )
 
 
 def _cache_once(
@@ -333,16 +341,19 @@ def _cache_once(
     return loop.iterate(src, _session._begin)
 
 
-def _lazily(begin: Any, *args: Any) -> Iterator[Any]:
-    """The iterator that `begin(*args)` gives, begun (and refused) at the first batch."""
+def _lazily(begin: Any, *args: Any, kept: Any = None) -> Iterator[Any]:
+    """The iterator that `begin(*args)` gives, begun (and refused) at the first batch.
 
-    def once(begin: Any, args: Any) -> Iterator[Any]:
+    `kept` is held until the iteration has ended.
+    """
+
+    def once(begin: Any, args: Any, kept: Any) -> Iterator[Any]:
         iterator = begin(*args)
         # What waits here must not keep the source alive.
         del begin, args
         yield iterator
 
-    return chain.from_iterable(once(begin, args))
+    return chain.from_iterable(once(begin, args, kept))
 
 
 def _replay_loop(
