@@ -1,0 +1,183 @@
+"""Runs training scripts under watch, and reads the records they leave.
+
+The fixtures are in `running_fixtures.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+
+#: Longest that anything may take. Wide: it only ends what hangs.
+DEADLINE_S = 60.0
+
+Record = dict[str, Any]
+
+
+def wait_until(condition: Callable[[], object], what: str, timeout: float = DEADLINE_S) -> None:
+    """Returns as soon as `condition()` holds; fails where it does not within `timeout` seconds."""
+    end = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > end:
+            pytest.fail(f"not within {timeout:g} s: {what}")
+        time.sleep(0.005)
+
+
+def read_records(path: Path) -> list[Record]:
+    """The records of one rank's file. Every line must be whole."""
+    text = path.read_text()
+    assert text.endswith("\n"), "the last line is cut"
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def of_kind(records: list[Record], kind: str) -> list[Record]:
+    return [record for record in records if record["kind"] == kind]
+
+
+def steps_in_ticks(records: list[Record], loop: str | None = None) -> int:
+    """Batches that the ticks tell of, over all phases."""
+    return sum(
+        entry["steps"]
+        for tick in of_kind(records, "tick")
+        for entry in tick["loops"]
+        if loop is None or entry["name"] == loop
+    )
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A folder of runs."""
+
+    path: Path
+
+    @property
+    def folders(self) -> list[Path]:
+        return sorted(self.path.iterdir()) if self.path.is_dir() else []
+
+    @property
+    def folder(self) -> Path:
+        """The only run."""
+        (folder,) = self.folders
+        return folder
+
+    def records(self, rank: int = 0) -> list[Record]:
+        """One rank's records of the only run."""
+        return read_records(self.folder / f"rank{rank}.jsonl")
+
+    def kind(self, kind: str, rank: int = 0) -> list[Record]:
+        return of_kind(self.records(rank), kind)
+
+    def summary(self, rank: int = 0) -> Record:
+        """The last summary: the one that counts."""
+        return self.kind("summary", rank)[-1]
+
+    def notices(self, rank: int = 0) -> list[str]:
+        """The codes of what the user was told."""
+        return [notice["code"] for notice in self.kind("notice", rank)]
+
+
+@dataclass(frozen=True)
+class Ran(Runs):
+    """A program that has ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def traceback_tail(self) -> list[str]:
+        """The innermost frame and the error, as printed."""
+        return [line.strip() for line in self.stderr.splitlines() if "headspace" not in line][-4:]
+
+
+@dataclass(frozen=True)
+class Started(Runs):
+    """A program under way."""
+
+    process: subprocess.Popen[str]
+    _said: list[str] = field(default_factory=list)
+
+    def wait_for(self, line: str) -> None:
+        """Reads stdout up to that line."""
+        assert self.process.stdout is not None
+        for text in self.process.stdout:
+            self._said.append(text)
+            if text.strip() == line:
+                return
+        out, err = self.process.communicate()
+        pytest.fail(f"ended without saying {line!r}: {''.join(self._said)}{out}\n{err}")
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def finish(self, timeout: float = DEADLINE_S) -> Ran:
+        """Waits for the end."""
+        try:
+            out, err = self.process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            out, err = self.process.communicate()
+            pytest.fail(f"still running after {timeout:g} s\n{out}\n{err}")
+        return Ran(self.path, self.process.returncode, "".join(self._said) + out, err)
+
+
+class Programs:
+    """Starts victim programs, each with a folder of its own for its runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._count = 0
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(
+        self,
+        name: str,
+        *args: object,
+        env: dict[str, str] | None = None,
+        runs: Path | None = None,
+        python: list[str] | None = None,
+        **popen: Any,
+    ) -> Started:
+        self._count += 1
+        runs = runs or self._folder / f"runs-{self._count}"
+        environ = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("HEADSPACE", "PYTHONW", "PYTHONPATH"))
+        }
+        process = subprocess.Popen(
+            [*(python or [sys.executable]), str(PROGRAMS / name), *map(str, args)],
+            env={**environ, "HEADSPACE_DIR": str(runs), **(env or {})},
+            cwd=self._folder,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            **{"stderr": subprocess.PIPE, **popen},
+        )
+        self._started.append(process)
+        return Started(runs, process)
+
+    def __call__(self, name: str, *args: object, timeout: float = DEADLINE_S, **how: Any) -> Ran:
+        """Runs a program to its end."""
+        return self.start(name, *args, **how).finish(timeout)
+
+    def end(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()

@@ -1,0 +1,34 @@
+"""The fixtures of this folder. A test module asks for them with `pytest_plugins = ["running_fixtures"]`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from running import Programs, Runs
+
+import headspace
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Programs]:
+    """Runs the scripts of `tests/programs`."""
+    programs = Programs(tmp_path)
+    yield programs
+    programs.end()
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
+    """Where this process's session writes; it is ended after the test. Nothing is printed."""
+    for name in list(os.environ):
+        if name.startswith("HEADSPACE"):
+            monkeypatch.delenv(name)
+    folder = tmp_path / "runs"
+    monkeypatch.setenv("HEADSPACE_DIR", str(folder))
+    monkeypatch.setenv("HEADSPACE_QUIET", "1")
+    headspace.stop()
+    yield Runs(folder)
+    headspace.stop()
