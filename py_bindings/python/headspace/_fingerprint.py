@@ -6,8 +6,11 @@ for. Of other buffers a sample of bytes is read. What cannot be looked into is t
 
 from __future__ import annotations
 
-from typing import Any
 from zlib import crc32
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Parts of a batch that are looked at; the rest of a larger one is not.
 _LEAVES = 256
