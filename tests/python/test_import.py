@@ -1,0 +1,64 @@
+"""`import headspace` costs next to nothing, and brings nobody else's library along."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+#: Where headspace is, without what the site module imports.
+PATH = f"import sys; sys.path[:0] = {[path for path in sys.path if path]!r}"
+
+SHOW = "print(*sorted(set(sys.modules) - before))"
+
+#: What importing headspace adds to an interpreter without the site module: what every program has
+#: loaded anyway, and three that are compiled in or small.
+ALLOWED = {
+    *("_collections_abc", "_stat", "genericpath", "os", "os.path", "posixpath", "stat"),
+    *("__future__", "atexit", "itertools", "time", "zlib"),
+}
+
+
+def modules_added_by(code: str) -> set[str]:
+    """Modules that `code` adds to an interpreter that has run nothing but its own start."""
+    shown = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"{PATH}\nbefore = set(sys.modules)\n{code}\n{SHOW}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(shown.stdout.split())
+
+
+def test_import_adds_only_headspace_and_light_modules() -> None:
+    added = modules_added_by("import headspace")
+    foreign = {name for name in added if name.partition(".")[0] != "headspace"}
+
+    assert "headspace._native" in added, "the list is not of an import that worked"
+    assert foreign - ALLOWED == set()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "headspace.wrap([1])",
+        "headspace.CacheDataLoader([1], 1, 1)",
+        "list(headspace.cache_iterator([1], 1, stop_after=3))",
+    ],
+)
+def test_using_the_core_imports_no_integration(use: str) -> None:
+    added = modules_added_by(
+        "import os; os.environ['HEADSPACE_DIR'] = '/dev/null/no'; os.environ['HEADSPACE_QUIET'] = '1'\n"
+        f"import headspace\n{use}"
+    )
+
+    assert not {name.partition(".")[0] for name in added} & {"torch", "numpy", "spdl", "lightning"}
+
+
+def test_names_that_are_loaded_when_asked_for_are_there() -> None:
+    import headspace
+
+    assert {name for name in headspace.__all__ if getattr(headspace, name, None) is None} == set()
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = headspace.nothing
