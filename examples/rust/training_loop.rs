@@ -1,2 +1,123 @@
-//! Example.
-fn main() {}
+//! A training loop in Rust that hands its steps to the agent.
+//!
+//! ```console
+//! $ cargo run --release --example training_loop
+//! $ cargo run --release -p headspace -- report
+//! ```
+//!
+//! A loader thread makes a batch every 8 ms, the "model" computes for 3 ms: the loop waits.
+
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use headspace_agent::analysis::verdict::Verdict;
+use headspace_agent::model::Mode;
+use headspace_agent::model::record::{LoaderRecord, RunRecord};
+use headspace_agent::pipeline::sampler::Identity;
+use headspace_agent::port::MonotonicClock;
+use headspace_agent::record::Event;
+use headspace_agent::runtime::{AgentBuilder, Limits};
+use headspace_collectors::{host, process};
+use headspace_exporters::run_folder;
+use headspace_exporters::transport::file::{FileExporter, FileLimits};
+
+type Batch = Vec<f32>;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
+    let pid = std::process::id();
+    let folder = run_folder::create("headspace-runs".as_ref(), u64::try_from(now)?, pid)?;
+    let agent = AgentBuilder {
+        limits: Limits {
+            interval: Duration::from_millis(500),
+            ..Limits::default()
+        },
+        collectors: vec![
+            Box::new(process::Process::new()?),
+            Box::new(host::Host::new()?),
+        ],
+        exporters: vec![Box::new(FileExporter::create(
+            &folder,
+            0,
+            FileLimits::default(),
+        )?)],
+        run: RunRecord {
+            world_size: 1,
+            host: host::describe(),
+            ..RunRecord::default()
+        },
+        identity: Identity {
+            run_id: folder
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            rank: 0,
+            pid,
+        },
+        say: Box::new(|notice| eprintln!("headspace: {notice}")),
+        on_terminate: Box::new(|summary, _| eprintln!("{}", Verdict::new(summary))),
+        process_age_s: process::started_at().map(|age| age.as_secs_f64()),
+        clock: MonotonicClock::new(),
+    }
+    .start()?;
+
+    let loader = LoaderRecord {
+        name: "train".into(),
+        ..LoaderRecord::default()
+    };
+    let train = agent.add_loop(loader, Mode::Measure);
+    let recorder = &train.recorder;
+
+    recorder.mark(Event::BatchSize(32));
+    for _epoch in 0..2 {
+        recorder.mark(Event::EpochBegin {
+            at: recorder.ticks(),
+        });
+        let batches = load(150);
+        loop {
+            let request = recorder.ticks();
+            let Ok(batch) = batches.recv() else { break };
+            recorder.lap(request, recorder.ticks());
+            train_step(&batch);
+        }
+        recorder.mark(Event::EpochEnd { exhausted: true });
+    }
+
+    if let Some(run) = agent.stop() {
+        let location = folder.display().to_string();
+        println!(
+            "{}",
+            Verdict {
+                location: Some(&location),
+                ..Verdict::new(&run.summary)
+            }
+        );
+    }
+    Ok(())
+}
+
+/// A loader: one thread, four batches ahead at most.
+fn load(batches: usize) -> std::sync::mpsc::Receiver<Batch> {
+    let (sender, receiver) = sync_channel(4);
+    thread::spawn(move || {
+        for _ in 0..batches {
+            thread::sleep(Duration::from_millis(8));
+            if sender.send(vec![0.5; 32]).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// A model: busy for 3 ms.
+fn train_step(batch: &Batch) {
+    let start = Instant::now();
+    let mut sum = 0.0;
+    while start.elapsed() < Duration::from_millis(3) {
+        sum += batch.iter().sum::<f32>();
+    }
+    std::hint::black_box(sum);
+}

@@ -1,7 +1,6 @@
 //! Cached batches: a loader machine of the agent, with the Python objects it speaks of.
 
-use headspace_agent::loader::probe::{Probe, Window};
-use headspace_agent::loader::{Decision, Ended, Replay};
+use headspace_agent::loader::{Decision, Ended, Probe, Replay, Window};
 use headspace_agent::model::record::Phase;
 use headspace_agent::pipeline::CacheFacts;
 use pyo3::prelude::*;
@@ -18,6 +17,7 @@ pub(crate) enum Machine {
 /// A machine with its batches. One per wrapped loader; it outlives the epochs.
 pub(crate) struct Cached {
     machine: Machine,
+    /// By slot.
     batches: Vec<Py<PyAny>>,
     /// `(digest, bytes)` of each batch when it came, where they can be told.
     prints: Vec<Option<(u64, u64)>>,
@@ -25,7 +25,6 @@ pub(crate) struct Cached {
     fingerprint: Py<PyAny>,
     replayed: u64,
     mutated: u32,
-    checked: bool,
 }
 
 impl Cached {
@@ -37,7 +36,6 @@ impl Cached {
             fingerprint,
             replayed: 0,
             mutated: 0,
-            checked: false,
         }
     }
 
@@ -69,9 +67,10 @@ impl Cached {
             Machine::Replay(replay) => replay.delivered(),
             Machine::Probe(probe) => probe.delivered(),
         };
-        if slot.is_some() {
-            self.prints.push(self.print_of(py, batch));
-            self.batches.push(batch.clone_ref(py));
+        if let Some(slot) = slot {
+            let print = self.print_of(py, batch);
+            put(&mut self.batches, slot, batch.clone_ref(py));
+            put(&mut self.prints, slot, print);
         }
     }
 
@@ -119,19 +118,24 @@ impl Cached {
     /// Live batches handed out by a replay, and how many it wanted first.
     pub(crate) fn replay_progress(&self) -> Option<(u64, u64)> {
         match &self.machine {
-            Machine::Replay(replay) => {
-                Some((replay.live(), replay.plan().return_caches_after()))
-            }
+            Machine::Replay(replay) => Some((replay.live(), replay.plan().return_caches_after())),
             Machine::Probe(_) => None,
         }
     }
 
     /// Compares the batches with what they were when they came. Called where no step is timed.
     pub(crate) fn check(&mut self, py: Python<'_>) -> CacheFacts {
-        let now: Vec<_> = self.batches.iter().map(|batch| self.print_of(py, batch)).collect();
-        let changed = now.iter().zip(&self.prints).filter(|(now, then)| now != then).count();
+        let now: Vec<_> = self
+            .batches
+            .iter()
+            .map(|batch| self.print_of(py, batch))
+            .collect();
+        let changed = now
+            .iter()
+            .zip(&self.prints)
+            .filter(|(now, then)| now != then)
+            .count();
         self.mutated = self.mutated.max(u32::try_from(changed).unwrap_or(u32::MAX));
-        self.checked = true;
         self.facts()
     }
 
@@ -150,7 +154,10 @@ impl Cached {
 
     /// A digest that cannot be taken is no fault of the loop: such a batch is not checked.
     fn print_of(&self, py: Python<'_>, batch: &Py<PyAny>) -> Option<(u64, u64)> {
-        self.fingerprint.call1(py, (batch,)).and_then(|print| print.extract(py)).ok()
+        self.fingerprint
+            .call1(py, (batch,))
+            .and_then(|print| print.extract(py))
+            .ok()
     }
 
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -158,5 +165,13 @@ impl Cached {
             visit.call(batch)?;
         }
         visit.call(&self.fingerprint)
+    }
+}
+
+/// Puts `value` in that slot: behind the others, or in place of what was there.
+fn put<T>(slots: &mut Vec<T>, slot: usize, value: T) {
+    match slots.get_mut(slot) {
+        Some(place) => *place = value,
+        None => slots.push(value),
     }
 }

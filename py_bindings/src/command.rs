@@ -8,6 +8,6 @@ use pyo3::prelude::*;
 /// status.
 #[pyfunction]
 #[pyo3(signature = (args, /))]
-pub(crate) fn run_command(py: Python<'_>, args: Vec<OsString>) -> u8 {
-    py.detach(|| headspace::run(args))
+pub(crate) fn run_command(py: Python<'_>, args: Vec<OsString>) -> i32 {
+    py.detach(|| headspace::main(args.into_iter()))
 }

@@ -114,11 +114,7 @@ impl LoopIterator {
     }
 
     /// The next batch where a machine decides.
-    fn next_decided(
-        &self,
-        py: Python<'_>,
-        shared: &SharedCache,
-    ) -> PyResult<Option<Py<PyAny>>> {
+    fn next_decided(&self, py: Python<'_>, shared: &SharedCache) -> PyResult<Option<Py<PyAny>>> {
         if self.ended.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -135,9 +131,10 @@ impl LoopIterator {
             let request = self.entry.recorder.ticks();
             let outcome = match decision {
                 Decision::Source => self.source.next(py),
-                Decision::Cached(index) => {
-                    Ok(shared.lock().batch(py, index).map_or(Next::End(None), Next::Batch))
-                }
+                Decision::Cached(index) => Ok(shared
+                    .lock()
+                    .batch(py, index)
+                    .map_or(Next::End(None), Next::Batch)),
                 Decision::End => Ok(Next::End(None)),
             };
             let receive = self.entry.recorder.ticks();
@@ -225,16 +222,24 @@ impl LoopIterator {
     fn say_early(&self, shared: &SharedCache) {
         if let Some((delivered, asked)) = shared.lock().replay_progress() {
             let loop_name = self.entry.loader.name.clone();
-            self.notice(&Notice::SourceEndedEarly { loop_name, delivered, asked });
+            self.notice(&Notice::SourceEndedEarly {
+                loop_name,
+                delivered,
+                asked,
+            });
         }
     }
 
     /// Replay needs the source no more: its threads and processes are let go, also where the
     /// loader keeps its iterator for the next epoch (torch's persistent workers do).
     fn release_source(&self, py: Python<'_>) {
-        let Some(iterator) = self.source.release(py) else { return };
+        let Some(iterator) = self.source.release(py) else {
+            return;
+        };
         if let Some(loader) = self.loader.as_ref().and_then(|loader| loader.release(py)) {
-            let kept = loader.getattr("_iterator").is_ok_and(|kept| kept.is(&iterator));
+            let kept = loader
+                .getattr("_iterator")
+                .is_ok_and(|kept| kept.is(&iterator));
             if kept {
                 let _ = loader.setattr("_iterator", py.None());
             }
@@ -258,15 +263,14 @@ impl LoopIterator {
     #[inline]
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         match &self.cached {
-            None => self.timed(|| self.source.next(py)),
+            // SAFETY: without a cache only `__clear__` releases the source, and that is called on
+            // objects that no running frame can reach: not on the one whose `__next__` runs.
+            None => self.timed(|| unsafe { self.source.next_held(py) }),
             Some(shared) => self.next_decided(py, shared),
         }
     }
 
-    fn __getattr__<'py>(
-        slf: &Bound<'py, Self>,
-        name: &str,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let attribute = slf.get().inner(slf.py())?.getattr(name)?;
         match name {
             "send" => slf.getattr("_headspace_send"),
@@ -295,7 +299,9 @@ impl LoopIterator {
     #[getter]
     fn __class__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, PyAny> {
         match slf.get().source.get(slf.py()) {
-            Some(inner) => inner.getattr("__class__").unwrap_or_else(|_| slf.get_type().into_any()),
+            Some(inner) => inner
+                .getattr("__class__")
+                .unwrap_or_else(|_| slf.get_type().into_any()),
             None => slf.get_type().into_any(),
         }
     }

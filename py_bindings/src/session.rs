@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use headspace_agent::analysis::verdict;
+use headspace_agent::analysis::verdict::Verdict;
 use headspace_agent::model::record::{
     ProbeRecord, RunRecord, SourceRecord, SourceState, SummaryRecord,
 };
@@ -79,7 +79,10 @@ impl Session {
     #[pyo3(signature = (
         base, *, run_id, interval, rank, world_size, versions, argv, settings, quiet, origin,
     ))]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments, called from one place")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "keyword arguments, called from one place"
+    )]
     fn new(
         py: Python<'_>,
         base: PathBuf,
@@ -102,11 +105,20 @@ impl Session {
                     "`interval` is not a number of seconds of at least 0.001: {interval}"
                 ))
             })?;
-        let run = RunRecord { versions, argv, settings, world_size, ..RunRecord::default() };
-        let (agent, folder) = py.detach(|| {
-            start(&base, run_id.as_deref(), interval, rank, run, quiet, origin)
-        })?;
-        Ok(Self { id: NEXT.fetch_add(1, Ordering::Relaxed), agent, folder })
+        let run = RunRecord {
+            versions,
+            argv,
+            settings,
+            world_size,
+            ..RunRecord::default()
+        };
+        let (agent, folder) =
+            py.detach(|| start(&base, run_id.as_deref(), interval, rank, run, quiet, origin))?;
+        Ok(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            agent,
+            folder,
+        })
     }
 
     /// The run folder.
@@ -131,7 +143,8 @@ impl Session {
 
     /// Says something once, and writes it down.
     fn refuse_setting(&self, setting: String, problem: String) {
-        self.agent.notice(&Notice::SettingRefused { setting, problem });
+        self.agent
+            .notice(&Notice::SettingRefused { setting, problem });
     }
 
     /// Writes down what there is. Returns whether it was delivered within `timeout` seconds.
@@ -160,14 +173,18 @@ impl Session {
     }
 }
 
-fn render(
-    summary: &SummaryRecord,
-    probes: &[ProbeRecord],
-    folder: &Path,
-) -> PyResult<Rendered> {
+fn render(summary: &SummaryRecord, probes: &[ProbeRecord], folder: &Path) -> PyResult<Rendered> {
     let json = serde_json::to_string(summary)
         .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-    let verdict = verdict::Verdict::new(summary, probes, &folder.display().to_string());
+    let location = folder.display().to_string();
+    let probe = probes
+        .iter()
+        .find(|probe| summary.loop_name.as_ref() == Some(&probe.loop_name));
+    let verdict = Verdict {
+        probe,
+        location: Some(&location),
+        ..Verdict::new(summary)
+    };
     Ok((json, verdict.to_string(), verdict.to_html()))
 }
 
@@ -192,19 +209,31 @@ fn start(
     let exporter = FileExporter::create(&folder, rank, FileLimits::default())
         .map_err(|error| os_error(&error))?;
     let mut collectors: Vec<Box<dyn Collector>> = Vec::new();
-    add(&mut collectors, &mut run, "process", process::Process::new());
+    add(
+        &mut collectors,
+        &mut run,
+        "process",
+        process::Process::new(),
+    );
     add(&mut collectors, &mut run, "host", host::Host::new());
     run.host = host::describe();
     let clock = origin.map_or_else(MonotonicClock::new, |at| clock().starting_at(at));
     let since_origin = clock.nanos(clock.ticks()) as f64 / 1e9;
     let shown = folder.clone();
     let builder = AgentBuilder {
-        limits: Limits { interval, ..Limits::default() },
+        limits: Limits {
+            interval,
+            ..Limits::default()
+        },
         collectors,
         exporters: vec![Box::new(exporter)],
         run,
         identity: Identity {
-            run_id: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            run_id: folder
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
             rank,
             pid,
         },
@@ -221,7 +250,9 @@ fn start(
         process_age_s: process::started_at().map(|age| age.as_secs_f64() - since_origin),
         clock,
     };
-    let agent = builder.start().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    let agent = builder
+        .start()
+        .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     Ok((agent, folder))
 }
 

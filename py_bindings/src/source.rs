@@ -34,9 +34,8 @@ impl Source {
     pub(crate) fn new(iterator: Bound<'_, PyAny>) -> PyResult<Self> {
         // SAFETY: the type of a live object is a live type; on Python 3.10 and later
         // `PyType_GetSlot` takes any type, and gives null for a slot that is not there.
-        let slot = unsafe {
-            ffi::PyType_GetSlot(ffi::Py_TYPE(iterator.as_ptr()), ffi::Py_tp_iternext)
-        };
+        let slot =
+            unsafe { ffi::PyType_GetSlot(ffi::Py_TYPE(iterator.as_ptr()), ffi::Py_tp_iternext) };
         if slot.is_null() {
             let name = iterator.get_type().name()?;
             return Err(pyo3::exceptions::PyTypeError::new_err(format!(
@@ -45,7 +44,10 @@ impl Source {
         }
         // SAFETY: a `tp_iternext` slot that is not null holds an `iternextfunc`.
         let next = unsafe { std::mem::transmute::<*mut libc::c_void, ffi::iternextfunc>(slot) };
-        Ok(Self { iterator: AtomicPtr::new(iterator.into_ptr()), next })
+        Ok(Self {
+            iterator: AtomicPtr::new(iterator.into_ptr()),
+            next,
+        })
     }
 
     /// Holds a loader, which is never asked for a batch.
@@ -53,7 +55,10 @@ impl Source {
         extern "C" fn never(_: *mut ffi::PyObject) -> *mut ffi::PyObject {
             null_mut()
         }
-        Self { iterator: AtomicPtr::new(loader.clone().into_ptr()), next: never }
+        Self {
+            iterator: AtomicPtr::new(loader.clone().into_ptr()),
+            next: never,
+        }
     }
 
     /// The iterator, unless it was given up.
@@ -65,13 +70,29 @@ impl Source {
         Some(unsafe { Bound::from_borrowed_ptr(py, iterator.as_ptr()) })
     }
 
-    /// Asks for the next batch.
-    #[inline]
+    /// Asks for the next batch. The iterator may be given up meanwhile.
     pub(crate) fn next(&self, py: Python<'_>) -> PyResult<Next> {
-        let Some(iterator) = self.get(py) else { return Ok(Next::End(None)) };
-        // SAFETY: the slot is of this object's type, and `iterator` keeps it alive meanwhile. The
-        // result is null or a reference that is ours.
-        let batch = unsafe { Bound::from_owned_ptr_or_opt(py, (self.next)(iterator.as_ptr())) };
+        let Some(_alive) = self.get(py) else {
+            return Ok(Next::End(None));
+        };
+        // SAFETY: `_alive` holds a reference until the call is over.
+        unsafe { self.next_held(py) }
+    }
+
+    /// Asks for the next batch, without a reference of its own.
+    ///
+    /// # Safety
+    ///
+    /// Nothing may call [`release`](Self::release) before it returns.
+    #[inline]
+    pub(crate) unsafe fn next_held(&self, py: Python<'_>) -> PyResult<Next> {
+        let iterator = self.iterator.load(Ordering::Relaxed);
+        if iterator.is_null() {
+            return Ok(Next::End(None));
+        }
+        // SAFETY: the slot is of this object's type, and we own a reference to the object, which
+        // the caller promises to leave alone. The result is null or a reference that is ours.
+        let batch = unsafe { Bound::from_owned_ptr_or_opt(py, (self.next)(iterator)) };
         match batch {
             Some(batch) => Ok(Next::Batch(batch.unbind())),
             None => Self::ended(py),

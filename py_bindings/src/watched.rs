@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use headspace_agent::loader::probe::{Probe, ProbePlan};
-use headspace_agent::loader::{Replay, ReplayPlan};
+use headspace_agent::loader::{Probe, ProbePlan, Replay, ReplayPlan};
+use headspace_agent::model::Mode;
 use headspace_agent::model::record::LoaderRecord;
 use headspace_agent::notice::Notice;
-use headspace_agent::pipeline::{LoopEntry, Mode};
+use headspace_agent::pipeline::LoopEntry;
 use headspace_agent::record::{Event, Recorder};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -84,17 +84,20 @@ impl Loop {
     ///     fingerprint: Digest and bytes of a batch.
     #[new]
     #[pyo3(signature = (
-        name, mode, fingerprint, *, type_name = String::new(), batches = None, batch_size = None,
+        name, mode, fingerprint, *, type_name = None, batches = None, batch_size = None,
         workers = None, prefetch_depth = None, num_caches = 10, return_caches_after = None,
         stop_after = None, probe_steps = None, stop_after_probe = false, world_size = 1,
         keep_source = false,
     ))]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments, called from one place")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "keyword arguments, called from one place"
+    )]
     fn new(
         name: String,
         mode: &str,
         fingerprint: Py<PyAny>,
-        type_name: String,
+        type_name: Option<String>,
         batches: Option<u64>,
         batch_size: Option<u64>,
         workers: Option<u32>,
@@ -119,7 +122,10 @@ impl Loop {
                 if let Some(steps) = probe_steps {
                     plan = plan.with_total(steps).map_err(|error| refuse(&error))?;
                 }
-                Plan::Probe { plan, stop_after: stop_after_probe }
+                Plan::Probe {
+                    plan,
+                    stop_after: stop_after_probe,
+                }
             }
             other => {
                 return Err(PyValueError::new_err(format!(
@@ -127,8 +133,15 @@ impl Loop {
                 )));
             }
         };
-        let loader =
-            LoaderRecord { name, type_name, batches, batch_size, workers, prefetch_depth };
+        let type_name = type_name.unwrap_or_default();
+        let loader = LoaderRecord {
+            name,
+            type_name,
+            batches,
+            batch_size,
+            workers,
+            prefetch_depth,
+        };
         Ok(Self {
             plan,
             loader,
@@ -198,13 +211,17 @@ impl Loop {
         if let Some(samples) = samples {
             recorder.mark(Event::BatchSize(samples));
         }
-        recorder.mark(Event::Step { at: recorder.ticks() });
+        recorder.mark(Event::Step {
+            at: recorder.ticks(),
+        });
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.fingerprint)?;
         match self.cached.try_lock() {
-            Ok(cached) => cached.as_ref().map_or(Ok(()), |shared| shared.traverse(&visit)),
+            Ok(cached) => cached
+                .as_ref()
+                .map_or(Ok(()), |shared| shared.traverse(&visit)),
             Err(_) => Ok(()),
         }
     }
@@ -227,7 +244,7 @@ impl Loop {
                 Plan::Measure => return None,
                 Plan::Replay(plan) => Machine::Replay(Replay::new(*plan, self.loader.batches)),
                 Plan::Probe { plan, stop_after } => {
-                    Machine::Probe(Box::new(Probe::new(plan.clone(), *stop_after)))
+                    Machine::Probe(Box::new(Probe::new(*plan, *stop_after)))
                 }
             };
             let cached = Cached::new(machine, self.fingerprint.clone_ref(py));

@@ -1,6 +1,7 @@
 //! From a run's totals to the numbers of its verdict: a pure function.
 
 use super::steady;
+use crate::model::Mode;
 use crate::model::record::{
     Dropped, FindingRecord, FloorRecord, ProbeRecord, RunState, SummaryRecord,
 };
@@ -12,6 +13,9 @@ pub const LEAST_WARMUP: usize = 20;
 /// Steps in one block of the change-point search.
 const BLOCK: usize = 5;
 
+/// A change of the mean step that is too small to be called one.
+const DRIFT: f64 = 0.03;
+
 /// Least steady steps worth a mean.
 pub const LEAST_STEADY: u64 = 10;
 
@@ -20,8 +24,8 @@ pub const LEAST_STEADY: u64 = 10;
 pub struct LoopFacts {
     /// The loop's name.
     pub name: String,
-    /// Whether its steps are replayed ones after the first (mode `replay`).
-    pub replays: bool,
+    /// What it does beyond being watched.
+    pub mode: Mode,
     /// Batches received.
     pub steps: u64,
     /// Epochs begun.
@@ -49,8 +53,6 @@ pub struct LoopFacts {
 pub struct RunFacts {
     /// Whether it still goes on.
     pub state: RunState,
-    /// `measure`, `probe` or `replay`.
-    pub mode: String,
     /// Seconds since it began.
     pub elapsed_s: f64,
     /// Mean use of the usable cores, in percent.
@@ -70,7 +72,11 @@ impl LoopFacts {
 
     /// The steps the verdict is about.
     fn series(&self) -> &Series {
-        if self.replays && !self.replay.is_empty() { &self.replay } else { &self.live }
+        if self.mode == Mode::Replay && !self.replay.is_empty() {
+            &self.replay
+        } else {
+            &self.live
+        }
     }
 }
 
@@ -89,7 +95,6 @@ pub fn main_loop(loops: &[LoopFacts]) -> Option<&LoopFacts> {
 pub fn summarise(run: &RunFacts, loops: &[LoopFacts]) -> SummaryRecord {
     let mut summary = SummaryRecord {
         state: run.state,
-        mode: run.mode.clone(),
         elapsed_s: run.elapsed_s,
         cpu_utilization_pct: run.cpu_utilization_pct,
         overhead_pct: run
@@ -99,7 +104,10 @@ pub fn summarise(run: &RunFacts, loops: &[LoopFacts]) -> SummaryRecord {
         dropped: run.dropped,
         ..SummaryRecord::default()
     };
-    let Some(main) = main_loop(loops) else { return summary };
+    let Some(main) = main_loop(loops) else {
+        return summary;
+    };
+    summary.mode = main.mode.as_str().to_owned();
     summary.loop_name = Some(main.name.clone());
     summary.steps = main.steps;
     summary.epochs = main.epochs;
@@ -109,7 +117,7 @@ pub fn summarise(run: &RunFacts, loops: &[LoopFacts]) -> SummaryRecord {
     fill_steady(&mut summary, main);
     match main.probe.as_ref() {
         Some(probe) => fill_probe(&mut summary, probe),
-        None if !main.replays && !main.without_loader => {
+        None if main.mode != Mode::Replay && !main.without_loader => {
             summary.headspace_upper_bound_pct = summary.wait_pct;
         }
         None => {}
@@ -127,8 +135,21 @@ pub fn warmup(series: &Series) -> Option<usize> {
         .map(|block| block.iter().map(|s| s.step_ns() as f64).sum::<f64>() / BLOCK as f64)
         .collect();
     // Too few blocks to look for a change: the convention alone decides.
-    let blocks = if means.len() < 4 { 0 } else { steady::warmup_blocks(&means)? };
-    Some(LEAST_WARMUP + blocks * BLOCK)
+    if means.len() < 4 {
+        return Some(LEAST_WARMUP);
+    }
+    match steady::warmup_blocks(&means) {
+        Some(blocks) => Some(LEAST_WARMUP + blocks * BLOCK),
+        // The rule also trips over a drift too small to matter.
+        None => halves_agree(&means).then_some(LEAST_WARMUP),
+    }
+}
+
+/// Whether the means of both halves differ by less than [`DRIFT`].
+fn halves_agree(means: &[f64]) -> bool {
+    let (first, second) = means.split_at(means.len() / 2);
+    let mean = |half: &[f64]| half.iter().sum::<f64>() / half.len() as f64;
+    (mean(first) - mean(second)).abs() < DRIFT * mean(means)
 }
 
 fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) {
@@ -168,7 +189,9 @@ fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) {
 }
 
 fn set_parts(summary: &mut SummaryRecord, step_ms: Option<f64>, wait_ms: Option<f64>) {
-    let (Some(step), Some(wait)) = (step_ms, wait_ms) else { return };
+    let (Some(step), Some(wait)) = (step_ms, wait_ms) else {
+        return;
+    };
     summary.wait_ms = Some(wait);
     summary.compute_ms = Some(step - wait);
     summary.wait_pct = (step > 0.0).then(|| 100.0 * wait / step);
@@ -239,7 +262,12 @@ mod tests {
     }
 
     fn facts(name: &str, live: Series) -> LoopFacts {
-        LoopFacts { name: name.into(), steps: live.len(), live, ..LoopFacts::default() }
+        LoopFacts {
+            name: name.into(),
+            steps: live.len(),
+            live,
+            ..LoopFacts::default()
+        }
     }
 
     #[test]
@@ -266,7 +294,10 @@ mod tests {
     fn slow_first_steps_are_left_out_of_the_steady_state() {
         let mut live = series(60, 500, 0);
         for _ in 0..400 {
-            live.push(StepSample { compute_ns: 10_000_000, wait_ns: 0 });
+            live.push(StepSample {
+                compute_ns: 10_000_000,
+                wait_ns: 0,
+            });
         }
 
         let summary = summarise(&RunFacts::default(), &[facts("train", live)]);
@@ -277,15 +308,24 @@ mod tests {
 
     #[test]
     fn the_main_loop_is_the_one_that_most_time_was_spent_in() {
-        let loops = [facts("eval", series(1000, 1, 0)), facts("train", series(100, 50, 0))];
+        let loops = [
+            facts("eval", series(1000, 1, 0)),
+            facts("train", series(100, 50, 0)),
+        ];
 
-        assert_eq!(summarise(&RunFacts::default(), &loops).loop_name.as_deref(), Some("train"));
+        assert_eq!(
+            summarise(&RunFacts::default(), &loops).loop_name.as_deref(),
+            Some("train")
+        );
     }
 
     #[test]
     fn throughput_needs_a_batch_size() {
         let mut main = facts("train", series(100, 10, 10));
-        assert_eq!(summarise(&RunFacts::default(), &[main.clone()]).throughput_samples_per_s, None);
+        assert_eq!(
+            summarise(&RunFacts::default(), &[main.clone()]).throughput_samples_per_s,
+            None
+        );
 
         main.batch_size = Some(8);
         let summary = summarise(&RunFacts::default(), &[main]);
@@ -294,7 +334,11 @@ mod tests {
 
     #[test]
     fn with_a_floor_the_parts_of_the_verdict_add_up() {
-        let estimate = |value| Estimate { value, low: value, high: value };
+        let estimate = |value| Estimate {
+            value,
+            low: value,
+            high: value,
+        };
         let mut main = facts("train", series(100, 11, 22));
         main.probe = Some(ProbeRecord {
             floor: Some(FloorRecord {
@@ -318,7 +362,10 @@ mod tests {
         let summary = summarise(&RunFacts::default(), &[main]);
 
         assert_eq!(summary.steady_step_mean_ms, Some(30.0));
-        assert_eq!((summary.wait_ms, summary.compute_ms), (Some(20.0), Some(10.0)));
+        assert_eq!(
+            (summary.wait_ms, summary.compute_ms),
+            (Some(20.0), Some(10.0))
+        );
         assert_eq!(summary.max_speedup, Some(3.0));
         assert_eq!(summary.headspace_upper_bound_pct, None);
     }

@@ -3,12 +3,14 @@
 
 pub mod distribution;
 pub mod metric;
+pub mod mode;
 pub mod reading;
 pub mod record;
 pub mod series;
 
 pub use distribution::Distribution;
 pub use metric::{Metric, MetricKind};
+pub use mode::Mode;
 pub use reading::{Reading, Scope};
 pub use record::{Record, RecordBody};
 pub use series::{Series, StepSample};

@@ -3,33 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::analysis::floor;
-use crate::loader::probe::Window;
+use crate::loader::Window;
+use crate::model::Mode;
 use crate::model::record::{LoaderRecord, ProbeRecord};
 use crate::record::Recorder;
-
-/// What a loop does beyond being watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
-    /// Watch only.
-    #[default]
-    Measure,
-    /// Alternate windows of live and cached batches, then go on live.
-    Probe,
-    /// Live batches first, then cached ones.
-    Replay,
-}
-
-impl Mode {
-    /// As users write it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Measure => "measure",
-            Self::Probe => "probe",
-            Self::Replay => "replay",
-        }
-    }
-}
 
 /// One loop under watch.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ pub mod sampler;
 pub mod schedule;
 
 pub use board::NoticeBoard;
-pub use loops::{CacheFacts, LoopEntry, Mode};
+pub use loops::{CacheFacts, LoopEntry};
 pub use queue::RecordQueue;
 pub use sampler::Sampler;
 pub use schedule::Schedule;

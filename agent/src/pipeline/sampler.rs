@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::board::NoticeBoard;
-use super::loops::{LoopEntry, Mode};
+use super::loops::LoopEntry;
 use super::queue::RecordQueue;
 use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
 use crate::model::metric::{
@@ -117,7 +117,7 @@ impl Watched {
                 let totals = entry.recorder.fold(|fold| fold.totals());
                 LoopFacts {
                     name: totals.name,
-                    replays: entry.mode == Mode::Replay,
+                    mode: entry.mode,
                     steps: totals.steps,
                     epochs: totals.epochs,
                     batch_size: totals.batch_size.or(entry.loader.batch_size),
@@ -131,16 +131,11 @@ impl Watched {
                 }
             })
             .collect();
-        let mode = [Mode::Probe, Mode::Replay]
-            .into_iter()
-            .find(|mode| loops.iter().any(|entry| entry.mode == *mode))
-            .unwrap_or_default();
         let means = *lock(&self.means);
         let batches: u64 = facts.iter().map(|facts| facts.steps).sum();
         let recording_s = batches as f64 * self.step_cost_ns / 1e9;
         let run = RunFacts {
             state,
-            mode: mode.as_str().to_owned(),
             elapsed_s: at.as_secs_f64(),
             cpu_utilization_pct: (means.cpu_seconds > 0.0)
                 .then(|| 100.0 * means.cpu_weighted / means.cpu_seconds),

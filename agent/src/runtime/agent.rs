@@ -11,11 +11,12 @@ use std::time::Duration;
 use super::fork::Owner;
 use super::signal::{self, Terminate};
 use super::wake::Waker;
+use crate::model::Mode;
 use crate::model::record::{LoaderRecord, ProbeRecord, RunRecord, RunState, SummaryRecord};
 use crate::notice::Notice;
 use crate::pipeline::board::Say;
 use crate::pipeline::sampler::{Identity, Watched};
-use crate::pipeline::{LoopEntry, Mode, NoticeBoard, RecordQueue, Sampler, Schedule, dispatcher};
+use crate::pipeline::{LoopEntry, NoticeBoard, RecordQueue, Sampler, Schedule, dispatcher};
 use crate::port::{Clock, Collector, Exporter, MonotonicClock};
 use crate::record::{Recorder, recorder};
 

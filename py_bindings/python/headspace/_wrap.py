@@ -16,10 +16,34 @@ if TYPE_CHECKING:
 
 #: Special methods are looked up on the type, so a proxy has those that the wrapped type has.
 _FORWARDED = (
-    "__len__ __length_hint__ __getitem__ __setitem__ __delitem__ __contains__ __reversed__"
-    " __call__ __bool__ __enter__ __exit__ __aenter__ __aexit__ __aiter__ __anext__ __await__"
-    " __add__ __radd__ __mul__ __rmul__ __lt__ __le__ __gt__ __ge__ __eq__ __ne__ __fspath__"
-).split()
+    "__len__",
+    "__length_hint__",
+    "__getitem__",
+    "__setitem__",
+    "__delitem__",
+    "__contains__",
+    "__reversed__",
+    "__call__",
+    "__bool__",
+    "__enter__",
+    "__exit__",
+    "__aenter__",
+    "__aexit__",
+    "__aiter__",
+    "__anext__",
+    "__await__",
+    "__add__",
+    "__radd__",
+    "__mul__",
+    "__rmul__",
+    "__lt__",
+    "__le__",
+    "__gt__",
+    "__ge__",
+    "__eq__",
+    "__ne__",
+    "__fspath__",
+)
 
 _proxy_types: dict[tuple[type, type], type] = {}
 _names: dict[str, int] = {}
@@ -31,8 +55,13 @@ class Proxy:
     Its own attributes begin with ``_headspace_``; every other is the wrapped object's.
     """
 
-    __slots__ = ("__weakref__", "_headspace_iterator", "_headspace_loop", "_headspace_options",
-                 "_headspace_wrapped")
+    __slots__ = (
+        "__weakref__",
+        "_headspace_iterator",
+        "_headspace_loop",
+        "_headspace_options",
+        "_headspace_wrapped",
+    )
 
     _headspace_wrapped: Any
     _headspace_options: dict[str, Any]
@@ -282,7 +311,8 @@ class CacheDataLoader:
         settings = (self.num_caches, self.return_caches_after, self.stop_after)
         if self._loop is None or self._loop[0] != settings:
             self._loop = (settings, _replay_loop(self.dl, *settings, keep_source=False))
-        return self._loop[1].iterate(self.dl, _session._begin)
+        iterator: Iterator[Any] = self._loop[1].iterate(self.dl, _session._begin)
+        return iterator
 
     def __len__(self) -> int:
         """The length of the loader, where it has one."""
@@ -338,7 +368,8 @@ def _cache_once(
     loop = _replay_loop(
         src, num_caches, return_caches_after, stop_after, keep_source=not delete_src, endless=True
     )
-    return loop.iterate(src, _session._begin)
+    iterator: Iterator[Any] = loop.iterate(src, _session._begin)
+    return iterator
 
 
 def _lazily(begin: Any, *args: Any, kept: Any = None) -> Iterator[Any]:
