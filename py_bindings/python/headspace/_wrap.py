@@ -119,6 +119,11 @@ class Proxy:
     def __hash__(self) -> int:
         return hash(self._headspace_wrapped)
 
+    def __copy__(self) -> Any:
+        from copy import copy
+
+        return _rebuild(copy(self._headspace_wrapped), self._headspace_options)
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _rebuild, (self._headspace_wrapped, self._headspace_options)
 
@@ -134,12 +139,11 @@ def _proxied(wrapped: Any, options: dict[str, Any]) -> Any:
         members = {
             name: _forward(name)
             for name in _FORWARDED
-            if getattr(kind, name, None) is not None
-            and getattr(kind, name) is not getattr(object, name, None)
+            if _defines(kind, name)
         }
         if hasattr(kind, "__next__"):
             members["__next__"] = _next
-        if getattr(kind, "__enter__", None) is not None:
+        if _defines(kind, "__enter__"):
             members["__enter__"] = _enter
         members["__slots__"] = ()
         if getattr(kind, "__hash__", None) is None:
@@ -149,6 +153,15 @@ def _proxied(wrapped: Any, options: dict[str, Any]) -> Any:
         proxy_type = type(kind.__name__, (Proxy,), members)
         _proxy_types[Proxy, kind] = proxy_type
     return proxy_type(wrapped, options)
+
+
+def _defines(kind: type, name: str) -> bool:
+    """Whether instances have that special method. What every object has does not count."""
+    # Not `getattr`: for a type without `__call__` it finds that of the type's own type.
+    for base in kind.__mro__:
+        if name in vars(base):
+            return base is not object and vars(base)[name] is not None
+    return False
 
 
 def _forward(name: str) -> Any:
