@@ -98,8 +98,11 @@ class Ran(Runs):
 
     @property
     def traceback_tail(self) -> list[str]:
-        """The innermost frame and the error, as printed."""
-        return [line.strip() for line in self.stderr.splitlines() if "headspace" not in line][-4:]
+        """The innermost frame of the error that ended the program, and the error, as printed."""
+        lines = self.stderr.splitlines()
+        frames = [i for i, line in enumerate(lines) if line.startswith("  File ")]
+        error = next(i for i in range(frames[-1], len(lines)) if not lines[i].startswith(" "))
+        return lines[frames[-1] : error + 1]
 
 
 @dataclass(frozen=True)
