@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
+from _thread import RLock
 
 from headspace import _native, _settings
 
@@ -22,6 +24,18 @@ _gave_up = False
 
 #: The loop of `step()`.
 _steps: _native.Loop | None = None
+
+#: Held while a session is started, so that threads that begin to iterate at once share one.
+_starting = RLock()
+
+
+def _after_fork() -> None:
+    # The thread that held it may not have come along.
+    global _starting
+    _starting = RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Session:
@@ -120,7 +134,8 @@ def start(
         OSError: If the run folder or its file cannot be made. Training has not started yet.
         RuntimeError: If a session goes on already.
     """
-    return _start(to=to, interval=interval, run_id=run_id, quiet=quiet)
+    with _starting:
+        return _start(to=to, interval=interval, run_id=run_id, quiet=quiet)
 
 
 def _start(
@@ -166,9 +181,16 @@ def _begin(origin: int) -> _native.Session | None:
     None in a process forked from one that has a session (a loader's worker is no trainer), and
     where no session can be started: training goes on unwatched.
     """
-    global _gave_up
     if _current is not None:
         return _current._native if _current._native.is_here else None
+    with _starting:
+        return _begin_first(origin)
+
+
+def _begin_first(origin: int) -> _native.Session | None:
+    global _gave_up
+    if _current is not None:  # Another thread was faster.
+        return _current._native
     if _gave_up or not _settings.enabled():
         return None
     try:
