@@ -83,6 +83,7 @@ class Session:
         rendered = self._native.stop()
         if rendered is None:
             return None
+        atexit.unregister(self.stop)
         from headspace._report import Report
 
         verdict = Report(*rendered)
