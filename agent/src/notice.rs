@@ -156,7 +156,10 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SourceOff { source, reason } => {
-                write!(f, "`{source}` is off for this run: {reason}. The other sources go on.")
+                write!(
+                    f,
+                    "`{source}` is off for this run: {reason}. The other sources go on."
+                )
             }
             Self::ExporterOff { exporter, reason } => write!(
                 f,
@@ -167,17 +170,29 @@ impl fmt::Display for Notice {
                 f,
                 "{count} records dropped: {reason}. Raise `interval`, or write to a faster disk."
             ),
-            Self::ProbeBegins { loop_name, replayed, total } => write!(
+            Self::ProbeBegins {
+                loop_name,
+                replayed,
+                total,
+            } => write!(
                 f,
                 "probe of `{loop_name}`: {replayed} of its first {total} steps train on repeated \
                  batches. No batch of the source is lost. Use mode `measure` where that matters."
             ),
-            Self::ReplayBegins { loop_name, cached, live } => write!(
+            Self::ReplayBegins {
+                loop_name,
+                cached,
+                live,
+            } => write!(
                 f,
                 "replay of `{loop_name}`: after {live} live batches, every step trains on the \
                  same {cached} cached batches. Do not keep the model."
             ),
-            Self::SourceEndedEarly { loop_name, delivered, asked } => write!(
+            Self::SourceEndedEarly {
+                loop_name,
+                delivered,
+                asked,
+            } => write!(
                 f,
                 "`{loop_name}` ended after {delivered} batches, before the {asked} that should \
                  come before replay. Lower `return_caches_after`, or use a longer source."
@@ -195,7 +210,10 @@ impl fmt::Display for Notice {
             ),
             Self::SettingRefused { setting, problem } => write!(f, "`{setting}`: {problem}"),
             Self::StepsDropped { count } => {
-                write!(f, "{count} steps were not recorded: they came faster than they are read.")
+                write!(
+                    f,
+                    "{count} steps were not recorded: they came faster than they are read."
+                )
             }
             Self::OverBudget { percent } => write!(
                 f,

@@ -53,7 +53,10 @@ impl Kept {
     /// Everything delivered so far.
     #[must_use]
     pub fn records(&self) -> Vec<Record> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -63,7 +66,10 @@ impl Exporter for Kept {
     }
 
     fn export(&mut self, records: &[Record]) -> Result<(), ExportError> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(records);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend_from_slice(records);
         Ok(())
     }
 }

@@ -15,14 +15,15 @@ use headspace_agent::runtime::Agent;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use pyo3::{PyTraverseError, PyVisit};
+use pyo3::{PyTraverseError, PyVisit, ffi};
 
+use crate::fast_next::Parts;
 use crate::source::{Next, Source};
 use crate::watched::{Epoch, SharedCache};
 
 /// Yields what the wrapped iterator yields, the same objects in the same order. Everything else
 /// (attributes, `send`, `throw`, `close`) is the wrapped iterator's.
-#[pyclass(module = "headspace._native", frozen, weakref)]
+#[pyclass(module = "headspace._native", frozen, weakref, subclass)]
 pub(crate) struct LoopIterator {
     source: Source,
     entry: Arc<LoopEntry>,
@@ -90,6 +91,36 @@ impl LoopIterator {
                 Err(error)
             }
         }
+    }
+
+    /// The next batch, timed, in the plain case: mode `measure`, one thread at a time. None leaves
+    /// the call to [`__next__`](Self::__next__); null is the end or an error, told as the source
+    /// told it.
+    #[inline]
+    pub(crate) fn next_plain(&self) -> Option<*mut ffi::PyObject> {
+        if self.cached.is_some() || self.in_flight.load(Ordering::Relaxed) {
+            return None;
+        }
+        let recorder = &self.entry.recorder;
+        self.in_flight.store(true, Ordering::Relaxed);
+        let request = recorder.ticks();
+        // SAFETY: without a cache only `__clear__` releases the source, and that is called on
+        // objects that no running frame can reach: not on the one whose `__next__` runs. Our
+        // callers hold the interpreter lock.
+        let batch = unsafe { self.source.next_raw() };
+        let receive = recorder.ticks();
+        self.in_flight.store(false, Ordering::Relaxed);
+        if batch.is_null() {
+            // SAFETY: the lock is held; asks about the exception that is set, if any.
+            let failed = unsafe {
+                !ffi::PyErr_Occurred().is_null()
+                    && ffi::PyErr_ExceptionMatches(ffi::PyExc_StopIteration) == 0
+            };
+            self.end(!failed);
+        } else {
+            recorder.lap(request, receive);
+        }
+        Some(batch)
     }
 
     fn notice(&self, notice: &Notice) {
@@ -256,16 +287,18 @@ impl LoopIterator {
 
 #[pymethods]
 impl LoopIterator {
+    #[new]
+    fn py_new(parts: &Bound<'_, Parts>) -> PyResult<Self> {
+        parts.get().take()
+    }
+
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
     }
 
-    #[inline]
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         match &self.cached {
-            // SAFETY: without a cache only `__clear__` releases the source, and that is called on
-            // objects that no running frame can reach: not on the one whose `__next__` runs.
-            None => self.timed(|| unsafe { self.source.next_held(py) }),
+            None => self.timed(|| self.source.next(py)),
             Some(shared) => self.next_decided(py, shared),
         }
     }

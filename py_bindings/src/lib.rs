@@ -5,6 +5,7 @@
 
 mod cached;
 mod command;
+mod fast_next;
 mod iterator;
 mod session;
 mod source;

@@ -75,28 +75,29 @@ impl Source {
         let Some(_alive) = self.get(py) else {
             return Ok(Next::End(None));
         };
-        // SAFETY: `_alive` holds a reference until the call is over.
-        unsafe { self.next_held(py) }
-    }
-
-    /// Asks for the next batch, without a reference of its own.
-    ///
-    /// # Safety
-    ///
-    /// Nothing may call [`release`](Self::release) before it returns.
-    #[inline]
-    pub(crate) unsafe fn next_held(&self, py: Python<'_>) -> PyResult<Next> {
-        let iterator = self.iterator.load(Ordering::Relaxed);
-        if iterator.is_null() {
-            return Ok(Next::End(None));
-        }
-        // SAFETY: the slot is of this object's type, and we own a reference to the object, which
-        // the caller promises to leave alone. The result is null or a reference that is ours.
-        let batch = unsafe { Bound::from_owned_ptr_or_opt(py, (self.next)(iterator)) };
-        match batch {
+        // SAFETY: the lock is held, and `_alive` keeps the iterator until the call is over. The
+        // result is null or a reference that is ours.
+        match unsafe { Bound::from_owned_ptr_or_opt(py, self.next_raw()) } {
             Some(batch) => Ok(Next::Batch(batch.unbind())),
             None => Self::ended(py),
         }
+    }
+
+    /// Asks for the next batch: a reference that is the caller's, or null with or without an
+    /// exception set.
+    ///
+    /// # Safety
+    ///
+    /// The interpreter lock is held, and nothing calls [`release`](Self::release) before this
+    /// returns, unless something else keeps the iterator alive.
+    #[inline]
+    pub(crate) unsafe fn next_raw(&self) -> *mut ffi::PyObject {
+        let iterator = self.iterator.load(Ordering::Relaxed);
+        if iterator.is_null() {
+            return null_mut();
+        }
+        // SAFETY: the slot is of this object's type, and the object is alive (see above).
+        unsafe { (self.next)(iterator) }
     }
 
     #[cold]

@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::cached::{Cached, Machine};
+use crate::fast_next;
 use crate::iterator::LoopIterator;
 use crate::session::{Session, clock};
 use crate::source::Source;
@@ -201,7 +202,7 @@ impl Loop {
             cached,
             Epoch(lane.busy),
         );
-        Ok(Bound::new(py, iterator)?.into_any())
+        fast_next::into_python(py, iterator)
     }
 
     /// A step of a loop that iterates no loader has ended.

@@ -36,7 +36,10 @@ impl MonotonicClock {
     /// The same clock with another origin: a raw time stamp taken earlier.
     #[must_use]
     pub fn starting_at(&self, ticks: u64) -> Self {
-        Self { clock: self.clock.clone(), origin: ticks }
+        Self {
+            clock: self.clock.clone(),
+            origin: ticks,
+        }
     }
 
     /// A raw time stamp: only good for [`nanos`](Self::nanos).
@@ -79,7 +82,10 @@ impl Clock for MonotonicClock {
 /// CPU time the calling thread has used, or `None` where the system does not say.
 #[must_use]
 pub fn thread_cpu_time() -> Option<Duration> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `time` is a valid timespec that lives through the call, which writes nothing else.
     let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     let seconds = u64::try_from(time.tv_sec).ok()?;

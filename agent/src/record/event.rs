@@ -1,10 +1,18 @@
-//! What the training thread tells, in two words.
+//! What the training thread tells, and how it is packed.
+//!
+//! A batch is one word: 31 bits for the compute before it and 32 for its wait, in ticks of the
+//! clock, counted on from the batch before. What does not fit, and all that is no batch, is a
+//! mark: a word with the top bit set, and two of payload.
 
 use crate::model::record::Phase;
 
-/// Set in the first word of everything that is not a lap. Time stamps stay below it: the counter
-/// of a 10 GHz processor would need 29 years.
+/// Set in the first word of everything that is not a packed lap.
 const MARK: u64 = 1 << 63;
+
+/// Ticks of compute that a packed lap can hold: almost a second at 2.3 GHz.
+const COMPUTE_LIMIT: u64 = 1 << 31;
+/// Ticks of wait that a packed lap can hold.
+const WAIT_LIMIT: u64 = 1 << 32;
 
 const EPOCH_BEGIN: u64 = MARK;
 const EPOCH_EXHAUSTED: u64 = MARK | 1;
@@ -16,6 +24,7 @@ const BATCH_SIZE: u64 = MARK | 6;
 const STEP: u64 = MARK | 7;
 const GAP: u64 = MARK | 8;
 const CONCURRENT: u64 = MARK | 9;
+const LAP: u64 = MARK | 10;
 
 /// One thing that happened in the training thread. Times are raw ticks of the agent's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,51 +61,92 @@ pub enum Event {
     Concurrent,
 }
 
+/// A lap as one word, where it follows soon enough on the batch received at `last`.
+#[inline]
+#[must_use]
+pub(super) fn pack(last: u64, request: u64, receive: u64) -> Option<u64> {
+    let compute = request.wrapping_sub(last);
+    let wait = receive.wrapping_sub(request);
+    (compute < COMPUTE_LIMIT && wait < WAIT_LIMIT).then_some(compute << 32 | wait)
+}
+
 impl Event {
-    /// As two words.
-    #[inline]
+    /// As three words.
     #[must_use]
-    pub fn encode(self) -> (u64, u64) {
+    pub(super) fn encode(self) -> [u64; 3] {
         match self {
-            Self::Lap { request, receive } => (request & !MARK, receive),
-            Self::EpochBegin { at } => (EPOCH_BEGIN, at),
-            Self::EpochEnd { exhausted: true } => (EPOCH_EXHAUSTED, 0),
-            Self::EpochEnd { exhausted: false } => (EPOCH_LEFT, 0),
-            Self::Phase(Phase::Live) => (LIVE, 0),
-            Self::Phase(Phase::Settle) => (SETTLE, 0),
-            Self::Phase(Phase::Replay) => (REPLAY, 0),
-            Self::BatchSize(samples) => (BATCH_SIZE, samples),
-            Self::Step { at } => (STEP, at),
-            Self::Gap => (GAP, 0),
-            Self::Concurrent => (CONCURRENT, 0),
+            Self::Lap { request, receive } => [LAP, request, receive],
+            Self::EpochBegin { at } => [EPOCH_BEGIN, at, 0],
+            Self::EpochEnd { exhausted: true } => [EPOCH_EXHAUSTED, 0, 0],
+            Self::EpochEnd { exhausted: false } => [EPOCH_LEFT, 0, 0],
+            Self::Phase(Phase::Live) => [LIVE, 0, 0],
+            Self::Phase(Phase::Settle) => [SETTLE, 0, 0],
+            Self::Phase(Phase::Replay) => [REPLAY, 0, 0],
+            Self::BatchSize(samples) => [BATCH_SIZE, samples, 0],
+            Self::Step { at } => [STEP, at, 0],
+            Self::Gap => [GAP, 0, 0],
+            Self::Concurrent => [CONCURRENT, 0, 0],
         }
     }
+}
 
-    /// From two words that [`encode`](Self::encode) made.
-    #[must_use]
-    pub fn decode(word: (u64, u64)) -> Self {
-        match word {
-            (EPOCH_BEGIN, at) => Self::EpochBegin { at },
-            (EPOCH_EXHAUSTED, _) => Self::EpochEnd { exhausted: true },
-            (EPOCH_LEFT, _) => Self::EpochEnd { exhausted: false },
-            (LIVE, _) => Self::Phase(Phase::Live),
-            (SETTLE, _) => Self::Phase(Phase::Settle),
-            (REPLAY, _) => Self::Phase(Phase::Replay),
-            (BATCH_SIZE, samples) => Self::BatchSize(samples),
-            (STEP, at) => Self::Step { at },
-            (GAP, _) => Self::Gap,
-            (CONCURRENT, _) => Self::Concurrent,
-            (request, receive) => Self::Lap { request, receive },
+/// Reads events from words.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    /// When the last batch was received, in ticks.
+    last: u64,
+}
+
+impl Decoder {
+    /// The next event; `None` at the end of the words.
+    #[inline]
+    pub(super) fn next(&mut self, words: &mut impl Iterator<Item = u64>) -> Option<Event> {
+        let first = words.next()?;
+        if first & MARK == 0 {
+            let request = self.last.wrapping_add(first >> 32);
+            self.last = request.wrapping_add(first & (WAIT_LIMIT - 1));
+            return Some(Event::Lap {
+                request,
+                receive: self.last,
+            });
         }
+        let (a, b) = (words.next()?, words.next()?);
+        Some(match first {
+            EPOCH_BEGIN => Event::EpochBegin { at: a },
+            EPOCH_EXHAUSTED => Event::EpochEnd { exhausted: true },
+            EPOCH_LEFT => Event::EpochEnd { exhausted: false },
+            LIVE => Event::Phase(Phase::Live),
+            SETTLE => Event::Phase(Phase::Settle),
+            REPLAY => Event::Phase(Phase::Replay),
+            BATCH_SIZE => Event::BatchSize(a),
+            STEP => Event::Step { at: a },
+            CONCURRENT => Event::Concurrent,
+            LAP => {
+                self.last = b;
+                Event::Lap {
+                    request: a,
+                    receive: b,
+                }
+            }
+            _ => Event::Gap,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
+    fn decode(words: &[u64]) -> Vec<Event> {
+        let mut words = words.iter().copied();
+        let mut decoder = Decoder::default();
+        std::iter::from_fn(|| decoder.next(&mut words)).collect()
+    }
+
     #[test]
-    fn every_event_survives_its_two_words() {
+    fn every_event_survives_its_words() {
         for event in [
             Event::Lap {
                 request: 17,
@@ -113,7 +163,29 @@ mod tests {
             Event::Gap,
             Event::Concurrent,
         ] {
-            assert_eq!(Event::decode(event.encode()), event);
+            assert_eq!(decode(&event.encode()), [event]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn laps_survive_packed_or_not(
+            start in 1u64..1 << 60,
+            laps in prop::collection::vec((0u64..1 << 33, 0u64..1 << 34), 1..50),
+        ) {
+            let (mut words, mut expected) = (Vec::new(), Vec::new());
+            let (mut last, mut now) = (0, start);
+            for (compute, wait) in laps {
+                let (request, receive) = (now + compute, now + compute + wait);
+                let event = Event::Lap { request, receive };
+                match pack(last, request, receive) {
+                    Some(word) => words.push(word),
+                    None => words.extend(event.encode()),
+                }
+                expected.push(event);
+                (last, now) = (receive, receive);
+            }
+            prop_assert_eq!(decode(&words), expected);
         }
     }
 }

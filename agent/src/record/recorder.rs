@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::event::Event;
+use super::event::{Decoder, Event, pack};
 use super::fold::Fold;
 use super::ring::{Pushed, Ring};
 use crate::port::MonotonicClock;
+use crate::port::contain::contain;
 
 /// Asks the sampler to read the rings before its next tick. Called once in half a ring, that is,
 /// every 8,192 batches.
@@ -19,13 +20,22 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 pub struct Recorder {
     ring: Ring,
     clock: MonotonicClock,
-    fold: Mutex<Fold>,
+    folded: Mutex<Folded>,
+    /// When the last batch was received, 0 where the reader does not know it: then the next one
+    /// is not packed.
+    last: AtomicU64,
     wake: Wake,
     /// False while the watch is off. Read once a batch.
     watching: Arc<AtomicBool>,
     /// Batches went by while the watch was off.
     gap: AtomicBool,
     dropped: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Folded {
+    decoder: Decoder,
+    fold: Fold,
 }
 
 impl std::fmt::Debug for Recorder {
@@ -43,7 +53,11 @@ impl Recorder {
         Self {
             ring: Ring::new(),
             clock,
-            fold: Mutex::new(Fold::new(name)),
+            folded: Mutex::new(Folded {
+                decoder: Decoder::default(),
+                fold: Fold::new(name),
+            }),
+            last: AtomicU64::new(0),
             wake,
             watching,
             gap: AtomicBool::new(false),
@@ -67,65 +81,81 @@ impl Recorder {
     /// A batch was asked for at `request` and received at `receive`.
     #[inline]
     pub fn lap(&self, request: u64, receive: u64) {
-        self.push(Event::Lap { request, receive });
-    }
-
-    /// Something other than a batch happened.
-    pub fn mark(&self, event: Event) {
-        self.push(event);
-    }
-
-    #[inline]
-    fn push(&self, event: Event) {
-        if !self.watching.load(Ordering::Relaxed) || self.gap.load(Ordering::Relaxed) {
-            return self.push_unwatched(event);
-        }
-        match self.ring.push(event.encode()) {
-            Pushed::Kept => {}
-            Pushed::KeptHalfFull => (self.wake)(),
-            Pushed::Full => self.push_full(event),
+        let last = self.last.load(Ordering::Relaxed);
+        self.last.store(receive, Ordering::Relaxed);
+        match pack(last, request, receive) {
+            Some(word) if self.watching.load(Ordering::Relaxed) => {
+                if !self.keep([word]) {
+                    self.drop_one(true);
+                }
+            }
+            _ => self.mark(Event::Lap { request, receive }),
         }
     }
 
-    /// While the watch is off batches go by uncounted; what the loop is doing is still told.
+    /// Something other than a batch happened, or one that cannot be packed.
     #[cold]
-    fn push_unwatched(&self, event: Event) {
-        let watching = self.watching.load(Ordering::Relaxed);
-        if !watching && matches!(event, Event::Lap { .. } | Event::Step { .. }) {
-            self.gap.store(true, Ordering::Relaxed);
+    pub fn mark(&self, event: Event) {
+        let batch = matches!(event, Event::Lap { .. } | Event::Step { .. });
+        if batch && !self.watching.load(Ordering::Relaxed) {
+            self.forget();
             return;
         }
-        if watching && self.gap.swap(false, Ordering::Relaxed) {
-            self.ring.push(Event::Gap.encode());
-        }
-        if self.ring.push(event.encode()) == Pushed::Full {
-            self.push_full(event);
+        let kept = (!self.gap.load(Ordering::Relaxed) || self.keep(Event::Gap.encode()))
+            && self.keep(event.encode());
+        self.gap.store(!kept, Ordering::Relaxed);
+        if !kept {
+            self.drop_one(batch);
         }
     }
 
-    /// The sampler is late. Read the ring here if nobody does at the moment; else drop the newest.
-    #[cold]
-    fn push_full(&self, event: Event) {
-        if let Ok(mut fold) = self.fold.try_lock() {
-            self.drain_into(&mut fold);
-            if self.ring.push(event.encode()) != Pushed::Full {
-                return;
-            }
-        }
-        self.dropped.fetch_add(1, Ordering::Relaxed);
+    /// Batches go by uncounted: the next one that counts says so, and is not packed.
+    fn forget(&self) {
+        self.last.store(0, Ordering::Relaxed);
         self.gap.store(true, Ordering::Relaxed);
     }
 
-    fn drain_into(&self, fold: &mut Fold) {
-        self.ring
-            .drain(|word| fold.add(Event::decode(word), &self.clock));
+    #[cold]
+    fn drop_one(&self, batch: bool) {
+        self.dropped.fetch_add(u64::from(batch), Ordering::Relaxed);
+        self.forget();
+    }
+
+    /// Writes one event. Returns whether there was room.
+    #[inline]
+    fn keep<const N: usize>(&self, words: [u64; N]) -> bool {
+        match self.ring.push(words) {
+            Pushed::Kept => true,
+            Pushed::KeptHalfFull => {
+                (self.wake)();
+                true
+            }
+            Pushed::Full => self.make_room() && self.ring.push(words) != Pushed::Full,
+        }
+    }
+
+    /// The sampler is late: read the ring here if nobody does at the moment.
+    #[cold]
+    fn make_room(&self) -> bool {
+        let Ok(mut folded) = self.folded.try_lock() else {
+            return false;
+        };
+        // A fault in the fold must not reach the training thread.
+        contain(|| self.drain_into(&mut folded)).is_ok()
+    }
+
+    fn drain_into(&self, folded: &mut Folded) {
+        let mut words = self.ring.read();
+        while let Some(event) = folded.decoder.next(&mut words) {
+            folded.fold.add(event, &self.clock);
+        }
     }
 
     /// Reads the ring, then hands the folded loop to `each`. Never called by the training thread.
     pub fn fold<R>(&self, each: impl FnOnce(&mut Fold) -> R) -> R {
-        let mut fold = self.fold.lock().unwrap_or_else(PoisonError::into_inner);
-        self.drain_into(&mut fold);
-        each(&mut fold)
+        let mut folded = self.folded.lock().unwrap_or_else(PoisonError::into_inner);
+        self.drain_into(&mut folded);
+        each(&mut folded.fold)
     }
 
     /// Steps that were not recorded because the ring was full.
@@ -201,12 +231,13 @@ mod tests {
     #[test]
     fn a_full_ring_that_is_being_read_drops_the_newest_and_counts_it() {
         let (recorder, _, _) = recorder();
-        let held = recorder.fold.lock().unwrap();
-        laps(&recorder, CAPACITY + 5);
+        let held = recorder.folded.lock().unwrap();
+        // The first lap takes three words.
+        laps(&recorder, CAPACITY - 2 + 5);
         drop(held);
 
         assert_eq!(recorder.dropped(), 5);
-        assert_eq!(recorder.fold(|fold| fold.steps()), CAPACITY as u64);
+        assert_eq!(recorder.fold(|fold| fold.steps()), CAPACITY as u64 - 2);
     }
 
     #[test]

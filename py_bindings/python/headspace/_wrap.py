@@ -136,11 +136,7 @@ def _proxied(wrapped: Any, options: dict[str, Any]) -> Any:
     kind = type(wrapped)
     proxy_type = _proxy_types.get((Proxy, kind))
     if proxy_type is None:
-        members = {
-            name: _forward(name)
-            for name in _FORWARDED
-            if _defines(kind, name)
-        }
+        members = {name: _forward(name) for name in _FORWARDED if _defines(kind, name)}
         if hasattr(kind, "__next__"):
             members["__next__"] = _next
         if _defines(kind, "__enter__"):
