@@ -10,9 +10,16 @@
 //! ([`Decision`]), fetches it there, and tells the machine what came of it. Mode `measure` needs
 //! no machine: every batch comes from the source.
 
+pub mod plan;
+pub mod probe;
 pub mod replay;
+mod settle;
+pub mod window;
 
+pub use plan::{PlanTooShort, ProbePlan};
+pub use probe::Probe;
 pub use replay::{Ended, PlanError, Replay, ReplayPlan};
+pub use window::{StepSample, Window};
 
 /// Where the next batch comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -93,7 +93,10 @@ impl ReplayPlan {
                 return Err(PlanError::StopsBeforeFull { given, num_caches });
             }
             if let Some(return_caches_after) = return_caches_after.filter(|&after| given < after) {
-                return Err(PlanError::StopsBeforeReplay { given, return_caches_after });
+                return Err(PlanError::StopsBeforeReplay {
+                    given,
+                    return_caches_after,
+                });
             }
         }
         Ok(Self {
@@ -155,7 +158,15 @@ impl Replay {
     /// A machine for one loader. `epoch_len` is the source's length where it has one.
     #[must_use]
     pub fn new(plan: ReplayPlan, epoch_len: Option<u64>) -> Self {
-        Self { plan, epoch_len, live: 0, turned: false, in_epoch: 0, replayed: 0, ended: false }
+        Self {
+            plan,
+            epoch_len,
+            live: 0,
+            turned: false,
+            in_epoch: 0,
+            replayed: 0,
+            ended: false,
+        }
     }
 
     /// The plan it follows.
@@ -185,7 +196,12 @@ impl Replay {
 
     /// Where the next batch comes from. A cached one counts as handed out.
     pub fn request(&mut self) -> Decision {
-        if self.ended || self.plan.stop_after.is_some_and(|stop| self.in_epoch >= stop) {
+        if self.ended
+            || self
+                .plan
+                .stop_after
+                .is_some_and(|stop| self.in_epoch >= stop)
+        {
             return Decision::End;
         }
         if !self.releases_source() {
@@ -204,7 +220,9 @@ impl Replay {
 
     /// The source gave a batch, and it is handed out. `Some(slot)`: keep it there.
     pub fn delivered(&mut self) -> Option<usize> {
-        let slot = usize::try_from(self.live).ok().filter(|&slot| slot < self.plan.num_caches);
+        let slot = usize::try_from(self.live)
+            .ok()
+            .filter(|&slot| slot < self.plan.num_caches);
         self.live += 1;
         self.in_epoch += 1;
         slot
@@ -280,8 +298,14 @@ mod tests {
     fn spdl(plan: ReplayPlan, length: u64, take: usize) -> Vec<u64> {
         let live: Vec<u64> = (0..length.min(plan.return_caches_after)).collect();
         let cache: Vec<u64> = live.iter().copied().take(plan.num_caches).collect();
-        let limit = plan.stop_after.map_or(take, |stop| usize::try_from(stop).unwrap().min(take));
-        live.iter().chain(cache.iter().cycle()).copied().take(limit).collect()
+        let limit = plan
+            .stop_after
+            .map_or(take, |stop| usize::try_from(stop).unwrap().min(take));
+        live.iter()
+            .chain(cache.iter().cycle())
+            .copied()
+            .take(limit)
+            .collect()
     }
 
     fn number(y: &Yield) -> u64 {
@@ -341,16 +365,32 @@ mod tests {
         let error = |caches, turn, stop| ReplayPlan::new(caches, turn, stop).unwrap_err();
         assert_eq!(error(0, None, None), PlanError::NoCaches { given: 0 });
         assert_eq!(error(-1, None, None), PlanError::NoCaches { given: -1 });
-        assert_eq!(error(5, Some(4), None), PlanError::TurnsTooEarly { given: 4, num_caches: 5 });
+        assert_eq!(
+            error(5, Some(4), None),
+            PlanError::TurnsTooEarly {
+                given: 4,
+                num_caches: 5
+            }
+        );
         assert_eq!(
             error(5, None, Some(0)),
-            PlanError::StopsBeforeFull { given: 0, num_caches: 5 }
+            PlanError::StopsBeforeFull {
+                given: 0,
+                num_caches: 5
+            }
         );
         assert_eq!(
             error(5, Some(9), Some(8)),
-            PlanError::StopsBeforeReplay { given: 8, return_caches_after: 9 }
+            PlanError::StopsBeforeReplay {
+                given: 8,
+                return_caches_after: 9
+            }
         );
-        assert!(error(5, Some(4), None).to_string().contains("`return_caches_after`"));
+        assert!(
+            error(5, Some(4), None)
+                .to_string()
+                .contains("`return_caches_after`")
+        );
         assert!(ReplayPlan::new(5, None, Some(5)).is_ok());
     }
 
@@ -364,7 +404,13 @@ mod tests {
         let cached = |ns: [u64; 4]| ns.map(Yield::Cached).to_vec();
         assert_eq!(
             first,
-            [Yield::Live(0), Yield::Live(1), Yield::Live(2), Yield::Cached(0)].to_vec()
+            [
+                Yield::Live(0),
+                Yield::Live(1),
+                Yield::Live(2),
+                Yield::Cached(0)
+            ]
+            .to_vec()
         );
         assert_eq!(second, cached([0, 1, 0, 1]));
     }
@@ -377,7 +423,10 @@ mod tests {
         assert_eq!(epoch(&mut machine, &mut cache, 0, 3, 99).len(), 3);
         assert!(!machine.releases_source());
         let second = epoch(&mut machine, &mut cache, 100, 3, 99);
-        assert_eq!(second, [Yield::Live(100), Yield::Live(101), Yield::Cached(0)].to_vec());
+        assert_eq!(
+            second,
+            [Yield::Live(100), Yield::Live(101), Yield::Cached(0)].to_vec()
+        );
         assert!(machine.releases_source());
     }
 

@@ -31,7 +31,10 @@ impl NoticeBoard {
     /// An empty board that speaks through `say`.
     #[must_use]
     pub fn new(say: Say) -> Self {
-        Self { say, state: Mutex::default() }
+        Self {
+            say,
+            state: Mutex::default(),
+        }
     }
 
     /// Says `notice`, unless one with the same code and subject was said before.
@@ -71,8 +74,12 @@ mod tests {
         };
         board.post(&Notice::StepsDropped { count: 1 });
         board.post(&Notice::StepsDropped { count: 2 });
-        board.post(&Notice::ConcurrentIteration { loop_name: "a".into() });
-        board.post(&Notice::ConcurrentIteration { loop_name: "b".into() });
+        board.post(&Notice::ConcurrentIteration {
+            loop_name: "a".into(),
+        });
+        board.post(&Notice::ConcurrentIteration {
+            loop_name: "b".into(),
+        });
 
         assert_eq!(said.load(Ordering::Relaxed), 3);
         assert_eq!(board.take().len(), 3);

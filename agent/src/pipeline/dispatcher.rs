@@ -9,15 +9,13 @@ use crate::port::clock::thread_cpu_time;
 use crate::port::contain::contain;
 use crate::port::{ExportError, Exporter};
 
-
 /// Delivers what the queue holds until it is closed and empty.
 pub(crate) fn run(
     queue: &Arc<RecordQueue>,
     exporters: Vec<Box<dyn Exporter>>,
     board: &NoticeBoard,
 ) {
-    let mut exporters: Vec<Option<Box<dyn Exporter>>> =
-        exporters.into_iter().map(Some).collect();
+    let mut exporters: Vec<Option<Box<dyn Exporter>>> = exporters.into_iter().map(Some).collect();
     while let Some(batch) = queue.pop() {
         for slot in &mut exporters {
             let Some(exporter) = slot else {
@@ -35,7 +33,10 @@ pub(crate) fn run(
                 }
                 Ok(Err(ExportError::Closed(reason))) | Err(reason) => {
                     queue.count_dropped(batch.len());
-                    board.post(&Notice::ExporterOff { exporter: name, reason });
+                    board.post(&Notice::ExporterOff {
+                        exporter: name,
+                        reason,
+                    });
                     // A panicked exporter's `drop` may panic as well.
                     if let Some(exporter) = slot.take() {
                         let _ = contain(|| drop(exporter));

@@ -45,7 +45,12 @@ impl LoopEntry {
     /// A loop that has not begun.
     #[must_use]
     pub fn new(recorder: Recorder, loader: LoaderRecord, mode: Mode) -> Arc<Self> {
-        Arc::new(Self { recorder, loader, mode, probe: Mutex::default() })
+        Arc::new(Self {
+            recorder,
+            loader,
+            mode,
+            probe: Mutex::default(),
+        })
     }
 
     fn probe(&self) -> MutexGuard<'_, ProbeProgress> {
@@ -91,7 +96,10 @@ impl LoopEntry {
         let (floor, reason) = match analysis.result {
             Ok(floor) => (Some(floor), None),
             Err(reason) if finished => (None, Some(reason.to_string())),
-            Err(reason) => (None, Some(format!("the run ended before the probe did: {reason}"))),
+            Err(reason) => (
+                None,
+                Some(format!("the run ended before the probe did: {reason}")),
+            ),
         };
         Some(ProbeRecord {
             loop_name: self.loader.name.clone(),

@@ -103,7 +103,11 @@ impl Watched {
     }
 
     fn dropped(&self, records: u64) -> Dropped {
-        let steps = self.loops().iter().map(|entry| entry.recorder.dropped()).sum();
+        let steps = self
+            .loops()
+            .iter()
+            .map(|entry| entry.recorder.dropped())
+            .sum();
         Dropped { steps, records }
     }
 
@@ -122,7 +126,10 @@ impl Watched {
                     epochs: totals.epochs,
                     batch_size: totals.batch_size.or(entry.loader.batch_size),
                     ttfb_s: totals.ttfb_s,
-                    init_s: totals.first_begin_s.zip(self.process_age_s).map(|(a, b)| a + b),
+                    init_s: totals
+                        .first_begin_s
+                        .zip(self.process_age_s)
+                        .map(|(a, b)| a + b),
                     live: totals.live,
                     replay: totals.replay,
                     concurrent: totals.concurrent,
@@ -143,7 +150,10 @@ impl Watched {
             dropped: self.dropped(means.dropped_records),
         };
         let summary = summarise(&run, &facts);
-        (summary, facts.into_iter().filter_map(|facts| facts.probe).collect())
+        (
+            summary,
+            facts.into_iter().filter_map(|facts| facts.probe).collect(),
+        )
     }
 }
 
@@ -166,7 +176,9 @@ pub struct Sampler {
 
 impl std::fmt::Debug for Sampler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sampler").field("tick", &self.tick).finish_non_exhaustive()
+        f.debug_struct("Sampler")
+            .field("tick", &self.tick)
+            .finish_non_exhaustive()
     }
 }
 
@@ -182,11 +194,12 @@ impl Sampler {
         mut run: RunRecord,
         collectors: Vec<Box<dyn Collector>>,
     ) -> Self {
-        run.sources.extend(collectors.iter().map(|collector| SourceRecord {
-            name: collector.name().to_owned(),
-            state: SourceState::On,
-            reason: None,
-        }));
+        run.sources
+            .extend(collectors.iter().map(|collector| SourceRecord {
+                name: collector.name().to_owned(),
+                state: SourceState::On,
+                reason: None,
+            }));
         let last_at = clock.now();
         Self {
             watched,
@@ -212,13 +225,16 @@ impl Sampler {
         let mut bodies = Vec::new();
         if let Some(mut run) = self.run.take() {
             run.loader = loops.first().map(|entry| entry.loader.clone());
-            run.mode = loops.first().map_or(run.mode, |entry| entry.mode.as_str().to_owned());
+            run.mode = loops
+                .first()
+                .map_or(run.mode, |entry| entry.mode.as_str().to_owned());
             bodies.push(RecordBody::Run(run));
         }
         let mut ticks = Vec::new();
         for entry in &loops {
-            let (mut loop_ticks, epochs) =
-                entry.recorder.fold(|fold| (fold.take_tick(), fold.take_epochs()));
+            let (mut loop_ticks, epochs) = entry
+                .recorder
+                .fold(|fold| (fold.take_tick(), fold.take_epochs()));
             ticks.append(&mut loop_ticks);
             bodies.extend(epochs.into_iter().map(RecordBody::Epoch));
         }
@@ -226,7 +242,9 @@ impl Sampler {
         self.watch_self(late, at);
         let dropped = self.watched.dropped(self.queue.dropped());
         if dropped.steps > 0 {
-            self.watched.board.post(&Notice::StepsDropped { count: dropped.steps });
+            self.watched.board.post(&Notice::StepsDropped {
+                count: dropped.steps,
+            });
         }
         bodies.push(RecordBody::Tick(TickRecord {
             tick: self.tick,
@@ -237,10 +255,25 @@ impl Sampler {
             readings: self.take_readings(elapsed),
             dropped,
         }));
-        bodies.extend(loops.iter().filter_map(|e| e.take_probe(last)).map(RecordBody::Probe));
-        bodies.extend(self.watched.board.take().into_iter().map(RecordBody::Notice));
+        bodies.extend(
+            loops
+                .iter()
+                .filter_map(|e| e.take_probe(last))
+                .map(RecordBody::Probe),
+        );
+        bodies.extend(
+            self.watched
+                .board
+                .take()
+                .into_iter()
+                .map(RecordBody::Notice),
+        );
         if last || self.summary_is_due() {
-            let state = if last { RunState::Finished } else { RunState::Running };
+            let state = if last {
+                RunState::Finished
+            } else {
+                RunState::Running
+            };
             let (summary, _) = self.watched.report(at, state);
             bodies.push(RecordBody::Summary(Box::new(summary)));
         }
@@ -278,7 +311,9 @@ impl Sampler {
             };
             self.readings.truncate(before);
             if let Some(reason) = reason {
-                self.watched.board.post(&Notice::SourceOff { source, reason });
+                self.watched
+                    .board
+                    .post(&Notice::SourceOff { source, reason });
                 if let Some(collector) = slot.take() {
                     // A panicked collector's `drop` may panic as well.
                     let _ = contain(|| drop(collector));
@@ -296,7 +331,10 @@ impl Sampler {
             means.agent_cpu_s = cpu.as_secs_f64();
         }
         drop(means);
-        let mut own = |metric, value| self.readings.push(Reading::new(metric, Scope::Agent, value));
+        let mut own = |metric, value| {
+            self.readings
+                .push(Reading::new(metric, Scope::Agent, value))
+        };
         if let Some(cpu) = cpu {
             own(&AGENT_CPU_TIME, cpu.as_secs_f64());
             let percent = 100.0 * cpu.as_secs_f64() / at.as_secs_f64();
@@ -321,7 +359,10 @@ impl Sampler {
                 means.cpu_weighted += reading.value * elapsed.as_secs_f64();
                 means.cpu_seconds += elapsed.as_secs_f64();
             }
-            scopes.entry(reading.scope.to_string()).or_default().insert(reading.key(), reading.value);
+            scopes
+                .entry(reading.scope.to_string())
+                .or_default()
+                .insert(reading.key(), reading.value);
         }
         scopes
     }
@@ -337,7 +378,11 @@ mod tests {
         let clock = ManualClock::default();
         let queue = Arc::new(RecordQueue::new(16));
         let watched = Arc::new(Watched::new(NoticeBoard::new(Box::new(|_| {})), None, 50.0));
-        let identity = Identity { run_id: "r".into(), rank: 0, pid: 1 };
+        let identity = Identity {
+            run_id: "r".into(),
+            rank: 0,
+            pid: 1,
+        };
         let sampler = Sampler::new(
             watched,
             Arc::clone(&queue),
@@ -364,7 +409,11 @@ mod tests {
     }
 
     fn threads(_: Duration, out: &mut Vec<Reading>) {
-        out.push(Reading::new(&metric::PROCESS_THREAD_COUNT, Scope::Process, 3.0));
+        out.push(Reading::new(
+            &metric::PROCESS_THREAD_COUNT,
+            Scope::Process,
+            3.0,
+        ));
     }
 
     #[test]
@@ -395,19 +444,26 @@ mod tests {
         let (first, second) = (queue.pop().unwrap(), queue.pop().unwrap());
         assert_eq!(kinds(&first), ["run", "tick", "notice", "summary"]);
         assert_eq!(kinds(&second), ["tick", "summary"]);
-        let RecordBody::Tick(tick) = &second[0].body else { unreachable!() };
+        let RecordBody::Tick(tick) = &second[0].body else {
+            unreachable!()
+        };
         assert_eq!(tick.readings["process"]["process.thread.count"], 3.0);
     }
 
     #[test]
     fn a_transient_error_costs_the_readings_of_one_tick() {
         let mut calls = 0;
-        let (mut sampler, _, queue) =
-            sampler(vec![Box::new(CollectWith(move |at, out: &mut Vec<Reading>| {
+        let (mut sampler, _, queue) = sampler(vec![Box::new(CollectWith(
+            move |at, out: &mut Vec<Reading>| {
                 threads(at, out);
                 calls += 1;
-                if calls == 1 { Err(CollectError::Transient("busy".into())) } else { Ok(()) }
-            }))]);
+                if calls == 1 {
+                    Err(CollectError::Transient("busy".into()))
+                } else {
+                    Ok(())
+                }
+            },
+        ))]);
         sampler.tick(Duration::ZERO, false);
         sampler.tick(Duration::ZERO, false);
 

@@ -16,7 +16,10 @@ impl Schedule {
     /// Ticks every `interval`, the first one `interval` after `start`.
     #[must_use]
     pub fn new(start: Duration, interval: Duration) -> Self {
-        Self { interval, next: start + interval }
+        Self {
+            interval,
+            next: start + interval,
+        }
     }
 
     /// How long until the next tick is due; zero when it is.
@@ -47,8 +50,14 @@ mod tests {
     fn a_late_tick_does_not_shift_the_ones_after_it() {
         let mut schedule = Schedule::new(Duration::ZERO, SECOND);
 
-        assert_eq!(schedule.take(Duration::from_millis(1300)), Duration::from_millis(300));
-        assert_eq!(schedule.until_due(Duration::from_millis(1300)), Duration::from_millis(700));
+        assert_eq!(
+            schedule.take(Duration::from_millis(1300)),
+            Duration::from_millis(300)
+        );
+        assert_eq!(
+            schedule.until_due(Duration::from_millis(1300)),
+            Duration::from_millis(700)
+        );
     }
 
     #[test]
@@ -56,6 +65,9 @@ mod tests {
         let mut schedule = Schedule::new(Duration::ZERO, SECOND);
         schedule.take(Duration::from_millis(5500));
 
-        assert_eq!(schedule.until_due(Duration::from_millis(5500)), Duration::from_millis(500));
+        assert_eq!(
+            schedule.until_due(Duration::from_millis(5500)),
+            Duration::from_millis(500)
+        );
     }
 }

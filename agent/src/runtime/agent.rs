@@ -132,12 +132,13 @@ impl AgentBuilder {
     /// [`StartError`] for limits out of range, or a system that gives no thread.
     pub fn start(self) -> Result<Agent, StartError> {
         if self.limits.interval < Duration::from_millis(1) {
-            return Err(StartError::Interval { given: self.limits.interval });
+            return Err(StartError::Interval {
+                given: self.limits.interval,
+            });
         }
         let clock = self.clock;
         let step_cost_ns = recorder::cost_per_batch_ns(&clock);
-        let watched =
-            Watched::new(NoticeBoard::new(self.say), self.process_age_s, step_cost_ns);
+        let watched = Watched::new(NoticeBoard::new(self.say), self.process_age_s, step_cost_ns);
         let inner = Arc::new(Inner {
             owner: Owner::here(),
             clock: clock.clone(),
@@ -159,10 +160,16 @@ impl AgentBuilder {
             self.collectors,
         );
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
-            std::thread::Builder::new().name(name.to_owned()).stack_size(STACK).spawn(work)
+            std::thread::Builder::new()
+                .name(name.to_owned())
+                .stack_size(STACK)
+                .spawn(work)
         };
-        let (queue, watched, exporters) =
-            (Arc::clone(&inner.queue), Arc::clone(&inner.watched), self.exporters);
+        let (queue, watched, exporters) = (
+            Arc::clone(&inner.queue),
+            Arc::clone(&inner.watched),
+            self.exporters,
+        );
         spawn("headspace-export", {
             Box::new(move || dispatcher::run(&queue, exporters, &watched.board))
         })?;
@@ -304,8 +311,9 @@ impl Agent {
             requests.flushes
         };
         self.0.sampler.ring();
-        self.0.wait(timeout, |requests| requests.flushed >= asked || requests.stopped)
-            && self.0.queue.wait_empty(self.remaining(start, timeout))
+        self.0.wait(timeout, |requests| {
+            requests.flushed >= asked || requests.stopped
+        }) && self.0.queue.wait_empty(self.remaining(start, timeout))
     }
 
     /// Ends the watch: a last tick, the final summary, and everything delivered, all within the
@@ -333,7 +341,12 @@ impl Agent {
         inner.terminator.ring();
         let now = inner.clock.now();
         let (summary, probes) = inner.watched.report(now, RunState::Finished);
-        Some(Stopped { summary, probes, complete, took: now.saturating_sub(start) })
+        Some(Stopped {
+            summary,
+            probes,
+            complete,
+            took: now.saturating_sub(start),
+        })
     }
 
     fn remaining(&self, start: Duration, timeout: Duration) -> Duration {

@@ -42,11 +42,7 @@ pub(crate) enum Terminate {
     Perhaps,
 }
 
-extern "C" fn handler(
-    signal: libc::c_int,
-    info: *mut libc::siginfo_t,
-    context: *mut libc::c_void,
-) {
+extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let previous = PREVIOUS.load(Ordering::Relaxed);
     let ours = OWNER.load(Ordering::Relaxed) == Owner::here_count();
     let alarm = ALARM.load(Ordering::Relaxed);
@@ -77,7 +73,9 @@ pub(crate) fn listen(alarm: libc::c_int) {
     let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     ALARM.store(alarm, Ordering::Relaxed);
     OWNER.store(Owner::here_count(), Ordering::Relaxed);
-    let Some(current) = current_action() else { return };
+    let Some(current) = current_action() else {
+        return;
+    };
     let installed = handler as *const () as usize;
     if current.sa_sigaction == libc::SIG_IGN || current.sa_sigaction == installed {
         return;
@@ -95,10 +93,15 @@ pub(crate) fn listen(alarm: libc::c_int) {
 /// Stops listening, and puts back what was there if ours is still in front.
 pub(crate) fn unlisten(alarm: libc::c_int) {
     let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
-    if ALARM.compare_exchange(alarm, -1, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+    if ALARM
+        .compare_exchange(alarm, -1, Ordering::Relaxed, Ordering::Relaxed)
+        .is_err()
+    {
         return;
     }
-    let Some(mut action) = current_action() else { return };
+    let Some(mut action) = current_action() else {
+        return;
+    };
     if action.sa_sigaction == handler as *const () as usize {
         action.sa_sigaction = PREVIOUS.load(Ordering::Relaxed);
         action.sa_flags = PREVIOUS_FLAGS.load(Ordering::Relaxed);
@@ -131,8 +134,7 @@ pub(crate) fn end_process() {
 fn current_action() -> Option<libc::sigaction> {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: no new action is given; the current one is written to memory of its type.
-    let status =
-        unsafe { libc::sigaction(libc::SIGTERM, std::ptr::null(), action.as_mut_ptr()) };
+    let status = unsafe { libc::sigaction(libc::SIGTERM, std::ptr::null(), action.as_mut_ptr()) };
     // SAFETY: on success the whole struct was written.
     (status == 0).then(|| unsafe { action.assume_init() })
 }

@@ -29,7 +29,11 @@ impl Waker {
     pub(crate) fn new() -> std::io::Result<Self> {
         // SAFETY: takes no pointer.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 { Err(std::io::Error::last_os_error()) } else { Ok(Self(Arc::new(Descriptor(fd)))) }
+        if fd < 0 {
+            Err(std::io::Error::last_os_error())
+        } else {
+            Ok(Self(Arc::new(Descriptor(fd))))
+        }
     }
 
     /// The descriptor, for a signal handler.
@@ -48,7 +52,11 @@ impl Waker {
             tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         });
-        let mut poll = libc::pollfd { fd: self.0.0, events: libc::POLLIN, revents: 0 };
+        let mut poll = libc::pollfd {
+            fd: self.0.0,
+            events: libc::POLLIN,
+            revents: 0,
+        };
         let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: one pollfd and, where not null, one timespec, both alive through the call; no
         // signal mask. The time is monotonic.

@@ -1,0 +1,236 @@
+//! Which steps of the probe's windows speak for the long run.
+//!
+//! The probe has judged the waits while it ran. Here the whole windows are seen: what is left of
+//! a transient is cut, and windows that tell of another state than the rest are left out, each
+//! with its reason.
+
+use super::steady::{block_means, change_point, mean, variance};
+use crate::loader::{StepSample, Window};
+use crate::model::record::{Phase, WindowRecord};
+
+/// Steps whose mean is one value to the change-point rule.
+const BLOCK: usize = 4;
+/// Standard errors that a level must differ by. The largest of many splits is compared, and
+/// neighbouring steps are correlated, so it is more than the usual 2.
+const THRESHOLD: f64 = 4.0;
+/// First steps of a replay window that never count: an asynchronous device takes a few launches
+/// before the loop feels it again, and the step before was live.
+const LAUNCHES: usize = 8;
+/// Steps that the last replay window keeps at least, unless it is shorter than four times that.
+const LEAST_TAIL: usize = 48;
+/// Standard errors by which a short replay window may differ from the last one.
+const AGREES: f64 = 2.5;
+/// Share of the step below which a wait is none, and above which it is one.
+const NO_WAIT: f64 = 0.005;
+const SOME_WAIT: f64 = 0.05;
+
+/// The steps of a window that count.
+#[derive(Debug, Clone)]
+pub(super) struct Kept<'a> {
+    /// Its place among all windows.
+    pub(super) index: usize,
+    pub(super) phase: Phase,
+    pub(super) cycle: u32,
+    pub(super) steps: &'a [StepSample],
+}
+
+impl Kept<'_> {
+    /// Step times in milliseconds.
+    pub(super) fn step_ms(&self) -> Vec<f64> {
+        self.steps.iter().map(|step| ms(step.step_ns())).collect()
+    }
+
+    /// Mean step of each cached batch, in milliseconds.
+    fn means_by_slot(&self) -> Vec<f64> {
+        let slots = self
+            .steps
+            .iter()
+            .filter_map(|step| step.slot)
+            .max()
+            .map_or(0, |slot| slot + 1);
+        (0..slots)
+            .map(|slot| {
+                let of_slot = self.steps.iter().filter(|step| step.slot == Some(slot));
+                mean(&of_slot.map(|step| ms(step.step_ns())).collect::<Vec<_>>())
+            })
+            .filter(|mean| *mean > 0.0)
+            .collect()
+    }
+
+    pub(super) fn mean_step_ms(&self) -> f64 {
+        mean(&self.step_ms())
+    }
+
+    pub(super) fn mean_wait_ms(&self) -> f64 {
+        mean(
+            &self
+                .steps
+                .iter()
+                .map(|step| ms(step.wait_ns))
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    pub(super) fn mean_compute_ms(&self) -> f64 {
+        mean(
+            &self
+                .steps
+                .iter()
+                .map(|step| ms(step.compute_ns))
+                .collect::<Vec<_>>(),
+        )
+    }
+}
+
+/// Nanoseconds as milliseconds.
+pub(super) fn ms(ns: u64) -> f64 {
+    ns as f64 * 1e-6
+}
+
+/// Splits every window into what counts and what does not; one record a window.
+pub(super) fn select(windows: &[Window]) -> (Vec<Kept<'_>>, Vec<WindowRecord>) {
+    let last_replay = windows
+        .iter()
+        .rposition(|window| window.phase == Phase::Replay);
+    let mut kept = Vec::new();
+    let mut unused: Vec<Option<String>> = Vec::new();
+    let mut firsts = Vec::new();
+    for (index, window) in windows.iter().enumerate() {
+        let first = settled_from(window, last_replay == Some(index));
+        let steps = first
+            .and_then(|first| window.steps.get(first..))
+            .unwrap_or_default();
+        firsts.push(first.map_or(window.steps.len(), |first| first.min(window.steps.len())));
+        unused.push(match first {
+            None => Some(
+                "the loop did not wait again as it did before the replay within the budget"
+                    .to_owned(),
+            ),
+            Some(_) if steps.len() < 3 * BLOCK => {
+                Some(format!("only {} settled steps", steps.len()))
+            }
+            Some(_) => None,
+        });
+        if unused.last() == Some(&None) {
+            kept.push(Kept {
+                index,
+                phase: window.phase,
+                cycle: window.cycle,
+                steps,
+            });
+        }
+    }
+    leave_out(&mut kept, &mut unused, still_filling);
+    leave_out(&mut kept, &mut unused, still_draining);
+    let records = windows
+        .iter()
+        .zip(firsts)
+        .zip(unused)
+        .enumerate()
+        .map(|(index, ((window, first), unused))| {
+            let part = Kept {
+                index,
+                phase: window.phase,
+                cycle: window.cycle,
+                steps: window.steps.get(first..).unwrap_or_default(),
+            };
+            WindowRecord {
+                phase: window.phase,
+                cycle: window.cycle,
+                steps: count(window.steps.len()),
+                discarded: count(first),
+                wait_ms: part.mean_wait_ms(),
+                compute_ms: part.mean_compute_ms(),
+                unused,
+            }
+        })
+        .collect();
+    (kept, records)
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// The first step that counts; `None` where the window never settled.
+fn settled_from(window: &Window, is_last_replay: bool) -> Option<usize> {
+    let mut from = usize::try_from(window.settled_at?).ok()?;
+    if window.phase == Phase::Replay {
+        from += LAUNCHES;
+    }
+    let steps: Vec<f64> = window
+        .steps
+        .get(from..)
+        .unwrap_or_default()
+        .iter()
+        .map(|s| ms(s.step_ns()))
+        .collect();
+    let blocks = block_means(&steps, BLOCK);
+    // The loader fills its queue through most of the last replay; elsewhere a change past the
+    // middle means that the window is made of two states, and both are part of the long run.
+    let last = if is_last_replay {
+        blocks.len() - (blocks.len() / 4).max(LEAST_TAIL / BLOCK).min(blocks.len())
+    } else {
+        blocks.len() / 2
+    };
+    let mut cut = 0;
+    while let Some(more) = change_point(&blocks[cut..], last.saturating_sub(cut), THRESHOLD) {
+        cut += more;
+    }
+    Some(from + cut * BLOCK)
+}
+
+fn leave_out(
+    kept: &mut Vec<Kept<'_>>,
+    unused: &mut [Option<String>],
+    rule: impl Fn(&[Kept<'_>], &Kept<'_>) -> Option<String>,
+) {
+    let all = kept.clone();
+    kept.retain(|window| {
+        let reason = rule(&all, window);
+        let keep = reason.is_none();
+        if let Some(entry) = unused.get_mut(window.index).filter(|_| !keep) {
+            *entry = reason;
+        }
+        keep
+    });
+}
+
+/// Replay windows at another level than the last, and longest, one: in them the loader was still
+/// at work. Windows whose batches merely differ stay.
+fn still_filling(all: &[Kept<'_>], window: &Kept<'_>) -> Option<String> {
+    let last = all.iter().rfind(|other| other.phase == Phase::Replay)?;
+    if window.phase != Phase::Replay || window.index == last.index {
+        return None;
+    }
+    let spread = variance(&block_means(&last.step_ms(), BLOCK));
+    let batches = last.means_by_slot();
+    let batch_spread = variance(&batches);
+    let error = |kept: &Kept<'_>| {
+        let blocks = (kept.steps.len() / BLOCK).max(1) as f64;
+        (spread / blocks).max(batch_spread / batches.len().max(1) as f64)
+    };
+    let difference = window.mean_step_ms() - last.mean_step_ms();
+    (difference.abs() > AGREES * (error(window) + error(last)).sqrt()).then(|| {
+        "its steps differ from those late in the last replay, when the loader stands still"
+            .to_owned()
+    })
+}
+
+/// Live windows without waits while others have them: a full queue, from a slow step or a replay.
+/// A single short window with waits does not outweigh the rest.
+fn still_draining(all: &[Kept<'_>], window: &Kept<'_>) -> Option<String> {
+    let share = |kept: &Kept<'_>| kept.mean_wait_ms() / kept.mean_step_ms().max(1e-9);
+    let live = || all.iter().filter(|other| other.phase == Phase::Live);
+    let steps = |that: &dyn Fn(&Kept<'_>) -> bool| -> usize {
+        live()
+            .filter(|other| that(other))
+            .map(|other| other.steps.len())
+            .sum()
+    };
+    let waiting = live().filter(|other| share(other) > SOME_WAIT).count();
+    let outweigh = waiting > 1
+        || waiting == 1 && steps(&|w| share(w) > SOME_WAIT) >= steps(&|w| share(w) < NO_WAIT);
+    (window.phase == Phase::Live && share(window) < NO_WAIT && outweigh)
+        .then(|| "it has no waits while other live windows do: its queue was still full".to_owned())
+}

@@ -1,0 +1,425 @@
+//! Live and cached windows by turns: the floor from one run.
+//!
+//! ```text
+//! warm-up  LIVE  replay  settle LIVE  replay  settle LIVE  ...  REPLAY (long)   live to the end
+//! ```
+//!
+//! Everything is counted in steps. Where several ranks train together, all must switch at the
+//! same step, so there the schedule is a function of the [`ProbePlan`] alone and the waits are
+//! only judged afterwards. A single process has no other to disagree with: its windows end when
+//! the loop has settled and enough is known, within the plan's budgets.
+//!
+//! - Replay windows are short, because the loader refills its queue meanwhile, `replay *
+//!   compute/load` batches, and draining those takes `1 / (1 - compute/load)` live steps each. The
+//!   last one is long enough that the loader has filled its queue and stands still: only there is
+//!   contention gone. Nothing has to settle after it.
+//! - A live window counts from where the loop waits again as it did before the replay (`settle`).
+//!   Where that takes longer than the budget, the loop is not disturbed again: the remaining
+//!   replay windows are left out, but for the last.
+//! - Before the last live window the steps seen so far tell how many are needed for an interval
+//!   of about 2 points either way (two-stage sampling: Stein 1945); up to `extra_live` are added.
+//! - Each live window fills the cache anew, so that the floor rests on more batches than are held
+//!   at a time.
+//! - A step counts only if both its batches are of the same phase and the same epoch.
+//!
+//! The machine never drops a batch of the source: between [`Decision::Cached`] answers the source
+//! is not asked, and goes on afterwards where it was.
+
+use super::settle::{self, Reference};
+use super::{Decision, ProbePlan, StepSample, Window};
+use crate::model::record::Phase;
+
+/// Standard error of the headspace that the last live window is lengthened for, as a share.
+const AIM: f64 = 0.01;
+/// Steps that a fixed live window needs after settling.
+const LEAST_SETTLED: usize = 24;
+
+/// The part of the schedule that is under way.
+#[derive(Debug, Clone, Default)]
+struct Segment {
+    replaying: bool,
+    cycle: u32,
+    /// Batches handed out in it.
+    batches: u32,
+    steps: Vec<StepSample>,
+    /// The first step that counts, once known.
+    settled_at: Option<usize>,
+    /// Batches it will have, once known.
+    until: Option<u32>,
+}
+
+/// The probe of one loader, over all its epochs.
+#[derive(Debug, Clone)]
+pub struct Probe {
+    plan: ProbePlan,
+    stop_after_probe: bool,
+    segment: Segment,
+    finished: bool,
+    /// Batches handed out since the probe began.
+    total: u32,
+    /// Live windows are not disturbed any more before the last replay.
+    undisturbed: bool,
+    /// Live windows' worth of steps that were not taken for that reason.
+    skipped: u32,
+    /// Batches in the cache, and how often it was served.
+    cached: u32,
+    served: u32,
+    /// The batch handed out last: its phase and its place in the cache. `None` at an epoch's start.
+    last: Option<(bool, Option<u32>)>,
+    /// The step that the batch handed out last completes: the place of the batch before it.
+    whole: Option<Option<u32>>,
+    /// Steps that count, so far.
+    live: Vec<StepSample>,
+    replay: Vec<StepSample>,
+    reference: Reference,
+    ready: Option<Window>,
+}
+
+impl Probe {
+    /// A probe that follows `plan`. With `stop_after_probe` every epoch ends once it is done.
+    #[must_use]
+    pub fn new(plan: ProbePlan, stop_after_probe: bool) -> Self {
+        let mut probe = Self {
+            plan,
+            stop_after_probe,
+            segment: Segment::default(),
+            finished: false,
+            total: 0,
+            undisturbed: false,
+            skipped: 0,
+            cached: 0,
+            served: 0,
+            last: None,
+            whole: None,
+            live: Vec::new(),
+            replay: Vec::new(),
+            reference: Reference::default(),
+            ready: None,
+        };
+        probe.open(false, 0);
+        probe
+    }
+
+    /// The plan it follows.
+    #[must_use]
+    pub fn plan(&self) -> ProbePlan {
+        self.plan
+    }
+
+    /// A new iteration begins. Windows span epochs.
+    pub fn begin_epoch(&mut self) {
+        self.last = None;
+        self.whole = None;
+    }
+
+    /// Where the next batch comes from. A cached one counts as handed out.
+    pub fn request(&mut self) -> Decision {
+        self.close_if_complete();
+        if self.finished {
+            return if self.stop_after_probe {
+                Decision::End
+            } else {
+                Decision::Source
+            };
+        }
+        if !self.segment.replaying {
+            return Decision::Source;
+        }
+        let slot = self.served % self.cached.max(1);
+        self.served = self.served.wrapping_add(1);
+        self.handed_out(true, Some(slot));
+        usize::try_from(slot).map_or(Decision::Source, Decision::Cached)
+    }
+
+    /// The source gave a batch, and it is handed out. `Some(slot)`: keep it there, in place of
+    /// what was there before.
+    pub fn delivered(&mut self) -> Option<usize> {
+        let wanted = !self.finished
+            && !self.segment.replaying
+            && self.segment.until.is_some_and(|until| {
+                until - self.segment.batches.min(until) <= self.plan.live
+                    && self.cached < self.plan.num_caches
+            });
+        let slot = wanted.then_some(self.cached);
+        self.cached += u32::from(wanted);
+        self.handed_out(false, slot);
+        slot.and_then(|slot| usize::try_from(slot).ok())
+    }
+
+    /// A step is over: `compute_ns` after a batch, then `wait_ns` for the one handed out last.
+    /// Steps across a switch or an epoch's end are left out here. Returns a window once it is
+    /// complete.
+    pub fn timed(&mut self, compute_ns: u64, wait_ns: u64) -> Option<Window> {
+        let watched = !self.finished || self.segment.settled_at.is_none();
+        if let Some(slot) = self.whole.take()
+            && watched
+        {
+            self.segment.steps.push(StepSample {
+                compute_ns,
+                wait_ns,
+                slot,
+            });
+            if self.finished {
+                self.look_after();
+            } else if self.plan.adaptive && self.segment.until.is_none() {
+                self.look();
+            }
+        }
+        self.close_if_complete();
+        self.ready.take()
+    }
+
+    /// The source has no more in this epoch. The window goes on in the next.
+    pub fn source_ended(&mut self) {
+        self.begin_epoch();
+    }
+
+    /// Ends the probe where it is, because the loop has ended: the window that is complete, or
+    /// the part of one, that [`timed`](Self::timed) did not return yet.
+    pub fn abandon(&mut self) -> Option<Window> {
+        if self.finished || self.ready.is_some() {
+            self.finished = true;
+            return self.ready.take();
+        }
+        self.finished = true;
+        let replaying = self.segment.replaying;
+        let settled = self.segment.settled_at;
+        (replaying || settled.is_some()).then(|| self.window(settled))
+    }
+
+    /// What the batch handed out last is part of. `Settle` until the loop waits again as it did
+    /// before a replay.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        let segment = &self.segment;
+        if segment.replaying && !self.finished {
+            Phase::Replay
+        } else if segment.cycle > 0 && segment.settled_at.is_none() {
+            Phase::Settle
+        } else {
+            Phase::Live
+        }
+    }
+
+    /// Whether every window is done.
+    #[must_use]
+    pub fn finished(&self) -> bool {
+        self.finished
+    }
+
+    fn handed_out(&mut self, replayed: bool, slot: Option<u32>) {
+        self.whole = match self.last {
+            Some((before, place)) if before == replayed => Some(place),
+            _ => None,
+        };
+        self.last = Some((replayed, slot));
+        self.segment.batches = self.segment.batches.saturating_add(1);
+        self.total = self.total.saturating_add(1);
+    }
+
+    fn last_cycle(&self) -> u32 {
+        self.plan.cycles.saturating_sub(1)
+    }
+
+    /// Steps left of the limit when the last replay is set aside.
+    fn spare(&self) -> u32 {
+        self.plan
+            .limit
+            .saturating_sub(self.total)
+            .saturating_sub(self.plan.last_replay)
+    }
+
+    fn open(&mut self, replaying: bool, cycle: u32) {
+        let steps = std::mem::take(&mut self.segment.steps);
+        self.segment = Segment {
+            replaying,
+            cycle,
+            steps,
+            ..Segment::default()
+        };
+        self.segment.steps.clear();
+        let plan = &self.plan;
+        if replaying {
+            self.served = 0;
+            self.segment.settled_at = Some(0);
+            let length = if cycle < self.last_cycle() {
+                plan.replay
+            } else {
+                self.last_replay()
+            };
+            self.segment.until = Some(length);
+            return;
+        }
+        self.cached = 0;
+        self.reference = Reference::of(&self.live);
+        if !plan.adaptive {
+            let settle = if cycle == 0 {
+                plan.warmup_budget
+            } else {
+                plan.settle_budget
+            };
+            let extra = if cycle == self.last_cycle() {
+                plan.extra_live
+            } else {
+                0
+            };
+            self.segment.until = Some(settle + plan.live + extra);
+        }
+    }
+
+    /// How long the last replay is to be: until the loader has filled its queue, and on.
+    fn last_replay(&self) -> u32 {
+        let plan = &self.plan;
+        if !plan.adaptive || self.replay.is_empty() || self.live.is_empty() {
+            return plan.last_replay;
+        }
+        let ratio = settle::mean_step(&self.replay) / settle::mean_step(&self.live);
+        let wanted = 1.1 * plan.steps_to_fill(ratio) + 64.0;
+        let left = plan.limit.saturating_sub(self.total);
+        let most = plan.last_replay_budget.min(left).max(plan.last_replay);
+        whole(wanted).clamp(plan.last_replay, most)
+    }
+
+    /// Judges whether the loop has settled, and how long the live window goes on.
+    fn look(&mut self) {
+        let plan = self.plan;
+        let batches = self.segment.batches;
+        let seen = self.segment.steps.len();
+        if self.segment.cycle == 0 {
+            let warmup = index(plan.warmup);
+            let budget = index(plan.warmup_budget).min(seen + index(self.spare()));
+            if let Some(at) = settle::after_warmup(&self.segment.steps, warmup, budget) {
+                let counted = u32::try_from(seen - at).unwrap_or(u32::MAX);
+                let more = plan.live.saturating_sub(counted).max(plan.num_caches + 2);
+                self.segment.settled_at = Some(at);
+                self.segment.until = Some(batches + more);
+            }
+            return;
+        }
+        let disturbed = if self.undisturbed { self.skipped } else { 0 };
+        let budget = plan.settle_budget.saturating_mul(1 + disturbed);
+        let patience = whole(
+            self.reference
+                .patience(plan.replay, settle::mean_step(&self.replay)),
+        );
+        // A loop that never waits again, long after its queue must have been drained, does not
+        // wait in the long run either: what it did before was not typical.
+        let overdue = patience <= plan.settle_budget && batches >= patience;
+        let reached = self.reference.is_reached(&self.segment.steps) || overdue;
+        let spare = self.spare();
+        if reached {
+            self.segment.settled_at = Some(seen);
+            let extra = if self.segment.cycle == self.last_cycle() {
+                self.more_live() + disturbed * plan.live
+            } else {
+                0
+            };
+            self.segment.until = Some(batches + (plan.live + extra).min(spare.max(1)));
+        } else if batches >= budget || spare <= plan.live {
+            if self.segment.cycle < self.last_cycle() && !self.undisturbed && spare > plan.live {
+                self.undisturbed = true;
+                self.skipped = self.last_cycle() - self.segment.cycle;
+                self.segment.cycle = self.last_cycle();
+            } else {
+                self.segment.until = Some(batches + plan.num_caches.min(spare.max(1)));
+            }
+        }
+    }
+
+    /// Live steps beyond the plan's that bring the standard error down to [`AIM`].
+    ///
+    /// With a = (floor/live) cv(live) and b = (floor/live) cv(replay), the error of the headspace
+    /// is sqrt(a^2/n + b^2/m) for n live and m replay steps, and n + m is least at n : m = a : b.
+    fn more_live(&self) -> u32 {
+        let (Some(live), Some(replay)) = (
+            settle::relative_deviation(&self.live),
+            settle::relative_deviation(&self.replay),
+        ) else {
+            return 0;
+        };
+        let ratio = settle::mean_step(&self.replay) / settle::mean_step(&self.live);
+        let (a, b) = (ratio * live, ratio * replay);
+        let wanted = a * (a + b) / (AIM * AIM);
+        let have = self.live.len() as f64 + f64::from(self.plan.live);
+        whole(wanted - have).min(self.plan.extra_live)
+    }
+
+    fn close_if_complete(&mut self) {
+        let segment = &self.segment;
+        if self.finished || segment.until.is_none_or(|until| segment.batches < until) {
+            return;
+        }
+        let (replaying, cycle) = (segment.replaying, segment.cycle);
+        let settled_at = if replaying || self.plan.adaptive {
+            segment.settled_at
+        } else {
+            self.settled_in_hindsight()
+        };
+        let counted = settled_at
+            .and_then(|at| self.segment.steps.get(at..))
+            .unwrap_or_default();
+        if replaying {
+            self.replay.extend_from_slice(counted);
+        } else {
+            self.live.extend_from_slice(counted);
+        }
+        self.ready = Some(self.window(settled_at));
+        if !replaying {
+            self.open(true, cycle);
+        } else if cycle < self.last_cycle() {
+            self.open(false, cycle + 1);
+        } else {
+            self.open(false, cycle + 1);
+            self.segment.until = None;
+            self.finished = true;
+        }
+    }
+
+    /// Judges whether the loop has settled after the last replay, so that its steps are live ones
+    /// again.
+    fn look_after(&mut self) {
+        let seen = self.segment.steps.len();
+        if self.reference.is_reached(&self.segment.steps) || seen >= index(self.plan.settle_budget)
+        {
+            self.segment = Segment {
+                settled_at: Some(seen),
+                ..Segment::default()
+            };
+        }
+    }
+
+    /// Where a live window of fixed length had settled.
+    fn settled_in_hindsight(&self) -> Option<usize> {
+        let steps = &self.segment.steps;
+        let last = steps.len().checked_sub(LEAST_SETTLED)?;
+        if self.segment.cycle == 0 {
+            let warmup = index(self.plan.warmup);
+            return (warmup..=last).find_map(|n| settle::after_warmup(&steps[..n], warmup, last));
+        }
+        (0..=last).find(|&n| self.reference.is_reached(&steps[..n]))
+    }
+
+    fn window(&self, settled_at: Option<usize>) -> Window {
+        Window {
+            phase: if self.segment.replaying {
+                Phase::Replay
+            } else {
+                Phase::Live
+            },
+            cycle: self.segment.cycle,
+            settled_at: settled_at.and_then(|at| u32::try_from(at).ok()),
+            steps: self.segment.steps.clone(),
+        }
+    }
+}
+
+fn index(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// A count from a non-negative real number, rounded up.
+fn whole(count: f64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let rounded = count.ceil().clamp(0.0, 1e6) as u32;
+    rounded
+}

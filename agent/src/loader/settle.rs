@@ -1,0 +1,139 @@
+//! When the loop behaves as it does in the long run, told from its waits.
+//!
+//! After a replay the loader's queue is fuller than the live loop would leave it, and the first
+//! live steps are free. They are over when the loop waits as it did before the replay. The first
+//! non-zero wait is not enough: where queues are chained, the last one runs empty while those
+//! before it are still full. So the mean of a few steps counts.
+//!
+//! A loop that never waits has nothing to settle to: its queue is full before and after.
+
+use super::window::StepSample;
+
+/// Steps whose mean wait is compared with the reference. Long enough that a burst of a few loader
+/// threads does not count as settled, short against a window.
+pub(super) const GLANCE: usize = 16;
+/// Steps of each of the two runs compared after the warm-up.
+const RUN: usize = 24;
+/// A mean wait below this share of the step is none. At 2 % it cannot change the verdict.
+const QUIET: f64 = 0.02;
+/// Share of the reference wait from which on a loop counts as settled.
+const SETTLED: f64 = 0.9;
+/// Steps after a replay before anything is concluded.
+const LEAST: usize = 8;
+
+/// Mean wait in nanoseconds, 0 of nothing.
+pub(super) fn mean_wait(steps: &[StepSample]) -> f64 {
+    mean(steps, |step| step.wait_ns)
+}
+
+/// Mean step in nanoseconds, 0 of nothing.
+pub(super) fn mean_step(steps: &[StepSample]) -> f64 {
+    mean(steps, |step| step.step_ns())
+}
+
+fn mean(steps: &[StepSample], part: impl Fn(&StepSample) -> u64) -> f64 {
+    steps.iter().map(|step| part(step) as f64).sum::<f64>() / steps.len().max(1) as f64
+}
+
+fn quiet(steps: &[StepSample]) -> bool {
+    mean_wait(steps) <= QUIET * mean_step(steps)
+}
+
+/// Sample variance of the means of consecutive runs of `length` steps, and how many they are.
+fn variance_of_means(
+    steps: &[StepSample],
+    length: usize,
+    of: impl Fn(&[StepSample]) -> f64,
+) -> (f64, usize) {
+    let means: Vec<f64> = steps.chunks_exact(length).map(of).collect();
+    let count = means.len();
+    let centre = means.iter().sum::<f64>() / count.max(1) as f64;
+    let squares: f64 = means.iter().map(|x| (x - centre).powi(2)).sum();
+    (squares / count.saturating_sub(1).max(1) as f64, count)
+}
+
+/// Long-run standard deviation of the step relative to its mean, correlation of neighbours
+/// included, from the means of [`GLANCE`] steps (batch means: Law, Simulation Modeling and
+/// Analysis, 2015, ch. 9). `None` of too little.
+pub(super) fn relative_deviation(steps: &[StepSample]) -> Option<f64> {
+    let (variance, count) = variance_of_means(steps, GLANCE, mean_step);
+    let centre = mean_step(steps);
+    (count > 1 && centre > 0.0).then(|| (variance * GLANCE as f64).sqrt() / centre)
+}
+
+/// After the warm-up: the step from which on the loop is steady, once it is.
+///
+/// A loop that waits is steady when two runs of steps wait alike. A loop that does not wait may
+/// still be draining a queue that filled during a slow first step, so it is watched for `budget`
+/// steps.
+pub(super) fn after_warmup(steps: &[StepSample], warmup: usize, budget: usize) -> Option<usize> {
+    let n = steps.len();
+    let out_of_budget = n >= budget;
+    if n < warmup + 2 * RUN {
+        return out_of_budget.then(|| warmup.min(n));
+    }
+    let (early, late) = (&steps[n - 2 * RUN..n - RUN], &steps[n - RUN..]);
+    if quiet(late) {
+        return out_of_budget.then(|| quiet_since(steps, warmup));
+    }
+    let difference = (mean_wait(late) - mean_wait(early)).abs();
+    let single = |run: &[StepSample]| variance_of_means(run, 1, mean_wait).0 / RUN as f64;
+    let noise = (single(early) + single(late)).sqrt();
+    let alike = difference <= (0.1 * mean_wait(early)).max(1.5 * noise);
+    (out_of_budget || alike && !quiet(early)).then_some(n - 2 * RUN)
+}
+
+/// Where the quiet at the end of `steps` began.
+fn quiet_since(steps: &[StepSample], warmup: usize) -> usize {
+    let mut from = steps.len() - GLANCE;
+    while from >= warmup + GLANCE && quiet(&steps[from - GLANCE..from]) {
+        from -= GLANCE;
+    }
+    if from < warmup + GLANCE { warmup } else { from }
+}
+
+/// How the loop behaved live before the replay.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Reference {
+    /// Mean step in nanoseconds.
+    pub(super) step: f64,
+    /// Mean wait in nanoseconds.
+    wait: f64,
+    /// The mean wait that noise alone may make of it, in nanoseconds.
+    wait_low: f64,
+}
+
+impl Reference {
+    pub(super) fn of(live: &[StepSample]) -> Self {
+        let wait = mean_wait(live);
+        let (variance, count) = variance_of_means(live, GLANCE, mean_wait);
+        let error = (variance / count.max(1) as f64).sqrt();
+        let wait_low = (wait - 2.0 * error).max(0.25 * wait);
+        Self {
+            step: mean_step(live),
+            wait,
+            wait_low,
+        }
+    }
+
+    /// Whether the loop waits again as it did.
+    pub(super) fn is_reached(&self, steps: &[StepSample]) -> bool {
+        let n = steps.len();
+        if n < LEAST {
+            return false;
+        }
+        if self.wait <= QUIET * self.step {
+            return true;
+        }
+        n >= GLANCE && mean_wait(&steps[n - GLANCE..]) >= SETTLED * self.wait_low
+    }
+
+    /// Steps that draining takes at most, after `replayed` steps of `floor` nanoseconds each.
+    ///
+    /// In that time the loader made no more than `replayed * ratio` batches, and the loop takes
+    /// out `1 - ratio` a step more than come in. Twice that, since both vary.
+    pub(super) fn patience(&self, replayed: u32, floor: f64) -> f64 {
+        let ratio = (floor / self.step.max(1.0)).min(0.99);
+        2.0 * f64::from(replayed) * ratio / (1.0 - ratio) + 64.0
+    }
+}

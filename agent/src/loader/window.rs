@@ -1,0 +1,38 @@
+//! What the probe hands to the analysis: runs of whole steps of one phase.
+
+use crate::model::record::Phase;
+
+/// One whole step: a batch and the next, both of the same epoch and the same phase.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StepSample {
+    /// From having a batch to asking for the next, in nanoseconds.
+    pub compute_ns: u64,
+    /// From asking for the next to having it, in nanoseconds.
+    pub wait_ns: u64,
+    /// Where in the cache the batch lies that was computed on. In a live window: where it was
+    /// put, if it was.
+    pub slot: Option<u32>,
+}
+
+impl StepSample {
+    /// From having a batch to having the next, in nanoseconds.
+    #[must_use]
+    pub fn step_ns(self) -> u64 {
+        self.compute_ns.saturating_add(self.wait_ns)
+    }
+}
+
+/// A run of steps of one phase between two switches. It may span epochs; their boundary steps are
+/// left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    /// [`Phase::Live`] or [`Phase::Replay`].
+    pub phase: Phase,
+    /// Which live-and-replay pair it belongs to, from 0. Each live window fills the cache anew.
+    pub cycle: u32,
+    /// Steps at its start that the probe saw unsettled. `None`: the loop did not behave as it did
+    /// before the replay, and no step of this window is representative.
+    pub settled_at: Option<u32>,
+    /// Every whole step, the unsettled ones included.
+    pub steps: Vec<StepSample>,
+}
