@@ -85,19 +85,31 @@ test-python:
 	$(PY) -m pytest $(PYTEST_ARGS)
 
 .PHONY: lint
-lint: $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/build ## Run every check that runs no test: format, lints, types, stubs, schema.
+lint: lint-rust lint-python lint-types lint-generated ## Run every check that runs no test. `make -k lint` names all faults.
+
+.PHONY: lint-rust
+lint-rust: tools $(PY)
 	$(call say,"rustfmt")
 	cargo fmt --all --check
 	$(call say,"clippy")
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+
+.PHONY: lint-python
+lint-python: $(STAMPS)/lint
 	$(call say,"ruff")
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
+
+.PHONY: lint-types
+lint-types: $(STAMPS)/lint $(STAMPS)/build
 	$(call say,"mypy")
 	$(VENV)/bin/mypy
-	$(call say,"stubtest")
+	$(call say,"stubtest: the stub says what the extension module has")
 	$(PY) -m mypy.stubtest headspace._native --mypy-config-file pyproject.toml
-	$(call say,"schema")
+
+.PHONY: lint-generated
+lint-generated: tools
+	$(call say,"generated files: schema and table of metrics")
 	cargo test --quiet $(RUST_TESTS) --test schema_file --test metrics_table
 
 .PHONY: format
