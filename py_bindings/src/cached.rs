@@ -1,4 +1,10 @@
 //! Cached batches: a loader machine of the agent, with the Python objects it speaks of.
+//!
+//! The lock is never held while Python runs, be it a fingerprint or the end of a batch's life:
+//! another thread that waited for it would hold the interpreter lock meanwhile, and none would go
+//! on.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use headspace_agent::loader::{Decision, Ended, Probe, Replay, Window};
 use headspace_agent::model::record::Phase;
@@ -15,67 +21,113 @@ pub(crate) enum Machine {
 }
 
 /// A machine with its batches. One per wrapped loader; it outlives the epochs.
+///
+/// A Python object of its own, so that the cycle collector sees each batch held once, however many
+/// iterations share it.
+#[pyclass(module = "headspace._native", frozen)]
 pub(crate) struct Cached {
-    machine: Machine,
-    /// By slot.
-    batches: Vec<Py<PyAny>>,
-    /// `(digest, bytes)` of each batch when it came, where they can be told.
-    prints: Vec<Option<(u64, u64)>>,
     /// `headspace._fingerprint.fingerprint`.
     fingerprint: Py<PyAny>,
+    state: Mutex<State>,
+}
+
+struct State {
+    machine: Machine,
+    /// By slot.
+    batches: Vec<Kept>,
     replayed: u64,
     mutated: u32,
 }
 
+/// `(digest, bytes)` of a batch, where they can be told.
+type Print = Option<(u64, u64)>;
+
+struct Kept {
+    batch: Py<PyAny>,
+    /// As it was when it came.
+    print: Print,
+}
+
+/// What the machine answers to a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Answer {
+    pub(crate) decision: Decision,
+    /// Where batches come from now, as the records name it.
+    pub(crate) phase: Phase,
+    /// Whether the source is never asked again.
+    pub(crate) releases_source: bool,
+    /// Whether batches are held that nobody will ask for.
+    pub(crate) is_over: bool,
+}
+
 impl Cached {
     pub(crate) fn new(machine: Machine, fingerprint: Py<PyAny>) -> Self {
-        Self {
+        let state = State {
             machine,
             batches: Vec::new(),
-            prints: Vec::new(),
-            fingerprint,
             replayed: 0,
             mutated: 0,
+        };
+        Self {
+            fingerprint,
+            state: Mutex::new(state),
         }
     }
 
-    pub(crate) fn begin_epoch(&mut self) {
-        match &mut self.machine {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An epoch begins. Returns whether its batches come from the cache alone.
+    pub(crate) fn begin_epoch(&self) -> bool {
+        let mut state = self.lock();
+        match &mut state.machine {
             Machine::Replay(replay) => replay.begin_epoch(),
             Machine::Probe(probe) => probe.begin_epoch(),
         }
+        state.releases_source()
     }
 
-    /// Whether the next batches come from the cache alone.
-    pub(crate) fn releases_source(&self) -> bool {
-        match &self.machine {
-            Machine::Replay(replay) => replay.releases_source(),
-            Machine::Probe(_) => false,
-        }
-    }
-
-    pub(crate) fn request(&mut self) -> Decision {
-        match &mut self.machine {
+    /// Where the next batch comes from.
+    pub(crate) fn request(&self) -> Answer {
+        let mut state = self.lock();
+        let decision = match &mut state.machine {
             Machine::Replay(replay) => replay.request(),
             Machine::Probe(probe) => probe.request(),
+        };
+        Answer {
+            decision,
+            phase: state.phase(decision),
+            releases_source: state.releases_source(),
+            is_over: state.probe_finished() && !state.batches.is_empty(),
         }
     }
 
     /// A source batch is about to be handed out; it is kept if the machine wants it.
-    pub(crate) fn delivered(&mut self, py: Python<'_>, batch: &Py<PyAny>) {
-        let slot = match &mut self.machine {
+    pub(crate) fn delivered(&self, py: Python<'_>, batch: &Py<PyAny>) {
+        let mut state = self.lock();
+        let slot = match &mut state.machine {
             Machine::Replay(replay) => replay.delivered(),
             Machine::Probe(probe) => probe.delivered(),
         };
-        if let Some(slot) = slot {
-            let print = self.print_of(py, batch);
-            put(&mut self.batches, slot, batch.clone_ref(py));
-            put(&mut self.prints, slot, print);
+        let Some(slot) = slot else { return };
+        let kept = Kept {
+            batch: batch.clone_ref(py),
+            print: None,
+        };
+        let before = put(&mut state.batches, slot, kept);
+        drop(state);
+        drop(before);
+        let print = self.print_of(py, batch);
+        if let Some(kept) = self.lock().batches.get_mut(slot)
+            && kept.batch.is(batch)
+        {
+            kept.print = print;
         }
     }
 
-    pub(crate) fn source_ended(&mut self) -> Ended {
-        match &mut self.machine {
+    pub(crate) fn source_ended(&self) -> Ended {
+        match &mut self.lock().machine {
             Machine::Replay(replay) => replay.source_ended(),
             Machine::Probe(probe) => {
                 probe.source_ended();
@@ -85,20 +137,76 @@ impl Cached {
     }
 
     /// The cached batch at that index.
-    pub(crate) fn batch(&mut self, py: Python<'_>, index: usize) -> Option<Py<PyAny>> {
-        self.replayed += 1;
-        self.batches.get(index).map(|batch| batch.clone_ref(py))
+    pub(crate) fn batch(&self, py: Python<'_>, index: usize) -> Option<Py<PyAny>> {
+        let mut state = self.lock();
+        state.replayed += 1;
+        let kept = state.batches.get(index)?;
+        Some(kept.batch.clone_ref(py))
     }
 
-    pub(crate) fn timed(&mut self, compute_ns: u64, wait_ns: u64) -> Option<Window> {
-        match &mut self.machine {
+    /// The step that a batch ended: a window of the probe where one is complete, and the batches
+    /// replayed so far where the probe is over.
+    pub(crate) fn timed(&self, compute_ns: u64, wait_ns: u64) -> (Option<Window>, Option<u64>) {
+        let mut state = self.lock();
+        let window = match &mut state.machine {
             Machine::Replay(_) => None,
             Machine::Probe(probe) => probe.timed(compute_ns, wait_ns),
+        };
+        (window, state.probe_finished().then_some(state.replayed))
+    }
+
+    /// Live batches handed out by a replay, and how many it wanted first.
+    pub(crate) fn replay_progress(&self) -> Option<(u64, u64)> {
+        match &self.lock().machine {
+            Machine::Replay(replay) => Some((replay.live(), replay.plan().return_caches_after())),
+            Machine::Probe(_) => None,
         }
     }
 
-    /// Where batches come from now, as the records name it.
-    pub(crate) fn phase(&self, decision: Decision) -> Phase {
+    /// Compares the batches with what they were when they came. Called where no step is timed.
+    pub(crate) fn check(&self, py: Python<'_>) -> CacheFacts {
+        let then: Vec<(Py<PyAny>, Print)> = self
+            .lock()
+            .batches
+            .iter()
+            .map(|kept| (kept.batch.clone_ref(py), kept.print))
+            .collect();
+        let changed = then
+            .iter()
+            .filter(|(batch, print)| self.print_of(py, batch) != *print)
+            .count();
+        let mut state = self.lock();
+        state.mutated = state
+            .mutated
+            .max(u32::try_from(changed).unwrap_or(u32::MAX));
+        state.facts()
+    }
+
+    /// Lets go of every batch: nobody will ask for one.
+    pub(crate) fn release_batches(&self) {
+        let batches = std::mem::take(&mut self.lock().batches);
+        drop(batches);
+    }
+
+    /// A digest that cannot be taken is no fault of the loop: such a batch is not checked.
+    fn print_of(&self, py: Python<'_>, batch: &Py<PyAny>) -> Print {
+        self.fingerprint
+            .call1(py, (batch,))
+            .and_then(|print| print.extract(py))
+            .ok()
+    }
+}
+
+impl State {
+    /// Whether the next batches come from the cache alone.
+    fn releases_source(&self) -> bool {
+        match &self.machine {
+            Machine::Replay(replay) => replay.releases_source(),
+            Machine::Probe(_) => false,
+        }
+    }
+
+    fn phase(&self, decision: Decision) -> Phase {
         match (&self.machine, decision) {
             (_, Decision::Cached(_)) => Phase::Replay,
             (Machine::Probe(probe), _) => probe.phase(),
@@ -106,72 +214,52 @@ impl Cached {
         }
     }
 
-    /// Whether the probe has just ended: true once.
-    pub(crate) fn probe_finished(&self) -> bool {
+    fn probe_finished(&self) -> bool {
         matches!(&self.machine, Machine::Probe(probe) if probe.finished())
-    }
-
-    pub(crate) fn replayed(&self) -> u64 {
-        self.replayed
-    }
-
-    /// Live batches handed out by a replay, and how many it wanted first.
-    pub(crate) fn replay_progress(&self) -> Option<(u64, u64)> {
-        match &self.machine {
-            Machine::Replay(replay) => Some((replay.live(), replay.plan().return_caches_after())),
-            Machine::Probe(_) => None,
-        }
-    }
-
-    /// Compares the batches with what they were when they came. Called where no step is timed.
-    pub(crate) fn check(&mut self, py: Python<'_>) -> CacheFacts {
-        let now: Vec<_> = self
-            .batches
-            .iter()
-            .map(|batch| self.print_of(py, batch))
-            .collect();
-        let changed = now
-            .iter()
-            .zip(&self.prints)
-            .filter(|(now, then)| now != then)
-            .count();
-        self.mutated = self.mutated.max(u32::try_from(changed).unwrap_or(u32::MAX));
-        self.facts()
     }
 
     fn facts(&self) -> CacheFacts {
         CacheFacts {
             batches: u32::try_from(self.batches.len()).unwrap_or(u32::MAX),
             bytes: self
-                .prints
+                .batches
                 .iter()
-                .map(|print| print.map(|(_, bytes)| bytes))
+                .map(|kept| kept.print.map(|(_, bytes)| bytes))
                 .sum::<Option<u64>>()
                 .filter(|bytes| *bytes > 0),
             mutated: self.mutated,
         }
     }
+}
 
-    /// A digest that cannot be taken is no fault of the loop: such a batch is not checked.
-    fn print_of(&self, py: Python<'_>, batch: &Py<PyAny>) -> Option<(u64, u64)> {
-        self.fingerprint
-            .call1(py, (batch,))
-            .and_then(|print| print.extract(py))
-            .ok()
+#[pymethods]
+impl Cached {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.fingerprint)?;
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            // In use at the moment, hence alive.
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        for kept in &state.batches {
+            visit.call(&kept.batch)?;
+        }
+        Ok(())
     }
 
-    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        for batch in &self.batches {
-            visit.call(batch)?;
-        }
-        visit.call(&self.fingerprint)
+    fn __clear__(&self) {
+        self.release_batches();
     }
 }
 
-/// Puts `value` in that slot: behind the others, or in place of what was there.
-fn put<T>(slots: &mut Vec<T>, slot: usize, value: T) {
+/// Puts `value` in that slot: behind the others, or in place of what was there, which is returned.
+fn put<T>(slots: &mut Vec<T>, slot: usize, value: T) -> Option<T> {
     match slots.get_mut(slot) {
-        Some(place) => *place = value,
-        None => slots.push(value),
+        Some(place) => Some(std::mem::replace(place, value)),
+        None => {
+            slots.push(value);
+            None
+        }
     }
 }

@@ -17,9 +17,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
+use crate::cached::{Answer, Cached};
 use crate::fast_next::Parts;
 use crate::source::{Next, Source};
-use crate::watched::{Epoch, SharedCache};
+use crate::watched::Epoch;
 
 /// Yields what the wrapped iterator yields, the same objects in the same order. Everything else
 /// (attributes, `send`, `throw`, `close`) is the wrapped iterator's.
@@ -29,7 +30,7 @@ pub(crate) struct LoopIterator {
     entry: Arc<LoopEntry>,
     /// None where nothing is recorded, and batches are only cached.
     agent: Option<Agent>,
-    cached: Option<SharedCache>,
+    cached: Option<Py<Cached>>,
     /// The loader, to let go of an iterator that it keeps as well; none where that is not wanted.
     loader: Option<Source>,
     /// Marks the loop as free when this iterator ends.
@@ -39,8 +40,11 @@ pub(crate) struct LoopIterator {
     ended: AtomicBool,
     /// Time stamp of the last batch, 0 before the first. Only kept where a machine needs it.
     last_receive: AtomicU64,
+    /// What the records were told last, [`UNTOLD`] before the first batch.
     phase: AtomicU64,
 }
+
+const UNTOLD: u64 = u64::MAX;
 
 impl LoopIterator {
     pub(crate) fn new(
@@ -48,7 +52,7 @@ impl LoopIterator {
         loader: Option<Source>,
         entry: Arc<LoopEntry>,
         agent: Option<Agent>,
-        cached: Option<SharedCache>,
+        cached: Option<Py<Cached>>,
         epoch: Epoch,
     ) -> Self {
         Self {
@@ -61,7 +65,7 @@ impl LoopIterator {
             in_flight: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             last_receive: AtomicU64::new(0),
-            phase: AtomicU64::new(0),
+            phase: AtomicU64::new(UNTOLD),
         }
     }
 
@@ -145,44 +149,44 @@ impl LoopIterator {
     }
 
     /// The next batch where a machine decides.
-    fn next_decided(&self, py: Python<'_>, shared: &SharedCache) -> PyResult<Option<Py<PyAny>>> {
+    fn next_decided(&self, py: Python<'_>, cached: &Cached) -> PyResult<Option<Py<PyAny>>> {
         if self.ended.load(Ordering::Relaxed) {
             return Ok(None);
         }
+        if self.in_flight.load(Ordering::Relaxed) {
+            self.say_concurrent();
+        }
         loop {
-            let (decision, release) = {
-                let mut cached = shared.lock();
-                let decision = cached.request();
-                self.change_phase(py, &mut cached, decision);
-                (decision, cached.releases_source())
-            };
-            if release && !matches!(decision, Decision::Source) {
+            let answer = cached.request();
+            let decision = answer.decision;
+            self.change_phase(py, cached, answer);
+            if answer.releases_source && decision != Decision::Source {
                 self.release_source(py);
             }
+            self.in_flight.store(true, Ordering::Relaxed);
             let request = self.entry.recorder.ticks();
             let outcome = match decision {
                 Decision::Source => self.source.next(py),
-                Decision::Cached(index) => Ok(shared
-                    .lock()
-                    .batch(py, index)
-                    .map_or(Next::End(None), Next::Batch)),
+                Decision::Cached(index) => {
+                    Ok(cached.batch(py, index).map_or(Next::End(None), Next::Batch))
+                }
                 Decision::End => Ok(Next::End(None)),
             };
             let receive = self.entry.recorder.ticks();
+            self.in_flight.store(false, Ordering::Relaxed);
             match outcome {
                 Ok(Next::Batch(batch)) => {
                     self.entry.recorder.lap(request, receive);
                     if decision == Decision::Source {
-                        shared.lock().delivered(py, &batch);
+                        cached.delivered(py, &batch);
                     }
-                    self.tell_machine(shared, request, receive);
+                    self.tell_machine(cached, request, receive);
                     return Ok(Some(batch));
                 }
                 Ok(Next::End(value)) if decision == Decision::Source => {
-                    let ended = shared.lock().source_ended();
-                    if let Ended::Replay { early } = ended {
+                    if let Ended::Replay { early } = cached.source_ended() {
                         if early {
-                            self.say_early(shared);
+                            self.say_early(cached);
                         }
                         continue;
                     }
@@ -202,34 +206,35 @@ impl LoopIterator {
     }
 
     /// The step that this batch ends, told to the machine.
-    fn tell_machine(&self, shared: &SharedCache, request: u64, receive: u64) {
+    fn tell_machine(&self, cached: &Cached, request: u64, receive: u64) {
         let last = self.last_receive.swap(receive, Ordering::Relaxed);
         if last == 0 {
             return;
         }
         let clock = self.entry.recorder.clock();
         let nanos = |from, to| clock.nanos(to).saturating_sub(clock.nanos(from));
-        let mut cached = shared.lock();
-        if let Some(window) = cached.timed(nanos(last, request), nanos(request, receive)) {
+        let (window, replayed) = cached.timed(nanos(last, request), nanos(request, receive));
+        if let Some(window) = window {
             self.entry.add_window(window);
         }
-        if cached.probe_finished() {
-            self.entry.finish_probe(cached.replayed());
+        if let Some(replayed) = replayed {
+            self.entry.finish_probe(replayed);
         }
     }
 
     /// Batches come from elsewhere: the records are told, and the cache is checked here, where no
-    /// step is timed.
-    fn change_phase(&self, py: Python<'_>, cached: &mut crate::cached::Cached, decision: Decision) {
-        if decision == Decision::End {
-            return;
+    /// step is timed. It is let go of when the probe is over.
+    fn change_phase(&self, py: Python<'_>, cached: &Cached, answer: Answer) {
+        let Answer {
+            decision, phase, ..
+        } = answer;
+        if decision != Decision::End {
+            if self.phase.swap(phase as u64, Ordering::Relaxed) == phase as u64 {
+                return;
+            }
+            self.entry.recorder.mark(Event::Phase(phase));
         }
-        let phase = cached.phase(decision);
-        if self.phase.swap(phase as u64, Ordering::Relaxed) == phase as u64 {
-            return;
-        }
-        self.entry.recorder.mark(Event::Phase(phase));
-        if phase == Phase::Settle {
+        if !answer.is_over && (phase == Phase::Settle || decision == Decision::End) {
             return;
         }
         let facts = cached.check(py);
@@ -248,10 +253,13 @@ impl LoopIterator {
                 live,
             });
         }
+        if answer.is_over {
+            cached.release_batches();
+        }
     }
 
-    fn say_early(&self, shared: &SharedCache) {
-        if let Some((delivered, asked)) = shared.lock().replay_progress() {
+    fn say_early(&self, cached: &Cached) {
+        if let Some((delivered, asked)) = cached.replay_progress() {
             let loop_name = self.entry.loader.name.clone();
             self.notice(&Notice::SourceEndedEarly {
                 loop_name,
@@ -299,7 +307,7 @@ impl LoopIterator {
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         match &self.cached {
             None => self.timed(|| self.source.next(py)),
-            Some(shared) => self.next_decided(py, shared),
+            Some(cached) => self.next_decided(py, cached.get()),
         }
     }
 
@@ -366,7 +374,7 @@ impl LoopIterator {
             loader.traverse(&visit)?;
         }
         match &self.cached {
-            Some(shared) => shared.traverse(&visit),
+            Some(cached) => visit.call(cached),
             None => Ok(()),
         }
     }

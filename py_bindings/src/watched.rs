@@ -1,7 +1,7 @@
 //! A wrapped loader, as the agent sees it: a loop with its mode, over all its epochs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use headspace_agent::loader::{Probe, ProbePlan, Replay, ReplayPlan};
 use headspace_agent::model::Mode;
@@ -18,27 +18,6 @@ use crate::fast_next;
 use crate::iterator::LoopIterator;
 use crate::session::{Session, clock};
 use crate::source::Source;
-
-/// A machine and its batches, shared by the epochs of one loop.
-#[derive(Clone)]
-pub(crate) struct SharedCache(Arc<Mutex<Cached>>);
-
-impl SharedCache {
-    /// Python runs while it is held only to take a fingerprint, which no other thread waits for:
-    /// two threads in one probed loop is refused by the notice `concurrent_iteration`.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Cached> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match self.0.try_lock() {
-            Ok(cached) => cached.traverse(visit),
-            Err(TryLockError::Poisoned(cached)) => cached.into_inner().traverse(visit),
-            // In use at the moment, hence alive.
-            Err(TryLockError::WouldBlock) => Ok(()),
-        }
-    }
-}
 
 /// One iteration of a loop. While it goes on, another one is a loop of its own.
 #[derive(Clone)]
@@ -72,7 +51,7 @@ pub(crate) struct Loop {
     plan: Plan,
     loader: LoaderRecord,
     fingerprint: Py<PyAny>,
-    cached: Mutex<Option<SharedCache>>,
+    cached: OnceLock<Py<Cached>>,
     lanes: Mutex<Vec<Lane>>,
     keep_source: bool,
 }
@@ -147,7 +126,7 @@ impl Loop {
             plan,
             loader,
             fingerprint,
-            cached: Mutex::default(),
+            cached: OnceLock::new(),
             lanes: Mutex::default(),
             keep_source,
         })
@@ -165,12 +144,10 @@ impl Loop {
         let py = slf.py();
         let this = slf.get();
         let begun = clock().ticks();
-        let cached = this.cache(py);
-        let replays_only = cached.as_ref().is_some_and(|shared| {
-            let mut cached = shared.lock();
-            cached.begin_epoch();
-            cached.releases_source()
-        });
+        let cached = this.cache(py)?;
+        let replays_only = cached
+            .as_ref()
+            .is_some_and(|cached| cached.get().begin_epoch());
         let iterator = if replays_only {
             // Only asked for its end; the source stays untouched.
             pyo3::types::PyTuple::empty(py).try_iter()?
@@ -219,12 +196,9 @@ impl Loop {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.fingerprint)?;
-        match self.cached.try_lock() {
-            Ok(cached) => cached
-                .as_ref()
-                .map_or(Ok(()), |shared| shared.traverse(&visit)),
-            Err(_) => Ok(()),
-        }
+        self.cached
+            .get()
+            .map_or(Ok(()), |cached| visit.call(cached))
     }
 }
 
@@ -238,20 +212,19 @@ impl Loop {
     }
 
     /// The machine, made at the first epoch; none in mode `measure`.
-    fn cache(&self, py: Python<'_>) -> Option<SharedCache> {
-        let mut slot = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.is_none() {
-            let machine = match &self.plan {
-                Plan::Measure => return None,
-                Plan::Replay(plan) => Machine::Replay(Replay::new(*plan, self.loader.batches)),
-                Plan::Probe { plan, stop_after } => {
-                    Machine::Probe(Box::new(Probe::new(*plan, *stop_after)))
-                }
-            };
-            let cached = Cached::new(machine, self.fingerprint.clone_ref(py));
-            *slot = Some(SharedCache(Arc::new(Mutex::new(cached))));
+    fn cache(&self, py: Python<'_>) -> PyResult<Option<Py<Cached>>> {
+        if let Some(cached) = self.cached.get() {
+            return Ok(Some(cached.clone_ref(py)));
         }
-        slot.clone()
+        let machine = match &self.plan {
+            Plan::Measure => return Ok(None),
+            Plan::Replay(plan) => Machine::Replay(Replay::new(*plan, self.loader.batches)),
+            Plan::Probe { plan, stop_after } => {
+                Machine::Probe(Box::new(Probe::new(*plan, *stop_after)))
+            }
+        };
+        let made = Py::new(py, Cached::new(machine, self.fingerprint.clone_ref(py)))?;
+        Ok(Some(self.cached.get_or_init(|| made).clone_ref(py)))
     }
 
     /// A lane of this session that no iteration holds; a new one where all are busy.
