@@ -37,7 +37,7 @@ pub enum Notice {
         loop_name: String,
         /// Steps that will be served from the cache.
         replayed: u64,
-        /// Steps until the probe is done.
+        /// Steps after which the probe is done at the latest.
         total: u64,
     },
     /// Every batch from now on is a repeated one.
@@ -176,8 +176,8 @@ impl fmt::Display for Notice {
                 total,
             } => write!(
                 f,
-                "probe of `{loop_name}`: {replayed} of its first {total} steps train on repeated \
-                 batches. No batch of the source is lost. Use mode `measure` where that matters."
+                "probe of `{loop_name}`: {replayed} of at most {total} steps train on repeated \
+                 batches, then all is live. No batch of the source is lost or moved."
             ),
             Self::ReplayBegins {
                 loop_name,
