@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use headspace_agent::loader::{Decision, Ended, Probe, Replay, Window};
+use headspace_agent::loader::{Decision, Ended, Probe, Replay, ReplayEpoch, Window};
 use headspace_agent::model::record::Phase;
 use headspace_agent::pipeline::CacheFacts;
 use pyo3::prelude::*;
@@ -38,6 +38,10 @@ struct State {
     replayed: u64,
     mutated: u32,
 }
+
+/// How far one iteration has come. Locked only within [`Cached`]'s own lock, which is held for as
+/// short.
+pub(crate) type Progress = Mutex<ReplayEpoch>;
 
 /// `(digest, bytes)` of a batch, where they can be told.
 type Print = Option<(u64, u64)>;
@@ -75,24 +79,23 @@ impl Cached {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// An epoch begins. Returns whether its batches come from the cache alone.
     pub(crate) fn begin_epoch(&self) -> bool {
         let mut state = self.lock();
-        match &mut state.machine {
-            Machine::Replay(replay) => replay.begin_epoch(),
-            Machine::Probe(probe) => probe.begin_epoch(),
+        if let Machine::Probe(probe) = &mut state.machine {
+            probe.begin_epoch();
         }
         state.releases_source()
     }
 
     /// Where the next batch comes from.
-    pub(crate) fn request(&self) -> Answer {
+    pub(crate) fn request(&self, progress: &Progress) -> Answer {
         let mut state = self.lock();
         let decision = match &mut state.machine {
-            Machine::Replay(replay) => replay.request(),
+            Machine::Replay(replay) => replay.request(&mut lock(progress)),
             Machine::Probe(probe) => probe.request(),
         };
         Answer {
@@ -104,10 +107,10 @@ impl Cached {
     }
 
     /// A source batch is about to be handed out; it is kept if the machine wants it.
-    pub(crate) fn delivered(&self, py: Python<'_>, batch: &Py<PyAny>) {
+    pub(crate) fn delivered(&self, py: Python<'_>, batch: &Py<PyAny>, progress: &Progress) {
         let mut state = self.lock();
         let slot = match &mut state.machine {
-            Machine::Replay(replay) => replay.delivered(),
+            Machine::Replay(replay) => replay.delivered(&mut lock(progress)),
             Machine::Probe(probe) => probe.delivered(),
         };
         let Some(slot) = slot else { return };
@@ -126,9 +129,9 @@ impl Cached {
         }
     }
 
-    pub(crate) fn source_ended(&self) -> Ended {
+    pub(crate) fn source_ended(&self, progress: &Progress) -> Ended {
         match &mut self.lock().machine {
-            Machine::Replay(replay) => replay.source_ended(),
+            Machine::Replay(replay) => replay.source_ended(&mut lock(progress)),
             Machine::Probe(probe) => {
                 probe.source_ended();
                 Ended::Epoch
@@ -251,6 +254,10 @@ impl Cached {
     fn __clear__(&self) {
         self.release_batches();
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Puts `value` in that slot: behind the others, or in place of what was there, which is returned.

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
-use crate::cached::{Answer, Cached};
+use crate::cached::{Answer, Cached, Progress};
 use crate::fast_next::Parts;
 use crate::source::{Next, Source};
 use crate::watched::Epoch;
@@ -31,6 +31,7 @@ pub(crate) struct LoopIterator {
     /// None where nothing is recorded, and batches are only cached.
     agent: Option<Agent>,
     cached: Option<Py<Cached>>,
+    progress: Progress,
     /// The loader, to let go of an iterator that it keeps as well; none where that is not wanted.
     loader: Option<Source>,
     /// Marks the loop as free when this iterator ends.
@@ -60,6 +61,7 @@ impl LoopIterator {
             entry,
             agent,
             cached,
+            progress: Progress::default(),
             loader,
             epoch,
             in_flight: AtomicBool::new(false),
@@ -157,7 +159,7 @@ impl LoopIterator {
             self.say_concurrent();
         }
         loop {
-            let answer = cached.request();
+            let answer = cached.request(&self.progress);
             let decision = answer.decision;
             self.change_phase(py, cached, answer);
             if answer.releases_source && decision != Decision::Source {
@@ -178,13 +180,13 @@ impl LoopIterator {
                 Ok(Next::Batch(batch)) => {
                     self.entry.recorder.lap(request, receive);
                     if decision == Decision::Source {
-                        cached.delivered(py, &batch);
+                        cached.delivered(py, &batch, &self.progress);
                     }
                     self.tell_machine(cached, request, receive);
                     return Ok(Some(batch));
                 }
                 Ok(Next::End(value)) if decision == Decision::Source => {
-                    if let Ended::Replay { early } = cached.source_ended() {
+                    if let Ended::Replay { early } = cached.source_ended(&self.progress) {
                         if early {
                             self.say_early(cached);
                         }

@@ -18,7 +18,7 @@ pub mod window;
 
 pub use plan::{PlanTooShort, ProbePlan};
 pub use probe::Probe;
-pub use replay::{Ended, PlanError, Replay, ReplayPlan};
+pub use replay::{Ended, PlanError, Replay, ReplayEpoch, ReplayPlan};
 pub use window::{StepSample, Window};
 
 /// Where the next batch comes from.

@@ -146,8 +146,13 @@ pub struct Replay {
     live: u64,
     /// Whether the source is done with for good.
     turned: bool,
+}
+
+/// One iteration of the loader. Several may go on at once: loops nest, and threads share a loader.
+#[derive(Debug, Clone, Default)]
+pub struct ReplayEpoch {
     /// Batches handed out in this epoch.
-    in_epoch: u64,
+    handed_out: u64,
     /// Cached batches handed out in this epoch.
     replayed: u64,
     /// Whether this epoch is over, whatever the counts say.
@@ -163,9 +168,6 @@ impl Replay {
             epoch_len,
             live: 0,
             turned: false,
-            in_epoch: 0,
-            replayed: 0,
-            ended: false,
         }
     }
 
@@ -187,52 +189,40 @@ impl Replay {
         usize::try_from(self.live).map_or(self.plan.num_caches, |n| n.min(self.plan.num_caches))
     }
 
-    /// A new iteration begins.
-    pub fn begin_epoch(&mut self) {
-        self.in_epoch = 0;
-        self.replayed = 0;
-        self.ended = false;
-    }
-
-    /// Where the next batch comes from. A cached one counts as handed out.
-    pub fn request(&mut self) -> Decision {
-        if self.ended
-            || self
-                .plan
-                .stop_after
-                .is_some_and(|stop| self.in_epoch >= stop)
-        {
+    /// Where the next batch of `epoch` comes from. A cached one counts as handed out.
+    pub fn request(&self, epoch: &mut ReplayEpoch) -> Decision {
+        let reached = |length: Option<u64>| length.is_some_and(|n| epoch.handed_out >= n);
+        if epoch.ended || reached(self.plan.stop_after) {
             return Decision::End;
         }
         if !self.releases_source() {
             return Decision::Source;
         }
-        let length = self.plan.stop_after.or(self.epoch_len);
         let cached = self.cached();
-        if cached == 0 || length.is_some_and(|length| self.in_epoch >= length) {
+        if cached == 0 || reached(self.plan.stop_after.or(self.epoch_len)) {
             return Decision::End;
         }
-        let index = usize::try_from(self.replayed % cached as u64).unwrap_or_default();
-        self.replayed += 1;
-        self.in_epoch += 1;
+        let index = usize::try_from(epoch.replayed % cached as u64).unwrap_or_default();
+        epoch.replayed += 1;
+        epoch.handed_out += 1;
         Decision::Cached(index)
     }
 
     /// The source gave a batch, and it is handed out. `Some(slot)`: keep it there.
-    pub fn delivered(&mut self) -> Option<usize> {
+    pub fn delivered(&mut self, epoch: &mut ReplayEpoch) -> Option<usize> {
         let slot = usize::try_from(self.live)
             .ok()
             .filter(|&slot| slot < self.plan.num_caches);
         self.live += 1;
-        self.in_epoch += 1;
+        epoch.handed_out += 1;
         slot
     }
 
-    /// The source has no more.
-    pub fn source_ended(&mut self) -> Ended {
+    /// The source of `epoch` has no more.
+    pub fn source_ended(&mut self, epoch: &mut ReplayEpoch) -> Ended {
         let keeps_length = self.plan.stop_after.is_none() && self.epoch_len.is_some();
         if self.live == 0 || keeps_length {
-            self.ended = true;
+            epoch.ended = true;
             return Ended::Epoch;
         }
         let early = self.live < self.plan.return_caches_after;
@@ -249,6 +239,8 @@ impl Replay {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -267,30 +259,37 @@ mod tests {
         length: u64,
         take: usize,
     ) -> Vec<Yield> {
-        let mut yields = Vec::new();
-        let mut next = 0;
-        machine.begin_epoch();
-        while yields.len() < take {
-            match machine.request() {
-                Decision::End => break,
-                Decision::Cached(index) => yields.push(Yield::Cached(cache[index])),
-                Decision::Source if next < length => {
-                    let batch = first + next;
-                    next += 1;
-                    if let Some(slot) = machine.delivered() {
-                        assert_eq!(slot, cache.len(), "slots are filled in order");
-                        cache.push(batch);
-                    }
-                    yields.push(Yield::Live(batch));
+        let mut source = first..first + length;
+        let mut epoch = ReplayEpoch::default();
+        std::iter::from_fn(|| next(machine, &mut epoch, cache, &mut source))
+            .take(take)
+            .collect()
+    }
+
+    /// The next batch of one of the iterations that go on.
+    fn next(
+        machine: &mut Replay,
+        epoch: &mut ReplayEpoch,
+        cache: &mut Vec<u64>,
+        source: &mut Range<u64>,
+    ) -> Option<Yield> {
+        loop {
+            match machine.request(epoch) {
+                Decision::End => return None,
+                Decision::Cached(index) => return Some(Yield::Cached(cache[index])),
+                Decision::Source => {}
+            }
+            if let Some(batch) = source.next() {
+                if let Some(slot) = machine.delivered(epoch) {
+                    assert_eq!(slot, cache.len(), "slots are filled in order");
+                    cache.push(batch);
                 }
-                Decision::Source => {
-                    if machine.source_ended() == Ended::Epoch {
-                        break;
-                    }
-                }
+                return Some(Yield::Live(batch));
+            }
+            if machine.source_ended(epoch) == Ended::Epoch {
+                return None;
             }
         }
-        yields
     }
 
     /// What `SPDL` 0.8 yields, told from its documentation: live batches up to the turn, then the
@@ -441,20 +440,37 @@ mod tests {
     fn an_empty_source_ends_the_epoch_instead_of_spinning() {
         let plan = ReplayPlan::new(2, None, Some(9)).unwrap();
         let mut machine = Replay::new(plan, None);
-        machine.begin_epoch();
-        assert_eq!(machine.request(), Decision::Source);
-        assert_eq!(machine.source_ended(), Ended::Epoch);
-        assert_eq!(machine.request(), Decision::End);
+        let mut epoch = ReplayEpoch::default();
+        assert_eq!(machine.request(&mut epoch), Decision::Source);
+        assert_eq!(machine.source_ended(&mut epoch), Ended::Epoch);
+        assert_eq!(machine.request(&mut epoch), Decision::End);
     }
 
     #[test]
     fn a_source_that_ends_early_says_so() {
         let plan = ReplayPlan::new(2, Some(5), None).unwrap();
         let mut machine = Replay::new(plan, None);
-        machine.begin_epoch();
-        machine.delivered();
-        assert_eq!(machine.source_ended(), Ended::Replay { early: true });
-        assert_eq!(machine.request(), Decision::Cached(0));
-        assert_eq!(machine.request(), Decision::Cached(0));
+        let mut epoch = ReplayEpoch::default();
+        machine.delivered(&mut epoch);
+        assert_eq!(
+            machine.source_ended(&mut epoch),
+            Ended::Replay { early: true }
+        );
+        assert_eq!(machine.request(&mut epoch), Decision::Cached(0));
+        assert_eq!(machine.request(&mut epoch), Decision::Cached(0));
+    }
+
+    #[test]
+    fn an_epoch_within_another_does_not_shorten_it() {
+        let plan = ReplayPlan::new(2, Some(3), Some(5)).unwrap();
+        let mut machine = Replay::new(plan, None);
+        let mut cache = Vec::new();
+        let (mut source, mut outer) = (0..9, ReplayEpoch::default());
+        let mut outer_len = 0;
+        while next(&mut machine, &mut outer, &mut cache, &mut source).is_some() {
+            outer_len += 1;
+            assert_eq!(epoch(&mut machine, &mut cache, 100, 9, 99).len(), 5);
+        }
+        assert_eq!(outer_len, 5);
     }
 }
