@@ -16,17 +16,19 @@ const CLEAR: f64 = 3.0;
 /// A batch that takes a millisecond longer live takes about one longer in replay. A steeper slope
 /// is another's doing: on an asynchronous device the loop feels the batch of a few steps ago.
 const PLAUSIBLE: f64 = 1.5;
+/// Standard errors that the mean of the cached batches may be from the usual by chance.
+const CHANCE: f64 = 8.0;
 /// Ratio of variances from which on cached batches count as different from each other. The 99 %
 /// quantile of F with 9 and 90 degrees of freedom is 2.6.
 const DIFFER: f64 = 2.0;
 
 /// One cached batch of one replay window.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct CachedBatch {
+struct CachedBatch {
     /// Its compute when it was live, milliseconds.
     live_ms: f64,
     /// Its mean step in replay, milliseconds.
-    pub(super) replay_ms: f64,
+    replay_ms: f64,
     /// Times it was replayed.
     times: f64,
 }
@@ -34,70 +36,80 @@ pub(super) struct CachedBatch {
 /// What the cached batches say about each other.
 #[derive(Debug, Clone)]
 pub(super) struct Content {
-    pub(super) batches: Vec<CachedBatch>,
-    /// Milliseconds to add to the mean step in replay.
-    pub(super) correction_ms: f64,
-    /// Whether the batches differ more than their steps do: then they are what was sampled, not
-    /// the steps.
-    pub(super) differ: bool,
+    batches: Vec<CachedBatch>,
     slope: f64,
+    /// Mean compute of all live batches, in milliseconds.
+    usual_ms: f64,
 }
 
 impl Content {
-    pub(super) fn of(windows: &[Window], kept: &[Kept<'_>], usual_compute_ms: f64) -> Self {
-        let replays = || kept.iter().filter(|window| window.phase == Phase::Replay);
-        let mut batches = Vec::new();
+    /// `None` where the batches do not differ more than their steps do.
+    pub(super) fn of(windows: &[Window], kept: &[Kept<'_>], usual_ms: f64) -> Option<Self> {
+        let mut batches: Vec<CachedBatch> = Vec::new();
         // (live, replay) as deviations from their window's means: windows differ for other reasons.
         let mut pairs = Vec::new();
-        let (mut within, mut within_freedom) = (0.0, 0.0);
-        let (mut between, mut between_freedom) = (0.0, 0.0);
-        for replay in replays() {
-            let cached = of_window(windows, replay, &mut within, &mut within_freedom);
-            let live = mean(&cached.iter().map(|batch| batch.live_ms).collect::<Vec<_>>());
-            let total: f64 = cached.iter().map(|batch| batch.times).sum();
-            let level = cached.iter().map(|b| b.replay_ms * b.times).sum::<f64>() / total.max(1.0);
+        let (mut within, mut between) = (Spread::default(), Spread::default());
+        for replay in kept.iter().filter(|window| window.phase == Phase::Replay) {
+            let cached = of_window(windows, replay, &mut within);
+            let live = mean_of(&cached, |batch| batch.live_ms);
+            let level = mean_of(&cached, |batch| batch.replay_ms);
             for batch in &cached {
                 pairs.push((batch.live_ms - live, batch.replay_ms - level));
-                between += batch.times * (batch.replay_ms - level).powi(2);
+                between.squares += batch.times * (batch.replay_ms - level).powi(2);
             }
-            between_freedom += (cached.len() as f64 - 1.0).max(0.0);
+            between.freedom += (cached.len() as f64 - 1.0).max(0.0);
             batches.extend(cached);
         }
-        let ratio = (between / between_freedom) / (within / within_freedom).max(1e-12);
-        let differ = between_freedom >= 4.0 && within_freedom >= 8.0 && ratio > DIFFER;
-        let slope = if differ {
-            clear_slope(&pairs, between_freedom)
+        let differ = between.freedom >= 4.0
+            && within.freedom >= 8.0
+            && between.variance() > DIFFER * within.variance();
+        if !differ {
+            return None;
+        }
+        // Cached batches are a random few. Where their live compute is further from the usual than
+        // chance puts it, the loop was in another state, and the batches are not why.
+        let unusual = (usual_ms - mean_of(&batches, |batch| batch.live_ms)).abs();
+        let squares = mean(&pairs.iter().map(|(x, _)| x * x).collect::<Vec<_>>());
+        let by_chance = unusual <= CHANCE * (squares / batches.len() as f64).sqrt();
+        let slope = if by_chance {
+            clear_slope(&pairs, between.freedom)
         } else {
             0.0
         };
-        let times: f64 = batches.iter().map(|batch| batch.times).sum();
-        let live = batches.iter().map(|b| b.live_ms * b.times).sum::<f64>() / times.max(1.0);
-        let correction_ms = slope * (usual_compute_ms - live);
-        Self {
+        Some(Self {
             batches,
-            correction_ms,
-            differ,
             slope,
-        }
+            usual_ms,
+        })
     }
 
-    /// Each batch's replay mean with what its own live compute explains taken out, in
-    /// milliseconds.
-    pub(super) fn residuals(&self) -> Vec<f64> {
-        self.batches
-            .iter()
-            .map(|b| b.replay_ms - self.slope * b.live_ms)
-            .collect()
+    /// What each batch says about the step in replay of a usual batch, in milliseconds. Their mean
+    /// is the floor.
+    pub(super) fn floors_ms(&self) -> Vec<f64> {
+        let floor = |b: &CachedBatch| b.replay_ms + self.slope * (self.usual_ms - b.live_ms);
+        self.batches.iter().map(floor).collect()
     }
 }
 
+/// Squares of deviations, and how many are free.
+#[derive(Debug, Default)]
+struct Spread {
+    squares: f64,
+    freedom: f64,
+}
+
+impl Spread {
+    fn variance(&self) -> f64 {
+        self.squares / self.freedom
+    }
+}
+
+fn mean_of(batches: &[CachedBatch], part: impl Fn(&CachedBatch) -> f64) -> f64 {
+    mean(&batches.iter().map(part).collect::<Vec<_>>())
+}
+
 /// The batches of one replay window that were timed both live and replayed.
-fn of_window(
-    windows: &[Window],
-    replay: &Kept<'_>,
-    within: &mut f64,
-    freedom: &mut f64,
-) -> Vec<CachedBatch> {
+fn of_window(windows: &[Window], replay: &Kept<'_>, within: &mut Spread) -> Vec<CachedBatch> {
     let live = windows
         .iter()
         .filter(|window| window.phase == Phase::Live && window.cycle == replay.cycle)
@@ -114,8 +126,8 @@ fn of_window(
             return None;
         }
         let times = steps.len() as f64;
-        *within += variance(&steps) * (times - 1.0);
-        *freedom += times - 1.0;
+        within.squares += variance(&steps) * (times - 1.0);
+        within.freedom += times - 1.0;
         Some(CachedBatch {
             live_ms: ms(live.compute_ns),
             replay_ms: mean(&steps),

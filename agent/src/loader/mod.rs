@@ -12,6 +12,8 @@
 
 pub mod plan;
 pub mod probe;
+#[cfg(test)]
+mod probe_tests;
 pub mod replay;
 mod settle;
 pub mod window;

@@ -18,8 +18,11 @@ const LEAST_REPLAY: u32 = 20;
 const LEAST_LAST_REPLAY: u32 = 48;
 /// The same for settling.
 const LEAST_SETTLE: u32 = 16;
-/// Fewest live-and-replay pairs.
-const LEAST_CYCLES: u32 = 2;
+/// Fewest steps of a whole probe: two live windows, a short replay and the last one, and some
+/// time to settle.
+const LEAST_TOTAL: u32 = 200;
+/// Most steps of a probe whose schedule adapts, where nothing else is asked.
+const MOST_TOTAL: u32 = 2400;
 
 /// How long each part of the probe lasts, in steps.
 ///
@@ -82,9 +85,7 @@ impl ProbePlan {
     /// say) and a run of `world_size` processes.
     #[must_use]
     pub fn for_loader(prefetch_depth: Option<u32>, world_size: u32) -> Self {
-        let held = prefetch_depth
-            .unwrap_or(UNKNOWN_DEPTH)
-            .saturating_add(IN_HAND);
+        let held = held(prefetch_depth);
         let mut plan = Self {
             warmup: 20,
             // A queue of d batches takes d / (1 - compute/load) steps to drain: 24 d finds every
@@ -113,7 +114,7 @@ impl ProbePlan {
             plan.last_replay = held.saturating_mul(2).saturating_add(64).clamp(128, 256);
             plan.last_replay_budget = plan.last_replay;
         }
-        plan.limit = plan.unlimited();
+        plan.limit = plan.unlimited().min(MOST_TOTAL);
         plan
     }
 
@@ -124,47 +125,38 @@ impl ProbePlan {
     ///
     /// [`PlanTooShort`] where no number could come of so few steps.
     pub fn with_total(mut self, probe_steps: u64) -> Result<Self, PlanTooShort> {
-        let least = Self {
-            warmup_budget: self.warmup + LEAST_LIVE,
-            cycles: LEAST_CYCLES,
-            live: LEAST_LIVE,
-            extra_live: 0,
-            replay: LEAST_REPLAY,
-            last_replay: LEAST_LAST_REPLAY,
-            last_replay_budget: LEAST_LAST_REPLAY,
-            settle_budget: LEAST_SETTLE,
-            ..self
-        };
-        let too_short = PlanTooShort {
-            given: probe_steps,
-            least: least.unlimited().into(),
-        };
-        if probe_steps < too_short.least {
-            return Err(too_short);
+        if probe_steps < u64::from(LEAST_TOTAL) {
+            return Err(PlanTooShort {
+                given: probe_steps,
+                least: LEAST_TOTAL.into(),
+            });
         }
-        self.limit = self
-            .limit
-            .min(u32::try_from(probe_steps).unwrap_or(u32::MAX));
-        // The schedule is made of what remains; shorten its parts until they fit.
-        while self.unlimited() > self.limit
-            && self
-                != (Self {
-                    limit: self.limit,
-                    ..least
-                })
-        {
-            let shorter = |part: u32, least: u32| (part - part.div_ceil(16)).max(least.min(part));
-            self.warmup_budget = shorter(self.warmup_budget, least.warmup_budget);
-            self.live = shorter(self.live, least.live);
-            self.extra_live = shorter(self.extra_live, 0);
-            self.replay = shorter(self.replay, least.replay);
-            self.last_replay = shorter(self.last_replay, least.last_replay);
-            self.last_replay_budget =
-                shorter(self.last_replay_budget, least.last_replay_budget).max(self.last_replay);
-            self.settle_budget = shorter(self.settle_budget, least.settle_budget);
-            if self.settle_budget < 2 * self.live && self.cycles > LEAST_CYCLES {
-                self.cycles -= 1;
+        let total = u32::try_from(probe_steps)
+            .unwrap_or(u32::MAX)
+            .min(self.limit);
+        self.limit = total;
+        self.cycles = self
+            .cycles
+            .min(if total < 350 { 2 } else { total / 200 + 1 });
+        self.live = self.live.min(total / 8).max(LEAST_LIVE);
+        self.replay = self.replay.min(total / 12).max(LEAST_REPLAY);
+        self.last_replay = self.last_replay.min(total / 5).max(LEAST_LAST_REPLAY);
+        self.last_replay_budget = self.last_replay_budget.min(total / 4).max(self.last_replay);
+        self.warmup_budget = self
+            .warmup_budget
+            .min(total * 2 / 5)
+            .max(self.warmup + LEAST_LIVE);
+        if !self.adaptive {
+            self.last_replay_budget = self.last_replay;
+            // A fixed schedule is the sum of its parts.
+            while self.unlimited() > total {
+                let shorter = |part: u32, least: u32| (part - part.div_ceil(16)).max(least);
+                self.warmup_budget = shorter(self.warmup_budget, self.warmup + LEAST_LIVE);
+                self.live = shorter(self.live, LEAST_LIVE);
+                self.extra_live -= self.extra_live.div_ceil(16);
+                self.settle_budget = shorter(self.settle_budget, LEAST_SETTLE);
             }
+            self.limit = self.unlimited();
         }
         Ok(self)
     }
@@ -178,23 +170,14 @@ impl ProbePlan {
     /// Most steps that are served from the cache. Exact where the schedule is fixed.
     #[must_use]
     pub fn replayed_steps(&self) -> u64 {
-        u64::from(self.short_replays()) * u64::from(self.replay)
+        u64::from(self.cycles.saturating_sub(1)) * u64::from(self.replay)
             + u64::from(self.last_replay.max(self.last_replay_budget))
     }
 
-    /// Replay windows before the last.
-    pub(super) fn short_replays(&self) -> u32 {
-        self.cycles.saturating_sub(1)
-    }
-
-    /// Batches to fill until the loader is idle, and how many steps of replay that takes where a
-    /// step at the floor is `ratio` of a live one.
+    /// Steps of replay until the loader has filled its queue and stands still, where a step at
+    /// the floor is `ratio` of a live one.
     pub(super) fn steps_to_fill(&self, ratio: f64) -> f64 {
-        let held = self
-            .prefetch_depth
-            .unwrap_or(UNKNOWN_DEPTH)
-            .saturating_add(IN_HAND);
-        f64::from(held) / ratio.clamp(0.1, 1.0)
+        f64::from(held(self.prefetch_depth)) / ratio.clamp(0.1, 1.0)
     }
 
     /// The sum of all budgets.
@@ -205,8 +188,55 @@ impl ProbePlan {
             .saturating_add(self.live);
         self.warmup_budget
             .saturating_add(self.live)
-            .saturating_add(later.saturating_mul(self.short_replays()))
+            .saturating_add(later.saturating_mul(self.cycles.saturating_sub(1)))
             .saturating_add(self.extra_live)
             .saturating_add(self.last_replay.max(self.last_replay_budget))
+    }
+}
+
+/// Batches that a loader of that depth may hold.
+fn held(prefetch_depth: Option<u32>) -> u32 {
+    prefetch_depth
+        .unwrap_or(UNKNOWN_DEPTH)
+        .saturating_add(IN_HAND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_for_fewer_steps_keeps_to_them() {
+        for world_size in [1, 8] {
+            for depth in [None, Some(0), Some(2), Some(64), Some(5000)] {
+                for total in [200, 231, 350, 512, 999, 2400, u64::MAX] {
+                    let plan = ProbePlan::for_loader(depth, world_size)
+                        .with_total(total)
+                        .unwrap();
+                    assert!(plan.total_steps() <= total, "{plan:?}");
+                    assert!(plan.replayed_steps() < plan.total_steps(), "{plan:?}");
+                    assert!(plan.cycles >= 2);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn too_few_steps_are_refused_with_the_least_that_would_do() {
+        let refusal = ProbePlan::default().with_total(199).unwrap_err();
+        assert_eq!(
+            refusal,
+            PlanTooShort {
+                given: 199,
+                least: 200
+            }
+        );
+        assert!(refusal.to_string().contains("at least 200 steps"));
+    }
+
+    #[test]
+    fn more_steps_than_the_plan_has_change_nothing() {
+        let plan = ProbePlan::for_loader(Some(4), 1);
+        assert_eq!(plan.with_total(1_000_000), Ok(plan));
     }
 }

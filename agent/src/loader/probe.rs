@@ -32,13 +32,15 @@ use crate::model::record::Phase;
 /// Standard error of the headspace that the last live window is lengthened for, as a share.
 const AIM: f64 = 0.01;
 /// Steps that a fixed live window needs after settling.
-const LEAST_SETTLED: usize = 24;
+const LEAST_SETTLED: u32 = 24;
 
 /// The part of the schedule that is under way.
 #[derive(Debug, Clone, Default)]
 struct Segment {
     replaying: bool,
     cycle: u32,
+    /// Whether it is part of the last pair.
+    last: bool,
     /// Batches handed out in it.
     batches: u32,
     steps: Vec<StepSample>,
@@ -48,26 +50,33 @@ struct Segment {
     until: Option<u32>,
 }
 
+/// A batch handed out.
+#[derive(Debug, Clone, Copy)]
+struct Handed {
+    replayed: bool,
+    /// Its place in the cache.
+    slot: Option<u32>,
+}
+
 /// The probe of one loader, over all its epochs.
 #[derive(Debug, Clone)]
 pub struct Probe {
     plan: ProbePlan,
-    stop_after_probe: bool,
+    /// Whether every epoch ends once the probe is done.
+    stops: bool,
     segment: Segment,
     finished: bool,
     /// Batches handed out since the probe began.
     total: u32,
-    /// Live windows are not disturbed any more before the last replay.
-    undisturbed: bool,
-    /// Live windows' worth of steps that were not taken for that reason.
+    /// Pairs of windows left out, because the loop took too long to settle after a replay.
     skipped: u32,
     /// Batches in the cache, and how often it was served.
     cached: u32,
     served: u32,
-    /// The batch handed out last: its phase and its place in the cache. `None` at an epoch's start.
-    last: Option<(bool, Option<u32>)>,
-    /// The step that the batch handed out last completes: the place of the batch before it.
-    whole: Option<Option<u32>>,
+    /// The batch handed out last. `None` at an epoch's start.
+    last: Option<Handed>,
+    /// The batch before it, if the two make a whole step.
+    before: Option<Handed>,
     /// Steps that count, so far.
     live: Vec<StepSample>,
     replay: Vec<StepSample>,
@@ -81,22 +90,24 @@ impl Probe {
     pub fn new(plan: ProbePlan, stop_after_probe: bool) -> Self {
         let mut probe = Self {
             plan,
-            stop_after_probe,
-            segment: Segment::default(),
+            stops: stop_after_probe,
+            segment: Segment {
+                steps: Vec::with_capacity(512),
+                ..Segment::default()
+            },
             finished: false,
             total: 0,
-            undisturbed: false,
             skipped: 0,
             cached: 0,
             served: 0,
             last: None,
-            whole: None,
+            before: None,
             live: Vec::new(),
             replay: Vec::new(),
             reference: Reference::default(),
             ready: None,
         };
-        probe.open(false, 0);
+        probe.open(false, 0, probe.plan.cycles <= 1);
         probe
     }
 
@@ -109,14 +120,19 @@ impl Probe {
     /// A new iteration begins. Windows span epochs.
     pub fn begin_epoch(&mut self) {
         self.last = None;
-        self.whole = None;
+        self.before = None;
     }
 
     /// Where the next batch comes from. A cached one counts as handed out.
     pub fn request(&mut self) -> Decision {
+        self.end_of_patience();
         self.close_if_complete();
+        if self.segment.replaying && self.cached == 0 {
+            // Nothing to replay: no batch came since the last window began.
+            self.finished = true;
+        }
         if self.finished {
-            return if self.stop_after_probe {
+            return if self.stops {
                 Decision::End
             } else {
                 Decision::Source
@@ -138,7 +154,7 @@ impl Probe {
             && !self.segment.replaying
             && self.segment.until.is_some_and(|until| {
                 until - self.segment.batches.min(until) <= self.plan.live
-                    && self.cached < self.plan.num_caches
+                    && self.cached < self.plan.num_caches.max(1)
             });
         let slot = wanted.then_some(self.cached);
         self.cached += u32::from(wanted);
@@ -151,7 +167,7 @@ impl Probe {
     /// complete.
     pub fn timed(&mut self, compute_ns: u64, wait_ns: u64) -> Option<Window> {
         let watched = !self.finished || self.segment.settled_at.is_none();
-        if let Some(slot) = self.whole.take()
+        if let Some(Handed { slot, .. }) = self.before.take()
             && watched
         {
             self.segment.steps.push(StepSample {
@@ -208,17 +224,10 @@ impl Probe {
     }
 
     fn handed_out(&mut self, replayed: bool, slot: Option<u32>) {
-        self.whole = match self.last {
-            Some((before, place)) if before == replayed => Some(place),
-            _ => None,
-        };
-        self.last = Some((replayed, slot));
+        self.before = self.last.filter(|before| before.replayed == replayed);
+        self.last = Some(Handed { replayed, slot });
         self.segment.batches = self.segment.batches.saturating_add(1);
         self.total = self.total.saturating_add(1);
-    }
-
-    fn last_cycle(&self) -> u32 {
-        self.plan.cycles.saturating_sub(1)
     }
 
     /// Steps left of the limit when the last replay is set aside.
@@ -229,25 +238,25 @@ impl Probe {
             .saturating_sub(self.plan.last_replay)
     }
 
-    fn open(&mut self, replaying: bool, cycle: u32) {
-        let steps = std::mem::take(&mut self.segment.steps);
+    fn open(&mut self, replaying: bool, cycle: u32, last: bool) {
+        let mut steps = std::mem::take(&mut self.segment.steps);
+        steps.clear();
         self.segment = Segment {
             replaying,
             cycle,
+            last,
             steps,
             ..Segment::default()
         };
-        self.segment.steps.clear();
         let plan = &self.plan;
         if replaying {
             self.served = 0;
             self.segment.settled_at = Some(0);
-            let length = if cycle < self.last_cycle() {
-                plan.replay
-            } else {
+            self.segment.until = Some(if last {
                 self.last_replay()
-            };
-            self.segment.until = Some(length);
+            } else {
+                plan.replay
+            });
             return;
         }
         self.cached = 0;
@@ -258,11 +267,7 @@ impl Probe {
             } else {
                 plan.settle_budget
             };
-            let extra = if cycle == self.last_cycle() {
-                plan.extra_live
-            } else {
-                0
-            };
+            let extra = if last { plan.extra_live } else { 0 };
             self.segment.until = Some(settle + plan.live + extra);
         }
     }
@@ -283,45 +288,43 @@ impl Probe {
     /// Judges whether the loop has settled, and how long the live window goes on.
     fn look(&mut self) {
         let plan = self.plan;
+        let spare = self.spare().max(1);
         let batches = self.segment.batches;
         let seen = self.segment.steps.len();
+        let go_on = |steps: u32| Some(batches + steps.min(spare));
         if self.segment.cycle == 0 {
-            let warmup = index(plan.warmup);
-            let budget = index(plan.warmup_budget).min(seen + index(self.spare()));
-            if let Some(at) = settle::after_warmup(&self.segment.steps, warmup, budget) {
+            let budget = index(plan.warmup_budget).min(seen + index(spare) - 1);
+            if let Some(at) = settle::after_warmup(&self.segment.steps, index(plan.warmup), budget)
+            {
                 let counted = u32::try_from(seen - at).unwrap_or(u32::MAX);
-                let more = plan.live.saturating_sub(counted).max(plan.num_caches + 2);
                 self.segment.settled_at = Some(at);
-                self.segment.until = Some(batches + more);
+                self.segment.until =
+                    go_on(plan.live.saturating_sub(counted).max(plan.num_caches + 2));
             }
             return;
         }
-        let disturbed = if self.undisturbed { self.skipped } else { 0 };
-        let budget = plan.settle_budget.saturating_mul(1 + disturbed);
         let patience = whole(
             self.reference
                 .patience(plan.replay, settle::mean_step(&self.replay)),
         );
-        // A loop that never waits again, long after its queue must have been drained, does not
+        // A loop that does not wait again long after its queue must have been drained does not
         // wait in the long run either: what it did before was not typical.
         let overdue = patience <= plan.settle_budget && batches >= patience;
-        let reached = self.reference.is_reached(&self.segment.steps) || overdue;
-        let spare = self.spare();
-        if reached {
+        let budget = plan.settle_budget.saturating_mul(1 + self.skipped);
+        if overdue || self.reference.is_reached(&self.segment.steps) {
             self.segment.settled_at = Some(seen);
-            let extra = if self.segment.cycle == self.last_cycle() {
-                self.more_live() + disturbed * plan.live
+            let extra = if self.segment.last {
+                self.more_live() + self.skipped * plan.live
             } else {
                 0
             };
-            self.segment.until = Some(batches + (plan.live + extra).min(spare.max(1)));
+            self.segment.until = go_on(plan.live + extra);
         } else if batches >= budget || spare <= plan.live {
-            if self.segment.cycle < self.last_cycle() && !self.undisturbed && spare > plan.live {
-                self.undisturbed = true;
-                self.skipped = self.last_cycle() - self.segment.cycle;
-                self.segment.cycle = self.last_cycle();
+            if self.segment.last || spare <= plan.live {
+                self.segment.until = go_on(plan.num_caches);
             } else {
-                self.segment.until = Some(batches + plan.num_caches.min(spare.max(1)));
+                self.segment.last = true;
+                self.skipped = plan.cycles.saturating_sub(self.segment.cycle + 1);
             }
         }
     }
@@ -344,12 +347,29 @@ impl Probe {
         whole(wanted - have).min(self.plan.extra_live)
     }
 
+    /// Closes a live window that hardly has whole steps to judge, such as over epochs of one
+    /// batch, before it uses up the limit.
+    fn end_of_patience(&mut self) {
+        let spare = self.spare();
+        let segment = &mut self.segment;
+        let undecided = !self.finished && !segment.replaying && segment.until.is_none();
+        if undecided && spare <= self.plan.num_caches {
+            segment.last = true;
+            segment.until = Some(segment.batches + spare.max(1));
+        }
+    }
+
     fn close_if_complete(&mut self) {
         let segment = &self.segment;
         if self.finished || segment.until.is_none_or(|until| segment.batches < until) {
             return;
         }
-        let (replaying, cycle) = (segment.replaying, segment.cycle);
+        let Segment {
+            replaying,
+            cycle,
+            last,
+            ..
+        } = *segment;
         let settled_at = if replaying || self.plan.adaptive {
             segment.settled_at
         } else {
@@ -365,13 +385,16 @@ impl Probe {
         }
         self.ready = Some(self.window(settled_at));
         if !replaying {
-            self.open(true, cycle);
-        } else if cycle < self.last_cycle() {
-            self.open(false, cycle + 1);
-        } else {
-            self.open(false, cycle + 1);
+            // Another pair must fit in what is left.
+            let pair = self.plan.replay + self.plan.live + LEAST_SETTLED;
+            let last = last || self.plan.adaptive && self.spare() < pair;
+            self.open(true, cycle, last);
+        } else if last {
+            self.open(false, cycle + 1, false);
             self.segment.until = None;
             self.finished = true;
+        } else {
+            self.open(false, cycle + 1, cycle + 2 >= self.plan.cycles);
         }
     }
 
@@ -385,13 +408,14 @@ impl Probe {
                 settled_at: Some(seen),
                 ..Segment::default()
             };
+            (self.live, self.replay) = (Vec::new(), Vec::new());
         }
     }
 
     /// Where a live window of fixed length had settled.
     fn settled_in_hindsight(&self) -> Option<usize> {
         let steps = &self.segment.steps;
-        let last = steps.len().checked_sub(LEAST_SETTLED)?;
+        let last = steps.len().checked_sub(index(LEAST_SETTLED))?;
         if self.segment.cycle == 0 {
             let warmup = index(self.plan.warmup);
             return (warmup..=last).find_map(|n| settle::after_warmup(&steps[..n], warmup, last));

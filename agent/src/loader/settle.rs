@@ -45,10 +45,10 @@ fn variance_of_means(
     length: usize,
     of: impl Fn(&[StepSample]) -> f64,
 ) -> (f64, usize) {
-    let means: Vec<f64> = steps.chunks_exact(length).map(of).collect();
-    let count = means.len();
-    let centre = means.iter().sum::<f64>() / count.max(1) as f64;
-    let squares: f64 = means.iter().map(|x| (x - centre).powi(2)).sum();
+    let count = steps.len() / length;
+    let means = || steps.chunks_exact(length).map(&of);
+    let centre = means().sum::<f64>() / count.max(1) as f64;
+    let squares: f64 = means().map(|x| (x - centre).powi(2)).sum();
     (squares / count.saturating_sub(1).max(1) as f64, count)
 }
 
@@ -135,5 +135,67 @@ impl Reference {
     pub(super) fn patience(&self, replayed: u32, floor: f64) -> f64 {
         let ratio = (floor / self.step.max(1.0)).min(0.99);
         2.0 * f64::from(replayed) * ratio / (1.0 - ratio) + 64.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps of 10 ms compute and these waits in milliseconds.
+    fn steps(waits: impl IntoIterator<Item = u64>) -> Vec<StepSample> {
+        let step = |wait| StepSample {
+            compute_ns: 10_000_000,
+            wait_ns: wait * 1_000_000,
+            slot: None,
+        };
+        waits.into_iter().map(step).collect()
+    }
+
+    #[test]
+    fn a_loop_that_waits_alike_is_steady_soon() {
+        let waiting = steps(std::iter::repeat_n(5, 100));
+        let first = (0..100).find_map(|n| after_warmup(&waiting[..n], 20, 500));
+        assert_eq!(first, Some(20));
+    }
+
+    #[test]
+    fn a_queue_that_drains_is_not_taken_for_a_loop_that_never_waits() {
+        let draining = steps(std::iter::repeat_n(0, 200).chain(std::iter::repeat_n(5, 100)));
+        assert!((0..=200).all(|n| after_warmup(&draining[..n], 20, 500).is_none()));
+        let first = (200..300).find_map(|n| after_warmup(&draining[..n], 20, 500));
+        assert!(first.unwrap() >= 190, "{first:?}");
+    }
+
+    #[test]
+    fn a_loop_that_never_waits_is_steady_when_the_budget_ends() {
+        let quiet = steps(std::iter::repeat_n(0, 500));
+        assert_eq!(after_warmup(&quiet[..499], 20, 500), None);
+        assert_eq!(after_warmup(&quiet, 20, 500), Some(20));
+    }
+
+    #[test]
+    fn the_reference_is_reached_when_the_loop_waits_as_before_and_not_at_the_first_wait() {
+        let reference = Reference::of(&steps(std::iter::repeat_n(5, 64)));
+        let refilled = steps(std::iter::repeat_n(0, 40).chain(std::iter::repeat_n(5, 40)));
+        let reached = (0..80)
+            .find(|&n| reference.is_reached(&refilled[..n]))
+            .unwrap();
+        assert!((50..=56).contains(&reached), "{reached}");
+    }
+
+    #[test]
+    fn a_loop_that_never_waited_has_nothing_to_settle_to() {
+        let reference = Reference::of(&steps(std::iter::repeat_n(0, 64)));
+        assert!(!reference.is_reached(&steps([0; 7])));
+        assert!(reference.is_reached(&steps([0; 8])));
+    }
+
+    #[test]
+    fn patience_grows_as_compute_nears_load() {
+        let reference = Reference::of(&steps(std::iter::repeat_n(10, 64)));
+        let half = reference.patience(24, 10e6);
+        assert!((half - (2.0 * 24.0 + 64.0)).abs() < 1e-6, "{half}");
+        assert!(reference.patience(24, 19e6) > 900.0);
     }
 }

@@ -1,0 +1,280 @@
+//! What must hold of the probe whatever the loop does: breaks, short epochs, any timing.
+
+use proptest::prelude::*;
+
+use super::{Decision, Probe, ProbePlan, Window};
+use crate::model::record::Phase;
+
+/// One batch as the loop saw it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Handed {
+    Source(u64),
+    Cached(u64),
+}
+
+/// What came of a run.
+struct Run {
+    handed: Vec<Handed>,
+    windows: Vec<Window>,
+    finished: bool,
+}
+
+/// Runs `probe` over epochs of these lengths again and again, leaving each after `leave` batches,
+/// for `total` batches. The compute of a step carries the number of its first batch.
+fn run(
+    mut probe: Probe,
+    epochs: &[(u64, usize)],
+    total: usize,
+    mut wait: impl FnMut(u64) -> u64,
+) -> Run {
+    let (mut handed, mut windows, mut cache) = (Vec::new(), Vec::new(), Vec::new());
+    let mut source = 0;
+    'run: for (length, leave) in epochs.iter().cycle() {
+        probe.begin_epoch();
+        let (mut left, mut in_epoch) = (*length, 0);
+        while in_epoch < *leave {
+            if handed.len() >= total {
+                break 'run;
+            }
+            match probe.request() {
+                Decision::End => break 'run,
+                Decision::Source if left == 0 => {
+                    probe.source_ended();
+                    break;
+                }
+                Decision::Source => {
+                    left -= 1;
+                    if let Some(slot) = probe.delivered() {
+                        assert!(slot <= cache.len(), "slots are filled in order");
+                        cache.resize(cache.len().max(slot + 1), 0);
+                        cache[slot] = source;
+                    }
+                    handed.push(Handed::Source(source));
+                    source += 1;
+                }
+                Decision::Cached(index) => handed.push(Handed::Cached(cache[index])),
+            }
+            in_epoch += 1;
+            if in_epoch > 1 {
+                let step = handed.len() as u64 - 2;
+                windows.extend(probe.timed(step, wait(step)));
+            }
+        }
+    }
+    Run {
+        handed,
+        finished: probe.finished(),
+        windows,
+    }
+}
+
+fn plans() -> impl Strategy<Value = ProbePlan> {
+    (proptest::option::of(0_u32..80), 1_u32..3, 200_u64..1200).prop_map(|(depth, world, total)| {
+        ProbePlan::for_loader(depth, world)
+            .with_total(total)
+            .unwrap()
+    })
+}
+
+fn epochs() -> impl Strategy<Value = Vec<(u64, usize)>> {
+    proptest::collection::vec((1_u64..400, 1_usize..400), 1..5)
+}
+
+/// Waits in nanoseconds that look like a loop's: none, or some, by turns and at random.
+fn waits(seed: u64) -> impl FnMut(u64) -> u64 {
+    move |step| {
+        let mixed = (step ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        if (step / 50 + seed).is_multiple_of(3) {
+            0
+        } else {
+            mixed >> 40
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn every_source_batch_is_handed_out_once_and_in_order(
+        plan in plans(), epochs in epochs(), seed in any::<u64>(),
+    ) {
+        let run = run(Probe::new(plan, false), &epochs, 3000, waits(seed));
+        let live: Vec<u64> = run.handed.iter().filter_map(|batch| match batch {
+            Handed::Source(n) => Some(*n),
+            Handed::Cached(_) => None,
+        }).collect();
+        prop_assert!(live.iter().copied().eq(0..live.len() as u64));
+    }
+
+    #[test]
+    fn the_probe_ends_within_its_plan_whatever_the_loop_does(
+        plan in plans(), epochs in epochs(), seed in any::<u64>(),
+    ) {
+        let run = run(Probe::new(plan, true), &epochs, 100_000, waits(seed));
+        prop_assert!(run.finished);
+        let replayed = run.handed.iter().filter(|b| matches!(b, Handed::Cached(_))).count() as u64;
+        prop_assert!(run.handed.len() as u64 <= plan.total_steps());
+        prop_assert!(replayed <= plan.replayed_steps());
+        if !plan.adaptive {
+            prop_assert_eq!(run.handed.len() as u64, plan.total_steps());
+            prop_assert_eq!(replayed, plan.replayed_steps());
+        }
+    }
+
+    #[test]
+    fn several_ranks_switch_at_the_same_step_however_long_each_waits(
+        depth in proptest::option::of(0_u32..80),
+        epochs in epochs(),
+        seeds in any::<(u64, u64)>(),
+    ) {
+        let plan = ProbePlan::for_loader(depth, 2);
+        let one = run(Probe::new(plan, false), &epochs, 2500, waits(seeds.0));
+        let other = run(Probe::new(plan, false), &epochs, 2500, waits(seeds.1));
+        prop_assert_eq!(one.handed, other.handed);
+    }
+
+    #[test]
+    fn a_window_holds_only_steps_between_batches_of_its_own_phase(
+        plan in plans(), epochs in epochs(), seed in any::<u64>(),
+    ) {
+        let run = run(Probe::new(plan, true), &epochs, 100_000, waits(seed));
+        for window in &run.windows {
+            for step in &window.steps {
+                let first = usize::try_from(step.compute_ns).unwrap();
+                for batch in [run.handed[first], run.handed[first + 1]] {
+                    prop_assert_eq!(
+                        matches!(batch, Handed::Cached(_)),
+                        window.phase == Phase::Replay
+                    );
+                }
+            }
+            let starts: Vec<u64> = window.steps.iter().map(|step| step.compute_ns).collect();
+            prop_assert!(starts.is_sorted_by(|a, b| a < b), "no step counts twice");
+        }
+    }
+
+    #[test]
+    fn replayed_batches_are_those_of_the_live_window_before(
+        plan in plans(), epochs in epochs(), seed in any::<u64>(),
+    ) {
+        let run = run(Probe::new(plan, true), &epochs, 100_000, waits(seed));
+        let mut live = 0..0;
+        let mut replaying = false;
+        for batch in &run.handed {
+            match *batch {
+                Handed::Source(n) => {
+                    live = if replaying { n..n + 1 } else { live.start..n + 1 };
+                    replaying = false;
+                }
+                Handed::Cached(n) => {
+                    replaying = true;
+                    prop_assert!(live.contains(&n), "{n} not in {live:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Waits of a loop whose loader takes twice as long as the compute, with a queue of `depth`.
+fn refilled(depth: u64) -> impl FnMut(u64, bool) -> u64 {
+    let mut held = 0_u64;
+    move |_, replaying| {
+        // Half a batch is made in each compute.
+        held += 1;
+        if replaying {
+            held = held.min(2 * depth);
+            return 0;
+        }
+        if held >= 2 {
+            held -= 2;
+            return 0;
+        }
+        held = 0;
+        10_000_000
+    }
+}
+
+#[test]
+fn a_live_window_counts_from_where_the_refilled_queue_is_empty_again() {
+    let mut probe = Probe::new(ProbePlan::for_loader(None, 1), true);
+    let mut wait = refilled(16);
+    let mut windows = Vec::new();
+    probe.begin_epoch();
+    for step in 0.. {
+        let replaying = match probe.request() {
+            Decision::End => break,
+            Decision::Source => {
+                probe.delivered();
+                false
+            }
+            Decision::Cached(_) => true,
+        };
+        windows.extend(probe.timed(10_000_000, wait(step, replaying)));
+    }
+    let live: Vec<&Window> = windows.iter().filter(|w| w.phase == Phase::Live).collect();
+    assert_eq!(live.len(), 4);
+    for window in live {
+        let settled = &window.steps[usize::try_from(window.settled_at.unwrap()).unwrap()..];
+        let waits = settled.iter().filter(|step| step.wait_ns > 0).count();
+        assert!(
+            10 * waits >= 9 * settled.len(),
+            "{waits} of {}",
+            settled.len()
+        );
+    }
+}
+
+#[test]
+fn steps_after_the_last_replay_are_settling_until_the_loop_waits_again() {
+    let mut probe = Probe::new(ProbePlan::for_loader(Some(16), 1), false);
+    let mut wait = refilled(16);
+    let mut phases = Vec::new();
+    probe.begin_epoch();
+    for step in 0..2000 {
+        let replaying = matches!(probe.request(), Decision::Cached(_));
+        if !replaying {
+            probe.delivered();
+        }
+        probe.timed(10_000_000, wait(step, replaying));
+        phases.push((probe.phase(), probe.finished()));
+    }
+    let after: Vec<Phase> = phases.iter().filter(|p| p.1).map(|p| p.0).collect();
+    let settling = after
+        .iter()
+        .filter(|phase| **phase == Phase::Settle)
+        .count();
+    assert!((16..100).contains(&settling), "{settling}");
+    assert!(after[settling..].iter().all(|phase| *phase == Phase::Live));
+}
+
+#[test]
+fn a_loop_that_ends_early_leaves_what_it_had() {
+    let mut probe = Probe::new(ProbePlan::default(), false);
+    probe.begin_epoch();
+    for _ in 0..80 {
+        assert_eq!(probe.request(), Decision::Source);
+        probe.delivered();
+        assert_eq!(probe.timed(10, 10), None);
+    }
+    let window = probe.abandon().unwrap();
+    assert!(window.settled_at.is_some() && window.steps.len() == 79);
+    assert_eq!(probe.abandon(), None);
+    assert!(probe.finished());
+}
+
+#[test]
+fn epochs_of_one_batch_have_no_whole_step_and_the_probe_still_ends() {
+    let run = run(
+        Probe::new(ProbePlan::default(), true),
+        &[(1, 9)],
+        100_000,
+        |_| 5,
+    );
+    assert!(run.finished);
+    assert!(
+        run.windows
+            .iter()
+            .all(|window| window.settled_at.is_none() || window.phase == Phase::Replay)
+    );
+}
