@@ -155,6 +155,12 @@ impl Session {
 
     /// The run so far: JSON, text and HTML.
     fn report(&self, py: Python<'_>) -> PyResult<Rendered> {
+        if !self.agent.is_here() {
+            // Its threads did not come along, and may have left a lock behind.
+            return Err(PyRuntimeError::new_err(
+                "the session belongs to the process that this one was forked from",
+            ));
+        }
         py.detach(|| {
             let (summary, probes) = self.agent.report();
             render(&summary, &probes, &self.folder)
@@ -185,7 +191,7 @@ fn render(summary: &SummaryRecord, probes: &[ProbeRecord], folder: &Path) -> PyR
         location: Some(&location),
         ..Verdict::new(summary)
     };
-    Ok((json, verdict.to_string(), verdict.to_html()))
+    Ok((json, verdict.lines().join("\n"), verdict.to_html()))
 }
 
 fn start(

@@ -66,7 +66,11 @@ class Session:
         return self._native.flush(timeout)
 
     def report(self) -> Report:
-        """The run so far."""
+        """The run so far.
+
+        Raises:
+            RuntimeError: In a process forked from the one that started the session.
+        """
         from headspace._report import Report
 
         return Report(*self._native.report())
@@ -209,8 +213,8 @@ def stop() -> Report | None:
 
 
 def report() -> Report | None:
-    """The run so far. None where no session goes on."""
-    return None if _current is None else _current.report()
+    """The run so far. None where no session goes on, and in a process forked from such."""
+    return None if _current is None or not _current._native.is_here else _current.report()
 
 
 def step(samples: int | None = None) -> None:
