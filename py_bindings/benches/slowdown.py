@@ -1,13 +1,14 @@
 """How much slower a loop of 10 ms steps runs while it is watched, paired.
 
 A step is a fixed amount of arithmetic (5 ms, calibrated once) and a sleep of 5 ms: neither can
-absorb what is added to it. Within one process blocks with a running session and a wrapped loop
-alternate with blocks without either; then the same in separate processes. The order within a pair
-alternates, and the interval is a bootstrap over pairs.
+absorb what is added to it. Within one process, blocks of 10 steps over a wrapped loader alternate
+with blocks over the bare one while the session is paused, which stops its threads as well; then the
+same in separate processes. The order within a pair alternates, and the interval is a bootstrap over
+pairs.
 
-A machine with other work on it resolves no tenth of a percent. So the parts are added up as well: the
-CPU time of the agent's threads, as if all of it were taken from the loop, and what each batch costs
-the loop's own thread.
+A machine with other work on it resolves no tenth of a percent. So the parts are added up as well:
+the CPU time of the agent's threads, as if all of it were taken from the loop, and what each batch
+costs the loop's own thread.
 """
 
 from __future__ import annotations
@@ -58,14 +59,28 @@ def block(batches: Iterable[Any], turns: int) -> list[float]:
     return times
 
 
-def watched_block(steps: int, turns: int) -> list[float]:
+def watched_loop(steps: int, turns: int) -> list[float]:
     import headspace
 
-    session = headspace.start()
-    try:
+    with headspace.start():
         return block(headspace.wrap([None] * steps, mode="measure"), turns)
-    finally:
-        session.stop()
+
+
+def _alternating(pairs: int, turns: int) -> list[tuple[list[float], list[float]]]:
+    import headspace
+
+    bare = [None] * 10
+    wrapped = headspace.wrap(bare, mode="measure")
+    with headspace.start() as session:
+
+        def watched_block() -> list[float]:
+            session.resume()
+            times = block(wrapped, turns)
+            session.pause()
+            return times
+
+        watched_block()
+        return _pairs(pairs, watched_block, lambda: block(bare, turns))
 
 
 def _pairs(count: int, watched: Any, bare: Any) -> list[tuple[list[float], list[float]]]:
@@ -133,13 +148,7 @@ def _child(how: str, steps: int, turns: int) -> list[float]:
 
 def run(quick: bool) -> list[Row]:
     turns = calibrate()
-    bare_loop = [None] * 150
-    watched_block(20, turns)
-    within = _pairs(
-        3 if quick else 24,
-        lambda: watched_block(150, turns),
-        lambda: block(bare_loop, turns),
-    )
+    within = _alternating(20 if quick else 400, turns)
     apart = _pairs(
         2 if quick else 14,
         lambda: _child("watched", 200, turns),
@@ -152,7 +161,7 @@ def run(quick: bool) -> list[Row]:
 def main() -> None:
     how, steps, turns = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     _spin(turns * 10)
-    times = watched_block(steps, turns) if how == "watched" else block([None] * steps, turns)
+    times = watched_loop(steps, turns) if how == "watched" else block([None] * steps, turns)
     print(json.dumps(times))
 
 
