@@ -8,7 +8,7 @@
 
 use super::selection::{Kept, ms};
 use super::steady::{mean, variance};
-use crate::loader::Window;
+use crate::model::Window;
 use crate::model::record::Phase;
 
 /// Standard errors that the slope must differ from 0 by.

@@ -25,7 +25,7 @@ use super::bootstrap::{self, Blocks, Rng};
 use super::content::Content;
 use super::selection::{self, Kept};
 use super::steady::{block_means, mean};
-use crate::loader::Window;
+use crate::model::Window;
 use crate::model::record::{Estimate, FloorRecord, Phase, WindowRecord};
 
 /// Resampled headspaces behind an interval. The ends of the interval are then good to a tenth of
@@ -284,7 +284,7 @@ fn intervals(live: &Series, floor_ms: f64, floor_blocks: &Blocks, live_scale: f6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loader::StepSample;
+    use crate::model::WindowStep;
 
     fn noise(rng: &mut Rng, level: f64) -> f64 {
         1.0 + level * (rng.unit() + rng.unit() - 1.0)
@@ -299,7 +299,7 @@ mod tests {
             ns
         };
         let steps = (0..steps)
-            .map(|_| StepSample {
+            .map(|_| WindowStep {
                 compute_ns: ns(compute_ms),
                 wait_ns: ns(wait_ms),
                 slot: None,

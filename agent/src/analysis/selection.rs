@@ -5,8 +5,8 @@
 //! with its reason.
 
 use super::steady::{block_means, change_point, mean, variance};
-use crate::loader::{StepSample, Window};
 use crate::model::record::{Phase, WindowRecord};
+use crate::model::{Window, WindowStep};
 
 /// Steps whose mean is one value to the change-point rule.
 const BLOCK: usize = 4;
@@ -31,7 +31,7 @@ pub(super) struct Kept<'a> {
     pub(super) index: usize,
     pub(super) phase: Phase,
     pub(super) cycle: u32,
-    pub(super) steps: &'a [StepSample],
+    pub(super) steps: &'a [WindowStep],
 }
 
 impl Kept<'_> {

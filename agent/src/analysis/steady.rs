@@ -36,7 +36,11 @@ pub fn warmup_blocks(block_means: &[f64]) -> Option<usize> {
         let kept = (count - at) as f64;
         // Of values that are all the same only rounding is left, which must not choose.
         let spread = squares - sum * sum / kept;
-        let error = if spread < 1e-9 * squares { 0.0 } else { spread / (kept * kept) };
+        let error = if spread < 1e-9 * squares {
+            0.0
+        } else {
+            spread / (kept * kept)
+        };
         if at + 4 <= count && error <= best.0 {
             best = (error, at);
         }

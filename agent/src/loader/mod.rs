@@ -16,12 +16,12 @@ pub mod probe;
 mod probe_tests;
 pub mod replay;
 mod settle;
-pub mod window;
 
 pub use plan::{PlanTooShort, ProbePlan};
 pub use probe::Probe;
 pub use replay::{Ended, PlanError, Replay, ReplayEpoch, ReplayPlan};
-pub use window::{StepSample, Window};
+
+pub use crate::model::Window;
 
 /// Where the next batch comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

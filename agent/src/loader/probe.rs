@@ -26,8 +26,9 @@
 //! is not asked, and goes on afterwards where it was.
 
 use super::settle::{self, Reference};
-use super::{Decision, ProbePlan, StepSample, Window};
+use super::{Decision, ProbePlan};
 use crate::model::record::Phase;
+use crate::model::{Window, WindowStep};
 
 /// Standard error of the headspace that the last live window is lengthened for, as a share.
 const AIM: f64 = 0.01;
@@ -43,7 +44,7 @@ struct Segment {
     last: bool,
     /// Batches handed out in it.
     batches: u32,
-    steps: Vec<StepSample>,
+    steps: Vec<WindowStep>,
     /// The first step that counts, once known.
     settled_at: Option<usize>,
     /// Batches it will have, once known.
@@ -78,8 +79,8 @@ pub struct Probe {
     /// The batch before it, if the two make a whole step.
     before: Option<Handed>,
     /// Steps that count, so far.
-    live: Vec<StepSample>,
-    replay: Vec<StepSample>,
+    live: Vec<WindowStep>,
+    replay: Vec<WindowStep>,
     reference: Reference,
     ready: Option<Window>,
 }
@@ -170,7 +171,7 @@ impl Probe {
         if let Some(Handed { slot, .. }) = self.before.take()
             && watched
         {
-            self.segment.steps.push(StepSample {
+            self.segment.steps.push(WindowStep {
                 compute_ns,
                 wait_ns,
                 slot,

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::{Decision, Probe, ProbePlan, Window};
+use super::{Decision, Probe, ProbePlan};
+use crate::model::Window;
 use crate::model::record::Phase;
 
 /// One batch as the loop saw it.

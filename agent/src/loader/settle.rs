@@ -7,7 +7,7 @@
 //!
 //! A loop that never waits has nothing to settle to: its queue is full before and after.
 
-use super::window::StepSample;
+use crate::model::WindowStep;
 
 /// Steps whose mean wait is compared with the reference. Long enough that a burst of a few loader
 /// threads does not count as settled, short against a window.
@@ -22,28 +22,28 @@ const SETTLED: f64 = 0.9;
 const LEAST: usize = 8;
 
 /// Mean wait in nanoseconds, 0 of nothing.
-pub(super) fn mean_wait(steps: &[StepSample]) -> f64 {
+pub(super) fn mean_wait(steps: &[WindowStep]) -> f64 {
     mean(steps, |step| step.wait_ns)
 }
 
 /// Mean step in nanoseconds, 0 of nothing.
-pub(super) fn mean_step(steps: &[StepSample]) -> f64 {
+pub(super) fn mean_step(steps: &[WindowStep]) -> f64 {
     mean(steps, |step| step.step_ns())
 }
 
-fn mean(steps: &[StepSample], part: impl Fn(&StepSample) -> u64) -> f64 {
+fn mean(steps: &[WindowStep], part: impl Fn(&WindowStep) -> u64) -> f64 {
     steps.iter().map(|step| part(step) as f64).sum::<f64>() / steps.len().max(1) as f64
 }
 
-fn quiet(steps: &[StepSample]) -> bool {
+fn quiet(steps: &[WindowStep]) -> bool {
     mean_wait(steps) <= QUIET * mean_step(steps)
 }
 
 /// Sample variance of the means of consecutive runs of `length` steps, and how many they are.
 fn variance_of_means(
-    steps: &[StepSample],
+    steps: &[WindowStep],
     length: usize,
-    of: impl Fn(&[StepSample]) -> f64,
+    of: impl Fn(&[WindowStep]) -> f64,
 ) -> (f64, usize) {
     let count = steps.len() / length;
     let means = || steps.chunks_exact(length).map(&of);
@@ -55,7 +55,7 @@ fn variance_of_means(
 /// Long-run standard deviation of the step relative to its mean, correlation of neighbours
 /// included, from the means of [`GLANCE`] steps (batch means: Law, Simulation Modeling and
 /// Analysis, 2015, ch. 9). `None` of too little.
-pub(super) fn relative_deviation(steps: &[StepSample]) -> Option<f64> {
+pub(super) fn relative_deviation(steps: &[WindowStep]) -> Option<f64> {
     let (variance, count) = variance_of_means(steps, GLANCE, mean_step);
     let centre = mean_step(steps);
     (count > 1 && centre > 0.0).then(|| (variance * GLANCE as f64).sqrt() / centre)
@@ -66,7 +66,7 @@ pub(super) fn relative_deviation(steps: &[StepSample]) -> Option<f64> {
 /// A loop that waits is steady when two runs of steps wait alike. A loop that does not wait may
 /// still be draining a queue that filled during a slow first step, so it is watched for `budget`
 /// steps.
-pub(super) fn after_warmup(steps: &[StepSample], warmup: usize, budget: usize) -> Option<usize> {
+pub(super) fn after_warmup(steps: &[WindowStep], warmup: usize, budget: usize) -> Option<usize> {
     let n = steps.len();
     let out_of_budget = n >= budget;
     if n < warmup + 2 * RUN {
@@ -77,14 +77,14 @@ pub(super) fn after_warmup(steps: &[StepSample], warmup: usize, budget: usize) -
         return out_of_budget.then(|| quiet_since(steps, warmup));
     }
     let difference = (mean_wait(late) - mean_wait(early)).abs();
-    let single = |run: &[StepSample]| variance_of_means(run, 1, mean_wait).0 / RUN as f64;
+    let single = |run: &[WindowStep]| variance_of_means(run, 1, mean_wait).0 / RUN as f64;
     let noise = (single(early) + single(late)).sqrt();
     let alike = difference <= (0.1 * mean_wait(early)).max(1.5 * noise);
     (out_of_budget || alike && !quiet(early)).then_some(n - 2 * RUN)
 }
 
 /// Where the quiet at the end of `steps` began.
-fn quiet_since(steps: &[StepSample], warmup: usize) -> usize {
+fn quiet_since(steps: &[WindowStep], warmup: usize) -> usize {
     let mut from = steps.len() - GLANCE;
     while from >= warmup + GLANCE && quiet(&steps[from - GLANCE..from]) {
         from -= GLANCE;
@@ -104,7 +104,7 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    pub(super) fn of(live: &[StepSample]) -> Self {
+    pub(super) fn of(live: &[WindowStep]) -> Self {
         let wait = mean_wait(live);
         let (variance, count) = variance_of_means(live, GLANCE, mean_wait);
         let error = (variance / count.max(1) as f64).sqrt();
@@ -117,7 +117,7 @@ impl Reference {
     }
 
     /// Whether the loop waits again as it did.
-    pub(super) fn is_reached(&self, steps: &[StepSample]) -> bool {
+    pub(super) fn is_reached(&self, steps: &[WindowStep]) -> bool {
         let n = steps.len();
         if n < LEAST {
             return false;
@@ -143,8 +143,8 @@ mod tests {
     use super::*;
 
     /// Steps of 10 ms compute and these waits in milliseconds.
-    fn steps(waits: impl IntoIterator<Item = u64>) -> Vec<StepSample> {
-        let step = |wait| StepSample {
+    fn steps(waits: impl IntoIterator<Item = u64>) -> Vec<WindowStep> {
+        let step = |wait| WindowStep {
             compute_ns: 10_000_000,
             wait_ns: wait * 1_000_000,
             slot: None,

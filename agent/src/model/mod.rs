@@ -7,6 +7,7 @@ pub mod mode;
 pub mod reading;
 pub mod record;
 pub mod series;
+pub mod window;
 
 pub use distribution::Distribution;
 pub use metric::{Metric, MetricKind};
@@ -14,3 +15,4 @@ pub use mode::Mode;
 pub use reading::{Reading, Scope};
 pub use record::{Record, RecordBody};
 pub use series::{Series, StepSample};
+pub use window::{Window, WindowStep};

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::analysis::floor;
-use crate::loader::Window;
 use crate::model::Mode;
+use crate::model::Window;
 use crate::model::record::{LoaderRecord, ProbeRecord};
 use crate::record::Recorder;
 

@@ -1,10 +1,10 @@
 //! What the probe hands to the analysis: runs of whole steps of one phase.
 
-use crate::model::record::Phase;
+use super::record::Phase;
 
 /// One whole step: a batch and the next, both of the same epoch and the same phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StepSample {
+pub struct WindowStep {
     /// From having a batch to asking for the next, in nanoseconds.
     pub compute_ns: u64,
     /// From asking for the next to having it, in nanoseconds.
@@ -14,7 +14,7 @@ pub struct StepSample {
     pub slot: Option<u32>,
 }
 
-impl StepSample {
+impl WindowStep {
     /// From having a batch to having the next, in nanoseconds.
     #[must_use]
     pub fn step_ns(self) -> u64 {
@@ -34,5 +34,5 @@ pub struct Window {
     /// before the replay, and no step of this window is representative.
     pub settled_at: Option<u32>,
     /// Every whole step, the unsettled ones included.
-    pub steps: Vec<StepSample>,
+    pub steps: Vec<WindowStep>,
 }
