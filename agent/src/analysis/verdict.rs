@@ -23,7 +23,7 @@ const REFUSED: &str = "no_headspace";
 /// use headspace_agent::model::record::SummaryRecord;
 ///
 /// let summary = SummaryRecord { steps: 3, ..SummaryRecord::default() };
-/// assert!(Verdict::new(&summary).to_string().contains("too few"));
+/// assert!(Verdict::new(&summary).to_string().contains("Too few"));
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Verdict<'a> {
