@@ -123,9 +123,14 @@ format: $(STAMPS)/lint ## Format Rust and Python in place.
 .PHONY: bench
 bench: $(STAMPS)/test $(STAMPS)/build ## Print the costs beside their targets.
 	$(call say,"Rust benchmarks")
-	cargo bench --locked --workspace --exclude headspace-py --benches
+	cargo bench $(RUST_TESTS) --bench '*' $(CARGO_ARGS)
 	$(call say,"Python benchmarks")
 	$(PY) py_bindings/benches/bench.py $(BENCH_ARGS)
+
+.PHONY: study
+study: tools ## Run the long studies of accuracy: tests that `make test` leaves out (#[ignore]).
+	$(call say,"studies")
+	cargo test --locked --release -p headspace-tests $(CARGO_ARGS) -- --ignored --nocapture --test-threads 1
 
 ##@ Housekeeping
 
