@@ -262,11 +262,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Puts `value` in that slot: behind the others, or in place of what was there, which is returned.
 fn put<T>(slots: &mut Vec<T>, slot: usize, value: T) -> Option<T> {
-    match slots.get_mut(slot) {
-        Some(place) => Some(std::mem::replace(place, value)),
-        None => {
-            slots.push(value);
-            None
-        }
+    if let Some(place) = slots.get_mut(slot) {
+        return Some(std::mem::replace(place, value));
     }
+    slots.push(value);
+    None
 }

@@ -3,6 +3,15 @@
 //! The composition root of the injected agent: here the agent meets its collectors, exporters and
 //! Python. No arithmetic on readings, and no decision that the agent could make.
 
+#![allow(
+    clippy::doc_markdown,
+    reason = "doc comments of Python items are written for Python"
+)]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "PyO3 makes arguments by value"
+)]
+
 mod cached;
 mod command;
 mod fast_next;

@@ -107,7 +107,7 @@ pub fn summarise(run: &RunFacts, loops: &[LoopFacts]) -> SummaryRecord {
     let Some(main) = main_loop(loops) else {
         return summary;
     };
-    summary.mode = main.mode.as_str().to_owned();
+    main.mode.as_str().clone_into(&mut summary.mode);
     summary.loop_name = Some(main.name.clone());
     summary.steps = main.steps;
     summary.epochs = main.epochs;

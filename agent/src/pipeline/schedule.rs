@@ -31,8 +31,8 @@ impl Schedule {
     /// The tick that was due is taken at `now`: returns how late it is, and plans the next.
     pub fn take(&mut self, now: Duration) -> Duration {
         let late = now.saturating_sub(self.next);
-        while self.next <= now {
-            let missed = (now - self.next).as_nanos() / self.interval.as_nanos().max(1);
+        if self.next <= now {
+            let missed = late.as_nanos() / self.interval.as_nanos().max(1);
             let skip = u32::try_from(missed).unwrap_or(u32::MAX).saturating_add(1);
             self.next += self.interval.saturating_mul(skip);
         }

@@ -15,16 +15,16 @@ const COMPUTE_LIMIT: u64 = 1 << 31;
 const WAIT_LIMIT: u64 = 1 << 32;
 
 const EPOCH_BEGIN: u64 = MARK;
-const EPOCH_EXHAUSTED: u64 = MARK | 1;
-const EPOCH_LEFT: u64 = MARK | 2;
-const LIVE: u64 = MARK | 3;
-const SETTLE: u64 = MARK | 4;
-const REPLAY: u64 = MARK | 5;
-const BATCH_SIZE: u64 = MARK | 6;
-const STEP: u64 = MARK | 7;
-const GAP: u64 = MARK | 8;
-const CONCURRENT: u64 = MARK | 9;
-const LAP: u64 = MARK | 10;
+const EPOCH_EXHAUSTED: u64 = MARK | 0x1;
+const EPOCH_LEFT: u64 = MARK | 0x2;
+const LIVE: u64 = MARK | 0x3;
+const SETTLE: u64 = MARK | 0x4;
+const REPLAY: u64 = MARK | 0x5;
+const BATCH_SIZE: u64 = MARK | 0x6;
+const STEP: u64 = MARK | 0x7;
+const GAP: u64 = MARK | 0x8;
+const CONCURRENT: u64 = MARK | 0x9;
+const LAP: u64 = MARK | 0xa;
 
 /// One thing that happened in the training thread. Times are raw ticks of the agent's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -88,7 +88,6 @@ impl Ring {
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "masked to the capacity")]
     fn index(position: u64) -> usize {
         (position & MASK) as usize
     }

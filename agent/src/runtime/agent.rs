@@ -61,6 +61,9 @@ pub enum StartError {
     System(#[from] std::io::Error),
 }
 
+/// Takes the final summary and what the probes found.
+pub type OnTerminate = Box<dyn Fn(&SummaryRecord, &[ProbeRecord]) + Send>;
+
 /// What the agent watches and where its records go.
 pub struct AgentBuilder {
     /// How often, and how much.
@@ -76,7 +79,7 @@ pub struct AgentBuilder {
     /// Says a notice aloud.
     pub say: Say,
     /// Called with the final summary when `SIGTERM` ends the process.
-    pub on_terminate: Box<dyn Fn(&SummaryRecord, &[ProbeRecord]) + Send>,
+    pub on_terminate: OnTerminate,
     /// Seconds between the start of the process and the clock's origin.
     pub process_age_s: Option<f64>,
     /// The clock whose origin is the beginning of the run.
@@ -300,6 +303,7 @@ impl Agent {
 
     /// Writes down what there is, as an extra tick. Returns whether it was delivered within
     /// `timeout`.
+    #[expect(clippy::must_use_candidate, reason = "what counts is the effect")]
     pub fn flush(&self, timeout: Duration) -> bool {
         if !self.is_here() {
             return true;
@@ -318,6 +322,7 @@ impl Agent {
 
     /// Ends the watch: a last tick, the final summary, and everything delivered, all within the
     /// limits' `stop_timeout`. Stopping twice, or in a forked child, does nothing.
+    #[expect(clippy::must_use_candidate, reason = "what counts is the effect")]
     pub fn stop(&self) -> Option<Stopped> {
         self.stop_within(self.0.limits.stop_timeout)
     }
