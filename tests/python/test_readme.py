@@ -1,0 +1,121 @@
+"""The README is true: its Python runs, its commands work, its variables are read.
+
+Every command in a shell block must be known here, so that a new one cannot appear untested.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+#: What the README tells people to type, and where it is run.
+TESTED = {
+    "pip install .": "here: the build's project file names the package and the command",
+    "make demo": "test_examples.py runs what the target runs; here: that it still does",
+    "make test": "this is it",
+    "make bench": "here: the benchmark's own list of parts",
+    "HEADSPACE_MODE=probe python train.py": "here",
+    "headspace report": "here",
+}
+
+
+def blocks(language: str) -> list[str]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    return [text for kind, text in found if kind == language]
+
+
+def run(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        args,
+        cwd=cwd,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """The README's snippet with a loader and a training step around it."""
+    (snippet,) = blocks("python")
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import time\n"
+        "loader = [[i] for i in range(1200)]\n"
+        "def train_step(batch):\n"
+        "    time.sleep(0.001)\n" + snippet
+    )
+    return path
+
+
+def test_every_command_is_one_that_a_test_runs() -> None:
+    lines = [line for block in blocks("console") for line in block.splitlines()]
+    commands = [line.removeprefix("$ ").split("#")[0].strip() for line in lines]
+    typed = [c for c in commands if re.match(r"(make|pip|python|headspace [a-z]+|HEADSPACE)", c)]
+
+    assert len(typed) >= 2
+    assert [command for command in typed if command not in TESTED] == []
+
+
+def test_the_snippet_measures_a_loop(script: Path) -> None:
+    done = run(sys.executable, script.name, cwd=script.parent)
+
+    assert done.stdout == ""
+    assert "1,200 steps" in done.stderr or "1200 steps" in done.stderr
+    assert "upper bound" in done.stderr
+
+
+def test_the_same_script_measures_the_floor_and_stays_as_it_is(script: Path) -> None:
+    done = run(sys.executable, script.name, cwd=script.parent, HEADSPACE_MODE="probe")
+
+    assert "floor" in done.stderr
+    (summary,) = (script.parent / "headspace-runs").glob("*/rank0.jsonl")
+    last = json.loads(summary.read_text().splitlines()[-1])
+    assert last["kind"] == "summary"
+    assert last["mode"] == "probe"
+
+
+def test_the_report_tells_it_again_to_people_and_programs(script: Path) -> None:
+    run(sys.executable, script.name, cwd=script.parent)
+
+    text = run(sys.executable, "-m", "headspace", "report", cwd=script.parent).stdout
+    (folder,) = (script.parent / "headspace-runs").iterdir()
+    command = Path(sys.executable).with_name("headspace")
+    summary = json.loads(run(str(command), "report", "--json", str(folder), cwd=ROOT).stdout)
+
+    assert folder.name in text
+    assert summary["run_id"] == folder.name
+    assert summary["steps"] == 1200
+
+
+def test_with_headspace_0_nothing_is_left_and_nothing_said(script: Path) -> None:
+    done = run(sys.executable, script.name, cwd=script.parent, HEADSPACE="0")
+
+    assert done.stderr == ""
+    assert not (script.parent / "headspace-runs").exists()
+
+
+def test_the_variables_are_those_that_the_package_reads() -> None:
+    told = set(re.findall(r"^\| `(HEADSPACE\w*)`", README, re.MULTILINE))
+    source = (ROOT / "py_bindings/python/headspace/_settings.py").read_text()
+
+    assert told == set(re.findall(r'environ\.get\("(HEADSPACE\w*)"', source))
+
+
+def test_the_targets_are_targets_and_the_links_lead_somewhere() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"`make ([a-z-]+)", README):
+        assert f"\n{target}:" in makefile, target
+    for link in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / link).exists(), link
