@@ -18,6 +18,25 @@
 //! **Split.** Contention relief is what the compute gains; the rest of L - F is exposed wait. On
 //! an asynchronous device the compute gets longer in replay, because the loop then waits for the
 //! device instead of the loader: relief is 0.
+//!
+//! **Accuracy.** Measured on 3000 random pipelines in logical time (`tests/rust/study.rs`, run by
+//! `make study`): queues of 0 to 64 batches, compute 0.2 to 2 times the load, one to three stages
+//! with cv 0.05 to 0.5, model cv 0.01 to 0.3, contention, asynchronous devices, epochs, slow first
+//! steps. Share of answers within 3 points of the truth, of intervals that hold it, of probes
+//! without a number, and mean steps:
+//!
+//! ```text
+//!                              within   covers   none   steps
+//! one process                  98.2 %   94.4 %   0.6 %    914
+//! several ranks, fixed         97.8 %   94.5 %   0.3 %   1035
+//! one process, probe_steps 800 97.6 %   93.7 %   0.7 %    697
+//!                          500 92.1 %   92.4 %   1.7 %    451
+//!                          300 85.6 %   91.6 %   4.9 %    256
+//!                          200 81.8 %   88.6 %   8.4 %    134
+//! ```
+//!
+//! Weakest where compute is 0.8 to 1.0 of the load (93 to 94 % within, 86 to 93 % covered): the
+//! queue then empties and fills over hundreds of steps.
 
 use thiserror::Error;
 
@@ -25,7 +44,7 @@ use super::bootstrap::{self, Blocks, Rng};
 use super::content::Content;
 use super::selection::{self, Kept};
 use super::steady::{block_means, mean};
-use crate::model::Window;
+use crate::loader::Window;
 use crate::model::record::{Estimate, FloorRecord, Phase, WindowRecord};
 
 /// Resampled headspaces behind an interval. The ends of the interval are then good to a tenth of
@@ -46,7 +65,7 @@ const DISAGREE: f64 = 8.0;
 /// one in 400 does both.
 const SPREAD: f64 = 0.10;
 /// Widest interval worth giving, in percentage points either way.
-const WIDEST: f64 = 10.0;
+const WIDEST: f64 = 20.0;
 /// A whole interval below this headspace, in percent, refutes the method.
 const SLOWER: f64 = -1.0;
 
