@@ -55,7 +55,7 @@ def main() -> int:
 
     trainer = TorchTrainer("r3d18", len(set(class_names(videos))), width=args.width, seed=args.seed)
     loader = DataLoader(
-        ClipDataset(clips, frames=6, size=64),
+        ClipDataset(clips, frames=8, size=64),
         batch_size=args.batch_size,
         shuffle=True,
         num_workers=args.workers,

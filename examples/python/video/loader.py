@@ -23,9 +23,9 @@ from .stages import Batch
 class Knobs:
     """How a loader works. None of them changes which batches it yields, except the first three."""
 
-    batch_size: int = 4
+    batch_size: int = 3
     """Clips a batch; the last one of an epoch may be shorter."""
-    frames: int = 6
+    frames: int = 8
     """Frames kept of each clip."""
     size: int = 64
     """Width and height of a frame in pixels."""
@@ -37,9 +37,9 @@ class Knobs:
     """Threads that decode."""
     resize_threads: int = 1
     """Threads that resize."""
-    queue_depth: int = 8
+    queue_depth: int = 4
     """Clips that may wait between two stages."""
-    prefetch: int = 4
+    prefetch: int = 3
     """Batches that may wait for the training loop."""
     pool: Literal["dedicated", "shared"] = "dedicated"
     """Threads of its own for each stage, or one pool for all, as large as the widest stage."""
@@ -55,7 +55,7 @@ class Knobs:
 
 
 class VideoLoader:
-    """Every clip once an epoch, shuffled by `seed` and epoch number, in batches."""
+    """Every clip once an epoch, shuffled anew for each, in batches."""
 
     def __init__(self, clips: Sequence[Clip], knobs: Knobs | None = None, *, seed: int = 0) -> None:
         self.clips = clips
@@ -103,11 +103,11 @@ class VideoLoader:
             knobs.fetch_threads, knobs.demux_threads, knobs.decode_threads, knobs.resize_threads
         )
         pipeline = Pipeline(widest if knobs.pool == "shared" else None, self._describe)
-        order = list(range(len(self.clips)))
-        random.Random(f"{self.seed} {epoch}").shuffle(order)
 
         # Each item travels with its index, so that the batch can say which clips it holds.
-        sampled = pipeline.source("sample", ((index, self.clips[index]) for index in order), depth)
+        sampled = pipeline.source(
+            "sample", ((index, self.clips[index]) for index in self._order(epoch)), depth
+        )
         fetched = pipeline.stage(
             "fetch", partial(_keep, stages.fetch), sampled, knobs.fetch_threads, depth
         )
@@ -144,6 +144,19 @@ class VideoLoader:
             raise
         pipeline.close()
         self._idle.append(front)
+
+    def _order(self, epoch: int) -> list[int]:
+        """Shuffled, with the classes spread evenly: batches are alike in content, and in cost."""
+        rng = random.Random(f"{self.seed} {epoch}")
+        classes: dict[int, list[int]] = {}
+        for index, clip in enumerate(self.clips):
+            classes.setdefault(clip.label, []).append(index)
+        place: dict[int, float] = {}
+        for members in classes.values():
+            rng.shuffle(members)
+            for turn, index in enumerate(members):
+                place[index] = (turn + rng.random()) / len(members)
+        return sorted(place, key=place.__getitem__)
 
     def _describe(self, item: Any) -> str:
         return (
