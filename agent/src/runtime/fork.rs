@@ -31,12 +31,6 @@ impl Owner {
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// A number that differs between a process and the children forked off it. Safe in a signal
-    /// handler.
-    pub(crate) fn here_count() -> usize {
-        FORKS.load(Ordering::Relaxed) as usize
-    }
-
     /// Whether this is still that process, and not a child forked off it.
     #[inline]
     #[must_use]

@@ -16,7 +16,6 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::fork::Owner;
 use super::wake;
 
 /// What was there before. `SIG_DFL` is 0 and `SIG_IGN` is 1; others are addresses.
@@ -25,8 +24,9 @@ static PREVIOUS_FLAGS: AtomicI32 = AtomicI32::new(0);
 /// The eventfd to ring, -1 while nobody listens.
 static ALARM: AtomicI32 = AtomicI32::new(-1);
 static ARRIVED: AtomicBool = AtomicBool::new(false);
-/// [`Owner::here_count`] of the process that listens.
-static OWNER: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// The process that listens. Not a count of forks: a child can get the signal before it has counted
+/// its own.
+static OWNER: AtomicI32 = AtomicI32::new(0);
 /// Held while the handler is installed or removed.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
@@ -44,7 +44,7 @@ pub(crate) enum Terminate {
 
 extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let previous = PREVIOUS.load(Ordering::Relaxed);
-    let ours = OWNER.load(Ordering::Relaxed) == Owner::here_count();
+    let ours = OWNER.load(Ordering::Relaxed) == this_process();
     let alarm = ALARM.load(Ordering::Relaxed);
     if ours && alarm >= 0 {
         ARRIVED.store(true, Ordering::Release);
@@ -72,7 +72,7 @@ extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: 
 pub(crate) fn listen(alarm: libc::c_int) {
     let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     ALARM.store(alarm, Ordering::Relaxed);
-    OWNER.store(Owner::here_count(), Ordering::Relaxed);
+    OWNER.store(this_process(), Ordering::Relaxed);
     let Some(current) = current_action() else {
         return;
     };
@@ -129,6 +129,11 @@ pub(crate) fn end_process() {
         libc::signal(libc::SIGTERM, libc::SIG_DFL);
         libc::kill(libc::getpid(), libc::SIGTERM);
     }
+}
+
+fn this_process() -> i32 {
+    // SAFETY: takes nothing, cannot fail, and is async-signal-safe.
+    unsafe { libc::getpid() }
 }
 
 fn current_action() -> Option<libc::sigaction> {
