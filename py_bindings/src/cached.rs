@@ -53,9 +53,10 @@ struct Kept {
 }
 
 /// What the machine answers to a request.
-#[derive(Clone, Copy)]
 pub(crate) struct Answer {
     pub(crate) decision: Decision,
+    /// The cached batch, where that is the decision.
+    pub(crate) batch: Option<Py<PyAny>>,
     /// Where batches come from now, as the records name it.
     pub(crate) phase: Phase,
     /// Whether the source is never asked again.
@@ -92,14 +93,19 @@ impl Cached {
     }
 
     /// Where the next batch comes from.
-    pub(crate) fn request(&self, progress: &Progress) -> Answer {
+    pub(crate) fn request(&self, py: Python<'_>, progress: &Progress) -> Answer {
         let mut state = self.lock();
         let decision = match &mut state.machine {
             Machine::Replay(replay) => replay.request(&mut lock(progress)),
             Machine::Probe(probe) => probe.request(),
         };
+        let batch = match decision {
+            Decision::Cached(index) => state.batch(py, index),
+            Decision::Source | Decision::End => None,
+        };
         Answer {
             decision,
+            batch,
             phase: state.phase(decision),
             releases_source: state.releases_source(),
             is_over: state.probe_finished() && !state.batches.is_empty(),
@@ -139,14 +145,6 @@ impl Cached {
         }
     }
 
-    /// The cached batch at that index.
-    pub(crate) fn batch(&self, py: Python<'_>, index: usize) -> Option<Py<PyAny>> {
-        let mut state = self.lock();
-        state.replayed += 1;
-        let kept = state.batches.get(index)?;
-        Some(kept.batch.clone_ref(py))
-    }
-
     /// The step that a batch ended: a window of the probe where one is complete, and the batches
     /// replayed so far where the probe is over.
     pub(crate) fn timed(&self, compute_ns: u64, wait_ns: u64) -> (Option<Window>, Option<u64>) {
@@ -166,14 +164,18 @@ impl Cached {
         }
     }
 
-    /// Compares the batches with what they were when they came. Called where no step is timed.
-    pub(crate) fn check(&self, py: Python<'_>) -> CacheFacts {
+    /// Compares the batches with what they were when they came; None where none is held. Called
+    /// where no step is timed.
+    pub(crate) fn check(&self, py: Python<'_>) -> Option<CacheFacts> {
         let then: Vec<(Py<PyAny>, Print)> = self
             .lock()
             .batches
             .iter()
             .map(|kept| (kept.batch.clone_ref(py), kept.print))
             .collect();
+        if then.is_empty() {
+            return None;
+        }
         let changed = then
             .iter()
             .filter(|(batch, print)| self.print_of(py, batch) != *print)
@@ -182,7 +184,7 @@ impl Cached {
         state.mutated = state
             .mutated
             .max(u32::try_from(changed).unwrap_or(u32::MAX));
-        state.facts()
+        Some(state.facts())
     }
 
     /// Lets go of every batch: nobody will ask for one.
@@ -201,6 +203,12 @@ impl Cached {
 }
 
 impl State {
+    fn batch(&mut self, py: Python<'_>, index: usize) -> Option<Py<PyAny>> {
+        self.replayed += 1;
+        let kept = self.batches.get(index)?;
+        Some(kept.batch.clone_ref(py))
+    }
+
     /// Whether the next batches come from the cache alone.
     fn releases_source(&self) -> bool {
         match &self.machine {

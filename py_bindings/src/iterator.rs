@@ -159,9 +159,9 @@ impl LoopIterator {
             self.say_concurrent();
         }
         loop {
-            let answer = cached.request(&self.progress);
+            let answer = cached.request(py, &self.progress);
             let decision = answer.decision;
-            self.change_phase(py, cached, answer);
+            self.change_phase(py, cached, &answer);
             if answer.releases_source && decision != Decision::Source {
                 self.release_source(py);
             }
@@ -169,9 +169,7 @@ impl LoopIterator {
             let request = self.entry.recorder.ticks();
             let outcome = match decision {
                 Decision::Source => self.source.next(py),
-                Decision::Cached(index) => {
-                    Ok(cached.batch(py, index).map_or(Next::End(None), Next::Batch))
-                }
+                Decision::Cached(_) => Ok(answer.batch.map_or(Next::End(None), Next::Batch)),
                 Decision::End => Ok(Next::End(None)),
             };
             let receive = self.entry.recorder.ticks();
@@ -226,8 +224,8 @@ impl LoopIterator {
 
     /// Batches come from elsewhere: the records are told, and the cache is checked here, where no
     /// step is timed. It is let go of when the probe is over.
-    fn change_phase(&self, py: Python<'_>, cached: &Cached, answer: Answer) {
-        let Answer {
+    fn change_phase(&self, py: Python<'_>, cached: &Cached, answer: &Answer) {
+        let &Answer {
             decision, phase, ..
         } = answer;
         if decision != Decision::End {
@@ -239,7 +237,9 @@ impl LoopIterator {
         if !answer.is_over && (phase == Phase::Settle || decision == Decision::End) {
             return;
         }
-        let facts = cached.check(py);
+        let Some(facts) = cached.check(py) else {
+            return;
+        };
         self.entry.set_cache(facts);
         let loop_name = || self.entry.loader.name.clone();
         if facts.mutated > 0 {

@@ -109,6 +109,8 @@ class Session:
 
 def _print(text: str) -> None:
     # The user may have closed or replaced it; a lost verdict is still in the records.
+    if sys.stderr is None:  # For `print`, that is stdout.
+        return
     try:
         print(text, file=sys.stderr, flush=True)
     except (OSError, ValueError, AttributeError):
@@ -158,6 +160,8 @@ def _start(
         )
     base = _settings.directory() if to is None or to.path is None else to.path
     silent = _settings.quiet() if quiet is None else quiet
+    # Without a stderr, its descriptor belongs to whatever file was opened next.
+    silent = silent or sys.__stderr__ is None
     seconds = _settings.interval() if interval is None else interval
     rank, world_size = _settings.rank(), _settings.world_size()
     native = _native.Session(
