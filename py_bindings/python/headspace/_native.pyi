@@ -5,6 +5,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, final
 
+from typing_extensions import disjoint_base
+
+__all__ = [
+    "Loop",
+    "LoopIterator",
+    "Session",
+    "__version__",
+    "run_command",
+    "ticks",
+]
+
 __version__: str
 
 def run_command(args: list[str], /) -> int:
@@ -68,10 +79,11 @@ class Loop:
     def iterate(self, loader: Iterable[Any], session: Callable[[int], Session | None]) -> Any: ...
     def step(self, session: Session, samples: int | None = None) -> None: ...
 
-@final
+@disjoint_base
 class LoopIterator:
-    """Yields what the wrapped iterator yields."""
+    """Yields what the wrapped iterator yields. Made by `Loop.iterate` only."""
 
+    def __new__(cls, parts: Any) -> LoopIterator: ...
     def __iter__(self) -> LoopIterator: ...
     def __next__(self) -> Any: ...
     def __setattr__(self, name: str, value: Any, /) -> None: ...
