@@ -1,6 +1,8 @@
 """A training loop with known sleeps: `loop.py [--steps N] [--epochs N] [--load-ms X] ...`."""
 
 import argparse
+import itertools
+import os
 import sys
 import time
 
@@ -13,6 +15,7 @@ parser.add_argument("--load-ms", type=float, default=0.0)
 parser.add_argument("--compute-ms", type=float, default=0.0)
 parser.add_argument("--batch-size", type=int)
 parser.add_argument("--say", type=int, help="say `ready` after so many steps")
+parser.add_argument("--until", help="go on, whatever `--steps`, until this file exists")
 parser.add_argument("--exit", type=int, default=0)
 args = parser.parse_args()
 
@@ -22,7 +25,9 @@ class Loader:
         return args.steps
 
     def __iter__(self):
-        for i in range(args.steps):
+        for i in itertools.count():
+            if os.path.exists(args.until) if args.until else i == args.steps:
+                return
             time.sleep(args.load_ms / 1e3)
             yield i
 

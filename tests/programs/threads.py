@@ -20,7 +20,12 @@ class Loader:
 
 
 loader = headspace.wrap(
-    Loader(), mode=mode, name="loader", probe_steps=1000, num_caches=5, return_caches_after=20,
+    Loader(),
+    mode=mode,
+    name="loader",
+    probe_steps=1000,
+    num_caches=5,
+    return_caches_after=20,
     stop_after=120,
 )
 counts = [0] * threads

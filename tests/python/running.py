@@ -35,9 +35,14 @@ def wait_until(condition: Callable[[], object], what: str, timeout: float = DEAD
         time.sleep(0.005)
 
 
-def read_records(path: Path) -> list[Record]:
-    """The records of one rank's file. Every line must be whole."""
+def read_records(path: Path, *, killed: bool = False) -> list[Record]:
+    """The records of one rank's file. Every line must be whole.
+
+    A process that is `killed` may have been writing its last one.
+    """
     text = path.read_text()
+    if killed:
+        text = text[: text.rfind("\n") + 1]
     assert text.endswith("\n"), "the last line is cut"
     return [json.loads(line) for line in text.splitlines()]
 
@@ -130,7 +135,7 @@ class Started(Runs):
         try:
             out, err = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)
             out, err = self.process.communicate()
             pytest.fail(f"still running after {timeout:g} s\n{out}\n{err}")
         return Ran(self.path, self.process.returncode, "".join(self._said) + out, err)
@@ -167,6 +172,7 @@ class Programs:
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            start_new_session=True,
             **{"stderr": subprocess.PIPE, **popen},
         )
         self._started.append(process)
@@ -178,8 +184,10 @@ class Programs:
 
     def end(self) -> None:
         for process in self._started:
-            if process.poll() is None:
-                process.kill()
+            try:  # What it forked ends with it.
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
             process.wait()
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
