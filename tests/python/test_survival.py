@@ -370,9 +370,10 @@ def test_workers_are_forked_before_any_thread_of_ours_runs(program: Programs) ->
         pytest.skip("platform: no Python 3.12 or later, which warns of such forks")
     package = str(Path(headspace.__path__[0]).parent)
 
-    run = program("forks_workers.py", python=[python, "-W", "error"], env={"PYTHONPATH": package})
+    run = program("forks_workers.py", python=[python, "-W", "always"], env={"PYTHONPATH": package})
 
     assert (run.exit_code, run.stdout) == (0, "[b'batch']\n"), run.stderr
+    assert "multi-threaded" not in run.stderr
     ended_in_order(run)
 
 
