@@ -3,6 +3,8 @@
 pub mod bootstrap;
 mod content;
 pub mod floor;
+#[cfg(test)]
+mod floor_tests;
 mod selection;
 pub mod steady;
 pub mod summary;

@@ -1,0 +1,274 @@
+//! A loader and a training loop in logical time: a discrete-event simulation.
+//!
+//! Stages of threads, joined by bounded queues, feed one consumer. A thread takes an item, works,
+//! and puts the result into the queue after it, waiting where that is full. The consumer takes
+//! batches from the last queue and computes.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use headspace_agent::analysis::bootstrap::Rng;
+
+use super::service::Service;
+
+/// Threads that do the same work, and the queue they fill.
+#[derive(Debug, Clone)]
+pub(crate) struct Stage {
+    pub(crate) threads: u32,
+    pub(crate) service: Service,
+    /// Items the queue after it holds. 0: no thread and no queue, the consumer does the work.
+    pub(crate) depth: u32,
+}
+
+/// Work that the model hands to a device.
+#[derive(Debug, Clone)]
+pub(crate) struct Device {
+    /// How long the device is busy with a step.
+    pub(crate) busy: Service,
+    /// Steps that may be under way before a launch blocks.
+    pub(crate) in_flight: usize,
+}
+
+/// What a loader and a loop are made of.
+#[derive(Debug, Clone)]
+pub(crate) struct Spec {
+    pub(crate) stages: Vec<Stage>,
+    /// The model's own time on the CPU, loader idle.
+    pub(crate) compute: Service,
+    /// How much slower that is with every loader thread at work: 0.3 is 30 %.
+    pub(crate) contention: f64,
+    pub(crate) device: Option<Device>,
+    /// How much longer than usual a batch makes the model work, replayed or not: cv of a factor.
+    pub(crate) content: Service,
+    /// The first step takes this many times the usual compute (compilation).
+    pub(crate) first_step: f64,
+    /// Batches an epoch.
+    pub(crate) epoch: Option<u64>,
+    /// Whether an epoch starts with empty queues; otherwise the loader runs on across epochs.
+    pub(crate) restarts: bool,
+    /// After so many batches the stages take so many times as long as before.
+    pub(crate) change: Option<(u64, f64)>,
+    /// From `iter()` to the first thread at work.
+    pub(crate) startup_ns: f64,
+}
+
+/// What a stage is doing.
+#[derive(Debug, Clone, Default)]
+struct State {
+    /// Items in the queue after it.
+    level: u32,
+    /// Threads that wait for an item.
+    idle: u32,
+    /// Threads that wait for room in the queue.
+    blocked: u32,
+}
+
+/// The running simulation.
+pub(crate) struct Pipeline {
+    spec: Spec,
+    rng: Rng,
+    /// Nanoseconds.
+    now: u64,
+    /// When a thread of which stage is done.
+    events: BinaryHeap<Reverse<(u64, usize)>>,
+    states: Vec<State>,
+    /// Threads at work, of all.
+    busy: u32,
+    threads: u32,
+    /// Items the source has left in this epoch.
+    remaining: u64,
+    /// Batches delivered in this epoch.
+    delivered: u64,
+    steps: u64,
+    device_free: u64,
+    /// When each of the last steps leaves the device.
+    finishes: VecDeque<u64>,
+}
+
+impl Pipeline {
+    pub(crate) fn new(spec: &Spec, seed: u64) -> Self {
+        let threads = spec
+            .stages
+            .iter()
+            .filter(|s| s.depth > 0)
+            .map(|s| s.threads)
+            .sum();
+        let mut pipeline = Self {
+            states: vec![State::default(); spec.stages.len()],
+            spec: spec.clone(),
+            rng: Rng::new(seed),
+            now: 0,
+            events: BinaryHeap::new(),
+            busy: 0,
+            threads,
+            remaining: 0,
+            delivered: 0,
+            steps: 0,
+            device_free: 0,
+            finishes: VecDeque::new(),
+        };
+        for (state, stage) in pipeline.states.iter_mut().zip(&pipeline.spec.stages) {
+            state.idle = stage.threads;
+        }
+        if !pipeline.spec.restarts {
+            pipeline.remaining = u64::MAX;
+            pipeline.settle();
+        }
+        pipeline
+    }
+
+    /// A new iteration over the source.
+    pub(crate) fn begin_epoch(&mut self) {
+        self.delivered = 0;
+        if self.spec.restarts {
+            self.advance_to(self.now + ns(self.spec.startup_ns));
+            self.remaining = self.spec.epoch.unwrap_or(u64::MAX);
+            self.settle();
+        }
+    }
+
+    /// Waits for the next batch: how long, and the work it makes relative to a usual one. `None` at
+    /// the end of the epoch.
+    pub(crate) fn next(&mut self) -> Option<(u64, f64)> {
+        if self.spec.epoch.is_some_and(|epoch| self.delivered >= epoch) {
+            return None;
+        }
+        let asked = self.now;
+        let last = self.spec.stages.len() - 1;
+        if self.spec.stages[last].depth == 0 {
+            let work = self.work_of(last);
+            self.advance_to(asked + work);
+        } else {
+            while self.states[last].level == 0 {
+                if !self.one_event() {
+                    return None;
+                }
+            }
+            self.states[last].level -= 1;
+            self.settle();
+        }
+        self.delivered += 1;
+        let content = self.spec.content.sample(&mut self.rng);
+        Some((self.now - asked, content))
+    }
+
+    /// The loop's own part of a step on a batch of so much `content`; how long it took.
+    pub(crate) fn compute(&mut self, content: f64) -> u64 {
+        let began = self.now;
+        let mut work = content * self.spec.compute.sample(&mut self.rng);
+        if self.steps == 0 {
+            work *= self.spec.first_step;
+        }
+        self.steps += 1;
+        self.work(work);
+        if let Some(device) = &mut self.spec.device {
+            let busy = ns(content * device.busy.sample(&mut self.rng));
+            let free = self.device_free.max(self.now) + busy;
+            self.device_free = free;
+            self.finishes.push_back(free);
+            if self.finishes.len() > device.in_flight
+                && let Some(done) = self.finishes.pop_front()
+            {
+                self.advance_to(done.max(self.now));
+            }
+        }
+        self.now - began
+    }
+
+    /// CPU work of the model, slowed by busy loader threads.
+    fn work(&mut self, mut work: f64) {
+        loop {
+            let share = f64::from(self.busy) / f64::from(self.threads.max(1));
+            let slow = 1.0 + self.spec.contention * share;
+            let finish = self.now + ns(work * slow);
+            match self.events.peek() {
+                Some(&Reverse((at, _))) if at < finish => {
+                    work -= (at - self.now) as f64 / slow;
+                    work = work.max(0.0);
+                    self.one_event();
+                }
+                _ => {
+                    self.now = finish;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn advance_to(&mut self, at: u64) {
+        while self
+            .events
+            .peek()
+            .is_some_and(|&Reverse((next, _))| next <= at)
+        {
+            self.one_event();
+        }
+        self.now = at;
+    }
+
+    /// How long a stage takes for its next item.
+    fn work_of(&mut self, stage: usize) -> u64 {
+        let slower = match self.spec.change {
+            Some((after, factor)) if self.steps >= after => factor,
+            _ => 1.0,
+        };
+        ns(slower * self.spec.stages[stage].service.sample(&mut self.rng))
+    }
+
+    fn one_event(&mut self) -> bool {
+        let Some(Reverse((at, stage))) = self.events.pop() else {
+            return false;
+        };
+        self.now = at;
+        self.busy -= 1;
+        self.states[stage].blocked += 1;
+        self.settle();
+        true
+    }
+
+    /// Moves items until nothing can move.
+    fn settle(&mut self) {
+        let mut moved = true;
+        while moved {
+            moved = false;
+            for s in (0..self.states.len()).rev() {
+                if self.spec.stages[s].depth == 0 {
+                    continue;
+                }
+                while self.states[s].blocked > 0 && self.states[s].level < self.spec.stages[s].depth
+                {
+                    let state = &mut self.states[s];
+                    state.blocked -= 1;
+                    state.level += 1;
+                    state.idle += 1;
+                    moved = true;
+                }
+                while self.states[s].idle > 0 {
+                    let input = if s == 0 {
+                        let any = self.remaining > 0;
+                        self.remaining -= u64::from(any);
+                        any
+                    } else {
+                        let any = self.states[s - 1].level > 0;
+                        self.states[s - 1].level -= u32::from(any);
+                        any
+                    };
+                    if !input {
+                        break;
+                    }
+                    moved = true;
+                    self.states[s].idle -= 1;
+                    self.busy += 1;
+                    let work = self.work_of(s);
+                    self.events.push(Reverse((self.now + work, s)));
+                }
+            }
+        }
+    }
+}
+
+fn ns(duration: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let ns = duration.max(1.0) as u64;
+    ns
+}

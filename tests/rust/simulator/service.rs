@@ -1,0 +1,86 @@
+//! Random durations: how long a thread of a stage, or the model, takes for one item.
+
+use headspace_agent::analysis::bootstrap::Rng;
+
+/// The shape of a distribution.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Shape {
+    Normal,
+    LogNormal,
+    Gamma,
+    /// One item in eight is slow, as a long clip or a cold file.
+    Bimodal,
+}
+
+/// Durations around a mean; neighbours may be correlated.
+#[derive(Debug, Clone)]
+pub(crate) struct Service {
+    /// Nanoseconds, or a factor.
+    pub(crate) mean: f64,
+    /// Coefficient of variation: standard deviation over mean.
+    pub(crate) cv: f64,
+    shape: Shape,
+    /// Correlation of neighbouring items' normal scores, in [0, 1).
+    correlation: f64,
+    /// Normal score of the item before.
+    score: f64,
+}
+
+impl Service {
+    pub(crate) fn new(mean: f64, cv: f64, shape: Shape, correlation: f64) -> Self {
+        Self {
+            mean,
+            cv,
+            shape,
+            correlation,
+            score: 0.0,
+        }
+    }
+
+    pub(crate) fn constant(mean: f64) -> Self {
+        Self::new(mean, 0.0, Shape::Normal, 0.0)
+    }
+
+    /// The next duration.
+    pub(crate) fn sample(&mut self, rng: &mut Rng) -> f64 {
+        if self.cv == 0.0 {
+            return self.mean;
+        }
+        // A Gaussian copula: correlation enters the normal score, the shape comes after.
+        let fresh = (1.0 - self.correlation * self.correlation).sqrt() * normal(rng);
+        self.score = self.correlation * self.score + fresh;
+        self.mean * self.shaped(self.score)
+    }
+
+    /// A normal score as a value of mean 1.
+    fn shaped(&self, score: f64) -> f64 {
+        let cv = self.cv;
+        match self.shape {
+            Shape::Normal => (1.0 + cv * score).max(0.05),
+            Shape::LogNormal => {
+                let variance = (1.0 + cv * cv).ln();
+                (variance.sqrt() * score - variance / 2.0).exp()
+            }
+            // Wilson and Hilferty: the cube of a normal is close to a gamma.
+            Shape::Gamma => {
+                let variance = cv * cv / 9.0;
+                (1.0 - variance + variance.sqrt() * score).max(0.05).powi(3)
+            }
+            Shape::Bimodal => {
+                // 1.1503 is exceeded once in eight times.
+                let spread = cv / (0.125_f64 * 0.875).sqrt();
+                if score > 1.1503 {
+                    1.0 + 0.875 * spread
+                } else {
+                    1.0 - 0.125 * spread
+                }
+            }
+        }
+    }
+}
+
+/// A standard normal number (Box and Muller).
+fn normal(rng: &mut Rng) -> f64 {
+    let (radius, angle) = (1.0 - rng.unit(), rng.unit());
+    (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+}

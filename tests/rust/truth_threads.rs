@@ -1,0 +1,78 @@
+//! The headspace of real threads and queues, on the machine's clock.
+//!
+//! A program of its own, so that no other test of the crate runs beside it. The margin is wide: an
+//! answer may be 12 points off. What is true is measured before and after the probe with the same
+//! loop; where the two differ by more than 5 points, other programs disturbed the machine and the
+//! round does not count. A machine that is never quiet is said aloud and proves nothing.
+
+mod simulator;
+
+use std::time::Duration;
+
+use headspace_agent::loader::ProbePlan;
+use simulator::threads::{self, Setup, Work};
+
+const MARGIN: f64 = 12.0;
+const QUIET: f64 = 5.0;
+const ROUNDS: usize = 4;
+
+/// Answer and truth in percent, of the first round that counts.
+fn quiet_round(name: &str, setup: &Setup, plan: ProbePlan) -> Option<(f64, f64)> {
+    (0..ROUNDS).find_map(|_| {
+        let before = threads::truth(setup, 60).headspace_pct();
+        let answer = threads::probe(setup, plan).result;
+        let after = threads::truth(setup, 60).headspace_pct();
+        println!("{name}: {before:.1} % before, {after:.1} % after, probe {answer:?}");
+        let found = answer.ok()?.headspace_pct.value;
+        let quiet = (before - after).abs() < QUIET;
+        quiet.then_some((found, f64::midpoint(before, after).max(0.0)))
+    })
+}
+
+#[test]
+fn real_threads_and_queues_give_the_same_answers_within_a_wide_margin() {
+    let (short, long) = (Duration::from_millis(2), Duration::from_millis(5));
+    let sleeping = Setup {
+        load: Work::Sleep(long),
+        depth: 4,
+        compute: Work::Sleep(short),
+        device: None,
+    };
+    let setups = [
+        ("sleeping, slow loader", sleeping),
+        (
+            "spinning model",
+            Setup {
+                compute: Work::Spin(short),
+                ..sleeping
+            },
+        ),
+        (
+            "fast loader",
+            Setup {
+                load: Work::Sleep(short),
+                compute: Work::Sleep(long),
+                ..sleeping
+            },
+        ),
+        (
+            "busy device",
+            Setup {
+                device: Some((Work::Sleep(long), 3)),
+                ..sleeping
+            },
+        ),
+    ];
+    let plan = ProbePlan::for_loader(Some(4), 1).with_total(300).unwrap();
+    for (name, setup) in setups {
+        match quiet_round(name, &setup, plan) {
+            Some((found, truth)) => {
+                assert!(
+                    (found - truth).abs() < MARGIN,
+                    "{name}: {found} %, not {truth} %"
+                );
+            }
+            None => println!("{name}: the machine was never quiet, so this proves nothing"),
+        }
+    }
+}
