@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _weakref import ref
 from itertools import chain
 
 from headspace import _native, _session, _settings
@@ -48,6 +49,9 @@ _FORWARDED = (
 _proxy_types: dict[tuple[type, type], type] = {}
 _names: dict[str, int] = {}
 
+#: The loops of earlier calls of `wrap`, by what was wrapped and asked for.
+_earlier: dict[tuple[object, ...], _Earlier] = {}
+
 
 class Proxy:
     """Behaves as the object it wraps, but for being timed while it is iterated.
@@ -68,10 +72,10 @@ class Proxy:
     _headspace_loop: _native.Loop
     _headspace_iterator: Any
 
-    def __init__(self, wrapped: Any, options: dict[str, Any]) -> None:
+    def __init__(self, wrapped: Any, options: dict[str, Any], loop: _native.Loop) -> None:
         object.__setattr__(self, "_headspace_wrapped", wrapped)
         object.__setattr__(self, "_headspace_options", options)
-        object.__setattr__(self, "_headspace_loop", _loop(wrapped, **options))
+        object.__setattr__(self, "_headspace_loop", loop)
         object.__setattr__(self, "_headspace_iterator", None)
 
     def __iter__(self) -> Any:
@@ -132,7 +136,7 @@ def _rebuild(wrapped: Any, options: dict[str, Any]) -> Any:
     return _proxied(wrapped, options) if _settings.enabled() else wrapped
 
 
-def _proxied(wrapped: Any, options: dict[str, Any]) -> Any:
+def _proxied(wrapped: Any, options: dict[str, Any], loop: _native.Loop | None = None) -> Any:
     kind = type(wrapped)
     proxy_type = _proxy_types.get((Proxy, kind))
     if proxy_type is None:
@@ -148,7 +152,7 @@ def _proxied(wrapped: Any, options: dict[str, Any]) -> Any:
             members["__hash__"] = Proxy.__hash__
         proxy_type = type(kind.__name__, (Proxy,), members)
         _proxy_types[Proxy, kind] = proxy_type
-    return proxy_type(wrapped, options)
+    return proxy_type(wrapped, options, _loop(wrapped, **options) if loop is None else loop)
 
 
 def _defines(kind: type, name: str) -> bool:
@@ -202,7 +206,8 @@ def wrap(
             batches until it knows the floor, then goes on live; every batch of the source is still
             delivered once and in order. ``"replay"`` goes over to cached batches for good. By
             default ``HEADSPACE_MODE``, else ``"measure"``.
-        name: The loop's name in the records. By default the type's.
+        name: The loop's name in the records. By default the type's. What is wrapped by one name
+            after another, as a generator is for each epoch, is one loop.
         batch_size: Samples a batch, for throughput. By default the loader's own ``batch_size``.
         num_caches: Batches that a replay repeats.
         return_caches_after: Live batches before a replay.
@@ -224,9 +229,9 @@ def wrap(
         raise TypeError(
             f"`wrap` takes something that can be iterated, not `{type(wrapped).__name__}`"
         )
-    options = {
+    options: dict[str, Any] = {
         "mode": _settings.mode() if mode is None else mode,
-        "name": _unique(type(wrapped).__name__ if name is None else name),
+        "name": type(wrapped).__name__ if name is None else name,
         "batch_size": batch_size,
         "num_caches": num_caches,
         "return_caches_after": return_caches_after,
@@ -234,8 +239,51 @@ def wrap(
         "probe_steps": probe_steps,
         "stop_after_probe": stop_after_probe,
     }
-    proxy: T = _proxied(wrapped, options)
+    key = (id(wrapped) if name is None else None, *options.values())
+    earlier = _earlier.get(key)
+    if earlier is not None and earlier.goes_on_with(wrapped):
+        proxy: T = _proxied(wrapped, earlier.options, earlier.loop)
+    else:
+        options["name"] = _unique(options["name"])
+        proxy = _proxied(wrapped, options)
+    # Cached batches would be held for as long as the loop is remembered; a probe ends.
+    if options["mode"] == "measure" or (options["mode"] == "probe" and name is None):
+        _remember(key, proxy, is_named=name is not None)
     return proxy
+
+
+class _Earlier:
+    """What an earlier call of `wrap` made.
+
+    A loader that is wrapped anew for each epoch is one loop of many epochs, not many of one. It is
+    known by the name it was given, else by being the same object.
+    """
+
+    __slots__ = ("loop", "options", "proxy", "wrapped")
+
+    def __init__(self, proxy: Any, wrapped: ref[Any] | None) -> None:
+        self.options: dict[str, Any] = proxy._headspace_options
+        self.loop: _native.Loop = proxy._headspace_loop
+        self.proxy = ref(proxy)
+        #: None where the name decides.
+        self.wrapped = wrapped
+
+    def goes_on_with(self, wrapped: Any) -> bool:
+        if self.wrapped is not None:
+            return self.wrapped() is wrapped
+        proxy = self.proxy()
+        return proxy is None or proxy._headspace_wrapped is wrapped
+
+
+def _remember(key: tuple[object, ...], proxy: Any, *, is_named: bool) -> None:
+    wrapped: ref[Any] | None = None
+    if not is_named:
+        forget = _earlier.pop
+        try:
+            wrapped = ref(proxy._headspace_wrapped, lambda _: forget(key, None))
+        except TypeError:  # A list, say: nothing tells whether it still lives.
+            return
+    _earlier[key] = _Earlier(proxy, wrapped)
 
 
 def _unique(name: str) -> str:
