@@ -391,3 +391,58 @@ def test_errors_and_ends_leave_no_reference_behind(runs: Runs) -> None:
 
     assert sys.getrefcount(error) <= 4
     assert sys.getrefcount(wrapped) == 2
+
+
+class Rewrapped:
+    """A loader without length."""
+
+    def __init__(self, first: int = 0) -> None:
+        self.first = first
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, self.first + 10))
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_loader_wrapped_anew_for_each_epoch_is_one_loop(runs: Runs, anew: bool) -> None:
+    loader: Any = Rewrapped()
+    for _ in range(4):
+        again = (i for i in range(10)) if anew else loader
+        for _ in headspace.wrap(again, name="rewrapped" if anew else None):
+            pass
+    headspace.stop()
+
+    epochs = [(epoch["loop"], epoch["epoch"]) for epoch in runs.kind("epoch")]
+    assert epochs == [(epochs[0][0], i) for i in range(4)]
+    assert runs.summary()["steps"] == 40
+
+
+def test_two_loaders_wrapped_at_one_place_are_two_loops(runs: Runs) -> None:
+    train, valid = Rewrapped(), Rewrapped(100)
+    for _ in range(3):
+        for loader in (train, valid):
+            assert list(headspace.wrap(loader)) == list(loader)
+    headspace.stop()
+
+    loops = [epoch["loop"] for epoch in runs.kind("epoch")]
+    assert len(set(loops)) == 2
+    assert loops.count(loops[0]) == 3
+
+
+def test_two_loaders_of_one_name_that_live_at_once_are_two_loops(runs: Runs) -> None:
+    train, valid = (headspace.wrap(Rewrapped(), name="of one name") for _ in range(2))
+    list(train)
+    list(valid)
+    headspace.stop()
+
+    assert [epoch["loop"] for epoch in runs.kind("epoch")] == ["of one name", "of one name-2"]
+
+
+def test_what_is_wrapped_again_and_again_is_one_loop(runs: Runs) -> None:
+    loader: Any = Rewrapped()
+    for _ in range(3):
+        loader = headspace.wrap(loader, name="again and again")
+        list(loader)
+    headspace.stop()
+
+    assert {epoch["loop"] for epoch in runs.kind("epoch")} == {"again and again"}
