@@ -81,19 +81,26 @@ class Session:
         Waits at most 2 seconds for the last records. Returns None where the run has ended
         already, and in a process forked from the one that started it.
         """
+        rendered = self._end()
+        if rendered is None:
+            return None
+        from headspace._report import Report
+
+        return Report(*rendered)
+
+    def _end(self) -> tuple[str, str, str] | None:
+        # Imports nothing: this runs at exit, where an import makes Python 3.10 forget that Ctrl-C
+        # ended the program, and with it the exit status.
         global _current
         if _current is self and self._native.is_here:
             _current = None
         rendered = self._native.stop()
         if rendered is None:
             return None
-        atexit.unregister(self.stop)
-        from headspace._report import Report
-
-        verdict = Report(*rendered)
+        atexit.unregister(self._end)
         if not (self._quiet or self._rank):
-            _print(str(verdict))
-        return verdict
+            _print(rendered[1])
+        return rendered
 
     def __enter__(self) -> Session:
         return self
@@ -180,7 +187,7 @@ def _start(
     while _settings.refused:
         native.refuse_setting(*_settings.refused.popitem())
     _current = session
-    atexit.register(session.stop)
+    atexit.register(session._end)
     return session
 
 
@@ -190,16 +197,18 @@ def _begin(origin: int) -> _native.Session | None:
     None in a process forked from one that has a session (a loader's worker is no trainer), and
     where no session can be started: training goes on unwatched.
     """
-    if _current is not None:
-        return _current._native if _current._native.is_here else None
+    session = _current  # Read once: another thread may end it.
+    if session is not None:
+        return session._native if session._native.is_here else None
     with _starting:
         return _begin_first(origin)
 
 
 def _begin_first(origin: int) -> _native.Session | None:
     global _gave_up
-    if _current is not None:  # Another thread was faster.
-        return _current._native
+    session = _current
+    if session is not None:  # Another thread was faster.
+        return session._native
     if _gave_up or not _settings.enabled():
         return None
     try:
@@ -213,12 +222,14 @@ def _begin_first(origin: int) -> _native.Session | None:
 
 def stop() -> Report | None:
     """End the session and print its verdict. None where no session goes on."""
-    return None if _current is None else _current.stop()
+    session = _current
+    return None if session is None else session.stop()
 
 
 def report() -> Report | None:
     """The run so far. None where no session goes on, and in a process forked from such."""
-    return None if _current is None or not _current._native.is_here else _current.report()
+    session = _current
+    return None if session is None or not session._native.is_here else session.report()
 
 
 def step(samples: int | None = None) -> None:
@@ -238,6 +249,7 @@ def step(samples: int | None = None) -> None:
         return
     if _steps is None:
         _steps = _native.Loop("steps", "measure", None)
-    native = _current._native if _current is not None else _begin(_native.ticks())
+    session = _current
+    native = session._native if session is not None else _begin(_native.ticks())
     if native is not None and native.is_here:
         _steps.step(native, samples)
