@@ -31,8 +31,8 @@ pub(crate) struct ReportArgs {
     )]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// Print the last `summary` record: an object for one run, a list for several. What was not
-    /// measured is null
+    /// Print the last `summary` record: an object when one run is asked for, a list when several are,
+    /// also where only some can be read. What was not measured is null
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -172,6 +172,33 @@ fn json_of_several_runs_is_a_list_in_the_order_given() {
 }
 
 #[test]
+fn the_shape_of_json_depends_on_what_was_asked_for_and_not_on_what_could_be_read() {
+    let base = base();
+    write_run(base.path(), "runs/a", 0, summary(640));
+    let (a, missing) = (path_in(&base, "runs/a"), path_in(&base, "missing"));
+    let runs = path_in(&base, "runs");
+    let json = |args: &[&str]| {
+        let said = headspace(base.path(), &[&["report", "--json"], args].concat());
+        let value: Option<serde_json::Value> =
+            (!said.out.is_empty()).then(|| serde_json::from_str(&said.out).unwrap());
+        (said.code, value)
+    };
+    let list = |args: &[&str]| {
+        let (code, value) = json(args);
+        (code, value.unwrap().as_array().map(Vec::len))
+    };
+
+    assert_eq!(list(&[&a, &missing]), (EXIT_UNREADABLE, Some(1)));
+    assert_eq!(list(&[&missing, &missing]), (EXIT_UNREADABLE, Some(0)));
+    assert_eq!(json(&[&missing]), (EXIT_UNREADABLE, None));
+    assert!(json(&[&runs]).1.unwrap().is_object());
+
+    fs::create_dir(base.path().join("runs/begun")).unwrap();
+    fs::write(base.path().join("runs/begun/rank0.jsonl"), "").unwrap();
+    assert_eq!(list(&[&runs]), (EXIT_OK, Some(1)));
+}
+
+#[test]
 fn a_folder_of_runs_is_a_table_of_them() {
     let base = base();
     let probed = SummaryRecord {
@@ -253,6 +280,44 @@ fn a_rank_file_is_reported_alone_with_its_older_parts() {
     assert_eq!(said.code, EXIT_OK, "{}", said.err);
     assert!(said.out.starts_with("headspace  639 steps"), "{}", said.out);
     assert!(!said.out.contains("rank  "), "{}", said.out);
+    let heading: String = said.out.lines().take(2).collect();
+    assert!(heading.contains("/run/rank1.jsonl"), "{}", said.out);
+}
+
+#[test]
+fn an_empty_file_is_named_as_given_and_said_to_be_of_a_run_that_has_written_nothing() {
+    let base = base();
+    fs::create_dir(base.path().join("run")).unwrap();
+    fs::write(base.path().join("run/rank0.jsonl"), "").unwrap();
+
+    for name in ["run/rank0.jsonl", "run"] {
+        let path = path_in(&base, name);
+        let said = headspace(base.path(), &["report", &path]);
+
+        assert_eq!(said.code, EXIT_UNREADABLE);
+        assert_eq!(
+            said.err,
+            format!(
+                "headspace: `{path}` holds no record: the run was killed before its first records \
+                 were written, or is just starting\n"
+            )
+        );
+    }
+}
+
+#[test]
+fn a_run_without_a_summary_says_how_many_records_it_has() {
+    let base = base();
+    fs::create_dir(base.path().join("run")).unwrap();
+    let file = base.path().join("run/rank0.jsonl");
+    let one = line(0, 1, notice());
+
+    for (records, told) in [(1, "(1 record read)\n"), (2, "(2 records read)\n")] {
+        fs::write(&file, one.repeat(records)).unwrap();
+        let said = headspace(base.path(), &["report", &path_in(&base, "run")]);
+
+        assert!(said.err.ends_with(told), "{}", said.err);
+    }
 }
 
 #[test]

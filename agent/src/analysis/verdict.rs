@@ -1,8 +1,8 @@
 //! The verdict: what a summary means, in a few lines for people.
 //!
-//! It says only what was measured. Without a probe there is an upper bound, called that; with too
-//! few steps there is no number; a probe that was refused gives its reason. What is not known has
-//! no line.
+//! It says only what was measured. Without a probe there is an upper bound on what waiting costs,
+//! called that; with too few steps there is no number; a probe that was refused gives its reason.
+//! What is not known has no line.
 
 mod render;
 pub mod units;
@@ -15,6 +15,9 @@ use crate::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 
 /// The finding that repeats why a probe gave no number.
 const REFUSED: &str = "no_headspace";
+
+/// Below this share of the step, in percent, a loop hardly waits for data.
+const HARDLY_WAITS_PCT: f64 = 1.0;
 
 /// A run's records, ready to be told. Prints as text, 100 columns at most.
 ///
@@ -167,12 +170,26 @@ impl<'a> Verdict<'a> {
             });
         }
         Some(match bound {
-            Some(bound) => Row::parts("floor", vec!["unknown".to_owned(), bound]).and_sentence(
-                "Work on the device may go on during the wait. A probe settles it: \
-                 HEADSPACE_MODE=probe",
-            ),
+            Some(bound) => Row::parts("floor", vec!["unknown".to_owned(), bound])
+                .and_sentence(self.what_the_bound_leaves_open()),
             None => Row::sentence("floor", "Unknown: what this loop waits for was not seen."),
         })
+    }
+
+    /// The bound is on the waiting. What the loader takes from the model's own code is not in it.
+    fn what_the_bound_leaves_open(&self) -> &'static str {
+        let s = self.summary;
+        match s.wait_pct.or(s.headspace_upper_bound_pct) {
+            Some(wait) if wait < HARDLY_WAITS_PCT => {
+                "The loop hardly waits for data. Whether the loader slows the model's own code \
+                 (contention), only a probe shows: HEADSPACE_MODE=probe"
+            }
+            _ => {
+                "It bounds the waiting only. Work on the device may go on during the wait, and the \
+                 loader may also slow the model's own code (contention), which only a probe shows: \
+                 HEADSPACE_MODE=probe"
+            }
+        }
     }
 
     fn measured_floor(&self, floor: f64, headspace: f64) -> Vec<String> {

@@ -30,9 +30,18 @@ pub(super) enum FindError {
     Read(#[from] ReadError),
 }
 
-type Found = Vec<Result<Run, FindError>>;
+/// A run, and where it is.
+#[derive(Debug)]
+pub(super) struct FoundRun {
+    /// The folder or the file that was given or found.
+    pub(super) path: PathBuf,
+    pub(super) run: Run,
+}
 
-/// The runs at `path`: the run itself, its one rank, or all runs in a folder, the oldest first.
+type Found = Vec<Result<FoundRun, FindError>>;
+
+/// The runs at `path`: the run itself, its one rank, or all runs in a folder, the oldest first. Never
+/// empty: what cannot be read is in it as an error.
 pub(super) fn find(path: &Path) -> Found {
     let failed = |source| {
         vec![Err(FindError::Path {
@@ -42,10 +51,10 @@ pub(super) fn find(path: &Path) -> Found {
     };
     match std::fs::metadata(path) {
         Err(source) => failed(source),
-        Ok(meta) if !meta.is_dir() => vec![read(Run::read_file(path))],
+        Ok(meta) if !meta.is_dir() => vec![read(path, Run::read_file)],
         Ok(_) => match files(path) {
             Err(source) => failed(source),
-            Ok(ranks) if !ranks.is_empty() => vec![read(Run::read(path))],
+            Ok(ranks) if !ranks.is_empty() => vec![read(path, Run::read)],
             Ok(_) => match runs(path) {
                 Err(source) => failed(source),
                 Ok(runs) if runs.is_empty() => {
@@ -53,7 +62,7 @@ pub(super) fn find(path: &Path) -> Found {
                         path: path.to_path_buf(),
                     })]
                 }
-                Ok(runs) => runs.iter().map(|run| read(Run::read(run))).collect(),
+                Ok(runs) => runs.iter().map(|run| read(run, Run::read)).collect(),
             },
         },
     }
@@ -62,13 +71,19 @@ pub(super) fn find(path: &Path) -> Found {
 /// The run in `base` that was written to last.
 pub(super) fn newest(base: &Path) -> Found {
     match runs(base).ok().and_then(|mut runs| runs.pop()) {
-        Some(run) => vec![read(Run::read(&run))],
+        Some(run) => vec![read(&run, Run::read)],
         None => vec![Err(FindError::NothingYet {
             path: base.to_path_buf(),
         })],
     }
 }
 
-fn read(run: Result<Run, ReadError>) -> Result<Run, FindError> {
-    Ok(run?)
+fn read(
+    path: &Path,
+    reader: impl Fn(&Path) -> Result<Run, ReadError>,
+) -> Result<FoundRun, FindError> {
+    Ok(FoundRun {
+        run: reader(path)?,
+        path: path.to_path_buf(),
+    })
 }

@@ -5,6 +5,7 @@ mod table;
 
 use std::fmt::Write as _;
 use std::io;
+use std::path::Path;
 
 use headspace_agent::analysis::verdict::Verdict;
 use headspace_agent::model::Record;
@@ -12,12 +13,14 @@ use headspace_agent::model::record::SummaryRecord;
 use headspace_exporters::encode::reader::Skipped;
 use headspace_exporters::run_folder::{RankRun, Run};
 
-use self::find::{find, newest};
+use self::find::{FoundRun, find, newest};
 use crate::args::ReportArgs;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE};
 
 /// A run with a summary to report.
 struct Reported<'a> {
+    /// The folder or the file that was given or found.
+    path: &'a Path,
     run: &'a Run,
     /// The first rank that has a summary.
     main: &'a RankRun,
@@ -26,22 +29,19 @@ struct Reported<'a> {
 }
 
 impl<'a> Reported<'a> {
-    fn of(run: &'a Run) -> Option<Self> {
+    fn of(found: &'a FoundRun) -> Option<Self> {
+        let FoundRun { path, run } = found;
         let main = run
             .ranks
             .iter()
             .find(|rank| rank.last_summary().is_some())?;
         Some(Self {
+            path,
             run,
             main,
             record: main.summary.as_ref()?,
             summary: main.last_summary()?,
         })
-    }
-
-    /// The run's folder as it was given or found.
-    fn place(&self) -> String {
-        self.run.folder.display().to_string()
     }
 }
 
@@ -49,18 +49,20 @@ impl<'a> Reported<'a> {
 pub(crate) fn report(args: &ReportArgs, context: &mut Context<'_>) -> io::Result<i32> {
     let mut code = EXIT_OK;
     let mut runs = Vec::new();
-    let found = if args.paths.is_empty() {
+    let found: Vec<_> = if args.paths.is_empty() {
         vec![newest(&context.runs)]
     } else {
         args.paths.iter().map(|path| find(path)).collect()
     };
+    // What is asked for decides the shape of the JSON, not what of it can be read.
+    let asked = found.iter().map(Vec::len).sum();
     for found in found {
         // A folder of runs is answered when one of them is; a run that is named must be.
         let mut answered = false;
         for run in found {
             match run {
                 Ok(run) => {
-                    tell_skipped(&run, context)?;
+                    tell_skipped(&run.run, context)?;
                     if Reported::of(&run).is_some() {
                         answered = true;
                         runs.push(run);
@@ -77,7 +79,7 @@ pub(crate) fn report(args: &ReportArgs, context: &mut Context<'_>) -> io::Result
     }
     let reported: Vec<Reported<'_>> = runs.iter().filter_map(Reported::of).collect();
     let text = if args.json {
-        json(&reported)?
+        json(&reported, asked)?
     } else {
         text(&reported)
     };
@@ -95,7 +97,7 @@ fn text(reported: &[Reported<'_>]) -> String {
 
 /// The verdict of the run's first rank, and a line for each rank where there are several.
 fn verdict(one: &Reported<'_>) -> String {
-    let place = one.place();
+    let place = one.path.display().to_string();
     let verdict = Verdict {
         run: one.main.run.as_ref(),
         probe: one.main.main_probe(),
@@ -111,29 +113,34 @@ fn verdict(one: &Reported<'_>) -> String {
     text
 }
 
-/// The summaries as programs read them.
-fn json(reported: &[Reported<'_>]) -> io::Result<String> {
-    let text = match reported {
-        [] => return Ok(String::new()),
-        [one] => serde_json::to_string_pretty(one.record)?,
-        several => {
-            serde_json::to_string_pretty(&several.iter().map(|one| one.record).collect::<Vec<_>>())?
-        }
+/// The summaries as programs read them: an object where one run was asked for, else a list, also
+/// when only one of the runs could be read, or none.
+fn json(reported: &[Reported<'_>], asked: usize) -> io::Result<String> {
+    let text = if asked > 1 {
+        serde_json::to_string_pretty(&reported.iter().map(|one| one.record).collect::<Vec<_>>())?
+    } else if let [one] = reported {
+        serde_json::to_string_pretty(one.record)?
+    } else {
+        return Ok(String::new());
     };
     Ok(text + "\n")
 }
 
-fn without_summary(run: &Run) -> String {
-    let folder = run.folder.display();
-    let tally = run.tally();
-    if tally.records == 0 {
-        return format!("`{folder}`: no record in it. Is it the output of another program?");
+fn without_summary(found: &FoundRun) -> String {
+    let path = found.path.display();
+    let tally = found.run.tally();
+    match tally.records {
+        0 if tally.skipped.total() == 0 => format!(
+            "`{path}` holds no record: the run was killed before its first records were written, \
+             or is just starting"
+        ),
+        0 => format!("`{path}`: no record in it. Is it the output of another program?"),
+        records => format!(
+            "`{path}` has no summary: its process ended before the first one was written, or it \
+             has just begun ({records} record{} read)",
+            if records == 1 { "" } else { "s" }
+        ),
     }
-    format!(
-        "`{folder}` has no summary: its process ended before the first one was written, or it has \
-         just begun ({} records read)",
-        tally.records
-    )
 }
 
 /// Says which lines were passed over, and why.

@@ -52,10 +52,37 @@ fn measuring_gives_an_upper_bound_and_the_way_to_settle_it() {
 headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      unknown   headspace at most 67.0 %, an upper bound
-           Work on the device may go on during the wait. A probe settles it: HEADSPACE_MODE=probe
+           It bounds the waiting only. Work on the device may go on during the wait, and the loader
+           may also slow the model's own code (contention), which only a probe shows:
+           HEADSPACE_MODE=probe
 cost       0.02 % of the run went to measuring
 "
     );
+}
+
+#[test]
+fn a_loop_that_hardly_waits_is_not_told_that_its_loader_costs_nothing() {
+    let waiting = |pct: f64| SummaryRecord {
+        wait_ms: Some(0.3 * pct),
+        compute_ms: Some(30.0 - 0.3 * pct),
+        wait_pct: Some(pct),
+        headspace_upper_bound_pct: Some(pct),
+        ..measured()
+    };
+
+    assert_eq!(
+        told(&waiting(0.4)),
+        "\
+headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+step       30.0 ms   waiting for data 120 µs (0.4 %)   compute 29.9 ms
+floor      unknown   headspace at most 0.4 %, an upper bound
+           The loop hardly waits for data. Whether the loader slows the model's own code
+           (contention), only a probe shows: HEADSPACE_MODE=probe
+cost       0.02 % of the run went to measuring
+"
+    );
+    let text = told(&waiting(1.0));
+    assert!(text.contains("It bounds the waiting only."), "{text}");
 }
 
 #[test]
@@ -230,7 +257,9 @@ ended      The run did not end in order: its process was killed, or still runs. 
 rank       One of 8 processes; the numbers are its own.
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      unknown   headspace at most 67.0 %, an upper bound
-           Work on the device may go on during the wait. A probe settles it: HEADSPACE_MODE=probe
+           It bounds the waiting only. Work on the device may go on during the wait, and the loader
+           may also slow the model's own code (contention), which only a probe shows:
+           HEADSPACE_MODE=probe
 found      Something was found.
 lost       1 step and 30 records are missing
 cost       0.02 % of the run went to measuring
