@@ -9,12 +9,19 @@ installation can bring (`platform: no cgroup v2 on this kernel`).
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 ALLOWED_PREFIX = "platform: "
+
+
+def pytest_configure() -> None:
+    # A shell's background jobs ignore Ctrl-C, and so would every program that a test starts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _in_ci() -> bool:
