@@ -35,7 +35,6 @@ struct State {
     machine: Machine,
     /// By slot.
     batches: Vec<Kept>,
-    replayed: u64,
     mutated: u32,
 }
 
@@ -70,7 +69,6 @@ impl Cached {
         let state = State {
             machine,
             batches: Vec::new(),
-            replayed: 0,
             mutated: 0,
         };
         Self {
@@ -147,13 +145,33 @@ impl Cached {
 
     /// The step that a batch ended: a window of the probe where one is complete, and the batches
     /// replayed so far where the probe is over.
-    pub(crate) fn timed(&self, compute_ns: u64, wait_ns: u64) -> (Option<Window>, Option<u64>) {
+    pub(crate) fn timed(&self, compute_ns: u64, wait_ns: u64) -> Timed {
         let mut state = self.lock();
         let window = match &mut state.machine {
             Machine::Replay(_) => None,
             Machine::Probe(probe) => probe.timed(compute_ns, wait_ns),
         };
-        (window, state.probe_finished().then_some(state.replayed))
+        Timed {
+            window,
+            finished: state.probe_finished(),
+        }
+    }
+
+    pub(crate) fn is_probe(&self) -> bool {
+        matches!(self.lock().machine, Machine::Probe(_))
+    }
+
+    /// Whether it is a probe that goes on, or has not begun.
+    pub(crate) fn is_probing(&self) -> bool {
+        let state = self.lock();
+        matches!(state.machine, Machine::Probe(_)) && !state.probe_finished()
+    }
+
+    /// Batches go by that the machine does not see: no step reaches across.
+    pub(crate) fn interrupt(&self) {
+        if let Machine::Probe(probe) = &mut self.lock().machine {
+            probe.begin_epoch();
+        }
     }
 
     /// Live batches handed out by a replay, and how many it wanted first.
@@ -202,9 +220,16 @@ impl Cached {
     }
 }
 
+/// What came of a step.
+pub(crate) struct Timed {
+    /// The window that it completes.
+    pub(crate) window: Option<Window>,
+    /// Whether the probe is over.
+    pub(crate) finished: bool,
+}
+
 impl State {
-    fn batch(&mut self, py: Python<'_>, index: usize) -> Option<Py<PyAny>> {
-        self.replayed += 1;
+    fn batch(&self, py: Python<'_>, index: usize) -> Option<Py<PyAny>> {
         let kept = self.batches.get(index)?;
         Some(kept.batch.clone_ref(py))
     }

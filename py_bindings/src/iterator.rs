@@ -158,6 +158,9 @@ impl LoopIterator {
         if self.in_flight.load(Ordering::Relaxed) {
             self.say_concurrent();
         }
+        if cached.is_probe() && !self.entry.recorder.is_watching() {
+            return self.next_paused(py, cached);
+        }
         loop {
             let answer = cached.request(py, &self.progress);
             let decision = answer.decision;
@@ -205,6 +208,19 @@ impl LoopIterator {
         }
     }
 
+    /// While the watch is off a probe stands still: every batch is the source's, and no step
+    /// reaches across.
+    #[cold]
+    fn next_paused(&self, py: Python<'_>, cached: &Cached) -> PyResult<Option<Py<PyAny>>> {
+        self.last_receive.store(0, Ordering::Relaxed);
+        cached.interrupt();
+        let batch = self.timed(|| self.source.next(py));
+        if !matches!(batch, Ok(Some(_))) {
+            let _ = cached.source_ended(&self.progress);
+        }
+        batch
+    }
+
     /// The step that this batch ends, told to the machine.
     fn tell_machine(&self, cached: &Cached, request: u64, receive: u64) {
         let last = self.last_receive.swap(receive, Ordering::Relaxed);
@@ -213,12 +229,12 @@ impl LoopIterator {
         }
         let clock = self.entry.recorder.clock();
         let nanos = |from, to| clock.nanos(to).saturating_sub(clock.nanos(from));
-        let (window, replayed) = cached.timed(nanos(last, request), nanos(request, receive));
-        if let Some(window) = window {
+        let timed = cached.timed(nanos(last, request), nanos(request, receive));
+        if let Some(window) = timed.window {
             self.entry.add_window(window);
         }
-        if let Some(replayed) = replayed {
-            self.entry.finish_probe(replayed);
+        if timed.finished {
+            self.entry.finish_probe();
         }
     }
 

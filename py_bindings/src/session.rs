@@ -108,6 +108,8 @@ impl Session {
         let run = RunRecord {
             versions,
             argv,
+            // Until a loop says what it does.
+            mode: settings.get("mode").cloned().unwrap_or_default(),
             settings,
             world_size,
             ..RunRecord::default()
@@ -209,6 +211,11 @@ fn start(
         .map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
     let pid = std::process::id();
     let folder = match run_id {
+        Some(run_id) if !is_plain(run_id) => {
+            return Err(PyValueError::new_err(format!(
+                "`run_id` is not the name of a folder: `{run_id}` (letters, digits, `-`, `_`, `.`)"
+            )));
+        }
         Some(run_id) => base.join(run_id),
         None => run_folder::create(base, unix_nanos, pid).map_err(|error| os_error(&error))?,
     };
@@ -260,6 +267,13 @@ fn start(
         .start()
         .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     Ok((agent, folder))
+}
+
+/// Whether it names a folder, and no path to one.
+fn is_plain(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    matches!(parts.next(), Some(std::path::Component::Normal(part)) if part == name)
+        && parts.next().is_none()
 }
 
 /// A source that works is read; one that does not is listed with the reason.

@@ -155,11 +155,22 @@ impl Loop {
             loader.try_iter()?
         };
         let session = session.call1((begun,))?.cast_into::<Session>().ok();
+        // A probe that is over only watches.
+        let mode = match &cached {
+            Some(cached)
+                if matches!(this.plan, Plan::Probe { .. }) && !cached.get().is_probing() =>
+            {
+                Mode::Measure
+            }
+            _ => this.mode(),
+        };
         let (lane, agent) = match (&session, &this.plan) {
             (Some(session), _) => {
                 let session = session.get();
-                this.say_probe(session);
-                (this.free_lane(session), Some(session.agent().clone()))
+                if mode == Mode::Probe {
+                    this.say_probe(session);
+                }
+                (this.free_lane(session, mode), Some(session.agent().clone()))
             }
             // Nothing is recorded, but a cache is still a cache.
             (None, Plan::Replay(_)) => (this.unwatched_lane(), None),
@@ -185,7 +196,7 @@ impl Loop {
     /// A step of a loop that iterates no loader has ended.
     #[pyo3(signature = (session, samples = None))]
     fn step(&self, session: &Bound<'_, Session>, samples: Option<u64>) {
-        let recorder = &self.free_lane(session.get()).entry.recorder;
+        let recorder = &self.free_lane(session.get(), Mode::Measure).entry.recorder;
         if let Some(samples) = samples {
             recorder.mark(Event::BatchSize(samples));
         }
@@ -228,7 +239,7 @@ impl Loop {
     }
 
     /// A lane of this session that no iteration holds; a new one where all are busy.
-    fn free_lane(&self, session: &Session) -> Lane {
+    fn free_lane(&self, session: &Session, mode: Mode) -> Lane {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         lanes.retain(|lane| lane.session == session.id());
         if let Some(lane) = lanes.iter().find(|lane| !lane.busy.load(Ordering::Relaxed)) {
@@ -239,7 +250,7 @@ impl Loop {
             loader.name = format!("{}#{}", loader.name, lanes.len() + 1);
         }
         let lane = Lane {
-            entry: session.agent().add_loop(loader, self.mode()),
+            entry: session.agent().add_loop(loader, mode),
             session: session.id(),
             busy: Arc::default(),
         };

@@ -25,7 +25,6 @@ pub struct LoopEntry {
 pub struct ProbeProgress {
     windows: Vec<Window>,
     cache: CacheFacts,
-    replayed: u64,
     finished: bool,
     written: bool,
 }
@@ -67,49 +66,52 @@ impl LoopEntry {
         self.probe().cache = facts;
     }
 
-    /// The probe is over after this many replayed steps.
-    pub fn finish_probe(&self, replayed: u64) {
-        let mut progress = self.probe();
-        progress.replayed = replayed;
-        progress.finished = true;
+    /// The probe is over.
+    pub fn finish_probe(&self) {
+        self.probe().finished = true;
     }
 
-    /// The probe's record, once: when the probe is over, or (`now`) with what there is.
-    pub(crate) fn take_probe(&self, now: bool) -> Option<ProbeRecord> {
+    /// The probe's record, once: when the probe is over, or with what there is when the run
+    /// `ended`.
+    pub(crate) fn take_probe(&self, ended: bool) -> Option<ProbeRecord> {
         let mut progress = self.probe();
-        if self.mode != Mode::Probe || progress.written || !(progress.finished || now) {
+        if self.mode != Mode::Probe || progress.written || !(progress.finished || ended) {
             return None;
         }
         progress.written = true;
-        let finished = progress.finished;
         drop(progress);
-        self.probe_record(finished)
+        self.probe_record(ended)
     }
 
     /// What the probe says so far; `None` for a loop that is not probed.
-    pub(crate) fn probe_record(&self, finished: bool) -> Option<ProbeRecord> {
+    pub(crate) fn probe_record(&self, ended: bool) -> Option<ProbeRecord> {
         if self.mode != Mode::Probe {
             return None;
         }
-        let progress = self.probe();
-        let analysis = floor::estimate(&progress.windows);
+        // The training thread may want the lock: nothing slow happens while it is held.
+        let (windows, cache, finished) = {
+            let progress = self.probe();
+            (progress.windows.clone(), progress.cache, progress.finished)
+        };
+        let analysis = floor::estimate(&windows);
         let (floor, reason) = match analysis.result {
             Ok(floor) => (Some(floor), None),
             Err(reason) if finished => (None, Some(reason.to_string())),
-            Err(reason) => (
+            Err(reason) if ended => (
                 None,
                 Some(format!("the run ended before the probe did: {reason}")),
             ),
+            Err(_) => (None, Some("the probe is not done yet".to_owned())),
         };
         Some(ProbeRecord {
             loop_name: self.loader.name.clone(),
             windows: analysis.windows,
             floor,
             reason,
-            cached_batches: progress.cache.batches,
-            cached_bytes: progress.cache.bytes,
-            mutated_batches: progress.cache.mutated,
-            replayed_steps: progress.replayed,
+            cached_batches: cache.batches,
+            cached_bytes: cache.bytes,
+            mutated_batches: cache.mutated,
+            replayed_steps: self.recorder.fold(|fold| fold.replayed()),
         })
     }
 

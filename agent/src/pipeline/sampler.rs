@@ -223,12 +223,14 @@ impl Sampler {
         let loops = self.watched.loops();
 
         let mut bodies = Vec::new();
-        if let Some(mut run) = self.run.take() {
-            run.loader = loops.first().map(|entry| entry.loader.clone());
-            run.mode = loops
-                .first()
-                .map_or(run.mode, |entry| entry.mode.as_str().to_owned());
-            bodies.push(RecordBody::Run(run));
+        // First of all, and again once the loader is known where it was not.
+        if self.tick == 0 || !loops.is_empty() {
+            bodies.extend(
+                self.run
+                    .clone()
+                    .map(|run| RecordBody::Run(with_loader(run, &loops))),
+            );
+            self.run = self.run.take().filter(|_| loops.is_empty());
         }
         let mut ticks = Vec::new();
         for entry in &loops {
@@ -366,6 +368,14 @@ impl Sampler {
         }
         scopes
     }
+}
+
+fn with_loader(mut run: RunRecord, loops: &[Arc<LoopEntry>]) -> RunRecord {
+    if let Some(first) = loops.first() {
+        run.loader = Some(first.loader.clone());
+        first.mode.as_str().clone_into(&mut run.mode);
+    }
+    run
 }
 
 #[cfg(test)]

@@ -34,6 +34,8 @@ pub struct Fold {
     step_from: Option<u64>,
     /// Batches received.
     steps: u64,
+    /// Of these, how many came from the cache.
+    replayed: u64,
     first_begin: Option<u64>,
     first_ttfb_s: Option<f64>,
     parts: [Part; 3],
@@ -118,6 +120,7 @@ impl Fold {
             last_receive: None,
             step_from: None,
             steps: 0,
+            replayed: 0,
             first_begin: None,
             first_ttfb_s: None,
             parts: <[Part; 3]>::default(),
@@ -210,6 +213,7 @@ impl Fold {
             }
         }
         self.steps += 1;
+        self.replayed += u64::from(replayed);
         self.last_receive = Some(at);
         self.step_from = Some(at);
     }
@@ -279,6 +283,12 @@ impl Fold {
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps
+    }
+
+    /// Batches received from the cache so far.
+    #[must_use]
+    pub fn replayed(&self) -> u64 {
+        self.replayed
     }
 
     /// The loop as a whole, so far.

@@ -72,6 +72,12 @@ impl Recorder {
         self.clock.ticks()
     }
 
+    /// Whether the watch is on.
+    #[must_use]
+    pub fn is_watching(&self) -> bool {
+        self.watching.load(Ordering::Relaxed)
+    }
+
     /// The clock of this loop's time stamps.
     #[must_use]
     pub fn clock(&self) -> &MonotonicClock {

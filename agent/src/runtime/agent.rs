@@ -173,19 +173,30 @@ impl AgentBuilder {
             Arc::clone(&inner.watched),
             self.exporters,
         );
-        spawn("headspace-export", {
-            Box::new(move || dispatcher::run(&queue, exporters, &watched.board))
-        })?;
-        spawn("headspace-tick", {
-            let inner = Arc::clone(&inner);
-            Box::new(move || inner.run_sampler(sampler))
-        })?;
         let agent = Agent(inner);
-        spawn("headspace-term", {
-            let agent = agent.clone();
-            let on_terminate = self.on_terminate;
-            Box::new(move || agent.await_termination(&*on_terminate))
-        })?;
+        let (sampling, terminating) = (agent.clone(), agent.clone());
+        let on_terminate = self.on_terminate;
+        let started = spawn(
+            "headspace-export",
+            Box::new(move || dispatcher::run(&queue, exporters, &watched.board)),
+        )
+        .and_then(|_| {
+            spawn(
+                "headspace-tick",
+                Box::new(move || sampling.0.run_sampler(sampler)),
+            )
+        })
+        .and_then(|_| {
+            let work = move || terminating.await_termination(&*on_terminate);
+            spawn("headspace-term", Box::new(work))
+        });
+        if let Err(error) = started {
+            // Those that did start end by themselves.
+            agent.0.lock().stop = true;
+            agent.0.sampler.ring();
+            agent.0.queue.close();
+            return Err(error.into());
+        }
         signal::listen(agent.0.terminator.descriptor());
         Ok(agent)
     }
@@ -265,6 +276,11 @@ impl Agent {
         let entry = LoopEntry::new(recorder, loader, mode);
         if inner.owner.is_here() {
             inner.watched.add(Arc::clone(&entry));
+            if inner.watched.len() == 1 {
+                // What runs here is written at once, for a run that does not live to its first tick.
+                inner.lock().flushes += 1;
+                inner.sampler.ring();
+            }
         }
         entry
     }

@@ -27,6 +27,8 @@ static ARRIVED: AtomicBool = AtomicBool::new(false);
 /// The process that listens. Not a count of forks: a child can get the signal before it has counted
 /// its own.
 static OWNER: AtomicI32 = AtomicI32::new(0);
+/// Ours is in front, or behind a handler that was put before it later and may call it.
+static INSTALLED: AtomicBool = AtomicBool::new(false);
 /// Held while the handler is installed or removed.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
@@ -77,7 +79,8 @@ pub(crate) fn listen(alarm: libc::c_int) {
         return;
     };
     let installed = handler as *const () as usize;
-    if current.sa_sigaction == libc::SIG_IGN || current.sa_sigaction == installed {
+    // In front of a handler that calls ours, ours would call it, and it ours, for ever.
+    if current.sa_sigaction == libc::SIG_IGN || INSTALLED.swap(true, Ordering::Relaxed) {
         return;
     }
     PREVIOUS.store(current.sa_sigaction, Ordering::Relaxed);
@@ -107,6 +110,7 @@ pub(crate) fn unlisten(alarm: libc::c_int) {
         action.sa_flags = PREVIOUS_FLAGS.load(Ordering::Relaxed);
         // SAFETY: what `sigaction` gave us earlier is a whole and valid action.
         unsafe { libc::sigaction(libc::SIGTERM, &raw const action, std::ptr::null_mut()) };
+        INSTALLED.store(false, Ordering::Relaxed);
     }
 }
 

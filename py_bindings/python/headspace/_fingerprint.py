@@ -63,6 +63,8 @@ def _buffer(part: Any) -> tuple[object, int]:
         view = memoryview(part)
     except TypeError:
         return None, 0
+    if view.nbytes == 0:
+        return view.shape, 0
     if not view.c_contiguous:
         view = memoryview(view.tobytes())
     shape, view = view.shape, view.cast("B")
