@@ -17,6 +17,10 @@ from numpy.typing import NDArray
 
 from .clips import Clip
 
+# An mp4 file's header says all that a decoder needs. By default FFmpeg also decodes the first frame
+# when it opens a file, which costs more than the whole demuxing.
+_HEADER_ONLY = {"analyzeduration": "0", "probesize": "32"}
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -49,7 +53,7 @@ def fetch(clip: Clip) -> tuple[Clip, bytes]:
 def demux(item: tuple[Clip, bytes]) -> Encoded:
     """Gathers the packets from the keyframe before the subclip to its end."""
     clip, data = item
-    with av.open(io.BytesIO(data), "r") as container:
+    with av.open(io.BytesIO(data), "r", options=_HEADER_ONLY) as container:
         stream = container.streams.video[0]
         scale = float(stream.time_base or 1)
         container.seek(int(clip.start / scale), stream=stream)
