@@ -1,0 +1,139 @@
+"""A probe through pauses, several sessions and an early end, and what it says of its cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import headspace
+from headspace._fingerprint import fingerprint
+
+
+def records(session: headspace.Session) -> list[dict[str, object]]:
+    lines = (Path(session.folder) / "rank0.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def start(path: Path) -> headspace.Session:
+    return headspace.start(to=headspace.JsonLines(path), quiet=True)
+
+
+def test_a_paused_probe_hands_out_no_cached_batch(tmp_path: Path) -> None:
+    loader = headspace.wrap(list(range(600)), mode="probe", probe_steps=400)
+    seen = []
+    with start(tmp_path) as session:
+        for step, batch in enumerate(loader):
+            if step == 60:
+                session.pause()
+            seen.append(batch)
+            time.sleep(0.0002)
+
+    assert seen[60:] == list(range(seen[60], 600))
+
+
+def test_a_probe_that_goes_on_after_a_pause_still_loses_nothing(tmp_path: Path) -> None:
+    loader = headspace.wrap(list(range(1500)), mode="probe", probe_steps=400)
+    live: list[int] = []
+    with start(tmp_path) as session:
+        for step, batch in enumerate(loader):
+            if step % 100 == 50:
+                session.pause()
+            if step % 100 == 60:
+                session.resume()
+            if not live or batch == live[-1] + 1:
+                live.append(batch)
+            time.sleep(0.0002)
+
+    assert live == list(range(1500))
+
+
+def test_a_probe_that_is_over_is_not_announced_again(tmp_path: Path) -> None:
+    loader = headspace.wrap(list(range(2000)), mode="probe", probe_steps=300)
+    notices = []
+    for _ in range(2):
+        with start(tmp_path) as session:
+            for _batch in loader:
+                time.sleep(0.0002)
+        notices.append([r for r in records(session) if r.get("code") == "probe_begins"])
+
+    assert [len(said) for said in notices] == [1, 0]
+    assert records(session)[-1]["mode"] == "measure"
+
+
+def test_replayed_steps_are_counted_although_the_probe_was_left(tmp_path: Path) -> None:
+    loader = headspace.wrap(list(range(5000)), mode="probe", probe_steps=1000)
+    seen: list[int] = []
+    with start(tmp_path) as session:
+        for batch in loader:
+            seen.append(batch)
+            time.sleep(0.0002)
+            if len(seen) - len(set(seen)) == 10:
+                break
+
+    (probe,) = (r for r in records(session) if r["kind"] == "probe")
+    assert probe["replayed_steps"] == 10
+
+
+def test_an_empty_array_does_not_keep_a_batch_from_being_checked() -> None:
+    batch = {"image": np.zeros((4, 4)), "boxes": np.zeros((0, 4))}
+    before = fingerprint(batch)
+    batch["image"] += 1
+
+    assert fingerprint(batch) != before
+
+
+@pytest.mark.parametrize("run_id", ["../out", "/tmp/out", "a/b", "", "."])
+def test_a_run_id_is_one_name(tmp_path: Path, run_id: str) -> None:
+    with pytest.raises(ValueError, match="run_id"):
+        headspace.start(to=headspace.JsonLines(tmp_path / "runs"), run_id=run_id)
+
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_runs_is_written_before_the_first_tick(tmp_path: Path) -> None:
+    session = headspace.start(to=headspace.JsonLines(tmp_path), quiet=True, interval=3600)
+    try:
+        iterator = iter(headspace.wrap([1, 2, 3], name="train"))
+        next(iterator)
+        end = time.monotonic() + 30
+        while not (lines := (Path(session.folder) / "rank0.jsonl").read_text().splitlines()):
+            assert time.monotonic() < end
+        first = json.loads(lines[0])
+    finally:
+        session.stop()
+
+    assert first["kind"] == "run"
+    assert first["loader"]["name"] == "train"
+    assert first["mode"] == "measure"
+
+
+def test_a_handler_that_chains_to_ours_between_two_sessions_does_not_recurse(
+    tmp_path: Path,
+) -> None:
+    program = (
+        "import faulthandler, headspace, os, signal, sys, time\n"
+        "headspace.start(quiet=True)\n"
+        "faulthandler.register(signal.SIGTERM, chain=True)\n"
+        "headspace.stop()\n"
+        "headspace.start(quiet=True)\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "time.sleep(30)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "HEADSPACE": "1"},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == -signal.SIGTERM
