@@ -481,3 +481,26 @@ def test_the_command_says_what_it_cannot_read(tmp_path: Path, finished: Any) -> 
     assert "missing" in missing.stderr
     assert nonsense.returncode == 2
     assert command("--version").stdout.strip() == f"headspace {headspace.__version__}"
+
+
+def test_start_takes_a_path_and_a_text_for_the_interval(tmp_path: Path) -> None:
+    with headspace.start(to=tmp_path / "runs", interval="250ms", quiet=True) as session:
+        pass
+
+    (run,) = of_kind(read_records(Path(session.folder) / "rank0.jsonl"), "run")
+    assert Path(session.folder).parent == tmp_path / "runs"
+    assert run["settings"]["interval"] == "0.25s"
+
+
+@pytest.mark.parametrize("interval", ["soon", 0, -1.0, float("nan")])
+def test_an_interval_that_is_none_is_refused_by_name(tmp_path: Path, interval: Any) -> None:
+    with pytest.raises(ValueError, match="interval"):
+        headspace.start(to=tmp_path, interval=interval)
+
+
+@pytest.mark.parametrize("option", ["batch_size", "probe_steps"])
+@pytest.mark.parametrize("value", [0, -1, "a", 1.5])
+def test_a_count_that_is_none_is_refused_by_name(option: str, value: Any) -> None:
+    options: Any = {option: value}
+    with pytest.raises(ValueError, match=option):
+        headspace.wrap([1], **options)

@@ -70,6 +70,11 @@ impl LoopFacts {
         sum(&self.live) + sum(&self.replay)
     }
 
+    /// Whether it can have a number.
+    fn has_steady_state(&self) -> bool {
+        self.series().len() >= LEAST_WARMUP as u64 + LEAST_STEADY
+    }
+
     /// The steps the verdict is about.
     fn series(&self) -> &Series {
         if self.mode == Mode::Replay && !self.replay.is_empty() {
@@ -80,12 +85,14 @@ impl LoopFacts {
     }
 }
 
-/// The loop that the verdict is about: the probed one, else the one that most time was spent in.
+/// The loop that the verdict is about: the probed one, else, of those with enough steps for a
+/// number, the one that most time was spent in.
 #[must_use]
 pub fn main_loop(loops: &[LoopFacts]) -> Option<&LoopFacts> {
     loops.iter().max_by(|a, b| {
-        (a.probe.is_some(), a.seconds())
-            .partial_cmp(&(b.probe.is_some(), b.seconds()))
+        let rank = |l: &LoopFacts| (l.probe.is_some(), l.has_steady_state(), l.seconds());
+        rank(a)
+            .partial_cmp(&rank(b))
             .unwrap_or(std::cmp::Ordering::Equal)
     })
 }
@@ -311,6 +318,19 @@ mod tests {
         let loops = [
             facts("eval", series(1000, 1, 0)),
             facts("train", series(100, 50, 0)),
+        ];
+
+        assert_eq!(
+            summarise(&RunFacts::default(), &loops).loop_name.as_deref(),
+            Some("train")
+        );
+    }
+
+    #[test]
+    fn a_loop_with_too_few_steps_for_a_number_is_not_the_main_one() {
+        let loops = [
+            facts("eval", series(25, 500, 0)),
+            facts("train", series(100, 10, 0)),
         ];
 
         assert_eq!(

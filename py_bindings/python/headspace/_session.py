@@ -11,6 +11,7 @@ from headspace import _native, _settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from os import PathLike
     from types import TracebackType
 
     from headspace._report import Report
@@ -126,8 +127,8 @@ def _print(text: str) -> None:
 
 def start(
     *,
-    to: JsonLines | None = None,
-    interval: float | None = None,
+    to: JsonLines | str | PathLike[str] | None = None,
+    interval: float | str | None = None,
     run_id: str | None = None,
     quiet: bool | None = None,
 ) -> Session:
@@ -137,8 +138,8 @@ def start(
             train()
 
     Args:
-        to: Where records go. By default JSON lines in ``HEADSPACE_DIR``, else ``headspace-runs``.
-        interval: Seconds between two ticks, at least 0.001. Shorter shows more and costs more.
+        to: Where records go; a path means JSON lines there. By default JSON lines in ``HEADSPACE_DIR``, else ``headspace-runs``.
+        interval: Seconds between two ticks, at least 0.001, or a text such as ``250ms``. Shorter shows more and costs more.
             By default ``HEADSPACE_INTERVAL``, else 1.
         run_id: Name of the run folder. By default the time and the process id.
         quiet: Say nothing on stderr. By default ``HEADSPACE_QUIET``, else no.
@@ -154,8 +155,8 @@ def start(
 
 def _start(
     *,
-    to: JsonLines | None = None,
-    interval: float | None = None,
+    to: JsonLines | str | PathLike[str] | None = None,
+    interval: float | str | None = None,
     run_id: str | None = None,
     quiet: bool | None = None,
     origin: int | None = None,
@@ -165,11 +166,11 @@ def _start(
         raise RuntimeError(
             f"a session goes on already, in `{_current.folder}`: call `headspace.stop()` first"
         )
-    base = _settings.directory() if to is None or to.path is None else to.path
+    base = _base(to) or _settings.directory()
     silent = _settings.quiet() if quiet is None else quiet
     # Without a stderr, its descriptor belongs to whatever file was opened next.
     silent = silent or sys.__stderr__ is None
-    seconds = _settings.interval() if interval is None else interval
+    seconds = _settings.interval() if interval is None else _seconds(interval)
     rank, world_size = _settings.rank(), _settings.world_size()
     native = _native.Session(
         base,
@@ -189,6 +190,19 @@ def _start(
     _current = session
     atexit.register(session._end)
     return session
+
+
+def _base(to: JsonLines | str | PathLike[str] | None) -> str | PathLike[str] | None:
+    if to is None or isinstance(to, str) or hasattr(to, "__fspath__"):
+        return to
+    return to.path
+
+
+def _seconds(interval: float | str) -> float:
+    seconds = _settings.duration(interval) if isinstance(interval, str) else float(interval)
+    if seconds is None or not seconds >= 0.001:
+        raise ValueError(f"`interval` is not a duration of 1 ms or more: {interval!r} (write 0.5)")
+    return seconds
 
 
 def _begin(origin: int) -> _native.Session | None:

@@ -229,6 +229,9 @@ def wrap(
         raise TypeError(
             f"`wrap` takes something that can be iterated, not `{type(wrapped).__name__}`"
         )
+    for what, count in (("batch_size", batch_size), ("probe_steps", probe_steps)):
+        if count is not None and (type(count) is not int or count < 1):
+            raise ValueError(f"`{what}` is not a positive whole number: {count!r}")
     options: dict[str, Any] = {
         "mode": _settings.mode() if mode is None else mode,
         "name": type(wrapped).__name__ if name is None else name,
