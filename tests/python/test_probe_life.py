@@ -137,3 +137,14 @@ def test_a_handler_that_chains_to_ours_between_two_sessions_does_not_recurse(
     )
 
     assert done.returncode == -signal.SIGTERM
+
+
+def test_an_epoch_that_goes_on_when_the_run_ends_is_recorded(tmp_path: Path) -> None:
+    with start(tmp_path) as session:
+        iterator = iter(headspace.wrap(list(range(100))))
+        for _ in range(7):
+            next(iterator)
+
+    (epoch,) = (r for r in records(session) if r["kind"] == "epoch")
+    assert epoch["steps"] == 7
+    assert epoch["exhausted"] is False

@@ -234,9 +234,12 @@ impl Sampler {
         }
         let mut ticks = Vec::new();
         for entry in &loops {
-            let (mut loop_ticks, epochs) = entry
-                .recorder
-                .fold(|fold| (fold.take_tick(), fold.take_epochs()));
+            let (mut loop_ticks, epochs) = entry.recorder.fold(|fold| {
+                if last {
+                    fold.end();
+                }
+                (fold.take_tick(), fold.take_epochs())
+            });
             ticks.append(&mut loop_ticks);
             bodies.extend(epochs.into_iter().map(RecordBody::Epoch));
         }

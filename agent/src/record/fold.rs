@@ -274,6 +274,11 @@ impl Fold {
         entries
     }
 
+    /// The run ends here, and with it the epoch that goes on.
+    pub fn end(&mut self) {
+        self.end_epoch(false);
+    }
+
     /// The epochs that ended since the last call.
     pub fn take_epochs(&mut self) -> Vec<EpochRecord> {
         std::mem::take(&mut self.ended)
