@@ -163,7 +163,7 @@ class Programs:
         environ = {
             key: value
             for key, value in os.environ.items()
-            if not key.startswith(("HEADSPACE", "PYTHONW", "PYTHONPATH"))
+            if not key.startswith(("HEADSPACE", "PYTHONW", "PYTHONPATH", "PYTHONUNBUFFERED"))
         }
         process = subprocess.Popen(
             [*(python or [sys.executable]), str(PROGRAMS / name), *map(str, args)],

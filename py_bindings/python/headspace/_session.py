@@ -117,10 +117,18 @@ class Session:
 
 def _print(text: str) -> None:
     # The user may have closed or replaced it; a lost verdict is still in the records.
-    if sys.stderr is None:  # For `print`, that is stdout.
+    stream = sys.stderr
+    if stream is None:  # For `print`, that is stdout.
         return
     try:
-        print(text, file=sys.stderr, flush=True)
+        if stream is not sys.__stderr__:
+            print(text, file=stream, flush=True)
+            return
+        # Past its buffer: what nobody reads would stay there, and then Python ends with status 120.
+        stream.flush()
+        rest = memoryview(f"{text}\n".encode(errors="backslashreplace"))
+        while rest:
+            rest = rest[os.write(stream.fileno(), rest) :]
     except (OSError, ValueError, AttributeError):
         pass
 
