@@ -120,8 +120,9 @@ def _print(text: str) -> None:
     stream = sys.stderr
     if stream is None:  # For `print`, that is stdout.
         return
+    replaced = stream is not sys.__stderr__
     try:
-        if stream is not sys.__stderr__:
+        if replaced:
             print(text, file=stream, flush=True)
             return
         # Past its buffer: what nobody reads would stay there, and then Python ends with status 120.
