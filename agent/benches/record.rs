@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use divan::Bencher;
-use headspace_agent::port::MonotonicClock;
+use headspace_agent::port::{ConsumerThread, MonotonicClock};
 use headspace_agent::record::{Event, Fold, Recorder};
 
 fn main() {
@@ -38,6 +38,7 @@ fn lap(bencher: Bencher) {
         "bench".into(),
         MonotonicClock::new(),
         Arc::new(AtomicBool::new(true)),
+        ConsumerThread::default(),
         Arc::new(|| ()),
     );
     bencher

@@ -17,6 +17,13 @@ pub enum Notice {
         /// Why.
         reason: String,
     },
+    /// A source does not answer: a driver or a file system that it asked is stuck.
+    SourceSilent {
+        /// The source's name.
+        source: &'static str,
+        /// Seconds since it was asked.
+        seconds: u64,
+    },
     /// A destination failed for good.
     ExporterOff {
         /// The exporter's name.
@@ -100,6 +107,7 @@ impl Notice {
     pub fn code(&self) -> &'static str {
         match self {
             Self::SourceOff { .. } => "source_off",
+            Self::SourceSilent { .. } => "source_silent",
             Self::ExporterOff { .. } => "exporter_off",
             Self::RecordsDropped { .. } => "records_dropped",
             Self::ProbeBegins { .. } => "probe_begins",
@@ -118,7 +126,9 @@ impl Notice {
     #[must_use]
     pub fn identity(&self) -> (&'static str, String) {
         let subject = match self {
-            Self::SourceOff { source, .. } => (*source).to_owned(),
+            Self::SourceOff { source, .. } | Self::SourceSilent { source, .. } => {
+                (*source).to_owned()
+            }
             Self::ExporterOff { exporter, .. } => (*exporter).to_owned(),
             Self::ProbeBegins { loop_name, .. }
             | Self::ReplayBegins { loop_name, .. }
@@ -161,6 +171,11 @@ impl fmt::Display for Notice {
                     "`{source}` is off for this run: {reason}. The other sources go on."
                 )
             }
+            Self::SourceSilent { source, seconds } => write!(
+                f,
+                "`{source}` has not answered for {seconds} s: what it reads (a driver, a file \
+                 system) is stuck. Its readings are missing until it does."
+            ),
             Self::ExporterOff { exporter, reason } => write!(
                 f,
                 "`{exporter}` is off for this run: {reason}. Training goes on; what it did not \

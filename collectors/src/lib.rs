@@ -28,6 +28,7 @@
 //! # Ok::<(), headspace_agent::port::CollectError>(())
 //! ```
 
+pub mod catalog;
 #[cfg(feature = "host")]
 pub mod host;
 #[cfg(feature = "process")]

@@ -191,7 +191,7 @@ fn a_root_with_nothing_to_read_is_unsupported_with_the_reason() {
     ];
     for reason in reasons {
         assert!(
-            matches!(&reason, CollectError::Unsupported(_)),
+            matches!(&reason, CollectError::Unsupported { .. }),
             "{reason:?}"
         );
         let folder = empty.path().display().to_string();

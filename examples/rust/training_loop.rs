@@ -18,6 +18,7 @@ use headspace_agent::pipeline::sampler::Identity;
 use headspace_agent::port::MonotonicClock;
 use headspace_agent::record::Event;
 use headspace_agent::runtime::{AgentBuilder, Limits};
+use headspace_collectors::catalog::{Catalog, Settings};
 use headspace_collectors::{host, process};
 use headspace_exporters::run_folder;
 use headspace_exporters::transport::file::{FileExporter, FileLimits};
@@ -28,15 +29,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
     let pid = std::process::id();
     let folder = run_folder::create("headspace-runs".as_ref(), u64::try_from(now)?, pid)?;
+    let settings = Settings::default();
+    let catalog = Catalog::open(&settings);
     let agent = AgentBuilder {
         limits: Limits {
             interval: Duration::from_millis(500),
             ..Limits::default()
         },
-        collectors: vec![
-            Box::new(process::Process::new()?),
-            Box::new(host::Host::new()?),
-        ],
         exporters: vec![Box::new(FileExporter::create(
             &folder,
             0,
@@ -45,8 +44,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         run: RunRecord {
             world_size: 1,
             host: host::describe(),
+            gpus: catalog.gpus.clone(),
+            sources: catalog.records(),
             ..RunRecord::default()
         },
+        collectors: catalog.into_collectors(),
         identity: Identity {
             run_id: folder
                 .file_name()
@@ -60,6 +62,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         on_terminate: Box::new(|summary, _| eprintln!("{}", Verdict::new(summary))),
         process_age_s: process::started_at().map(|age| age.as_secs_f64()),
         clock: MonotonicClock::new(),
+        consumer: settings.consumer,
     }
     .start()?;
 

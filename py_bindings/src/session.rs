@@ -8,13 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use headspace_agent::analysis::verdict::Verdict;
-use headspace_agent::model::record::{
-    ProbeRecord, RunRecord, SourceRecord, SourceState, SummaryRecord,
-};
+use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
 use headspace_agent::pipeline::sampler::Identity;
-use headspace_agent::port::{CollectError, Collector, MonotonicClock};
+use headspace_agent::port::{ConsumerThread, MonotonicClock};
 use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
+use headspace_collectors::catalog::{Catalog, Settings};
 use headspace_collectors::{host, process};
 use headspace_exporters::run_folder;
 use headspace_exporters::transport::file::{FileExporter, FileLimits};
@@ -221,15 +220,15 @@ fn start(
     };
     let exporter = FileExporter::create(&folder, rank, FileLimits::default())
         .map_err(|error| os_error(&error))?;
-    let mut collectors: Vec<Box<dyn Collector>> = Vec::new();
-    add(
-        &mut collectors,
-        &mut run,
-        "process",
-        process::Process::new(),
-    );
-    add(&mut collectors, &mut run, "host", host::Host::new());
+    let settings = Settings {
+        consumer: ConsumerThread::default(),
+        nvml_library: std::env::var_os("HEADSPACE_NVML_LIB").map(PathBuf::from),
+        visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
+    };
+    let catalog = Catalog::open(&settings);
     run.host = host::describe();
+    run.gpus.clone_from(&catalog.gpus);
+    run.sources = catalog.records();
     let clock = origin.map_or_else(MonotonicClock::new, |at| clock().starting_at(at));
     let since_origin = clock.nanos(clock.ticks()) as f64 / 1e9;
     let shown = folder.clone();
@@ -238,7 +237,7 @@ fn start(
             interval,
             ..Limits::default()
         },
-        collectors,
+        collectors: catalog.into_collectors(),
         exporters: vec![Box::new(exporter)],
         run,
         identity: Identity {
@@ -262,6 +261,7 @@ fn start(
         }),
         process_age_s: process::started_at().map(|age| age.as_secs_f64() - since_origin),
         clock,
+        consumer: settings.consumer,
     };
     let agent = builder
         .start()
@@ -274,23 +274,6 @@ fn is_plain(name: &str) -> bool {
     let mut parts = Path::new(name).components();
     matches!(parts.next(), Some(std::path::Component::Normal(part)) if part == name)
         && parts.next().is_none()
-}
-
-/// A source that works is read; one that does not is listed with the reason.
-fn add(
-    collectors: &mut Vec<Box<dyn Collector>>,
-    run: &mut RunRecord,
-    name: &str,
-    source: Result<impl Collector, CollectError>,
-) {
-    match source {
-        Ok(collector) => collectors.push(Box::new(collector)),
-        Err(error) => run.sources.push(SourceRecord {
-            name: name.to_owned(),
-            state: SourceState::Off,
-            reason: Some(error.to_string()),
-        }),
-    }
 }
 
 /// To stderr, below Python: the training thread's interpreter lock is not ours to take. A closed

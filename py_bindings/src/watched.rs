@@ -8,6 +8,7 @@ use headspace_agent::model::Mode;
 use headspace_agent::model::record::LoaderRecord;
 use headspace_agent::notice::Notice;
 use headspace_agent::pipeline::LoopEntry;
+use headspace_agent::port::ConsumerThread;
 use headspace_agent::record::{Event, Recorder};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -260,7 +261,13 @@ impl Loop {
 
     fn unwatched_lane(&self) -> Lane {
         let name = self.loader.name.clone();
-        let recorder = Recorder::new(name, clock().clone(), Arc::default(), Arc::new(|| ()));
+        let recorder = Recorder::new(
+            name,
+            clock().clone(),
+            Arc::default(),
+            ConsumerThread::default(),
+            Arc::new(|| ()),
+        );
         Lane {
             entry: LoopEntry::new(recorder, self.loader.clone(), self.mode()),
             session: u64::MAX,

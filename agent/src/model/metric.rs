@@ -14,6 +14,8 @@ pub enum MetricKind {
     Gauge,
     /// A level at one moment that adds up over processes (bytes, threads).
     UpDownCounter,
+    /// The highest since the reading before. Of several, the highest says what they all say.
+    Maximum,
 }
 
 /// The declaration of one metric. Made only in this module; refer to it by its constant.
@@ -25,6 +27,8 @@ pub struct Metric {
     pub unit: &'static str,
     /// How values combine over time.
     pub kind: MetricKind,
+    /// What it is measured on: kinds of [`Scope`](super::Scope), at least one.
+    pub scopes: &'static [&'static str],
     /// Names of the attributes that tell its values apart in one scope; empty where it has one.
     pub attributes: &'static [&'static str],
     /// One sentence for people, without a final stop.
@@ -33,7 +37,7 @@ pub struct Metric {
 
 macro_rules! metrics {
     ($($(#[$meta:meta])* $id:ident = $kind:ident $name:literal [$unit:literal]
-        $(by $($attribute:literal)+ =>)? $help:literal;)*) => {
+        on $($scope:literal)+ $(by $($attribute:literal)+)? => $help:literal;)*) => {
         $(
             #[doc = $help]
             $(#[$meta])*
@@ -41,6 +45,7 @@ macro_rules! metrics {
                 name: $name,
                 unit: $unit,
                 kind: MetricKind::$kind,
+                scopes: &[$($scope),+],
                 attributes: &[$($($attribute),+)?],
                 help: $help,
             };
@@ -52,41 +57,150 @@ macro_rules! metrics {
 }
 
 metrics! {
-    PROCESS_CPU_TIME = Counter "process.cpu.time" ["s"] by "cpu.mode" =>
-        "CPU seconds the process has used, by `cpu.mode` (user, system)";
-    PROCESS_MEMORY_USAGE = UpDownCounter "process.memory.usage" ["By"]
-        "Resident memory of the process";
-    PROCESS_MEMORY_VIRTUAL = UpDownCounter "process.memory.virtual" ["By"]
+    PROCESS_CPU_TIME = Counter "process.cpu.time" ["s"] on "process" "tree" by "cpu.mode" =>
+        "CPU seconds used, by `cpu.mode` (user, system)";
+    PROCESS_MEMORY_USAGE = UpDownCounter "process.memory.usage" ["By"] on "process" "tree" =>
+        "Resident memory; pages that several processes of the tree share count once for each";
+    PROCESS_MEMORY_VIRTUAL = UpDownCounter "process.memory.virtual" ["By"] on "process" =>
         "Address space the process has mapped";
-    PROCESS_THREAD_COUNT = UpDownCounter "process.thread.count" ["{thread}"]
-        "Threads of the process";
-    PROCESS_DISK_IO = Counter "process.disk.io" ["By"] by "disk.io.direction" =>
-        "Bytes the process made storage read or write, by `disk.io.direction`";
-    PROCESS_IO_REQUESTED = Counter "headspace.process.io.requested" ["By"] by "disk.io.direction" =>
-        "Bytes the process asked for through read and write calls, page-cache hits included, by `disk.io.direction`";
-    PROCESS_CONTEXT_SWITCHES = Counter "process.context_switches" ["{context_switch}"] by "process.context_switch.type" =>
-        "Times a thread of the process left its core, by `process.context_switch.type`";
-    PROCESS_PAGING_FAULTS = Counter "process.paging.faults" ["{fault}"] by "system.paging.fault.type" =>
-        "Page faults of the process, by `system.paging.fault.type` (minor: no disk read)";
-    HOST_CPU_UTILIZATION = Gauge "headspace.host.cpu.utilization" ["1"]
+    PROCESS_MEMORY_PROPORTIONAL = UpDownCounter "headspace.process.memory.proportional" ["By"] on "process" "tree" =>
+        "Resident memory, each page divided by the number of processes that share it (PSS)";
+    PROCESS_THREAD_COUNT = UpDownCounter "process.thread.count" ["{thread}"] on "process" "tree" =>
+        "Threads";
+    PROCESS_FILE_DESCRIPTOR_COUNT = UpDownCounter "process.unix.file_descriptor.count" ["{file_descriptor}"] on "process" "tree" =>
+        "Open file descriptors";
+    PROCESS_COUNT = UpDownCounter "headspace.process.count" ["{process}"] on "tree" =>
+        "Processes of the tree: the training process and all its descendants";
+    PROCESS_DISK_IO = Counter "process.disk.io" ["By"] on "process" "tree" by "disk.io.direction" =>
+        "Bytes that storage was made to read or write, children that have ended included, by `disk.io.direction`";
+    PROCESS_IO_REQUESTED = Counter "headspace.process.io.requested" ["By"] on "process" "tree" by "disk.io.direction" =>
+        "Bytes asked for through read and write calls, page-cache hits and children that have ended included, by `disk.io.direction`";
+    PROCESS_CONTEXT_SWITCHES = Counter "process.context_switches" ["{context_switch}"] on "process" "thread" by "process.context_switch.type" =>
+        "Times a thread left its core, by `process.context_switch.type`";
+    PROCESS_PAGING_FAULTS = Counter "process.paging.faults" ["{fault}"] on "process" "tree" by "system.paging.fault.type" =>
+        "Page faults, by `system.paging.fault.type` (minor: no disk read)";
+
+    THREAD_CPU_TIME = Counter "headspace.thread.cpu.time" ["s"] on "process" "thread" =>
+        "CPU seconds of the threads that are counted one by one (perf's task clock)";
+    THREAD_PAGE_FAULTS = Counter "headspace.thread.page_faults" ["{fault}"] on "process" "thread" =>
+        "Page faults of the threads that are counted one by one, minor and major together";
+    THREAD_RUN_QUEUE_TIME = Counter "headspace.thread.run_queue.time" ["s"] on "process" "thread" =>
+        "Seconds that threads could have run but waited for a core";
+    PERF_INSTRUCTIONS = Counter "headspace.perf.instructions" ["{instruction}"] on "process" "thread" =>
+        "Instructions retired";
+    PERF_CYCLES = Counter "headspace.perf.cycles" ["{cycle}"] on "process" "thread" =>
+        "Core cycles while running";
+    PERF_CACHE_REFERENCES = Counter "headspace.perf.cache.references" ["{reference}"] on "process" "thread" =>
+        "Accesses to the last cache level that the processor counts";
+    PERF_CACHE_MISSES = Counter "headspace.perf.cache.misses" ["{miss}"] on "process" "thread" =>
+        "Those of the accesses that went to memory";
+    PERF_STALLED_CYCLES = Counter "headspace.perf.stalled_cycles" ["{cycle}"] on "process" "thread" by "end" =>
+        "Cycles without progress, by `end` of the pipeline (front: waiting for instructions; back: waiting for data)";
+    PERF_IPC = Gauge "headspace.perf.ipc" ["{instruction}/{cycle}"] on "process" "thread" =>
+        "Instructions per cycle since the reading before; below 1, memory is usually in the way";
+    PERF_CACHE_MISS_RATIO = Gauge "headspace.perf.cache.miss_ratio" ["1"] on "process" "thread" =>
+        "Misses per access of the last cache level since the reading before";
+
+    GIL_WAITS = Counter "headspace.gil.waits" ["{wait}"] on "process" =>
+        "Times that a thread of the agent asked for Python's interpreter lock, to see how long it takes";
+    GIL_WAIT_TIME = Counter "headspace.gil.wait.time" ["s"] on "process" =>
+        "Seconds that these waits took together";
+    GIL_WAIT_LONGEST = Maximum "headspace.gil.wait.longest" ["s"] on "process" =>
+        "The longest of these waits since the reading before";
+    GC_COLLECTIONS = Counter "cpython.gc.collections" ["{collection}"] on "process" by "cpython.gc.generation" =>
+        "Times Python's garbage collector ran, by `cpython.gc.generation`";
+    GC_COLLECTED = Counter "cpython.gc.collected_objects" ["{object}"] on "process" by "cpython.gc.generation" =>
+        "Objects it freed, by `cpython.gc.generation`";
+    GC_UNCOLLECTABLE = Counter "cpython.gc.uncollectable_objects" ["{object}"] on "process" by "cpython.gc.generation" =>
+        "Objects it could not free, by `cpython.gc.generation`";
+    GC_PAUSE_TIME = Counter "headspace.gc.pause.time" ["s"] on "process" by "cpython.gc.generation" =>
+        "Seconds that all Python threads stood still for it, by `cpython.gc.generation`";
+    GC_PAUSE_LONGEST = Maximum "headspace.gc.pause.longest" ["s"] on "process" =>
+        "The longest of these pauses since the reading before";
+
+    HOST_CPU_UTILIZATION = Gauge "headspace.host.cpu.utilization" ["1"] on "host" =>
         "Share of time since the last tick that the cores usable by this process were busy, whoever used them";
-    HOST_CPU_USABLE = Gauge "headspace.host.cpu.usable" ["{cpu}"]
+    HOST_CPU_USABLE = Gauge "headspace.host.cpu.usable" ["{cpu}"] on "host" =>
         "Cores this process may use: the smaller of its affinity and its cgroup quota";
-    HOST_CPU_ONLINE = UpDownCounter "system.cpu.logical.count" ["{cpu}"]
+    HOST_CPU_ONLINE = UpDownCounter "system.cpu.logical.count" ["{cpu}"] on "host" =>
         "Cores of the machine that are online";
-    HOST_CPU_AFFINITY = Gauge "headspace.host.cpu.affinity" ["{cpu}"]
+    HOST_CPU_AFFINITY = Gauge "headspace.host.cpu.affinity" ["{cpu}"] on "host" =>
         "Cores the scheduler may place this process on";
-    HOST_CPU_QUOTA = Gauge "headspace.host.cpu.quota" ["{cpu}"]
+    HOST_CPU_QUOTA = Gauge "headspace.host.cpu.quota" ["{cpu}"] on "host" =>
         "Cores' worth of time the tightest cgroup above this process allows; absent without a limit";
-    AGENT_CPU_TIME = Counter "headspace.agent.cpu.time" ["s"]
+    HOST_THREADS_RUNNABLE = Gauge "headspace.host.threads.runnable" ["{thread}"] on "host" =>
+        "Threads of the whole machine that run or wait for a core, without the one that looks";
+    PRESSURE_TIME = Counter "headspace.pressure.time" ["s"] on "host" "cgroup" by "resource" "stalled" =>
+        "Seconds that work waited for a `resource` (cpu, io, memory), by who was `stalled` (some: at least one thread; full: all of them)";
+    NETWORK_IO = Counter "system.network.io" ["By"] on "host" by "network.io.direction" =>
+        "Bytes over the network interfaces of this namespace without loopback, by `network.io.direction` (receive, transmit)";
+    CGROUP_CPU_PERIODS = Counter "headspace.cgroup.cpu.periods" ["{period}"] on "cgroup" =>
+        "Periods of the CPU quota in which the group had something to run";
+    CGROUP_CPU_THROTTLED_PERIODS = Counter "headspace.cgroup.cpu.throttled.periods" ["{period}"] on "cgroup" =>
+        "Those of the periods in which the quota ran out";
+    CGROUP_CPU_THROTTLED_TIME = Counter "headspace.cgroup.cpu.throttled.time" ["s"] on "cgroup" =>
+        "Seconds that the group was kept from running because its quota had run out, added up over its cores";
+    CGROUP_MEMORY_USAGE = UpDownCounter "headspace.cgroup.memory.usage" ["By"] on "cgroup" =>
+        "Memory charged to the group, page cache included";
+    CGROUP_MEMORY_LIMIT = UpDownCounter "headspace.cgroup.memory.limit" ["By"] on "cgroup" =>
+        "The tightest memory limit above this process; absent without one";
+    CGROUP_MEMORY_EVENTS = Counter "headspace.cgroup.memory.events" ["{event}"] on "cgroup" by "event" =>
+        "Times that memory became scarce, by `event` (high: slowed down; max: the limit was hit; oom: no memory was found; oom_kill: a process was killed)";
+    DISK_IO = Counter "system.disk.io" ["By"] on "disk" by "disk.io.direction" =>
+        "Bytes the device read or wrote, whoever asked, by `disk.io.direction`";
+    DISK_OPERATIONS = Counter "system.disk.operations" ["{operation}"] on "disk" by "disk.io.direction" =>
+        "Operations the device has finished, by `disk.io.direction`";
+    DISK_OPERATION_TIME = Counter "system.disk.operation_time" ["s"] on "disk" by "disk.io.direction" =>
+        "Seconds these operations took, added up, by `disk.io.direction`";
+    DISK_UTILIZATION = Gauge "headspace.disk.utilization" ["1"] on "disk" =>
+        "Share of time since the reading before in which the device had something to do; a device that serves many requests at once may be far from full at 1";
+
+    GPU_UTILIZATION = Gauge "hw.gpu.utilization" ["1"] on "gpu" by "hw.gpu.task" =>
+        "Share of the driver's last sampling period in which the GPU did anything of a `hw.gpu.task` (general, encoder, decoder, jpeg, ofa), over all engines of that kind; general says nothing about how many SMs were busy";
+    GPU_SAMPLING_PERIOD = Gauge "headspace.gpu.sampling.period" ["s"] on "gpu" by "hw.gpu.task" =>
+        "The driver's sampling period of the utilisation, by `hw.gpu.task`";
+    GPU_SM_UTILIZATION = Gauge "headspace.gpu.sm.utilization" ["1"] on "gpu" by "source" =>
+        "Share of SMs (streaming multiprocessors) with work, over time, by its `source` (gpm, gpm_mig)";
+    GPU_SM_OCCUPANCY = Gauge "headspace.gpu.sm.occupancy" ["1"] on "gpu" =>
+        "Warps on the SMs as a share of the most they can hold";
+    GPU_TENSOR_UTILIZATION = Gauge "headspace.gpu.tensor.utilization" ["1"] on "gpu" =>
+        "Share of time the tensor cores were busy";
+    GPU_DRAM_UTILIZATION = Gauge "headspace.gpu.dram.utilization" ["1"] on "gpu" =>
+        "Bandwidth of the GPU's memory that was used, as a share of the most there is";
+    GPU_ENGINE_UTILIZATION = Gauge "headspace.gpu.engine.utilization" ["1"] on "gpu" by "engine" =>
+        "Share of time that a single `engine` was busy (nvdec0, nvjpg0, ofa0 and so on)";
+    GPU_MEMORY_USAGE = UpDownCounter "hw.gpu.memory.usage" ["By"] on "gpu" =>
+        "Memory of the GPU in use, whoever uses it";
+    GPU_MEMORY_LIMIT = UpDownCounter "hw.gpu.memory.limit" ["By"] on "gpu" =>
+        "Memory of the GPU";
+    GPU_MEMORY_OWNED = UpDownCounter "headspace.gpu.memory.owned" ["By"] on "gpu" by "owner" =>
+        "Memory of the GPU by its `owner` (own: this process and its children; others)";
+    GPU_SM_OWNED = Gauge "headspace.gpu.process.utilization" ["1"] on "gpu" by "owner" =>
+        "Share of the driver's sampling period in which kernels of an `owner` ran (own: this process and its children; others)";
+    GPU_IO = Counter "hw.gpu.io" ["By"] on "gpu" by "network.io.direction" =>
+        "Bytes over PCIe since the driver was loaded, by `network.io.direction` (receive: into the GPU; transmit)";
+    GPU_POWER = Gauge "hw.power" ["W"] on "gpu" =>
+        "Power draw, an average over one second on most GPUs";
+    GPU_ENERGY = Counter "hw.energy" ["J"] on "gpu" =>
+        "Energy used since the driver was loaded";
+    GPU_TEMPERATURE = Gauge "hw.temperature" ["Cel"] on "gpu" =>
+        "Temperature of the chip";
+    GPU_CLOCK = Gauge "headspace.gpu.clock" ["Hz"] on "gpu" by "domain" =>
+        "Clock rate, by `domain` (sm, memory, video)";
+    GPU_THROTTLED = Gauge "headspace.gpu.throttled" ["1"] on "gpu" by "reason" =>
+        "Whether the clocks are held down, by `reason` (power: the power cap; thermal; hardware: brake or slowdown); averaged, the share of time";
+    GPU_ECC_ERRORS = Counter "headspace.gpu.ecc.errors" ["{error}"] on "gpu" by "severity" =>
+        "Memory errors since the driver was loaded, by `severity` (corrected, uncorrected)";
+
+    AGENT_CPU_TIME = Counter "headspace.agent.cpu.time" ["s"] on "agent" =>
         "CPU seconds of the agent's own threads";
-    AGENT_STEP_COST = Gauge "headspace.agent.step.cost" ["ns"]
+    AGENT_STEP_COST = Gauge "headspace.agent.step.cost" ["ns"] on "agent" =>
         "What recording one batch costs the training thread, calibrated when the run began";
-    AGENT_TICK_LATENESS = Gauge "headspace.agent.tick.lateness" ["s"]
+    AGENT_TICK_LATENESS = Gauge "headspace.agent.tick.lateness" ["s"] on "agent" =>
         "How much later than planned the tick began";
-    AGENT_DROPPED_STEPS = Counter "headspace.agent.dropped.steps" ["{step}"]
+    AGENT_DROPPED_STEPS = Counter "headspace.agent.dropped.steps" ["{step}"] on "agent" =>
         "Steps the recorder had no room for";
-    AGENT_DROPPED_RECORDS = Counter "headspace.agent.dropped.records" ["{record}"]
+    AGENT_DROPPED_RECORDS = Counter "headspace.agent.dropped.records" ["{record}"] on "agent" =>
         "Records dropped because an exporter was slow or failed";
 }
 

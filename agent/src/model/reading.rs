@@ -1,28 +1,57 @@
 //! One measured value, and what it was measured on.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::metric::Metric;
 
 /// What a reading is about. Its text form is the key under `readings` in a tick.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Scope {
     /// The machine, or the part of it that this process may use.
     Host,
+    /// The control groups above this process: what it shares with its container.
+    Cgroup,
     /// The training process.
     Process,
+    /// The training process and all its descendants, loader workers among them.
+    Tree,
+    /// Threads of the training process that go by one name: `thread:consumer` is the one that
+    /// takes the batches.
+    Thread(Arc<str>),
+    /// A GPU, by the number that the process knows it by (its CUDA ordinal).
+    Gpu(u32),
+    /// A block device, by its kernel name.
+    Disk(Arc<str>),
     /// The agent itself.
     Agent,
 }
 
+impl Scope {
+    /// The part of the text form before the colon: what [`Metric::scopes`] lists.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Cgroup => "cgroup",
+            Self::Process => "process",
+            Self::Tree => "tree",
+            Self::Thread(_) => "thread",
+            Self::Gpu(_) => "gpu",
+            Self::Disk(_) => "disk",
+            Self::Agent => "agent",
+        }
+    }
+}
+
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Host => "host",
-            Self::Process => "process",
-            Self::Agent => "agent",
-        })
+        match self {
+            Self::Thread(name) | Self::Disk(name) => write!(f, "{}:{name}", self.kind()),
+            Self::Gpu(ordinal) => write!(f, "gpu:{ordinal}"),
+            _ => f.write_str(self.kind()),
+        }
     }
 }
 

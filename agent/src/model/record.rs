@@ -59,6 +59,9 @@ pub struct RunRecord {
     pub versions: BTreeMap<String, String>,
     /// The machine.
     pub host: HostRecord,
+    /// The GPUs that the process may use, in its own order (CUDA ordinals).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuRecord>,
     /// The first loader iterated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loader: Option<LoaderRecord>,
@@ -107,6 +110,38 @@ pub struct HostRecord {
     pub memory_bytes: Option<u64>,
 }
 
+/// A GPU that the process may use.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GpuRecord {
+    /// The process's own number for it (CUDA ordinal): the one in the scope `gpu:0`.
+    pub ordinal: u32,
+    /// Product name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Unique id, `GPU-...`, of the physical device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// Unique id, `MIG-...`, where the process has only a slice of the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mig: Option<String>,
+    /// Version of the driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Bytes of memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Hardware video decoders (NVDEC).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvdec_engines: Option<u32>,
+    /// Where that number comes from: `mig_profile`, `gpm` or `table`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvdec_engines_from: Option<String>,
+    /// What tells the use of its SMs: `gpm` or `gpm_mig`; absent where nothing does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sm_source: Option<String>,
+}
+
 /// What is known of a loader without touching it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -138,9 +173,15 @@ pub struct SourceRecord {
     pub name: String,
     /// On or off.
     pub state: SourceState,
+    /// What it reads, or would read: a phrase.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reads: String,
     /// Why it is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What would make it work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
 }
 
 /// Whether a source is read.
@@ -439,6 +480,8 @@ pub struct SummaryRecord {
     pub exposed_wait_ms: Option<f64>,
     /// Part of the headspace that is the loader slowing the model's code, in milliseconds a step.
     pub contention_ms: Option<f64>,
+    /// What the process had and used while it trained.
+    pub resources: ResourcesRecord,
     /// What would help, best first.
     pub remedies: Vec<RemedyRecord>,
     /// What was found, in words.
@@ -447,6 +490,86 @@ pub struct SummaryRecord {
     pub overhead_pct: Option<f64>,
     /// What was lost.
     pub dropped: Dropped,
+}
+
+/// What the process had and used. Means and shares are over the steady state of the main loop where
+/// one was found, else over the run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct ResourcesRecord {
+    /// Seconds that the means are over.
+    pub seconds: f64,
+    /// The GPUs, by ordinal.
+    pub gpus: Vec<GpuUse>,
+    /// Cores' worth of time that this process and its children used.
+    pub cores_used: Option<f64>,
+    /// Cores that they may use.
+    pub cores_usable: Option<f64>,
+    /// Mean number of threads of the machine that ran or waited for a core.
+    pub runnable_threads: Option<f64>,
+    /// Share of the periods of the CPU quota in which it ran out.
+    pub throttled_pct: Option<f64>,
+    /// Share of time in which some thread of the container (else of the machine) waited for a core.
+    pub cpu_pressure_pct: Option<f64>,
+    /// The same for storage.
+    pub io_pressure_pct: Option<f64>,
+    /// The same for memory.
+    pub memory_pressure_pct: Option<f64>,
+    /// Mean time to get Python's interpreter lock, in milliseconds.
+    pub gil_wait_ms: Option<f64>,
+    /// Share of time that Python's garbage collector stopped the process.
+    pub gc_pct: Option<f64>,
+    /// Its longest pause, in milliseconds.
+    pub gc_longest_ms: Option<f64>,
+    /// Instructions per cycle of the thread that takes the batches.
+    pub consumer_ipc: Option<f64>,
+    /// Resident memory of this process and its children at the end, in bytes.
+    pub memory_bytes: Option<f64>,
+    /// By how many bytes that grows in a step; absent where growth cannot be told from noise.
+    pub memory_growth_per_step: Option<Estimate>,
+    /// Bytes a second that were asked of files and pipes.
+    pub requested_bytes_per_s: Option<f64>,
+    /// Bytes a second that storage really read.
+    pub disk_read_bytes_per_s: Option<f64>,
+    /// Use of the busiest device under the data.
+    pub disk_utilization_pct: Option<f64>,
+    /// Bytes a second received over the network.
+    pub network_receive_bytes_per_s: Option<f64>,
+}
+
+/// What was used of a GPU.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct GpuUse {
+    /// The process's own number for it.
+    pub ordinal: u32,
+    /// Share of SMs with work, over time.
+    pub sm_pct: Option<f64>,
+    /// Where that comes from: `gpm` or `gpm_mig`.
+    pub sm_source: Option<String>,
+    /// Share of time in which any kernel ran: the classic utilisation, which says nothing about how
+    /// many SMs were busy.
+    pub any_kernel_pct: Option<f64>,
+    /// Decoders (NVDEC) that were busy on average: the sum of their shares of time.
+    pub nvdec_busy: Option<f64>,
+    /// Decoders there are.
+    pub nvdec_engines: Option<u32>,
+    /// Use of all decoders together by the driver's count, where it does not tell them apart.
+    pub decoder_pct: Option<f64>,
+    /// Most memory seen in use, in bytes, whoever used it.
+    pub memory_peak_bytes: Option<f64>,
+    /// Memory there is, in bytes.
+    pub memory_bytes: Option<f64>,
+    /// Share of time in which the clocks were held down, by the reason that did so most.
+    pub throttled_pct: Option<f64>,
+    /// That reason: `power`, `thermal` or `hardware`.
+    pub throttled_by: Option<String>,
+    /// Memory errors that could not be corrected, since the driver was loaded.
+    pub ecc_uncorrected: Option<f64>,
+    /// Share of the GPU's memory in use that is not of this process and its children.
+    pub others_memory_pct: Option<f64>,
 }
 
 /// A change and what it would gain.

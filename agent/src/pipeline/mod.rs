@@ -1,15 +1,18 @@
 //! From loops and sources to records: when to look, what to write, and what to do when nobody
 //! takes it.
 
+pub mod apart;
 pub mod board;
 pub(crate) mod dispatcher;
 pub mod loops;
 pub mod queue;
 pub mod sampler;
 pub mod schedule;
+pub mod sources;
 
 pub use board::NoticeBoard;
 pub use loops::{CacheFacts, LoopEntry};
 pub use queue::RecordQueue;
 pub use sampler::Sampler;
 pub use schedule::Schedule;
+pub use sources::{Source, Sources};

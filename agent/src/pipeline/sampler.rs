@@ -7,20 +7,19 @@ use std::time::Duration;
 use super::board::NoticeBoard;
 use super::loops::LoopEntry;
 use super::queue::RecordQueue;
+use super::sources::Sources;
 use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
 use crate::model::metric::{
     AGENT_CPU_TIME, AGENT_DROPPED_RECORDS, AGENT_DROPPED_STEPS, AGENT_STEP_COST,
     AGENT_TICK_LATENESS, HOST_CPU_UTILIZATION,
 };
 use crate::model::record::{
-    Dropped, ProbeRecord, RecordBody, RunRecord, RunState, SCHEMA, SourceRecord, SourceState,
-    SummaryRecord, TickRecord,
+    Dropped, ProbeRecord, RecordBody, RunRecord, RunState, SCHEMA, SummaryRecord, TickRecord,
 };
 use crate::model::{Reading, Record, Scope};
 use crate::notice::Notice;
+use crate::port::Clock;
 use crate::port::clock::thread_cpu_time;
-use crate::port::contain::contain;
-use crate::port::{Clock, CollectError, Collector};
 
 /// A share of a core above which the agent says that it costs too much.
 const BUDGET_PCT: f64 = 1.0;
@@ -168,7 +167,7 @@ pub struct Sampler {
     clock: Arc<dyn Clock>,
     identity: Identity,
     run: Option<RunRecord>,
-    collectors: Vec<Option<Box<dyn Collector>>>,
+    sources: Sources,
     readings: Vec<Reading>,
     tick: u64,
     last_at: Duration,
@@ -183,23 +182,16 @@ impl std::fmt::Debug for Sampler {
 }
 
 impl Sampler {
-    /// A sampler that has not ticked. `run` becomes the first record; the collectors that work
-    /// are added to its sources.
+    /// A sampler that has not ticked. `run` becomes the first record.
     #[must_use]
     pub fn new(
         watched: Arc<Watched>,
         queue: Arc<RecordQueue>,
         clock: Arc<dyn Clock>,
         identity: Identity,
-        mut run: RunRecord,
-        collectors: Vec<Box<dyn Collector>>,
+        run: RunRecord,
+        sources: Sources,
     ) -> Self {
-        run.sources
-            .extend(collectors.iter().map(|collector| SourceRecord {
-                name: collector.name().to_owned(),
-                state: SourceState::On,
-                reason: None,
-            }));
         let last_at = clock.now();
         Self {
             watched,
@@ -207,7 +199,7 @@ impl Sampler {
             clock,
             identity,
             run: Some(run),
-            collectors: collectors.into_iter().map(Some).collect(),
+            sources,
             readings: Vec::new(),
             tick: 0,
             last_at,
@@ -220,6 +212,7 @@ impl Sampler {
         let at = self.clock.now();
         let elapsed = at.saturating_sub(self.last_at);
         self.last_at = at;
+        self.sources.ask(at);
         let loops = self.watched.loops();
 
         let mut bodies = Vec::new();
@@ -243,7 +236,8 @@ impl Sampler {
             ticks.append(&mut loop_ticks);
             bodies.extend(epochs.into_iter().map(RecordBody::Epoch));
         }
-        self.collect(at);
+        self.sources
+            .collect(at, last, &self.watched.board, &mut self.readings);
         self.watch_self(late, at);
         let dropped = self.watched.dropped(self.queue.dropped());
         if dropped.steps > 0 {
@@ -303,33 +297,10 @@ impl Sampler {
         }
     }
 
-    fn collect(&mut self, at: Duration) {
-        for slot in &mut self.collectors {
-            let Some(collector) = slot else { continue };
-            let source = collector.name();
-            let before = self.readings.len();
-            let outcome = contain(|| collector.collect(at, &mut self.readings));
-            let reason = match outcome {
-                Ok(Ok(())) => continue,
-                Ok(Err(CollectError::Transient(_))) => None,
-                Ok(Err(CollectError::Unsupported(reason))) | Err(reason) => Some(reason),
-            };
-            self.readings.truncate(before);
-            if let Some(reason) = reason {
-                self.watched
-                    .board
-                    .post(&Notice::SourceOff { source, reason });
-                if let Some(collector) = slot.take() {
-                    // A panicked collector's `drop` may panic as well.
-                    let _ = contain(|| drop(collector));
-                }
-            }
-        }
-    }
-
     fn watch_self(&mut self, late: Duration, at: Duration) {
         let dropped = self.watched.dropped(self.queue.dropped());
-        let cpu = thread_cpu_time().map(|cpu| cpu + self.queue.cpu_time());
+        let cpu =
+            thread_cpu_time().map(|cpu| cpu + self.queue.cpu_time() + self.sources.cpu_time());
         let mut means = lock(&self.watched.means);
         means.dropped_records = dropped.records;
         if let Some(cpu) = cpu {
@@ -384,7 +355,9 @@ fn with_loader(mut run: RunRecord, loops: &[Arc<LoopEntry>]) -> RunRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::metric;
+    use crate::model::{Scope, metric};
+    use crate::pipeline::Source;
+    use crate::port::{CollectError, Collector};
     use crate::testing::{CollectWith, ManualClock};
 
     fn sampler(collectors: Vec<Box<dyn Collector>>) -> (Sampler, ManualClock, Arc<RecordQueue>) {
@@ -402,7 +375,7 @@ mod tests {
             Arc::new(clock.clone()),
             identity,
             RunRecord::default(),
-            collectors,
+            Sources::new(collectors.into_iter().map(Source::Inline).collect()),
         );
         (sampler, clock, queue)
     }

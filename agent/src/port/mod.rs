@@ -2,9 +2,11 @@
 
 pub mod clock;
 pub mod collector;
+pub mod consumer;
 pub mod contain;
 pub mod exporter;
 
 pub use clock::{Clock, MonotonicClock};
-pub use collector::{CollectError, Collector};
+pub use collector::{CollectError, Collector, Pace};
+pub use consumer::ConsumerThread;
 pub use exporter::{ExportError, Exporter};

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::event::{Decoder, Event, pack};
 use super::fold::Fold;
 use super::ring::{Pushed, Ring};
-use crate::port::MonotonicClock;
 use crate::port::contain::contain;
+use crate::port::{ConsumerThread, MonotonicClock};
 
 /// Asks the sampler to read the rings before its next tick. Called once in half a ring, that is,
 /// every 8,192 batches.
@@ -27,6 +27,8 @@ pub struct Recorder {
     wake: Wake,
     /// False while the watch is off. Read once a batch.
     watching: Arc<AtomicBool>,
+    /// Told at the beginning of each epoch.
+    consumer: ConsumerThread,
     /// Batches went by while the watch was off.
     gap: AtomicBool,
     dropped: AtomicU64,
@@ -49,7 +51,13 @@ impl std::fmt::Debug for Recorder {
 impl Recorder {
     /// A recorder for the loop of that name. `watching` is shared by all loops of a session.
     #[must_use]
-    pub fn new(name: String, clock: MonotonicClock, watching: Arc<AtomicBool>, wake: Wake) -> Self {
+    pub fn new(
+        name: String,
+        clock: MonotonicClock,
+        watching: Arc<AtomicBool>,
+        consumer: ConsumerThread,
+        wake: Wake,
+    ) -> Self {
         Self {
             ring: Ring::new(),
             clock,
@@ -60,6 +68,7 @@ impl Recorder {
             last: AtomicU64::new(0),
             wake,
             watching,
+            consumer,
             gap: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
         }
@@ -102,6 +111,10 @@ impl Recorder {
     /// Something other than a batch happened, or one that cannot be packed.
     #[cold]
     pub fn mark(&self, event: Event) {
+        let first = matches!(event, Event::Step { .. }) && self.consumer.get().is_none();
+        if first || matches!(event, Event::EpochBegin { .. }) {
+            self.consumer.set_here();
+        }
         let batch = matches!(event, Event::Lap { .. } | Event::Step { .. });
         if batch && !self.watching.load(Ordering::Relaxed) {
             self.forget();
@@ -177,7 +190,13 @@ impl Recorder {
 pub fn cost_per_batch_ns(clock: &MonotonicClock) -> f64 {
     const BATCHES: u64 = 1000;
     let watching = Arc::new(AtomicBool::new(true));
-    let recorder = Recorder::new(String::new(), clock.clone(), watching, Arc::new(|| ()));
+    let recorder = Recorder::new(
+        String::new(),
+        clock.clone(),
+        watching,
+        ConsumerThread::default(),
+        Arc::new(|| ()),
+    );
     let round = || {
         let start = clock.nanos(clock.ticks());
         for _ in 0..BATCHES {
@@ -209,6 +228,7 @@ mod tests {
             "train".into(),
             MonotonicClock::new(),
             Arc::clone(&watching),
+            ConsumerThread::default(),
             wake,
         );
         (recorder, watching, woken)

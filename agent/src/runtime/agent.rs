@@ -1,11 +1,12 @@
 //! The agent's life: start, watch, pause, report, stop.
 //!
-//! Three threads, started by [`AgentBuilder::start`]: the sampler ticks, the exporter delivers,
+//! Three threads, and one for each source that wants its own, started by [`AgentBuilder::start`]: the sampler ticks, the exporter delivers,
 //! and one sleeps until `SIGTERM`. None of them is ever joined: [`Agent::stop`] waits for a
 //! condition with a deadline, and what is stuck then is left behind.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::fork::Owner;
@@ -14,10 +15,13 @@ use super::wake::Waker;
 use crate::model::Mode;
 use crate::model::record::{LoaderRecord, ProbeRecord, RunRecord, RunState, SummaryRecord};
 use crate::notice::Notice;
+use crate::pipeline::apart::apart;
 use crate::pipeline::board::Say;
 use crate::pipeline::sampler::{Identity, Watched};
-use crate::pipeline::{LoopEntry, NoticeBoard, RecordQueue, Sampler, Schedule, dispatcher};
-use crate::port::{Clock, Collector, Exporter, MonotonicClock};
+use crate::pipeline::{
+    LoopEntry, NoticeBoard, RecordQueue, Sampler, Schedule, Source, Sources, dispatcher,
+};
+use crate::port::{Clock, Collector, ConsumerThread, Exporter, MonotonicClock, Pace};
 use crate::record::{Recorder, recorder};
 
 /// Stack of a thread of ours: they hold no deep recursion, and address space is the user's.
@@ -68,7 +72,7 @@ pub type OnTerminate = Box<dyn Fn(&SummaryRecord, &[ProbeRecord]) + Send>;
 pub struct AgentBuilder {
     /// How often, and how much.
     pub limits: Limits,
-    /// Where readings come from.
+    /// Where readings come from. What is to be told of them, off ones included, is in `run`.
     pub collectors: Vec<Box<dyn Collector>>,
     /// Where records go.
     pub exporters: Vec<Box<dyn Exporter>>,
@@ -84,6 +88,8 @@ pub struct AgentBuilder {
     pub process_age_s: Option<f64>,
     /// The clock whose origin is the beginning of the run.
     pub clock: MonotonicClock,
+    /// Written by the loops, for sources that want to know which thread takes the batches.
+    pub consumer: ConsumerThread,
 }
 
 /// A running agent. Clones are the same agent; dropping it stops nothing.
@@ -99,6 +105,7 @@ struct Inner {
     queue: Arc<RecordQueue>,
     /// Read by the training thread once a batch.
     watching: Arc<AtomicBool>,
+    consumer: ConsumerThread,
     sampler: Waker,
     terminator: Waker,
     requests: Mutex<Requests>,
@@ -149,6 +156,7 @@ impl AgentBuilder {
             limits: self.limits,
             watched: Arc::new(watched),
             watching: Arc::new(AtomicBool::new(true)),
+            consumer: self.consumer,
             sampler: Waker::new()?,
             terminator: Waker::new()?,
             requests: Mutex::default(),
@@ -157,17 +165,11 @@ impl AgentBuilder {
         let sampler = Sampler::new(
             Arc::clone(&inner.watched),
             Arc::clone(&inner.queue),
-            Arc::new(clock),
+            Arc::new(clock.clone()),
             self.identity,
             self.run,
-            self.collectors,
+            attend(self.collectors, &clock, &inner.watched.board),
         );
-        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
-            std::thread::Builder::new()
-                .name(name.to_owned())
-                .stack_size(STACK)
-                .spawn(work)
-        };
         let (queue, watched, exporters) = (
             Arc::clone(&inner.queue),
             Arc::clone(&inner.watched),
@@ -200,6 +202,40 @@ impl AgentBuilder {
         signal::listen(agent.0.terminator.descriptor());
         Ok(agent)
     }
+}
+
+fn spawn(name: &str, work: Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(STACK)
+        .spawn(work)
+}
+
+/// Gives a thread to each source that wants one of its own. One that gets none is retired.
+fn attend(
+    collectors: Vec<Box<dyn Collector>>,
+    clock: &MonotonicClock,
+    board: &NoticeBoard,
+) -> Sources {
+    let mut sources = Vec::with_capacity(collectors.len());
+    for collector in collectors {
+        let Pace::Apart(pace) = collector.pace() else {
+            sources.push(Source::Inline(collector));
+            continue;
+        };
+        let name = collector.name();
+        let (apart, attendant) = apart(name, pace);
+        let clock = clock.clone();
+        let work = Box::new(move || attendant.run(collector, &clock));
+        match spawn(&format!("hs-{name}"), work) {
+            Ok(_) => sources.push(Source::Apart(apart)),
+            Err(error) => board.post(&Notice::SourceOff {
+                source: name,
+                reason: format!("the system gives no thread for it: {error}"),
+            }),
+        }
+    }
+    Sources::new(sources)
 }
 
 impl Inner {
@@ -271,6 +307,7 @@ impl Agent {
             loader.name.clone(),
             inner.clock.clone(),
             Arc::clone(&inner.watching),
+            inner.consumer.clone(),
             wake,
         );
         let entry = LoopEntry::new(recorder, loader, mode);

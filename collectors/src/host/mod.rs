@@ -25,6 +25,12 @@ use times::CoreTime;
 
 use crate::procfs;
 
+/// This source's name.
+pub const NAME: &str = "host";
+
+/// What it reads.
+pub const READS: &str = "cores, affinity, quota, and how busy the usable cores are";
+
 /// The source `host`.
 #[derive(Debug)]
 pub struct Host {
@@ -63,7 +69,7 @@ impl Host {
             buffer: Vec::new(),
         };
         if !host.limits.read().is_known() {
-            return Err(CollectError::Unsupported(format!(
+            return Err(CollectError::unsupported(format!(
                 "nothing about the cores can be read below `{}` (are /proc and /sys mounted?)",
                 root.display()
             )));
@@ -95,7 +101,7 @@ impl Host {
 
 impl Collector for Host {
     fn name(&self) -> &'static str {
-        "host"
+        NAME
     }
 
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {

@@ -23,6 +23,13 @@ use usage::Usage;
 
 use crate::procfs;
 
+/// This source's name.
+pub const NAME: &str = "process";
+
+/// What it reads.
+pub const READS: &str =
+    "CPU time, memory, threads, I/O, context switches and page faults of this process";
+
 /// The source `process`.
 #[derive(Debug)]
 pub struct Process {
@@ -72,7 +79,7 @@ impl Process {
         let mut readings = Vec::new();
         process.read(&mut readings);
         if readings.is_empty() {
-            return Err(CollectError::Unsupported(format!(
+            return Err(CollectError::unsupported(format!(
                 "nothing in `{}` can be read (is /proc mounted?)",
                 folder.display()
             )));
@@ -134,7 +141,7 @@ impl Process {
 
 impl Collector for Process {
     fn name(&self) -> &'static str {
-        "process"
+        NAME
     }
 
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {

@@ -1,0 +1,115 @@
+//! Every source that this build has: opened at once, and told of whether it works or not.
+//!
+//! The one list of sources: a session reads those that opened, the run's first record names all of
+//! them, and `headspace doctor` explains them. A new source is one line here.
+
+use std::path::PathBuf;
+
+use headspace_agent::model::record::{GpuRecord, SourceRecord, SourceState};
+use headspace_agent::port::{CollectError, Collector, ConsumerThread};
+
+#[cfg(feature = "host")]
+use crate::host;
+#[cfg(feature = "process")]
+use crate::process;
+
+/// What the sources are told by the program that opens them.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Which thread takes the batches.
+    pub consumer: ConsumerThread,
+    /// The NVML library to load; by default the one that the system finds.
+    pub nvml_library: Option<PathBuf>,
+    /// `CUDA_VISIBLE_DEVICES`, as the process has it.
+    pub visible_devices: Option<String>,
+}
+
+/// A source: what it is, and itself or why it is off.
+pub struct Entry {
+    /// Its name in notices and records.
+    pub name: &'static str,
+    /// What it reads, or would read: a phrase.
+    pub reads: &'static str,
+    /// The source, opened.
+    pub opened: Result<Box<dyn Collector>, CollectError>,
+}
+
+/// All sources, and what was learned of the machine on the way.
+#[derive(Default)]
+pub struct Catalog {
+    /// Every source, in the order in which people read of them.
+    pub entries: Vec<Entry>,
+    /// The GPUs that the process may use.
+    pub gpus: Vec<GpuRecord>,
+}
+
+impl Entry {
+    /// An entry for a source that was just opened.
+    pub fn new<C: Collector>(
+        name: &'static str,
+        reads: &'static str,
+        opened: Result<C, CollectError>,
+    ) -> Self {
+        Self {
+            name,
+            reads,
+            opened: opened.map(|source| Box::new(source) as Box<dyn Collector>),
+        }
+    }
+
+    /// What the records say of it.
+    #[must_use]
+    pub fn to_record(&self) -> SourceRecord {
+        let (reason, remedy) = match &self.opened {
+            Ok(_) => (None, None),
+            Err(CollectError::Unsupported { reason, remedy }) => {
+                (Some(reason.clone()), remedy.clone())
+            }
+            Err(CollectError::Transient(reason)) => (Some(reason.clone()), None),
+        };
+        SourceRecord {
+            name: self.name.to_owned(),
+            state: if self.opened.is_ok() {
+                SourceState::On
+            } else {
+                SourceState::Off
+            },
+            reads: self.reads.to_owned(),
+            reason,
+            remedy,
+        }
+    }
+}
+
+impl Catalog {
+    /// Opens every source. Takes a few milliseconds; nothing on the machine is changed.
+    #[must_use]
+    pub fn open(settings: &Settings) -> Self {
+        let mut catalog = Self::default();
+        let entries = &mut catalog.entries;
+        #[cfg(feature = "process")]
+        entries.push(Entry::new(
+            process::NAME,
+            process::READS,
+            process::Process::new(),
+        ));
+        #[cfg(feature = "host")]
+        entries.push(Entry::new(host::NAME, host::READS, host::Host::new()));
+        catalog
+    }
+
+    /// What the records say of the sources.
+    #[must_use]
+    pub fn records(&self) -> Vec<SourceRecord> {
+        self.entries.iter().map(Entry::to_record).collect()
+    }
+
+    /// Those that work.
+    #[must_use]
+    pub fn into_collectors(self) -> Vec<Box<dyn Collector>> {
+        self.entries
+            .into_iter()
+            .filter_map(|entry| entry.opened.ok())
+            .collect()
+    }
+}
