@@ -104,6 +104,11 @@ const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ("procfs", &[]),
     ("process", &["procfs"]),
     ("host", &["procfs"]),
+    ("tree", &["procfs"]),
+    ("io", &["procfs"]),
+    ("perf", &["procfs"]),
+    ("gpu", &["procfs"]),
+    ("catalog", &["process", "host", "tree", "io", "perf", "gpu"]),
 ];
 
 /// Bytes are made without knowing where they go; whoever carries or finds them may ask for them.
