@@ -2,10 +2,13 @@
 
 pub mod bootstrap;
 mod content;
+pub mod findings;
 pub mod floor;
 #[cfg(test)]
 mod floor_tests;
+pub mod growth;
 mod selection;
+pub mod resources;
 pub mod steady;
 pub mod summary;
 pub mod verdict;
