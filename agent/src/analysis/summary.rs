@@ -1,11 +1,14 @@
 //! From a run's totals to the numbers of its verdict: a pure function.
 
+use super::findings::findings;
+use super::resources::{Part, resources, sm_utilization_pct};
 use super::steady;
-use crate::model::Mode;
+use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
-    Dropped, FindingRecord, FloorRecord, ProbeRecord, RunState, SummaryRecord,
+    Dropped, FindingRecord, FloorRecord, GpuRecord, ProbeRecord, RunState, SummaryRecord,
 };
 use crate::model::series::{Series, Totals};
+use crate::model::{History, Mode, Scope};
 
 /// Steps that are dropped as warm-up in any case (the convention of SPDL's performance notes).
 pub const LEAST_WARMUP: usize = 20;
@@ -36,6 +39,10 @@ pub struct LoopFacts {
     pub ttfb_s: Option<f64>,
     /// Seconds from the start of the process to the first `iter()`.
     pub init_s: Option<f64>,
+    /// When the first `iter()` was, in seconds since the run began.
+    pub begin_s: Option<f64>,
+    /// When the last batch was received.
+    pub last_s: Option<f64>,
     /// Steps from the source.
     pub live: Series,
     /// Steps from the cache.
@@ -50,13 +57,15 @@ pub struct LoopFacts {
 
 /// What is known of the run as a whole.
 #[derive(Debug, Clone, Default)]
-pub struct RunFacts {
+pub struct RunFacts<'a> {
     /// Whether it still goes on.
     pub state: RunState,
     /// Seconds since it began.
     pub elapsed_s: f64,
-    /// Mean use of the usable cores, in percent.
-    pub cpu_utilization_pct: Option<f64>,
+    /// What was read while it went on.
+    pub history: Option<&'a History>,
+    /// The GPUs that it may use.
+    pub gpus: &'a [GpuRecord],
     /// CPU seconds of the agent: its threads, and what it did in the training thread.
     pub agent_cpu_s: Option<f64>,
     /// What was lost.
@@ -73,6 +82,24 @@ impl LoopFacts {
     /// Whether it can have a number.
     fn has_steady_state(&self) -> bool {
         self.series().len() >= LEAST_WARMUP as u64 + LEAST_STEADY
+    }
+
+    /// The time in which it was in steady state; `None` where that was too short for a number.
+    fn steady_part(&self) -> Option<Part> {
+        let series = self.series();
+        let skip = warmup(series).unwrap_or(LEAST_WARMUP);
+        if series.len() < skip as u64 + LEAST_STEADY {
+            return None;
+        }
+        let early = series.early().iter().take(skip);
+        let warmup_s = early.map(|step| step.step_ns() as f64 / 1e9).sum::<f64>();
+        let from_s = self.begin_s? + self.ttfb_s.unwrap_or(0.0) + warmup_s;
+        let to_s = self.last_s.filter(|last_s| *last_s > from_s)?;
+        Some(Part {
+            from_s,
+            to_s,
+            steps_per_s: Some(self.steps.saturating_sub(skip as u64) as f64 / (to_s - from_s)),
+        })
     }
 
     /// The steps the verdict is about.
@@ -99,11 +126,10 @@ pub fn main_loop(loops: &[LoopFacts]) -> Option<&LoopFacts> {
 
 /// The summary of a run.
 #[must_use]
-pub fn summarise(run: &RunFacts, loops: &[LoopFacts]) -> SummaryRecord {
+pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
     let mut summary = SummaryRecord {
         state: run.state,
         elapsed_s: run.elapsed_s,
-        cpu_utilization_pct: run.cpu_utilization_pct,
         overhead_pct: run
             .agent_cpu_s
             .filter(|_| run.elapsed_s > 0.0)
@@ -111,7 +137,13 @@ pub fn summarise(run: &RunFacts, loops: &[LoopFacts]) -> SummaryRecord {
         dropped: run.dropped,
         ..SummaryRecord::default()
     };
+    let whole = Part {
+        from_s: 0.0,
+        to_s: run.elapsed_s,
+        steps_per_s: None,
+    };
     let Some(main) = main_loop(loops) else {
+        fill_resources(&mut summary, run, whole);
         return summary;
     };
     main.mode.as_str().clone_into(&mut summary.mode);
@@ -129,7 +161,23 @@ pub fn summarise(run: &RunFacts, loops: &[LoopFacts]) -> SummaryRecord {
         }
         None => {}
     }
+    fill_resources(&mut summary, run, main.steady_part().unwrap_or(whole));
     summary
+}
+
+/// What was used in `part`, and what stands out in it.
+fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) {
+    let Some(history) = run.history else { return };
+    let cpu = history
+        .between(0.0, run.elapsed_s)
+        .mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[]);
+    summary.cpu_utilization_pct = cpu.map(|share| 100.0 * share);
+    summary.sm_utilization_pct = sm_utilization_pct(history, 0.0, run.elapsed_s);
+    if summary.steady_steps > 0 {
+        summary.steady_sm_utilization_pct = sm_utilization_pct(history, part.from_s, part.to_s);
+    }
+    summary.resources = resources(history, part, run.gpus);
+    summary.findings.extend(findings(&summary.resources));
 }
 
 /// Steps to leave out at the start of `series`: at least [`LEAST_WARMUP`], more if a change point

@@ -5,6 +5,8 @@
 //! follow OpenTelemetry's semantic conventions where those have one, else the `headspace.`
 //! namespace. Units are UCUM.
 
+use std::hash::{Hash, Hasher};
+
 /// How a metric's values combine over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MetricKind {
@@ -19,7 +21,7 @@ pub enum MetricKind {
 }
 
 /// The declaration of one metric. Made only in this module; refer to it by its constant.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug)]
 pub struct Metric {
     /// Dotted lower-case name, as OpenTelemetry writes it.
     pub name: &'static str,
@@ -33,6 +35,21 @@ pub struct Metric {
     pub attributes: &'static [&'static str],
     /// One sentence for people, without a final stop.
     pub help: &'static str,
+}
+
+/// A metric is its name: no two are declared with one.
+impl PartialEq for Metric {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Metric {}
+
+impl Hash for Metric {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
 }
 
 macro_rules! metrics {

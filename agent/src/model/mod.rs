@@ -2,6 +2,7 @@
 //! on itself, and no dependency on the rest of the crate.
 
 pub mod distribution;
+pub mod history;
 pub mod metric;
 pub mod mode;
 pub mod reading;
@@ -10,6 +11,7 @@ pub mod series;
 pub mod window;
 
 pub use distribution::Distribution;
+pub use history::History;
 pub use metric::{Metric, MetricKind};
 pub use mode::Mode;
 pub use reading::{Reading, Scope};

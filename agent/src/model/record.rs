@@ -508,6 +508,8 @@ pub struct ResourcesRecord {
     pub cores_usable: Option<f64>,
     /// Mean number of threads of the machine that ran or waited for a core.
     pub runnable_threads: Option<f64>,
+    /// Share of time in which the thread that takes the batches could have run but waited for a core.
+    pub consumer_run_queue_pct: Option<f64>,
     /// Share of the periods of the CPU quota in which it ran out.
     pub throttled_pct: Option<f64>,
     /// Share of time in which some thread of the container (else of the machine) waited for a core.
@@ -528,6 +530,8 @@ pub struct ResourcesRecord {
     pub memory_bytes: Option<f64>,
     /// By how many bytes that grows in a step; absent where growth cannot be told from noise.
     pub memory_growth_per_step: Option<Estimate>,
+    /// Whose memory grows: `process`, or `tree` where it is that of its children.
+    pub memory_growth_of: Option<String>,
     /// Bytes a second that were asked of files and pipes.
     pub requested_bytes_per_s: Option<f64>,
     /// Bytes a second that storage really read.
@@ -566,7 +570,7 @@ pub struct GpuUse {
     pub throttled_pct: Option<f64>,
     /// That reason: `power`, `thermal` or `hardware`.
     pub throttled_by: Option<String>,
-    /// Memory errors that could not be corrected, since the driver was loaded.
+    /// Memory errors that could not be corrected and appeared in this time.
     pub ecc_uncorrected: Option<f64>,
     /// Share of the GPU's memory in use that is not of this process and its children.
     pub others_memory_pct: Option<f64>,

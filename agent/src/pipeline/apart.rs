@@ -15,10 +15,10 @@ use crate::port::{Clock, CollectError, Collector};
 
 /// A source is not asked again before this many times the CPU time that it took has passed: at
 /// most half a percent of a core.
-const CPU_REST: u32 = 200;
+pub const CPU_REST: u32 = 200;
 
 /// The same for the time that it took, CPU or not: a driver that is slow is not pestered.
-const WALL_REST: u32 = 20;
+pub const WALL_REST: u32 = 20;
 
 /// What a source answers: its readings, or why there are none.
 pub(crate) type Answer = Result<Vec<Reading>, CollectError>;

@@ -11,12 +11,13 @@ use super::sources::Sources;
 use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
 use crate::model::metric::{
     AGENT_CPU_TIME, AGENT_DROPPED_RECORDS, AGENT_DROPPED_STEPS, AGENT_STEP_COST,
-    AGENT_TICK_LATENESS, HOST_CPU_UTILIZATION,
+    AGENT_TICK_LATENESS,
 };
 use crate::model::record::{
-    Dropped, ProbeRecord, RecordBody, RunRecord, RunState, SCHEMA, SummaryRecord, TickRecord,
+    Dropped, GpuRecord, Phase, ProbeRecord, RecordBody, RunRecord, RunState, SCHEMA, SummaryRecord,
+    TickRecord,
 };
-use crate::model::{Reading, Record, Scope};
+use crate::model::{History, Reading, Record, Scope};
 use crate::notice::Notice;
 use crate::port::Clock;
 use crate::port::clock::thread_cpu_time;
@@ -44,18 +45,18 @@ pub struct Watched {
     /// What the user is told.
     pub board: NoticeBoard,
     loops: Mutex<Vec<Arc<LoopEntry>>>,
-    means: Mutex<Means>,
+    history: Mutex<History>,
+    gpus: Vec<GpuRecord>,
+    costs: Mutex<Costs>,
     /// Seconds between the start of the process and the clock's origin.
     process_age_s: Option<f64>,
     /// Nanoseconds that recording one batch costs the training thread.
     step_cost_ns: f64,
 }
 
-/// Running means of the readings that a summary holds.
+/// What watching cost so far, as of the last tick.
 #[derive(Debug, Clone, Copy, Default)]
-struct Means {
-    cpu_weighted: f64,
-    cpu_seconds: f64,
+struct Costs {
     agent_cpu_s: f64,
     dropped_records: u64,
 }
@@ -63,11 +64,18 @@ struct Means {
 impl Watched {
     /// Nothing is watched yet.
     #[must_use]
-    pub fn new(board: NoticeBoard, process_age_s: Option<f64>, step_cost_ns: f64) -> Self {
+    pub fn new(
+        board: NoticeBoard,
+        gpus: Vec<GpuRecord>,
+        process_age_s: Option<f64>,
+        step_cost_ns: f64,
+    ) -> Self {
         Self {
             board,
             loops: Mutex::default(),
-            means: Mutex::default(),
+            history: Mutex::default(),
+            gpus,
+            costs: Mutex::default(),
             process_age_s,
             step_cost_ns,
         }
@@ -129,6 +137,8 @@ impl Watched {
                         .first_begin_s
                         .zip(self.process_age_s)
                         .map(|(a, b)| a + b),
+                    begin_s: totals.first_begin_s,
+                    last_s: totals.last_receive_s,
                     live: totals.live,
                     replay: totals.replay,
                     concurrent: totals.concurrent,
@@ -137,18 +147,22 @@ impl Watched {
                 }
             })
             .collect();
-        let means = *lock(&self.means);
+        let costs = *lock(&self.costs);
         let batches: u64 = facts.iter().map(|facts| facts.steps).sum();
         let recording_s = batches as f64 * self.step_cost_ns / 1e9;
+        let dropped = self.dropped(costs.dropped_records);
+        // The sampler alone writes it, and every tick but once.
+        let history = lock(&self.history);
         let run = RunFacts {
             state,
             elapsed_s: at.as_secs_f64(),
-            cpu_utilization_pct: (means.cpu_seconds > 0.0)
-                .then(|| 100.0 * means.cpu_weighted / means.cpu_seconds),
-            agent_cpu_s: Some(means.agent_cpu_s + recording_s),
-            dropped: self.dropped(means.dropped_records),
+            history: Some(&history),
+            gpus: &self.gpus,
+            agent_cpu_s: Some(costs.agent_cpu_s + recording_s),
+            dropped,
         };
         let summary = summarise(&run, &facts);
+        drop(history);
         (
             summary,
             facts.into_iter().filter_map(|facts| facts.probe).collect(),
@@ -239,6 +253,8 @@ impl Sampler {
         self.sources
             .collect(at, last, &self.watched.board, &mut self.readings);
         self.watch_self(late, at);
+        let replayed = ticks.iter().any(|entry| entry.phase == Phase::Replay);
+        lock(&self.watched.history).push(at, elapsed, replayed, &self.readings);
         let dropped = self.watched.dropped(self.queue.dropped());
         if dropped.steps > 0 {
             self.watched.board.post(&Notice::StepsDropped {
@@ -251,7 +267,7 @@ impl Sampler {
             interval_s: elapsed.as_secs_f64(),
             merged: 1,
             loops: ticks,
-            readings: self.take_readings(elapsed),
+            readings: self.take_readings(),
             dropped,
         }));
         bodies.extend(
@@ -301,12 +317,12 @@ impl Sampler {
         let dropped = self.watched.dropped(self.queue.dropped());
         let cpu =
             thread_cpu_time().map(|cpu| cpu + self.queue.cpu_time() + self.sources.cpu_time());
-        let mut means = lock(&self.watched.means);
-        means.dropped_records = dropped.records;
+        let mut costs = lock(&self.watched.costs);
+        costs.dropped_records = dropped.records;
         if let Some(cpu) = cpu {
-            means.agent_cpu_s = cpu.as_secs_f64();
+            costs.agent_cpu_s = cpu.as_secs_f64();
         }
-        drop(means);
+        drop(costs);
         let mut own = |metric, value| {
             self.readings
                 .push(Reading::new(metric, Scope::Agent, value));
@@ -324,16 +340,11 @@ impl Sampler {
         own(&AGENT_DROPPED_RECORDS, dropped.records as f64);
     }
 
-    fn take_readings(&mut self, elapsed: Duration) -> BTreeMap<String, BTreeMap<String, f64>> {
+    fn take_readings(&mut self) -> BTreeMap<String, BTreeMap<String, f64>> {
         let mut scopes = BTreeMap::<String, BTreeMap<String, f64>>::new();
         for reading in self.readings.drain(..) {
             if !reading.value.is_finite() {
                 continue;
-            }
-            if std::ptr::eq(reading.metric, &raw const HOST_CPU_UTILIZATION) {
-                let mut means = lock(&self.watched.means);
-                means.cpu_weighted += reading.value * elapsed.as_secs_f64();
-                means.cpu_seconds += elapsed.as_secs_f64();
             }
             scopes
                 .entry(reading.scope.to_string())
@@ -363,7 +374,12 @@ mod tests {
     fn sampler(collectors: Vec<Box<dyn Collector>>) -> (Sampler, ManualClock, Arc<RecordQueue>) {
         let clock = ManualClock::default();
         let queue = Arc::new(RecordQueue::new(16));
-        let watched = Arc::new(Watched::new(NoticeBoard::new(Box::new(|_| {})), None, 50.0));
+        let watched = Arc::new(Watched::new(
+            NoticeBoard::new(Box::new(|_| {})),
+            vec![],
+            None,
+            50.0,
+        ));
         let identity = Identity {
             run_id: "r".into(),
             rank: 0,

@@ -81,6 +81,8 @@ pub struct LoopTotals {
     pub ttfb_s: Option<f64>,
     /// When the first epoch began, since the clock's origin.
     pub first_begin_s: Option<f64>,
+    /// When the last batch was received, since the clock's origin.
+    pub last_receive_s: Option<f64>,
     /// Live steps (those that settle after a replay are in neither series).
     pub live: Series,
     /// Replayed steps.
@@ -306,6 +308,7 @@ impl Fold {
             batch_size: (self.batch_size > 0).then_some(self.batch_size),
             ttfb_s: self.first_ttfb_s,
             first_begin_s: self.first_begin.map(seconds),
+            last_receive_s: self.last_receive.map(seconds),
             live: self.live.clone(),
             replay: self.replay.clone(),
             concurrent: self.concurrent,

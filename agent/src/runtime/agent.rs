@@ -148,7 +148,12 @@ impl AgentBuilder {
         }
         let clock = self.clock;
         let step_cost_ns = recorder::cost_per_batch_ns(&clock);
-        let watched = Watched::new(NoticeBoard::new(self.say), self.process_age_s, step_cost_ns);
+        let watched = Watched::new(
+            NoticeBoard::new(self.say),
+            self.run.gpus.clone(),
+            self.process_age_s,
+            step_cost_ns,
+        );
         let inner = Arc::new(Inner {
             owner: Owner::here(),
             clock: clock.clone(),

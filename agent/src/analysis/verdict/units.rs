@@ -64,6 +64,32 @@ pub fn percent(pct: f64, decimals: usize) -> String {
     }
 }
 
+/// A number of bytes: `0 B`, `812 KiB`, `10.0 MiB`, `1.25 GiB`.
+#[must_use]
+pub fn bytes(count: f64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count;
+    let mut unit = 0;
+    // Each step is where rounding would reach the next unit.
+    while value.abs() >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match (value.abs(), unit) {
+        (_, 0) => format!("{value:.0} B"),
+        (a, _) if a < 9.995 => format!("{value:.2} {}", UNITS[unit]),
+        (a, _) if a < 99.95 => format!("{value:.1} {}", UNITS[unit]),
+        _ => format!("{value:.0} {}", UNITS[unit]),
+    }
+}
+
+/// A number of cores, engines or threads, to a tenth where it is not whole: `2`, `1.5`.
+#[must_use]
+pub fn amount(count: f64) -> String {
+    let tenths = format!("{count:.1}");
+    tenths.strip_suffix(".0").map_or(tenths.clone(), ToOwned::to_owned)
+}
+
 /// `1 step`, `640 steps`.
 pub(super) fn steps(count: u64) -> String {
     format!("{count} step{}", if count == 1 { "" } else { "s" })
@@ -107,6 +133,28 @@ mod tests {
         assert_eq!(percent(0.0, 0), "0");
         assert_eq!(percent(-0.04, 1), "0.0");
         assert_eq!(percent(-1.26, 1), "−1.3");
+    }
+
+    #[test]
+    fn bytes_have_the_unit_that_suits_them() {
+        let cases = [
+            (0.0, "0 B"),
+            (812.0, "812 B"),
+            (1000.0, "0.98 KiB"),
+            (10_485_760.0, "10.0 MiB"),
+            (-1536.0, "-1.50 KiB"),
+            (85.9e9, "80.0 GiB"),
+        ];
+        for (count, expected) in cases {
+            assert_eq!(bytes(count), expected);
+        }
+    }
+
+    #[test]
+    fn a_whole_amount_has_no_decimals() {
+        assert_eq!(amount(2.0), "2");
+        assert_eq!(amount(1.54), "1.5");
+        assert_eq!(amount(6.98), "7");
     }
 
     #[test]

@@ -1,0 +1,226 @@
+//! From a run's readings to what it had and used: a pure function.
+//!
+//! Every value is a mean, a rate or a maximum over one part of the run, most often the steady state
+//! of its main loop. What was not read is absent.
+
+use super::growth::growth;
+use crate::model::history::Span;
+use crate::model::metric::{
+    CGROUP_CPU_PERIODS, CGROUP_CPU_THROTTLED_PERIODS, DISK_UTILIZATION, GC_PAUSE_LONGEST,
+    GC_PAUSE_TIME, GIL_WAIT_TIME, GIL_WAITS, GPU_ECC_ERRORS, GPU_ENGINE_UTILIZATION,
+    GPU_MEMORY_LIMIT, GPU_MEMORY_OWNED, GPU_MEMORY_USAGE, GPU_SM_UTILIZATION, GPU_THROTTLED,
+    GPU_UTILIZATION, HOST_CPU_USABLE, HOST_THREADS_RUNNABLE, Metric, NETWORK_IO, PERF_CYCLES,
+    PERF_INSTRUCTIONS, PRESSURE_TIME, PROCESS_CPU_TIME, PROCESS_DISK_IO, PROCESS_IO_REQUESTED,
+    PROCESS_MEMORY_USAGE, THREAD_RUN_QUEUE_TIME,
+};
+use crate::model::reading::Attributes;
+use crate::model::record::{GpuRecord, GpuUse, ResourcesRecord};
+use crate::model::{History, Scope};
+
+/// The scope of the thread that takes the batches.
+const CONSUMER: &str = "consumer";
+
+const READ: Attributes = &[("disk.io.direction", "read")];
+const RECEIVE: Attributes = &[("network.io.direction", "receive")];
+
+/// The part of a run that its resources are told of.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Part {
+    /// Where it begins, in seconds since the run began.
+    pub from_s: f64,
+    /// Where it ends.
+    pub to_s: f64,
+    /// Steps in a second of it; `None` where there is no steady state.
+    pub steps_per_s: Option<f64>,
+}
+
+/// What was had and used in that part.
+#[must_use]
+pub fn resources(history: &History, part: Part, gpus: &[GpuRecord]) -> ResourcesRecord {
+    let span = history.between(part.from_s, part.to_s);
+    let consumer = Scope::Thread(CONSUMER.into());
+    let percent = |share: f64| 100.0 * share;
+    let ratio = |part: Option<f64>, whole: Option<f64>| {
+        let whole = whole.filter(|whole| *whole > 0.0)?;
+        Some(part? / whole)
+    };
+    let (growing, growth) = memory_growth(&span, part).unzip();
+    ResourcesRecord {
+        seconds: span.seconds(),
+        gpus: ordinals(history)
+            .map(|ordinal| gpu(&span, ordinal, gpus))
+            .collect(),
+        cores_used: whole_tree(|scope| span.rate_of_all(&PROCESS_CPU_TIME, scope)),
+        cores_usable: span.mean(&HOST_CPU_USABLE, &Scope::Host, &[]),
+        runnable_threads: span.mean(&HOST_THREADS_RUNNABLE, &Scope::Host, &[]),
+        consumer_run_queue_pct: span
+            .rate(&THREAD_RUN_QUEUE_TIME, &consumer, &[])
+            .map(percent),
+        throttled_pct: ratio(
+            span.rate(&CGROUP_CPU_THROTTLED_PERIODS, &Scope::Cgroup, &[]),
+            span.rate(&CGROUP_CPU_PERIODS, &Scope::Cgroup, &[]),
+        )
+        .map(percent),
+        cpu_pressure_pct: pressure(&span, &[("resource", "cpu"), ("stalled", "some")]),
+        io_pressure_pct: pressure(&span, &[("resource", "io"), ("stalled", "some")]),
+        memory_pressure_pct: pressure(&span, &[("resource", "memory"), ("stalled", "some")]),
+        gil_wait_ms: ratio(
+            span.rate(&GIL_WAIT_TIME, &Scope::Process, &[]),
+            span.rate(&GIL_WAITS, &Scope::Process, &[]),
+        )
+        .map(|seconds| seconds * 1e3),
+        gc_pct: span
+            .rate_of_all(&GC_PAUSE_TIME, &Scope::Process)
+            .map(percent),
+        gc_longest_ms: span
+            .max(&GC_PAUSE_LONGEST, &Scope::Process, &[])
+            .map(|seconds| seconds * 1e3),
+        consumer_ipc: ratio(
+            span.rate(&PERF_INSTRUCTIONS, &consumer, &[]),
+            span.rate(&PERF_CYCLES, &consumer, &[]),
+        ),
+        memory_bytes: whole_tree(|scope| span.last(&PROCESS_MEMORY_USAGE, scope, &[])),
+        memory_growth_per_step: growth,
+        memory_growth_of: growing.map(|scope| scope.to_string()),
+        requested_bytes_per_s: whole_tree(|scope| span.rate(&PROCESS_IO_REQUESTED, scope, READ)),
+        disk_read_bytes_per_s: whole_tree(|scope| span.rate(&PROCESS_DISK_IO, scope, READ)),
+        disk_utilization_pct: busiest_disk(history, &span).map(percent),
+        network_receive_bytes_per_s: span.rate(&NETWORK_IO, &Scope::Host, RECEIVE),
+    }
+}
+
+/// Use of the SMs of all GPUs together, in percent; `None` where nothing tells it.
+#[must_use]
+pub fn sm_utilization_pct(history: &History, from_s: f64, to_s: f64) -> Option<f64> {
+    let span = history.between(from_s, to_s);
+    let each: Vec<f64> = ordinals(history)
+        .filter_map(|ordinal| Some(100.0 * sm(&span, ordinal)?.0))
+        .collect();
+    (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
+}
+
+/// Of the process with its children where they are read, else of the process alone.
+fn whole_tree<T>(value: impl Fn(&Scope) -> Option<T>) -> Option<T> {
+    value(&Scope::Tree).or_else(|| value(&Scope::Process))
+}
+
+/// Share of time in percent, of the container where it tells, else of the machine.
+fn pressure(span: &Span<'_>, which: Attributes) -> Option<f64> {
+    let rate = |scope| span.rate(&PRESSURE_TIME, &scope, which);
+    Some(100.0 * rate(Scope::Cgroup).or_else(|| rate(Scope::Host))?)
+}
+
+/// The process's own memory first: that of its children together changes with their number.
+fn memory_growth(span: &Span<'_>, part: Part) -> Option<(Scope, crate::model::record::Estimate)> {
+    let steps_per_s = part.steps_per_s.filter(|rate| *rate > 0.0)?;
+    [Scope::Process, Scope::Tree].into_iter().find_map(|scope| {
+        let points: Vec<(f64, f64)> = span
+            .series(&PROCESS_MEMORY_USAGE, &scope, &[])
+            .into_iter()
+            .map(|(at_s, bytes)| (at_s * steps_per_s, bytes))
+            .collect();
+        Some((scope, growth(&points).ok()?))
+    })
+}
+
+fn busiest_disk(history: &History, span: &Span<'_>) -> Option<f64> {
+    history
+        .keys()
+        .filter(|key| *key.metric == DISK_UTILIZATION)
+        .filter_map(|key| span.mean(&DISK_UTILIZATION, &key.scope, key.attributes))
+        .reduce(f64::max)
+}
+
+/// The GPUs that any reading is of.
+fn ordinals(history: &History) -> impl Iterator<Item = u32> {
+    let mut ordinals: Vec<u32> = history
+        .keys()
+        .filter_map(|key| match key.scope {
+            Scope::Gpu(ordinal) => Some(ordinal),
+            _ => None,
+        })
+        .collect();
+    ordinals.sort_unstable();
+    ordinals.dedup();
+    ordinals.into_iter()
+}
+
+/// The attributes under which a metric was read of one GPU.
+fn attributes_of(span: &Span<'_>, metric: &'static Metric, scope: &Scope) -> Vec<Attributes> {
+    span.keys()
+        .filter(|key| key.metric == metric && key.scope == *scope)
+        .map(|key| key.attributes)
+        .collect()
+}
+
+/// The value of one attribute.
+fn attribute(attributes: Attributes, name: &str) -> Option<&'static str> {
+    Some(attributes.iter().find(|(key, _)| *key == name)?.1)
+}
+
+/// Use of the SMs as a share, and where it comes from.
+fn sm(span: &Span<'_>, ordinal: u32) -> Option<(f64, Option<&'static str>)> {
+    let scope = Scope::Gpu(ordinal);
+    attributes_of(span, &GPU_SM_UTILIZATION, &scope)
+        .into_iter()
+        .find_map(|attributes| {
+            let mean = span.mean(&GPU_SM_UTILIZATION, &scope, attributes)?;
+            Some((mean, attribute(attributes, "source")))
+        })
+}
+
+fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
+    let scope = Scope::Gpu(ordinal);
+    let of = |metric, attributes| span.mean(metric, &scope, attributes);
+    let sm = sm(span, ordinal);
+    let decoders: Vec<f64> = attributes_of(span, &GPU_ENGINE_UTILIZATION, &scope)
+        .into_iter()
+        .filter(|a| attribute(a, "engine").is_some_and(|engine| engine.starts_with("nvdec")))
+        .filter_map(|attributes| of(&GPU_ENGINE_UTILIZATION, attributes))
+        .collect();
+    let throttled = attributes_of(span, &GPU_THROTTLED, &scope)
+        .into_iter()
+        .filter_map(|attributes| {
+            Some((
+                of(&GPU_THROTTLED, attributes)?,
+                attribute(attributes, "reason")?,
+            ))
+        })
+        .reduce(|a, b| if b.0 > a.0 { b } else { a });
+    let owned = |owner| of(&GPU_MEMORY_OWNED, owner);
+    let (own, others) = (owned(&[("owner", "own")]), owned(&[("owner", "others")]));
+    GpuUse {
+        ordinal,
+        sm_pct: sm.map(|(share, _)| 100.0 * share),
+        sm_source: sm.and_then(|(_, source)| source.map(ToOwned::to_owned)),
+        any_kernel_pct: of(&GPU_UTILIZATION, &[("hw.gpu.task", "general")]).map(|s| 100.0 * s),
+        nvdec_busy: (!decoders.is_empty()).then(|| decoders.iter().sum()),
+        nvdec_engines: gpus
+            .iter()
+            .find(|gpu| gpu.ordinal == ordinal)
+            .and_then(|gpu| gpu.nvdec_engines)
+            .or_else(|| {
+                u32::try_from(decoders.len())
+                    .ok()
+                    .filter(|count| *count > 0)
+            }),
+        decoder_pct: of(&GPU_UTILIZATION, &[("hw.gpu.task", "decoder")]).map(|s| 100.0 * s),
+        memory_peak_bytes: span.max(&GPU_MEMORY_USAGE, &scope, &[]),
+        memory_bytes: span.last(&GPU_MEMORY_LIMIT, &scope, &[]),
+        throttled_pct: throttled.map(|(share, _)| 100.0 * share),
+        throttled_by: throttled
+            .filter(|(share, _)| *share > 0.0)
+            .map(|(_, reason)| reason.to_owned()),
+        ecc_uncorrected: span
+            .growth(&GPU_ECC_ERRORS, &scope, &[("severity", "uncorrected")])
+            .map(|(grown, _)| grown),
+        others_memory_pct: own
+            .zip(others)
+            .filter(|(own, others)| own + others > 0.0)
+            .map(|(own, others)| 100.0 * others / (own + others)),
+    }
+}
+
+#[cfg(test)]
+#[path = "resources_tests.rs"]
+mod tests;

@@ -1,0 +1,166 @@
+//! Resources of runs whose readings are known.
+
+use std::time::Duration;
+
+use super::*;
+use crate::model::Reading;
+use crate::model::metric::{GPU_MEMORY_USAGE, HOST_CPU_UTILIZATION, PRESSURE_TIME};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A run of that many seconds with one tick a second, of what `readings` says for each.
+fn run(seconds: u32, readings: impl Fn(f64) -> Vec<Reading>) -> ResourcesRecord {
+    let mut history = History::default();
+    for i in 1..=seconds {
+        history.push(SECOND * i, SECOND, false, &readings(f64::from(i)));
+    }
+    let part = Part {
+        from_s: 0.0,
+        to_s: f64::from(seconds),
+        steps_per_s: Some(100.0),
+    };
+    let gpus = [GpuRecord {
+        nvdec_engines: Some(7),
+        ..GpuRecord::default()
+    }];
+    resources(&history, part, &gpus)
+}
+
+fn near(value: Option<f64>, expected: f64) -> bool {
+    value.is_some_and(|value| (value - expected).abs() < 1e-6)
+}
+
+#[test]
+fn without_readings_nothing_is_known() {
+    let empty = run(10, |_| vec![]);
+
+    assert_eq!(
+        empty,
+        ResourcesRecord {
+            seconds: 10.0,
+            ..ResourcesRecord::default()
+        }
+    );
+}
+
+#[test]
+fn the_engines_of_one_kind_add_up_and_the_sm_figure_says_its_source() {
+    const ENGINES: [Attributes; 3] = [
+        &[("engine", "nvdec0")],
+        &[("engine", "nvdec1")],
+        &[("engine", "nvjpg0")],
+    ];
+    let seen = run(10, |_| {
+        let gpu = Scope::Gpu(0);
+        let mut readings: Vec<Reading> = ENGINES
+            .into_iter()
+            .map(|engine| Reading::with(&GPU_ENGINE_UTILIZATION, gpu.clone(), engine, 0.75))
+            .collect();
+        readings.push(Reading::with(
+            &GPU_SM_UTILIZATION,
+            gpu.clone(),
+            &[("source", "gpm")],
+            0.0575,
+        ));
+        readings.push(Reading::new(&GPU_MEMORY_USAGE, gpu, 5e9));
+        readings
+    });
+
+    let [gpu] = &seen.gpus[..] else {
+        panic!("{seen:?}")
+    };
+    assert!(near(gpu.nvdec_busy, 1.5));
+    assert_eq!(gpu.nvdec_engines, Some(7));
+    assert!(near(gpu.sm_pct, 5.75));
+    assert_eq!(gpu.sm_source.as_deref(), Some("gpm"));
+    assert_eq!(gpu.memory_peak_bytes, Some(5e9));
+}
+
+#[test]
+fn any_kernel_is_never_passed_off_as_sm_activity() {
+    let seen = run(10, |_| {
+        vec![Reading::with(
+            &GPU_UTILIZATION,
+            Scope::Gpu(0),
+            &[("hw.gpu.task", "general")],
+            1.0,
+        )]
+    });
+
+    assert!(near(seen.gpus[0].any_kernel_pct, 100.0));
+    assert_eq!(seen.gpus[0].sm_pct, None);
+}
+
+#[test]
+fn the_pressure_is_that_of_the_container_where_it_tells() {
+    const CPU: Attributes = &[("resource", "cpu"), ("stalled", "some")];
+    let seen = |with_cgroup: bool| {
+        run(10, |at| {
+            let mut readings = vec![Reading::with(&PRESSURE_TIME, Scope::Host, CPU, 0.9 * at)];
+            if with_cgroup {
+                readings.push(Reading::with(&PRESSURE_TIME, Scope::Cgroup, CPU, 0.2 * at));
+            }
+            readings
+        })
+    };
+
+    assert!(near(seen(true).cpu_pressure_pct, 20.0));
+    assert!(near(seen(false).cpu_pressure_pct, 90.0));
+}
+
+#[test]
+fn cores_used_are_those_of_the_children_too_where_they_are_read() {
+    let user: Attributes = &[("cpu.mode", "user")];
+    let system: Attributes = &[("cpu.mode", "system")];
+    let seen = run(10, |at| {
+        vec![
+            Reading::with(&PROCESS_CPU_TIME, Scope::Process, user, at),
+            Reading::with(&PROCESS_CPU_TIME, Scope::Tree, user, 3.0 * at),
+            Reading::with(&PROCESS_CPU_TIME, Scope::Tree, system, 0.5 * at),
+            Reading::new(&HOST_CPU_USABLE, Scope::Host, 4.0),
+            Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, 0.9),
+        ]
+    });
+
+    assert!(near(seen.cores_used, 3.5));
+    assert!(near(seen.cores_usable, 4.0));
+}
+
+#[test]
+fn a_mean_wait_is_the_time_by_the_number_of_waits() {
+    let seen = run(10, |at| {
+        vec![
+            Reading::new(&GIL_WAITS, Scope::Process, 5.0 * at),
+            Reading::new(&GIL_WAIT_TIME, Scope::Process, 0.02 * at),
+        ]
+    });
+
+    assert!(near(seen.gil_wait_ms, 4.0));
+}
+
+#[test]
+fn a_leak_of_a_mebibyte_in_100_steps_is_found_within_2000() {
+    let seen = run(20, |at| {
+        vec![Reading::new(
+            &PROCESS_MEMORY_USAGE,
+            Scope::Process,
+            1e9 + at * 1_048_576.0,
+        )]
+    });
+
+    let growth = seen.memory_growth_per_step.expect("a leak");
+    assert!((growth.value - 10_485.76).abs() < 1.0, "{growth:?}");
+    assert_eq!(seen.memory_growth_of.as_deref(), Some("process"));
+}
+
+#[test]
+fn a_quota_that_ran_out_in_half_of_its_periods_says_so() {
+    let seen = run(10, |at| {
+        vec![
+            Reading::new(&CGROUP_CPU_PERIODS, Scope::Cgroup, 10.0 * at),
+            Reading::new(&CGROUP_CPU_THROTTLED_PERIODS, Scope::Cgroup, 5.0 * at),
+        ]
+    });
+
+    assert!(near(seen.throttled_pct, 50.0));
+}
