@@ -5,6 +5,7 @@
 //! What is not known has no line.
 
 mod render;
+mod resources;
 pub mod units;
 
 use std::fmt;
@@ -68,12 +69,14 @@ impl<'a> Verdict<'a> {
     }
 
     fn rows(&self) -> Vec<Row> {
+        let s = self.summary;
         let mut rows = vec![self.heading()];
         rows.extend(self.ending());
         rows.extend(self.rank());
         rows.extend(self.step());
         rows.extend(self.floor());
         rows.extend(self.split());
+        rows.extend(resources::rows(&s.resources));
         rows.extend(self.findings());
         rows.extend(self.lost());
         rows.extend(self.cost());

@@ -8,8 +8,8 @@ use headspace_agent::model::Record;
 use headspace_agent::model::RecordBody;
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{
-    Estimate, FloorRecord, LoopTick, ProbeRecord, RemedyRecord, SummaryRecord, TickRecord,
-    WindowRecord,
+    Estimate, FloorRecord, LoopTick, ProbeRecord, RemedyRecord, ResourcesRecord, SummaryRecord,
+    TickRecord, WindowRecord,
 };
 
 /// Leaves out what cannot be written. A required number with nothing optional around it (the age
@@ -82,6 +82,53 @@ fn scrub_summary(summary: &mut SummaryRecord) {
         }
     }
     summary.remedies.retain(remedy_is_finite);
+    scrub_resources(&mut summary.resources);
+}
+
+fn scrub_resources(resources: &mut ResourcesRecord) {
+    zero_unless_finite(&mut resources.seconds);
+    for value in [
+        &mut resources.cores_used,
+        &mut resources.cores_usable,
+        &mut resources.runnable_threads,
+        &mut resources.consumer_run_queue_pct,
+        &mut resources.throttled_pct,
+        &mut resources.cpu_pressure_pct,
+        &mut resources.io_pressure_pct,
+        &mut resources.memory_pressure_pct,
+        &mut resources.gil_wait_ms,
+        &mut resources.gc_pct,
+        &mut resources.gc_longest_ms,
+        &mut resources.consumer_ipc,
+        &mut resources.memory_bytes,
+        &mut resources.requested_bytes_per_s,
+        &mut resources.disk_read_bytes_per_s,
+        &mut resources.disk_utilization_pct,
+        &mut resources.network_receive_bytes_per_s,
+    ] {
+        keep_finite(value);
+    }
+    if resources
+        .memory_growth_per_step
+        .is_some_and(|growth| !estimate_is_finite(&growth))
+    {
+        resources.memory_growth_per_step = None;
+    }
+    for gpu in &mut resources.gpus {
+        for value in [
+            &mut gpu.sm_pct,
+            &mut gpu.any_kernel_pct,
+            &mut gpu.nvdec_busy,
+            &mut gpu.decoder_pct,
+            &mut gpu.memory_peak_bytes,
+            &mut gpu.memory_bytes,
+            &mut gpu.throttled_pct,
+            &mut gpu.ecc_uncorrected,
+            &mut gpu.others_memory_pct,
+        ] {
+            keep_finite(value);
+        }
+    }
 }
 
 fn keep_finite(value: &mut Option<f64>) {
@@ -110,11 +157,16 @@ fn window_is_finite(window: &WindowRecord) -> bool {
     window.wait_ms.is_finite() && window.compute_ms.is_finite()
 }
 
+fn estimate_is_finite(estimate: &Estimate) -> bool {
+    [estimate.value, estimate.low, estimate.high]
+        .iter()
+        .all(|v| v.is_finite())
+}
+
 fn floor_is_finite(floor: &FloorRecord) -> bool {
-    let estimate = |e: &Estimate| [e.value, e.low, e.high].iter().all(|v| v.is_finite());
     [&floor.live_ms, &floor.floor_ms, &floor.headspace_pct]
         .into_iter()
-        .all(estimate)
+        .all(estimate_is_finite)
         && floor.exposed_wait_ms.is_finite()
         && floor.contention_ms.is_finite()
 }

@@ -1,11 +1,12 @@
 //! What is kept of ticks that have grown old.
 //!
 //! Ten old ticks become one: histograms merge without loss, so that every percentile over the run
-//! stays what it was; counters keep the last value; levels are averaged, weighted by the ticks'
-//! intervals. What is lost is the resolution in time. Of the summaries only the last counts, so
-//! only the last is kept. Runs, epochs, probes and notices pass as they are.
+//! stays what it was; counters keep the last value, maxima the highest; levels are averaged,
+//! weighted by the ticks' intervals. What is lost is the resolution in time. Of the summaries only
+//! the last counts, so only the last is kept. Runs, epochs, probes and notices pass as they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
 
 use headspace_agent::model::metric::{self, MetricKind};
 use headspace_agent::model::record::{LoopTick, TickRecord};
@@ -146,15 +147,20 @@ impl Pending {
         last.dropped = tick.dropped;
         for (scope, readings) in tick.readings {
             for (key, value) in readings {
-                if is_level(&key) {
-                    let mean = self.levels.entry((scope.clone(), key)).or_default();
-                    mean.sum += value * tick.interval_s;
-                    mean.weight += tick.interval_s;
-                } else {
-                    last.readings
-                        .entry(scope.clone())
-                        .or_default()
-                        .insert(key, value);
+                match kind(&key) {
+                    MetricKind::Gauge | MetricKind::UpDownCounter => {
+                        let mean = self.levels.entry((scope.clone(), key)).or_default();
+                        mean.sum += value * tick.interval_s;
+                        mean.weight += tick.interval_s;
+                    }
+                    kind => {
+                        let readings = last.readings.entry(scope.clone()).or_default();
+                        let kept = readings.entry(key).or_insert(value);
+                        *kept = match kind {
+                            MetricKind::Maximum => kept.max(value),
+                            _ => value,
+                        };
+                    }
                 }
             }
         }
@@ -218,13 +224,13 @@ fn tick_mut(record: &mut Record) -> Option<&mut TickRecord> {
     }
 }
 
-/// Whether values under `key` are averaged. What is not known is taken for a counter: its last
-/// value was true once, an average of totals never.
-fn is_level(key: &str) -> bool {
+/// How values under `key` combine. What is not known is taken for a counter: its last value was
+/// true once, an average of totals never.
+fn kind(key: &str) -> MetricKind {
+    static KINDS: LazyLock<HashMap<&str, MetricKind>> =
+        LazyLock::new(|| metric::ALL.iter().map(|m| (m.name, m.kind)).collect());
     let name = key.split('{').next().unwrap_or(key);
-    metric::ALL
-        .iter()
-        .any(|m| m.name == name && m.kind != MetricKind::Counter)
+    KINDS.get(name).copied().unwrap_or(MetricKind::Counter)
 }
 
 #[cfg(test)]
@@ -321,6 +327,8 @@ mod tests {
         set(&mut second, "headspace.host.cpu.utilization", 0.6);
         set(&mut first, "process.cpu.time{cpu.mode=user}", 5.0);
         set(&mut second, "process.cpu.time{cpu.mode=user}", 7.0);
+        set(&mut first, "headspace.gc.pause.longest", 0.4);
+        set(&mut second, "headspace.gc.pause.longest", 0.1);
         set(&mut first, "from.the.future", 5.0);
         set(&mut second, "from.the.future", 7.0);
 
@@ -332,6 +340,7 @@ mod tests {
         let host = &only_ticks(&out)[0].readings["host"];
         assert!(same(host["headspace.host.cpu.utilization"], 0.5));
         assert!(same(host["process.cpu.time{cpu.mode=user}"], 7.0));
+        assert!(same(host["headspace.gc.pause.longest"], 0.4));
         assert!(same(host["from.the.future"], 7.0));
     }
 

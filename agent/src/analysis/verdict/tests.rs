@@ -1,7 +1,7 @@
 //! Whole verdicts, as the user reads them.
 
 use super::*;
-use crate::model::record::{Dropped, FindingRecord};
+use crate::model::record::{Dropped, FindingRecord, GpuUse, ResourcesRecord};
 
 const PLACE: &str = "headspace-runs/2026-11-21T09-30-12-4711";
 
@@ -330,4 +330,81 @@ fn html_holds_the_same_and_escapes_what_comes_from_outside() {
     assert!(html.contains("<code>&lt;here&gt;</code>"));
     assert!(html.contains("&lt;script&gt;&quot;&amp;&#39;"));
     assert!(!html.contains("<script"));
+}
+
+#[test]
+fn what_was_used_has_a_row_a_kind_and_what_was_not_read_has_none() {
+    let summary = SummaryRecord {
+        resources: ResourcesRecord {
+            gpus: vec![GpuUse {
+                sm_pct: Some(5.75),
+                sm_source: Some("gpm".to_owned()),
+                any_kernel_pct: Some(43.0),
+                nvdec_busy: Some(6.83),
+                nvdec_engines: Some(7),
+                memory_peak_bytes: Some(13e9),
+                memory_bytes: Some(85.9e9),
+                ..GpuUse::default()
+            }],
+            cores_used: Some(1.93),
+            cores_usable: Some(2.0),
+            throttled_pct: Some(0.0),
+            consumer_run_queue_pct: Some(12.0),
+            gil_wait_ms: Some(1.24),
+            gc_pct: Some(0.4),
+            memory_bytes: Some(1.3e9),
+            requested_bytes_per_s: Some(340e6),
+            disk_read_bytes_per_s: Some(12e6),
+            disk_utilization_pct: Some(9.0),
+            ..ResourcesRecord::default()
+        },
+        ..probed()
+    };
+
+    assert_eq!(
+        told(&summary),
+        "\
+headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
+floor      10.0 ms   headspace 66.7 % ± 1.1   up to 3.0x faster if data were free
+split      exposed wait 19.8 ms   contention relief 200 µs
+gpu        SMs busy 6 % (GPM)   NVDEC 6.8 of 7 engines busy   memory 12.1 GiB of 80.0 GiB
+cpu        1.9 of 2 cores used   training thread waits for a core 12 %   GIL wait 1.2 ms   GC 0.4 %
+memory     1.21 GiB
+data       reads 324 MiB/s, 11.4 MiB/s from storage   disk busy 9 %
+cost       0.02 % of the run went to measuring
+"
+    );
+}
+
+#[test]
+fn each_of_several_gpus_has_its_number_and_a_kernel_running_is_not_sm_activity() {
+    let gpu = |ordinal| GpuUse {
+        ordinal,
+        any_kernel_pct: Some(98.0),
+        decoder_pct: Some(14.0),
+        nvdec_engines: Some(7),
+        ..GpuUse::default()
+    };
+    let summary = SummaryRecord {
+        resources: ResourcesRecord {
+            gpus: (0..9).map(gpu).collect(),
+            ..ResourcesRecord::default()
+        },
+        ..measured()
+    };
+
+    let text = told(&summary);
+
+    assert!(
+        text.contains(
+            "gpu        1: some kernel running 98 % of the time   NVDEC 14 % over 7 engines\n"
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains("gpu        and 1 more, in the records\n"),
+        "{text}"
+    );
+    assert!(!text.contains("SMs"), "{text}");
 }

@@ -87,7 +87,9 @@ pub fn bytes(count: f64) -> String {
 #[must_use]
 pub fn amount(count: f64) -> String {
     let tenths = format!("{count:.1}");
-    tenths.strip_suffix(".0").map_or(tenths.clone(), ToOwned::to_owned)
+    tenths
+        .strip_suffix(".0")
+        .map_or(tenths.clone(), ToOwned::to_owned)
 }
 
 /// `1 step`, `640 steps`.
