@@ -29,9 +29,20 @@
 //! ```
 
 pub mod catalog;
+#[cfg(feature = "gpu")]
+pub mod gpu;
 #[cfg(feature = "host")]
 pub mod host;
 #[cfg(feature = "process")]
 pub mod process;
-#[cfg(any(feature = "process", feature = "host"))]
+#[cfg(any(
+    feature = "process",
+    feature = "host",
+    feature = "tree",
+    feature = "io",
+    feature = "perf",
+    feature = "gpu"
+))]
+// Each source uses its part of it.
+#[cfg_attr(not(all(feature = "process", feature = "tree", feature = "perf")), allow(dead_code))]
 mod procfs;

@@ -4,8 +4,7 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{parse, system_setting};
-use crate::procfs;
+use crate::procfs::{self, parse};
 
 /// Time from the start of the calling process to now; absent where `/proc` does not tell.
 ///
@@ -15,7 +14,11 @@ use crate::procfs;
 pub fn started_at() -> Option<Duration> {
     let mut buffer = Vec::new();
     let bytes = procfs::read(Path::new("/proc/self/stat"), &mut buffer).ok()?;
-    age(bytes, since_boot()?, system_setting(libc::_SC_CLK_TCK)?)
+    age(
+        bytes,
+        since_boot()?,
+        procfs::system_setting(libc::_SC_CLK_TCK)?,
+    )
 }
 
 /// Time since the start that `stat` tells; absent where that lies in the future.

@@ -7,7 +7,6 @@
 //! file is absent, cut or strange has no reading; the others go on.
 
 mod age;
-mod parse;
 mod usage;
 
 use std::path::{Path, PathBuf};
@@ -21,7 +20,7 @@ use headspace_agent::port::{CollectError, Collector};
 pub use age::started_at;
 use usage::Usage;
 
-use crate::procfs;
+use crate::procfs::{self, parse};
 
 /// This source's name.
 pub const NAME: &str = "process";
@@ -73,8 +72,8 @@ impl Process {
             statm: folder.join("statm"),
             io: folder.join("io"),
             buffer: Vec::new(),
-            page_size: system_setting(libc::_SC_PAGESIZE),
-            clock_rate: system_setting(libc::_SC_CLK_TCK),
+            page_size: procfs::system_setting(libc::_SC_PAGESIZE),
+            clock_rate: procfs::system_setting(libc::_SC_CLK_TCK),
         };
         let mut readings = Vec::new();
         process.read(&mut readings);
@@ -174,12 +173,4 @@ fn push(
     value: Option<f64>,
 ) {
     out.extend(value.map(|value| Reading::with(metric, Scope::Process, attributes, value)));
-}
-
-/// A setting of the system that is a positive number.
-fn system_setting(name: libc::c_int) -> Option<u64> {
-    // SAFETY: `sysconf` takes no pointer and reads no memory of ours; a name that it does not know
-    // answers -1, which the conversion refuses.
-    let value = unsafe { libc::sysconf(name) };
-    u64::try_from(value).ok().filter(|&value| value > 0)
 }

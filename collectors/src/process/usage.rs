@@ -10,9 +10,9 @@ use headspace_agent::model::Reading;
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
 
-use super::parse::Stat;
 use super::push;
 use crate::procfs::float;
+use crate::procfs::parse::Stat;
 
 /// Totals since the process started.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -136,7 +136,7 @@ mod tests {
             user: 250,
             system: 50,
             threads: 1,
-            started: 0,
+            ..Stat::default()
         };
 
         let usage = Usage::from_stat(&stat, 100).unwrap();

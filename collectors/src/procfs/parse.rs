@@ -1,57 +1,83 @@
-//! The files of `/proc/self` as numbers, or nothing where they are cut or strange.
+//! The files of one process as numbers, or nothing where they are cut or strange.
 
-use crate::procfs::{lines, number, words};
+use super::{lines, number, words};
 
-/// What is used of `/proc/self/stat` (proc(5)).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stat {
+/// What is used of `/proc/<pid>/stat` (proc(5)).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// The number of the process, as this `/proc` counts.
+    pub(crate) pid: u32,
+    /// One letter; `Z` has ended and waits for its parent to take note.
+    pub(crate) state: u8,
+    /// The number of its parent; 0 where that is none of this namespace.
+    pub(crate) parent: u32,
     /// Page faults that needed no disk.
-    pub(super) minor_faults: u64,
+    pub(crate) minor_faults: u64,
+    /// Those of the children that have ended and were waited for, and of theirs.
+    pub(crate) children_minor_faults: u64,
     /// Page faults that waited for a disk.
-    pub(super) major_faults: u64,
+    pub(crate) major_faults: u64,
+    /// Those of the children that have ended and were waited for, and of theirs.
+    pub(crate) children_major_faults: u64,
     /// In clock ticks.
-    pub(super) user: u64,
+    pub(crate) user: u64,
     /// In clock ticks.
-    pub(super) system: u64,
+    pub(crate) system: u64,
+    /// That of the children that have ended and were waited for, and of theirs, in clock ticks.
+    pub(crate) children_user: u64,
+    /// That of the children that have ended and were waited for, and of theirs, in clock ticks.
+    pub(crate) children_system: u64,
     /// At least 1.
-    pub(super) threads: u64,
+    pub(crate) threads: u64,
     /// When the process started, in clock ticks since boot.
-    pub(super) started: u64,
+    pub(crate) started: u64,
 }
 
-/// Reads `/proc/self/stat`.
+/// Reads `/proc/<pid>/stat`.
 ///
 /// The second field is the command's name in parentheses, and the name itself may hold spaces,
 /// parentheses and newlines: the fields begin after the last `)`. A name is too short to pass for
 /// the fields if the file is cut within it.
-pub(super) fn stat(bytes: &[u8]) -> Option<Stat> {
+pub(crate) fn stat(bytes: &[u8]) -> Option<Stat> {
     let name_end = bytes.iter().rposition(|&byte| byte == b')')?;
-    let line = lines(&bytes[name_end + 1..]).next()?;
-    // The third field of proc(5) is the first one here.
-    let mut fields = words(line).skip(7);
+    let (name, rest) = bytes.split_at(name_end + 1);
+    let pid = words(name).next().and_then(number)?;
+    let mut fields = words(lines(rest).next()?);
+    let &[state] = fields.next()? else {
+        return None;
+    };
+    let parent = fields.next().and_then(number)?;
+    // Then come fields 5 to 9 of proc(5), which nobody needs.
     let mut next = |skip: usize| fields.nth(skip).and_then(number);
     let stat = Stat {
-        minor_faults: next(0)?,
-        major_faults: next(1)?,
-        user: next(1)?,
+        pid: u32::try_from(pid).ok()?,
+        state,
+        parent: u32::try_from(parent).ok()?,
+        minor_faults: next(5)?,
+        children_minor_faults: next(0)?,
+        major_faults: next(0)?,
+        children_major_faults: next(0)?,
+        user: next(0)?,
         system: next(0)?,
-        threads: next(4)?,
+        children_user: next(0)?,
+        children_system: next(0)?,
+        threads: next(2)?,
         started: next(1)?,
     };
     (stat.threads > 0).then_some(stat)
 }
 
-/// What is used of `/proc/self/statm`.
+/// What is used of `/proc/<pid>/statm`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     /// Pages of address space. At least 1: a running program is mapped.
-    pub(super) mapped: u64,
+    pub(crate) mapped: u64,
     /// Pages in memory.
-    pub(super) resident: u64,
+    pub(crate) resident: u64,
 }
 
-/// Reads `/proc/self/statm`.
-pub(super) fn statm(bytes: &[u8]) -> Option<Memory> {
+/// Reads `/proc/<pid>/statm`.
+pub(crate) fn statm(bytes: &[u8]) -> Option<Memory> {
     let mut fields = words(lines(bytes).next()?).map(number);
     let memory = Memory {
         mapped: fields.next()??,
@@ -70,10 +96,17 @@ mod tests {
 
     fn expected() -> Stat {
         Stat {
+            pid: 4242,
+            state: b'S',
+            parent: 1,
             minor_faults: 9,
+            children_minor_faults: 8,
             major_faults: 7,
+            children_major_faults: 6,
             user: 5,
             system: 4,
+            children_user: 3,
+            children_system: 2,
             threads: 11,
             started: 1183,
         }

@@ -3,6 +3,11 @@
 //! A line without its newline was cut, and a number cut short is a wrong number; so [`lines`]
 //! leaves such a line out. Nothing here allocates once the caller's buffer has grown to the size
 //! of its file.
+//!
+//! [`parse`] takes the files of a process apart; [`walk`] finds the processes that descend from one.
+
+pub(crate) mod parse;
+pub(crate) mod walk;
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -77,6 +82,14 @@ pub(crate) fn number(word: &[u8]) -> Option<u64> {
 /// A number as a reading holds it. Exact up to 2^53: bytes and events of many years.
 pub(crate) fn float(value: u64) -> f64 {
     value as f64
+}
+
+/// A setting of the system that is a positive number.
+pub(crate) fn system_setting(name: libc::c_int) -> Option<u64> {
+    // SAFETY: `sysconf` takes no pointer and reads no memory of ours; a name that it does not know
+    // answers -1, which the conversion refuses.
+    let value = unsafe { libc::sysconf(name) };
+    u64::try_from(value).ok().filter(|&value| value > 0)
 }
 
 #[cfg(test)]

@@ -1,0 +1,292 @@
+//! The processes that descend from one, found in `/proc`.
+//!
+//! The kernel lists the children of every thread (`/proc/<pid>/task/<tid>/children`), which costs a
+//! file a thread of the tree and nothing for the rest of the machine. A kernel built without
+//! `CONFIG_PROC_CHILDREN` has no such list: there the parents of all processes are read.
+//!
+//! Processes come and go while one looks, so a walk is a good guess of one moment: who needs more
+//! looks again, and compares by number and start, which no two processes share.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::parse::{self, Stat};
+use super::{below, number, words};
+
+/// Most processes told of one tree; what lies beyond is not looked at.
+const MOST: usize = 16_384;
+
+/// A process, told from a later one of the same number by when it started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Process {
+    /// Its number, as this `/proc` counts.
+    pub(crate) pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub(crate) started: u64,
+}
+
+/// Reads one `/proc`.
+#[derive(Debug)]
+pub(crate) struct Walker {
+    proc: PathBuf,
+    /// Whether the kernel lists children.
+    lists_children: bool,
+    buffer: Vec<u8>,
+}
+
+impl Walker {
+    /// Looks at `proc` below `root`.
+    pub(crate) fn at(root: &Path) -> Self {
+        let mut walker = Self {
+            proc: below(root, "/proc"),
+            lists_children: true,
+            buffer: Vec::new(),
+        };
+        let own = walker.own().map(|own| own.pid);
+        walker.lists_children = own.is_ok_and(|pid| {
+            let task = walker.folder(pid).join("task").join(pid.to_string());
+            task.join("children").exists()
+        });
+        walker
+    }
+
+    /// The process that `self` is, which is the calling one where the root is this machine's.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading; `InvalidData` where the file is cut or strange.
+    pub(crate) fn own(&mut self) -> io::Result<Process> {
+        read_stat(&self.proc.join("self"), &mut self.buffer).map(|stat| process(&stat))
+    }
+
+    /// The folder of a process.
+    pub(crate) fn folder(&self, pid: u32) -> PathBuf {
+        self.proc.join(pid.to_string())
+    }
+
+    /// What `stat` says of a process.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading, `NotFound` where it is gone; `InvalidData` where the file is cut or
+    /// strange.
+    pub(crate) fn stat(&mut self, pid: u32) -> io::Result<Stat> {
+        let folder = self.folder(pid);
+        read_stat(&folder, &mut self.buffer)
+    }
+
+    /// The processes with one of these numbers that exist, and all that descend from them, parents
+    /// before their children; each once. Ended ones that wait for their parent are among them.
+    ///
+    /// # Errors
+    ///
+    /// Where the processes of the machine cannot be listed (only without lists of children).
+    pub(crate) fn trees(&mut self, roots: &[u32]) -> io::Result<Vec<Process>> {
+        let children = if self.lists_children {
+            None
+        } else {
+            Some(self.children_of_all()?)
+        };
+        let mut found: Vec<Process> = Vec::new();
+        let mut waiting: Vec<u32> = roots.to_vec();
+        let mut seen = HashSet::new();
+        let mut next = 0;
+        while let Some(&pid) = waiting.get(next) {
+            next += 1;
+            if found.len() == MOST || !seen.insert(pid) {
+                continue;
+            }
+            // One that is listed and cannot be read has just gone.
+            let Ok(stat) = self.stat(pid) else { continue };
+            found.push(process(&stat));
+            match &children {
+                Some(children) => waiting.extend(children.get(&pid).into_iter().flatten()),
+                None => self.append_children(pid, &mut waiting),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The processes that descend from `pid`, itself not among them.
+    ///
+    /// # Errors
+    ///
+    /// As [`trees`](Self::trees).
+    pub(crate) fn descendants(&mut self, pid: u32) -> io::Result<Vec<Process>> {
+        let mut found = self.trees(&[pid])?;
+        found.retain(|process| process.pid != pid);
+        Ok(found)
+    }
+
+    /// Appends the children of all threads of a process.
+    fn append_children(&mut self, pid: u32, out: &mut Vec<u32>) {
+        let Ok(threads) = fs::read_dir(self.folder(pid).join("task")) else {
+            return;
+        };
+        for thread in threads.flatten() {
+            let list = thread.path().join("children");
+            if let Ok(bytes) = super::read(&list, &mut self.buffer) {
+                out.extend(child_list(bytes));
+            }
+        }
+    }
+
+    /// The children of every process of the machine.
+    fn children_of_all(&mut self) -> io::Result<HashMap<u32, Vec<u32>>> {
+        let mut children = HashMap::<u32, Vec<u32>>::new();
+        for entry in fs::read_dir(&self.proc)?.flatten() {
+            let name = entry.file_name();
+            if number(name.as_encoded_bytes()).is_none() {
+                continue;
+            }
+            if let Ok(stat) = read_stat(&entry.path(), &mut self.buffer) {
+                children.entry(stat.parent).or_default().push(stat.pid);
+            }
+        }
+        Ok(children)
+    }
+}
+
+/// The numbers of a list, which the kernel ends with a space and no newline. A last number without
+/// its space was cut.
+fn child_list(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    let end = bytes.iter().rposition(|&byte| byte == b' ').unwrap_or(0);
+    let whole = &bytes[..end];
+    words(whole).filter_map(|word| u32::try_from(number(word)?).ok())
+}
+
+fn process(stat: &Stat) -> Process {
+    Process {
+        pid: stat.pid,
+        started: stat.started,
+    }
+}
+
+fn read_stat(folder: &Path, buffer: &mut Vec<u8>) -> io::Result<Stat> {
+    let bytes = super::read(&folder.join("stat"), buffer)?;
+    parse::stat(bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A shell that waits for its input to end, with `sleepers` below it.
+    fn shell(sleepers: u32) -> Child {
+        let below = "sleep 600 & all=\"$all $!\"; ".repeat(sleepers as usize);
+        Command::new("sh")
+            .args(["-c", &format!("{below} read line; kill $all; wait")])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
+    fn end(mut child: Child) {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    fn wait_until(mut done: impl FnMut() -> bool) {
+        let begin = Instant::now();
+        while !done() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "not reached");
+            std::thread::yield_now();
+        }
+    }
+
+    fn both_ways() -> [Walker; 2] {
+        let listing = Walker::at(Path::new("/"));
+        let mut scanning = Walker::at(Path::new("/"));
+        scanning.lists_children = false;
+        [listing, scanning]
+    }
+
+    #[test]
+    fn grandchildren_are_found_with_and_without_lists_of_children() {
+        let child = shell(3);
+        for mut walker in both_ways() {
+            wait_until(|| walker.descendants(child.id()).unwrap().len() == 3);
+
+            let own = walker.own().unwrap();
+            let all = walker.descendants(own.pid).unwrap();
+
+            assert_eq!(own.pid, std::process::id());
+            assert!(all.iter().any(|process| process.pid == child.id()));
+            assert!(all.iter().all(|process| process.started >= own.started));
+            assert!(all.len() >= 4 && !all.contains(&own), "{all:?}");
+        }
+        end(child);
+    }
+
+    #[test]
+    fn a_child_of_another_thread_is_found() {
+        let child = std::thread::spawn(|| {
+            let child = shell(0);
+            let found = both_ways().map(|mut walker| {
+                let all = walker.descendants(std::process::id()).unwrap();
+                all.iter().any(|process| process.pid == child.id())
+            });
+            (child, found)
+        });
+        let (child, found) = child.join().unwrap();
+        end(child);
+
+        assert_eq!(found, [true, true]);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_has_no_tree() {
+        let child = shell(0);
+        let pid = child.id();
+        end(child);
+
+        for mut walker in both_ways() {
+            assert_eq!(walker.trees(&[pid]).unwrap(), []);
+        }
+    }
+
+    #[test]
+    fn a_list_without_its_last_space_was_cut() {
+        let list = |bytes| child_list(bytes).collect::<Vec<_>>();
+        assert_eq!(list(b"12 345 "), [12, 345]);
+        assert_eq!(list(b"12 34"), [12]);
+        assert_eq!(list(b"12"), [0u32; 0]);
+        assert_eq!(list(b""), [0u32; 0]);
+    }
+
+    #[test]
+    fn a_circle_of_parents_ends() {
+        let root = tempfile::tempdir().unwrap();
+        for (pid, child) in [(7, 8), (8, 7)] {
+            let task = root.path().join(format!("proc/{pid}/task/{pid}"));
+            fs::create_dir_all(&task).unwrap();
+            fs::write(task.join("children"), format!("{child} ")).unwrap();
+            let stat = format!("{pid} (a) S {child} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 5 0\n");
+            fs::write(task.join("../../stat"), stat).unwrap();
+        }
+        std::os::unix::fs::symlink("7", root.path().join("proc/self")).unwrap();
+        let mut walker = Walker::at(root.path());
+
+        assert!(walker.lists_children);
+        let pids =
+            |found: Vec<Process>| found.iter().map(|process| process.pid).collect::<Vec<_>>();
+        assert_eq!(pids(walker.trees(&[7]).unwrap()), [7, 8]);
+        walker.lists_children = false;
+        assert_eq!(pids(walker.descendants(8).unwrap()), [7]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_list_or_none(bytes: Vec<u8>) {
+            let _ = child_list(&bytes).count();
+        }
+    }
+}
