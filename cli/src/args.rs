@@ -15,6 +15,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Report(ReportArgs),
+    Doctor(DoctorArgs),
 }
 
 /// Print the verdict of a run, or compare several.
@@ -33,6 +34,21 @@ pub(crate) struct ReportArgs {
 
     /// Print the last `summary` record: an object when one run is asked for, a list when several are,
     /// also where only some can be read. What was not measured is null
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Say which sources work here, why the others do not, what to do, and what measuring costs.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each source is opened and read as in a training run; nothing on the machine is changed. Takes about
+two seconds. Environment: HEADSPACE_NVML_LIB names the NVML library to load, and CUDA_VISIBLE_DEVICES
+says which GPUs count, as in a training run.
+
+Exit code: 0, also where sources are off; 1 when the sources did not open within ten seconds.")]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object: {"sources": [{"name", "state", "reads", "reason", "remedy"}, ...],
+    /// "cost": {...}}. What there is nothing to say of is null
     #[arg(long)]
     pub(crate) json: bool,
 }

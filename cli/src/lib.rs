@@ -1,4 +1,4 @@
-//! The `headspace` command: reads runs, and prints what they say.
+//! The `headspace` command: reads runs and prints what they say, and says what could be read here.
 //!
 //! [`main`] never ends the process and never panics, so that the Python wheel can call it through
 //! its extension module. What is printed goes to the standard streams, or with [`run`] to any.
@@ -9,6 +9,8 @@
 //! ```
 
 mod args;
+mod doctor;
+pub mod python;
 mod report;
 
 use std::ffi::OsString;
@@ -16,6 +18,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Parser;
+use headspace_agent::port::ConsumerThread;
+use headspace_collectors::catalog::{Entry, Settings};
 
 use self::args::{Cli, Command};
 
@@ -37,11 +41,35 @@ pub struct Context<'a> {
     pub err: &'a mut dyn Write,
     /// Where runs are looked for when none is named: `HEADSPACE_DIR`.
     pub runs: PathBuf,
+    /// What the sources of readings are told: see [`source_settings`].
+    pub settings: Settings,
+    /// Opens the sources that only the caller knows, behind those of the catalog. Not called by a
+    /// command that reads none.
+    pub more_sources: &'a mut dyn FnMut() -> Vec<Entry>,
+}
+
+/// What the environment tells the sources: `HEADSPACE_NVML_LIB` and `CUDA_VISIBLE_DEVICES`.
+#[must_use]
+pub fn source_settings() -> Settings {
+    let library = std::env::var_os("HEADSPACE_NVML_LIB").filter(|path| !path.is_empty());
+    Settings {
+        consumer: ConsumerThread::default(),
+        nvml_library: library.map(PathBuf::from),
+        visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
+    }
 }
 
 /// Runs the command on the standard streams, and returns its exit code. `args` begins with the
 /// program's name.
 pub fn main(args: impl Iterator<Item = OsString>) -> i32 {
+    main_with(args, &mut python::absent)
+}
+
+/// The same for a caller that has sources of its own, which `more_sources` opens.
+pub fn main_with(
+    args: impl Iterator<Item = OsString>,
+    more_sources: &mut dyn FnMut() -> Vec<Entry>,
+) -> i32 {
     let runs = std::env::var_os("HEADSPACE_DIR").filter(|dir| !dir.is_empty());
     run(
         args,
@@ -49,6 +77,8 @@ pub fn main(args: impl Iterator<Item = OsString>) -> i32 {
             out: &mut io::stdout().lock(),
             err: &mut io::stderr().lock(),
             runs: runs.map_or_else(|| DEFAULT_DIR.into(), PathBuf::from),
+            settings: source_settings(),
+            more_sources,
         },
     )
 }
@@ -56,9 +86,10 @@ pub fn main(args: impl Iterator<Item = OsString>) -> i32 {
 /// Runs the command in `context`, and returns its exit code. `args` begins with the program's name.
 pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i32 {
     let done = match Cli::try_parse_from(args) {
-        Ok(Cli {
-            command: Command::Report(args),
-        }) => report::report(&args, context),
+        Ok(Cli { command }) => match command {
+            Command::Report(args) => report::report(&args, context),
+            Command::Doctor(args) => doctor::doctor(&args, context),
+        },
         Err(error) => explain(&error, context),
     };
     match done.and_then(|code| context.out.flush().map(|()| code)) {

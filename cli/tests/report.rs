@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 use headspace::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 use headspace_agent::model::record::{NoticeRecord, RunState, SCHEMA, Severity, SummaryRecord};
 use headspace_agent::model::{Record, RecordBody};
+use headspace_collectors::catalog::Settings;
 use headspace_exporters::encode::json_lines::encode;
 use headspace_exporters::run_folder::{part_path, rank_path};
 use tempfile::TempDir;
@@ -77,6 +78,8 @@ fn headspace(base: &Path, args: &[&str]) -> Said {
             out: &mut out,
             err: &mut err,
             runs: base.to_path_buf(),
+            settings: Settings::default(),
+            more_sources: &mut Vec::new,
         },
     );
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -440,6 +443,8 @@ fn a_closed_pipe_is_no_error_and_a_full_disk_is() {
                 out: &mut Closed(kind),
                 err: &mut err,
                 runs: base.path().to_path_buf(),
+                settings: Settings::default(),
+                more_sources: &mut Vec::new,
             },
         );
         let err = String::from_utf8(err).unwrap();

@@ -4,10 +4,25 @@ use std::ffi::OsString;
 
 use pyo3::prelude::*;
 
+use crate::interpreter::Interpreter;
+
 /// Runs the command with these arguments, the first being the program's name. Returns its exit
 /// status.
 #[pyfunction]
 #[pyo3(signature = (args, /))]
 pub(crate) fn run_command(py: Python<'_>, args: Vec<OsString>) -> i32 {
-    py.detach(|| headspace::main(args.into_iter()))
+    let mut opened = None;
+    let code = py.detach(|| {
+        // Only `doctor` asks for them.
+        let mut sources = || {
+            let (interpreter, entries) = Python::attach(Interpreter::open);
+            opened = Some(interpreter);
+            entries
+        };
+        headspace::main_with(args.into_iter(), &mut sources)
+    });
+    if let Some(interpreter) = opened {
+        interpreter.end_around(py, || ());
+    }
+    code
 }

@@ -15,6 +15,9 @@
 mod cached;
 mod command;
 mod fast_next;
+mod gc;
+mod gil;
+mod interpreter;
 mod iterator;
 mod session;
 mod source;

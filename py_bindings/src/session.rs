@@ -11,14 +11,16 @@ use headspace_agent::analysis::verdict::Verdict;
 use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
 use headspace_agent::pipeline::sampler::Identity;
-use headspace_agent::port::{ConsumerThread, MonotonicClock};
+use headspace_agent::port::MonotonicClock;
 use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
-use headspace_collectors::catalog::{Catalog, Settings};
+use headspace_collectors::catalog::{Catalog, Entry};
 use headspace_collectors::{host, process};
 use headspace_exporters::run_folder;
 use headspace_exporters::transport::file::{FileExporter, FileLimits};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+
+use crate::interpreter::Interpreter;
 
 /// The process's clock, so that a time stamp taken before a session starts can be its origin.
 pub(crate) fn clock() -> &'static MonotonicClock {
@@ -37,6 +39,7 @@ pub(crate) fn ticks() -> u64 {
 pub(crate) struct Session {
     id: u64,
     agent: Agent,
+    interpreter: Interpreter,
     folder: PathBuf,
 }
 
@@ -113,11 +116,21 @@ impl Session {
             world_size,
             ..RunRecord::default()
         };
-        let (agent, folder) =
-            py.detach(|| start(&base, run_id.as_deref(), interval, rank, run, quiet, origin))?;
+        let (interpreter, sources) = Interpreter::open(py);
+        let run_id = run_id.as_deref();
+        let started =
+            py.detach(|| start(&base, run_id, interval, rank, run, sources, quiet, origin));
+        let (agent, folder) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                interpreter.end_around(py, || ());
+                return Err(error);
+            }
+        };
         Ok(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             agent,
+            interpreter,
             folder,
         })
     }
@@ -136,10 +149,16 @@ impl Session {
 
     fn pause(&self) {
         self.agent.pause();
+        if self.agent.is_here() {
+            self.interpreter.pause();
+        }
     }
 
     fn resume(&self) {
         self.agent.resume();
+        if self.agent.is_here() {
+            self.interpreter.resume();
+        }
     }
 
     /// Says something once, and writes it down.
@@ -171,10 +190,14 @@ impl Session {
     /// Ends the watch. Returns the run as a whole the first time, None after that and in a forked
     /// child.
     fn stop(&self, py: Python<'_>) -> PyResult<Option<Rendered>> {
-        py.detach(|| {
-            self.agent
+        if !self.agent.is_here() {
+            return Ok(None);
+        }
+        let (agent, folder) = (&self.agent, &self.folder);
+        self.interpreter.end_around(py, || {
+            agent
                 .stop()
-                .map(|stopped| render(&stopped.summary, &stopped.probes, &self.folder))
+                .map(|stopped| render(&stopped.summary, &stopped.probes, folder))
                 .transpose()
         })
     }
@@ -195,12 +218,17 @@ fn render(summary: &SummaryRecord, probes: &[ProbeRecord], folder: &Path) -> PyR
     Ok((json, verdict.lines().join("\n"), verdict.to_html()))
 }
 
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the rest of `Session::new`, called from there"
+)]
 fn start(
     base: &Path,
     run_id: Option<&str>,
     interval: Duration,
     rank: u32,
     mut run: RunRecord,
+    sources: Vec<Entry>,
     quiet: bool,
     origin: Option<u64>,
 ) -> PyResult<(Agent, PathBuf)> {
@@ -220,12 +248,9 @@ fn start(
     };
     let exporter = FileExporter::create(&folder, rank, FileLimits::default())
         .map_err(|error| os_error(&error))?;
-    let settings = Settings {
-        consumer: ConsumerThread::default(),
-        nvml_library: std::env::var_os("HEADSPACE_NVML_LIB").map(PathBuf::from),
-        visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
-    };
-    let catalog = Catalog::open(&settings);
+    let settings = headspace::source_settings();
+    let mut catalog = Catalog::open(&settings);
+    catalog.entries.extend(sources);
     run.host = host::describe();
     run.gpus.clone_from(&catalog.gpus);
     run.sources = catalog.records();

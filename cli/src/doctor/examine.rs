@@ -1,0 +1,345 @@
+//! Reads each source as a session would, and takes the time.
+//!
+//! Sources that a tick reads are read here, round by round, as a tick does. Those with a thread of
+//! their own get one, and a deadline: a driver that is stuck costs its own line and nothing else.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use headspace_agent::model::Reading;
+use headspace_agent::model::record::{SourceRecord, SourceState};
+use headspace_agent::pipeline::apart::{CPU_REST, WALL_REST};
+use headspace_agent::port::clock::thread_cpu_time;
+use headspace_agent::port::contain::contain;
+use headspace_agent::port::{CollectError, Collector, Pace};
+use headspace_collectors::catalog::Entry;
+
+/// The interval at which a session reads, unless it is told another one.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// A source that could not be read so many times in a row, though it said that it might be the next
+/// time, is off.
+const TRIES: usize = 3;
+
+/// How long and how often.
+pub(super) struct Patience {
+    /// Ticks.
+    pub(super) rounds: usize,
+    /// Time between two of them.
+    pub(super) pause: Duration,
+    /// Most reads of a source that has a thread of its own.
+    pub(super) reads: usize,
+    /// How long, in all, such sources may take to answer.
+    pub(super) deadline: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            rounds: 31,
+            pause: Duration::from_millis(50),
+            reads: 5,
+            deadline: Duration::from_secs(5),
+        }
+    }
+}
+
+/// A source, and what was found.
+pub(super) struct Examined {
+    pub(super) record: SourceRecord,
+    /// Microseconds that a tick takes to read it, the median; `None` where no tick reads it.
+    pub(super) tick_us: Option<f64>,
+    /// CPU microseconds a second on threads other than the tick's; `None` where it has none.
+    pub(super) own_cpu_us_per_s: Option<f64>,
+}
+
+/// Reads every source that opened.
+pub(super) fn examine(entries: Vec<Entry>, patience: &Patience) -> Vec<Examined> {
+    let (answers, answered) = channel();
+    let begin = Instant::now();
+    let mut examined = Vec::with_capacity(entries.len());
+    let (mut inline, mut apart) = (Vec::new(), Vec::new());
+    for (index, entry) in entries.into_iter().enumerate() {
+        examined.push(Examined {
+            record: entry.to_record(),
+            tick_us: None,
+            own_cpu_us_per_s: None,
+        });
+        let Ok(source) = entry.opened else { continue };
+        match source.pace() {
+            Pace::Tick => inline.push(Inline::new(index, source)),
+            Pace::Apart(pace) => {
+                let (answers, reads) = (answers.clone(), patience.reads);
+                let work = move || attend(index, source, pace, reads, &answers);
+                let started = thread::Builder::new().spawn(work);
+                if started.is_ok() {
+                    apart.push(Apart::new(index, pace));
+                } else {
+                    switch_off(
+                        &mut examined[index],
+                        "the system gives no thread for it",
+                        None,
+                    );
+                }
+            }
+        }
+    }
+    drop(answers);
+    let cpu_before: Vec<_> = inline.iter().map(Inline::cpu_time).collect();
+    let ticking = Instant::now();
+    for round in 0..patience.rounds {
+        if round > 0 {
+            thread::sleep(patience.pause);
+        }
+        inline.iter_mut().for_each(Inline::read);
+    }
+    let seconds = ticking.elapsed().as_secs_f64();
+    for (one, before) in inline.into_iter().zip(cpu_before) {
+        let used = one.cpu_time().saturating_sub(before);
+        let found = &mut examined[one.index];
+        if used > Duration::ZERO {
+            found.own_cpu_us_per_s = Some(micros(used) / seconds);
+        }
+        found.tick_us = median(&one.took_us);
+        one.outcome.apply(found);
+    }
+    gather(
+        &mut apart,
+        &answered,
+        patience.deadline.saturating_sub(begin.elapsed()),
+    );
+    for one in apart {
+        let index = one.index;
+        one.apply(&mut examined[index], patience.deadline);
+    }
+    examined
+}
+
+/// How reading a source goes on.
+#[derive(Default)]
+struct Outcome {
+    read: bool,
+    /// Times that it failed in a row without having been read.
+    failures: usize,
+    /// Why it is off.
+    error: Option<CollectError>,
+}
+
+impl Outcome {
+    fn add(&mut self, result: Result<(), CollectError>) {
+        match result {
+            Ok(()) => {
+                self.read = true;
+                self.error = None;
+            }
+            // It was read before, and a session would go on.
+            Err(CollectError::Transient(_)) if self.read => {}
+            Err(error) => {
+                self.failures += 1;
+                self.error = Some(error);
+            }
+        }
+    }
+
+    /// Whether nothing more is to be learned from another read.
+    fn is_final(&self) -> bool {
+        match self.error {
+            Some(CollectError::Unsupported { .. }) => true,
+            Some(CollectError::Transient(_)) => self.failures >= TRIES,
+            None => false,
+        }
+    }
+
+    fn apply(self, found: &mut Examined) {
+        match self.error {
+            Some(CollectError::Unsupported { reason, remedy }) => {
+                switch_off(found, &reason, remedy);
+            }
+            Some(CollectError::Transient(reason)) => switch_off(found, &reason, None),
+            None => {}
+        }
+    }
+}
+
+/// It opened, and yet it gives no readings.
+fn switch_off(found: &mut Examined, reason: &str, remedy: Option<String>) {
+    found.record.state = SourceState::Off;
+    found.record.reason = Some(reason.to_owned());
+    found.record.remedy = remedy;
+    found.tick_us = None;
+    found.own_cpu_us_per_s = None;
+}
+
+/// A source that the tick reads.
+struct Inline {
+    index: usize,
+    source: Box<dyn Collector>,
+    outcome: Outcome,
+    readings: Vec<Reading>,
+    took_us: Vec<f64>,
+    begin: Instant,
+}
+
+impl Inline {
+    fn new(index: usize, source: Box<dyn Collector>) -> Self {
+        Self {
+            index,
+            source,
+            outcome: Outcome::default(),
+            readings: Vec::new(),
+            took_us: Vec::new(),
+            begin: Instant::now(),
+        }
+    }
+
+    fn read(&mut self) {
+        if self.outcome.is_final() {
+            return;
+        }
+        let begin = Instant::now();
+        let result = collect(&mut *self.source, begin - self.begin, &mut self.readings);
+        let took = begin.elapsed();
+        if result.is_ok() {
+            self.took_us.push(micros(took));
+        }
+        self.outcome.add(result);
+    }
+
+    fn cpu_time(&self) -> Duration {
+        self.source.cpu_time()
+    }
+}
+
+/// One read of a source on its own thread.
+struct Read {
+    index: usize,
+    result: Result<(), CollectError>,
+    took: Duration,
+    cpu: Duration,
+    last: bool,
+}
+
+/// A source on its own thread, as far as it has answered.
+struct Apart {
+    index: usize,
+    pace: Duration,
+    outcome: Outcome,
+    done: bool,
+    took_us: Vec<f64>,
+    cpu_us: Vec<f64>,
+}
+
+impl Apart {
+    fn new(index: usize, pace: Duration) -> Self {
+        Self {
+            index,
+            pace,
+            outcome: Outcome::default(),
+            done: false,
+            took_us: Vec::new(),
+            cpu_us: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, read: Read) {
+        self.done |= read.last;
+        if read.result.is_ok() {
+            self.took_us.push(micros(read.took));
+            self.cpu_us.push(micros(read.cpu));
+        }
+        self.outcome.add(read.result);
+    }
+
+    fn apply(self, found: &mut Examined, deadline: Duration) {
+        if !self.outcome.read && self.outcome.error.is_none() {
+            let reason = format!("it did not answer within {} s", deadline.as_secs_f64());
+            switch_off(found, &reason, None);
+            return;
+        }
+        if let (Some(cpu_us), Some(took_us)) = (median(&self.cpu_us), median(&self.took_us)) {
+            // As often as a session reads it.
+            let rest_us = (cpu_us * f64::from(CPU_REST)).max(took_us * f64::from(WALL_REST));
+            let every_us = micros(self.pace.max(INTERVAL)).max(rest_us);
+            found.own_cpu_us_per_s = Some(cpu_us * 1e6 / every_us);
+        }
+        self.outcome.apply(found);
+    }
+}
+
+/// The work of a source's own thread.
+fn attend(
+    index: usize,
+    mut source: Box<dyn Collector>,
+    pace: Duration,
+    reads: usize,
+    answers: &Sender<Read>,
+) {
+    let (begin, mut outcome, mut readings) = (Instant::now(), Outcome::default(), Vec::new());
+    for read in 1.. {
+        let (start, cpu_before) = (Instant::now(), own_cpu_time(&*source));
+        let result = collect(&mut *source, start - begin, &mut readings);
+        let (took, cpu) = (
+            start.elapsed(),
+            own_cpu_time(&*source).saturating_sub(cpu_before),
+        );
+        outcome.add(result.clone());
+        // What is read rarely is read once, unless it asks for more time.
+        let enough = read >= reads || (outcome.read && pace > INTERVAL);
+        let last = outcome.is_final() || enough;
+        let read = Read {
+            index,
+            result,
+            took,
+            cpu,
+            last,
+        };
+        if answers.send(read).is_err() || last {
+            break;
+        }
+        thread::sleep(pace.max(Duration::from_millis(50)));
+    }
+    // A source that panicked may panic again when it is dropped.
+    let _ = contain(|| drop(source));
+}
+
+/// Takes answers until all are there, or for `time`.
+fn gather(apart: &mut [Apart], answered: &Receiver<Read>, time: Duration) {
+    let begin = Instant::now();
+    while apart.iter().any(|one| !one.done) {
+        let Ok(read) = answered.recv_timeout(time.saturating_sub(begin.elapsed())) else {
+            return;
+        };
+        if let Some(one) = apart.iter_mut().find(|one| one.index == read.index) {
+            one.add(read);
+        }
+    }
+}
+
+fn collect(
+    source: &mut dyn Collector,
+    at: Duration,
+    readings: &mut Vec<Reading>,
+) -> Result<(), CollectError> {
+    readings.clear();
+    contain(|| source.collect(at, readings))
+        .unwrap_or_else(|panic| Err(CollectError::unsupported(panic)))
+}
+
+fn own_cpu_time(source: &dyn Collector) -> Duration {
+    thread_cpu_time().unwrap_or_default() + source.cpu_time()
+}
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+/// The middle of `values`, the upper one of two; `None` of none.
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests;

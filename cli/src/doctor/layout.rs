@@ -1,0 +1,96 @@
+//! Words in a column beside a name and a state, within a narrow terminal.
+
+/// Widest line of text, in columns.
+const COLUMNS: usize = 80;
+
+/// Room for `on` and `off`.
+const STATE: usize = 5;
+
+/// The column that the words stand in.
+pub(super) struct Column {
+    /// Room for the name, and the gap after it.
+    name: usize,
+}
+
+/// Stands for a space between what belongs together, until the text is laid out.
+pub(super) const NEVER: &str = "\u{a0}";
+
+impl Column {
+    /// Beside names of at most `longest` characters.
+    pub(super) fn beside(longest: usize) -> Self {
+        Self { name: longest + 2 }
+    }
+
+    /// Appends lines of `words`, the first beside the name and the state.
+    pub(super) fn write(&self, text: &mut String, name: &str, state: &str, words: &str) {
+        let head = format!("{name:width$}{state:STATE$}", width = self.name);
+        self.lines(text, head, "", words);
+    }
+
+    /// Appends lines of `words`, the first after a `mark`, the others below its words.
+    pub(super) fn write_hanging(&self, text: &mut String, mark: &str, words: &str) {
+        self.lines(text, " ".repeat(self.indent()), mark, words);
+    }
+
+    fn indent(&self) -> usize {
+        self.name + STATE
+    }
+
+    fn lines(&self, text: &mut String, head: String, mark: &str, words: &str) {
+        let (mut line, mut empty) = (head + mark, true);
+        for word in plain(words).split(' ').filter(|word| !word.is_empty()) {
+            if !empty && width(&line) + 1 + width(word) > COLUMNS {
+                end(text, &line);
+                line = " ".repeat(self.indent() + width(mark));
+                empty = true;
+            }
+            if !empty {
+                line.push(' ');
+            }
+            line.push_str(word);
+            empty = false;
+        }
+        end(text, &line);
+    }
+}
+
+fn end(text: &mut String, line: &str) {
+    text.push_str(line.replace(NEVER, " ").trim_end());
+    text.push('\n');
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Without what would move a terminal's cursor: reasons come from outside.
+fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_never_fits_stands_alone_and_whole() {
+        let mut text = String::new();
+        let path = "/".repeat(100);
+        Column::beside(3).write(&mut text, "gpu", "off", &format!("no {path} there"));
+
+        assert_eq!(
+            text,
+            format!("gpu  off  no\n          {path}\n          there\n")
+        );
+    }
+
+    #[test]
+    fn what_moves_the_cursor_does_not_reach_the_terminal() {
+        let mut text = String::new();
+        Column::beside(3).write(&mut text, "gpu", "off", "a\x1b[2Jb\nc");
+
+        assert_eq!(text, "gpu  off  a [2Jb c\n");
+    }
+}

@@ -1,0 +1,220 @@
+//! What was found, as text and as JSON.
+
+use std::fmt::Write as _;
+
+use headspace_agent::analysis::verdict::units::duration_ms;
+use headspace_agent::model::record::SourceState;
+use serde::Serialize;
+
+use super::examine::Examined;
+use super::layout::{Column, NEVER};
+
+/// The contract of `--json`.
+#[derive(Debug, Serialize)]
+pub(super) struct Findings<'a> {
+    sources: Vec<Source<'a>>,
+    cost: Cost<'a>,
+}
+
+/// One source.
+#[derive(Debug, Serialize)]
+struct Source<'a> {
+    name: &'a str,
+    state: SourceState,
+    /// What it reads, or would read.
+    reads: &'a str,
+    /// Why it is off.
+    reason: Option<&'a str>,
+    /// What would make it work.
+    remedy: Option<&'a str>,
+}
+
+/// What measuring costs here.
+#[derive(Debug, Serialize)]
+struct Cost<'a> {
+    /// What recording one batch costs the training thread, in nanoseconds.
+    ns_per_batch: f64,
+    /// What one tick takes to read all sources that it reads itself, in microseconds: the sum of
+    /// their medians.
+    us_per_tick: f64,
+    /// CPU time of the sources' own threads, in microseconds a second, at the default interval.
+    own_cpu_us_per_s: f64,
+    /// The two for each source that is on, in the order of the sources.
+    sources: Vec<SourceCost<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct SourceCost<'a> {
+    name: &'a str,
+    /// Null where it is read by a thread of its own.
+    us_per_tick: Option<f64>,
+    /// Null where it has no thread of its own.
+    own_cpu_us_per_s: Option<f64>,
+}
+
+impl<'a> Findings<'a> {
+    pub(super) fn new(examined: &'a [Examined], ns_per_batch: f64) -> Self {
+        let sources = examined.iter().map(|one| Source {
+            name: &one.record.name,
+            state: one.record.state,
+            reads: &one.record.reads,
+            reason: one.record.reason.as_deref(),
+            remedy: one.record.remedy.as_deref(),
+        });
+        let costs = examined
+            .iter()
+            .filter(|one| one.record.state == SourceState::On)
+            .map(|one| SourceCost {
+                name: &one.record.name,
+                us_per_tick: one.tick_us,
+                own_cpu_us_per_s: one.own_cpu_us_per_s,
+            });
+        let sum = |of: fn(&Examined) -> Option<f64>| examined.iter().filter_map(of).sum();
+        Self {
+            sources: sources.collect(),
+            cost: Cost {
+                ns_per_batch,
+                us_per_tick: sum(|one| one.tick_us),
+                own_cpu_us_per_s: sum(|one| one.own_cpu_us_per_s),
+                sources: costs.collect(),
+            },
+        }
+    }
+
+    /// The sources, one below the other, and the cost.
+    pub(super) fn to_text(&self) -> String {
+        let longest = self
+            .sources
+            .iter()
+            .map(|source| source.name.chars().count());
+        let column = Column::beside(longest.max().unwrap_or(0));
+        let on = |source: &&Source<'_>| source.state == SourceState::On;
+        let mut text = format!(
+            "headspace doctor: {} of {} sources work here\n\n",
+            self.sources.iter().filter(on).count(),
+            self.sources.len()
+        );
+        for source in &self.sources {
+            let state = match source.state {
+                SourceState::On => "on",
+                SourceState::Off => "off",
+            };
+            column.write(&mut text, source.name, state, source.reads);
+            if let Some(reason) = source.reason {
+                column.write(&mut text, "", "", reason);
+            }
+            if let Some(remedy) = source.remedy {
+                column.write_hanging(&mut text, "→ ", remedy);
+            }
+        }
+        text.push('\n');
+        self.cost.write(&column, &mut text);
+        text
+    }
+}
+
+impl Cost<'_> {
+    fn write(&self, column: &Column, text: &mut String) {
+        let batch = format!(
+            "{:.0} ns a batch, on the training thread",
+            self.ns_per_batch
+        );
+        column.write(text, "cost", "", &batch);
+        let parts = |of: fn(&SourceCost<'_>) -> Option<f64>| {
+            let mut parts = String::new();
+            for (source, us) in self.sources.iter().filter_map(|s| Some((s, of(s)?))) {
+                let comma = if parts.is_empty() { ": " } else { ", " };
+                let _ = write!(parts, "{comma}{}{}{}", source.name, NEVER, micros(us));
+            }
+            parts
+        };
+        let ticks = parts(|source| source.us_per_tick);
+        let tick = format!("{} a tick{ticks}", micros(self.us_per_tick));
+        column.write(text, "", "", &tick);
+        let threads = parts(|source| source.own_cpu_us_per_s);
+        if !threads.is_empty() {
+            let used = micros(self.own_cpu_us_per_s);
+            let own = format!("{used} of CPU a second on threads of their own{threads}");
+            column.write(text, "", "", &own);
+        }
+    }
+}
+
+/// Kept in one piece where a line ends.
+fn micros(us: f64) -> String {
+    duration_ms(us / 1e3).replace(' ', NEVER)
+}
+
+#[cfg(test)]
+mod tests {
+    use headspace_agent::model::record::SourceRecord;
+
+    use super::*;
+
+    fn examined() -> Vec<Examined> {
+        let record = |name: &str, state, reads: &str| SourceRecord {
+            name: name.to_owned(),
+            state,
+            reads: reads.to_owned(),
+            reason: None,
+            remedy: None,
+        };
+        let off = SourceRecord {
+            reason: Some("the kernel says no".to_owned()),
+            remedy: Some("sysctl -w kernel.yes=1".to_owned()),
+            ..record("off_by_choice", SourceState::Off, "counters")
+        };
+        vec![
+            Examined {
+                record: record("ticks", SourceState::On, &"what it reads ".repeat(8)),
+                tick_us: Some(12.0),
+                own_cpu_us_per_s: None,
+            },
+            Examined {
+                record: off,
+                tick_us: None,
+                own_cpu_us_per_s: None,
+            },
+            Examined {
+                record: record("apart", SourceState::On, "a driver"),
+                tick_us: None,
+                own_cpu_us_per_s: Some(340.0),
+            },
+        ]
+    }
+
+    #[test]
+    fn the_text_is_aligned_and_says_why_and_what_to_do() {
+        let text = Findings::new(&examined(), 41.4).to_text();
+
+        assert_eq!(
+            text,
+            "\
+headspace doctor: 2 of 3 sources work here
+
+ticks          on   what it reads what it reads what it reads what it reads what
+                    it reads what it reads what it reads what it reads
+off_by_choice  off  counters
+                    the kernel says no
+                    → sysctl -w kernel.yes=1
+apart          on   a driver
+
+cost                41 ns a batch, on the training thread
+                    12.0 µs a tick: ticks 12.0 µs
+                    340 µs of CPU a second on threads of their own: apart 340 µs
+"
+        );
+    }
+
+    #[test]
+    fn the_json_says_null_where_there_is_nothing_to_say() {
+        let json = serde_json::to_value(Findings::new(&examined(), 41.4)).unwrap_or_default();
+
+        assert_eq!(json["sources"][0]["state"], "on");
+        assert!(json["sources"][0]["reason"].is_null());
+        assert_eq!(json["sources"][1]["remedy"], "sysctl -w kernel.yes=1");
+        assert_eq!(json["cost"]["us_per_tick"], 12.0);
+        assert_eq!(json["cost"]["sources"][1]["name"], "apart");
+        assert!(json["cost"]["sources"][1]["us_per_tick"].is_null());
+    }
+}

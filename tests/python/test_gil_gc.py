@@ -1,0 +1,403 @@
+"""The interpreter lock and the garbage collector: what is told of them is true, and asking for the
+lock never changes how a program ends, on any Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import Programs, Ran, Runs, wait_until
+
+import headspace
+
+pytest_plugins = ["running_fixtures"]
+
+WAITS = "headspace.gil.waits"
+WAIT_TIME = "headspace.gil.wait.time"
+LONGEST_WAIT = "headspace.gil.wait.longest"
+LONGEST_PAUSE = "headspace.gc.pause.longest"
+
+
+def readings(runs: Runs, session: headspace.Session) -> dict[str, float]:
+    """What the last tick says of the process, as of now."""
+    assert session.flush(30)
+    process: dict[str, float] = runs.kind("tick")[-1]["readings"]["process"]
+    return process
+
+
+def highest(runs: Runs, name: str) -> float:
+    """Of all ticks so far; 0 where none has it."""
+    return max(tick["readings"]["process"].get(name, 0.0) for tick in runs.kind("tick"))
+
+
+# How long a thread waits for the lock.
+
+
+def mean_wait(runs: Runs, during: Callable[[], object] = lambda: time.sleep(0.01)) -> float:
+    """Of the first few waits of a session, while this thread does something."""
+    with headspace.start(interval=0.02) as session:
+        folder = Path(session.folder)
+
+        def waits() -> dict[str, float]:
+            assert session.flush(30)
+            ticks = [t for t in Runs(folder.parent).kind("tick") if t]
+            return dict(ticks[-1]["readings"]["process"])
+
+        while (seen := waits())[WAITS] < 4:
+            during()
+    shutil.rmtree(folder)
+    return seen[WAIT_TIME] / seen[WAITS]
+
+
+@contextmanager
+def running(work: Callable[[], object]) -> Iterator[None]:
+    """A thread that does it over and over."""
+    stop = threading.Event()
+
+    def again() -> None:
+        while not stop.is_set():
+            work()
+
+    thread = threading.Thread(target=again)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_call_that_keeps_the_lock_makes_the_wait_long_and_idleness_makes_it_short(
+    runs: Runs,
+) -> None:
+    usleep = ctypes.PyDLL(None).usleep  # Unlike `CDLL`, it keeps the lock.
+
+    idle = mean_wait(runs)
+    with running(lambda: usleep(60_000)):
+        held = mean_wait(runs)
+
+    assert held > 0.01
+    assert idle < held / 4
+
+
+def test_threads_that_compute_in_python_are_asked_to_hand_over_the_lock(runs: Runs) -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.05)
+    try:
+        with running(lambda: sum(range(1000))), headspace.start(interval=0.02) as session:
+            wait_until(
+                lambda: session.flush(30) and highest(runs, LONGEST_WAIT) >= 0.03,
+                "a wait of about the switch interval",
+            )
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_a_wait_that_goes_on_is_told_before_it_ends(program: Programs) -> None:
+    run = program.start("interpreter.py", "no", "forever", env={"HEADSPACE_INTERVAL": "20ms"})
+
+    def longest() -> float:
+        return highest(run, LONGEST_WAIT) if run.folders else 0.0
+
+    wait_until(longest, "a wait that has not ended")
+    run.send(signal.SIGTERM)
+
+    # A minute before the lock is free.
+    ran = run.finish(timeout=40)
+    assert ran.exit_code == -signal.SIGTERM
+    assert ran.summary()["state"] == "finished"
+
+
+def test_nobody_asks_while_the_session_is_paused(runs: Runs) -> None:
+    with headspace.start(interval=0.02) as session:
+        wait_until(lambda: readings(runs, session)[WAITS] >= 1, "a first wait")
+        session.pause()
+        before = readings(runs, session)[WAITS]
+        time.sleep(1.0)  # Nothing is awaited: five questions, were it not paused.
+        paused = readings(runs, session)[WAITS]
+        session.resume()
+        wait_until(lambda: readings(runs, session)[WAITS] >= paused + 2, "it is asked again")
+
+    assert paused <= before + 1
+
+
+def test_the_thread_is_gone_when_the_session_has_ended(runs: Runs) -> None:
+    def threads() -> list[str]:
+        return [comm.read_text().strip() for comm in Path("/proc/self/task").glob("*/comm")]
+
+    session = headspace.start()
+    assert "hs-gil" in threads()
+    session.stop()
+
+    # It asks no more before `stop` returns; the system takes it away a moment later.
+    wait_until(lambda: "hs-gil" not in threads(), "the thread is gone")
+
+
+def test_its_cpu_time_is_in_the_agents_own_account(runs: Runs) -> None:
+    with headspace.start(interval=0.02) as session:
+        wait_until(lambda: readings(runs, session)[WAITS] >= 2, "some waits")
+        first = runs.kind("tick")[0]["readings"]["agent"]["headspace.agent.cpu.time"]
+        last = runs.kind("tick")[-1]["readings"]["agent"]["headspace.agent.cpu.time"]
+
+    assert last > first > 0
+
+
+def test_a_python_without_a_gil_says_so(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    with headspace.start() as session:
+        session.flush(30)
+
+    sources = {source["name"]: source for source in runs.records()[0]["sources"]}
+    assert sources["gil"]["state"] == "off"
+    assert sources["gil"]["reason"] == "this Python runs without a GIL"
+    assert sources["gc"]["state"] == "on"
+    assert WAITS not in runs.kind("tick")[-1]["readings"]["process"]
+
+
+# What the garbage collector does.
+
+
+@pytest.fixture
+def by_hand() -> Iterator[None]:
+    """Nothing is collected but where a test says so."""
+    was_on = gc.isenabled()
+    gc.disable()
+    gc.collect()
+    yield
+    if was_on:
+        gc.enable()
+
+
+class Node:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def told(seen: dict[str, float]) -> list[dict[str, int]]:
+    """The readings, in the shape of `gc.get_stats()`."""
+    names = {
+        "collections": "cpython.gc.collections",
+        "collected": "cpython.gc.collected_objects",
+        "uncollectable": "cpython.gc.uncollectable_objects",
+    }
+    return [
+        {
+            what: int(seen[f"{name}{{cpython.gc.generation={generation}}}"])
+            for what, name in names.items()
+        }
+        for generation in range(3)
+    ]
+
+
+def difference(before: list[dict[str, int]], after: list[dict[str, int]]) -> list[dict[str, int]]:
+    return [{what: b[what] - a[what] for what in b} for a, b in zip(before, after)]
+
+
+def test_the_counts_are_those_of_the_collector_and_a_big_graph_is_a_long_pause(
+    runs: Runs, by_hand: None
+) -> None:
+    with headspace.start() as session:
+        before = gc.get_stats()
+        garbage = [Node() for _ in range(100_000)]
+        del garbage
+        begin = time.perf_counter()
+        assert gc.collect() >= 100_000
+        took = time.perf_counter() - begin
+        for generation in (0, 0, 0, 1, 1, 2):
+            gc.collect(generation)
+        seen = readings(runs, session)
+        longest = highest(runs, LONGEST_PAUSE)
+
+    assert told(seen) == difference(before, gc.get_stats())
+    pause = seen["headspace.gc.pause.time{cpython.gc.generation=2}"]
+    assert took / 2 <= longest <= took
+    assert longest <= pause
+    assert seen["headspace.gc.pause.time{cpython.gc.generation=0}"] < longest
+
+
+def test_two_threads_that_collect_are_counted_right(runs: Runs, by_hand: None) -> None:
+    class Slow(Node):
+        def __del__(self) -> None:
+            time.sleep(0)  # Lets the other thread in, amidst the collection.
+
+    def collect() -> None:
+        for _ in range(50):
+            Slow()
+            gc.collect()
+
+    with headspace.start() as session:
+        before, begin = gc.get_stats(), time.perf_counter()
+        threads = [threading.Thread(target=collect) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        took = time.perf_counter() - begin
+        seen = readings(runs, session)
+
+    assert told(seen) == difference(before, gc.get_stats())
+    assert 0 < seen["headspace.gc.pause.time{cpython.gc.generation=2}"] <= took
+
+
+def test_the_callable_is_in_the_list_for_as_long_as_the_session(runs: Runs) -> None:
+    class Awkward:
+        """Claims to be everything."""
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = object.__hash__
+
+        def __call__(self, phase: str, info: dict[str, int]) -> None: ...
+
+    of_user = Awkward()
+    gc.callbacks.append(of_user)
+    try:
+        before = list(map(id, gc.callbacks))
+        session = headspace.start()
+        assert len(gc.callbacks) == len(before) + 1
+        session.stop()
+        assert list(map(id, gc.callbacks)) == before
+    finally:
+        gc.callbacks[:] = [one for one in gc.callbacks if one is not of_user]
+
+
+def test_a_user_who_clears_the_list_or_puts_another_in_its_place_is_fine(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list_of_python = gc.callbacks
+    kept = list(list_of_python)
+    with headspace.start() as session:
+        list_of_python.clear()
+        gc.collect()
+        monkeypatch.setattr(gc, "callbacks", [])
+        session.flush(30)
+    assert list_of_python == []
+    list_of_python.extend(kept)
+
+    with headspace.start():  # Into the wrong list: Python calls nothing of it.
+        assert len(gc.callbacks) == 1
+        monkeypatch.undo()
+        assert gc.callbacks is list_of_python
+    assert list_of_python == kept
+
+
+def test_the_callable_takes_whatever_it_is_given(runs: Runs, by_hand: None) -> None:
+    nonsense: list[tuple[Any, Any]] = [
+        ("start", None),
+        ("stop", None),
+        ("stop", {}),
+        ("stop", {"generation": 99}),
+        ("stop", {"generation": "2", "collected": None}),
+        ("pause", {"generation": 0}),
+        (7, {"generation": 0}),
+        ("\udc80", {}),
+    ]
+    with headspace.start() as session:
+        callback = gc.callbacks[-1]
+        for phase, info in nonsense:
+            assert callback(phase, info) is None
+        seen = readings(runs, session)
+
+    assert sum(one["collections"] for one in told(seen)) == 0
+    assert LONGEST_PAUSE not in seen
+
+
+def test_a_session_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    before = len(gc.callbacks)
+
+    with pytest.raises(OSError, match="file"):
+        headspace.start(to=tmp_path / "file" / "runs")
+
+    assert len(gc.callbacks) == before
+
+
+# How programs end.
+
+
+@functools.cache
+def pythons() -> dict[str, str]:
+    """An interpreter of each version that the wheel serves, by `3.x`."""
+    candidates = [sys.executable]
+    candidates += [f"python3.{minor}" for minor in range(10, 20)]
+    candidates += map(str, sorted(Path.home().glob(".pyenv/versions/3.*/bin/python")))
+    found: dict[str, str] = {}
+    show = "import ctypes, sys; print('%d.%d' % sys.version_info[:2])"
+    for candidate in candidates:
+        path = shutil.which(candidate)
+        if path is None:
+            continue
+        done = subprocess.run([path, "-c", show], capture_output=True, text=True)
+        version = done.stdout.strip()
+        if done.returncode == 0 and tuple(map(int, version.split("."))) >= (3, 10):
+            found.setdefault(version, path)
+    return found
+
+
+ENDS = {
+    "no": 0,
+    "stopped": 0,
+    "never ended": 0,
+    "error": 1,
+    "exit": 9,
+    "_exit": 3,
+    "interrupt": -signal.SIGINT,
+    "terminate": -signal.SIGTERM,
+    "fork exit": 0,
+    "fork _exit": 0,
+    "fork": 0,
+    "spawn": 0,
+}
+
+
+def ends_as_ever(program: Programs, version: str, how: str, hog: str) -> None:
+    package = str(Path(headspace.__path__[0]).parent)
+    run: Ran = program(
+        "interpreter.py",
+        how,
+        hog,
+        python=[pythons()[version]],
+        env={"PYTHONPATH": package, "HEADSPACE_INTERVAL": "10ms"},
+    )
+
+    assert run.exit_code == ENDS[how], run.stderr
+    assert run.stdout == {0: "done\n", 3: "gone\n"}.get(ENDS[how], "")
+    for trace in ("Fatal", "panicked", "Segmentation", "not catch", "hs-gil"):
+        assert trace not in run.stderr
+    if how not in ("_exit", "never ended"):
+        assert run.summary()["state"] == "finished"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hog", ["no", "python", "c"])
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("version", sorted(pythons()))
+def test_a_program_ends_as_ever_while_the_lock_is_fought_for(
+    program: Programs, version: str, how: str, hog: str
+) -> None:
+    for _ in range(int(os.environ.get("HEADSPACE_TEST_REPEATS", "2"))):
+        ends_as_ever(program, version, how, hog)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["no", "never ended", "exit", "terminate"])
+@pytest.mark.parametrize("version", sorted(pythons()))
+def test_a_lock_held_for_longer_than_the_end_waits_is_no_matter(
+    program: Programs, version: str, how: str
+) -> None:
+    ends_as_ever(program, version, how, "long")
