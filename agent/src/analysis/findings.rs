@@ -34,169 +34,148 @@ const OTHERS_MEMORY_PCT: f64 = 10.0;
 /// What stands out.
 #[must_use]
 pub fn findings(resources: &ResourcesRecord) -> Vec<FindingRecord> {
-    let r = resources;
-    let above = |value: Option<f64>, least: f64| value.filter(|value| *value >= least);
-    let mut found = Vec::new();
-    let mut say = |code: &str, text: String| {
-        found.push(FindingRecord {
-            code: code.to_owned(),
-            text,
-        });
-    };
-    if let Some(pct) = above(r.throttled_pct, THROTTLED_PCT) {
-        let quota = r
-            .cores_usable
-            .map(|cores| format!(" of {} cores", amount(cores)))
-            .unwrap_or_default();
-        say(
-            "cpu_throttled",
-            format!(
-                "The CPU quota{quota} ran out in {} % of its periods, and every thread stood still \
-                 until the next.",
-                percent(pct, 0)
-            ),
-        );
-    }
-    if let Some(pct) = above(r.consumer_run_queue_pct, RUN_QUEUE_PCT) {
-        let crowd = r
-            .runnable_threads
-            .zip(r.cores_usable)
-            .map(|(threads, cores)| {
-                format!(
-                    " ({} threads ready to run on average, {} cores)",
-                    amount(threads),
-                    amount(cores)
-                )
-            })
-            .unwrap_or_default();
-        say(
-            "oversubscribed",
-            format!(
-                "The training thread waited for a core in {} % of the time: more threads want to \
-                 run than there are cores{crowd}.",
-                percent(pct, 0)
-            ),
-        );
-    }
-    if let Some(ms) = above(r.gil_wait_ms, GIL_WAIT_MS) {
-        say(
-            "gil_contended",
-            format!(
-                "A thread waits {} on average for Python's interpreter lock: threads that run \
-                 Python code hold each other up.",
-                duration_ms(ms)
-            ),
-        );
-    }
-    if let Some(pct) = above(r.gc_pct, GC_PCT) {
-        let longest = r
-            .gc_longest_ms
-            .map(|ms| format!(", the longest pause {}", duration_ms(ms)))
-            .unwrap_or_default();
-        say(
-            "gc_pauses",
-            format!(
-                "Python's garbage collector stopped the process for {} % of the time{longest}.",
-                percent(pct, 1)
-            ),
-        );
-    }
-    if let Some(pct) = above(r.io_pressure_pct, IO_PRESSURE_PCT) {
-        say(
-            "io_pressure",
-            format!(
-                "Something waited for storage in {} % of the time.",
-                percent(pct, 0)
-            ),
-        );
-    }
-    if let Some(pct) = above(r.memory_pressure_pct, MEMORY_PRESSURE_PCT) {
-        say(
-            "memory_pressure",
-            format!(
-                "Memory was scarce: something waited for it in {} % of the time.",
-                percent(pct, 1)
-            ),
-        );
-    }
-    if let Some(growth) = r.memory_growth_per_step.filter(|growth| growth.low > 0.0) {
-        let whose = match r.memory_growth_of.as_deref() {
-            Some("tree") => "The memory of this process and its children",
-            _ => "The memory of this process",
-        };
-        say(
-            "memory_grows",
-            format!(
-                "{whose} grows by {} in 1,000 steps ({} to {}).",
-                bytes(1e3 * growth.value),
-                bytes(1e3 * growth.low),
-                bytes(1e3 * growth.high)
-            ),
-        );
-    }
-    found.extend(r.gpus.iter().flat_map(of_gpu));
-    found
+    let host = [
+        throttled(resources),
+        oversubscribed(resources),
+        gil(resources),
+        collector(resources),
+        storage(resources),
+        memory(resources),
+        growth(resources),
+    ];
+    let gpus = resources
+        .gpus
+        .iter()
+        .flat_map(|gpu| [decoders(gpu), clocks(gpu), memory_errors(gpu), shared(gpu)]);
+    host.into_iter().chain(gpus).flatten().collect()
 }
 
-fn of_gpu(gpu: &GpuUse) -> Vec<FindingRecord> {
-    let mut found = Vec::new();
-    let mut say = |code: &str, text: String| {
-        found.push(FindingRecord {
-            code: code.to_owned(),
-            text: format!("GPU {}: {text}", gpu.ordinal),
-        });
+fn finding(code: &str, text: String) -> FindingRecord {
+    FindingRecord {
+        code: code.to_owned(),
+        text,
+    }
+}
+
+/// The value if it is at least `least`.
+fn above(value: Option<f64>, least: f64) -> Option<f64> {
+    value.filter(|value| *value >= least)
+}
+
+fn throttled(r: &ResourcesRecord) -> Option<FindingRecord> {
+    let pct = percent(above(r.throttled_pct, THROTTLED_PCT)?, 0);
+    let quota = r
+        .cores_usable
+        .map(|cores| format!(" of {} cores", amount(cores)))
+        .unwrap_or_default();
+    let text = format!(
+        "The CPU quota{quota} ran out in {pct} % of its periods, and every thread stood still \
+         until the next."
+    );
+    Some(finding("cpu_throttled", text))
+}
+
+fn oversubscribed(r: &ResourcesRecord) -> Option<FindingRecord> {
+    let pct = percent(above(r.consumer_run_queue_pct, RUN_QUEUE_PCT)?, 0);
+    let crowd = r.runnable_threads.zip(r.cores_usable);
+    let crowd = crowd
+        .map(|(threads, cores)| {
+            format!(
+                " ({} threads ready to run on average, {} cores)",
+                amount(threads),
+                amount(cores)
+            )
+        })
+        .unwrap_or_default();
+    let text = format!(
+        "The training thread waited for a core in {pct} % of the time: more threads want to run \
+         than there are cores{crowd}."
+    );
+    Some(finding("oversubscribed", text))
+}
+
+fn gil(r: &ResourcesRecord) -> Option<FindingRecord> {
+    let wait = duration_ms(above(r.gil_wait_ms, GIL_WAIT_MS)?);
+    let text = format!(
+        "A thread waits {wait} on average for Python's interpreter lock: threads that run Python \
+         code hold each other up."
+    );
+    Some(finding("gil_contended", text))
+}
+
+fn collector(r: &ResourcesRecord) -> Option<FindingRecord> {
+    let pct = percent(above(r.gc_pct, GC_PCT)?, 1);
+    let longest = r
+        .gc_longest_ms
+        .map(|ms| format!(", the longest pause {}", duration_ms(ms)))
+        .unwrap_or_default();
+    let text =
+        format!("Python's garbage collector stopped the process for {pct} % of the time{longest}.");
+    Some(finding("gc_pauses", text))
+}
+
+fn storage(r: &ResourcesRecord) -> Option<FindingRecord> {
+    let pct = percent(above(r.io_pressure_pct, IO_PRESSURE_PCT)?, 0);
+    let text = format!("Something waited for storage in {pct} % of the time.");
+    Some(finding("io_pressure", text))
+}
+
+fn memory(r: &ResourcesRecord) -> Option<FindingRecord> {
+    let pct = percent(above(r.memory_pressure_pct, MEMORY_PRESSURE_PCT)?, 1);
+    let text = format!("Memory was scarce: something waited for it in {pct} % of the time.");
+    Some(finding("memory_pressure", text))
+}
+
+fn growth(r: &ResourcesRecord) -> Option<FindingRecord> {
+    let growth = r.memory_growth_per_step.filter(|growth| growth.low > 0.0)?;
+    let whose = match r.memory_growth_of.as_deref() {
+        Some("tree") => "The memory of this process and its children",
+        _ => "The memory of this process",
     };
-    if let (Some(busy), Some(engines)) = (gpu.nvdec_busy, gpu.nvdec_engines) {
-        let pct = 100.0 * busy / f64::from(engines.max(1));
-        if pct >= DECODERS_BUSY_PCT {
-            say(
-                "decoders_busy",
-                format!(
-                    "its {engines} video decoders are busy {} % of the time, so that more decoding \
-                     at once gains nothing.",
-                    percent(pct, 0)
-                ),
-            );
-        }
-    }
-    if let (Some(pct), Some(reason)) = (gpu.throttled_pct, &gpu.throttled_by)
-        && pct >= THROTTLED_PCT
-    {
-        let why = match reason.as_str() {
-            "power" => "its power cap",
-            "thermal" => "its temperature",
-            _ => "the hardware (a brake signal, or a supply that is too weak)",
-        };
-        say(
-            "gpu_throttled",
-            format!(
-                "its clocks were held down in {} % of the time by {why}.",
-                percent(pct, 0)
-            ),
-        );
-    }
-    if let Some(errors) = gpu.ecc_uncorrected.filter(|errors| *errors >= 1.0) {
-        say(
-            "gpu_memory_errors",
-            format!(
-                "{errors:.0} memory errors appeared that could not be corrected. Results may be \
-                 wrong; have it checked."
-            ),
-        );
-    }
-    if let Some(pct) = gpu
-        .others_memory_pct
-        .filter(|pct| *pct >= OTHERS_MEMORY_PCT)
-    {
-        say(
-            "gpu_shared",
-            format!(
-                "{} % of its memory in use belongs to other processes.",
-                percent(pct, 0)
-            ),
-        );
-    }
-    found
+    let [value, low, high] = [growth.value, growth.low, growth.high].map(|b| bytes(1e3 * b));
+    let text = format!("{whose} grows by {value} in 1,000 steps ({low} to {high}).");
+    Some(finding("memory_grows", text))
+}
+
+fn of_gpu(gpu: &GpuUse, code: &str, text: &str) -> FindingRecord {
+    finding(code, format!("GPU {}: {text}", gpu.ordinal))
+}
+
+fn decoders(gpu: &GpuUse) -> Option<FindingRecord> {
+    let engines = gpu.nvdec_engines.filter(|engines| *engines > 0)?;
+    let share = 100.0 * gpu.nvdec_busy? / f64::from(engines);
+    let pct = percent(above(Some(share), DECODERS_BUSY_PCT)?, 0);
+    let text = format!(
+        "its {engines} video decoders are busy {pct} % of the time, so that more decoding at once \
+         gains nothing."
+    );
+    Some(of_gpu(gpu, "decoders_busy", &text))
+}
+
+fn clocks(gpu: &GpuUse) -> Option<FindingRecord> {
+    let pct = percent(above(gpu.throttled_pct, THROTTLED_PCT)?, 0);
+    let why = match gpu.throttled_by.as_deref()? {
+        "power" => "its power cap",
+        "thermal" => "its temperature",
+        _ => "the hardware (a brake signal, or a supply that is too weak)",
+    };
+    let text = format!("its clocks were held down in {pct} % of the time by {why}.");
+    Some(of_gpu(gpu, "gpu_throttled", &text))
+}
+
+fn memory_errors(gpu: &GpuUse) -> Option<FindingRecord> {
+    let errors = above(gpu.ecc_uncorrected, 1.0)?;
+    let text = format!(
+        "{errors:.0} memory errors appeared that could not be corrected. Results may be wrong; \
+         have it checked."
+    );
+    Some(of_gpu(gpu, "gpu_memory_errors", &text))
+}
+
+fn shared(gpu: &GpuUse) -> Option<FindingRecord> {
+    let pct = percent(above(gpu.others_memory_pct, OTHERS_MEMORY_PCT)?, 0);
+    let text = format!("{pct} % of its memory in use belongs to other processes.");
+    Some(of_gpu(gpu, "gpu_shared", &text))
 }
 
 #[cfg(test)]

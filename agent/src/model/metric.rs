@@ -57,6 +57,7 @@ macro_rules! metrics {
         on $($scope:literal)+ $(by $($attribute:literal)+)? => $help:literal;)*) => {
         $(
             #[doc = $help]
+            #[allow(clippy::doc_markdown, reason = "the text is for people who read no Rust")]
             $(#[$meta])*
             pub static $id: Metric = Metric {
                 name: $name,

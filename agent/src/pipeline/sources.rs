@@ -121,3 +121,81 @@ fn retire(slot: &mut Option<Source>, error: CollectError, board: &NoticeBoard) {
     // A collector that panicked may panic again when it is dropped.
     let _ = contain(|| drop(source));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::sync::{Arc, Mutex};
+    use std::thread;
+
+    use super::super::apart::apart;
+    use super::*;
+    use crate::model::{Scope, metric};
+    use crate::testing::{CollectWith, ManualClock};
+
+    /// A board, and what it said.
+    fn board() -> (NoticeBoard, Arc<Mutex<Vec<String>>>) {
+        let said = Arc::<Mutex<Vec<String>>>::default();
+        let heard = Arc::clone(&said);
+        let board = NoticeBoard::new(Box::new(move |notice| {
+            heard.lock().unwrap().push(notice.code().to_owned());
+        }));
+        (board, said)
+    }
+
+    fn reading() -> Reading {
+        Reading::new(&metric::PROCESS_THREAD_COUNT, Scope::Process, 1.0)
+    }
+
+    fn read(sources: &mut Sources, at_s: u64, board: &NoticeBoard) -> usize {
+        let at = Duration::from_secs(at_s);
+        let mut out = Vec::new();
+        sources.ask(at);
+        sources.collect(at, true, board, &mut out);
+        out.len()
+    }
+
+    #[test]
+    fn a_source_that_is_stuck_costs_its_own_readings_and_is_told_of_once() {
+        let (board, said) = board();
+        let (_stuck, wait) = mpsc::channel::<()>();
+        let (tick, attendant) = apart("driver", Duration::ZERO);
+        thread::spawn(move || {
+            let collector = CollectWith(move |_, _: &mut Vec<Reading>| {
+                let _ = wait.recv();
+                Ok(())
+            });
+            attendant.run(Box::new(collector), &ManualClock::default());
+        });
+        let other = CollectWith(|_, out: &mut Vec<Reading>| {
+            out.push(reading());
+            Ok(())
+        });
+        let mut sources = Sources::new(vec![Source::Apart(tick), Source::Inline(Box::new(other))]);
+
+        let counts = [0, 29, 30, 31].map(|at_s| read(&mut sources, at_s, &board));
+
+        assert_eq!(counts, [1, 1, 1, 1]);
+        assert_eq!(*said.lock().unwrap(), ["source_silent"]);
+    }
+
+    #[test]
+    fn a_source_apart_that_does_not_work_is_retired_with_one_notice() {
+        let (board, said) = board();
+        let (tick, attendant) = apart("driver", Duration::ZERO);
+        let thread = thread::spawn(move || {
+            let collector =
+                CollectWith(|_, _: &mut Vec<Reading>| Err(CollectError::unsupported("lost")));
+            attendant.run(Box::new(collector), &ManualClock::default());
+        });
+        let mut sources = Sources::new(vec![Source::Apart(tick)]);
+        sources.ask(Duration::ZERO);
+        // It has answered when its thread has ended.
+        thread.join().unwrap();
+
+        let counts = [0, 1].map(|at_s| read(&mut sources, at_s, &board));
+
+        assert_eq!(counts, [0, 0]);
+        assert_eq!(*said.lock().unwrap(), ["source_off"]);
+    }
+}

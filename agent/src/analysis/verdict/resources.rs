@@ -58,7 +58,7 @@ fn gpu_parts(gpu: &GpuUse, several: bool) -> Vec<String> {
     }
     match (gpu.nvdec_busy, gpu.nvdec_engines, gpu.decoder_pct) {
         (Some(busy), Some(engines), _) => {
-            parts.push(format!("NVDEC {} of {engines} engines busy", amount(busy)))
+            parts.push(format!("NVDEC {} of {engines} engines busy", amount(busy)));
         }
         (None, Some(engines), Some(pct)) => {
             parts.push(format!("NVDEC {} over {engines} engines", share(pct)));
@@ -83,7 +83,7 @@ fn cpu_parts(r: &ResourcesRecord) -> Vec<String> {
     let mut parts = Vec::new();
     match (r.cores_used, r.cores_usable) {
         (Some(used), Some(usable)) => {
-            parts.push(format!("{} of {} cores used", amount(used), amount(usable)))
+            parts.push(format!("{} of {} cores used", amount(used), amount(usable)));
         }
         (Some(used), None) => parts.push(format!("{} cores used", amount(used))),
         _ => {}
