@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use headspace_agent::model::record::{GpuRecord, SourceRecord, SourceState};
 use headspace_agent::port::{CollectError, Collector, ConsumerThread};
 
+#[cfg(feature = "gpu")]
+use crate::gpu;
 #[cfg(feature = "host")]
 use crate::host;
 #[cfg(feature = "process")]
@@ -95,6 +97,20 @@ impl Catalog {
         ));
         #[cfg(feature = "host")]
         entries.push(Entry::new(host::NAME, host::READS, host::Host::new()));
+        #[cfg(feature = "gpu")]
+        {
+            let library = settings.nvml_library.as_deref();
+            let gpus = gpu::Gpus::open(library, settings.visible_devices.as_deref());
+            catalog.gpus = gpus.records;
+            entries.push(Entry::new(gpu::NAME, gpu::READS, gpus.device));
+            entries.push(Entry::new(gpu::gpm::NAME, gpu::gpm::READS, gpus.gpm));
+            let (name, reads) = (gpu::processes::NAME, gpu::processes::READS);
+            entries.push(Entry::new(name, reads, gpus.processes));
+            for device in gpus.presence {
+                let name = device.name();
+                entries.push(Entry::new(name, gpu::presence::READS, Ok(device)));
+            }
+        }
         catalog
     }
 

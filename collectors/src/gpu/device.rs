@@ -1,0 +1,265 @@
+//! The devices that the process may use, and whether they still answer.
+//!
+//! All sources of this module share them: what one of them finds lost, none of them asks again.
+
+use std::sync::{Arc, OnceLock};
+
+use headspace_agent::model::Scope;
+use headspace_agent::port::CollectError;
+use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
+use nvml_wrapper::{Device as Handle, Nvml};
+
+use super::library::{Fault, why_lost};
+use super::select::{Listed, ListedSlice, select};
+
+/// Most slices that a GPU is asked for; the largest GPUs have 7.
+const MAX_SLICES: u32 = 16;
+
+/// A device that the process may use: a GPU, or a slice of one.
+#[derive(Debug)]
+pub(super) struct Device {
+    /// The process's own number for it.
+    pub(super) ordinal: u32,
+    /// The GPU.
+    pub(super) chip: Handle<'static>,
+    /// Unique id of the GPU.
+    pub(super) uuid: String,
+    /// The slice, where the process has no more than that.
+    pub(super) slice: Option<Slice>,
+    /// Why it answers nothing any more.
+    lost: OnceLock<String>,
+}
+
+/// A slice of a GPU (MIG).
+#[derive(Debug)]
+pub(super) struct Slice {
+    pub(super) handle: Handle<'static>,
+    /// `MIG-...`.
+    pub(super) uuid: String,
+    /// Number of its GPU instance.
+    pub(super) gpu_instance: Option<u32>,
+}
+
+impl Device {
+    /// What the process has: the slice, else the GPU.
+    pub(super) fn used(&self) -> &Handle<'static> {
+        self.slice
+            .as_ref()
+            .map_or(&self.chip, |slice| &slice.handle)
+    }
+
+    pub(super) fn scope(&self) -> Scope {
+        Scope::Gpu(self.ordinal)
+    }
+
+    /// Why it answers nothing any more; `None` while it does.
+    pub(super) fn lost(&self) -> Option<&str> {
+        self.lost.get().map(String::as_str)
+    }
+
+    /// Judges an error of a call that concerns this device, and remembers a loss.
+    pub(super) fn judge(&self, error: &NvmlError) -> Fault {
+        let fault = Fault::of(error);
+        if fault == Fault::Lost {
+            self.lost.get_or_init(|| why_lost(error));
+        }
+        fault
+    }
+}
+
+/// Fine while one device answers; else why none does.
+///
+/// # Errors
+///
+/// [`CollectError::Unsupported`] once all are lost.
+pub(super) fn any_left(devices: &[&Arc<Device>]) -> Result<(), CollectError> {
+    let mut reasons = Vec::new();
+    for device in devices {
+        match device.lost() {
+            None => return Ok(()),
+            Some(reason) => reasons.push(format!("`{}` is lost: {reason}", device.scope())),
+        }
+    }
+    Err(CollectError::unsupported(reasons.join("; ")))
+}
+
+/// The devices that the process may use, in its own order.
+///
+/// # Errors
+///
+/// [`CollectError::Unsupported`] where there is none, with the reason and what to do.
+pub(super) fn find(
+    nvml: &'static Nvml,
+    visible: Option<&str>,
+) -> Result<Vec<Arc<Device>>, CollectError> {
+    let (gpus, unreachable) = list(nvml)?;
+    let listed: Vec<Listed> = gpus.iter().map(Found::listed).collect();
+    let chosen = select(visible, &listed);
+    if chosen.is_empty() {
+        return Err(none(visible, gpus.len(), unreachable));
+    }
+    let mut devices = Vec::new();
+    for (choice, ordinal) in chosen.into_iter().zip(0..) {
+        // Handles are not copied; a second look-up is as good.
+        let gpu = &gpus[choice.gpu];
+        let Ok(chip) = nvml.device_by_index(gpu.index) else {
+            continue;
+        };
+        let slice = choice.slice.and_then(|place| {
+            let (index, listed) = gpu.slices.get(place)?;
+            Some(Slice {
+                handle: chip.mig_device_by_index(*index).ok()?,
+                uuid: listed.uuid.clone(),
+                gpu_instance: listed.gpu_instance,
+            })
+        });
+        devices.push(Arc::new(Device {
+            ordinal,
+            chip,
+            uuid: gpu.uuid.clone(),
+            slice,
+            lost: OnceLock::new(),
+        }));
+    }
+    if devices.is_empty() {
+        return Err(CollectError::unsupported(
+            "the driver names devices but does not hand them out",
+        ));
+    }
+    Ok(devices)
+}
+
+/// A GPU that answered, with the driver's own indices.
+struct Found {
+    index: u32,
+    uuid: String,
+    mig: bool,
+    slices: Vec<(u32, ListedSlice)>,
+}
+
+impl Found {
+    fn listed(&self) -> Listed {
+        Listed {
+            uuid: self.uuid.clone(),
+            mig: self.mig,
+            slices: self.slices.iter().map(|(_, slice)| slice.clone()).collect(),
+        }
+    }
+}
+
+/// The GPUs that answer, and why another did not. CUDA does not count those either.
+fn list(nvml: &'static Nvml) -> Result<(Vec<Found>, Option<NvmlError>), CollectError> {
+    let count = nvml.device_count().map_err(|error| match error {
+        NvmlError::FailedToLoadSymbol(_) => CollectError::remediable(
+            format!("the driver{} is too old to list its devices", version(nvml)),
+            "install NVIDIA driver 450 or later",
+        ),
+        other => {
+            CollectError::unsupported(format!("the driver does not list its devices: {other}"))
+        }
+    })?;
+    let (mut gpus, mut unreachable) = (Vec::new(), None);
+    for index in 0..count {
+        let found = nvml.device_by_index(index).and_then(|device| {
+            let mig = device.mig_mode().is_ok_and(|mode| mode.current == 1);
+            Ok(Found {
+                index,
+                uuid: device.uuid()?,
+                mig,
+                slices: if mig { slices(&device) } else { Vec::new() },
+            })
+        });
+        match found {
+            Ok(gpu) => gpus.push(gpu),
+            Err(error) => unreachable = Some(error),
+        }
+    }
+    Ok((gpus, unreachable))
+}
+
+/// The slices of a GPU, each with its index. Indices may have gaps.
+fn slices(device: &Handle<'static>) -> Vec<(u32, ListedSlice)> {
+    let most = device.mig_device_count().unwrap_or(0).min(MAX_SLICES);
+    (0..most)
+        .filter_map(|index| {
+            let slice = device.mig_device_by_index(index).ok()?;
+            let listed = ListedSlice {
+                uuid: slice.uuid().ok()?,
+                gpu_instance: gpu_instance(&slice).ok(),
+                compute_instance: compute_instance(&slice).ok(),
+            };
+            Some((index, listed))
+        })
+        .collect()
+}
+
+/// Number of the GPU instance that a slice lies in.
+fn gpu_instance(slice: &Handle<'static>) -> Result<u32, NvmlError> {
+    let call = nvml_sym(slice.nvml().lib().nvmlDeviceGetGpuInstanceId.as_ref())?;
+    let mut id = 0;
+    // SAFETY: the symbol comes from the loaded library, which is never unloaded, with the type of
+    // its header; the handle was given out by the same library, and `id` is writable for the call.
+    nvml_try(unsafe { call(slice.handle(), &raw mut id) })?;
+    Ok(id)
+}
+
+/// Number of the compute instance that a slice is.
+fn compute_instance(slice: &Handle<'static>) -> Result<u32, NvmlError> {
+    let call = nvml_sym(slice.nvml().lib().nvmlDeviceGetComputeInstanceId.as_ref())?;
+    let mut id = 0;
+    // SAFETY: as in `gpu_instance`.
+    nvml_try(unsafe { call(slice.handle(), &raw mut id) })?;
+    Ok(id)
+}
+
+/// The driver's version in parentheses, or nothing.
+pub(super) fn version(nvml: &Nvml) -> String {
+    nvml.sys_driver_version()
+        .map_or(String::new(), |version| format!(" ({version})"))
+}
+
+/// Why the process may use no device.
+fn none(visible: Option<&str>, gpus: usize, unreachable: Option<NvmlError>) -> CollectError {
+    match (visible, gpus, unreachable) {
+        (_, 0, Some(NvmlError::NoPermission | NvmlError::OperatingSystem)) => {
+            CollectError::remediable(
+                "the process may not open the GPU",
+                "let the user read and write `/dev/nvidia*`; in a container, start it with \
+                 `--gpus all`",
+            )
+        }
+        (_, 0, Some(error)) => {
+            CollectError::unsupported(format!("the GPU does not answer: {}", why_lost(&error)))
+        }
+        (_, 0, None) => CollectError::remediable(
+            "the driver knows no GPU",
+            "in a container, start it with `--gpus all`",
+        ),
+        (Some(visible), gpus, _) => CollectError::remediable(
+            format!("`CUDA_VISIBLE_DEVICES={visible}` leaves the process none of {gpus} GPUs"),
+            "unset `CUDA_VISIBLE_DEVICES`, or let it name one of those that `nvidia-smi -L` lists",
+        ),
+        (None, ..) => CollectError::remediable(
+            "every GPU is in MIG mode and has no instance",
+            "make an instance: `nvidia-smi mig -cgi 0 -C`",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(error: &CollectError) -> String {
+        error.to_string()
+    }
+
+    #[test]
+    fn the_reason_names_what_leaves_no_device() {
+        assert!(reason(&none(Some("7"), 2, None)).contains("`CUDA_VISIBLE_DEVICES=7`"));
+        assert!(reason(&none(None, 0, None)).contains("no GPU"));
+        assert!(reason(&none(None, 2, None)).contains("MIG"));
+        assert!(reason(&none(None, 0, Some(NvmlError::NoPermission))).contains("may not"));
+        assert!(reason(&none(None, 0, Some(NvmlError::GpuLost))).contains("bus"));
+    }
+}

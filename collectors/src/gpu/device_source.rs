@@ -1,0 +1,154 @@
+//! The source `gpu`: what the driver tells of each device by single calls.
+//!
+//! A value that a device does not have is dropped there after the first call, and nothing else with
+//! it. A total that goes back is no total, and is dropped as well.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use headspace_agent::model::Reading;
+use headspace_agent::model::metric::MetricKind;
+use headspace_agent::port::{CollectError, Collector, Pace};
+
+use super::cadence::{Cadence, FASTEST};
+use super::device::{Device, any_left};
+use super::library::Fault;
+use super::values::{Sink, VALUES, Value};
+
+/// This source's name.
+pub const NAME: &str = "gpu";
+
+/// What it reads.
+pub const READS: &str = "each GPU's utilisation, memory, decoders, PCIe bytes, power, energy, \
+    temperature, clocks, throttling and memory errors, from the driver (NVML)";
+
+/// What never changes is read again after so many readings of its value.
+const CONSTANTS_EVERY: u32 = 16;
+
+/// The source `gpu`.
+#[derive(Debug)]
+pub struct Gpu {
+    devices: Vec<Watched>,
+}
+
+/// A device and what it is asked for.
+#[derive(Debug)]
+struct Watched {
+    device: Arc<Device>,
+    asked: Vec<Asked>,
+}
+
+/// A value that a device may have.
+struct Asked {
+    value: &'static Value,
+    cadence: Cadence,
+    /// The driver's own time between two values.
+    refresh: Duration,
+    count: u32,
+    /// The totals read last, in the order of the readings.
+    totals: Vec<f64>,
+}
+
+impl std::fmt::Debug for Asked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Asked")
+            .field("cadence", &self.cadence)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Gpu {
+    pub(super) fn new(devices: &[Arc<Device>]) -> Self {
+        let watch = |device: &Arc<Device>| Watched {
+            device: Arc::clone(device),
+            asked: VALUES
+                .iter()
+                .filter(|value| value.applies_to(device))
+                .map(Asked::new)
+                .collect(),
+        };
+        Self {
+            devices: devices.iter().map(watch).collect(),
+        }
+    }
+}
+
+impl Asked {
+    fn new(value: &'static Value) -> Self {
+        Self {
+            value,
+            cadence: Cadence::new(value.every),
+            refresh: Duration::ZERO,
+            count: 0,
+            totals: Vec::new(),
+        }
+    }
+
+    /// Appends its readings where it is time; says whether to ask on.
+    fn read(&mut self, device: &Device, at: Duration, out: &mut Vec<Reading>) -> bool {
+        if device.lost().is_some() || !self.cadence.is_due(at, self.refresh) {
+            return true;
+        }
+        let before = out.len();
+        let mut sink = Sink {
+            scope: device.scope(),
+            constants: self.count.is_multiple_of(CONSTANTS_EVERY),
+            out,
+        };
+        match (self.value.read)(self.value.handle(device), &mut sink) {
+            Ok(refresh) => {
+                self.refresh = refresh.unwrap_or_default();
+                self.count = self.count.wrapping_add(1);
+                let goes_back = self.goes_back(&out[before..]);
+                if goes_back {
+                    out.truncate(before);
+                }
+                !goes_back
+            }
+            Err(error) => {
+                out.truncate(before);
+                device.judge(&error) != Fault::Absent
+            }
+        }
+    }
+
+    /// Whether a total is smaller than it was; remembers those of these readings.
+    fn goes_back(&mut self, readings: &[Reading]) -> bool {
+        let totals = || {
+            readings
+                .iter()
+                .filter(|reading| reading.metric.kind == MetricKind::Counter)
+                .map(|reading| reading.value)
+        };
+        let back = totals()
+            .zip(&self.totals)
+            .any(|(now, before)| now < *before);
+        self.totals.clear();
+        self.totals.extend(totals());
+        back
+    }
+}
+
+impl Collector for Gpu {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Apart(FASTEST)
+    }
+
+    fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
+        for Watched { device, asked } in &mut self.devices {
+            asked.retain_mut(|value| value.read(device, at, out));
+        }
+        let devices: Vec<_> = self.devices.iter().map(|watched| &watched.device).collect();
+        any_left(&devices)?;
+        if self.devices.iter().all(|watched| watched.asked.is_empty()) {
+            return Err(CollectError::unsupported(
+                "the driver tells none of the values of these GPUs",
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,377 @@
+//! The source `gpu_gpm`: how busy the parts of a GPU were between two samples, on Hopper and later.
+//!
+//! The driver compares two samples of its counters (GPM), so that each reading is the mean over the
+//! whole time between them, and rarer readings lose nothing but detail. It is the only one to tell
+//! the share of SMs at work, and each engine by itself; on a slice (MIG) it is the only one at all,
+//! through the slice's own sample. A slice's figures are of the slice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use headspace_agent::model::Reading;
+use headspace_agent::model::metric::{self, Metric};
+use headspace_agent::model::reading::Attributes;
+use headspace_agent::port::{Clock, CollectError, Collector, MonotonicClock, Pace};
+use nvml_wrapper::enums::gpm::GpmMetricId as Id;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::gpm::{GpmSample, gpm_metrics_get};
+
+use super::cadence::{Cadence, FASTEST};
+use super::device::{Device, any_left, version};
+use super::library::Fault;
+
+/// This source's name.
+pub const NAME: &str = "gpu_gpm";
+
+/// What it reads.
+pub const READS: &str = "each GPU's SM utilisation and occupancy, tensor cores, memory bandwidth, \
+    and every decoder, JPEG and optical-flow engine by itself (GPM, Hopper and later)";
+
+/// Shortest useful time between two samples.
+///
+/// The driver refreshes its counters about every 100 ms (nvml.h, `nvmlGpmSampleGet`); a shorter
+/// time is divided by a window that the hardware has not finished.
+pub(super) const MIN_GAP: Duration = Duration::from_millis(110);
+
+/// A metric of GPM, in percent, and what it becomes.
+pub(super) type Row = (Id, &'static Metric, Attributes);
+
+/// Read every second.
+const SM: [Id; 1] = [Id::SmUtil];
+
+/// Read every 5 s.
+const PARTS: [Row; 3] = [
+    (Id::SmOccupancy, &metric::GPU_SM_OCCUPANCY, &[]),
+    (Id::AnyTensorUtil, &metric::GPU_TENSOR_UTILIZATION, &[]),
+    (Id::DramBwUtil, &metric::GPU_DRAM_UTILIZATION, &[]),
+];
+
+macro_rules! engines {
+    ($($id:ident = $name:literal),+ $(,)?) => {
+        [$((Id::$id, &metric::GPU_ENGINE_UTILIZATION, &[("engine", $name)])),+]
+    };
+}
+
+/// Read every 10 s. The first eight are the decoders.
+const ENGINES: [Row; 18] = engines![
+    Nvdec0Util = "nvdec0",
+    Nvdec1Util = "nvdec1",
+    Nvdec2Util = "nvdec2",
+    Nvdec3Util = "nvdec3",
+    Nvdec4Util = "nvdec4",
+    Nvdec5Util = "nvdec5",
+    Nvdec6Util = "nvdec6",
+    Nvdec7Util = "nvdec7",
+    Nvjpg0Util = "nvjpg0",
+    Nvjpg1Util = "nvjpg1",
+    Nvjpg2Util = "nvjpg2",
+    Nvjpg3Util = "nvjpg3",
+    Nvjpg4Util = "nvjpg4",
+    Nvjpg5Util = "nvjpg5",
+    Nvjpg6Util = "nvjpg6",
+    Nvjpg7Util = "nvjpg7",
+    Nvofa0Util = "ofa0",
+    Nvofa1Util = "ofa1",
+];
+
+/// The ids of the decoders.
+pub(super) fn decoders() -> impl Iterator<Item = Id> {
+    ENGINES.iter().take(8).map(|(id, ..)| *id)
+}
+
+/// The source `gpu_gpm`.
+pub struct Gpm {
+    devices: Vec<Watched>,
+    clock: Arc<dyn Clock>,
+}
+
+impl std::fmt::Debug for Gpm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gpm").finish_non_exhaustive()
+    }
+}
+
+/// A device and its windows.
+struct Watched {
+    device: Arc<Device>,
+    windows: [Window; 3],
+}
+
+/// Metrics that are read together, and the sample that their next reading begins at.
+struct Window {
+    rows: Vec<Row>,
+    cadence: Cadence,
+    since: Option<(Duration, Sample)>,
+}
+
+/// A sample, freed in the process that took it and in no other.
+pub(super) struct Sample {
+    taken: Option<GpmSample<'static>>,
+    owner: u32,
+}
+
+impl Sample {
+    /// Of the slice where the process has one, else of the GPU.
+    pub(super) fn take(device: &Device) -> Result<Self, NvmlError> {
+        let taken = match &device.slice {
+            None => device.chip.gpm_sample()?,
+            Some(slice) => {
+                let instance = slice.gpu_instance.ok_or(NvmlError::NotSupported)?;
+                device.chip.gpm_mig_sample(instance)?
+            }
+        };
+        Ok(Self {
+            taken: Some(taken),
+            owner: std::process::id(),
+        })
+    }
+
+    /// What became of each metric between this sample and a later one.
+    pub(super) fn until(
+        &self,
+        later: &Self,
+        ids: &[Id],
+    ) -> Result<Vec<Result<f64, NvmlError>>, NvmlError> {
+        let (Some(first), Some(second)) = (&self.taken, &later.taken) else {
+            return Err(NvmlError::InvalidArg);
+        };
+        let results = gpm_metrics_get(first.nvml(), first, second, ids)?;
+        Ok(results
+            .into_iter()
+            .map(|result| Ok(result?.value))
+            .collect())
+    }
+}
+
+impl Drop for Sample {
+    fn drop(&mut self) {
+        let Some(taken) = self.taken.take() else {
+            return;
+        };
+        if std::process::id() == self.owner {
+            // Unlike the wrapper's `drop`, this does not panic where the call is missing. A sample
+            // that the driver does not take back is lost: a few hundred bytes.
+            let _ = taken.free();
+        } else {
+            std::mem::forget(taken);
+        }
+    }
+}
+
+impl Gpm {
+    /// Watches the devices that give a first sample, and says which those are.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectError::Unsupported`] where none does, with the reason.
+    pub(super) fn new(
+        devices: &[Arc<Device>],
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, CollectError> {
+        let (mut watched, mut refused) = (Vec::new(), None);
+        for device in devices {
+            match first_sample(device) {
+                Ok(sample) => watched.push(Watched::new(device, (clock.now(), sample))),
+                Err(error) => refused = refused.or(Some((device, error))),
+            }
+        }
+        match refused {
+            Some((device, error)) if watched.is_empty() => Err(explain(device, &error)),
+            _ => Ok(Self {
+                devices: watched,
+                clock,
+            }),
+        }
+    }
+
+    /// Whether it watches the device of that ordinal.
+    pub(super) fn watches(&self, ordinal: u32) -> bool {
+        self.devices
+            .iter()
+            .any(|watched| watched.device.ordinal == ordinal)
+    }
+}
+
+/// The machine's clock, for the time between two samples.
+pub(super) fn machine_clock() -> Arc<dyn Clock> {
+    Arc::new(MonotonicClock::new())
+}
+
+/// The first sample of a device that has GPM.
+fn first_sample(device: &Device) -> Result<Sample, NvmlError> {
+    if !device.chip.gpm_support()? {
+        return Err(NvmlError::NotSupported);
+    }
+    Sample::take(device)
+}
+
+/// Why a device gives no sample.
+fn explain(device: &Device, error: &NvmlError) -> CollectError {
+    match error {
+        NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound => CollectError::remediable(
+            format!(
+                "the driver{} is too old to have GPM",
+                version(device.chip.nvml())
+            ),
+            "on a Hopper GPU or later, install NVIDIA driver 525 or later",
+        ),
+        NvmlError::NotSupported => CollectError::unsupported(format!(
+            "{} has no GPM, which takes a GPU of the Hopper generation or later",
+            device.chip.name().unwrap_or_else(|_| "the GPU".to_owned()),
+        )),
+        NvmlError::NoPermission => CollectError::remediable(
+            "the driver lets only administrators read performance counters",
+            "set `options nvidia NVreg_RestrictProfilingToAdminUsers=0` for the kernel module, or \
+             add the capability SYS_ADMIN",
+        ),
+        other => CollectError::unsupported(format!("GPM gives no sample: {other}")),
+    }
+}
+
+impl Watched {
+    fn new(device: &Arc<Device>, first: (Duration, Sample)) -> Self {
+        let source: Attributes = if device.slice.is_some() {
+            &[("source", "gpm_mig")]
+        } else {
+            &[("source", "gpm")]
+        };
+        let sm = SM.map(|id| (id, &metric::GPU_SM_UTILIZATION, source));
+        let window = |rows: &[Row], every, since| Window {
+            rows: rows.to_vec(),
+            cadence: Cadence::new(Duration::from_secs(every)),
+            since,
+        };
+        Self {
+            device: Arc::clone(device),
+            windows: [
+                window(&sm, 1, Some(first)),
+                window(&PARTS, 5, None),
+                window(&ENGINES, 10, None),
+            ],
+        }
+    }
+}
+
+impl Window {
+    /// Appends what there is to say where it is time.
+    fn read(&mut self, device: &Device, at: Duration, clock: &dyn Clock, out: &mut Vec<Reading>) {
+        let idle = self.rows.is_empty() || device.lost().is_some();
+        if idle || !self.cadence.is_due(at, Duration::ZERO) {
+            return;
+        }
+        // The tick's time says when this was asked for, which is not when it is done.
+        let now = clock.now();
+        if let Some((since, _)) = &self.since
+            && now.saturating_sub(*since) < MIN_GAP
+        {
+            return;
+        }
+        let sample = match Sample::take(device) {
+            Ok(sample) => sample,
+            Err(error) => return self.fail(device, &error),
+        };
+        if let Some((_, first)) = self.since.replace((now, sample))
+            && let Some((_, second)) = &self.since
+        {
+            let ids: Vec<Id> = self.rows.iter().map(|(id, ..)| *id).collect();
+            match first.until(second, &ids) {
+                Ok(values) => self.keep(device, values, out),
+                Err(error) => self.fail(device, &error),
+            }
+        }
+    }
+
+    /// Appends the values that there are, and drops the metrics that there are not.
+    fn keep(
+        &mut self,
+        device: &Device,
+        values: Vec<Result<f64, NvmlError>>,
+        out: &mut Vec<Reading>,
+    ) {
+        let mut values = values.into_iter();
+        self.rows
+            .retain(|&(_, metric, attributes)| match values.next() {
+                Some(Ok(percent)) => {
+                    out.extend(
+                        share(percent)
+                            .map(|value| Reading::with(metric, device.scope(), attributes, value)),
+                    );
+                    true
+                }
+                Some(Err(error)) => device.judge(&error) != Fault::Absent,
+                None => true,
+            });
+    }
+
+    /// The whole window failed.
+    fn fail(&mut self, device: &Device, error: &NvmlError) {
+        if device.judge(error) == Fault::Absent {
+            self.rows.clear();
+        }
+        self.since = None;
+    }
+}
+
+/// Percent as a share, to a hundredth of a percent: what lies beyond is noise, and bytes.
+fn share(percent: f64) -> Option<f64> {
+    (0.0..=101.0)
+        .contains(&percent)
+        .then(|| (percent.min(100.0) * 100.0).round() / 10_000.0)
+}
+
+impl Collector for Gpm {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Apart(FASTEST)
+    }
+
+    fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
+        for Watched { device, windows } in &mut self.devices {
+            for window in windows {
+                window.read(device, at, self.clock.as_ref(), out);
+            }
+        }
+        let devices: Vec<_> = self.devices.iter().map(|watched| &watched.device).collect();
+        any_left(&devices)?;
+        let nothing = |watched: &Watched| watched.windows.iter().all(|w| w.rows.is_empty());
+        if self.devices.iter().all(nothing) {
+            return Err(CollectError::unsupported(
+                "GPM tells nothing of these GPUs any more",
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn percent_becomes_a_share_and_rubbish_nothing() {
+        assert_eq!(share(0.0), Some(0.0));
+        assert_eq!(share(87.319_999), Some(0.8732));
+        assert_eq!(share(100.0), Some(1.0));
+        assert_eq!(share(100.4), Some(1.0), "rounding of the driver");
+        for rubbish in [-1.0, 250.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(share(rubbish), None, "{rubbish}");
+        }
+    }
+
+    #[test]
+    fn every_engine_has_its_own_name_and_id() {
+        let names: HashSet<_> = ENGINES.iter().map(|(.., name)| name[0].1).collect();
+        let ids: HashSet<_> = ENGINES.iter().map(|(id, ..)| id.as_c()).collect();
+
+        assert_eq!((names.len(), ids.len()), (ENGINES.len(), ENGINES.len()));
+        assert_eq!(
+            decoders().map(|id| id.as_c()).collect::<Vec<_>>(),
+            (30..38).collect::<Vec<_>>()
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! NVIDIA GPUs, through the driver's management library (NVML), which is loaded at run time.
+//!
+//! Three sources that work or do not for reasons of their own: [`Gpu`] asks single values
+//! of each device, [`gpm`] compares samples of the performance counters (Hopper and later, the only
+//! one to tell SMs and single engines), [`processes`] splits memory and time by owner. With several
+//! devices, [`presence`] tells which of them is lost.
+//!
+//! All are read by threads of their own: a call of the driver takes from a microsecond to some
+//! milliseconds. Nothing is set, reset or synchronised. In a forked child nothing is called: the
+//! threads do not exist there, and what is dropped there is forgotten.
+
+mod cadence;
+mod describe;
+mod device;
+mod device_source;
+pub mod gpm;
+mod library;
+pub mod presence;
+pub mod processes;
+mod select;
+mod values;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use headspace_agent::model::record::GpuRecord;
+use headspace_agent::port::{Clock, CollectError};
+
+pub use device_source::{Gpu, NAME, READS};
+pub use gpm::Gpm;
+pub use presence::Presence;
+pub use processes::Processes;
+
+/// The sources of this machine's GPUs, each opened or told why it is off.
+#[derive(Debug)]
+pub struct Gpus {
+    /// The GPUs that the process may use.
+    pub records: Vec<GpuRecord>,
+    /// The source `gpu`.
+    pub device: Result<Gpu, CollectError>,
+    /// The source `gpu_gpm`.
+    pub gpm: Result<Gpm, CollectError>,
+    /// The source `gpu_processes`.
+    pub processes: Result<Processes, CollectError>,
+    /// The sources `gpu:0` and so on; none where the process may use fewer than two devices.
+    pub presence: Vec<Presence>,
+}
+
+impl Gpus {
+    /// Loads `library` (by default the one that the system finds) and opens the devices that
+    /// `visible`, the process's `CUDA_VISIBLE_DEVICES`, leaves it.
+    #[must_use]
+    pub fn open(library: Option<&Path>, visible: Option<&str>) -> Self {
+        Self::with_clock(library, visible, gpm::machine_clock())
+    }
+
+    /// The same with a clock that tells the time between two samples of the performance counters.
+    #[must_use]
+    pub fn with_clock(
+        library: Option<&Path>,
+        visible: Option<&str>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let devices = match library::load(library).and_then(|nvml| device::find(nvml, visible)) {
+            Ok(devices) => devices,
+            Err(error) => {
+                return Self {
+                    records: Vec::new(),
+                    device: Err(error.clone()),
+                    gpm: Err(error.clone()),
+                    processes: Err(error),
+                    presence: Vec::new(),
+                };
+            }
+        };
+        let gpm = Gpm::new(&devices, clock);
+        Self {
+            records: describe::describe(&devices, gpm.as_ref().ok()),
+            device: Ok(Gpu::new(&devices)),
+            gpm,
+            processes: Processes::new(&devices),
+            presence: Presence::of_each(&devices),
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The source `gpu_processes`: what of a GPU is this process and its children's, and what others'.
+//!
+//! The driver numbers processes as the machine does, and a process in a container knows its own by
+//! other numbers. Until one of our numbers was seen on a device, there is thus no telling whose
+//! they are, and no reading: "all is others'" would be a guess.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headspace_agent::model::Reading;
+use headspace_agent::model::metric::{self, Metric};
+use headspace_agent::model::reading::Attributes;
+use headspace_agent::port::{CollectError, Collector, Pace};
+use nvml_wrapper::Device as Handle;
+use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::struct_wrappers::device::{ProcessInfo, ProcessUtilizationSample};
+
+use super::cadence::{Cadence, FASTEST};
+use super::device::{Device, any_left};
+use super::library::Fault;
+use crate::procfs::walk::Walker;
+
+/// This source's name.
+pub const NAME: &str = "gpu_processes";
+
+/// What it reads.
+pub const READS: &str = "how much of each GPU's memory and time is this process and its \
+    children's, and how much others'";
+
+/// Time between two looks in the long run: a process that begins is not told of at once.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// The source `gpu_processes`.
+#[derive(Debug)]
+pub struct Processes {
+    devices: Vec<Watched>,
+    cadence: Cadence,
+    walker: Walker,
+}
+
+/// A device and what it answers.
+#[derive(Debug)]
+struct Watched {
+    device: Arc<Device>,
+    /// Whether one of our own was ever seen on it.
+    known: bool,
+    /// Whether it tells the memory of each process.
+    memory: bool,
+    /// Whether it tells the time of each process.
+    time: bool,
+    /// Time stamp of the driver's last sample, in its microseconds.
+    last: u64,
+}
+
+/// Something split by who has it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Split {
+    own: f64,
+    others: f64,
+}
+
+impl Processes {
+    /// Watches the devices of which the driver lists the processes.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectError::Unsupported`] where it does so of none.
+    pub(super) fn new(devices: &[Arc<Device>]) -> Result<Self, CollectError> {
+        let mut refused = None;
+        let mut watched = Vec::new();
+        for device in devices {
+            match running(device.used()) {
+                Err(error) if Fault::of(&error) == Fault::Absent => refused = Some(error),
+                _ => watched.push(Watched {
+                    device: Arc::clone(device),
+                    known: false,
+                    memory: true,
+                    time: device.slice.is_none(),
+                    last: 0,
+                }),
+            }
+        }
+        match refused {
+            Some(error) if watched.is_empty() => Err(explain(&error)),
+            _ => Ok(Self {
+                devices: watched,
+                cadence: Cadence::new(EVERY),
+                walker: Walker::at(Path::new("/")),
+            }),
+        }
+    }
+
+    /// This process and all that descend from it.
+    fn own(&mut self) -> HashSet<u32> {
+        let own = std::process::id();
+        let tree = self.walker.trees(&[own]).unwrap_or_default();
+        let mut own = HashSet::from([own]);
+        own.extend(tree.iter().map(|process| process.pid));
+        own
+    }
+}
+
+/// Why the processes cannot be listed.
+fn explain(error: &NvmlError) -> CollectError {
+    match error {
+        NvmlError::FailedToLoadSymbol(_) => CollectError::remediable(
+            "the driver is too old to list processes with their memory",
+            "install NVIDIA driver 510 or later",
+        ),
+        NvmlError::NoPermission => CollectError::remediable(
+            "the driver does not let this user list the processes on a GPU",
+            "run in the machine's own namespace of processes (`--pid=host` for a container)",
+        ),
+        other => CollectError::unsupported(format!("the driver does not list processes: {other}")),
+    }
+}
+
+/// The processes on a device that compute or draw, each once.
+fn running(device: &Handle<'static>) -> Result<Vec<ProcessInfo>, NvmlError> {
+    let mut all = device.running_compute_processes()?;
+    // Most GPUs of a data centre draw nothing, and a slice cannot.
+    for drawing in device.running_graphics_processes().unwrap_or_default() {
+        if all.iter().all(|known| known.pid != drawing.pid) {
+            all.push(drawing);
+        }
+    }
+    Ok(all)
+}
+
+impl Watched {
+    fn read(&mut self, own: &HashSet<u32>, processes: &[ProcessInfo], out: &mut Vec<Reading>) {
+        self.known |= processes.iter().any(|process| own.contains(&process.pid));
+        let samples = self.samples();
+        if !self.known {
+            return;
+        }
+        if self.memory
+            && let Some(split) = memory(processes, own)
+        {
+            self.push(&metric::GPU_MEMORY_OWNED, split, out);
+        }
+        if let Some(split) = time(&samples, own) {
+            self.push(&metric::GPU_SM_OWNED, split, out);
+        }
+    }
+
+    /// What the driver has sampled since the last look.
+    fn samples(&mut self) -> Vec<ProcessUtilizationSample> {
+        if !self.time || self.device.lost().is_some() {
+            return Vec::new();
+        }
+        match self.device.chip.process_utilization_stats(self.last) {
+            Ok(samples) => {
+                let newest = samples.iter().map(|sample| sample.timestamp).max();
+                let fresh = samples
+                    .into_iter()
+                    .filter(|sample| sample.timestamp > self.last);
+                let fresh = fresh.collect();
+                self.last = newest.unwrap_or(self.last).max(self.last);
+                fresh
+            }
+            Err(error) => {
+                self.time = self.device.judge(&error) != Fault::Absent;
+                Vec::new()
+            }
+        }
+    }
+
+    fn push(&self, metric: &'static Metric, split: Split, out: &mut Vec<Reading>) {
+        for (attributes, value) in [(OWN, split.own), (OTHERS, split.others)] {
+            out.push(Reading::with(
+                metric,
+                self.device.scope(),
+                attributes,
+                value,
+            ));
+        }
+    }
+}
+
+const OWN: Attributes = &[("owner", "own")];
+const OTHERS: Attributes = &[("owner", "others")];
+
+/// Bytes by owner; nothing where the driver does not tell them of every process.
+fn memory(processes: &[ProcessInfo], own: &HashSet<u32>) -> Option<Split> {
+    let mut split = Split {
+        own: 0.0,
+        others: 0.0,
+    };
+    for process in processes {
+        let UsedGpuMemory::Used(bytes) = process.used_gpu_memory else {
+            return None;
+        };
+        let owner = if own.contains(&process.pid) {
+            &mut split.own
+        } else {
+            &mut split.others
+        };
+        *owner += bytes as f64;
+    }
+    Some(split)
+}
+
+/// Share of the driver's sampling period by owner: the mean over each process's samples, added up.
+/// Nothing where there is no sample.
+fn time(samples: &[ProcessUtilizationSample], own: &HashSet<u32>) -> Option<Split> {
+    let mut sums: HashMap<u32, (f64, f64)> = HashMap::new();
+    for sample in samples.iter().filter(|sample| sample.sm_util <= 100) {
+        let (sum, count) = sums.entry(sample.pid).or_default();
+        *sum += f64::from(sample.sm_util) / 100.0;
+        *count += 1.0;
+    }
+    let share = |wanted: bool| {
+        let sum: f64 = sums
+            .iter()
+            .filter(|(pid, _)| own.contains(pid) == wanted)
+            .map(|(_, (sum, count))| sum / count)
+            .sum();
+        (sum.min(1.0) * 10_000.0).round() / 10_000.0
+    };
+    (!sums.is_empty()).then(|| Split {
+        own: share(true),
+        others: share(false),
+    })
+}
+
+impl Collector for Processes {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Apart(FASTEST)
+    }
+
+    fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
+        if !self.cadence.is_due(at, Duration::ZERO) {
+            return Ok(());
+        }
+        let mut lists = Vec::with_capacity(self.devices.len());
+        for watched in &mut self.devices {
+            let list = match watched.device.lost() {
+                Some(_) => None,
+                None => match running(watched.device.used()) {
+                    Ok(list) => Some(list),
+                    Err(error) => {
+                        let absent = watched.device.judge(&error) == Fault::Absent;
+                        watched.memory &= !absent;
+                        None
+                    }
+                },
+            };
+            lists.push(list);
+        }
+        // Who descends from us is only asked where it matters.
+        let own = if lists.iter().flatten().any(|list| !list.is_empty()) {
+            self.own()
+        } else {
+            HashSet::new()
+        };
+        for (watched, list) in self.devices.iter_mut().zip(&lists) {
+            if let Some(list) = list {
+                watched.read(&own, list, out);
+            }
+        }
+        let devices: Vec<_> = self.devices.iter().map(|watched| &watched.device).collect();
+        any_left(&devices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, used: UsedGpuMemory) -> ProcessInfo {
+        ProcessInfo {
+            pid,
+            used_gpu_memory: used,
+            gpu_instance_id: None,
+            compute_instance_id: None,
+        }
+    }
+
+    fn sample(pid: u32, sm_util: u32) -> ProcessUtilizationSample {
+        ProcessUtilizationSample {
+            pid,
+            timestamp: 1,
+            sm_util,
+            mem_util: 0,
+            enc_util: 0,
+            dec_util: 0,
+        }
+    }
+
+    fn own() -> HashSet<u32> {
+        HashSet::from([10, 11])
+    }
+
+    #[test]
+    fn children_are_own_and_the_rest_are_others() {
+        let processes = [
+            process(10, UsedGpuMemory::Used(100)),
+            process(11, UsedGpuMemory::Used(20)),
+            process(99, UsedGpuMemory::Used(3)),
+        ];
+
+        let split = memory(&processes, &own());
+
+        assert_eq!(
+            split,
+            Some(Split {
+                own: 120.0,
+                others: 3.0
+            })
+        );
+    }
+
+    #[test]
+    fn memory_that_is_not_told_of_all_is_not_told_at_all() {
+        let processes = [
+            process(10, UsedGpuMemory::Used(100)),
+            process(99, UsedGpuMemory::Unavailable),
+        ];
+
+        assert_eq!(memory(&processes, &own()), None);
+    }
+
+    #[test]
+    fn time_is_the_mean_of_each_process_added_up_by_owner() {
+        let samples = [
+            sample(10, 40),
+            sample(10, 20),
+            sample(11, 10),
+            sample(99, 50),
+        ];
+
+        let split = time(&samples, &own());
+
+        assert_eq!(
+            split,
+            Some(Split {
+                own: 0.4,
+                others: 0.5
+            })
+        );
+    }
+
+    #[test]
+    fn without_a_sample_there_is_no_time_rather_than_none_used() {
+        assert_eq!(time(&[], &own()), None);
+        assert_eq!(time(&[sample(10, 1_000)], &own()), None, "rubbish");
+    }
+}

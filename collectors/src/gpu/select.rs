@@ -1,0 +1,353 @@
+//! Which GPUs the process may use, and in which order: `CUDA_VISIBLE_DEVICES` as CUDA reads it.
+//!
+//! CUDA says nothing of a wrong list; it takes what comes before the first entry that it cannot
+//! use, and nothing at all of a list that names a device twice. So does this. Entries are numbers,
+//! or unique ids that may be cut short as long as only one device begins so; the first entry
+//! decides which of the two the list is made of.
+//!
+//! With MIG, CUDA shows one slice, the first of those it may use, and no whole GPU beside it.
+//!
+//! Numbers count as NVML counts, by bus address. CUDA does so where `CUDA_DEVICE_ORDER=PCI_BUS_ID`
+//! is set and where all GPUs are alike; on a machine with different models it may put the fastest
+//! first, and then numbers mean other devices than here. Unique ids always mean the same.
+
+/// A GPU as the driver lists it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Listed {
+    /// `GPU-...`.
+    pub(super) uuid: String,
+    /// Whether it is cut into slices (MIG), of which there may still be none.
+    pub(super) mig: bool,
+    /// The slices, in the driver's order.
+    pub(super) slices: Vec<ListedSlice>,
+}
+
+/// A slice of a GPU as the driver lists it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ListedSlice {
+    /// `MIG-...`.
+    pub(super) uuid: String,
+    /// Number of its GPU instance.
+    pub(super) gpu_instance: Option<u32>,
+    /// Number of its compute instance.
+    pub(super) compute_instance: Option<u32>,
+}
+
+/// A device that the process may use: positions in the list of [`Listed`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// Which GPU.
+    pub(super) gpu: usize,
+    /// Which of its slices; `None` where the process has the whole.
+    pub(super) slice: Option<usize>,
+}
+
+/// Positions of a GPU, and of one of its slices where a slice was asked for.
+type Place = (usize, Option<usize>);
+
+/// The devices that the process may use; the position in the answer is the process's own number
+/// for the device. `visible` is `CUDA_VISIBLE_DEVICES`, `None` where it is not set.
+pub(super) fn select(visible: Option<&str>, gpus: &[Listed]) -> Vec<Choice> {
+    let Some(visible) = visible else {
+        return as_cuda_shows((0..gpus.len()).map(|gpu| (gpu, None)), gpus);
+    };
+    let entries = visible.split(',').map(str::trim);
+    let find: fn(&str, &[Listed]) -> Option<Place> = if visible.trim_start().starts_with("MIG-") {
+        by_slice
+    } else if visible.trim_start().starts_with("GPU-") {
+        by_uuid
+    } else {
+        by_number
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let Some(place) = find(entry, gpus) else {
+            break;
+        };
+        if found.contains(&place) {
+            return Vec::new();
+        }
+        found.push(place);
+    }
+    as_cuda_shows(found.into_iter(), gpus)
+}
+
+/// A GPU that is cut into slices counts as its first one. One slice hides all else.
+fn as_cuda_shows(places: impl Iterator<Item = Place>, gpus: &[Listed]) -> Vec<Choice> {
+    let mut whole = Vec::new();
+    for (gpu, slice) in places {
+        let listed = &gpus[gpu];
+        let slice = slice.or((listed.mig && !listed.slices.is_empty()).then_some(0));
+        if slice.is_some() {
+            return vec![Choice { gpu, slice }];
+        }
+        if !listed.mig {
+            whole.push(Choice { gpu, slice: None });
+        }
+    }
+    whole
+}
+
+/// `1`: as far as it is a number, so that `1x` is 1 (CUDA reads it so).
+fn by_number(entry: &str, gpus: &[Listed]) -> Option<Place> {
+    let digits = entry.strip_prefix('+').unwrap_or(entry);
+    let end = digits
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(digits.len());
+    let number: usize = digits[..end].parse().ok()?;
+    (number < gpus.len()).then_some((number, None))
+}
+
+/// `GPU-8f6a...`, or as much of its beginning as no other device shares.
+fn by_uuid(entry: &str, gpus: &[Listed]) -> Option<Place> {
+    if !entry.starts_with("GPU-") {
+        return None;
+    }
+    only(
+        gpus.iter()
+            .enumerate()
+            .filter(|(_, gpu)| gpu.uuid.starts_with(entry))
+            .map(|(place, _)| (place, None)),
+    )
+}
+
+/// `MIG-8f6a...` (cut short or not), or the older `MIG-GPU-8f6a.../1/0`.
+fn by_slice(entry: &str, gpus: &[Listed]) -> Option<Place> {
+    let name = entry.strip_prefix("MIG-")?;
+    let slices = || {
+        gpus.iter().enumerate().flat_map(|(place, gpu)| {
+            let numbered = gpu.slices.iter().enumerate();
+            numbered.map(move |(slice, listed)| (place, gpu, slice, listed))
+        })
+    };
+    if !name.starts_with("GPU-") {
+        return only(
+            slices()
+                .filter(|(.., listed)| listed.uuid.starts_with(entry))
+                .map(|(place, _, slice, _)| (place, Some(slice))),
+        );
+    }
+    let mut parts = name.split('/');
+    let uuid = parts.next()?;
+    let (gpu_instance, compute_instance) = (
+        parts.next()?.parse::<u32>().ok()?,
+        parts.next()?.parse::<u32>().ok()?,
+    );
+    if parts.next().is_some() {
+        return None;
+    }
+    only(
+        slices()
+            .filter(|(_, gpu, _, listed)| {
+                gpu.uuid == uuid
+                    && listed.gpu_instance == Some(gpu_instance)
+                    && listed.compute_instance == Some(compute_instance)
+            })
+            .map(|(place, _, slice, _)| (place, Some(slice))),
+    )
+}
+
+/// The one item of the iterator; `None` where there are several.
+fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    let first = items.next()?;
+    items.next().is_none().then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn gpu(uuid: &str) -> Listed {
+        Listed {
+            uuid: uuid.to_owned(),
+            ..Listed::default()
+        }
+    }
+
+    fn cut(uuid: &str, slices: &[(&str, u32, u32)]) -> Listed {
+        Listed {
+            uuid: uuid.to_owned(),
+            mig: true,
+            slices: slices
+                .iter()
+                .map(|&(uuid, gpu_instance, compute_instance)| ListedSlice {
+                    uuid: uuid.to_owned(),
+                    gpu_instance: Some(gpu_instance),
+                    compute_instance: Some(compute_instance),
+                })
+                .collect(),
+        }
+    }
+
+    fn four() -> Vec<Listed> {
+        ["GPU-aa11", "GPU-ab22", "GPU-b33", "GPU-c44"]
+            .map(gpu)
+            .to_vec()
+    }
+
+    /// Numbers of the whole GPUs chosen.
+    fn whole(visible: Option<&str>, gpus: &[Listed]) -> Vec<usize> {
+        select(visible, gpus)
+            .into_iter()
+            .map(|choice| {
+                assert_eq!(choice.slice, None);
+                choice.gpu
+            })
+            .collect()
+    }
+
+    fn slice(gpu: usize, slice: usize) -> Vec<Choice> {
+        vec![Choice {
+            gpu,
+            slice: Some(slice),
+        }]
+    }
+
+    #[test]
+    fn without_the_variable_all_are_used_in_the_drivers_order() {
+        assert_eq!(whole(None, &four()), [0, 1, 2, 3]);
+        assert_eq!(whole(None, &[]), [0; 0]);
+    }
+
+    #[test]
+    fn numbers_choose_and_order() {
+        assert_eq!(whole(Some("2"), &four()), [2]);
+        assert_eq!(whole(Some("3,0"), &four()), [3, 0]);
+        assert_eq!(whole(Some(" 1 , 2 "), &four()), [1, 2]);
+        assert_eq!(whole(Some("+1"), &four()), [1]);
+    }
+
+    #[test]
+    fn nothing_is_chosen_by_an_empty_list_and_by_words_that_are_no_device() {
+        for nothing in [
+            "",
+            " ",
+            "-1",
+            "NoDevFiles",
+            "none",
+            "void",
+            ",0",
+            "GPU-",
+            "MIG-",
+            "99",
+        ] {
+            assert_eq!(select(Some(nothing), &four()), [], "`{nothing}`");
+        }
+    }
+
+    #[test]
+    fn the_list_ends_at_the_first_entry_that_cannot_be_used() {
+        assert_eq!(whole(Some("0,2,-1,1"), &four()), [0, 2]);
+        assert_eq!(whole(Some("0,4,1"), &four()), [0]);
+        assert_eq!(whole(Some("1,,2"), &four()), [1]);
+        assert_eq!(whole(Some("1,x,2"), &four()), [1]);
+        assert_eq!(whole(Some("GPU-b,GPU-zz,GPU-c"), &four()), [2]);
+        assert_eq!(whole(Some("99999999999999999999,1"), &four()), [0; 0]);
+    }
+
+    #[test]
+    fn a_number_is_read_as_far_as_it_goes() {
+        assert_eq!(whole(Some("1x,2gpu"), &four()), [1, 2]);
+    }
+
+    #[test]
+    fn a_device_named_twice_empties_the_list() {
+        assert_eq!(whole(Some("0,1,0"), &four()), [0; 0]);
+        assert_eq!(whole(Some("GPU-b33,GPU-b"), &four()), [0; 0]);
+    }
+
+    #[test]
+    fn unique_ids_may_be_cut_short_while_they_stay_unique() {
+        assert_eq!(whole(Some("GPU-c44,GPU-aa11"), &four()), [3, 0]);
+        assert_eq!(whole(Some("GPU-ab"), &four()), [1]);
+        assert_eq!(whole(Some("GPU-b"), &four()), [2]);
+        assert_eq!(whole(Some("GPU-a"), &four()), [0; 0], "two begin so");
+        assert_eq!(whole(Some("GPU-c44x"), &four()), [0; 0]);
+    }
+
+    #[test]
+    fn the_first_entry_decides_what_the_list_is_made_of() {
+        assert_eq!(whole(Some("0,GPU-b33"), &four()), [0]);
+        assert_eq!(whole(Some("GPU-b33,0"), &four()), [2]);
+    }
+
+    #[test]
+    fn one_slice_hides_all_other_devices() {
+        let gpus = [
+            gpu("GPU-a"),
+            cut("GPU-b", &[("MIG-1", 1, 0), ("MIG-2", 2, 0)]),
+            cut("GPU-c", &[("MIG-3", 1, 0)]),
+        ];
+
+        assert_eq!(select(None, &gpus), slice(1, 0));
+        assert_eq!(select(Some("0,1,2"), &gpus), slice(1, 0));
+        assert_eq!(select(Some("2,1"), &gpus), slice(2, 0));
+        assert_eq!(
+            select(Some("0"), &gpus),
+            [Choice {
+                gpu: 0,
+                slice: None
+            }]
+        );
+        assert_eq!(select(Some("GPU-c"), &gpus), slice(2, 0));
+    }
+
+    #[test]
+    fn a_slice_is_chosen_by_its_id_or_by_its_place() {
+        let gpus = [
+            cut("GPU-a", &[("MIG-e1", 1, 0), ("MIG-e2", 2, 0)]),
+            cut("GPU-b", &[("MIG-f3", 1, 0), ("MIG-f4", 1, 1)]),
+        ];
+
+        assert_eq!(select(Some("MIG-f4"), &gpus), slice(1, 1));
+        assert_eq!(
+            select(Some("MIG-e2,MIG-f3"), &gpus),
+            slice(0, 1),
+            "only one"
+        );
+        assert_eq!(select(Some("MIG-f"), &gpus), [], "two begin so");
+        assert_eq!(select(Some("MIG-GPU-b/1/1"), &gpus), slice(1, 1));
+        assert_eq!(select(Some("MIG-GPU-a/2/0"), &gpus), slice(0, 1));
+        for wrong in [
+            "MIG-GPU-a/3/0",
+            "MIG-GPU-a/1",
+            "MIG-GPU-a/1/0/0",
+            "MIG-GPU-a/x/0",
+        ] {
+            assert_eq!(select(Some(wrong), &gpus), [], "`{wrong}`");
+        }
+    }
+
+    #[test]
+    fn a_gpu_without_slices_in_mig_mode_cannot_be_used() {
+        let gpus = [cut("GPU-a", &[]), gpu("GPU-b")];
+
+        assert_eq!(
+            select(None, &gpus),
+            [Choice {
+                gpu: 1,
+                slice: None
+            }]
+        );
+        assert_eq!(select(Some("0"), &gpus), []);
+    }
+
+    proptest! {
+        #[test]
+        fn any_list_chooses_devices_that_exist_and_each_once(visible in "[-+0-9A-Za-z,/ ]{0,24}") {
+            let chosen = select(Some(&visible), &four());
+            for (place, choice) in chosen.iter().enumerate() {
+                prop_assert!(choice.gpu < 4);
+                prop_assert!(!chosen[..place].contains(choice));
+            }
+        }
+
+        #[test]
+        fn any_permutation_of_numbers_is_kept(order in Just(vec![0_usize, 1, 2, 3]).prop_shuffle()) {
+            let list = order.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+            prop_assert_eq!(whole(Some(&list), &four()), order);
+        }
+    }
+}

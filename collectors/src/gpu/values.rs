@@ -1,0 +1,377 @@
+//! The values of a device that one call each of the driver tells.
+//!
+//! A row of [`VALUES`] is a value, or several that one call tells: how often it is read, of what,
+//! and by which call. Never called: `nvmlDeviceGetPcieThroughput`, which sleeps 20 ms a direction
+//! (the cumulative counters tell more), anything that sets, and anything that synchronises.
+
+use std::time::Duration;
+
+use headspace_agent::model::metric::{self, Metric};
+use headspace_agent::model::reading::Attributes;
+use headspace_agent::model::{Reading, Scope};
+use nvml_wrapper::Device as Handle;
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
+use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
+use nvml_wrapper::enums::device::SampleValue;
+use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
+use nvml_wrapper::structs::device::FieldId;
+use nvml_wrapper::sys_exports::field_id::{
+    NVML_FI_DEV_PCIE_COUNT_RX_BYTES, NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
+};
+
+use super::device::Device;
+
+/// What a value belongs to, which matters where the process has a slice of a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    /// What the process has: the slice tells its own.
+    Used,
+    /// The chip, and so each of its slices: temperature, clocks.
+    Chip,
+    /// The whole GPU, and so no slice: the power that all its users draw says nothing of one.
+    Whole,
+}
+
+/// A row: one call of the driver.
+pub(super) struct Value {
+    /// Time between two calls in the long run.
+    pub(super) every: Duration,
+    pub(super) of: Of,
+    /// Reads it, and says how often the driver makes a new one, where it does.
+    pub(super) read: Read,
+}
+
+/// How often the driver makes a new value, where it says so.
+type Outcome = Result<Option<Duration>, NvmlError>;
+
+type Read = fn(&Handle<'static>, &mut Sink<'_>) -> Outcome;
+
+/// Where a value's readings go.
+pub(super) struct Sink<'a> {
+    pub(super) scope: Scope,
+    pub(super) out: &'a mut Vec<Reading>,
+    /// Whether what never changes is wanted as well: a limit, a sampling period.
+    pub(super) constants: bool,
+}
+
+impl Sink<'_> {
+    fn push(&mut self, metric: &'static Metric, attributes: Attributes, value: f64) {
+        let scope = self.scope.clone();
+        self.out
+            .push(Reading::with(metric, scope, attributes, value));
+    }
+}
+
+const fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// Every value. What one GPU has no idea of is dropped there after the first call.
+pub(super) static VALUES: [Value; 17] = [
+    row(1, Of::Whole, general),
+    row(2, Of::Whole, decoder),
+    row(5, Of::Whole, encoder),
+    row(5, Of::Whole, jpeg),
+    row(5, Of::Whole, ofa),
+    row(5, Of::Used, memory),
+    row(5, Of::Whole, power),
+    row(5, Of::Chip, throttled),
+    row(10, Of::Whole, pcie),
+    row(10, Of::Whole, energy),
+    row(10, Of::Chip, temperature),
+    row(10, Of::Chip, |device, sink| {
+        clock(device, sink, Clock::SM, SM)
+    }),
+    row(10, Of::Chip, |device, sink| {
+        clock(device, sink, Clock::Memory, MEMORY)
+    }),
+    row(10, Of::Chip, |device, sink| {
+        clock(device, sink, Clock::Video, VIDEO)
+    }),
+    row(60, Of::Whole, |device, sink| {
+        ecc(device, sink, MemoryError::Corrected)
+    }),
+    row(60, Of::Whole, |device, sink| {
+        ecc(device, sink, MemoryError::Uncorrected)
+    }),
+    row(60, Of::Used, memory_limit),
+];
+
+const fn row(every: u64, of: Of, read: Read) -> Value {
+    Value {
+        every: seconds(every),
+        of,
+        read,
+    }
+}
+
+impl Value {
+    /// Whether the device has such a value at all.
+    pub(super) fn applies_to(&self, device: &Device) -> bool {
+        device.slice.is_none() || self.of != Of::Whole
+    }
+
+    /// The handle that is asked.
+    pub(super) fn handle<'a>(&self, device: &'a Device) -> &'a Handle<'static> {
+        match self.of {
+            Of::Used => device.used(),
+            Of::Chip | Of::Whole => &device.chip,
+        }
+    }
+}
+
+fn general(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
+    let percent = device.utilization_rates()?.gpu;
+    sink.push(&metric::GPU_UTILIZATION, GENERAL, share(percent)?);
+    Ok(None)
+}
+
+fn decoder(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
+    let info = device.decoder_utilization()?;
+    engines(sink, DECODER, info.utilization, info.sampling_period)
+}
+
+fn encoder(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
+    let info = device.encoder_utilization()?;
+    engines(sink, ENCODER, info.utilization, info.sampling_period)
+}
+
+fn jpeg(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
+    let call = nvml_sym(device.nvml().lib().nvmlDeviceGetJpgUtilization.as_ref())?;
+    let (mut percent, mut period) = (0, 0);
+    // SAFETY: the symbol comes from the loaded library, which is never unloaded, with the type of
+    // its header; the handle was given out by the same library, and both numbers are writable for
+    // the call.
+    nvml_try(unsafe { call(device.handle(), &raw mut percent, &raw mut period) })?;
+    engines(sink, JPEG, percent, period)
+}
+
+fn ofa(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
+    let call = nvml_sym(device.nvml().lib().nvmlDeviceGetOfaUtilization.as_ref())?;
+    let (mut percent, mut period) = (0, 0);
+    // SAFETY: as in `jpeg`; the types are the same.
+    nvml_try(unsafe { call(device.handle(), &raw mut percent, &raw mut period) })?;
+    engines(sink, OFA, percent, period)
+}
+
+/// The use of all engines of a kind, in percent over the driver's last `period` microseconds.
+fn engines(sink: &mut Sink<'_>, task: Attributes, percent: u32, period: u32) -> Outcome {
+    sink.push(&metric::GPU_UTILIZATION, task, share(percent)?);
+    let period = Duration::from_micros(period.into());
+    if period.is_zero() {
+        return Ok(None);
+    }
+    if sink.constants {
+        sink.push(&metric::GPU_SAMPLING_PERIOD, task, period.as_secs_f64());
+    }
+    Ok(Some(period))
+}
+
+fn memory(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
+    let (used, _) = memory_of(device)?;
+    sink.push(&metric::GPU_MEMORY_USAGE, &[], used as f64);
+    Ok(None)
+}
+
+fn memory_limit(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
+    let (_, total) = memory_of(device)?;
+    sink.push(&metric::GPU_MEMORY_LIMIT, &[], total as f64);
+    Ok(None)
+}
+
+/// Bytes used, without what the driver keeps for itself where it tells, and bytes there are.
+pub(super) fn memory_of(device: &Handle<'static>) -> Result<(u64, u64), NvmlError> {
+    match device.memory_info() {
+        Ok(info) => Ok((info.used, info.total)),
+        Err(NvmlError::FailedToLoadSymbol(_)) => memory_v1(device),
+        Err(error) => Err(error),
+    }
+}
+
+/// The same of a driver before 510.
+fn memory_v1(device: &Handle<'static>) -> Result<(u64, u64), NvmlError> {
+    let call = nvml_sym(device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref())?;
+    let mut info = nvml_wrapper_sys::bindings::nvmlMemory_t {
+        total: 0,
+        free: 0,
+        used: 0,
+    };
+    // SAFETY: as in `jpeg`; `info` is the structure of the header's first version of the call.
+    nvml_try(unsafe { call(device.handle(), &raw mut info) })?;
+    Ok((info.used, info.total))
+}
+
+fn power(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
+    let milliwatts = device.power_usage()?;
+    sink.push(
+        &metric::GPU_POWER,
+        &[],
+        (f64::from(milliwatts) / 100.0).round() / 10.0,
+    );
+    Ok(None)
+}
+
+fn energy(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
+    let millijoules = device.total_energy_consumption()?;
+    sink.push(&metric::GPU_ENERGY, &[], (millijoules / 1000) as f64);
+    Ok(None)
+}
+
+fn temperature(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
+    let degrees = device.temperature(TemperatureSensor::Gpu)?;
+    sink.push(&metric::GPU_TEMPERATURE, &[], f64::from(degrees));
+    Ok(None)
+}
+
+fn clock(
+    device: &Handle<'static>,
+    sink: &mut Sink<'_>,
+    clock: Clock,
+    domain: Attributes,
+) -> Outcome {
+    let megahertz = device.clock_info(clock)?;
+    sink.push(&metric::GPU_CLOCK, domain, f64::from(megahertz) * 1e6);
+    Ok(None)
+}
+
+fn throttled(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
+    let now = device.current_throttle_reasons()?;
+    for (attributes, held) in held_down(now) {
+        sink.push(
+            &metric::GPU_THROTTLED,
+            attributes,
+            f64::from(u8::from(held)),
+        );
+    }
+    Ok(None)
+}
+
+/// Which reasons hold the clocks down. The driver's `HW_SLOWDOWN` is set with the other two of the
+/// hardware as well, so that beside heat alone it says nothing more.
+fn held_down(now: ThrottleReasons) -> [(Attributes, bool); 3] {
+    let hot = ThrottleReasons::SW_THERMAL_SLOWDOWN | ThrottleReasons::HW_THERMAL_SLOWDOWN;
+    let brake = now.contains(ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN)
+        || (now.contains(ThrottleReasons::HW_SLOWDOWN)
+            && !now.contains(ThrottleReasons::HW_THERMAL_SLOWDOWN));
+    [
+        (POWER, now.contains(ThrottleReasons::SW_POWER_CAP)),
+        (THERMAL, now.intersects(hot)),
+        (HARDWARE, brake),
+    ]
+}
+
+fn pcie(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
+    let fields = [
+        (NVML_FI_DEV_PCIE_COUNT_RX_BYTES, RECEIVE),
+        (NVML_FI_DEV_PCIE_COUNT_TX_BYTES, TRANSMIT),
+    ];
+    let values = device.field_values_for(&fields.map(|(id, _)| FieldId(id)))?;
+    let mut fault = Some(NvmlError::NotSupported);
+    for (value, (_, direction)) in values.into_iter().zip(fields) {
+        match value
+            .and_then(|sample| sample.value)
+            .and_then(|value| total(&value))
+        {
+            Ok(bytes) => {
+                sink.push(&metric::GPU_IO, direction, bytes as f64);
+                fault = None;
+            }
+            Err(error) => fault = fault.map(|_| error),
+        }
+    }
+    fault.map_or(Ok(None), Err)
+}
+
+/// A total since the driver was loaded. One of 32 bits overflows within a tenth of a second on a
+/// busy bus: nobody knows how often, so it is none.
+fn total(value: &SampleValue) -> Result<u64, NvmlError> {
+    match *value {
+        SampleValue::U64(total) => Ok(total),
+        SampleValue::I64(total) => u64::try_from(total).map_err(|_| NvmlError::NotSupported),
+        SampleValue::U32(_) | SampleValue::F64(_) => Err(NvmlError::NotSupported),
+    }
+}
+
+fn ecc(device: &Handle<'static>, sink: &mut Sink<'_>, kind: MemoryError) -> Outcome {
+    let severity = match kind {
+        MemoryError::Corrected => CORRECTED,
+        MemoryError::Uncorrected => UNCORRECTED,
+    };
+    let errors = device.total_ecc_errors(kind, EccCounter::Volatile)?;
+    sink.push(&metric::GPU_ECC_ERRORS, severity, errors as f64);
+    Ok(None)
+}
+
+/// Percent as a share. More than 100 is no utilisation.
+pub(super) fn share(percent: u32) -> Result<f64, NvmlError> {
+    if percent > 100 {
+        return Err(NvmlError::NoData);
+    }
+    Ok(f64::from(percent) / 100.0)
+}
+
+const GENERAL: Attributes = &[("hw.gpu.task", "general")];
+const DECODER: Attributes = &[("hw.gpu.task", "decoder")];
+const ENCODER: Attributes = &[("hw.gpu.task", "encoder")];
+const JPEG: Attributes = &[("hw.gpu.task", "jpeg")];
+const OFA: Attributes = &[("hw.gpu.task", "ofa")];
+const SM: Attributes = &[("domain", "sm")];
+const MEMORY: Attributes = &[("domain", "memory")];
+const VIDEO: Attributes = &[("domain", "video")];
+const POWER: Attributes = &[("reason", "power")];
+const THERMAL: Attributes = &[("reason", "thermal")];
+const HARDWARE: Attributes = &[("reason", "hardware")];
+const RECEIVE: Attributes = &[("network.io.direction", "receive")];
+const TRANSMIT: Attributes = &[("network.io.direction", "transmit")];
+const CORRECTED: Attributes = &[("severity", "corrected")];
+const UNCORRECTED: Attributes = &[("severity", "uncorrected")];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(now: ThrottleReasons) -> Vec<&'static str> {
+        held_down(now)
+            .into_iter()
+            .filter_map(|(attributes, held)| held.then_some(attributes[0].1))
+            .collect()
+    }
+
+    #[test]
+    fn an_idle_gpu_and_one_with_set_clocks_are_not_held_down() {
+        assert_eq!(held(ThrottleReasons::NONE), [""; 0]);
+        assert_eq!(
+            held(ThrottleReasons::GPU_IDLE | ThrottleReasons::APPLICATIONS_CLOCKS_SETTING),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn each_reason_is_told_by_its_cause() {
+        assert_eq!(held(ThrottleReasons::SW_POWER_CAP), ["power"]);
+        assert_eq!(held(ThrottleReasons::SW_THERMAL_SLOWDOWN), ["thermal"]);
+        assert_eq!(
+            held(ThrottleReasons::HW_SLOWDOWN | ThrottleReasons::HW_THERMAL_SLOWDOWN),
+            ["thermal"]
+        );
+        assert_eq!(
+            held(ThrottleReasons::HW_SLOWDOWN | ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN),
+            ["hardware"]
+        );
+        assert_eq!(held(ThrottleReasons::HW_SLOWDOWN), ["hardware"]);
+    }
+
+    #[test]
+    fn a_total_of_32_bits_is_none() {
+        assert_eq!(total(&SampleValue::U64(1 << 40)).ok(), Some(1 << 40));
+        assert_eq!(total(&SampleValue::I64(7)).ok(), Some(7));
+        assert!(total(&SampleValue::I64(-1)).is_err());
+        assert!(total(&SampleValue::U32(7)).is_err());
+    }
+
+    #[test]
+    fn more_than_all_of_the_time_is_no_utilisation() {
+        assert_eq!(share(100).ok(), Some(1.0));
+        assert!(share(101).is_err());
+    }
+}
