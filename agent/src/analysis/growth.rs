@@ -13,8 +13,20 @@
 //! - go on as fast late as early: a warm-up that saturates does not;
 //! - stand still nowhere: a plateau and a single step do.
 //!
-//! A saturation slower than half the time seen, and a random walk, cannot be told from a leak by
-//! anybody who sees no more. `tests/rust/growth.rs` has the study.
+//! Of 5,000 random courses of each kind (`make study`, November 2026; `tests/rust/growth.rs`) were
+//! called a leak:
+//!
+//! | leaks | | others | |
+//! |---|---|---|---|
+//! | in noise | 99.8 % | sawtooth, wave, noise, fall | 0.0 % |
+//! | under a sawtooth | 98.4 % | noise that lasts for several points | 0.6 % |
+//! | in noise that lasts for several points | 98.0 % | plateau, saturation | 0.3 % |
+//! | 20 MiB in 20 points, noise of 3 MiB | 98.8 % | one or two steps | 1.9 % |
+//! | the same under a sawtooth of 6 MiB | 97.5 % | | |
+//!
+//! The interval of those found holds the true rate in 93 % (noise that lasts) to 99.6 % (sawtooth).
+//! Nobody who sees no more can tell a leak from a saturation whose time constant is half the time
+//! seen or more (64 % are called one), or from a random walk (10 %).
 
 use super::bootstrap::expansion;
 use super::steady::mean;
@@ -48,7 +60,7 @@ const LEAST_LIFT: f64 = 0.2;
 const LEAST_CONTINUATION: f64 = 0.5;
 
 /// Within any quarter of the time seen, memory moves by at least this share of what the line does.
-const LEAST_MOVE: f64 = 0.45;
+const LEAST_MOVE: f64 = 0.2;
 
 /// Why no growth can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -75,10 +87,10 @@ pub enum NoGrowth {
 /// [`NoGrowth`] where memory does not grow, or nobody can tell.
 pub fn growth(points: &[(f64, f64)]) -> Result<Estimate, NoGrowth> {
     let points = clean(points);
-    let (Some(first), Some(last)) = (points.first(), points.last()) else {
+    let (Some(begin), Some(end)) = (points.first(), points.last()) else {
         return Err(NoGrowth::TooFewPoints);
     };
-    let (begin, span) = (first.0, last.0 - first.0);
+    let (begin, span) = (begin.0, end.0 - begin.0);
     if points.len() < FEWEST_POINTS {
         return Err(NoGrowth::TooFewPoints);
     }
