@@ -14,6 +14,8 @@ use crate::gpu;
 use crate::host;
 #[cfg(feature = "process")]
 use crate::process;
+#[cfg(feature = "tree")]
+use crate::tree;
 
 /// What the sources are told by the program that opens them.
 #[derive(Debug, Clone, Default)]
@@ -97,6 +99,12 @@ impl Catalog {
         ));
         #[cfg(feature = "host")]
         entries.push(Entry::new(host::NAME, host::READS, host::Host::new()));
+        #[cfg(feature = "tree")]
+        {
+            entries.push(Entry::new(tree::NAME, tree::READS, tree::Tree::new()));
+            let (name, reads) = (tree::memory::NAME, tree::memory::READS);
+            entries.push(Entry::new(name, reads, tree::TreeMemory::new()));
+        }
         #[cfg(feature = "gpu")]
         {
             let library = settings.nvml_library.as_deref();

@@ -46,3 +46,5 @@ pub mod process;
 // Each source uses its part of it.
 #[cfg_attr(not(all(feature = "process", feature = "tree", feature = "perf")), allow(dead_code))]
 mod procfs;
+#[cfg(feature = "tree")]
+pub mod tree;
