@@ -1,0 +1,7 @@
+//! Gives the library the name under which programs look for the driver's.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-check-cfg=cfg(old_driver)");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libnvidia-ml.so.1");
+}

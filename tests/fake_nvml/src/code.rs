@@ -1,0 +1,48 @@
+//! NVML's return codes, by the names of the header.
+
+use std::ffi::{CStr, c_uint};
+
+use nvml_wrapper_sys::bindings as sys;
+
+/// Why a function did not answer: a non-zero `nvmlReturn_t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Code(pub(crate) c_uint);
+
+/// What a function does besides writing through its pointers.
+pub(crate) type Answer = Result<(), Code>;
+
+pub(crate) const UNINITIALIZED: Code = Code(sys::nvmlReturn_enum_NVML_ERROR_UNINITIALIZED);
+pub(crate) const INVALID_ARGUMENT: Code = Code(sys::nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT);
+pub(crate) const NOT_SUPPORTED: Code = Code(sys::nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED);
+pub(crate) const NOT_FOUND: Code = Code(sys::nvmlReturn_enum_NVML_ERROR_NOT_FOUND);
+pub(crate) const INSUFFICIENT_SIZE: Code = Code(sys::nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE);
+pub(crate) const VERSION_MISMATCH: Code =
+    Code(sys::nvmlReturn_enum_NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+pub(crate) const UNKNOWN: Code = Code(sys::nvmlReturn_enum_NVML_ERROR_UNKNOWN);
+
+/// The `nvmlReturn_t` of an answer.
+pub(crate) fn returned(answer: Answer) -> c_uint {
+    match answer {
+        Ok(()) => sys::nvmlReturn_enum_NVML_SUCCESS,
+        Err(Code(code)) => code,
+    }
+}
+
+/// What `nvmlErrorString` says about a code.
+pub(crate) fn text(code: c_uint) -> &'static CStr {
+    match code {
+        0 => c"Success",
+        1 => c"Uninitialized",
+        2 => c"Invalid Argument",
+        3 => c"Not Supported",
+        4 => c"Insufficient Permissions",
+        6 => c"Not Found",
+        7 => c"Insufficient Size",
+        9 => c"Driver Not Loaded",
+        10 => c"Timeout",
+        15 => c"GPU is lost",
+        18 => c"Driver/library version mismatch",
+        25 => c"Argument version mismatch",
+        _ => c"Unknown Error",
+    }
+}

@@ -1,0 +1,42 @@
+//! Memory, of a GPU or of a MIG device.
+
+use std::ffi::c_uint;
+
+use nvml_wrapper_sys::bindings::nvmlMemory_t;
+
+use crate::code::Code;
+use crate::pointer::{Handle, Out};
+use crate::world::{Target, on_device};
+
+/// Bytes: total, reserved, used.
+pub(crate) fn memory_of(target: &Target) -> Result<(u64, u64, u64), Code> {
+    let (total, reserved, used) = match target.mig_device() {
+        Some(mig) => (mig.memory_total, 0, mig.memory_used.as_ref()),
+        None => (
+            target.gpu.memory_total,
+            target.gpu.memory_reserved,
+            target.gpu.memory_used.as_ref(),
+        ),
+    };
+    Ok((total, reserved, count(target.read(used)?)))
+}
+
+/// The nearest whole number; negative and NaN are 0.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub(crate) fn count(value: f64) -> u64 {
+    value.round() as u64
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetMemoryInfo(device: Handle, memory: Out<nvmlMemory_t>) -> c_uint {
+    on_device("nvmlDeviceGetMemoryInfo", device, |_, target| {
+        let (total, reserved, used) = memory_of(target)?;
+        // The first version counts what the driver keeps as used (nvml.h, `nvmlMemory_t`).
+        let used = used + reserved;
+        memory.put(nvmlMemory_t {
+            total,
+            free: total.saturating_sub(used),
+            used,
+        })
+    })
+}

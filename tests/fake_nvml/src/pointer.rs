@@ -1,0 +1,143 @@
+//! What callers hand in: pointers to write to, texts and handles to read.
+//!
+//! NVML's contract is that a pointer is null or good for its type. It is assumed here once, so that
+//! the functions themselves are safe code. Each type has the layout of the pointer it holds.
+
+use std::ffi::{CStr, c_char, c_uint};
+
+use crate::code::{Answer, Code, INSUFFICIENT_SIZE, INVALID_ARGUMENT};
+
+/// Where one value goes, or where an array begins.
+#[repr(transparent)]
+pub(crate) struct Out<T>(*mut T);
+
+impl<T> Out<T> {
+    /// Writes `value`, or refuses a null pointer as NVML does.
+    pub(crate) fn put(&self, value: T) -> Answer {
+        self.check()?;
+        // SAFETY: not null, and by NVML's contract good for writing one `T`.
+        unsafe { self.0.write(value) };
+        Ok(())
+    }
+
+    /// Reads what the caller put there: a size, or a version.
+    pub(crate) fn get(&self) -> Result<T, Code>
+    where
+        T: Copy,
+    {
+        self.check()?;
+        // SAFETY: not null, and by NVML's contract an initialised `T`.
+        Ok(unsafe { self.0.read() })
+    }
+
+    /// Refuses a null pointer.
+    pub(crate) fn check(&self) -> Answer {
+        if self.0.is_null() {
+            return Err(INVALID_ARGUMENT);
+        }
+        Ok(())
+    }
+
+    /// The pointer as it came.
+    pub(crate) fn raw(&self) -> *mut T {
+        self.0
+    }
+
+    /// From a pointer found inside a caller's struct. By NVML's contract it is null or good.
+    pub(crate) fn from_raw(pointer: *mut T) -> Self {
+        Self(pointer)
+    }
+
+    /// Writes `items` into an array of `count` places, and their number to `count`.
+    ///
+    /// Too small an array, or none, is answered with `INSUFFICIENT_SIZE` and the number needed.
+    pub(crate) fn fill(&self, count: &Out<c_uint>, items: &[T]) -> Answer
+    where
+        T: Copy,
+    {
+        let places = count.get()?;
+        let needed = c_uint::try_from(items.len()).unwrap_or(c_uint::MAX);
+        count.put(needed)?;
+        if needed == 0 {
+            return Ok(());
+        }
+        if self.0.is_null() || places < needed {
+            return Err(INSUFFICIENT_SIZE);
+        }
+        // SAFETY: by NVML's contract the array has `places` places, and `items` is no longer than
+        // that. It cannot overlap `items`, which the caller has never seen.
+        unsafe { std::ptr::copy_nonoverlapping(items.as_ptr(), self.0, items.len()) };
+        Ok(())
+    }
+}
+
+impl Out<c_char> {
+    /// Writes `text` and its terminating zero into a buffer of `length` bytes.
+    pub(crate) fn put_text(&self, length: c_uint, text: &str) -> Answer {
+        self.check()?;
+        if text.len() >= length as usize {
+            return Err(INSUFFICIENT_SIZE);
+        }
+        // SAFETY: by NVML's contract the buffer has `length` bytes, more than `text` has.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr().cast(), self.0, text.len());
+            self.0.add(text.len()).write(0);
+        }
+        Ok(())
+    }
+}
+
+/// A text that ends with a zero.
+#[repr(transparent)]
+pub(crate) struct Text(*const c_char);
+
+impl Text {
+    /// The text, unless the pointer is null or it is not UTF-8.
+    pub(crate) fn get(&self) -> Result<&str, Code> {
+        if self.0.is_null() {
+            return Err(INVALID_ARGUMENT);
+        }
+        // SAFETY: not null, and by contract a zero-terminated text that outlives the call.
+        unsafe { CStr::from_ptr(self.0) }
+            .to_str()
+            .map_err(|_| INVALID_ARGUMENT)
+    }
+}
+
+/// A handle that callers hold and never look into: a number where NVML has a pointer.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Handle(pub(crate) usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_null_pointer_is_an_invalid_argument() {
+        let nowhere: Out<c_uint> = Out(std::ptr::null_mut());
+
+        assert_eq!(nowhere.put(1), Err(INVALID_ARGUMENT));
+    }
+
+    #[test]
+    fn a_text_that_does_not_fit_with_its_zero_is_refused() {
+        let mut buffer = [1; 4];
+        let out = Out(buffer.as_mut_ptr());
+
+        assert_eq!(out.put_text(4, "four"), Err(INSUFFICIENT_SIZE));
+        assert_eq!(out.put_text(4, "two"), Ok(()));
+        assert_eq!(buffer[3], 0);
+    }
+
+    #[test]
+    fn an_array_too_small_is_answered_with_the_size_needed() {
+        let mut count = 1;
+        let mut places = [0_u64; 1];
+        let (count_out, out) = (Out(&raw mut count), Out(places.as_mut_ptr()));
+
+        assert_eq!(out.fill(&count_out, &[7, 8]), Err(INSUFFICIENT_SIZE));
+        assert_eq!(count, 2);
+        assert_eq!(places, [0]);
+    }
+}

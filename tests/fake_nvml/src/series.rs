@@ -1,0 +1,143 @@
+//! A quantity over the virtual clock: constant, or steps.
+
+use serde::Deserialize;
+
+/// What a series says at one time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Step {
+    /// Seconds since the clock began.
+    from: f64,
+    /// In the unit of its key; `None`: no answer.
+    value: Option<f64>,
+}
+
+/// Steps in order of time, at least one. Each holds until the next; the first also before its time.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(try_from = "Written")]
+pub(crate) struct Series(Vec<Step>);
+
+/// A series as the script has it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Constant(Value),
+    Steps(Vec<(f64, Option<Value>)>),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Value {
+    Number(f64),
+    Name(String),
+}
+
+impl Value {
+    fn number(self) -> Result<f64, String> {
+        match self {
+            Self::Number(number) => Ok(number),
+            Self::Name(name) if name == "nan" => Ok(f64::NAN),
+            Self::Name(name) => Err(format!(
+                "a series has numbers, null and `nan`, not `{name}`"
+            )),
+        }
+    }
+}
+
+impl TryFrom<Written> for Series {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        let steps = match written {
+            Written::Constant(value) => vec![Step {
+                from: 0.0,
+                value: Some(value.number()?),
+            }],
+            Written::Steps(steps) => steps
+                .into_iter()
+                .map(|(from, value)| {
+                    let value = value.map(Value::number).transpose()?;
+                    Ok(Step { from, value })
+                })
+                .collect::<Result<_, String>>()?,
+        };
+        if steps.is_empty() {
+            return Err("a series needs at least one step".to_owned());
+        }
+        if steps.windows(2).any(|pair| pair[0].from >= pair[1].from) {
+            return Err("the steps of a series are in order of time".to_owned());
+        }
+        Ok(Self(steps))
+    }
+}
+
+impl Series {
+    /// The value at `time` seconds.
+    pub(crate) fn at(&self, time: f64) -> Option<f64> {
+        let next = self.0.partition_point(|step| step.from <= time);
+        self.0[next.saturating_sub(1)].value
+    }
+
+    /// The integral from `from` to `until`. Where there is no answer it adds nothing.
+    pub(crate) fn integral(&self, from: f64, until: f64) -> f64 {
+        self.pieces(from, until)
+            .map(|(seconds, value)| seconds * value.unwrap_or(0.0))
+            .sum()
+    }
+
+    /// The mean from `from` to `until`, unless a part of it has no answer.
+    pub(crate) fn mean(&self, from: f64, until: f64) -> Option<f64> {
+        self.pieces(from, until)
+            .all(|(_, value)| value.is_some())
+            .then(|| self.integral(from, until) / (until - from))
+    }
+
+    /// The pieces that lie between two times: seconds of each, and its value.
+    fn pieces(&self, from: f64, until: f64) -> impl Iterator<Item = (f64, Option<f64>)> {
+        self.0.iter().enumerate().filter_map(move |(i, step)| {
+            let begin = if i == 0 { from } else { step.from.max(from) };
+            let end = self.0.get(i + 1).map_or(until, |next| next.from.min(until));
+            (end > begin).then_some((end - begin, step.value))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(json: &str) -> Series {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_step_holds_until_the_next_and_the_first_holds_before_its_time() {
+        let steps = series("[[1, 10], [3, 20]]");
+
+        assert_eq!(
+            [0.0, 1.0, 2.9, 3.0, 99.0].map(|t| steps.at(t)),
+            [10.0, 10.0, 10.0, 20.0, 20.0].map(Some)
+        );
+    }
+
+    #[test]
+    fn an_integral_goes_through_the_steps() {
+        let steps = series("[[0, 10], [2, 100], [3, null], [5, 1]]");
+
+        assert!((steps.integral(1.0, 6.0) - (10.0 + 100.0 + 1.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_mean_over_a_part_without_an_answer_is_no_answer() {
+        let steps = series("[[0, 10], [2, 30], [4, null]]");
+
+        assert_eq!(steps.mean(1.0, 3.0), Some(20.0));
+        assert_eq!(steps.mean(3.0, 5.0), None);
+    }
+
+    #[test]
+    fn steps_out_of_order_and_no_steps_are_refused() {
+        for json in ["[[2, 1], [1, 1]]", "[]", "\"much\""] {
+            assert!(serde_json::from_str::<Series>(json).is_err(), "{json}");
+        }
+    }
+}

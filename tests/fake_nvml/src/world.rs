@@ -1,0 +1,321 @@
+//! The state behind the functions, and the way into each of them.
+//!
+//! One lock guards it. An injected delay sleeps before the lock is taken again, so a slow call on
+//! one thread holds up no other.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::c_uint;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::code::{Answer, Code, INVALID_ARGUMENT, NOT_SUPPORTED, UNINITIALIZED, returned};
+use crate::pointer::Handle;
+use crate::script::{ClockKind, Fault, Gpu, MigDevice, Script};
+use crate::series::Series;
+
+/// Where scripts come from: JSON, or `@` and the path of a file with it.
+const VARIABLE: &str = "HEADSPACE_FAKE_NVML";
+
+/// Device handles begin here, so that a zero or a small number is never one.
+const HANDLES: usize = 0x00fa_4e00_0000;
+/// Handles of one GPU: its own, and one for each MIG device.
+const HANDLES_PER_GPU: usize = 0x100;
+
+/// Functions that a fault of `*` leaves alone.
+const SPARED: &[&str] = &[
+    "nvmlInit_v2",
+    "nvmlInitWithFlags",
+    "nvmlShutdown",
+    "nvmlErrorString",
+];
+
+static WORLD: LazyLock<Mutex<World>> = LazyLock::new(|| {
+    Mutex::new(match written() {
+        Ok(script) => World::new(script, None),
+        Err(problem) => {
+            eprintln!("fake_nvml: `{VARIABLE}` is refused: {problem}");
+            World::new(Script::default(), Some(problem))
+        }
+    })
+});
+
+/// What one GPM sample remembers: the GPU, its GPU instance if it is of one, and when.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Stamp {
+    pub(crate) gpu: usize,
+    pub(crate) instance: Option<c_uint>,
+    /// Seconds.
+    pub(crate) time: f64,
+}
+
+/// Everything the library knows.
+pub(crate) struct World {
+    pub(crate) gpus: Vec<Arc<Gpu>>,
+    pub(crate) script: Script,
+    /// Why the script cannot be used; then nothing initialises.
+    pub(crate) refused: Option<String>,
+    /// The process that loaded the library.
+    pub(crate) pid: c_uint,
+    /// Successful inits minus shutdowns.
+    pub(crate) inits: u64,
+    pub(crate) calls: BTreeMap<String, u64>,
+    /// Samples allocated and not freed, `None` until they are filled.
+    pub(crate) samples: HashMap<usize, Option<Stamp>>,
+    pub(crate) next_sample: usize,
+    began: Instant,
+    /// Seconds.
+    advanced: f64,
+}
+
+/// The device a call is about.
+pub(crate) struct Target {
+    pub(crate) gpu: Arc<Gpu>,
+    pub(crate) index: usize,
+    /// The MIG device's index under the GPU.
+    pub(crate) mig: Option<usize>,
+    /// Seconds.
+    pub(crate) now: f64,
+}
+
+impl World {
+    pub(crate) fn new(mut script: Script, refused: Option<String>) -> Self {
+        Self {
+            gpus: script.devices.drain(..).map(Arc::new).collect(),
+            script,
+            refused,
+            pid: std::process::id(),
+            inits: 0,
+            calls: BTreeMap::new(),
+            samples: HashMap::new(),
+            next_sample: 1,
+            began: Instant::now(),
+            advanced: 0.0,
+        }
+    }
+
+    /// Seconds on the clock.
+    pub(crate) fn now(&self) -> f64 {
+        match self.script.clock {
+            ClockKind::Virtual => self.advanced,
+            ClockKind::Real => self.advanced + self.began.elapsed().as_secs_f64(),
+        }
+    }
+
+    /// Moves the clock on.
+    pub(crate) fn advance(&mut self, seconds: f64) {
+        self.advanced += seconds;
+    }
+
+    /// The handle of a GPU, or of a MIG device on it.
+    pub(crate) fn handle(gpu: usize, mig: Option<usize>) -> Handle {
+        Handle(HANDLES + gpu * HANDLES_PER_GPU + mig.map_or(0, |index| index + 1))
+    }
+
+    /// The device behind a handle.
+    pub(crate) fn target(&self, handle: Handle) -> Result<Target, Code> {
+        let offset = handle.0.checked_sub(HANDLES).ok_or(INVALID_ARGUMENT)?;
+        let index = offset / HANDLES_PER_GPU;
+        let gpu = Arc::clone(self.gpus.get(index).ok_or(INVALID_ARGUMENT)?);
+        let mig = (offset % HANDLES_PER_GPU).checked_sub(1);
+        let target = Target {
+            gpu,
+            index,
+            mig,
+            now: self.now(),
+        };
+        if mig.is_some() && target.mig_device().is_none() {
+            return Err(INVALID_ARGUMENT);
+        }
+        Ok(target)
+    }
+
+    /// Counts the call, and says what the script does to it: a delay and a code.
+    fn enter(&mut self, function: &str, gpu: Option<usize>) -> (Duration, Option<Code>) {
+        let count = self.calls.entry(function.to_owned()).or_insert(0);
+        *count += 1;
+        let (call, now) = (*count, self.now());
+        let mut delay = 0;
+        let mut code = None;
+        for fault in &self.script.faults {
+            if applies(fault, function, gpu, now, call) {
+                delay += fault.delay_ms;
+                code = code.or(fault.code.map(Code));
+            }
+        }
+        (Duration::from_millis(delay), code)
+    }
+}
+
+impl Target {
+    /// The MIG device, when the call is about one.
+    pub(crate) fn mig_device(&self) -> Option<&MigDevice> {
+        let mig = self.gpu.mig.as_ref().filter(|mig| mig.enabled)?;
+        mig.devices.get(self.mig?)
+    }
+
+    /// Whether the GPU is split.
+    pub(crate) fn is_split(&self) -> bool {
+        self.gpu.mig.as_ref().is_some_and(|mig| mig.enabled)
+    }
+
+    /// Refuses MIG devices: for what only the whole GPU answers.
+    pub(crate) fn whole(&self) -> Answer {
+        if self.mig.is_some() {
+            return Err(NOT_SUPPORTED);
+        }
+        Ok(())
+    }
+
+    /// Refuses MIG devices and GPUs with MIG on: for what NVML does not answer under MIG.
+    pub(crate) fn unsplit(&self) -> Answer {
+        if self.is_split() {
+            return Err(NOT_SUPPORTED);
+        }
+        Ok(())
+    }
+
+    /// What a series says now.
+    pub(crate) fn read(&self, series: Option<&Series>) -> Result<f64, Code> {
+        series
+            .and_then(|series| series.at(self.now))
+            .ok_or(NOT_SUPPORTED)
+    }
+
+    /// What a rate has come to since second 0.
+    pub(crate) fn total(&self, rate: Option<&Series>) -> Result<f64, Code> {
+        self.read(rate)?;
+        Ok(rate.map_or(0.0, |rate| rate.integral(0.0, self.now)))
+    }
+}
+
+/// The world, whatever happened to the thread that held it before.
+pub(crate) fn world() -> MutexGuard<'static, World> {
+    WORLD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a function that is about no device.
+pub(crate) fn call(function: &str, answer: impl FnOnce(&mut World) -> Answer) -> c_uint {
+    returned(run(function, None, true, answer))
+}
+
+/// Runs a function that is about a GPU without naming it by a handle.
+pub(crate) fn call_about(
+    function: &str,
+    gpu: Option<usize>,
+    answer: impl FnOnce(&mut World) -> Answer,
+) -> c_uint {
+    returned(run(function, gpu, true, answer))
+}
+
+/// Runs a function that may be called before `nvmlInit`.
+pub(crate) fn call_uninitialized(
+    function: &str,
+    answer: impl FnOnce(&mut World) -> Answer,
+) -> c_uint {
+    returned(run(function, None, false, answer))
+}
+
+/// Runs a function that is about a device.
+pub(crate) fn on_device(
+    function: &str,
+    device: Handle,
+    answer: impl FnOnce(&mut World, &Target) -> Answer,
+) -> c_uint {
+    let gpu = world().target(device).ok().map(|target| target.index);
+    returned(run(function, gpu, true, |world| {
+        let target = world.target(device)?;
+        answer(world, &target)
+    }))
+}
+
+fn run(
+    function: &str,
+    gpu: Option<usize>,
+    initialized: bool,
+    answer: impl FnOnce(&mut World) -> Answer,
+) -> Answer {
+    let (delay, code) = world().enter(function, gpu);
+    if !delay.is_zero() {
+        std::thread::sleep(delay);
+    }
+    if let Some(code) = code {
+        return Err(code);
+    }
+    let mut world = world();
+    if initialized && world.inits == 0 {
+        return Err(UNINITIALIZED);
+    }
+    answer(&mut world)
+}
+
+fn applies(fault: &Fault, function: &str, gpu: Option<usize>, now: f64, call: u64) -> bool {
+    let named = if fault.function == "*" {
+        !SPARED.contains(&function)
+    } else {
+        fault.function == function
+    };
+    named
+        && (fault.device.is_none() || fault.device == gpu)
+        && fault.from_time.is_none_or(|from| now >= from)
+        && fault.until_time.is_none_or(|until| now < until)
+        && fault.from_call.is_none_or(|from| call >= from)
+        && fault.until_call.is_none_or(|until| call < until)
+}
+
+/// The script in the environment, or the default.
+fn written() -> Result<Script, String> {
+    match std::env::var(VARIABLE) {
+        Ok(text) => parse(&text),
+        Err(std::env::VarError::NotPresent) => Ok(Script::default()),
+        Err(problem) => Err(problem.to_string()),
+    }
+}
+
+/// A script from JSON, or from the file named after `@`.
+pub(crate) fn parse(text: &str) -> Result<Script, String> {
+    let json = match text.strip_prefix('@') {
+        Some(path) => {
+            std::fs::read_to_string(path).map_err(|e| format!("cannot read `{path}`: {e}"))?
+        }
+        None => text.to_owned(),
+    };
+    serde_json::from_str(&json).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(json: &str) -> Fault {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_fault_holds_from_its_call_until_before_its_last() {
+        let third = fault(r#"{"function": "f", "from_call": 3, "until_call": 4}"#);
+
+        let hit = [2, 3, 4].map(|call| applies(&third, "f", None, 0.0, call));
+
+        assert_eq!(hit, [false, true, false]);
+    }
+
+    #[test]
+    fn a_star_means_every_function_but_those_of_a_library_s_life() {
+        let lost = fault(r#"{"function": "*", "device": 1, "code": 15, "from_time": 5}"#);
+
+        assert!(applies(&lost, "nvmlDeviceGetName", Some(1), 5.0, 1));
+        assert!(!applies(&lost, "nvmlDeviceGetName", Some(0), 5.0, 1));
+        assert!(!applies(&lost, "nvmlDeviceGetName", Some(1), 4.0, 1));
+        assert!(!applies(&lost, "nvmlShutdown", Some(1), 5.0, 1));
+    }
+
+    #[test]
+    fn a_handle_leads_back_to_its_device_and_no_other_number_does() {
+        let world = World::new(Script::default(), None);
+
+        assert_eq!(world.target(World::handle(0, None)).unwrap().index, 0);
+        assert!(world.target(World::handle(1, None)).is_err());
+        assert!(world.target(World::handle(0, Some(0))).is_err());
+        assert!(world.target(Handle(0)).is_err());
+    }
+}
