@@ -49,6 +49,8 @@ const CRATES: &[(&str, &[&str])] = &[
             "headspace-exporters",
         ],
     ),
+    ("headspace-fake-nvml", &[]),
+    ("headspace-fake-nvml-old", &[]),
     (
         "headspace-tests",
         &[
