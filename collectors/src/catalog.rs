@@ -98,7 +98,13 @@ impl Catalog {
             process::Process::new(),
         ));
         #[cfg(feature = "host")]
-        entries.push(Entry::new(host::NAME, host::READS, host::Host::new()));
+        {
+            entries.push(Entry::new(host::NAME, host::READS, host::Host::new()));
+            let (name, reads) = (host::pressure::NAME, host::pressure::READS);
+            entries.push(Entry::new(name, reads, host::Pressure::new()));
+            let (name, reads) = (host::control_group::NAME, host::control_group::READS);
+            entries.push(Entry::new(name, reads, host::ControlGroup::new()));
+        }
         #[cfg(feature = "tree")]
         {
             entries.push(Entry::new(tree::NAME, tree::READS, tree::Tree::new()));

@@ -1,15 +1,17 @@
 //! What this machine lets the process use, and how busy that is.
 //!
 //! Cores online, cores in the affinity mask, the tightest CPU quota of the control groups above the
-//! process, the smaller of the two, and the share of time that the cores of the mask were busy,
-//! whoever used them. Utilisation counts from the tick before, and from the construction in the
+//! process, the smaller of the two, the share of time that the cores of the mask were busy, whoever
+//! used them, and how many threads run or wait for a core. Utilisation counts from the tick before, and from the construction in the
 //! first one. Unknown stays unknown: where the quota or the mask cannot be read, so is what is
 //! usable.
 
 mod cgroup;
+pub mod control_group;
 mod cores;
 mod describe;
 mod limits;
+pub mod pressure;
 mod times;
 
 use std::path::{Path, PathBuf};
@@ -19,8 +21,10 @@ use headspace_agent::model::metric;
 use headspace_agent::model::{Reading, Scope};
 use headspace_agent::port::{CollectError, Collector};
 
+pub use control_group::ControlGroup;
 pub use describe::{describe, describe_at};
 use limits::Limits;
+pub use pressure::Pressure;
 use times::CoreTime;
 
 use crate::procfs;
@@ -29,7 +33,8 @@ use crate::procfs;
 pub const NAME: &str = "host";
 
 /// What it reads.
-pub const READS: &str = "cores, affinity, quota, and how busy the usable cores are";
+pub const READS: &str =
+    "cores, affinity, quota, how busy the usable cores are, and threads that run or wait for one";
 
 /// The source `host`.
 #[derive(Debug)]
@@ -38,6 +43,7 @@ pub struct Host {
     times: PathBuf,
     before: Vec<CoreTime>,
     now: Vec<CoreTime>,
+    runnable: Option<u64>,
     buffer: Vec<u8>,
 }
 
@@ -66,6 +72,7 @@ impl Host {
             times: procfs::below(root, "/proc/stat"),
             before: Vec::new(),
             now: Vec::new(),
+            runnable: None,
             buffer: Vec::new(),
         };
         if !host.limits.read().is_known() {
@@ -80,11 +87,14 @@ impl Host {
         Ok(host)
     }
 
-    /// Reads the times of the cores into `now`, empty where they cannot be read.
+    /// Reads the times of the cores into `now`, empty where they cannot be read, and how many
+    /// threads could run.
     fn look(&mut self) {
         self.now.clear();
+        self.runnable = None;
         if let Ok(bytes) = procfs::read(&self.times, &mut self.buffer) {
             times::read_into(bytes, &mut self.now);
+            self.runnable = times::runnable(bytes);
         }
     }
 
@@ -118,6 +128,10 @@ impl Collector for Host {
             (&metric::HOST_CPU_ONLINE, limits.online.map(f64::from)),
             (&metric::HOST_CPU_AFFINITY, limits.affinity.map(f64::from)),
             (&metric::HOST_CPU_QUOTA, limits.cores_quota()),
+            (
+                &metric::HOST_THREADS_RUNNABLE,
+                self.runnable.map(procfs::float),
+            ),
         ];
         let known =
             |(metric, value): (_, Option<f64>)| Some(Reading::new(metric, Scope::Host, value?));

@@ -27,6 +27,17 @@ pub(super) fn read_into(bytes: &[u8], times: &mut Vec<CoreTime>) {
     );
 }
 
+/// Threads of the machine that run or wait for a core, the one that reads the file left out: it
+/// runs, and would be seen on an idle machine too.
+///
+/// `/proc/loadavg` has the same number in a file of its own; here it comes with what is read
+/// anyway.
+pub(super) fn runnable(bytes: &[u8]) -> Option<u64> {
+    let line = lines(bytes).find(|line| line.starts_with(b"procs_running "))?;
+    let running = number(words(line).nth(1)?)?;
+    Some(running.saturating_sub(1))
+}
+
 /// Reads `cpu3 user nice system idle iowait irq softirq steal [guest guest_nice]`.
 fn core(line: &[u8]) -> Option<CoreTime> {
     let mut fields = words(line.strip_prefix(b"cpu")?);
@@ -163,6 +174,23 @@ mod tests {
         assert_eq!(look("cpu0x 1 2 3 4 5 6 7 8 9 10\n"), []);
         assert_eq!(look("cpu 1 2 3 4 5 6 7 8 9 10\n"), []);
         assert_eq!(look("cpu0 18446744073709551615 2 3 4 5 6 7 8 9 10\n"), []);
+    }
+
+    #[test]
+    fn the_thread_that_looks_is_not_among_the_runnable() {
+        assert_eq!(
+            runnable(b"cpu 1\nprocs_running 3\nprocs_blocked 0\n"),
+            Some(2)
+        );
+        assert_eq!(runnable(b"procs_running 1\n"), Some(0));
+        for wrong in [
+            "",
+            "procs_running 3",
+            "procs_running\n",
+            "procs_running x\n",
+        ] {
+            assert_eq!(runnable(wrong.as_bytes()), None, "{wrong:?}");
+        }
     }
 
     fn any_look() -> impl Strategy<Value = Vec<CoreTime>> {

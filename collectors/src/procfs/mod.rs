@@ -4,8 +4,9 @@
 //! leaves such a line out. Nothing here allocates once the caller's buffer has grown to the size
 //! of its file.
 //!
-//! [`parse`] takes the files of a process apart; [`walk`] finds the processes that descend from one.
+//! [`carry`] keeps totals from going back, [`parse`] takes the files of a process apart; [`walk`] finds the processes that descend from one.
 
+pub(crate) mod carry;
 pub(crate) mod parse;
 pub(crate) mod walk;
 

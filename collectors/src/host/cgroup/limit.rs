@@ -89,7 +89,7 @@ impl Level {
 }
 
 /// The only word of the only line.
-fn one_word(bytes: &[u8]) -> Option<&[u8]> {
+pub(super) fn one_word(bytes: &[u8]) -> Option<&[u8]> {
     let mut words = words(lines(bytes).next()?);
     let word = words.next()?;
     words.next().is_none().then_some(word)

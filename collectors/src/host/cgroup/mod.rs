@@ -1,5 +1,4 @@
-//! The CPU time that control groups allow this process: the tightest limit over its own group and
-//! all its ancestors.
+//! The control groups above this process: its own group and all its ancestors.
 //!
 //! `/proc/self/cgroup` names the group, `/proc/self/mountinfo` says where its hierarchy can be
 //! seen and from which group downwards: in a container, often only from the container's own. A
@@ -10,14 +9,19 @@
 //! a file is strange. Unknown never passes for "no limit".
 
 mod limit;
+mod memory;
 mod place;
+mod throttle;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use limit::Level;
 pub(super) use limit::Quota;
+pub(super) use memory::MemoryGroup;
+pub(super) use place::Controller;
 use place::Own;
+pub(super) use throttle::CpuGroup;
 
 use crate::procfs;
 
@@ -40,33 +44,57 @@ impl Version {
     }
 }
 
-/// Where the process stands among the groups.
+/// The number of the first line `key number`, as flat-keyed files have them.
+fn keyed(bytes: &[u8], key: &str) -> Option<u64> {
+    procfs::lines(bytes).find_map(|line| {
+        let mut words = procfs::words(line);
+        (words.next()? == key.as_bytes()).then(|| procfs::number(words.next()?))?
+    })
+}
+
+/// Where the process stands among the groups of one controller; of each group `L` is kept.
 #[derive(Debug)]
-enum Place {
-    /// The kernel has no CPU control groups, or this process is in none.
+enum Place<L> {
+    /// The kernel has no such control groups, or this process is in none.
     NoGroup,
     /// A group's hierarchy cannot be seen from here.
     Hidden,
     /// The process's own group first, then its ancestors.
-    Levels(Version, Vec<Level>),
+    Levels(Version, Vec<L>),
 }
 
-/// Follows the process through its groups, and reads their limits.
+/// What is known of the groups at one moment.
 #[derive(Debug)]
-pub(super) struct Cgroups {
+pub(super) enum Standing<'a, L> {
+    /// Something could not be read or seen.
+    Unknown,
+    /// There are no groups.
+    NoGroup,
+    /// The process's own group first, then its ancestors.
+    Levels(&'a [L]),
+}
+
+/// Follows the process through the groups of one controller.
+#[derive(Debug)]
+pub(super) struct Groups<L> {
     root: PathBuf,
+    controller: Controller,
+    /// What is kept of the group in that folder.
+    keep: fn(Version, &Path) -> L,
     membership: PathBuf,
     /// What `membership` held when `place` was found. Processes are moved rarely.
     seen: Vec<u8>,
     /// `None` until found, and where the last attempt failed.
-    place: Option<Place>,
+    place: Option<Place<L>>,
     buffer: Vec<u8>,
 }
 
-impl Cgroups {
-    pub(super) fn at(root: &Path) -> Self {
+impl<L> Groups<L> {
+    pub(super) fn at(root: &Path, controller: Controller, keep: fn(Version, &Path) -> L) -> Self {
         Self {
             root: root.to_owned(),
+            controller,
+            keep,
             membership: procfs::below(root, "/proc/self/cgroup"),
             seen: Vec::new(),
             place: None,
@@ -74,8 +102,8 @@ impl Cgroups {
         }
     }
 
-    /// The tightest limit now. A limit changed, or a process moved, since the last call counts.
-    pub(super) fn quota(&mut self) -> Quota {
+    /// The groups now: a process moved since the last call has others.
+    pub(super) fn now(&mut self) -> Standing<'_, L> {
         match procfs::read(&self.membership, &mut self.buffer) {
             Ok(now) => {
                 if self.place.is_none() || now != self.seen {
@@ -90,19 +118,16 @@ impl Cgroups {
                 self.place = alive.then_some(Place::NoGroup);
                 self.seen.clear();
             }
-            Err(_) => return Quota::Unknown,
+            Err(_) => return Standing::Unknown,
         }
         match &self.place {
-            None | Some(Place::Hidden) => Quota::Unknown,
-            Some(Place::NoGroup) => Quota::Unlimited,
-            Some(Place::Levels(_, levels)) => levels
-                .iter()
-                .map(|level| level.read(&mut self.buffer))
-                .fold(Quota::Unlimited, Quota::tighter),
+            None | Some(Place::Hidden) => Standing::Unknown,
+            Some(Place::NoGroup) => Standing::NoGroup,
+            Some(Place::Levels(_, levels)) => Standing::Levels(levels),
         }
     }
 
-    /// The interface that told the last quota; absent where none did.
+    /// The interface of the groups that the last look found; absent where it found none.
     pub(super) fn version(&self) -> Option<Version> {
         match &self.place {
             Some(Place::Levels(version, _)) => Some(*version),
@@ -111,20 +136,51 @@ impl Cgroups {
     }
 
     /// Finds the place that `self.seen` names; `None` where the next attempt may do better.
-    fn find(&mut self) -> Option<Place> {
-        let (version, group) = match place::own_group(&self.seen) {
+    fn find(&mut self) -> Option<Place<L>> {
+        let (version, group) = match place::own_group(&self.seen, self.controller) {
             Own::Group(version, group) => (version, group),
             Own::None => return Some(Place::NoGroup),
             Own::Unknown => return None,
         };
         let mounts = procfs::below(&self.root, "/proc/self/mountinfo");
         let mounts = procfs::read(&mounts, &mut self.buffer).ok()?;
-        let folders = place::folders(&self.root, mounts, version, &group);
+        let folders = place::folders(&self.root, mounts, version, self.controller, &group);
         Some(folders.map_or(Place::Hidden, |folders| {
-            let levels = folders
-                .into_iter()
-                .map(|folder| Level::at(version, &folder));
+            let levels = folders.iter().map(|folder| (self.keep)(version, folder));
             Place::Levels(version, levels.collect())
         }))
+    }
+}
+
+/// The CPU time that the groups allow this process: the tightest limit of all.
+#[derive(Debug)]
+pub(super) struct Cgroups {
+    groups: Groups<Level>,
+    buffer: Vec<u8>,
+}
+
+impl Cgroups {
+    pub(super) fn at(root: &Path) -> Self {
+        Self {
+            groups: Groups::at(root, Controller::Cpu, Level::at),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The tightest limit now. A limit changed, or a process moved, since the last call counts.
+    pub(super) fn quota(&mut self) -> Quota {
+        match self.groups.now() {
+            Standing::Unknown => Quota::Unknown,
+            Standing::NoGroup => Quota::Unlimited,
+            Standing::Levels(levels) => levels
+                .iter()
+                .map(|level| level.read(&mut self.buffer))
+                .fold(Quota::Unlimited, Quota::tighter),
+        }
+    }
+
+    /// The interface that told the last quota; absent where none did.
+    pub(super) fn version(&self) -> Option<Version> {
+        self.groups.version()
     }
 }

@@ -1,4 +1,4 @@
-//! Which folders hold the limits of this process's group and of its ancestors.
+//! Which folders are this process's group and its ancestors, controller by controller.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -11,7 +11,30 @@ use crate::procfs::{self, lines};
 /// each tick.
 const MAX_DEPTH: usize = 64;
 
-/// The group that decides over CPU time.
+/// What a hierarchy of groups decides over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Controller {
+    /// CPU time.
+    Cpu,
+    /// Memory.
+    Memory,
+    /// Nothing: the unified hierarchy, whatever controllers it has.
+    Unified,
+}
+
+impl Controller {
+    /// Whether it is one of the names, as v1 lists them: `cpu,cpuacct`.
+    fn is_in(self, names: &[u8]) -> bool {
+        let own: &[u8] = match self {
+            Self::Cpu => b"cpu",
+            Self::Memory => b"memory",
+            Self::Unified => return false,
+        };
+        names.split(|&byte| byte == b',').any(|name| name == own)
+    }
+}
+
+/// The group that decides over something.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Own {
     /// This one, by its path in its hierarchy.
@@ -23,7 +46,7 @@ pub(super) enum Own {
 }
 
 /// Finds it in `/proc/self/cgroup`.
-pub(super) fn own_group(membership: &[u8]) -> Own {
+pub(super) fn own_group(membership: &[u8], controller: Controller) -> Own {
     if membership.is_empty() {
         return Own::None;
     }
@@ -31,15 +54,14 @@ pub(super) fn own_group(membership: &[u8]) -> Own {
     for line in lines(membership) {
         // `id:controllers:path`; the path may hold colons.
         let mut fields = line.splitn(3, |&byte| byte == b':');
-        let (Some(id), Some(controllers), Some(group)) =
-            (fields.next(), fields.next(), fields.next())
+        let (Some(id), Some(names), Some(group)) = (fields.next(), fields.next(), fields.next())
         else {
             return Own::Unknown;
         };
-        if has_cpu(controllers) {
+        if controller.is_in(names) {
             return Own::Group(Version::V1, path(group.to_vec()));
         }
-        if id == b"0" && controllers.is_empty() {
+        if id == b"0" && names.is_empty() {
             unified = Own::Group(Version::V2, path(group.to_vec()));
         }
     }
@@ -56,10 +78,11 @@ pub(super) fn folders(
     root: &Path,
     mountinfo: &[u8],
     version: Version,
+    controller: Controller,
     group: &Path,
 ) -> Option<Vec<PathBuf>> {
     let mut mounts: Vec<_> = lines(mountinfo)
-        .filter_map(|line| Mount::of_cpu(line, version))
+        .filter_map(|line| Mount::of(line, version, controller))
         .filter_map(|mount| {
             let within = group.strip_prefix(&mount.from).ok()?.to_owned();
             // `..` is a group outside the process's cgroup namespace, which no folder shows.
@@ -96,15 +119,15 @@ struct Mount {
 
 impl Mount {
     /// Reads a line of `/proc/self/mountinfo` (proc(5)), if it mounts the hierarchy that holds the
-    /// CPU controller in this version.
-    fn of_cpu(line: &[u8], version: Version) -> Option<Self> {
+    /// controller in this version.
+    fn of(line: &[u8], version: Version, controller: Controller) -> Option<Self> {
         let mut fields = line.split(|&byte| byte == b' ');
         let (from, at) = (fields.nth(3)?, fields.next()?);
         // After the mount's own options, any number of optional fields up to a lone hyphen.
         let mut fields = fields.skip_while(|&field| field != b"-").skip(1);
         let (kind, options) = (fields.next()?, fields.nth(1)?);
         let fits = match version {
-            Version::V1 => kind == b"cgroup" && has_cpu(options),
+            Version::V1 => kind == b"cgroup" && controller.is_in(options),
             Version::V2 => kind == b"cgroup2",
         };
         fits.then(|| Self {
@@ -112,10 +135,6 @@ impl Mount {
             at: path(unescape(at)),
         })
     }
-}
-
-fn has_cpu(names: &[u8]) -> bool {
-    names.split(|&byte| byte == b',').any(|name| name == b"cpu")
 }
 
 fn path(bytes: Vec<u8>) -> PathBuf {
@@ -154,7 +173,7 @@ mod tests {
     use super::*;
 
     fn own(text: &str) -> Own {
-        own_group(text.as_bytes())
+        own_group(text.as_bytes(), Controller::Cpu)
     }
 
     fn group(version: Version, path: &str) -> Own {
@@ -183,6 +202,17 @@ mod tests {
     }
 
     #[test]
+    fn each_controller_has_a_hierarchy_of_its_own() {
+        let hybrid = b"4:memory:/api/f863\n1:cpu:/\n0::/user\n";
+        let of = |controller| own_group(hybrid, controller);
+
+        assert_eq!(of(Controller::Memory), group(Version::V1, "/api/f863"));
+        assert_eq!(of(Controller::Cpu), group(Version::V1, "/"));
+        assert_eq!(of(Controller::Unified), group(Version::V2, "/user"));
+        assert_eq!(own_group(b"1:cpu:/\n", Controller::Unified), Own::Unknown);
+    }
+
+    #[test]
     fn a_file_that_is_cut_or_strange_is_unknown_and_an_empty_one_names_no_group() {
         assert_eq!(own(""), Own::None);
         assert_eq!(own("0::/user"), Own::Unknown);
@@ -195,13 +225,13 @@ mod tests {
         let line =
             br"31 23 0:28 /a\040b /sys/fs/c\134g rw,relatime shared:9 master:1 - cgroup2 c rw";
 
-        let mount = Mount::of_cpu(line, Version::V2).unwrap();
+        let mount = Mount::of(line, Version::V2, Controller::Cpu).unwrap();
 
         assert_eq!(
             (mount.from, mount.at),
             ("/a b".into(), r"/sys/fs/c\g".into())
         );
-        assert!(Mount::of_cpu(line, Version::V1).is_none());
+        assert!(Mount::of(line, Version::V1, Controller::Cpu).is_none());
     }
 
     #[test]
@@ -213,8 +243,8 @@ mod tests {
             b"31 23 0:28 / /sys/fs/cgroup rw - cgroup cgroup rw,cpuset,cpuacct",
         ];
         for line in wrong {
-            assert!(Mount::of_cpu(line, Version::V1).is_none());
-            assert!(Mount::of_cpu(line, Version::V2).is_none());
+            assert!(Mount::of(line, Version::V1, Controller::Cpu).is_none());
+            assert!(Mount::of(line, Version::V2, Controller::Cpu).is_none());
         }
     }
 
@@ -236,10 +266,10 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
-            let _ = own_group(&bytes);
+            let _ = own_group(&bytes, Controller::Memory);
             for version in [Version::V1, Version::V2] {
-                let _ = Mount::of_cpu(&bytes, version);
-                let _ = folders(Path::new("/nowhere"), &bytes, version, Path::new("/a/b"));
+                let _ = Mount::of(&bytes, version, Controller::Cpu);
+                let _ = folders(Path::new("/nowhere"), &bytes, version, Controller::Memory, Path::new("/a/b"));
             }
         }
 
@@ -257,7 +287,7 @@ mod tests {
                 std::fs::write(root.path().join(inside).join("cgroup.procs"), "").unwrap();
             }
 
-            let found = folders(root.path(), line.as_bytes(), Version::V2, Path::new(&format!("/{name}")));
+            let found = folders(root.path(), line.as_bytes(), Version::V2, Controller::Cpu, Path::new(&format!("/{name}")));
 
             for folder in found.into_iter().flatten() {
                 prop_assert!(folder.canonicalize().unwrap().starts_with(root.path().join("m")));

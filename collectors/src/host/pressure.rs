@@ -1,0 +1,243 @@
+//! The source `pressure`: how long work waited for cores, storage and memory (PSI).
+//!
+//! `/proc/pressure` tells of the machine; the files of the same kind in the process's own v2 group
+//! tell of its container alone. The group at the root of the hierarchy is the machine, and is not
+//! told twice. Totals only: the kernel's own averages are over its own windows.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use headspace_agent::model::metric;
+use headspace_agent::model::reading::Attributes;
+use headspace_agent::model::{Reading, Scope};
+use headspace_agent::port::{CollectError, Collector};
+
+use super::cgroup::{Controller, Groups, Standing, Version};
+use crate::procfs::{self, float, lines, number, words};
+
+/// This source's name.
+pub const NAME: &str = "pressure";
+
+/// What it reads.
+pub const READS: &str =
+    "time that work waited for cores, storage and memory, on the machine and in the container";
+
+/// The resources, each with the attributes of both its totals (some, full).
+const RESOURCES: [(&str, [Attributes; 2]); 3] = [
+    (
+        "cpu",
+        [
+            &[("resource", "cpu"), ("stalled", "some")],
+            &[("resource", "cpu"), ("stalled", "full")],
+        ],
+    ),
+    (
+        "io",
+        [
+            &[("resource", "io"), ("stalled", "some")],
+            &[("resource", "io"), ("stalled", "full")],
+        ],
+    ),
+    (
+        "memory",
+        [
+            &[("resource", "memory"), ("stalled", "some")],
+            &[("resource", "memory"), ("stalled", "full")],
+        ],
+    ),
+];
+
+/// The source `pressure`.
+#[derive(Debug)]
+pub struct Pressure {
+    machine: [PathBuf; 3],
+    groups: Groups<GroupFiles>,
+    buffer: Vec<u8>,
+}
+
+/// The files of one group; `None` for the root of the hierarchy.
+type GroupFiles = Option<[PathBuf; 3]>;
+
+impl Pressure {
+    /// Watches this machine and this process's group.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectError::Unsupported`] where the kernel does not account for pressure.
+    pub fn new() -> Result<Self, CollectError> {
+        Self::at("/")
+    }
+
+    /// Watches those that `proc` and `sys` below `root` describe.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectError::Unsupported`] where the kernel does not account for pressure.
+    pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
+        let root = root.as_ref();
+        let folder = procfs::below(root, "/proc/pressure");
+        let mut source = Self {
+            machine: RESOURCES.map(|(name, _)| folder.join(name)),
+            groups: Groups::at(root, Controller::Unified, group_files),
+            buffer: Vec::new(),
+        };
+        let mut readings = Vec::new();
+        match source.read(&mut readings) {
+            _ if !readings.is_empty() => Ok(source),
+            Some(error) => Err(off(&error, &folder)),
+            None => Err(CollectError::unsupported(format!(
+                "the files in `{}` hold no totals",
+                folder.display()
+            ))),
+        }
+    }
+
+    /// Appends what can be read; the first error of the machine's files.
+    fn read(&mut self, out: &mut Vec<Reading>) -> Option<io::Error> {
+        let mut first = None;
+        for (file, (name, attributes)) in self.machine.iter().zip(RESOURCES) {
+            match procfs::read(file, &mut self.buffer) {
+                // No machine is ever fully out of cores, and the kernel writes a zero that says
+                // nothing (Documentation/accounting/psi.rst).
+                Ok(bytes) => append(bytes, Scope::Host, attributes, name == "cpu", out),
+                Err(error) => {
+                    first.get_or_insert(error);
+                }
+            }
+        }
+        if let Standing::Levels([Some(files), ..]) = self.groups.now() {
+            for (file, (_, attributes)) in files.iter().zip(RESOURCES) {
+                if let Ok(bytes) = procfs::read(file, &mut self.buffer) {
+                    append(bytes, Scope::Cgroup, attributes, false, out);
+                }
+            }
+        }
+        first
+    }
+}
+
+impl Collector for Pressure {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
+        let before = out.len();
+        let error = self.read(out);
+        if out.len() > before {
+            return Ok(());
+        }
+        let reason = error.map_or_else(|| "no totals".into(), |error| error.to_string());
+        Err(CollectError::Transient(format!(
+            "no pressure could be read ({reason})"
+        )))
+    }
+}
+
+/// The files of a group; every group but the root has `cgroup.events`.
+fn group_files(_: Version, folder: &Path) -> GroupFiles {
+    folder
+        .join("cgroup.events")
+        .exists()
+        .then(|| RESOURCES.map(|(name, _)| folder.join(format!("{name}.pressure"))))
+}
+
+/// Why there is no pressure, and what to do.
+fn off(error: &io::Error, folder: &Path) -> CollectError {
+    // EOPNOTSUPP: the kernel could, and was told not to.
+    let told_not_to = error.raw_os_error() == Some(libc::EOPNOTSUPP);
+    if told_not_to || error.kind() == ErrorKind::NotFound {
+        return CollectError::remediable(
+            format!(
+                "the kernel does not account for pressure (`{}` is absent or refuses)",
+                folder.display()
+            ),
+            "boot with `psi=1` on the kernel command line (Linux 4.20 or later, built with \
+             CONFIG_PSI)",
+        );
+    }
+    CollectError::unsupported(format!("`{}` cannot be read: {error}", folder.display()))
+}
+
+/// Appends the totals of a file: `some avg10=0.00 avg60=0.00 avg300=0.00 total=3852214487`, in
+/// microseconds, and the same for `full`.
+fn append(
+    bytes: &[u8],
+    scope: Scope,
+    [some, full]: [Attributes; 2],
+    only_some: bool,
+    out: &mut Vec<Reading>,
+) {
+    for line in lines(bytes) {
+        let mut words = words(line);
+        let attributes = match words.next() {
+            Some(b"some") => some,
+            Some(b"full") if !only_some => full,
+            _ => continue,
+        };
+        let total = words.find_map(|word| number(word.strip_prefix(b"total=")?));
+        if let Some(micros) = total {
+            let seconds = float(micros) / 1e6;
+            let reading = Reading::with(&metric::PRESSURE_TIME, scope.clone(), attributes, seconds);
+            out.push(reading);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const FILE: &str = "some avg10=0.00 avg60=0.02 avg300=0.33 total=3852214487\n\
+        full avg10=0.00 avg60=0.00 avg300=0.00 total=12000000\n";
+
+    fn totals(text: &[u8], only_some: bool) -> Vec<f64> {
+        let mut out = Vec::new();
+        append(text, Scope::Host, RESOURCES[1].1, only_some, &mut out);
+        out.iter().map(|reading| reading.value).collect()
+    }
+
+    #[test]
+    fn totals_are_in_seconds() {
+        assert_eq!(totals(FILE.as_bytes(), false), [3852.214487, 12.0]);
+        assert_eq!(totals(FILE.as_bytes(), true), [3852.214487]);
+    }
+
+    #[test]
+    fn lines_without_a_total_are_left_out() {
+        assert!(totals(b"some avg10=0.00\nfull total=-1\nother total=3\n", false).is_empty());
+    }
+
+    #[test]
+    fn a_kernel_told_not_to_account_says_how_to_change_that() {
+        let told = |error| off(&error, Path::new("/proc/pressure"));
+        for number in [libc::EOPNOTSUPP, libc::ENOENT] {
+            let error = told(io::Error::from_raw_os_error(number));
+            let CollectError::Unsupported { remedy, .. } = &error else {
+                panic!("{error:?}")
+            };
+            assert!(remedy.as_ref().unwrap().contains("`psi=1`"));
+        }
+        let forbidden = told(io::Error::from_raw_os_error(libc::EACCES));
+        let CollectError::Unsupported { remedy: None, .. } = forbidden else {
+            panic!("{forbidden:?}")
+        };
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_file_has_no_total_that_the_whole_one_has_not(cut in 0..FILE.len()) {
+            let whole = totals(FILE.as_bytes(), false);
+            let told = totals(&FILE.as_bytes()[..cut], false);
+            prop_assert!(told.iter().all(|total| whole.contains(total)));
+        }
+
+        #[test]
+        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+            let _ = totals(&bytes, false);
+        }
+    }
+}

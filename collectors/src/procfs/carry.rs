@@ -1,0 +1,102 @@
+//! A total that never goes back, over a counter of the kernel that may.
+//!
+//! Counters of 32 bits wrap (milliseconds of a disk: after 49 days), and counters begin anew when
+//! what they count for is made anew (an interface, a group).
+
+/// Follows one counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Carry {
+    total: u64,
+    last: u64,
+}
+
+impl Carry {
+    /// All that the counter has counted before counts.
+    pub(crate) fn from_start(raw: u64) -> Self {
+        Self {
+            total: raw,
+            last: raw,
+        }
+    }
+
+    /// Only what it counts from now on counts.
+    pub(crate) fn from_now(raw: u64) -> Self {
+        Self {
+            total: 0,
+            last: raw,
+        }
+    }
+
+    /// The total, the counter now being at `raw`.
+    pub(crate) fn follow(&mut self, raw: u64) -> u64 {
+        let half = u64::from(u32::MAX / 2);
+        let more = match raw.checked_sub(self.last) {
+            Some(more) => more,
+            // From the upper half of 32 bits to the lower one: it wrapped.
+            None if self.last <= u64::from(u32::MAX) && self.last > half && raw <= half => {
+                raw + (1 << 32) - self.last
+            }
+            // It began anew.
+            None => raw,
+        };
+        self.last = raw;
+        self.total = self.total.saturating_add(more);
+        self.total
+    }
+
+    /// The total stays, and from now on another counter is followed, which is at `raw`.
+    pub(crate) fn switch_to(&mut self, raw: u64) {
+        self.last = raw;
+    }
+
+    /// The total as of the last look.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_counter_of_32_bits_that_wraps_goes_on() {
+        let mut carry = Carry::from_start(u64::from(u32::MAX) - 9);
+
+        assert_eq!(carry.follow(20), (1 << 32) + 20);
+    }
+
+    #[test]
+    fn a_counter_that_begins_anew_adds_what_it_has_counted_since() {
+        let mut carry = Carry::from_start(1_000);
+
+        assert_eq!(carry.follow(30), 1_030);
+        assert_eq!(carry.follow(35), 1_035);
+    }
+
+    #[test]
+    fn from_now_on_counts_neither_the_past_nor_that_of_another_counter() {
+        let mut carry = Carry::from_now(500);
+        assert_eq!(carry.follow(510), 10);
+
+        carry.switch_to(7);
+
+        assert_eq!(carry.follow(8), 11);
+        assert_eq!(carry.total(), 11);
+    }
+
+    proptest! {
+        #[test]
+        fn the_total_never_goes_back(raws in prop::collection::vec(any::<u64>(), 1..50)) {
+            let mut carry = Carry::from_start(raws[0]);
+            let mut before = carry.total();
+            for raw in raws {
+                let now = carry.follow(raw);
+                prop_assert!(now >= before);
+                before = now;
+            }
+        }
+    }
+}
