@@ -12,6 +12,10 @@ use headspace_agent::port::{CollectError, Collector, ConsumerThread};
 use crate::gpu;
 #[cfg(feature = "host")]
 use crate::host;
+#[cfg(feature = "io")]
+use crate::io;
+#[cfg(feature = "perf")]
+use crate::perf;
 #[cfg(feature = "process")]
 use crate::process;
 #[cfg(feature = "tree")]
@@ -110,6 +114,22 @@ impl Catalog {
             entries.push(Entry::new(tree::NAME, tree::READS, tree::Tree::new()));
             let (name, reads) = (tree::memory::NAME, tree::memory::READS);
             entries.push(Entry::new(name, reads, tree::TreeMemory::new()));
+        }
+        #[cfg(feature = "io")]
+        {
+            entries.push(Entry::new(io::disk::NAME, io::disk::READS, io::Disk::new()));
+            let (name, reads) = (io::network::NAME, io::network::READS);
+            entries.push(Entry::new(name, reads, io::Network::new()));
+        }
+        #[cfg(feature = "perf")]
+        {
+            let consumer = || settings.consumer.clone();
+            let (name, reads) = (perf::threads::NAME, perf::threads::READS);
+            entries.push(Entry::new(name, reads, perf::Threads::new(consumer())));
+            let (name, reads) = (perf::task::NAME, perf::task::READS);
+            entries.push(Entry::new(name, reads, perf::Perf::new(consumer())));
+            let (name, reads) = (perf::hardware::NAME, perf::hardware::READS);
+            entries.push(Entry::new(name, reads, perf::PerfHardware::new(consumer())));
         }
         #[cfg(feature = "gpu")]
         {

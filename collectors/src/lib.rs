@@ -33,6 +33,10 @@ pub mod catalog;
 pub mod gpu;
 #[cfg(feature = "host")]
 pub mod host;
+#[cfg(feature = "io")]
+pub mod io;
+#[cfg(feature = "perf")]
+pub mod perf;
 #[cfg(feature = "process")]
 pub mod process;
 #[cfg(any(

@@ -1,0 +1,299 @@
+//! Totals by group that never go back, with few groups told apart.
+//!
+//! What a thread has counted since the last look is added to its group, so a thread that ends, is
+//! renamed or begins to take the batches leaves behind what it had. The groups that used most are
+//! told apart; the rest is added to `others`. A group that is told apart later, or no longer, leaves
+//! what it counted before where it was.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use headspace_agent::model::Scope;
+
+use super::names::{AGENT, CONSUMER, OTHERS};
+
+/// Groups told apart, without those of the consumer, the agent and the rest.
+const MOST: usize = 6;
+
+/// A group is told apart if it used at least so much of what all used: one in a hundred.
+const WORTH: u64 = 100;
+
+/// Names kept in mind; more share the group of the rest.
+const MOST_NAMES: usize = 256;
+
+/// Of what is counted, in the order of the source; absent where it could not be read.
+pub(super) type Counts<const N: usize> = [Option<u64>; N];
+
+/// One group, or all threads together.
+#[derive(Debug, Clone)]
+pub(super) struct Group<const N: usize> {
+    pub(super) scope: Scope,
+    /// Since the first look.
+    pub(super) total: Counts<N>,
+    /// Since the look before.
+    pub(super) recent: Counts<N>,
+}
+
+#[derive(Debug)]
+struct Named<const N: usize> {
+    group: Group<N>,
+    shown: bool,
+    /// What it used since the first look, told apart or not: the order of the groups.
+    used: u64,
+}
+
+/// All groups.
+#[derive(Debug)]
+pub(super) struct Groups<const N: usize> {
+    named: BTreeMap<Box<str>, Named<N>>,
+    others: Group<N>,
+    all: Group<N>,
+    used: u64,
+}
+
+impl<const N: usize> Group<N> {
+    fn new(scope: Scope) -> Self {
+        Self {
+            scope,
+            total: [None; N],
+            recent: [None; N],
+        }
+    }
+
+    fn add(&mut self, counts: &Counts<N>) {
+        add(&mut self.total, counts);
+        add(&mut self.recent, counts);
+    }
+}
+
+fn add<const N: usize>(sums: &mut Counts<N>, counts: &Counts<N>) {
+    for (sum, count) in sums.iter_mut().zip(counts) {
+        if let Some(count) = count {
+            *sum = Some(sum.unwrap_or(0).saturating_add(*count));
+        }
+    }
+}
+
+fn thread(name: &str) -> Scope {
+    Scope::Thread(Arc::from(name))
+}
+
+impl<const N: usize> Groups<N> {
+    pub(super) fn new() -> Self {
+        Self {
+            named: BTreeMap::new(),
+            others: Group::new(thread(OTHERS)),
+            all: Group::new(Scope::Process),
+            used: 0,
+        }
+    }
+
+    /// Begins a look.
+    pub(super) fn begin(&mut self) {
+        let named = self.named.values_mut().map(|named| &mut named.group);
+        for group in named.chain([&mut self.others, &mut self.all]) {
+            group.recent = [None; N];
+        }
+    }
+
+    /// A thread of that group has counted so much since the last look, and `used` so much of what
+    /// groups are ordered by.
+    pub(super) fn add(&mut self, group: &str, used: u64, counts: &Counts<N>) {
+        self.all.add(counts);
+        self.used = self.used.saturating_add(used);
+        if !self.named.contains_key(group) && self.named.len() < MOST_NAMES {
+            let named = Named {
+                group: Group::new(thread(group)),
+                shown: false,
+                used: 0,
+            };
+            self.named.insert(group.into(), named);
+        }
+        match self.named.get_mut(group) {
+            Some(named) => {
+                named.used = named.used.saturating_add(used);
+                add(&mut named.group.recent, counts);
+            }
+            None => add(&mut self.others.recent, counts),
+        }
+    }
+
+    /// Ends a look: decides which groups are told apart, and adds what was counted.
+    pub(super) fn end(&mut self) {
+        self.choose();
+        for named in self.named.values_mut() {
+            if named.shown {
+                add(&mut named.group.total, &named.group.recent);
+            } else {
+                add(&mut self.others.recent, &named.group.recent);
+            }
+        }
+        add(&mut self.others.total, &self.others.recent);
+    }
+
+    fn choose(&mut self) {
+        for name in [CONSUMER, AGENT] {
+            if let Some(named) = self.named.get_mut(name) {
+                named.shown = true;
+            }
+        }
+        let worth = self.used.div_ceil(WORTH).max(1);
+        loop {
+            let eligible = || {
+                let fixed = |name: &str| name == CONSUMER || name == AGENT;
+                self.named.iter().filter(move |(name, _)| !fixed(name))
+            };
+            let shown = eligible().filter(|(_, named)| named.shown);
+            let (count, least) = (
+                shown.clone().count(),
+                shown.min_by_key(|(_, named)| named.used),
+            );
+            let hidden = eligible().filter(|(_, named)| !named.shown && named.used >= worth);
+            let Some((name, best)) = hidden.max_by_key(|(_, named)| named.used) else {
+                return;
+            };
+            let leaves = match least {
+                _ if count < MOST => None,
+                // Twice: groups that use alike do not change places at each look.
+                Some((least, named)) if best.used / 2 > named.used => Some(least.clone()),
+                _ => return,
+            };
+            let enters = name.clone();
+            for (name, shown) in leaves
+                .into_iter()
+                .map(|name| (name, false))
+                .chain([(enters, true)])
+            {
+                if let Some(named) = self.named.get_mut(&name) {
+                    named.shown = shown;
+                }
+            }
+        }
+    }
+
+    /// The groups told apart, then the rest.
+    pub(super) fn groups(&self) -> impl Iterator<Item = &Group<N>> {
+        let named = self.named.values().filter(|named| named.shown);
+        named.map(|named| &named.group).chain([&self.others])
+    }
+
+    /// The consumer's group, where it was seen.
+    pub(super) fn consumer(&self) -> Option<&Group<N>> {
+        self.named.get(CONSUMER).map(|named| &named.group)
+    }
+
+    /// All threads together.
+    pub(super) fn all(&self) -> &Group<N> {
+        &self.all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn look(groups: &mut Groups<1>, added: &[(&str, u64)]) -> HashMap<String, u64> {
+        groups.begin();
+        for (name, count) in added {
+            groups.add(name, *count, &[Some(*count)]);
+        }
+        groups.end();
+        let told = |group: &Group<1>| Some((group.scope.to_string(), group.total[0]?));
+        groups.groups().filter_map(told).collect()
+    }
+
+    #[test]
+    fn the_six_that_use_most_are_told_apart() {
+        let mut groups = Groups::<1>::new();
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        let added: Vec<_> = names
+            .into_iter()
+            .zip(1..)
+            .map(|(name, used)| (name, used * 100))
+            .collect();
+
+        let told = look(&mut groups, &added);
+
+        assert_eq!(told.len(), 7);
+        assert_eq!(told["thread:others"], 300);
+        assert_eq!(told["thread:h"], 800);
+        assert_eq!(groups.all().total, [Some(3600)]);
+    }
+
+    #[test]
+    fn what_uses_next_to_nothing_is_with_the_rest() {
+        let told = look(
+            &mut Groups::new(),
+            &[("python", 1000), ("idle", 9), ("never", 0)],
+        );
+        assert_eq!(
+            told,
+            HashMap::from([("thread:python".into(), 1000), ("thread:others".into(), 9)])
+        );
+    }
+
+    #[test]
+    fn the_consumer_is_told_even_where_it_used_nothing() {
+        let mut groups = Groups::new();
+        let told = look(&mut groups, &[("python", 1000), (CONSUMER, 0)]);
+
+        assert_eq!(told["thread:consumer"], 0);
+        assert_eq!(groups.consumer().unwrap().total, [Some(0)]);
+    }
+
+    #[test]
+    fn a_late_comer_takes_the_place_of_the_least_once_it_has_used_twice_as_much() {
+        let mut groups = Groups::new();
+        look(
+            &mut groups,
+            &["a", "b", "c", "d", "e", "f"].map(|name| (name, 100)),
+        );
+
+        let alike = look(&mut groups, &[("late", 150)]);
+        let more = look(&mut groups, &[("late", 60)]);
+
+        assert!(!alike.contains_key("thread:late"));
+        assert_eq!((alike["thread:others"], more["thread:others"]), (150, 150));
+        assert_eq!((more["thread:late"], more.len()), (60, 7));
+    }
+
+    #[test]
+    fn what_could_not_be_read_of_anybody_is_absent() {
+        let mut groups = Groups::<2>::new();
+        groups.begin();
+        groups.add("a", 1, &[Some(1), None]);
+        groups.end();
+
+        assert_eq!(groups.all().total, [Some(1), None]);
+        assert!(groups.groups().all(|group| group.total[1].is_none()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_group_goes_back_and_nothing_is_lost_or_counted_twice(
+            looks in prop::collection::vec(prop::collection::vec((0u32..300, 0u64..1000), 0..20), 1..30)
+        ) {
+            let mut groups = Groups::new();
+            let mut truth = 0;
+            let mut last = HashMap::<String, u64>::new();
+            for added in looks {
+                truth += added.iter().map(|(_, count)| count).sum::<u64>();
+                let added: Vec<_> = added.iter().map(|(name, count)| (name.to_string(), *count)).collect();
+                let added: Vec<_> = added.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+                let told = look(&mut groups, &added);
+                prop_assert!(told.len() <= 9);
+                for (name, total) in &told {
+                    prop_assert!(last.get(name).is_none_or(|last| last <= total), "{name}");
+                }
+                last.extend(told);
+                // Those no longer told apart keep what they had.
+                prop_assert_eq!(last.values().sum::<u64>(), truth);
+                prop_assert_eq!(groups.all().total[0].unwrap_or(0), truth);
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What the processor counts, thread by thread: instructions, cycles, cache misses.
+//!
+//! Most virtual machines have no such counters, and some processors lack some of them: what is not
+//! counted has no reading. All is counted in user mode. Where a processor has fewer counters than
+//! are asked for they take turns, and what was counted is scaled up by the time that was not.
+//!
+//! Ratios are of what was counted since the reading before. The totals are told of the process and
+//! of the consumer only, which keeps records small; the ratios of every group.
+
+use std::path::Path;
+use std::time::Duration;
+
+use headspace_agent::model::Reading;
+use headspace_agent::model::metric::{self, Metric};
+use headspace_agent::model::reading::Attributes;
+use headspace_agent::port::{CollectError, Collector, ConsumerThread, Pace};
+use perf_event::events::Hardware;
+
+use super::groups::{Counts, Group};
+use super::trouble;
+use super::watch::Watch;
+use crate::procfs;
+
+/// This source's name.
+pub const NAME: &str = "perf_hardware";
+
+/// What it reads.
+pub const READS: &str = "instructions, cycles, cache misses and stalled cycles, thread by thread, \
+                         the consumer apart";
+
+/// How often counters are read at most.
+const PACE: Duration = Duration::from_secs(1);
+
+/// What is counted, and how it is told. The ratios count on the order.
+const EVENTS: [(Hardware, &Metric, Attributes); 6] = [
+    (Hardware::INSTRUCTIONS, &metric::PERF_INSTRUCTIONS, &[]),
+    (Hardware::CPU_CYCLES, &metric::PERF_CYCLES, &[]),
+    (
+        Hardware::CACHE_REFERENCES,
+        &metric::PERF_CACHE_REFERENCES,
+        &[],
+    ),
+    (Hardware::CACHE_MISSES, &metric::PERF_CACHE_MISSES, &[]),
+    (
+        Hardware::STALLED_CYCLES_FRONTEND,
+        &metric::PERF_STALLED_CYCLES,
+        &[("end", "front")],
+    ),
+    (
+        Hardware::STALLED_CYCLES_BACKEND,
+        &metric::PERF_STALLED_CYCLES,
+        &[("end", "back")],
+    ),
+];
+
+/// The source `perf_hardware`.
+#[derive(Debug)]
+pub struct PerfHardware {
+    watch: Watch<6>,
+}
+
+impl PerfHardware {
+    /// Watches the threads of the calling process.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectError::Unsupported`] where the processor counts nothing for this process, with what
+    /// to do about it.
+    pub fn new(consumer: ConsumerThread) -> Result<Self, CollectError> {
+        let root = Path::new("/");
+        Watch::new(EVENTS.map(|(event, ..)| event.into()), root, consumer)
+            .map(|watch| Self { watch })
+            .map_err(|error| trouble::explain(&error, "instructions and cycles", root))
+    }
+}
+
+impl Collector for PerfHardware {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Apart(PACE)
+    }
+
+    fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
+        self.watch.look(|_, time| time)?;
+        let groups = &self.watch.groups;
+        for group in groups.consumer().into_iter().chain([groups.all()]) {
+            for ((_, metric, attributes), total) in EVENTS.into_iter().zip(group.total) {
+                let scope = group.scope.clone();
+                out.extend(
+                    total.map(|total| {
+                        Reading::with(metric, scope, attributes, procfs::float(total))
+                    }),
+                );
+            }
+        }
+        for group in groups.groups().chain([groups.all()]) {
+            append_ratios(out, group);
+        }
+        Ok(())
+    }
+}
+
+fn append_ratios(out: &mut Vec<Reading>, group: &Group<6>) {
+    let readings = [
+        (&metric::PERF_IPC, per_cycle(&group.recent)),
+        (&metric::PERF_CACHE_MISS_RATIO, miss_ratio(&group.recent)),
+    ];
+    let known =
+        |(metric, value): (_, Option<f64>)| Some(Reading::new(metric, group.scope.clone(), value?));
+    out.extend(readings.into_iter().filter_map(known));
+}
+
+/// Instructions per cycle; absent where no cycle was counted.
+fn per_cycle(counts: &Counts<6>) -> Option<f64> {
+    let (instructions, cycles) = (counts[0]?, counts[1]?);
+    (cycles > 0).then(|| procfs::float(instructions) / procfs::float(cycles))
+}
+
+/// Misses per access, 1 at most; absent where no access was counted.
+fn miss_ratio(counts: &Counts<6>) -> Option<f64> {
+    let (references, misses) = (counts[2]?, counts[3]?);
+    // The two may have been counted at different times, and scaled.
+    (references > 0).then(|| (procfs::float(misses) / procfs::float(references)).min(1.0))
+}

@@ -1,0 +1,24 @@
+//! The threads of this process one by one: what they use, and what they wait for.
+//!
+//! Three sources, since each can be missing by itself:
+//! - [`Threads`] (`threads`): context switches and waiting for a core, from `/proc/self/task`;
+//! - [`Perf`] (`perf`): CPU time and page faults, from the kernel's own events;
+//! - [`PerfHardware`] (`perf_hardware`): instructions, cycles and cache misses, from the processor's
+//!   counters, which most virtual machines do not have.
+//!
+//! A program has threads by the hundred, and a record is small, so threads are told by the name
+//! that they share ([`names`]), and only the groups that use most are told apart ([`groups`]).
+
+mod groups;
+pub mod hardware;
+mod names;
+mod sensor;
+pub mod task;
+mod tasks;
+pub mod threads;
+mod trouble;
+mod watch;
+
+pub use hardware::PerfHardware;
+pub use task::Perf;
+pub use threads::Threads;

@@ -1,0 +1,257 @@
+//! One counter of one thread, behind a descriptor that others may take from us.
+//!
+//! A program that tidies up closes descriptors that it does not know, and what it opens then gets
+//! their numbers. So before each use it is made sure that the number still is this counter (perf's
+//! kind of file, and the kernel's id of the event); if not, the number is given up: not read, not
+//! closed. Nor is it closed in a forked child. The library leaves the descriptor open across
+//! `exec`; here it is not.
+
+use std::fs;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::AsRawFd;
+
+use perf_event::events::Event;
+use perf_event::{Builder, Counter};
+
+/// What the kernel tells of a counter. All three only grow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Raw {
+    pub(super) count: u64,
+    /// Nanoseconds that the thread ran.
+    pub(super) enabled: u64,
+    /// Of these, how many the processor counted: fewer where counters take turns.
+    pub(super) running: u64,
+}
+
+/// The descriptor is no longer this counter's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lost;
+
+/// A counter of one event of one thread, in user mode.
+#[derive(Debug)]
+pub(super) struct Sensor {
+    counter: ManuallyDrop<Counter>,
+    /// The process that opened it.
+    owner: u32,
+    /// What it was at the last advance.
+    base: Raw,
+}
+
+impl Sensor {
+    /// Begins to count, from 0.
+    pub(super) fn open(event: impl Into<Event>, tid: i32) -> io::Result<Self> {
+        let mut builder = Builder::new().kind(event).observe_pid(tid);
+        builder.enabled(true);
+        let counter = builder.build()?;
+        // SAFETY: the descriptor is open, since `counter` holds it; the call takes no pointer.
+        if unsafe { libc::fcntl(counter.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            counter: ManuallyDrop::new(counter),
+            owner: std::process::id(),
+            base: Raw::default(),
+        })
+    }
+
+    /// What the event counted since the last advance, estimated where the processor did not count
+    /// all of the time; and how many nanoseconds of the thread that is about. `None` where the
+    /// processor has not counted since: that is part of the next advance.
+    pub(super) fn advance(&mut self) -> Result<Option<(u64, u64)>, Lost> {
+        if !self.is_ours() {
+            return Err(Lost);
+        }
+        let Some(now) = self.read() else {
+            return Ok(None);
+        };
+        let grown = scaled(self.base, now);
+        if grown.is_some() {
+            self.base = now;
+        }
+        Ok(grown)
+    }
+
+    fn read(&self) -> Option<Raw> {
+        let mut values = [0u64; 3];
+        let bytes = size_of_val(&values);
+        // SAFETY: `values` is writable for `bytes`, and the call writes no more. The descriptor is
+        // a counter of ours, as was just made sure; a read of it does not wait.
+        let read =
+            unsafe { libc::read(self.counter.as_raw_fd(), values.as_mut_ptr().cast(), bytes) };
+        let [count, enabled, running] = values;
+        // A counter that could not be placed reads as empty.
+        (usize::try_from(read) == Ok(bytes)).then_some(Raw {
+            count,
+            enabled,
+            running,
+        })
+    }
+
+    fn is_ours(&self) -> bool {
+        let descriptor = self.counter.as_raw_fd();
+        let file = fs::read_link(format!("/proc/self/fd/{descriptor}"));
+        if !file.is_ok_and(|file| file.as_os_str() == "anon_inode:[perf_event]") {
+            return false;
+        }
+        let mut id = 0u64;
+        // SAFETY: it is a counter of perf, to which this request means: write the id of the event,
+        // 8 bytes, to `id`.
+        let told = unsafe { libc::ioctl(descriptor, IOC_ID, &raw mut id) };
+        told == 0 && id == self.counter.id()
+    }
+}
+
+/// `PERF_EVENT_IOC_ID` (linux/perf_event.h).
+const IOC_ID: libc::Ioctl = libc::_IOR::<*mut u64>(b'$' as u32, 7);
+
+impl Drop for Sensor {
+    fn drop(&mut self) {
+        if self.owner == std::process::id() && self.is_ours() {
+            // SAFETY: this is the only place that drops it, and it is not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.counter) }
+        }
+    }
+}
+
+/// The growth between two readings, as if the processor had counted all of the time.
+fn scaled(before: Raw, now: Raw) -> Option<(u64, u64)> {
+    let count = now.count.checked_sub(before.count)?;
+    let enabled = now.enabled.checked_sub(before.enabled)?;
+    let running = now.running.checked_sub(before.running)?;
+    if running == 0 {
+        // The thread did not run, or the processor counted other things.
+        return (enabled == 0 && count == 0).then_some((0, 0));
+    }
+    let estimate = u128::from(count) * u128::from(enabled.max(running)) / u128::from(running);
+    Some((u64::try_from(estimate).ok()?, enabled))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+
+    use perf_event::events::Software;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn raw(count: u64, enabled: u64, running: u64) -> Raw {
+        Raw {
+            count,
+            enabled,
+            running,
+        }
+    }
+
+    fn here() -> i32 {
+        // SAFETY: `gettid` takes nothing.
+        unsafe { libc::gettid() }
+    }
+
+    fn task_clock() -> Option<Sensor> {
+        Sensor::open(Software::TASK_CLOCK, here()).ok()
+    }
+
+    #[test]
+    fn what_was_counted_half_of_the_time_counts_twice() {
+        assert_eq!(scaled(raw(0, 0, 0), raw(50, 200, 100)), Some((100, 200)));
+        assert_eq!(
+            scaled(raw(50, 200, 100), raw(60, 300, 200)),
+            Some((10, 100))
+        );
+    }
+
+    #[test]
+    fn time_without_counting_waits_for_the_next_reading() {
+        assert_eq!(scaled(raw(50, 200, 100), raw(50, 300, 100)), None);
+        assert_eq!(
+            scaled(raw(50, 200, 100), raw(60, 400, 200)),
+            Some((20, 200))
+        );
+        assert_eq!(scaled(raw(50, 200, 100), raw(50, 200, 100)), Some((0, 0)));
+        assert_eq!(scaled(raw(50, 200, 100), raw(49, 300, 200)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_readings_yield_growth_or_nothing(before: (u64, u64, u64), now: (u64, u64, u64)) {
+            let (before, now) = (raw(before.0, before.1, before.2), raw(now.0, now.1, now.2));
+            if let Some((count, _)) = scaled(before, now) {
+                prop_assert!(count >= now.count - before.count);
+            }
+        }
+    }
+
+    #[test]
+    fn the_clock_of_a_thread_counts_its_time_in_nanoseconds() {
+        let Some(mut sensor) = task_clock() else {
+            return; // No perf here.
+        };
+        let mut sum = 0;
+        while sum < 20_000_000 {
+            let (count, enabled) = sensor.advance().unwrap().unwrap();
+            // Time on the core is counted by both, one after the other.
+            assert!(count.abs_diff(enabled) < 5_000_000, "{count} {enabled}");
+            sum += count;
+        }
+    }
+
+    #[test]
+    fn a_descriptor_is_closed_on_exec_and_with_its_sensor() {
+        let Some(sensor) = task_clock() else {
+            return; // No perf here.
+        };
+        let descriptor = sensor.counter.as_raw_fd();
+        // SAFETY: the call takes no pointer.
+        let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
+        assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
+
+        let link = format!("/proc/self/fd/{descriptor}");
+        let id = sensor.counter.id();
+        drop(sensor);
+
+        // Another test may have taken the number, but not for this counter.
+        assert_ne!(id, 0);
+        assert!(
+            fs::read_link(link).map_or(true, |file| file.as_os_str() != "anon_inode:[perf_event]")
+                || id_of(descriptor) != Some(id)
+        );
+    }
+
+    fn id_of(descriptor: i32) -> Option<u64> {
+        let mut id = 0u64;
+        // SAFETY: as in `is_ours`.
+        (unsafe { libc::ioctl(descriptor, IOC_ID, &raw mut id) } == 0).then_some(id)
+    }
+
+    #[test]
+    fn a_file_that_took_the_number_is_neither_read_nor_closed() {
+        let (Some(mut first), Some(mut second)) = (task_clock(), task_clock()) else {
+            return; // No perf here.
+        };
+        let file = File::open("/proc/self/stat").unwrap();
+        let other = task_clock().unwrap();
+        for (from, to) in [
+            (file.as_raw_fd(), first.counter.as_raw_fd()),
+            (other.counter.as_raw_fd(), second.counter.as_raw_fd()),
+        ] {
+            // SAFETY: both are open; what `to` was is closed, as a program that tidies up does.
+            assert!(unsafe { libc::dup2(from, to) } >= 0);
+        }
+
+        assert_eq!(first.advance(), Err(Lost));
+        assert_eq!(second.advance(), Err(Lost));
+        let taken = [first.counter.as_raw_fd(), second.counter.as_raw_fd()];
+        drop((first, second));
+
+        for descriptor in taken {
+            // SAFETY: the sensor has given the descriptor up, and it is open: now it is ours.
+            let taken = unsafe { OwnedFd::from_raw_fd(descriptor) };
+            assert!(fs::read_link(format!("/proc/self/fd/{descriptor}")).is_ok());
+            // SAFETY: it is open, and closed here once.
+            assert_eq!(unsafe { libc::close(taken.into_raw_fd()) }, 0);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! CPU time and page faults thread by thread, from the kernel's own events.
+//!
+//! Every kernel with perf counts them, and unprivileged programs may ask. CPU time is all of it;
+//! page faults are those taken in user mode, since only they may be seen by everybody. Two
+//! counters a thread cost 7 µs, so a thread of its own reads them, once a second at most.
+
+use std::path::Path;
+use std::time::Duration;
+
+use headspace_agent::model::{Reading, metric};
+use headspace_agent::port::{CollectError, Collector, ConsumerThread, Pace};
+use perf_event::events::{Event, Software};
+
+use super::groups::Group;
+use super::trouble;
+use super::watch::Watch;
+use crate::procfs;
+
+/// This source's name.
+pub const NAME: &str = "perf";
+
+/// What it reads.
+pub const READS: &str = "CPU time and page faults, thread by thread, the consumer apart";
+
+/// How often counters are read at most.
+const PACE: Duration = Duration::from_secs(1);
+
+/// The source `perf`.
+#[derive(Debug)]
+pub struct Perf {
+    watch: Watch<2>,
+}
+
+impl Perf {
+    /// Watches the threads of the calling process.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectError::Unsupported`] where the kernel counts nothing for this process, with what
+    /// to do about it.
+    pub fn new(consumer: ConsumerThread) -> Result<Self, CollectError> {
+        let root = Path::new("/");
+        let events = [Software::TASK_CLOCK, Software::PAGE_FAULTS].map(Event::from);
+        Watch::new(events, root, consumer)
+            .map(|watch| Self { watch })
+            .map_err(|error| trouble::explain(&error, "threads' CPU time", root))
+    }
+}
+
+impl Collector for Perf {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Apart(PACE)
+    }
+
+    fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
+        self.watch.look(|counts, _| counts[0].unwrap_or(0))?;
+        for group in self.watch.groups.groups() {
+            append(out, group);
+        }
+        append(out, self.watch.groups.all());
+        Ok(())
+    }
+}
+
+fn append(out: &mut Vec<Reading>, group: &Group<2>) {
+    let [nanos, faults] = group.total.map(|total| total.map(procfs::float));
+    let readings = [
+        (&metric::THREAD_CPU_TIME, nanos.map(|nanos| nanos / 1e9)),
+        (&metric::THREAD_PAGE_FAULTS, faults),
+    ];
+    let known =
+        |(metric, value): (_, Option<f64>)| Some(Reading::new(metric, group.scope.clone(), value?));
+    out.extend(readings.into_iter().filter_map(known));
+}

@@ -1,0 +1,140 @@
+//! The threads of this process: which there are, and what `/proc/self/task` says of each.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::procfs::{self, lines, number, words};
+
+/// The folder of all threads.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    folder: PathBuf,
+    buffer: Vec<u8>,
+}
+
+/// Time of a thread in nanoseconds, from `schedstat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Times {
+    pub(super) running: u64,
+    /// It could have run but had no core.
+    pub(super) waiting: u64,
+}
+
+/// What is used of `status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Status<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) voluntary: u64,
+    pub(super) involuntary: u64,
+}
+
+impl Tasks {
+    pub(super) fn at(root: &Path) -> Self {
+        Self {
+            folder: procfs::below(root, "/proc/self/task"),
+            buffer: Vec::new(),
+        }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The numbers of all threads, in no order.
+    pub(super) fn list(&self) -> io::Result<Vec<i32>> {
+        let tid = |entry: fs::DirEntry| {
+            let tid = number(entry.file_name().as_encoded_bytes())?;
+            i32::try_from(tid).ok()
+        };
+        Ok(fs::read_dir(&self.folder)?
+            .flatten()
+            .filter_map(tid)
+            .collect())
+    }
+
+    pub(super) fn name(&mut self, tid: i32) -> Option<&[u8]> {
+        let comm = self.read(tid, "comm")?;
+        // A name may hold a newline; the last one ends it.
+        comm.strip_suffix(b"\n")
+    }
+
+    pub(super) fn times(&mut self, tid: i32) -> Option<Times> {
+        times(self.read(tid, "schedstat")?)
+    }
+
+    pub(super) fn status(&mut self, tid: i32) -> Option<Status<'_>> {
+        status(self.read(tid, "status")?)
+    }
+
+    fn read(&mut self, tid: i32, file: &str) -> Option<&[u8]> {
+        let path = self.folder.join(tid.to_string()).join(file);
+        procfs::read(&path, &mut self.buffer).ok()
+    }
+}
+
+/// Three numbers. All of them 0 means that the kernel does not count: who is seen has run.
+fn times(schedstat: &[u8]) -> Option<Times> {
+    let mut fields = words(lines(schedstat).next()?).map(number);
+    let (running, waiting) = (fields.next()??, fields.next()??);
+    let slices = fields.next()??;
+    ([running, waiting, slices] != [0; 3]).then_some(Times { running, waiting })
+}
+
+fn status(file: &[u8]) -> Option<Status<'_>> {
+    let count = |key| procfs::value(file, key).and_then(number);
+    Some(Status {
+        name: procfs::value(file, "Name")?,
+        voluntary: count("voluntary_ctxt_switches")?,
+        involuntary: count("nonvoluntary_ctxt_switches")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const STATUS: &str = "Name:\tpt_data_pin\nUmask:\t0022\nState:\tS (sleeping)\n\
+        voluntary_ctxt_switches:\t91\nnonvoluntary_ctxt_switches:\t25\n";
+
+    #[test]
+    fn a_thread_that_has_never_run_is_not_believed() {
+        assert_eq!(times(b"0 0 0\n"), None);
+        assert_eq!(
+            times(b"36025493 23987365 116\n"),
+            Some(Times {
+                running: 36_025_493,
+                waiting: 23_987_365
+            })
+        );
+        for wrong in ["", "1 2 3", "1 2\n", "1 -2 3\n", "a b c\n"] {
+            assert_eq!(times(wrong.as_bytes()), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn both_kinds_of_switches_are_read_and_the_name() {
+        let expected = Status {
+            name: b"pt_data_pin",
+            voluntary: 91,
+            involuntary: 25,
+        };
+        assert_eq!(status(STATUS.as_bytes()), Some(expected));
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_file_yields_nothing(cut: prop::sample::Index) {
+            prop_assert_eq!(status(&STATUS.as_bytes()[..cut.index(STATUS.len())]), None);
+            let line = b"36025493 23987365 116\n";
+            prop_assert_eq!(times(&line[..cut.index(line.len())]), None);
+        }
+
+        #[test]
+        fn any_bytes_yield_something_or_nothing(bytes: Vec<u8>) {
+            let _ = (times(&bytes), status(&bytes));
+        }
+    }
+}

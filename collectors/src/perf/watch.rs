@@ -1,0 +1,265 @@
+//! Which threads are counted one by one, and their counters.
+//!
+//! A counter is a descriptor, and those are the program's: at most [`MOST_THREADS`] threads are
+//! watched, and with all their counters at most a 32nd of the descriptors that the process may
+//! open (two sources count so: a 16th together). The consumer comes first, then the threads that
+//! ran most lately, so that a pool of hundreds that sleep takes nobody's place. Threads of the
+//! agent are left out.
+//!
+//! A thread is counted from when it is first seen: `inherit`, which would count from its start, is
+//! for threads begun later only, and adds them to whoever began them.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::mem::MaybeUninit;
+use std::path::Path;
+
+use headspace_agent::port::{CollectError, ConsumerThread};
+use perf_event::events::Event;
+
+use super::groups::{Counts, Groups};
+use super::names::{AGENT, CONSUMER, group_of};
+use super::sensor::Sensor;
+use super::tasks::Tasks;
+
+/// Most threads that are watched.
+const MOST_THREADS: usize = 32;
+
+/// The part of the process's descriptors that a source may take.
+const SHARE_OF_DESCRIPTORS: u64 = 32;
+
+/// Where there are more threads than may be watched, they are ordered anew so often, in looks.
+const RANKING: u32 = 10;
+
+/// So often a counter may be taken from us before the source gives up.
+const MOST_LOST: u32 = 100;
+
+/// The watched threads, each with a counter an event.
+#[derive(Debug)]
+pub(super) struct Watch<const N: usize> {
+    /// Absent is what this machine does not count.
+    events: [Option<Event>; N],
+    tasks: Tasks,
+    consumer: ConsumerThread,
+    watched: HashMap<i32, Watched<N>>,
+    /// Time on a core when threads were last ordered.
+    ran: HashMap<i32, u64>,
+    /// Looks until they are ordered again.
+    until_ranking: u32,
+    lost: u32,
+    pub(super) groups: Groups<N>,
+}
+
+#[derive(Debug)]
+struct Watched<const N: usize> {
+    sensors: [Option<Sensor>; N],
+    group: Box<str>,
+}
+
+/// Why a look failed.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The threads cannot be listed.
+    List(io::Error),
+    /// Counters are closed by others again and again.
+    Lost,
+}
+
+impl From<Trouble> for CollectError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::List(error) => {
+                Self::Transient(format!("the threads cannot be listed: {error}"))
+            }
+            Trouble::Lost => Self::unsupported(
+                "another part of the program keeps closing file descriptors that are not its own",
+            ),
+        }
+    }
+}
+
+impl<const N: usize> Watch<N> {
+    /// Tries each event on the calling thread, and keeps those that can be counted here.
+    ///
+    /// # Errors
+    ///
+    /// Where none can: why the first that was refused for want of permission was, else the first.
+    pub(super) fn new(
+        events: [Event; N],
+        root: &Path,
+        consumer: ConsumerThread,
+    ) -> io::Result<Self> {
+        let mut errors = Vec::new();
+        let events = events.map(|event| match Sensor::open(event.clone(), 0) {
+            Ok(_) => Some(event),
+            Err(error) => {
+                errors.push(error);
+                None
+            }
+        });
+        if events.iter().all(Option::is_none) {
+            let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+            let position = errors.iter().position(denied).unwrap_or(0);
+            return Err(errors.swap_remove(position));
+        }
+        Ok(Self {
+            events,
+            tasks: Tasks::at(root),
+            consumer,
+            watched: HashMap::new(),
+            ran: HashMap::new(),
+            until_ranking: 0,
+            lost: 0,
+            groups: Groups::new(),
+        })
+    }
+
+    /// Looks at all watched threads. `used` says by which of the counts groups are ordered.
+    pub(super) fn look(&mut self, used: impl Fn(&Counts<N>, u64) -> u64) -> Result<(), Trouble> {
+        let tids = self.tasks.list().map_err(Trouble::List)?;
+        let consumer = self.consumer.get().filter(|tid| tids.contains(tid));
+        let chosen = self.choose(&tids, consumer);
+        for &tid in &chosen {
+            let name = self.tasks.name(tid).map(|name| group_of(name).into());
+            let group: Option<Box<str>> = match name {
+                _ if Some(tid) == consumer => Some(CONSUMER.into()),
+                name => name,
+            };
+            if let Some(group) = group.filter(|group| **group != *AGENT) {
+                self.open(tid, group);
+            }
+        }
+
+        self.groups.begin();
+        let mut lost = 0;
+        for watched in self.watched.values_mut() {
+            let (counts, time, gone) = watched.advance();
+            self.groups
+                .add(&watched.group, used(&counts, time), &counts);
+            lost += gone;
+        }
+        self.groups.end();
+        // Those that have ended or were not chosen have been read a last time.
+        self.watched.retain(|tid, _| chosen.contains(tid));
+        self.lost += lost;
+        if self.lost > MOST_LOST {
+            return Err(Trouble::Lost);
+        }
+        Ok(())
+    }
+
+    /// Opens what a thread has no counter of. What cannot be opened now is tried again.
+    fn open(&mut self, tid: i32, group: Box<str>) {
+        let watched = self.watched.entry(tid).or_insert_with(|| Watched {
+            sensors: [const { None }; N],
+            group: group.clone(),
+        });
+        watched.group = group;
+        for (sensor, event) in watched.sensors.iter_mut().zip(&self.events) {
+            if sensor.is_none() {
+                *sensor = event
+                    .as_ref()
+                    .and_then(|event| Sensor::open(event.clone(), tid).ok());
+            }
+        }
+    }
+
+    /// The threads to watch from now on.
+    fn choose(&mut self, tids: &[i32], consumer: Option<i32>) -> HashSet<i32> {
+        let counters = self.events.iter().flatten().count();
+        let limit = thread_limit(counters);
+        if tids.len() <= limit {
+            self.until_ranking = 0;
+            return tids.iter().copied().collect();
+        }
+        let mut chosen: HashSet<i32> = consumer.into_iter().collect();
+        if self.until_ranking > 0 {
+            self.until_ranking -= 1;
+            let stay = tids.iter().filter(|tid| self.watched.contains_key(tid));
+            chosen.extend(stay.take(limit.saturating_sub(chosen.len())));
+            return chosen;
+        }
+        self.until_ranking = RANKING;
+        let ran: HashMap<i32, u64> = tids
+            .iter()
+            .filter_map(|&tid| Some((tid, self.tasks.times(tid)?.running)))
+            .collect();
+        let lately = |tid: &i32| {
+            let now = ran.get(tid).copied().unwrap_or(0);
+            now.saturating_sub(self.ran.get(tid).copied().unwrap_or(0))
+        };
+        let mut order: Vec<_> = tids
+            .iter()
+            .filter(|&&tid| Some(tid) != consumer)
+            .map(|tid| (lately(tid), self.watched.contains_key(tid), *tid))
+            .collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, _, tid) in order {
+            if chosen.len() >= limit {
+                break;
+            }
+            let name = self.tasks.name(tid);
+            if name.is_some_and(|name| group_of(name) != AGENT) {
+                chosen.insert(tid);
+            }
+        }
+        self.ran = ran;
+        chosen
+    }
+}
+
+impl<const N: usize> Watched<N> {
+    /// What was counted since the last look, in how many nanoseconds of the thread, and how many
+    /// counters were taken from us.
+    fn advance(&mut self) -> (Counts<N>, u64, u32) {
+        let (mut counts, mut time, mut lost) = ([None; N], 0, 0);
+        for (count, slot) in counts.iter_mut().zip(&mut self.sensors) {
+            let Some(sensor) = slot else { continue };
+            match sensor.advance() {
+                Ok(Some((grown, enabled))) => {
+                    *count = Some(grown);
+                    time = time.max(enabled);
+                }
+                Ok(None) => {}
+                Err(_) => {
+                    *slot = None;
+                    lost += 1;
+                }
+            }
+        }
+        (counts, time, lost)
+    }
+}
+
+/// How many threads may be watched with so many counters each; one at least.
+fn thread_limit(counters: usize) -> usize {
+    let mut limits = MaybeUninit::<libc::rlimit>::uninit();
+    // SAFETY: `limits` is writable and as large as the kernel expects, which knows the resource.
+    let failed = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limits.as_mut_ptr()) };
+    let open = if failed == 0 {
+        // SAFETY: the call succeeded, and then it has filled `limits`.
+        unsafe { limits.assume_init() }.rlim_cur
+    } else {
+        1024
+    };
+    share(open, counters)
+}
+
+fn share(open: u64, counters: usize) -> usize {
+    let counters_allowed = usize::try_from(open / SHARE_OF_DESCRIPTORS).unwrap_or(usize::MAX);
+    (counters_allowed / counters.max(1)).clamp(1, MOST_THREADS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_descriptors_make_few_watched_threads() {
+        assert_eq!(share(1024, 2), 16);
+        assert_eq!(share(1024, 6), 5);
+        assert_eq!(share(20_000, 2), MOST_THREADS);
+        assert_eq!(share(64, 6), 1);
+        assert_eq!(share(u64::MAX, 0), MOST_THREADS);
+    }
+}
