@@ -1,0 +1,168 @@
+//! Which mount a path lies on, and which device that mount shows.
+//!
+//! Asked of the mount table rather than of the file system, which may be a network one that does
+//! not answer. It also knows the device of file systems that number their own (btrfs), which
+//! `stat` does not.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use crate::procfs::{lines, number};
+
+/// A device, by its numbers or by the name it was mounted by.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Device {
+    Numbers(u32, u32),
+    /// The path of a device file: `/dev/nvme0n1p2`.
+    File(PathBuf),
+}
+
+/// One mount.
+#[derive(Debug)]
+pub(super) struct Mount {
+    at: PathBuf,
+    device: Option<Device>,
+    /// A folder that an overlay takes its files from.
+    below: Option<PathBuf>,
+}
+
+/// Reads `/proc/self/mountinfo`; lines that are cut or strange are left out.
+pub(super) fn parse(mountinfo: &[u8]) -> Vec<Mount> {
+    lines(mountinfo).filter_map(mount).collect()
+}
+
+/// The device under a path, where there is one.
+///
+/// A network file system and one in memory have none. That of an overlay is the one under the
+/// folder it writes to (or reads from), where that folder can be seen from here, which `exists`
+/// tells.
+pub(super) fn device<'a>(
+    mounts: &'a [Mount],
+    path: &Path,
+    exists: impl Fn(&Path) -> bool,
+) -> Option<&'a Device> {
+    let mount = over(mounts, path)?;
+    mount.device.as_ref().or_else(|| {
+        let below = mount.below.as_deref().filter(|below| exists(below))?;
+        over(mounts, below)?.device.as_ref()
+    })
+}
+
+/// The mount that a path lies on: of the longest mount points, the last, which hides the others.
+fn over<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    mounts
+        .iter()
+        .filter(|mount| path.starts_with(&mount.at))
+        .max_by_key(|mount| mount.at.components().count())
+}
+
+fn mount(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let (numbers, at) = (fields.nth(2)?, fields.nth(1)?);
+    let mut fields = fields.skip_while(|&field| field != b"-").skip(1);
+    let (kind, source, options) = (fields.next()?, fields.next()?, fields.next()?);
+    let mut numbers = numbers
+        .splitn(2, |&byte| byte == b':')
+        .map(|word| u32::try_from(number(word)?).ok());
+    let (major, minor) = (numbers.next()??, numbers.next()??);
+    // Major 0 is a number that the file system made up.
+    let device = if major > 0 {
+        Some(Device::Numbers(major, minor))
+    } else {
+        let file = source.starts_with(b"/dev/");
+        file.then(|| Device::File(path(source)))
+    };
+    Some(Mount {
+        at: path(at),
+        device,
+        below: folder(options).filter(|_| kind == b"overlay"),
+    })
+}
+
+/// The folder that an overlay writes to, else the first that it reads from.
+fn folder(options: &[u8]) -> Option<PathBuf> {
+    let option = |name: &[u8]| {
+        options
+            .split(|&byte| byte == b',')
+            .find_map(|option| option.strip_prefix(name))
+    };
+    let folder = option(b"upperdir=")
+        .or_else(|| option(b"lowerdir=")?.split(|&byte| byte == b':').next())?;
+    Some(path(folder)).filter(|folder| folder.is_absolute())
+}
+
+/// A path as the kernel writes it: a space is `\040`, and likewise tab, newline and backslash.
+fn path(field: &[u8]) -> PathBuf {
+    let octal = |digits: &[u8]| {
+        let [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7'] = *digits else {
+            return None;
+        };
+        Some((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'))
+    };
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut at = 0;
+    while let Some(&byte) = field.get(at) {
+        let escaped = field.get(at + 1..at + 4).and_then(octal);
+        let escaped = escaped.filter(|_| byte == b'\\');
+        bytes.push(escaped.unwrap_or(byte));
+        at += if escaped.is_some() { 4 } else { 1 };
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TABLE: &str = r"22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:1 / / rw,relatime shared:1 master:2 - ext4 /dev/vda1 rw,discard
+28 27 0:25 /sub /data rw - btrfs /dev/nvme0n1p2 rw,subvol=/sub
+29 27 0:26 / /data/far rw - nfs4 server:/export rw,vers=4.2
+30 27 0:27 / /dev/shm rw - tmpfs tmpfs rw
+31 27 0:28 / /merged rw - overlay overlay rw,lowerdir=/a:/b,upperdir=/data/up,workdir=/w
+32 27 0:29 / /with\040space rw - overlay overlay rw,lowerdir=/data/low:/b
+33 27 253:4 / /far rw - xfs /dev/mapper/x rw
+34 27 0:30 / /far rw - tmpfs tmpfs rw
+";
+
+    fn at(path: &str) -> Option<Device> {
+        device(&parse(TABLE.as_bytes()), Path::new(path), |_| true).cloned()
+    }
+
+    #[test]
+    fn a_path_lies_on_the_mount_with_the_longest_point_and_the_last_of_equals() {
+        assert_eq!(at("/home/x"), Some(Device::Numbers(254, 1)));
+        assert_eq!(at("/database"), Some(Device::Numbers(254, 1)));
+        assert_eq!(at("/data/x"), Some(Device::File("/dev/nvme0n1p2".into())));
+        assert_eq!(at("/far/x"), None);
+    }
+
+    #[test]
+    fn what_is_far_or_in_memory_has_no_device() {
+        for path in ["/data/far/x", "/dev/shm/x", "/proc/self/stat"] {
+            assert_eq!(at(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_overlay_has_the_device_of_its_folder_where_that_is_seen() {
+        let btrfs = Some(Device::File("/dev/nvme0n1p2".into()));
+        assert_eq!(at("/merged/x"), btrfs);
+        assert_eq!(at("/with space/x"), btrfs);
+
+        let mounts = parse(TABLE.as_bytes());
+        assert_eq!(device(&mounts, Path::new("/merged/x"), |_| false), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+            let mounts = parse(&bytes);
+            let _ = device(&mounts, Path::new("/a"), |_| true);
+            let _ = (mount(&bytes), path(&bytes));
+        }
+    }
+}

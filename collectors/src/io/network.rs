@@ -1,0 +1,240 @@
+//! The source `network`: bytes over the network interfaces.
+//!
+//! Bytes count once. Loopback does not count; an interface that lies on others (a bond, a bridge, a
+//! VLAN) does not, since its bytes pass through those; and where there are real devices, virtual
+//! interfaces do not, since what leaves the machine through them passes through a device as well.
+//! In a container there is often only a virtual one, and then it counts. What bypasses the kernel
+//! (RDMA) is in no interface's count.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use headspace_agent::model::metric;
+use headspace_agent::model::reading::Attributes;
+use headspace_agent::model::{Reading, Scope};
+use headspace_agent::port::{CollectError, Collector};
+
+use crate::procfs::carry::Carry;
+use crate::procfs::{self, float, lines, number, words};
+
+/// This source's name.
+pub const NAME: &str = "network";
+
+/// What it reads.
+pub const READS: &str = "bytes over the network interfaces of this namespace";
+
+const RECEIVE: Attributes = &[("network.io.direction", "receive")];
+const TRANSMIT: Attributes = &[("network.io.direction", "transmit")];
+
+/// The source `network`.
+#[derive(Debug)]
+pub struct Network {
+    counts: PathBuf,
+    interfaces: PathBuf,
+    /// By name; those that have gone stay, so that the totals do not go back.
+    followed: HashMap<Box<[u8]>, Interface>,
+    /// Whether virtual interfaces count. Decided once, so that the totals do not go back.
+    with_virtual: bool,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Interface {
+    /// Received and transmitted bytes.
+    carries: [Carry; 2],
+    kind: Kind,
+}
+
+/// How an interface's bytes relate to those of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Hardware, or the hypervisor's stand-in for it.
+    Device,
+    /// Made by the kernel.
+    Virtual,
+    /// On top of others, or loopback.
+    Neither,
+}
+
+impl Network {
+    /// Watches the interfaces of this process's namespace.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectError::Unsupported`] where there is no interface but loopback.
+    pub fn new() -> Result<Self, CollectError> {
+        Self::at("/")
+    }
+
+    /// Watches those that `proc` and `sys` below `root` describe.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectError::Unsupported`] where there is no interface but loopback.
+    pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
+        let root = root.as_ref();
+        let mut network = Self {
+            counts: procfs::below(root, "/proc/self/net/dev"),
+            interfaces: procfs::below(root, "/sys/class/net"),
+            followed: HashMap::new(),
+            with_virtual: false,
+            buffer: Vec::new(),
+        };
+        let counts = procfs::read(&network.counts, &mut network.buffer).map_err(|error| {
+            CollectError::unsupported(format!(
+                "`{}` cannot be read: {error}",
+                network.counts.display()
+            ))
+        })?;
+        // All that was counted before the run counts, as for other totals since boot.
+        for (name, raws) in parse(counts) {
+            let interface = Interface {
+                carries: raws.map(Carry::from_start),
+                kind: kind(&network.interfaces, name),
+            };
+            network.followed.insert(name.into(), interface);
+        }
+        let of = |kind| network.followed.values().any(|one| one.kind == kind);
+        network.with_virtual = !of(Kind::Device);
+        if network.with_virtual && !of(Kind::Virtual) {
+            return Err(CollectError::unsupported(
+                "this network namespace has no interface but loopback",
+            ));
+        }
+        Ok(network)
+    }
+
+    /// Follows the counts, which may name interfaces that have just been made.
+    fn follow(&mut self) -> std::io::Result<()> {
+        let counts = procfs::read(&self.counts, &mut self.buffer)?;
+        for (name, raws) in parse(counts) {
+            if let Some(interface) = self.followed.get_mut(name) {
+                for (carry, raw) in interface.carries.iter_mut().zip(raws) {
+                    carry.follow(raw);
+                }
+            } else {
+                let interface = Interface {
+                    // It may have come from another namespace, with a past.
+                    carries: raws.map(Carry::from_now),
+                    kind: kind(&self.interfaces, name),
+                };
+                self.followed.insert(name.into(), interface);
+            }
+        }
+        Ok(())
+    }
+
+    /// Received and transmitted bytes of those that count.
+    fn totals(&self) -> [u64; 2] {
+        let counts = |one: &&Interface| match one.kind {
+            Kind::Device => true,
+            Kind::Virtual => self.with_virtual,
+            Kind::Neither => false,
+        };
+        let mut totals = [0u64; 2];
+        for interface in self.followed.values().filter(counts) {
+            for (total, carry) in totals.iter_mut().zip(interface.carries) {
+                *total = total.saturating_add(carry.total());
+            }
+        }
+        totals
+    }
+}
+
+impl Collector for Network {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
+        self.follow().map_err(|error| {
+            CollectError::Transient(format!(
+                "`{}` cannot be read: {error}",
+                self.counts.display()
+            ))
+        })?;
+        for (total, attributes) in self.totals().into_iter().zip([RECEIVE, TRANSMIT]) {
+            let metric = &metric::NETWORK_IO;
+            out.push(Reading::with(metric, Scope::Host, attributes, float(total)));
+        }
+        Ok(())
+    }
+}
+
+/// The interfaces of `/proc/self/net/dev` with the bytes they have received and transmitted.
+fn parse(bytes: &[u8]) -> impl Iterator<Item = (&[u8], [u64; 2])> {
+    lines(bytes).filter_map(|line| {
+        let colon = line.iter().rposition(|&byte| byte == b':')?;
+        let mut numbers = words(&line[colon + 1..]).map(number);
+        let (received, sent) = (numbers.next()??, numbers.nth(7)??);
+        // The fields behind show that the line is whole.
+        numbers.nth(6)??;
+        Some((line[..colon].trim_ascii(), [received, sent]))
+    })
+}
+
+/// What an interface is, by its folder in `/sys`; virtual where that does not tell.
+fn kind(interfaces: &Path, name: &[u8]) -> Kind {
+    if name == b"lo" {
+        return Kind::Neither;
+    }
+    let Ok(name) = std::str::from_utf8(name) else {
+        return Kind::Virtual;
+    };
+    let folder = interfaces.join(name);
+    let lies_on_others = std::fs::read_dir(&folder).is_ok_and(|mut entries| {
+        entries.any(|entry| {
+            entry.is_ok_and(|entry| entry.file_name().as_encoded_bytes().starts_with(b"lower_"))
+        })
+    });
+    if lies_on_others {
+        Kind::Neither
+    } else if folder.join("device").exists() {
+        Kind::Device
+    } else {
+        Kind::Virtual
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const FILE: &str = "\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:    6386      58    0    0    0     0          0         0     6386      58    0    0    0     0       0          0
+  eth0:35709553080  825630    0    0    0     0          0         0 28181704  407763    0    0    0     0       0          0
+eth0:1:      10       1    0    0    0     0          0         0       20       1    0    0    0     0       0          0
+";
+
+    #[test]
+    fn bytes_are_told_apart_even_where_the_number_touches_the_name() {
+        let found: Vec<_> = parse(FILE.as_bytes()).collect();
+
+        assert_eq!(
+            found,
+            [
+                (&b"lo"[..], [6386, 6386]),
+                (b"eth0", [35_709_553_080, 28_181_704]),
+                (b"eth0:1", [10, 20]),
+            ]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_file_has_no_interface_that_the_whole_one_has_not(cut in 0..FILE.len()) {
+            let whole: Vec<_> = parse(FILE.as_bytes()).collect();
+            prop_assert!(parse(&FILE.as_bytes()[..cut]).all(|one| whole.contains(&one)));
+        }
+
+        #[test]
+        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+            let _ = parse(&bytes).count();
+        }
+    }
+}

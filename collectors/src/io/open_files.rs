@@ -1,0 +1,82 @@
+//! The files that processes hold open, and the folder they work in.
+//!
+//! Names only: nothing is opened and no file system is asked, so that one which does not answer
+//! holds nobody up.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Most descriptors looked at in one process, and in all together.
+const MOST_IN_ONE: usize = 128;
+const MOST: usize = 512;
+
+/// The paths that the processes in these folders of `/proc` use: files and folders that exist
+/// under their name. Each may be named more than once.
+pub(super) fn paths(processes: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = MOST;
+    for process in processes {
+        found.extend(target(&process.join("cwd")));
+        // One that is gone, or of another user, has nothing to tell.
+        let Ok(descriptors) = fs::read_dir(process.join("fd")) else {
+            continue;
+        };
+        for descriptor in descriptors.flatten().take(MOST_IN_ONE.min(left)) {
+            left -= 1;
+            found.extend(target(&descriptor.path()));
+        }
+        if left == 0 {
+            break;
+        }
+    }
+    found
+}
+
+/// What a link of `/proc` points to, if that is a path: sockets, pipes and deleted files are not.
+fn target(link: &Path) -> Option<PathBuf> {
+    let target = fs::read_link(link).ok()?;
+    let gone = target.as_os_str().as_bytes().ends_with(b" (deleted)");
+    (target.is_absolute() && !gone).then_some(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_files_that_exist_under_their_name_are_told() {
+        let process = tempfile::tempdir().unwrap();
+        fs::create_dir(process.path().join("fd")).unwrap();
+        symlink("/work", process.path().join("cwd")).unwrap();
+        let targets = [
+            "/data/shard-0.tar",
+            "socket:[123]",
+            "/memfd:cache (deleted)",
+            "anon_inode:[eventpoll]",
+        ];
+        for (number, target) in targets.iter().enumerate() {
+            symlink(target, process.path().join("fd").join(number.to_string())).unwrap();
+        }
+
+        let mut found = paths([process.path().to_owned(), "/nowhere".into()].into_iter());
+        found.sort();
+
+        assert_eq!(found, [Path::new("/data/shard-0.tar"), Path::new("/work")]);
+    }
+
+    #[test]
+    fn a_process_with_very_many_files_is_looked_at_in_part() {
+        let process = tempfile::tempdir().unwrap();
+        fs::create_dir(process.path().join("fd")).unwrap();
+        for number in 0..MOST_IN_ONE + 10 {
+            symlink("/a", process.path().join("fd").join(number.to_string())).unwrap();
+        }
+        let one = || process.path().to_owned();
+
+        assert_eq!(paths([one()].into_iter()).len(), MOST_IN_ONE);
+        assert_eq!(paths((0..100).map(|_| one())).len(), MOST);
+    }
+}
