@@ -1,5 +1,11 @@
 //! The scripted NVML through nvml-wrapper: what the GPU source's tests rest on.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test stops where it fails"
+)]
+
 use std::time::{Duration, Instant};
 
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
