@@ -58,14 +58,15 @@ impl std::fmt::Debug for Asked {
 }
 
 impl Gpu {
-    pub(super) fn new(devices: &[Arc<Device>]) -> Self {
-        let watch = |device: &Arc<Device>| Watched {
-            device: Arc::clone(device),
-            asked: VALUES
-                .iter()
-                .filter(|value| value.applies_to(device))
-                .map(Asked::new)
-                .collect(),
+    /// Watches the devices; on those `beside_gpm`, what GPM tells better is read less often.
+    pub(super) fn new(devices: &[Arc<Device>], beside_gpm: impl Fn(&Device) -> bool) -> Self {
+        let watch = |device: &Arc<Device>| {
+            let beside_gpm = beside_gpm(device);
+            let values = VALUES.iter().filter(|value| value.applies_to(device));
+            Watched {
+                device: Arc::clone(device),
+                asked: values.map(|value| Asked::new(value, beside_gpm)).collect(),
+            }
         };
         Self {
             devices: devices.iter().map(watch).collect(),
@@ -74,10 +75,15 @@ impl Gpu {
 }
 
 impl Asked {
-    fn new(value: &'static Value) -> Self {
+    fn new(value: &'static Value, beside_gpm: bool) -> Self {
+        let every = if beside_gpm {
+            value.beside_gpm
+        } else {
+            value.every
+        };
         Self {
             value,
-            cadence: Cadence::new(value.every),
+            cadence: Cadence::new(every),
             refresh: Duration::ZERO,
             count: 0,
             totals: Vec::new(),

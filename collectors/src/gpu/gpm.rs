@@ -39,7 +39,7 @@ pub(super) type Row = (Id, &'static Metric, Attributes);
 /// Read every second.
 const SM: [Id; 1] = [Id::SmUtil];
 
-/// Read every 5 s.
+/// Read every 10 s.
 const PARTS: [Row; 3] = [
     (Id::SmOccupancy, &metric::GPU_SM_OCCUPANCY, &[]),
     (Id::AnyTensorUtil, &metric::GPU_TENSOR_UTILIZATION, &[]),
@@ -52,7 +52,7 @@ macro_rules! engines {
     };
 }
 
-/// Read every 10 s. The first eight are the decoders.
+/// The first are the decoders, read every 10 s; the others are, every 30 s.
 const ENGINES: [Row; 18] = engines![
     Nvdec0Util = "nvdec0",
     Nvdec1Util = "nvdec1",
@@ -74,9 +74,12 @@ const ENGINES: [Row; 18] = engines![
     Nvofa1Util = "ofa1",
 ];
 
+/// How many of the engines are decoders.
+const DECODERS: usize = 8;
+
 /// The ids of the decoders.
 pub(super) fn decoders() -> impl Iterator<Item = Id> {
-    ENGINES.iter().take(8).map(|(id, ..)| *id)
+    ENGINES.iter().take(DECODERS).map(|(id, ..)| *id)
 }
 
 /// The source `gpu_gpm`.
@@ -94,7 +97,7 @@ impl std::fmt::Debug for Gpm {
 /// A device and its windows.
 struct Watched {
     device: Arc<Device>,
-    windows: [Window; 3],
+    windows: [Window; 4],
 }
 
 /// Metrics that are read together, and the sample that their next reading begins at.
@@ -245,8 +248,9 @@ impl Watched {
             device: Arc::clone(device),
             windows: [
                 window(&sm, 1, Some(first)),
-                window(&PARTS, 5, None),
-                window(&ENGINES, 10, None),
+                window(&PARTS, 10, None),
+                window(&ENGINES[..DECODERS], 10, None),
+                window(&ENGINES[DECODERS..], 30, None),
             ],
         }
     }

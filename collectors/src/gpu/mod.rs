@@ -76,7 +76,9 @@ impl Gpus {
         let gpm = Gpm::new(&devices, clock);
         Self {
             records: describe::describe(&devices, gpm.as_ref().ok()),
-            device: Ok(Gpu::new(&devices)),
+            device: Ok(Gpu::new(&devices, |device| {
+                gpm.as_ref().is_ok_and(|gpm| gpm.watches(device.ordinal))
+            })),
             gpm,
             processes: Processes::new(&devices),
             presence: Presence::of_each(&devices),

@@ -31,7 +31,7 @@ pub const READS: &str = "how much of each GPU's memory and time is this process 
     children's, and how much others'";
 
 /// Time between two looks in the long run: a process that begins is not told of at once.
-const EVERY: Duration = Duration::from_secs(5);
+const EVERY: Duration = Duration::from_secs(10);
 
 /// The source `gpu_processes`.
 #[derive(Debug)]

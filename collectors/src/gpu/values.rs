@@ -36,6 +36,8 @@ pub(super) enum Of {
 pub(super) struct Value {
     /// Time between two calls in the long run.
     pub(super) every: Duration,
+    /// The same on a device of which GPM tells more.
+    pub(super) beside_gpm: Duration,
     pub(super) of: Of,
     /// Reads it, and says how often the driver makes a new one, where it does.
     pub(super) read: Read,
@@ -62,44 +64,41 @@ impl Sink<'_> {
     }
 }
 
-const fn seconds(count: u64) -> Duration {
-    Duration::from_secs(count)
-}
-
 /// Every value. What one GPU has no idea of is dropped there after the first call.
 pub(super) static VALUES: [Value; 17] = [
-    row(1, Of::Whole, general),
-    row(2, Of::Whole, decoder),
-    row(5, Of::Whole, encoder),
-    row(5, Of::Whole, jpeg),
-    row(5, Of::Whole, ofa),
-    row(5, Of::Used, memory),
-    row(5, Of::Whole, power),
-    row(5, Of::Chip, throttled),
-    row(10, Of::Whole, pcie),
-    row(10, Of::Whole, energy),
-    row(10, Of::Chip, temperature),
-    row(10, Of::Chip, |device, sink| {
+    row([1, 5], Of::Whole, general),
+    row([2, 10], Of::Whole, decoder),
+    row([5, 10], Of::Whole, encoder),
+    row([5, 10], Of::Whole, jpeg),
+    row([5, 10], Of::Whole, ofa),
+    row([5, 5], Of::Used, memory),
+    row([5, 5], Of::Whole, power),
+    row([5, 10], Of::Chip, throttled),
+    row([10, 10], Of::Whole, pcie),
+    row([10, 10], Of::Whole, energy),
+    row([10, 10], Of::Chip, temperature),
+    row([10, 10], Of::Chip, |device, sink| {
         clock(device, sink, Clock::SM, SM)
     }),
-    row(10, Of::Chip, |device, sink| {
+    row([10, 10], Of::Chip, |device, sink| {
         clock(device, sink, Clock::Memory, MEMORY)
     }),
-    row(10, Of::Chip, |device, sink| {
+    row([10, 10], Of::Chip, |device, sink| {
         clock(device, sink, Clock::Video, VIDEO)
     }),
-    row(60, Of::Whole, |device, sink| {
+    row([60, 60], Of::Whole, |device, sink| {
         ecc(device, sink, MemoryError::Corrected)
     }),
-    row(60, Of::Whole, |device, sink| {
+    row([60, 60], Of::Whole, |device, sink| {
         ecc(device, sink, MemoryError::Uncorrected)
     }),
-    row(60, Of::Used, memory_limit),
+    row([60, 60], Of::Used, memory_limit),
 ];
 
-const fn row(every: u64, of: Of, read: Read) -> Value {
+const fn row([every, beside_gpm]: [u64; 2], of: Of, read: Read) -> Value {
     Value {
-        every: seconds(every),
+        every: Duration::from_secs(every),
+        beside_gpm: Duration::from_secs(beside_gpm),
         of,
         read,
     }

@@ -1,0 +1,262 @@
+//! The GPU sources on a driver that fails: at the start, midway, and in part.
+
+#![allow(clippy::float_cmp, reason = "the script's numbers come back exactly")]
+
+mod fake_nvml_build;
+mod gpu;
+
+use std::time::Duration;
+
+use fake_nvml_build::FakeNvml;
+use gpu::{Machine, h100, h100s, of, refusal};
+use headspace_agent::port::{CollectError, Collector};
+use serde_json::{Value, json};
+
+fn failing(mut script: Value, faults: Value) -> Value {
+    script["faults"] = faults;
+    script
+}
+
+fn retired<T: std::fmt::Debug>(outcome: Result<T, CollectError>) -> String {
+    refusal(&outcome).0
+}
+
+#[test]
+fn a_driver_that_does_not_start_says_why_and_what_to_do() {
+    for (code, reason, remedy) in [
+        (9, "not loaded", "modprobe"),
+        (18, "different versions", "reboot"),
+        (4, "may not talk", "/dev/nvidia"),
+        (999, "did not start", ""),
+    ] {
+        let faults = json!([{"function": "nvmlInit_v2", "code": code}]);
+        let machine = Machine::of(&failing(h100s(1), faults));
+
+        for refused in [
+            refusal(&machine.gpus.device),
+            refusal(&machine.gpus.gpm),
+            refusal(&machine.gpus.processes),
+        ] {
+            assert!(refused.0.contains(reason), "{code}: {refused:?}");
+            assert!(refused.1.contains(remedy), "{code}: {refused:?}");
+        }
+    }
+}
+
+#[test]
+fn a_driver_without_a_gpu_is_told_apart_from_no_driver() {
+    let machine = Machine::of(&json!({"devices": []}));
+
+    assert!(refusal(&machine.gpus.device).0.contains("no GPU"));
+}
+
+#[test]
+fn an_old_driver_tells_what_it_can() {
+    let mut machine = Machine::with(FakeNvml::start_old_driver(&h100s(1)), None);
+
+    let readings = of(&machine.device().unwrap(), 0);
+
+    assert_eq!(readings["hw.gpu.utilization{hw.gpu.task=general}"], 0.9);
+    assert_eq!(readings["hw.gpu.memory.usage"], 20e9);
+    assert!(!readings.keys().any(|key| key.starts_with("hw.gpu.io")));
+    assert!(!readings.contains_key("hw.gpu.utilization{hw.gpu.task=jpeg}"));
+    let (reason, remedy) = refusal(&machine.gpus.gpm);
+    assert!(reason.contains("too old"), "{reason}");
+    assert!(remedy.contains("driver 525"), "{remedy}");
+    assert!(refusal(&machine.gpus.processes).0.contains("too old"));
+    drop(machine.gpus);
+}
+
+#[test]
+fn a_gpu_before_hopper_has_no_gpm_and_all_the_rest() {
+    let device = h100(json!({"name": "NVIDIA L4", "gpm": null, "profiles": null}));
+    let machine = Machine::of(&json!({"devices": [device]}));
+
+    let (reason, _) = refusal(&machine.gpus.gpm);
+
+    assert!(
+        reason.contains("NVIDIA L4") && reason.contains("Hopper"),
+        "{reason}"
+    );
+    assert!(machine.gpus.device.is_ok() && machine.gpus.processes.is_ok());
+    assert_eq!(machine.gpus.records[0].sm_source, None);
+    assert_eq!(machine.gpus.records[0].nvdec_engines, Some(4));
+}
+
+#[test]
+fn a_gpu_whose_first_sample_fails_has_no_gpm_whatever_it_says() {
+    let faults = json!([{"function": "nvmlGpmSampleGet", "code": 3}]);
+    let machine = Machine::of(&failing(h100s(1), faults));
+
+    assert!(refusal(&machine.gpus.gpm).0.contains("no GPM"));
+    assert_eq!(machine.fake.samples_alive(), 0);
+}
+
+#[test]
+fn the_only_gpu_lost_retires_every_source_with_the_reason() {
+    let faults = json!([{"function": "*", "code": 15, "from_time": 5}]);
+    let mut machine = Machine::of(&failing(h100s(1), faults));
+    assert!(machine.device().is_ok() && machine.gpm().is_ok() && machine.processes().is_ok());
+    assert!(machine.gpus.presence.is_empty());
+    machine.advance(6.0);
+
+    for reason in [
+        retired(machine.device()),
+        retired(machine.gpm()),
+        retired(machine.processes()),
+    ] {
+        assert!(
+            reason.contains("`gpu:0` is lost") && reason.contains("xid"),
+            "{reason}"
+        );
+    }
+}
+
+#[test]
+fn one_gpu_of_two_lost_is_told_of_and_the_other_goes_on() {
+    let faults = json!([{"function": "*", "device": 1, "code": 15, "from_time": 5}]);
+    let mut machine = Machine::of(&failing(h100s(2), faults));
+    let mut presence = std::mem::take(&mut machine.gpus.presence);
+    machine.device().unwrap();
+    machine.gpm().unwrap();
+    let mut tell = |place: usize| presence[place].collect(Duration::ZERO, &mut Vec::new());
+    assert!(tell(0).is_ok() && tell(1).is_ok());
+    machine.advance(6.0);
+
+    let (device, gpm) = (machine.device().unwrap(), machine.gpm().unwrap());
+
+    assert!(of(&device, 1).is_empty() && of(&gpm, 1).is_empty());
+    assert!(!of(&device, 0).is_empty() && !of(&gpm, 0).is_empty());
+    assert!(retired(tell(1)).contains("fell off the bus"));
+    assert!(tell(0).is_ok());
+    let asked = machine.fake.calls("nvmlDeviceGetTemperature");
+    machine.advance(20.0);
+    assert!(of(&machine.device().unwrap(), 1).is_empty());
+    assert_eq!(
+        machine.fake.calls("nvmlDeviceGetTemperature"),
+        asked + 1,
+        "of the other alone"
+    );
+    assert_eq!(presence[1].name(), "gpu:1");
+}
+
+#[test]
+fn a_gpu_that_does_not_answer_at_the_start_is_not_counted() {
+    let faults = json!([{"function": "*", "device": 0, "code": 15}]);
+    let machine = Machine::of(&failing(h100s(2), faults));
+
+    assert_eq!(machine.gpus.records.len(), 1);
+    assert_eq!(machine.gpus.records[0].ordinal, 0);
+}
+
+#[test]
+fn a_passing_fault_costs_its_own_value_once() {
+    let faults =
+        json!([{"function": "nvmlDeviceGetUtilizationRates", "code": 999, "until_time": 1}]);
+    let mut machine = Machine::of(&failing(h100s(1), faults));
+    let general = "hw.gpu.utilization{hw.gpu.task=general}";
+
+    let first = of(&machine.device().unwrap(), 0);
+    machine.advance(1.0);
+    let second = of(&machine.device().unwrap(), 0);
+
+    assert!(!first.contains_key(general) && first.contains_key("hw.power"));
+    assert_eq!(second[general], 0.9);
+}
+
+#[test]
+fn permission_that_is_missing_for_one_value_costs_that_value() {
+    let faults = json!([{"function": "nvmlDeviceGetTotalEnergyConsumption", "code": 4}]);
+    let mut machine = Machine::of(&failing(h100s(1), faults));
+
+    let readings = of(&machine.device().unwrap(), 0);
+
+    assert!(!readings.contains_key("hw.energy") && readings.contains_key("hw.power"));
+}
+
+#[test]
+fn a_total_that_starts_anew_is_no_total() {
+    let device = h100(json!({"pcie_rx": 1e9, "pcie_tx": 1e9, "pcie_wraps_at": 4_294_967_296_u64}));
+    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut seen = Vec::new();
+    for _ in 0..60 {
+        machine.advance(1.0);
+        let readings = of(&machine.device().unwrap(), 0);
+        seen.extend(
+            readings
+                .get("hw.gpu.io{network.io.direction=receive}")
+                .copied(),
+        );
+    }
+
+    assert!(seen.is_sorted(), "{seen:?}");
+    assert!(seen.len() < 5, "{seen:?}");
+}
+
+#[test]
+fn gpm_that_stops_answering_is_retired_and_the_rest_goes_on() {
+    let faults = json!([{"function": "nvmlGpmSampleGet", "code": 3, "from_time": 5}]);
+    let mut machine = Machine::of(&failing(h100s(1), faults));
+    machine.gpm().unwrap();
+    machine.advance(20.0);
+
+    let reason = retired(machine.gpm());
+
+    assert!(reason.contains("GPM"), "{reason}");
+    assert!(!machine.device().unwrap().is_empty());
+    assert_eq!(machine.fake.samples_alive(), 0);
+}
+
+#[test]
+fn processes_that_may_not_be_listed_turn_that_source_off_alone() {
+    let faults = json!([{"function": "nvmlDeviceGetComputeRunningProcesses_v3", "code": 4}]);
+    let machine = Machine::of(&failing(h100s(1), faults));
+
+    assert!(refusal(&machine.gpus.processes).1.contains("--pid=host"));
+    assert!(machine.gpus.device.is_ok() && machine.gpus.gpm.is_ok());
+}
+
+/// Runs `work` in a forked child; whether it returned true there.
+fn in_a_child(work: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child runs `work`, which calls only into this program and the scripted library
+    // (neither of which another thread holds a lock of here), and ends without unwinding or
+    // destructors.
+    match unsafe { libc::fork() } {
+        0 => {
+            let code = i32::from(!work());
+            // SAFETY: ends the child at once, whatever it holds.
+            unsafe { libc::_exit(code) }
+        }
+        child => {
+            let mut status = -1;
+            // SAFETY: `child` is ours and not waited for elsewhere; `status` is writable.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            status == 0
+        }
+    }
+}
+
+#[test]
+fn in_a_forked_child_nothing_is_called_whatever_is_dropped_or_opened() {
+    let mut machine = Machine::of(&h100s(2));
+    machine.gpm().unwrap();
+    let alive = machine.fake.samples_alive();
+    assert!(alive > 0);
+    let Machine { fake, gpus, .. } = machine;
+    let mut gpus = Some(gpus);
+
+    let untouched = in_a_child(|| {
+        drop(gpus.take());
+        let path = fake.path();
+        let again = headspace_collectors::gpu::Gpus::open(Some(&path), None);
+        fake.samples_alive() == alive
+            && fake.inits_alive() == 1
+            && again
+                .device
+                .is_err_and(|error| error.to_string().contains("forked"))
+    });
+
+    assert!(untouched);
+    drop(gpus);
+    assert_eq!(fake.samples_alive(), 0, "in the owner they are freed");
+}

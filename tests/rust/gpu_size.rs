@@ -1,0 +1,76 @@
+//! What the GPU sources cost: bytes in the records, and time. Printed; only the bytes are checked.
+//!
+//! `cargo test -p headspace-tests --release --test gpu_size -- --nocapture`
+
+mod fake_nvml_build;
+mod gpu;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use gpu::{Machine, h100, of};
+use headspace_agent::model::Reading;
+use serde_json::json;
+
+const GPUS: u32 = 8;
+const SECONDS: u32 = 600;
+
+/// The bytes of these readings in a tick.
+fn bytes(readings: &[Reading]) -> usize {
+    let scopes: BTreeMap<String, _> = (0..GPUS)
+        .map(|ordinal| (format!("gpu:{ordinal}"), of(readings, ordinal)))
+        .filter(|(_, readings)| !readings.is_empty())
+        .collect();
+    json!(scopes).to_string().len()
+}
+
+/// Eight busy H100s with seven decoders each, whose values have as many digits as real ones.
+fn busy() -> Machine {
+    let mut engines = BTreeMap::new();
+    for engine in 0..7 {
+        engines.insert(format!("nvdec_{engine}"), 51.237);
+        engines.insert(format!("nvjpg_{engine}"), 0.0);
+    }
+    engines.insert("sm_util".to_owned(), 73.456);
+    let device = h100(json!({
+        "memory_used": 61_234_567_168_u64, "power": 612.345, "energy": 612.345,
+        "pcie_rx": 2_123_456_789_u64, "pcie_tx": 123_456_789, "gpm": engines,
+        "processes": [{"pid": "self", "memory": 61_134_567_168_u64, "sm": 87}],
+    }));
+    Machine::of(&json!({"devices": vec![device; GPUS as usize]}))
+}
+
+#[test]
+fn eight_gpus_fit_into_a_tick() {
+    let mut machine = busy();
+    let (mut total, mut most, mut times) = (0, 0, [Duration::ZERO; 3]);
+    for _ in 0..SECONDS {
+        machine.advance(1.0);
+        let mut readings = Vec::new();
+        for (source, time) in times.iter_mut().enumerate() {
+            let begin = Instant::now();
+            let some = match source {
+                0 => machine.device(),
+                1 => machine.gpm(),
+                _ => machine.processes(),
+            };
+            *time += begin.elapsed();
+            readings.extend(some.unwrap());
+        }
+        let bytes = bytes(&readings);
+        total += bytes;
+        most = most.max(bytes);
+    }
+    let mean = total / SECONDS as usize;
+    let [device, gpm, processes] = times.map(|time| time.as_micros() / u128::from(SECONDS));
+    println!(
+        "{GPUS} H100s, {SECONDS} ticks of 1 s: {mean} bytes a tick ({} a GPU), at most {most}",
+        mean / GPUS as usize
+    );
+    println!(
+        "µs a tick, the driver's own time aside: gpu {device}, gpu_gpm {gpm}, gpu_processes {processes}"
+    );
+
+    // The loop, its stages and the process have the rest of the 4 KiB.
+    assert!(mean <= 2_048, "{mean} bytes");
+}
