@@ -17,8 +17,8 @@ fn failing(mut script: Value, faults: Value) -> Value {
     script
 }
 
-fn retired<T: std::fmt::Debug>(outcome: Result<T, CollectError>) -> String {
-    refusal(&outcome).0
+fn retired<T: std::fmt::Debug>(outcome: &Result<T, CollectError>) -> String {
+    refusal(outcome).0
 }
 
 #[test]
@@ -101,9 +101,9 @@ fn the_only_gpu_lost_retires_every_source_with_the_reason() {
     machine.advance(6.0);
 
     for reason in [
-        retired(machine.device()),
-        retired(machine.gpm()),
-        retired(machine.processes()),
+        retired(&machine.device()),
+        retired(&machine.gpm()),
+        retired(&machine.processes()),
     ] {
         assert!(
             reason.contains("`gpu:0` is lost") && reason.contains("xid"),
@@ -127,7 +127,7 @@ fn one_gpu_of_two_lost_is_told_of_and_the_other_goes_on() {
 
     assert!(of(&device, 1).is_empty() && of(&gpm, 1).is_empty());
     assert!(!of(&device, 0).is_empty() && !of(&gpm, 0).is_empty());
-    assert!(retired(tell(1)).contains("fell off the bus"));
+    assert!(retired(&tell(1)).contains("fell off the bus"));
     assert!(tell(0).is_ok());
     let asked = machine.fake.calls("nvmlDeviceGetTemperature");
     machine.advance(20.0);
@@ -200,7 +200,7 @@ fn gpm_that_stops_answering_is_retired_and_the_rest_goes_on() {
     machine.gpm().unwrap();
     machine.advance(20.0);
 
-    let reason = retired(machine.gpm());
+    let reason = retired(&machine.gpm());
 
     assert!(reason.contains("GPM"), "{reason}");
     assert!(!machine.device().unwrap().is_empty());
