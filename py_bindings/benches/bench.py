@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable
 
 import importing
+import interpreter
 import machine
 import memory
 import per_item
@@ -28,6 +29,7 @@ PARTS: dict[str, tuple[str, Callable[[bool], list[Row]]]] = {
     "wrap": ("nanoseconds a batch", per_item.run),
     "import": ("milliseconds at start", importing.run),
     "memory": ("bytes added", memory.run),
+    "interpreter": ("costs inside the interpreter", interpreter.run),
     "loop": ("slow-down of a loop of 10 ms steps", slowdown.run),
 }
 

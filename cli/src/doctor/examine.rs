@@ -23,6 +23,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const TRIES: usize = 3;
 
 /// How long and how often.
+#[derive(Clone, Copy)]
 pub(super) struct Patience {
     /// Ticks.
     pub(super) rounds: usize,
@@ -30,6 +31,8 @@ pub(super) struct Patience {
     pub(super) pause: Duration,
     /// Most reads of a source that has a thread of its own.
     pub(super) reads: usize,
+    /// How long such a source is read, once it has answered.
+    pub(super) window: Duration,
     /// How long, in all, such sources may take to answer.
     pub(super) deadline: Duration,
 }
@@ -40,6 +43,7 @@ impl Default for Patience {
             rounds: 31,
             pause: Duration::from_millis(50),
             reads: 5,
+            window: Duration::from_millis(1500),
             deadline: Duration::from_secs(5),
         }
     }
@@ -55,7 +59,7 @@ pub(super) struct Examined {
 }
 
 /// Reads every source that opened.
-pub(super) fn examine(entries: Vec<Entry>, patience: &Patience) -> Vec<Examined> {
+pub(super) fn examine(entries: Vec<Entry>, patience: Patience) -> Vec<Examined> {
     let (answers, answered) = channel();
     let begin = Instant::now();
     let mut examined = Vec::with_capacity(entries.len());
@@ -70,8 +74,8 @@ pub(super) fn examine(entries: Vec<Entry>, patience: &Patience) -> Vec<Examined>
         match source.pace() {
             Pace::Tick => inline.push(Inline::new(index, source)),
             Pace::Apart(pace) => {
-                let (answers, reads) = (answers.clone(), patience.reads);
-                let work = move || attend(index, source, pace, reads, &answers);
+                let answers = answers.clone();
+                let work = move || attend(index, source, pace, patience, &answers);
                 let started = thread::Builder::new().spawn(work);
                 if started.is_ok() {
                     apart.push(Apart::new(index, pace));
@@ -272,7 +276,7 @@ fn attend(
     index: usize,
     mut source: Box<dyn Collector>,
     pace: Duration,
-    reads: usize,
+    patience: Patience,
     answers: &Sender<Read>,
 ) {
     let (begin, mut outcome, mut readings) = (Instant::now(), Outcome::default(), Vec::new());
@@ -284,9 +288,8 @@ fn attend(
             own_cpu_time(&*source).saturating_sub(cpu_before),
         );
         outcome.add(result.clone());
-        // What is read rarely is read once, unless it asks for more time.
-        let enough = read >= reads || (outcome.read && pace > INTERVAL);
-        let last = outcome.is_final() || enough;
+        let late = begin.elapsed() + pace > patience.window;
+        let last = outcome.is_final() || read >= patience.reads || (outcome.read && late);
         let read = Read {
             index,
             result,

@@ -38,7 +38,8 @@ impl Column {
 
     fn lines(&self, text: &mut String, head: String, mark: &str, words: &str) {
         let (mut line, mut empty) = (head + mark, true);
-        for word in plain(words).split(' ').filter(|word| !word.is_empty()) {
+        let words = whole(&plain(words), COLUMNS - self.indent() - width(mark));
+        for word in words.split(' ').filter(|word| !word.is_empty()) {
             if !empty && width(&line) + 1 + width(word) > COLUMNS {
                 end(text, &line);
                 line = " ".repeat(self.indent() + width(mark));
@@ -52,6 +53,22 @@ impl Column {
         }
         end(text, &line);
     }
+}
+
+/// Keeps what stands between backticks on one line, if it fits on one: it is there to be copied.
+fn whole(words: &str, room: usize) -> String {
+    let mut quoted = false;
+    let mut pieces = words.split('`').map(|piece| {
+        let copied = quoted && width(piece) + 2 <= room;
+        quoted = !quoted;
+        if copied {
+            piece.replace(' ', NEVER)
+        } else {
+            piece.to_owned()
+        }
+    });
+    let first = pieces.next().unwrap_or_default();
+    pieces.fold(first, |text, piece| text + "`" + &piece)
 }
 
 fn end(text: &mut String, line: &str) {
@@ -84,6 +101,16 @@ mod tests {
             text,
             format!("gpu  off  no\n          {path}\n          there\n")
         );
+    }
+
+    #[test]
+    fn a_command_is_kept_on_one_line() {
+        let mut text = String::new();
+        let words = format!("{} `sysctl -w kernel.yes=1`, or `no way`", "x".repeat(60));
+        Column::beside(3).write_hanging(&mut text, "→ ", &words);
+
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        assert_eq!(lines[1], "`sysctl -w kernel.yes=1`, or `no way`");
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(crate) fn doctor(args: &DoctorArgs, context: &mut Context<'_>) -> io::Result
     };
     context.settings.consumer.set_here();
     catalog.entries.extend((context.more_sources)());
-    let examined = examine(catalog.entries, &Patience::default());
+    let examined = examine(catalog.entries, Patience::default());
     let batch_ns = cost_per_batch_ns(&MonotonicClock::new());
     let findings = Findings::new(&examined, batch_ns);
     let text = if args.json {

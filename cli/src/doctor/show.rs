@@ -29,6 +29,13 @@ struct Source<'a> {
     remedy: Option<&'a str>,
 }
 
+impl Source<'_> {
+    /// Whether there is one thing to do for both.
+    fn is_off_like(&self, other: &Self) -> bool {
+        (self.reason, self.remedy) == (other.reason, other.remedy)
+    }
+}
+
 /// What measuring costs here.
 #[derive(Debug, Serialize)]
 struct Cost<'a> {
@@ -100,9 +107,16 @@ impl<'a> Findings<'a> {
                 SourceState::Off => "off",
             };
             column.write(&mut text, source.name, state, source.reads);
-            if let Some(reason) = source.reason {
-                column.write(&mut text, "", "", reason);
+            let Some(reason) = source.reason else {
+                continue;
+            };
+            if let Some(earlier) = self.sources.iter().find(|one| one.is_off_like(source))
+                && !std::ptr::eq(earlier, source)
+            {
+                column.write(&mut text, "", "", &format!("as `{}` above", earlier.name));
+                continue;
             }
+            column.write(&mut text, "", "", reason);
             if let Some(remedy) = source.remedy {
                 column.write_hanging(&mut text, "→ ", remedy);
             }
@@ -150,6 +164,37 @@ mod tests {
     use headspace_agent::model::record::SourceRecord;
 
     use super::*;
+
+    fn record_of(name: &str, reason: Option<&str>) -> SourceRecord {
+        SourceRecord {
+            name: name.to_owned(),
+            state: SourceState::Off,
+            reads: "it".to_owned(),
+            reason: reason.map(ToOwned::to_owned),
+            remedy: None,
+        }
+    }
+
+    #[test]
+    fn a_reason_that_several_share_is_told_once() {
+        let found = [
+            ("gpu", "no driver"),
+            ("disk", "no disk"),
+            ("engines", "no driver"),
+        ];
+        let examined = found.map(|(name, reason)| Examined {
+            record: record_of(name, Some(reason)),
+            tick_us: None,
+            own_cpu_us_per_s: None,
+        });
+        let text = Findings::new(&examined, 41.4).to_text();
+
+        assert_eq!(text.matches("no driver").count(), 1);
+        assert!(
+            text.contains("engines  off  it\n              as `gpu` above\n"),
+            "{text}"
+        );
+    }
 
     fn examined() -> Vec<Examined> {
         let record = |name: &str, state, reads: &str| SourceRecord {

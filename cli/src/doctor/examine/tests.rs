@@ -5,6 +5,7 @@ const QUICK: Patience = Patience {
     rounds: 5,
     pause: Duration::ZERO,
     reads: 2,
+    window: Duration::from_secs(20),
     deadline: Duration::from_secs(20),
 };
 
@@ -37,7 +38,7 @@ fn source(
     vec![Entry::new("fake", "nothing", Ok(Fake { pace, read }))]
 }
 
-fn only(entries: Vec<Entry>, patience: &Patience) -> Examined {
+fn only(entries: Vec<Entry>, patience: Patience) -> Examined {
     let mut examined = examine(entries, patience);
     assert_eq!(examined.len(), 1);
     examined.remove(0)
@@ -59,8 +60,8 @@ fn fails_at_first(times: usize) -> impl FnMut() -> Result<(), CollectError> + Se
 
 #[test]
 fn a_source_that_works_is_on_and_has_the_cost_of_its_kind() {
-    let tick = only(source(Pace::Tick, || Ok(())), &QUICK);
-    let apart = only(source(PACES[1], || Ok(())), &QUICK);
+    let tick = only(source(Pace::Tick, || Ok(())), QUICK);
+    let apart = only(source(PACES[1], || Ok(())), QUICK);
 
     assert_eq!(tick.record.state, SourceState::On);
     assert!(tick.tick_us.is_some() && tick.own_cpu_us_per_s.is_none());
@@ -72,7 +73,7 @@ fn a_source_that_works_is_on_and_has_the_cost_of_its_kind() {
 fn a_source_that_opens_but_cannot_be_read_is_off_with_that_reason() {
     for pace in PACES {
         let fails = || Err(CollectError::remediable("no permission", "be root"));
-        let found = only(source(pace, fails), &QUICK);
+        let found = only(source(pace, fails), QUICK);
 
         assert_eq!(found.record.state, SourceState::Off);
         assert_eq!(found.record.reason.as_deref(), Some("no permission"));
@@ -84,7 +85,7 @@ fn a_source_that_opens_but_cannot_be_read_is_off_with_that_reason() {
 #[test]
 fn a_source_that_did_not_open_keeps_its_reason_and_is_not_read() {
     let error = Err::<Fake<fn() -> _>, _>(CollectError::unsupported("no such kernel"));
-    let found = only(vec![Entry::new("fake", "nothing", error)], &QUICK);
+    let found = only(vec![Entry::new("fake", "nothing", error)], QUICK);
 
     assert_eq!(found.record.reason.as_deref(), Some("no such kernel"));
     assert!(found.record.remedy.is_none());
@@ -94,8 +95,8 @@ fn a_source_that_did_not_open_keeps_its_reason_and_is_not_read() {
 fn a_source_that_is_busy_at_first_is_on_and_one_that_stays_so_is_off() {
     for pace in PACES {
         let busy = Patience { reads: 5, ..QUICK };
-        let soon = only(source(pace, fails_at_first(2)), &busy);
-        let never = only(source(pace, fails_at_first(99)), &busy);
+        let soon = only(source(pace, fails_at_first(2)), busy);
+        let never = only(source(pace, fails_at_first(99)), busy);
 
         assert_eq!(soon.record.state, SourceState::On);
         assert_eq!(never.record.state, SourceState::Off);
@@ -108,7 +109,7 @@ fn a_source_that_panics_is_off_and_stops_nothing() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     for pace in PACES {
-        let found = only(source(pace, || panic!("gone")), &QUICK);
+        let found = only(source(pace, || panic!("gone")), QUICK);
 
         assert_eq!(found.record.reason.as_deref(), Some("it panicked: gone"));
     }
@@ -124,7 +125,7 @@ fn a_source_that_never_answers_holds_up_nobody() {
     entries.append(&mut source(PACES[1], || Ok(())));
     let deadline = Duration::from_millis(500);
 
-    let examined = examine(entries, &Patience { deadline, ..QUICK });
+    let examined = examine(entries, Patience { deadline, ..QUICK });
 
     assert_eq!(
         examined[0].record.reason.as_deref(),

@@ -1,0 +1,138 @@
+"""`headspace doctor`, as the package installs it: the same sources as a session, and true of each."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import Runs, wait_until
+
+import headspace
+from headspace import _native
+
+pytest_plugins = ["running_fixtures"]
+
+INSTALLED = [str(Path(sys.executable).with_name("headspace"))]
+MODULE = [sys.executable, "-m", "headspace"]
+
+
+def doctor(*args: str, command: list[str] = INSTALLED, **env: str) -> str:
+    done = subprocess.run(
+        [*command, "doctor", *args],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+def by_name(text: str) -> dict[str, dict[str, Any]]:
+    return {source["name"]: source for source in json.loads(text)["sources"]}
+
+
+@pytest.mark.parametrize("command", [INSTALLED, MODULE], ids=["installed", "module"])
+def test_the_json_is_the_one_that_programs_count_on(command: list[str]) -> None:
+    found = json.loads(doctor("--json", command=command))
+
+    assert list(found) == ["sources", "cost"]
+    for source in found["sources"]:
+        assert list(source) == ["name", "state", "reads", "reason", "remedy"]
+        assert source["state"] in ("on", "off")
+        assert (source["reason"] is None) == (source["state"] == "on")
+        assert source["remedy"] is None or source["state"] == "off"
+    cost = found["cost"]
+    assert list(cost) == ["ns_per_batch", "us_per_tick", "own_cpu_us_per_s", "sources"]
+    on = [source["name"] for source in found["sources"] if source["state"] == "on"]
+    assert [one["name"] for one in cost["sources"]] == on
+    for name in ("us_per_tick", "own_cpu_us_per_s"):
+        parts = [one[name] for one in cost["sources"] if one[name] is not None]
+        assert cost[name] == pytest.approx(sum(parts))
+    assert cost["ns_per_batch"] > 0
+    assert cost["us_per_tick"] > 0
+
+
+def test_the_sources_are_those_of_a_session(runs: Runs) -> None:
+    with headspace.start() as session:
+        assert session.flush(30)
+    of_session = runs.records()[0]["sources"]
+
+    found = by_name(doctor("--json"))
+
+    assert list(found) == [source["name"] for source in of_session]
+    for source in of_session:
+        if source["state"] == "off":
+            assert found[source["name"]]["reason"] == source["reason"]
+            assert found[source["name"]]["remedy"] == source.get("remedy")
+
+
+def test_the_sources_inside_the_interpreter_are_read_and_have_their_cost() -> None:
+    found = json.loads(doctor("--json"))
+
+    sources = {source["name"]: source["state"] for source in found["sources"]}
+    assert sources["gil"] == sources["gc"] == "on"
+    costs = {one["name"]: one for one in found["cost"]["sources"]}
+    assert costs["gil"]["own_cpu_us_per_s"] > 0
+    assert costs["gc"]["own_cpu_us_per_s"] is None
+
+
+def test_the_text_names_every_source_and_fits_a_narrow_terminal() -> None:
+    text = doctor()
+    found = by_name(doctor("--json"))
+
+    lines = text.splitlines()
+    on = [name for name, source in found.items() if source["state"] == "on"]
+    assert lines[0] == f"headspace doctor: {len(on)} of {len(found)} sources work here"
+    heads = [line.split()[:2] for line in lines[2:] if line[:1].strip() and line[:4] != "cost"]
+    assert heads == [[name, source["state"]] for name, source in found.items()]
+    # A path or a command is not broken: whoever copies it gets it whole.
+    assert all(len(line) <= 80 or len(line.split()) == 1 for line in lines)
+    # What is the same for several is said once.
+    off = {(s["reason"], s["remedy"]) for s in found.values() if s["state"] == "off"}
+    assert text.count("→ ") == sum(remedy is not None for _, remedy in off)
+
+
+def test_a_python_without_a_gil_says_so() -> None:
+    code = (
+        "import sys; sys._is_gil_enabled = lambda: False; sys.argv = ['headspace', *sys.argv[1:]];"
+        "from headspace._cli import main; sys.exit(main())"
+    )
+    gil = by_name(doctor("--json", command=[sys.executable, "-c", code]))["gil"]
+
+    assert (gil["state"], gil["reason"]) == ("off", "this Python runs without a GIL")
+
+
+def test_a_library_of_nvidias_that_is_not_there_is_named() -> None:
+    library = "/nowhere/libnvidia-ml.so.1"
+    found = by_name(doctor("--json", HEADSPACE_NVML_LIB=library))
+
+    assert found["gpu"]["state"] == "off"
+    assert library in found["gpu"]["reason"]
+    assert found["gpu"]["remedy"]
+
+
+def test_it_leaves_nothing_behind_in_its_process(capfd: pytest.CaptureFixture[str]) -> None:
+    def threads() -> list[str]:
+        return [comm.read_text().strip() for comm in Path("/proc/self/task").glob("*/comm")]
+
+    before = list(map(id, gc.callbacks))
+
+    assert _native.run_command(["headspace", "doctor"]) == 0
+    assert "sources work here" in capfd.readouterr().out
+    assert list(map(id, gc.callbacks)) == before
+    wait_until(lambda: "hs-gil" not in threads(), "the thread is gone")
+
+
+def test_a_wrong_option_is_refused() -> None:
+    done = subprocess.run([*INSTALLED, "doctor", "--cure"], capture_output=True, text=True)
+
+    assert done.returncode == 2
+    assert "--cure" in done.stderr
