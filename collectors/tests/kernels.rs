@@ -8,26 +8,21 @@
 
 #[path = "support/files.rs"]
 mod files;
+#[path = "support/fixtures.rs"]
+mod fixtures;
 mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use files::{root, write};
+use fixtures::{KERNELS, copy_of, fixture};
 use headspace_agent::port::CollectError;
 use headspace_collectors::host::{Host, describe_at};
 use headspace_collectors::process::Process;
 use proptest::prelude::*;
 use support::tick;
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures")
-        .join(name)
-}
-
-const KERNELS: [&str; 3] = ["linux-4.18", "linux-5.15-arm64", "linux-6.18"];
 
 fn page_size() -> f64 {
     // SAFETY: `sysconf` takes no pointer.
@@ -130,8 +125,7 @@ fn each_kernel_tells_its_cores_and_how_busy_they_were() {
         ("linux-5.15-arm64", 2.0, 2.0, None),
         ("linux-6.18", 2.0, 1.0, None),
     ] {
-        let root = root([]);
-        copy(&fixture(name), root.path());
+        let root = copy_of(name);
         let mut host = Host::at(&root).unwrap();
         let later = fs::read(root.path().join("proc/stat.later")).unwrap();
         write(root.path(), "proc/stat", later);
@@ -151,6 +145,8 @@ fn each_kernel_tells_its_cores_and_how_busy_they_were() {
             "{name}"
         );
         assert_eq!(readings["headspace.host.cpu.utilization"], 0.75, "{name}");
+        // `procs_running 3`, of which one looks.
+        assert_eq!(readings["headspace.host.threads.runnable"], 2.0, "{name}");
     }
 }
 
@@ -209,8 +205,7 @@ fn a_root_with_nothing_to_read_is_unsupported_with_the_reason() {
 
 #[test]
 fn files_that_vanish_cost_the_tick_and_come_back() {
-    let root = root([]);
-    copy(&fixture("linux-6.18"), root.path());
+    let root = copy_of("linux-6.18");
     let (mut process, mut host) = (Process::at(&root).unwrap(), Host::at(&root).unwrap());
     let (before, moved) = (tick(&mut process).unwrap(), root.path().join("moved"));
 
@@ -234,8 +229,7 @@ fn files_that_vanish_cost_the_tick_and_come_back() {
 #[test]
 fn files_that_cannot_be_read_are_absent() {
     // A folder instead of a file refuses to be read, whoever asks.
-    let root = root([]);
-    copy(&fixture("linux-6.18"), root.path());
+    let root = copy_of("linux-6.18");
     for path in ["proc/self/io", "proc/self/statm", "proc/stat"] {
         fs::remove_file(root.path().join(path)).unwrap();
         fs::create_dir(root.path().join(path)).unwrap();
@@ -277,8 +271,7 @@ proptest! {
         file in prop::sample::select(&FILES[..]),
         cut: prop::sample::Index,
     ) {
-        let root = root([]);
-        copy(&fixture(kernel), root.path());
+        let root = copy_of(kernel);
         let whole = both(root.path());
         let described = describe_at(&root);
         let Ok(content) = fs::read(root.path().join(file)) else { return Ok(()) };
@@ -298,8 +291,7 @@ proptest! {
         file in prop::sample::select(&FILES[..]),
         bytes in prop::collection::vec(any::<u8>(), 0..300),
     ) {
-        let root = root([]);
-        copy(&fixture("linux-6.18"), root.path());
+        let root = copy_of("linux-6.18");
         let (mut process, mut host) = (Process::at(&root).unwrap(), Host::at(&root).unwrap());
         write(root.path(), file, bytes);
 
@@ -315,17 +307,4 @@ fn both(root: &Path) -> BTreeMap<String, f64> {
     let process = Process::at(root).and_then(|mut source| tick(&mut source));
     let host = Host::at(root).and_then(|mut source| tick(&mut source));
     process.into_iter().chain(host).flatten().collect()
-}
-
-fn copy(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            fs::create_dir_all(&target).unwrap();
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), &target).unwrap();
-        }
-    }
 }

@@ -3,9 +3,11 @@
 //! Of the groups above the process the tightest tells: for CPU time the one with the lowest quota,
 //! for memory the one with the lowest limit, the nearest of equals. It is the one that holds the
 //! process back, and its counts include the groups below it. Without any limit nothing throttles,
-//! and the memory is that of the process's own group. When another group becomes the tightest, the
+//! and the memory is that of the process's own group. Where a limit may exist and cannot be read,
+//! the tightest is unknown, and nothing is told. When another group becomes the tightest, the
 //! totals go on from where they were.
 
+use std::cmp::Ordering;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use headspace_agent::model::reading::Attributes;
 use headspace_agent::model::{Reading, Scope};
 use headspace_agent::port::{CollectError, Collector};
 
-use super::cgroup::{Controller, CpuGroup, Groups, MemoryGroup, Standing};
+use super::cgroup::{Controller, CpuGroup, Groups, MemoryGroup, Standing, Unknown};
 use crate::procfs::carry::Carry;
 use crate::procfs::float;
 
@@ -128,13 +130,13 @@ impl ControlGroup {
         };
         let buffer = &mut self.buffer;
         let limits = groups.iter().map(|group| group.cores(buffer));
-        let Some((at, _)) = tightest(limits, f64::total_cmp) else {
+        let Ok(Some((at, _))) = tightest(limits, f64::total_cmp) else {
             return;
         };
         let Some(counts) = groups[at].throttled(buffer) else {
             return;
         };
-        let raws = [counts.periods, counts.throttled, counts.nanos].map(Some);
+        let raws = [counts.periods, counts.exhausted, counts.nanos].map(Some);
         let [periods, throttled, nanos] = self.quota.follow(at, raws);
         push(out, &metric::CGROUP_CPU_PERIODS, &[], periods.map(float));
         push(
@@ -153,7 +155,9 @@ impl ControlGroup {
         };
         let buffer = &mut self.buffer;
         let limits = groups.iter().map(|group| group.limit(buffer));
-        let tightest = tightest(limits, u64::cmp);
+        let Ok(tightest) = tightest(limits, u64::cmp) else {
+            return;
+        };
         let (at, limit) = tightest.map_or((0, None), |(at, limit)| (at, Some(limit)));
         let Some(group) = groups.get(at) else { return };
         let usage = group.usage(buffer);
@@ -190,13 +194,20 @@ impl Collector for ControlGroup {
 
 /// The lowest limit and which group has it, the first of equals.
 fn tightest<T>(
-    limits: impl Iterator<Item = Option<T>>,
-    order: impl Fn(&T, &T) -> std::cmp::Ordering,
-) -> Option<(usize, T)> {
-    limits
-        .enumerate()
-        .filter_map(|(at, limit)| Some((at, limit?)))
-        .min_by(|one, two| order(&one.1, &two.1))
+    limits: impl Iterator<Item = Result<Option<T>, Unknown>>,
+    order: impl Fn(&T, &T) -> Ordering,
+) -> Result<Option<(usize, T)>, Unknown> {
+    let mut lowest: Option<(usize, T)> = None;
+    for (at, limit) in limits.enumerate() {
+        let Some(limit) = limit? else { continue };
+        let lower = lowest
+            .as_ref()
+            .is_none_or(|(_, before)| order(&limit, before) == Ordering::Less);
+        if lower {
+            lowest = Some((at, limit));
+        }
+    }
+    Ok(lowest)
 }
 
 fn push(
@@ -214,10 +225,13 @@ mod tests {
 
     #[test]
     fn the_tightest_is_the_lowest_limit_and_the_nearest_of_equals() {
-        let of = |limits: &[Option<u64>]| tightest(limits.iter().copied(), u64::cmp);
+        let of =
+            |limits: &[Result<Option<u64>, Unknown>]| tightest(limits.iter().copied(), u64::cmp);
 
-        assert_eq!(of(&[None, Some(5), Some(3), Some(3)]), Some((2, 3)));
-        assert_eq!(of(&[None, None]), None);
+        let four = [Ok(None), Ok(Some(5)), Ok(Some(3)), Ok(Some(3))];
+        assert_eq!(of(&four), Ok(Some((2, 3))));
+        assert_eq!(of(&[Ok(None), Ok(None)]), Ok(None));
+        assert_eq!(of(&[Ok(Some(5)), Err(Unknown)]), Err(Unknown));
     }
 
     #[test]

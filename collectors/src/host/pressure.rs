@@ -100,7 +100,7 @@ impl Pressure {
             match procfs::read(file, &mut self.buffer) {
                 // No machine is ever fully out of cores, and the kernel writes a zero that says
                 // nothing (Documentation/accounting/psi.rst).
-                Ok(bytes) => append(bytes, Scope::Host, attributes, name == "cpu", out),
+                Ok(bytes) => append(bytes, &Scope::Host, attributes, name == "cpu", out),
                 Err(error) => {
                     first.get_or_insert(error);
                 }
@@ -109,7 +109,7 @@ impl Pressure {
         if let Standing::Levels([Some(files), ..]) = self.groups.now() {
             for (file, (_, attributes)) in files.iter().zip(RESOURCES) {
                 if let Ok(bytes) = procfs::read(file, &mut self.buffer) {
-                    append(bytes, Scope::Cgroup, attributes, false, out);
+                    append(bytes, &Scope::Cgroup, attributes, false, out);
                 }
             }
         }
@@ -164,7 +164,7 @@ fn off(error: &io::Error, folder: &Path) -> CollectError {
 /// microseconds, and the same for `full`.
 fn append(
     bytes: &[u8],
-    scope: Scope,
+    scope: &Scope,
     [some, full]: [Attributes; 2],
     only_some: bool,
     out: &mut Vec<Reading>,
@@ -196,7 +196,7 @@ mod tests {
 
     fn totals(text: &[u8], only_some: bool) -> Vec<f64> {
         let mut out = Vec::new();
-        append(text, Scope::Host, RESOURCES[1].1, only_some, &mut out);
+        append(text, &Scope::Host, RESOURCES[1].1, only_some, &mut out);
         out.iter().map(|reading| reading.value).collect()
     }
 

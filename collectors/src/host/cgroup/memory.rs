@@ -1,9 +1,10 @@
 //! A group's memory: how much is charged to it, how much may be, and how often that was too little.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::limit::one_word;
-use super::{Version, keyed};
+use super::{Unknown, Version, keyed};
 use crate::procfs::{self, number};
 
 /// A v1 limit from here on is none: without one the kernel writes the largest number of whole pages
@@ -65,12 +66,24 @@ impl MemoryGroup {
         one_number(file, buffer)
     }
 
-    /// Bytes that may be; absent where there is no limit, or none can be read.
-    pub(in super::super) fn limit(&self, buffer: &mut Vec<u8>) -> Option<u64> {
-        match self {
-            Self::V1(files) => one_number(&files.limit, buffer).filter(|&limit| limit < UNLIMITED),
-            // `max` is no number.
-            Self::V2(files) => one_number(&files.max, buffer),
+    /// Bytes that may be; absent where there is no limit.
+    pub(in super::super) fn limit(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>, Unknown> {
+        let file = match self {
+            Self::V1(files) => &files.limit,
+            Self::V2(files) => &files.max,
+        };
+        match procfs::read(file, buffer) {
+            Ok(bytes) => {
+                let word = one_word(bytes).ok_or(Unknown)?;
+                if word == b"max" && matches!(self, Self::V2(_)) {
+                    return Ok(None);
+                }
+                let limit = number(word).ok_or(Unknown)?;
+                Ok(Some(limit).filter(|&limit| limit < UNLIMITED))
+            }
+            // The root of the v2 hierarchy has no such file.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(_) => Err(Unknown),
         }
     }
 
@@ -102,7 +115,9 @@ mod tests {
 
     use super::*;
 
-    fn group(version: Version, files: &[(&str, &str)]) -> (Option<u64>, Option<u64>, Events) {
+    type Limit = Result<Option<u64>, Unknown>;
+
+    fn group(version: Version, files: &[(&str, &str)]) -> (Option<u64>, Limit, Events) {
         let folder = tempfile::tempdir().unwrap();
         for (name, content) in files {
             fs::write(folder.path().join(name), content).unwrap();
@@ -130,7 +145,7 @@ mod tests {
             group(Version::V2, &files),
             (
                 Some(123_456_789),
-                Some(8 << 30),
+                Ok(Some(8 << 30)),
                 [Some(3), Some(17), Some(2), Some(1)]
             )
         );
@@ -152,7 +167,7 @@ mod tests {
             group(Version::V1, &files),
             (
                 Some(123_456_789),
-                Some(8 << 30),
+                Ok(Some(8 << 30)),
                 [None, Some(17), None, Some(1)]
             )
         );
@@ -167,22 +182,26 @@ mod tests {
         ] {
             assert_eq!(
                 group(Version::V1, &[("memory.limit_in_bytes", none)]).1,
-                None
+                Ok(None)
             );
         }
-        assert_eq!(group(Version::V2, &[("memory.max", "max\n")]).1, None);
+        assert_eq!(group(Version::V2, &[("memory.max", "max\n")]).1, Ok(None));
     }
 
     #[test]
     fn files_that_are_absent_or_cut_tell_nothing() {
-        let nothing = (None, None, [None; KINDS]);
-        assert_eq!(group(Version::V1, &[]), nothing);
+        assert_eq!(group(Version::V1, &[]), (None, Ok(None), [None; KINDS]));
         let cut = [
             ("memory.current", "1234"),
             ("memory.max", "85899"),
             ("memory.events", "high"),
         ];
-        assert_eq!(group(Version::V2, &cut), nothing);
+        assert_eq!(
+            group(Version::V2, &cut),
+            (None, Err(Unknown), [None; KINDS])
+        );
+        let strange = [("memory.limit_in_bytes", "max\n")];
+        assert_eq!(group(Version::V1, &strange).1, Err(Unknown));
     }
 
     proptest! {

@@ -52,6 +52,10 @@ fn keyed(bytes: &[u8], key: &str) -> Option<u64> {
     })
 }
 
+/// A limit that may exist and cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unknown;
+
 /// Where the process stands among the groups of one controller; of each group `L` is kept.
 #[derive(Debug)]
 enum Place<L> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::limit::{Level, Quota};
-use super::{Version, keyed};
+use super::{Unknown, Version, keyed};
 use crate::procfs;
 
 /// A group that may have a CPU quota.
@@ -20,7 +20,7 @@ pub(in super::super) struct Throttled {
     /// Periods in which the group had something to run.
     pub(in super::super) periods: u64,
     /// Those in which the quota ran out.
-    pub(in super::super) throttled: u64,
+    pub(in super::super) exhausted: u64,
     /// How long it was kept from running, in nanoseconds, added up over cores.
     pub(in super::super) nanos: u64,
 }
@@ -33,11 +33,12 @@ impl CpuGroup {
         }
     }
 
-    /// Cores' worth of time that it allows; absent where it has no limit, or none can be read.
-    pub(in super::super) fn cores(&self, buffer: &mut Vec<u8>) -> Option<f64> {
+    /// Cores' worth of time that it allows; absent where it has no limit.
+    pub(in super::super) fn cores(&self, buffer: &mut Vec<u8>) -> Result<Option<f64>, Unknown> {
         match self.level.read(buffer) {
-            Quota::Cores(cores) => Some(cores),
-            Quota::Unlimited | Quota::Unknown => None,
+            Quota::Cores(cores) => Ok(Some(cores)),
+            Quota::Unlimited => Ok(None),
+            Quota::Unknown => Err(Unknown),
         }
     }
 
@@ -52,7 +53,7 @@ impl CpuGroup {
 fn parse(bytes: &[u8]) -> Option<Throttled> {
     Some(Throttled {
         periods: keyed(bytes, "nr_periods")?,
-        throttled: keyed(bytes, "nr_throttled")?,
+        exhausted: keyed(bytes, "nr_throttled")?,
         nanos: keyed(bytes, "throttled_time")
             .or_else(|| keyed(bytes, "throttled_usec")?.checked_mul(1_000))?,
     })
@@ -72,7 +73,7 @@ mod tests {
     fn both_versions_tell_the_same_in_their_own_units() {
         let expected = Throttled {
             periods: 200,
-            throttled: 30,
+            exhausted: 30,
             nanos: 1_500_000_000,
         };
 
