@@ -33,6 +33,8 @@ pub(crate) struct Walker {
     proc: PathBuf,
     /// Whether the kernel lists children.
     lists_children: bool,
+    /// Whether the last walk met a child that was not there.
+    missed: bool,
     buffer: Vec<u8>,
 }
 
@@ -42,6 +44,7 @@ impl Walker {
         let mut walker = Self {
             proc: below(root, "/proc"),
             lists_children: true,
+            missed: false,
             buffer: Vec::new(),
         };
         let own = walker.own().map(|own| own.pid);
@@ -82,7 +85,8 @@ impl Walker {
     ///
     /// # Errors
     ///
-    /// Where the processes of the machine cannot be listed (only without lists of children).
+    /// Where one that exists cannot be read, or (only without lists of children) the processes of
+    /// the machine cannot be listed.
     pub(crate) fn trees(&mut self, roots: &[u32]) -> io::Result<Vec<Process>> {
         let children = if self.lists_children {
             None
@@ -92,14 +96,21 @@ impl Walker {
         let mut found: Vec<Process> = Vec::new();
         let mut waiting: Vec<u32> = roots.to_vec();
         let mut seen = HashSet::new();
+        self.missed = false;
         let mut next = 0;
         while let Some(&pid) = waiting.get(next) {
             next += 1;
             if found.len() == MOST || !seen.insert(pid) {
                 continue;
             }
-            // One that is listed and cannot be read has just gone.
-            let Ok(stat) = self.stat(pid) else { continue };
+            let stat = match self.stat(pid) {
+                Ok(stat) => stat,
+                Err(error) if is_gone(&error) => {
+                    self.missed |= !roots.contains(&pid);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             found.push(process(&stat));
             match &children {
                 Some(children) => waiting.extend(children.get(&pid).into_iter().flatten()),
@@ -118,6 +129,12 @@ impl Walker {
         let mut found = self.trees(&[pid])?;
         found.retain(|process| process.pid != pid);
         Ok(found)
+    }
+
+    /// Whether a child of the last walk was not there any more, or is hidden from this program
+    /// (`/proc` mounted with `hidepid`), and all that descends from it as well.
+    pub(crate) fn missed(&self) -> bool {
+        self.missed
     }
 
     /// Appends the children of all threads of a process.
@@ -141,8 +158,10 @@ impl Walker {
             if number(name.as_encoded_bytes()).is_none() {
                 continue;
             }
-            if let Ok(stat) = read_stat(&entry.path(), &mut self.buffer) {
-                children.entry(stat.parent).or_default().push(stat.pid);
+            match read_stat(&entry.path(), &mut self.buffer) {
+                Ok(stat) => children.entry(stat.parent).or_default().push(stat.pid),
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(children)
@@ -155,6 +174,11 @@ fn child_list(bytes: &[u8]) -> impl Iterator<Item = u32> {
     let end = bytes.iter().rposition(|&byte| byte == b' ').unwrap_or(0);
     let whole = &bytes[..end];
     words(whole).filter_map(|word| u32::try_from(number(word)?).ok())
+}
+
+/// Whether a process is not there (any more), by the error of reading its files.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
 fn process(stat: &Stat) -> Process {

@@ -28,6 +28,9 @@ pub const READS: &str =
 /// How often memory is added up at most.
 const PACE: Duration = Duration::from_secs(30);
 
+/// How often the members are sought while some go.
+const TRIES: u32 = 8;
+
 /// The source `tree_memory`.
 #[derive(Debug)]
 pub struct TreeMemory {
@@ -101,8 +104,18 @@ impl Collector for TreeMemory {
             CollectError::Transient(format!("the processes of the tree cannot be read: {error}"))
         };
         let own = self.walker.own().map_err(transient)?;
-        let (mut memory, mut files) = (Some(0u64), Some(0u64));
-        for process in self.walker.trees(&[own.pid]).map_err(transient)? {
+        let mut tries = TRIES;
+        let members = loop {
+            let members = self.walker.trees(&[own.pid]).map_err(transient)?;
+            tries -= 1;
+            if tries == 0 || !self.walker.missed() {
+                break members;
+            }
+        };
+        // Of a tree with a hidden member nothing can be told.
+        let whole = (!self.walker.missed()).then_some(0u64);
+        let (mut memory, mut files) = (whole, whole);
+        for process in members {
             let folder = self.walker.folder(process.pid);
             let mut open = descriptors(&folder);
             let proportional = self.proportional(&folder);

@@ -12,7 +12,7 @@ use std::path::Path;
 use headspace_agent::port::CollectError;
 
 use crate::procfs::parse;
-use crate::procfs::walk::{Process, Walker};
+use crate::procfs::walk::{Process, Walker, is_gone};
 use crate::procfs::{self, number, value};
 
 /// How often a look is repeated while members go. Each takes milliseconds even with hundreds of
@@ -104,13 +104,15 @@ impl Scanner {
         }
         Err(CollectError::Transient(match trouble {
             Some(error) => format!("the processes of the tree cannot be read: {error}"),
-            None => "processes end faster than they can be looked at".into(),
+            None => "processes end faster than they can be looked at, or are hidden".into(),
         }))
     }
 
     /// One look; `None` where a member went meanwhile.
     fn attempt(&mut self, known: &[Process]) -> io::Result<Option<Scan>> {
-        let processes = self.find(known)?;
+        let Some(processes) = self.find(known)? else {
+            return Ok(None);
+        };
         let mut members = Vec::with_capacity(processes.len());
         for &process in &processes {
             let Some(member) = self.read(process)? else {
@@ -126,9 +128,13 @@ impl Scanner {
         Ok(Some(Scan { members }))
     }
 
-    fn find(&mut self, known: &[Process]) -> io::Result<Vec<Process>> {
+    /// The members; `None` where one went, or hides.
+    fn find(&mut self, known: &[Process]) -> io::Result<Option<Vec<Process>>> {
         let own = self.walker.own()?;
         let mut found = self.walker.trees(&[own.pid])?;
+        if self.walker.missed() {
+            return Ok(None);
+        }
         let mut all: HashSet<Process> = found.iter().copied().collect();
         // A worker whose parent has ended hangs below another process now, maybe outside the tree;
         // and a list of children that changes while it is read may leave somebody out.
@@ -145,7 +151,7 @@ impl Scanner {
                 }
             }
         }
-        Ok(found)
+        Ok(Some(found).filter(|_| !self.walker.missed()))
     }
 
     fn lives(&mut self, process: Process) -> io::Result<bool> {
@@ -199,10 +205,6 @@ fn io_bytes(file: &[u8]) -> Option<Bytes> {
         *slot = value(file, key).and_then(number)?;
     }
     Some(bytes)
-}
-
-fn is_gone(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
 #[cfg(test)]
