@@ -84,6 +84,11 @@ test-python:
 	$(call say,"Python tests")
 	$(PY) -m pytest $(PYTEST_ARGS)
 
+.PHONY: gpu-check
+gpu-check: $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/build ## Compare the GPU readings with nvidia-smi (needs an NVIDIA GPU).
+	$(call say,"GPU readings against nvidia-smi and the driver")
+	$(PY) tests/gpu/check.py $(GPU_CHECK_ARGS)
+
 .PHONY: lint
 lint: lint-rust lint-python lint-types lint-generated ## Run every check that runs no test. `make -k lint` names all faults.
 

@@ -98,51 +98,44 @@ pub(super) fn find(
     if chosen.is_empty() {
         return Err(none(visible, gpus.len(), unreachable));
     }
+    // Each GPU is chosen at most once. Its handle is not looked up again, which takes milliseconds.
+    let mut gpus: Vec<Option<Found>> = gpus.into_iter().map(Some).collect();
     let mut devices = Vec::new();
     for (choice, ordinal) in chosen.into_iter().zip(0..) {
-        // Handles are not copied; a second look-up is as good.
-        let gpu = &gpus[choice.gpu];
-        let Ok(chip) = nvml.device_by_index(gpu.index) else {
+        let Some(mut gpu) = gpus[choice.gpu].take() else {
             continue;
         };
-        let slice = choice.slice.and_then(|place| {
-            let (index, listed) = gpu.slices.get(place)?;
-            Some(Slice {
-                handle: chip.mig_device_by_index(*index).ok()?,
-                uuid: listed.uuid.clone(),
-                gpu_instance: listed.gpu_instance,
-            })
-        });
+        let slice = choice.slice.map(|place| gpu.slices.swap_remove(place));
         devices.push(Arc::new(Device {
             ordinal,
-            chip,
-            uuid: gpu.uuid.clone(),
+            chip: gpu.handle,
+            uuid: gpu.uuid,
             slice,
             lost: OnceLock::new(),
         }));
     }
-    if devices.is_empty() {
-        return Err(CollectError::unsupported(
-            "the driver names devices but does not hand them out",
-        ));
-    }
     Ok(devices)
 }
 
-/// A GPU that answered, with the driver's own indices.
+/// A GPU that answered.
 struct Found {
-    index: u32,
+    handle: Handle<'static>,
     uuid: String,
     mig: bool,
-    slices: Vec<(u32, ListedSlice)>,
+    slices: Vec<Slice>,
 }
 
 impl Found {
     fn listed(&self) -> Listed {
+        let listed = |slice: &Slice| ListedSlice {
+            uuid: slice.uuid.clone(),
+            gpu_instance: slice.gpu_instance,
+            compute_instance: compute_instance(&slice.handle).ok(),
+        };
         Listed {
             uuid: self.uuid.clone(),
             mig: self.mig,
-            slices: self.slices.iter().map(|(_, slice)| slice.clone()).collect(),
+            slices: self.slices.iter().map(listed).collect(),
         }
     }
 }
@@ -163,10 +156,10 @@ fn list(nvml: &'static Nvml) -> Result<(Vec<Found>, Option<NvmlError>), CollectE
         let found = nvml.device_by_index(index).and_then(|device| {
             let mig = device.mig_mode().is_ok_and(|mode| mode.current == 1);
             Ok(Found {
-                index,
                 uuid: device.uuid()?,
                 mig,
                 slices: if mig { slices(&device) } else { Vec::new() },
+                handle: device,
             })
         });
         match found {
@@ -177,18 +170,17 @@ fn list(nvml: &'static Nvml) -> Result<(Vec<Found>, Option<NvmlError>), CollectE
     Ok((gpus, unreachable))
 }
 
-/// The slices of a GPU, each with its index. Indices may have gaps.
-fn slices(device: &Handle<'static>) -> Vec<(u32, ListedSlice)> {
+/// The slices of a GPU. The driver's numbers of them may have gaps.
+fn slices(device: &Handle<'static>) -> Vec<Slice> {
     let most = device.mig_device_count().unwrap_or(0).min(MAX_SLICES);
     (0..most)
         .filter_map(|index| {
-            let slice = device.mig_device_by_index(index).ok()?;
-            let listed = ListedSlice {
-                uuid: slice.uuid().ok()?,
-                gpu_instance: gpu_instance(&slice).ok(),
-                compute_instance: compute_instance(&slice).ok(),
-            };
-            Some((index, listed))
+            let handle = device.mig_device_by_index(index).ok()?;
+            Some(Slice {
+                uuid: handle.uuid().ok()?,
+                gpu_instance: gpu_instance(&handle).ok(),
+                handle,
+            })
         })
         .collect()
 }

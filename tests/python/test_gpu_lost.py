@@ -1,0 +1,133 @@
+"""A GPU that is lost, hangs or was never there costs its readings, and training nothing.
+
+On the scripted driver (tests/fake_nvml), with its clock running.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import Programs, Ran
+
+pytest_plugins = ["running_fixtures"]
+
+ROOT = Path(__file__).parents[2]
+HEALTHY = json.loads((ROOT / "tests" / "fake_nvml" / "src" / "healthy_h100.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    command = [os.environ.get("CARGO", "cargo"), "build", "--locked", "--message-format=json"]
+    built = subprocess.run(
+        [*command, "--package=headspace-fake-nvml"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stderr
+    [made] = [
+        name
+        for message in map(json.loads, built.stdout.splitlines())
+        if message["reason"] == "compiler-artifact" and message["target"]["name"] == "fake_nvml"
+        for name in message["filenames"]
+        if name.endswith(".so")
+    ]
+    return Path(shutil.copy(made, tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"))
+
+
+Train = Callable[..., Ran]
+
+
+@pytest.fixture
+def train(program: Programs, library: Path) -> Train:
+    """Trains for about 4 s, ten ticks a second, on the GPUs of a script."""
+
+    def run(**script: Any) -> Ran:
+        return program(
+            "loop.py",
+            "--steps=200",
+            "--compute-ms=20",
+            env={
+                "HEADSPACE_NVML_LIB": str(library),
+                "HEADSPACE_FAKE_NVML": json.dumps({"clock": "real", **script}),
+                "HEADSPACE_INTERVAL": "0.1",
+            },
+        )
+
+    return run
+
+
+def ended_well(run: Ran) -> None:
+    assert run.exit_code == 0, run.stderr
+    assert run.stdout == "steps 200\n"
+    assert run.summary()["state"] == "finished"
+
+
+def told(run: Ran, source: str) -> list[str]:
+    """What the user was told of a source that went off midway."""
+    texts = [notice["text"] for notice in run.kind("notice")]
+    return [text for text in texts if text.startswith(f"`{source}` ")]
+
+
+def test_one_gpu_of_two_lost_midway_is_told_of_once_and_the_other_goes_on(train: Train) -> None:
+    lost = {"function": "*", "device": 1, "code": 15, "from_time": 1.5}
+
+    run = train(devices=[HEALTHY, HEALTHY], faults=[lost])
+
+    ended_well(run)
+    [text] = told(run, "gpu:1")
+    assert "fell off the bus" in text
+    assert not told(run, "gpu")
+    after = [tick["readings"] for tick in run.kind("tick") if tick["at_s"] > 3]
+    assert any("gpu:0" in readings for readings in after)
+    assert not any("gpu:1" in readings for readings in after)
+
+
+def test_the_only_gpu_lost_midway_turns_its_sources_off(train: Train) -> None:
+    run = train(devices=[HEALTHY], faults=[{"function": "*", "code": 15, "from_time": 1.5}])
+
+    ended_well(run)
+    [text] = told(run, "gpu")
+    assert "`gpu:0` is lost" in text
+    assert any("gpu:0" in tick["readings"] for tick in run.kind("tick"))
+
+
+def test_a_driver_that_hangs_holds_up_neither_training_nor_the_ticks(train: Train) -> None:
+    hang = {"function": "nvmlDeviceGetUtilizationRates", "delay_ms": 60_000, "from_time": 1.5}
+
+    run = train(devices=[HEALTHY], faults=[hang])
+
+    ended_well(run)
+    after = [tick["readings"] for tick in run.kind("tick") if tick["at_s"] > 3]
+    assert len(after) >= 5
+    assert all("process" in readings for readings in after)
+
+
+def test_no_driver_is_no_notice_but_a_source_that_is_off_with_its_reason(train: Train) -> None:
+    run = train(devices=[], faults=[{"function": "nvmlInit_v2", "code": 9}])
+
+    ended_well(run)
+    [off] = [source for source in run.kind("run")[-1]["sources"] if source["name"] == "gpu"]
+    assert off["state"] == "off"
+    assert "not loaded" in off["reason"]
+    assert "modprobe nvidia" in off["remedy"]
+    assert not any("gpu:0" in tick["readings"] for tick in run.kind("tick"))
+
+
+def test_what_was_read_is_in_the_run_record_and_in_the_ticks(train: Train) -> None:
+    run = train(devices=[HEALTHY])
+
+    ended_well(run)
+    [gpu] = run.kind("run")[-1]["gpus"]
+    assert gpu["name"] == "NVIDIA H100 80GB HBM3"
+    assert (gpu["nvdec_engines"], gpu["sm_source"]) == (7, "gpm")
+    readings: dict[str, float] = {}
+    for tick in run.kind("tick"):
+        readings |= tick["readings"].get("gpu:0", {})
+    assert readings["headspace.gpu.sm.utilization{source=gpm}"] == 0.7
+    assert readings["headspace.gpu.engine.utilization{engine=nvdec3}"] == 0.5
+    assert readings["headspace.gpu.memory.owned{owner=own}"] == 15e9
