@@ -18,7 +18,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
-use files::write;
+use files::{root, write};
 use fixtures::{KERNELS, copy_of, fixture};
 use headspace_agent::port::{CollectError, Collector};
 use headspace_collectors::host::{ControlGroup, Pressure};
@@ -177,7 +177,7 @@ fn a_quota_set_meanwhile_is_found_and_its_totals_never_go_back() {
 
 #[test]
 fn sources_without_their_files_are_off_with_a_reason() {
-    let empty = tempfile::tempdir().unwrap();
+    let empty = root([]);
     let reasons = [
         Pressure::at(&empty).map(drop).unwrap_err(),
         ControlGroup::at(&empty).map(drop).unwrap_err(),
@@ -316,6 +316,29 @@ fn a_disk_that_was_seen_once_stays_and_one_that_is_opened_later_is_found() {
 }
 
 #[test]
+fn the_files_of_a_worker_count_as_those_of_the_process() {
+    let disks = [("254:0", "vda"), ("253:0", "zram0")];
+    let root = with_files("linux-6.18", "/", "pipe:[1]", &disks);
+    let proc = root.path().join("proc");
+    let table = fs::read_to_string(proc.join("self/mountinfo")).unwrap();
+    let data = format!("{table}50 27 253:0 / /data rw - ext4 /dev/zram0 rw\n");
+    write(&proc, "self/mountinfo", data);
+    let stat = fs::read_to_string(proc.join("self/stat")).unwrap();
+    let own = stat.split(' ').next().unwrap();
+    write(&proc, &format!("{own}/stat"), &stat);
+    write(&proc, &format!("{own}/task/{own}/children"), "77 ");
+    let worker = stat.replacen(own, "77", 1);
+    write(&proc, "77/stat", worker);
+    write(&proc, "77/task/77/children", "");
+    fs::create_dir_all(proc.join("77/fd")).unwrap();
+    symlink("/data/shard", proc.join("77/fd/5")).unwrap();
+
+    let readings = at(&mut Disk::at(&root).unwrap(), 1).unwrap();
+
+    assert!(readings.keys().any(|key| key.starts_with("disk:zram0 ")));
+}
+
+#[test]
 fn a_file_of_devices_that_goes_costs_the_reading_and_comes_back() {
     let root = with_files("linux-6.18", "/", "pipe:[1]", &[("254:0", "vda")]);
     let mut source = Disk::at(&root).unwrap();
@@ -360,8 +383,7 @@ fn interfaces(those: &[(&str, u64, u64)]) -> String {
 }
 
 fn network(those: &[(&str, u64, u64)], devices: &[&str], stacked: &[&str]) -> tempfile::TempDir {
-    let root = tempfile::tempdir().unwrap();
-    write(root.path(), "proc/self/net/dev", interfaces(those));
+    let root = root([("proc/self/net/dev", interfaces(those).as_str())]);
     for (folder, file) in devices
         .iter()
         .map(|name| (name, "device"))

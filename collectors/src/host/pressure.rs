@@ -202,8 +202,8 @@ mod tests {
 
     #[test]
     fn totals_are_in_seconds() {
-        assert_eq!(totals(FILE.as_bytes(), false), [3852.214487, 12.0]);
-        assert_eq!(totals(FILE.as_bytes(), true), [3852.214487]);
+        assert_eq!(totals(FILE.as_bytes(), false), [3_852.214_487, 12.0]);
+        assert_eq!(totals(FILE.as_bytes(), true), [3_852.214_487]);
     }
 
     #[test]

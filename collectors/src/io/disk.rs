@@ -122,6 +122,16 @@ impl Disk {
         }
     }
 
+    /// The numbers of the processes that descend from this one; none where they cannot be found.
+    fn descendants(&mut self) -> Vec<u32> {
+        let Ok(own) = self.walker.own() else {
+            return Vec::new();
+        };
+        let tree = self.walker.trees(&[own.pid]).unwrap_or_default();
+        let numbers = tree.into_iter().map(|process| process.pid);
+        numbers.filter(|&pid| pid != own.pid).collect()
+    }
+
     /// Finds the devices under the files in use that are not watched yet.
     fn look(&mut self) {
         if self.devices.len() == MOST_DEVICES {
@@ -132,12 +142,8 @@ impl Disk {
         };
         let table = mounts::parse(table);
         let own = procfs::below(&self.root, "/proc/self");
-        let children = self
-            .walker
-            .own()
-            .and_then(|own| self.walker.descendants(own.pid));
-        let children = children.unwrap_or_default();
-        let folders = children.iter().map(|child| self.walker.folder(child.pid));
+        let descendants = self.descendants();
+        let folders = descendants.into_iter().map(|pid| self.walker.folder(pid));
         let processes = std::iter::once(own).chain(folders).take(MOST_PROCESSES);
         let exists = |path: &Path| procfs::below(&self.root, path).exists();
         let mut devices: Vec<&mounts::Device> = Vec::new();

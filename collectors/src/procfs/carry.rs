@@ -3,6 +3,11 @@
 //! Counters of 32 bits wrap (milliseconds of a disk: after 49 days), and counters begin anew when
 //! what they count for is made anew (an interface, a group).
 
+use std::ops::RangeInclusive;
+
+/// A counter that goes from here to below is one of 32 bits that has wrapped.
+const UPPER_HALF: RangeInclusive<u64> = 1 << 31..=u32::MAX as u64;
+
 /// Follows one counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Carry {
@@ -29,11 +34,9 @@ impl Carry {
 
     /// The total, the counter now being at `raw`.
     pub(crate) fn follow(&mut self, raw: u64) -> u64 {
-        let half = u64::from(u32::MAX / 2);
         let more = match raw.checked_sub(self.last) {
             Some(more) => more,
-            // From the upper half of 32 bits to the lower one: it wrapped.
-            None if self.last <= u64::from(u32::MAX) && self.last > half && raw <= half => {
+            None if UPPER_HALF.contains(&self.last) && raw < *UPPER_HALF.start() => {
                 raw + (1 << 32) - self.last
             }
             // It began anew.
