@@ -7,6 +7,11 @@
 //! `process` 7.7 µs (8.3 with 10 threads, 14 with 100, 59 with 1,000), `host` 13 µs; a file opened
 //! anew costs 2.1 µs more than one kept open. On such a machine with EPYC cores: `pressure` 12 µs,
 //! `cgroup` 27 µs, `network` 8.5 µs, `disk` 6.4 µs (230 µs when it looks for the files in use).
+//!
+//! Those below have a thread of their own, and are read once a second at most. On a virtual
+//! machine with 2 Xeon cores: `tree` 24 µs alone, 0.18 ms with 8 children, 1.3 ms with 64; `tree_memory` (every
+//! 30 s) 57 µs, 0.40 ms, 3.1 ms; `threads` 38 µs for one thread, 0.18 ms for 10, 1.8 ms for 100;
+//! `perf` 15 µs, 0.11 ms, 0.38 ms (of 100 it watches 32).
 
 #![allow(
     clippy::expect_used,

@@ -101,7 +101,7 @@ metrics! {
     THREAD_CPU_TIME = Counter "headspace.thread.cpu.time" ["s"] on "process" "thread" =>
         "CPU seconds of the threads that are counted one by one (perf's task clock)";
     THREAD_PAGE_FAULTS = Counter "headspace.thread.page_faults" ["{fault}"] on "process" "thread" =>
-        "Page faults of the threads that are counted one by one, minor and major together";
+        "Page faults in user mode of the threads that are counted one by one, minor and major together";
     THREAD_RUN_QUEUE_TIME = Counter "headspace.thread.run_queue.time" ["s"] on "process" "thread" =>
         "Seconds that threads could have run but waited for a core";
     PERF_INSTRUCTIONS = Counter "headspace.perf.instructions" ["{instruction}"] on "process" "thread" =>

@@ -102,7 +102,7 @@ impl Sensor {
     }
 }
 
-/// `PERF_EVENT_IOC_ID` (linux/perf_event.h).
+/// `PERF_EVENT_IOC_ID` (`linux/perf_event.h`).
 const IOC_ID: libc::Ioctl = libc::_IOR::<*mut u64>(b'$' as u32, 7);
 
 impl Drop for Sensor {

@@ -120,17 +120,6 @@ impl Walker {
         Ok(found)
     }
 
-    /// The processes that descend from `pid`, itself not among them.
-    ///
-    /// # Errors
-    ///
-    /// As [`trees`](Self::trees).
-    pub(crate) fn descendants(&mut self, pid: u32) -> io::Result<Vec<Process>> {
-        let mut found = self.trees(&[pid])?;
-        found.retain(|process| process.pid != pid);
-        Ok(found)
-    }
-
     /// Whether a child of the last walk was not there any more, or is hidden from this program
     /// (`/proc` mounted with `hidepid`), and all that descends from it as well.
     pub(crate) fn missed(&self) -> bool {
@@ -213,6 +202,12 @@ mod tests {
             .unwrap()
     }
 
+    fn descendants(walker: &mut Walker, pid: u32) -> Vec<Process> {
+        let mut found = walker.trees(&[pid]).unwrap();
+        found.retain(|process| process.pid != pid);
+        found
+    }
+
     fn end(mut child: Child) {
         drop(child.stdin.take());
         child.wait().unwrap();
@@ -237,10 +232,10 @@ mod tests {
     fn grandchildren_are_found_with_and_without_lists_of_children() {
         let child = shell(3);
         for mut walker in both_ways() {
-            wait_until(|| walker.descendants(child.id()).unwrap().len() == 3);
+            wait_until(|| descendants(&mut walker, child.id()).len() == 3);
 
             let own = walker.own().unwrap();
-            let all = walker.descendants(own.pid).unwrap();
+            let all = descendants(&mut walker, own.pid);
 
             assert_eq!(own.pid, std::process::id());
             assert!(all.iter().any(|process| process.pid == child.id()));
@@ -255,7 +250,7 @@ mod tests {
         let child = std::thread::spawn(|| {
             let child = shell(0);
             let found = both_ways().map(|mut walker| {
-                let all = walker.descendants(std::process::id()).unwrap();
+                let all = descendants(&mut walker, std::process::id());
                 all.iter().any(|process| process.pid == child.id())
             });
             (child, found)
@@ -304,7 +299,7 @@ mod tests {
             |found: Vec<Process>| found.iter().map(|process| process.pid).collect::<Vec<_>>();
         assert_eq!(pids(walker.trees(&[7]).unwrap()), [7, 8]);
         walker.lists_children = false;
-        assert_eq!(pids(walker.descendants(8).unwrap()), [7]);
+        assert_eq!(pids(descendants(&mut walker, 8)), [7]);
     }
 
     proptest! {

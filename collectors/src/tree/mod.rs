@@ -7,7 +7,7 @@
 //! somebody go is repeated ([`scan`]).
 //!
 //! A value that cannot be read of one member (the I/O of a program that runs as somebody else) has
-//! no reading for the tree: a part is not the whole. A look costs about 60 µs and as much again a
+//! no reading for the tree: a part is not the whole. A look costs about 20 µs a
 //! member, so it has a thread of its own and is taken once a second at most.
 //!
 //! [`TreeMemory`] is a source by itself, since what it reads is dear.
