@@ -212,7 +212,9 @@ pub struct TickRecord {
     /// One entry a loop and phase that had steps.
     #[serde(default)]
     pub loops: Vec<LoopTick>,
-    /// Value by metric key, by scope: `{"process": {"process.thread.count": 3}}`.
+    /// Value by metric key, by scope: `{"process": {"process.thread.count": 3}}`. What was not read
+    /// is absent. Totals (kind `counter`) are in every fifth tick after the first 20 and in the last,
+    /// and only if they have moved since they were last written; every 60th tick holds all of them.
     #[serde(default)]
     pub readings: BTreeMap<String, BTreeMap<String, f64>>,
     /// What was lost so far.

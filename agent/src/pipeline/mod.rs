@@ -9,6 +9,7 @@ pub mod queue;
 pub mod sampler;
 pub mod schedule;
 pub mod sources;
+mod thinning;
 
 pub use board::NoticeBoard;
 pub use loops::{CacheFacts, LoopEntry};

@@ -8,6 +8,7 @@ use super::board::NoticeBoard;
 use super::loops::LoopEntry;
 use super::queue::RecordQueue;
 use super::sources::Sources;
+use super::thinning::Thinning;
 use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
 use crate::model::metric::{
     AGENT_CPU_TIME, AGENT_DROPPED_RECORDS, AGENT_DROPPED_STEPS, AGENT_STEP_COST,
@@ -183,6 +184,7 @@ pub struct Sampler {
     run: Option<RunRecord>,
     sources: Sources,
     readings: Vec<Reading>,
+    thinning: Thinning,
     tick: u64,
     last_at: Duration,
 }
@@ -215,6 +217,7 @@ impl Sampler {
             run: Some(run),
             sources,
             readings: Vec::new(),
+            thinning: Thinning::default(),
             tick: 0,
             last_at,
         }
@@ -267,7 +270,7 @@ impl Sampler {
             interval_s: elapsed.as_secs_f64(),
             merged: 1,
             loops: ticks,
-            readings: self.take_readings(),
+            readings: self.take_readings(last),
             dropped,
         }));
         bodies.extend(
@@ -334,16 +337,19 @@ impl Sampler {
                 self.watched.board.post(&Notice::OverBudget { percent });
             }
         }
-        own(&AGENT_STEP_COST, self.watched.step_cost_ns);
+        if self.tick == 0 {
+            own(&AGENT_STEP_COST, self.watched.step_cost_ns);
+        }
         own(&AGENT_TICK_LATENESS, late.as_secs_f64());
         own(&AGENT_DROPPED_STEPS, dropped.steps as f64);
         own(&AGENT_DROPPED_RECORDS, dropped.records as f64);
     }
 
-    fn take_readings(&mut self) -> BTreeMap<String, BTreeMap<String, f64>> {
+    fn take_readings(&mut self, last: bool) -> BTreeMap<String, BTreeMap<String, f64>> {
         let mut scopes = BTreeMap::<String, BTreeMap<String, f64>>::new();
         for reading in self.readings.drain(..) {
-            if !reading.value.is_finite() {
+            let wanted = self.thinning.keeps(&reading, self.tick, last);
+            if !(wanted && reading.value.is_finite()) {
                 continue;
             }
             scopes
