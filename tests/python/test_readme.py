@@ -25,6 +25,7 @@ TESTED = {
     "make bench": "here: the benchmark's own list of parts",
     "HEADSPACE_MODE=probe python train.py": "here",
     "headspace report": "here",
+    "headspace doctor": "here",
 }
 
 
@@ -99,6 +100,22 @@ def test_the_report_tells_it_again_to_people_and_programs(script: Path) -> None:
     assert summary["steps"] == 1200
 
 
+def test_the_doctor_says_what_the_readme_shows() -> None:
+    (shown,) = [text for text in blocks("text") if text.startswith("headspace doctor")]
+    command = Path(sys.executable).with_name("headspace")
+
+    told = run(str(command), "doctor", cwd=ROOT).stdout
+    found = json.loads(run(str(command), "doctor", "--json", cwd=ROOT).stdout)
+
+    assert told.startswith("headspace doctor: ")
+    reads = {source["name"]: source["reads"] for source in found["sources"]}
+    # Shortened by lines of dots; what it shows of a source is what the source says.
+    for name, words in re.findall(
+        r"^(\w+) +(?:on|off) +(.*(?:\n {20}[^→\s].*)*)", shown, re.MULTILINE
+    ):
+        assert reads[name].split()[:6] == words.split()[:6], name
+
+
 def test_with_headspace_0_nothing_is_left_and_nothing_said(script: Path) -> None:
     done = run(sys.executable, script.name, cwd=script.parent, HEADSPACE="0")
 
@@ -108,9 +125,11 @@ def test_with_headspace_0_nothing_is_left_and_nothing_said(script: Path) -> None
 
 def test_the_variables_are_those_that_the_package_reads() -> None:
     told = set(re.findall(r"^\| `(HEADSPACE\w*)`", README, re.MULTILINE))
-    source = (ROOT / "py_bindings/python/headspace/_settings.py").read_text()
+    package = (ROOT / "py_bindings/python/headspace/_settings.py").read_text()
+    command = (ROOT / "cli/src/lib.rs").read_text()
 
-    assert told == set(re.findall(r'environ\.get\("(HEADSPACE\w*)"', source))
+    read = re.findall(r'environ\.get\("(HEADSPACE\w*)"', package)
+    assert told == {*read, *re.findall(r'env::var(?:_os)?\("(HEADSPACE\w*)"', command)}
 
 
 def test_the_targets_are_targets_and_the_links_lead_somewhere() -> None:
