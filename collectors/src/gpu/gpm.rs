@@ -36,10 +36,14 @@ pub(super) const MIN_GAP: Duration = Duration::from_millis(110);
 /// A metric of GPM, in percent, and what it becomes.
 pub(super) type Row = (Id, &'static Metric, Attributes);
 
+/// With so many devices or fewer, everything is read every second: what is rarer then is so for the
+/// size of the records.
+const FEW: usize = 2;
+
 /// Read every second.
 const SM: [Id; 1] = [Id::SmUtil];
 
-/// Read every 10 s.
+/// Read every 10 s where there are more than a [`FEW`] devices.
 const PARTS: [Row; 3] = [
     (Id::SmOccupancy, &metric::GPU_SM_OCCUPANCY, &[]),
     (Id::AnyTensorUtil, &metric::GPU_TENSOR_UTILIZATION, &[]),
@@ -52,7 +56,8 @@ macro_rules! engines {
     };
 }
 
-/// The first are the decoders, read every 10 s; the others are, every 30 s.
+/// The first are the decoders, read every 10 s where there are more than a [`FEW`] devices; the
+/// others are read every 30 s then.
 const ENGINES: [Row; 18] = engines![
     Nvdec0Util = "nvdec0",
     Nvdec1Util = "nvdec1",
@@ -174,7 +179,10 @@ impl Gpm {
         let (mut watched, mut refused) = (Vec::new(), None);
         for device in devices {
             match first_sample(device) {
-                Ok(sample) => watched.push(Watched::new(device, (clock.now(), sample))),
+                Ok(sample) => {
+                    let first = (clock.now(), sample);
+                    watched.push(Watched::new(device, first, devices.len() <= FEW));
+                }
                 Err(error) => refused = refused.or(Some((device, error))),
             }
         }
@@ -232,16 +240,16 @@ fn explain(device: &Device, error: &NvmlError) -> CollectError {
 }
 
 impl Watched {
-    fn new(device: &Arc<Device>, first: (Duration, Sample)) -> Self {
+    fn new(device: &Arc<Device>, first: (Duration, Sample), among_few: bool) -> Self {
         let source: Attributes = if device.slice.is_some() {
             &[("source", "gpm_mig")]
         } else {
             &[("source", "gpm")]
         };
         let sm = SM.map(|id| (id, &metric::GPU_SM_UTILIZATION, source));
-        let window = |rows: &[Row], every, since| Window {
+        let window = |rows: &[Row], every: u64, since| Window {
             rows: rows.to_vec(),
-            cadence: Cadence::new(Duration::from_secs(every)),
+            cadence: Cadence::new(Duration::from_secs(if among_few { 1 } else { every })),
             since,
         };
         Self {
