@@ -139,6 +139,135 @@ fn sawtooth(rng: &mut Rng, count: usize, period: f64, uneven: f64) -> Vec<f64> {
         .collect()
 }
 
+/// The values with something added at each place.
+fn with(mut values: Vec<f64>, of: &dyn Fn(usize) -> f64) -> Vec<f64> {
+    for (at, value) in values.iter_mut().enumerate() {
+        *value += of(at);
+    }
+    values
+}
+
+/// What all courses of one seed have in common. Sizes are in MiB.
+struct Frame {
+    /// Points seen.
+    count: usize,
+    /// What the course moves by.
+    size: f64,
+    /// Points in a period, of those that have one.
+    period: f64,
+}
+
+impl Frame {
+    /// How much of the time seen has passed.
+    fn share(&self, at: usize) -> f64 {
+        at as f64 / self.count as f64
+    }
+
+    /// Noise that is small beside what the course moves by.
+    fn still(&self, rng: &mut Rng) -> Vec<f64> {
+        let deviation = scaled(rng, 0.002, 0.1) * self.size;
+        noise(rng, self.count, deviation)
+    }
+
+    fn leak(&self, course: Course, rng: &mut Rng) -> Vec<f64> {
+        match course {
+            Course::Leak => with(self.still(rng), &|at| self.size * self.share(at)),
+            Course::LeakUnderSawtooth => {
+                let height = between(rng, 0.05, 0.4) * self.size;
+                let uneven = if coin(rng) { 0.3 } else { 0.0 };
+                let saw = sawtooth(rng, self.count, self.period, uneven);
+                with(self.still(rng), &|at| {
+                    self.size * self.share(at) + height * saw[at]
+                })
+            }
+            Course::LeakInSlowNoise => {
+                let (deviation, correlation) = (between(rng, 0.005, 0.08), between(rng, 0.3, 0.9));
+                let slow = slow_noise(rng, self.count, deviation * self.size, correlation);
+                with(slow, &|at| self.size * self.share(at))
+            }
+            Course::SmallLeak => {
+                let noise = between(rng, 1.0, 3.0);
+                (0..self.count)
+                    .map(|at| self.size * self.share(at) + between(rng, -noise, noise))
+                    .collect()
+            }
+            Course::SmallLeakUnderSawtooth => {
+                let (noise, height) = (between(rng, 0.2, 1.5), between(rng, 2.0, 6.0));
+                let saw = sawtooth(rng, self.count, self.period, 0.0);
+                (0..self.count)
+                    .map(|at| {
+                        self.size * self.share(at) + height * saw[at] + between(rng, -noise, noise)
+                    })
+                    .collect()
+            }
+            _ => self.other(course, rng),
+        }
+    }
+
+    fn other(&self, course: Course, rng: &mut Rng) -> Vec<f64> {
+        match course {
+            Course::Noise => noise(rng, self.count, self.size * 0.2),
+            Course::SlowNoise => {
+                let correlation = between(rng, 0.3, 0.9);
+                slow_noise(rng, self.count, self.size * 0.2, correlation)
+            }
+            Course::Sawtooth | Course::UnevenSawtooth => {
+                let (period, uneven) = match course {
+                    Course::Sawtooth => (self.period, 0.0),
+                    // So that the longest tooth is still seen twice.
+                    _ => ((self.period / 1.5).max(2.0), 0.5),
+                };
+                let saw = sawtooth(rng, self.count, period, uneven);
+                with(self.still(rng), &|at| self.size * saw[at])
+            }
+            Course::Wave => {
+                let phase = rng.unit();
+                let wave = |at: usize| (TAU * (at as f64 / self.period + phase)).sin();
+                let square = coin(rng);
+                with(self.still(rng), &|at| {
+                    self.size * if square { wave(at).signum() } else { wave(at) } / 2.0
+                })
+            }
+            Course::Plateau => {
+                let end = between(rng, 0.05, 0.66);
+                with(self.still(rng), &|at| {
+                    self.size * self.share(at).min(end) / end
+                })
+            }
+            Course::Saturation | Course::SlowSaturation => {
+                let time = if course == Course::Saturation {
+                    scaled(rng, 0.02, 0.333)
+                } else {
+                    between(rng, 0.5, 1.5)
+                };
+                with(self.still(rng), &|at| {
+                    self.size * (1.0 - (-self.share(at) / time).exp())
+                })
+            }
+            Course::Steps => {
+                let steps: Vec<_> = (0..=rng.below(2))
+                    .map(|_| (rng.unit(), between(rng, 0.3, 1.0)))
+                    .collect();
+                with(self.still(rng), &|at| {
+                    let passed = steps.iter().filter(|step| step.0 <= self.share(at));
+                    self.size * passed.map(|step| step.1).sum::<f64>()
+                })
+            }
+            Course::Fall => with(self.still(rng), &|at| -0.5 * self.size * self.share(at)),
+            Course::Walk => {
+                let mut place = 0.0;
+                (0..self.count)
+                    .map(|_| {
+                        place += self.size / (self.count as f64).sqrt() * (rng.unit() - 0.5);
+                        place
+                    })
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// A random course of that kind.
 pub(crate) fn seen(course: Course, seed: u64) -> Seen {
     let rng = &mut Rng::new(seed);
@@ -149,105 +278,18 @@ pub(crate) fn seen(course: Course, seed: u64) -> Seen {
         [20, 30, 60, 120, 256][rng.below(5)]
     };
     let n = count as f64;
-    // MiB: the level, what the course moves by, and the noise.
     let level = scaled(rng, 200.0, 8000.0);
     let size = if small {
         20.0
     } else {
         scaled(rng, 0.01, 0.5) * level
     };
-    let share = |at: usize| at as f64 / n;
-    let still = |rng: &mut Rng| {
-        let deviation = scaled(rng, 0.002, 0.1) * size;
-        noise(rng, count, deviation)
+    let frame = Frame {
+        count,
+        size,
+        period: scaled(rng, 2.0, n / 2.0),
     };
-    let period = scaled(rng, 2.0, n / 2.0);
-    let with = |mut values: Vec<f64>, of: &dyn Fn(usize) -> f64| {
-        for (at, value) in values.iter_mut().enumerate() {
-            *value += of(at);
-        }
-        values
-    };
-    let values = match course {
-        Course::Leak => with(still(rng), &|at| size * share(at)),
-        Course::LeakUnderSawtooth => {
-            let height = between(rng, 0.05, 0.4) * size;
-            let uneven = if coin(rng) { 0.3 } else { 0.0 };
-            let saw = sawtooth(rng, count, period, uneven);
-            with(still(rng), &|at| size * share(at) + height * saw[at])
-        }
-        Course::LeakInSlowNoise => {
-            let (deviation, correlation) = (between(rng, 0.005, 0.08), between(rng, 0.3, 0.9));
-            let slow = slow_noise(rng, count, deviation * size, correlation);
-            with(slow, &|at| size * share(at))
-        }
-        Course::SmallLeak => {
-            let width = between(rng, 1.0, 3.0);
-            (0..count)
-                .map(|at| size * share(at) + between(rng, -width, width))
-                .collect()
-        }
-        Course::SmallLeakUnderSawtooth => {
-            let (width, height) = (between(rng, 0.2, 1.5), between(rng, 2.0, 6.0));
-            let saw = sawtooth(rng, count, period, 0.0);
-            (0..count)
-                .map(|at| size * share(at) + height * saw[at] + between(rng, -width, width))
-                .collect()
-        }
-        Course::Noise => noise(rng, count, size * 0.2),
-        Course::SlowNoise => {
-            let correlation = between(rng, 0.3, 0.9);
-            slow_noise(rng, count, size * 0.2, correlation)
-        }
-        Course::Sawtooth | Course::UnevenSawtooth => {
-            let (period, uneven) = match course {
-                Course::Sawtooth => (period, 0.0),
-                // So that the longest tooth is still seen twice.
-                _ => ((period / 1.5).max(2.0), 0.5),
-            };
-            let saw = sawtooth(rng, count, period, uneven);
-            with(still(rng), &|at| size * saw[at])
-        }
-        Course::Wave => {
-            let phase = rng.unit();
-            let wave = |at: usize| (TAU * (at as f64 / period + phase)).sin();
-            let square = coin(rng);
-            with(still(rng), &|at| {
-                size * if square { wave(at).signum() } else { wave(at) } / 2.0
-            })
-        }
-        Course::Plateau => {
-            let end = between(rng, 0.05, 0.66);
-            with(still(rng), &|at| size * share(at).min(end) / end)
-        }
-        Course::Saturation | Course::SlowSaturation => {
-            let time = if course == Course::Saturation {
-                scaled(rng, 0.02, 0.333)
-            } else {
-                between(rng, 0.5, 1.5)
-            };
-            with(still(rng), &|at| size * (1.0 - (-share(at) / time).exp()))
-        }
-        Course::Steps => {
-            let steps: Vec<_> = (0..=rng.below(2))
-                .map(|_| (rng.unit(), between(rng, 0.3, 1.0)))
-                .collect();
-            with(still(rng), &|at| {
-                let passed = steps.iter().filter(|step| step.0 <= share(at));
-                size * passed.map(|step| step.1).sum::<f64>()
-            })
-        }
-        Course::Fall => with(still(rng), &|at| -0.5 * size * share(at)),
-        Course::Walk => {
-            let mut place = 0.0;
-            (0..count)
-                .map(|_| {
-                    place += size / n.sqrt() * (rng.unit() - 0.5);
-                    place
-                })
-                .collect()
-        }
-    };
+    let values = frame.leak(course, rng);
     let steps = 100.0;
     let truth = if Course::LEAKS.contains(&course) {
         size * MIB / (n * steps)
