@@ -50,7 +50,7 @@ mod tests {
     fn only_files_that_exist_under_their_name_are_told() {
         let process = tempfile::tempdir().unwrap();
         fs::create_dir(process.path().join("fd")).unwrap();
-        symlink("/work", process.path().join("cwd")).unwrap();
+        symlink("/train", process.path().join("cwd")).unwrap();
         let targets = [
             "/data/shard-0.tar",
             "socket:[123]",
@@ -64,7 +64,7 @@ mod tests {
         let mut found = paths([process.path().to_owned(), "/nowhere".into()].into_iter());
         found.sort();
 
-        assert_eq!(found, [Path::new("/data/shard-0.tar"), Path::new("/work")]);
+        assert_eq!(found, [Path::new("/data/shard-0.tar"), Path::new("/train")]);
     }
 
     #[test]
