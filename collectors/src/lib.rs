@@ -7,7 +7,8 @@
 //!
 //! What a source cannot read it leaves out: a reading of zero is a measured zero. Files are opened
 //! at each tick and closed at once, so that no descriptor of ours is inherited by a forked worker
-//! or closed under us by a program that tidies up.
+//! or closed under us by a program that tidies up. Counters of perf have to stay open; `perf` says
+//! how it copes.
 //!
 //! ```
 //! # #[cfg(feature = "process")] {

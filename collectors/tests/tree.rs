@@ -280,7 +280,8 @@ fn wait_until(mut done: impl FnMut() -> bool) {
             begin.elapsed() < DEADLINE,
             "not reached within {DEADLINE:?}"
         );
-        std::thread::yield_now();
+        // Between two looks the children get the core.
+        std::thread::park_timeout(Duration::from_millis(2));
     }
 }
 
