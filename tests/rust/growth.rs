@@ -97,7 +97,8 @@ fn leaks_are_found_and_what_is_none_is_not_called_one() {
     study(&(0..100), 90.0, 5.0);
 }
 
-/// No seed of it was used to choose the method's constants.
+/// The constants were chosen on other seeds; for one of them two values, 0.2 and 0.25, were compared on
+/// these as well.
 #[test]
 #[ignore = "study"]
 fn leaks_are_told_from_everything_else_in_thousands_of_courses() {
