@@ -97,10 +97,9 @@ fn leaks_are_found_and_what_is_none_is_not_called_one() {
     study(&(0..100), 90.0, 5.0);
 }
 
-/// The constants were chosen on other seeds; for one of them two values, 0.2 and 0.25, were compared on
-/// these as well.
+/// No seed of it was used to choose the method's constants.
 #[test]
 #[ignore = "study"]
 fn leaks_are_told_from_everything_else_in_thousands_of_courses() {
-    study(&(100_000..105_000), 95.0, 2.0);
+    study(&(200_000..205_000), 95.0, 2.0);
 }
