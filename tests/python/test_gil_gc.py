@@ -37,7 +37,8 @@ LONGEST_PAUSE = "headspace.gc.pause.longest"
 def so_far(runs: Runs, scope: str = "process") -> list[dict[str, float]]:
     """The readings of each tick that is written down. The next one may be half written."""
     files = [file for folder in runs.folders for file in folder.glob("rank0.jsonl")]
-    records = [record for file in files for record in read_records(file, killed=True)]
+    begun = [file for file in files if b"\n" in file.read_bytes()]
+    records = [record for file in begun for record in read_records(file, killed=True)]
     return [tick["readings"][scope] for tick in of_kind(records, "tick")]
 
 
