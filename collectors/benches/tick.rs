@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use divan::Bencher;
 use headspace_agent::port::{CollectError, Collector};
+use headspace_collectors::catalog::{Catalog, Settings};
 use headspace_collectors::host::{self, ControlGroup, Host, Pressure};
 use headspace_collectors::io::{Disk, Network};
 use headspace_collectors::process::{self, Process};
@@ -80,6 +81,21 @@ fn tick_of_network(bencher: Bencher) {
 #[divan::bench]
 fn reading_of_disk(bencher: Bencher) {
     collect_if_on(bencher, Disk::new());
+}
+
+/// Every source that works here, those with a thread of their own too, one after the other.
+#[divan::bench]
+fn tick_of_all_sources(bencher: Bencher) {
+    let mut sources = Catalog::open(&Settings::default()).into_collectors();
+    let mut readings = Vec::with_capacity(256);
+    bencher.bench_local(|| {
+        readings.clear();
+        for source in &mut sources {
+            // One that has nothing to say this time is no fault of the benchmark.
+            let _ = source.collect(Duration::ZERO, &mut readings);
+        }
+        readings.len()
+    });
 }
 
 /// As in a training process: the kernel adds up counts over all threads at each look.
