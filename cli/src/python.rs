@@ -8,8 +8,8 @@ use headspace_collectors::catalog::Entry;
 /// Name of the source of waits for the interpreter lock.
 pub const GIL: &str = "gil";
 /// What it reads.
-pub const GIL_READS: &str = "how long a thread waits for Python's interpreter lock, asked five \
-                             times a second";
+pub const GIL_READS: &str = "how long a thread waits for Python's interpreter lock, asked a few \
+                             times a second at first, then about once";
 
 /// Name of the source of collections.
 pub const GC: &str = "gc";

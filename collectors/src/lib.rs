@@ -49,7 +49,10 @@ pub mod process;
     feature = "gpu"
 ))]
 // Each source uses its part of it.
-#[cfg_attr(not(all(feature = "process", feature = "tree", feature = "perf")), allow(dead_code))]
+#[cfg_attr(
+    not(all(feature = "process", feature = "tree", feature = "perf")),
+    allow(dead_code)
+)]
 mod procfs;
 #[cfg(feature = "tree")]
 pub mod tree;

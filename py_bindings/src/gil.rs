@@ -25,10 +25,16 @@ use pyo3::prelude::*;
 /// Shortest time between two questions, and how much longer it may be: five a second, on average.
 ///
 /// Each question makes a thread that computes in Python hand over the lock once, after Python's
-/// switch interval (5 ms), and take it back, which costs it some 70 µs (195 questions a second slowed
-/// a busy thread by 1.4 %): at five a second 0.04 %. The gaps are spread so that the questions do not keep step with a loop,
-/// and see its phases as often as they last.
+/// switch interval (5 ms), and take it back, which costs it some 70 µs (195 questions a second
+/// slowed a busy thread by 1.4 %): at five a second 0.04 %. The gaps are spread so that the
+/// questions do not keep step with a loop, and see its phases as often as they last.
 const GAP: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(200));
+
+/// After [`EAGER`] questions gaps are so many times longer: 0.01 %, at one question in 0.8 s.
+const PATIENCE: u32 = 4;
+
+/// So many questions (ten seconds of them) tell a mean wait well enough for a short run.
+const EAGER: u32 = 50;
 
 /// How long the end of a session waits for the thread.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
@@ -135,20 +141,32 @@ fn ask(begin: Instant) -> Option<Duration> {
 }
 
 /// Times between two questions, spread evenly over [`GAP`] (xorshift64*, Vigna 2016).
-struct Gaps(u64);
+struct Gaps {
+    random: u64,
+    given: u32,
+}
 
 impl Gaps {
     fn new() -> Self {
-        Self(RandomState::new().hash_one(0) | 1)
+        Self {
+            random: RandomState::new().hash_one(0) | 1,
+            given: 0,
+        }
     }
 
     fn next(&mut self) -> Duration {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let random = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        let random = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
         let (least, spread) = GAP;
-        least + spread.mul_f64(random as f64 / f64::from(u32::MAX))
+        let gap = least + spread.mul_f64(random as f64 / f64::from(u32::MAX));
+        self.given = self.given.saturating_add(1);
+        if self.given > EAGER {
+            gap * PATIENCE
+        } else {
+            gap
+        }
     }
 }
 

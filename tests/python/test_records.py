@@ -101,10 +101,15 @@ def test_the_run_says_what_ran_where(everything: list[Record]) -> None:
     assert run["argv"] == sys.argv
     assert run["loader"]["name"] == "everything"
     assert run["loader"]["batch_size"] == 2
-    assert {source["name"]: source["state"] for source in run["sources"]} == {
-        "process": "on",
-        "host": "on",
-    }
+    assert [source["name"] for source in run["sources"]] == [
+        *("process", "host", "pressure", "cgroup", "tree", "tree_memory", "disk", "network"),
+        *("threads", "perf", "perf_hardware", "gpu", "gpu_gpm", "gpu_processes", "gil", "gc"),
+    ]
+    for source in run["sources"]:
+        assert source["reads"]
+        assert (source["state"] == "off") == ("reason" in source), source
+    on = {source["name"] for source in run["sources"] if source["state"] == "on"}
+    assert on >= {"process", "host", "tree", "threads", "gc"}
 
 
 def test_readings_are_of_this_process(everything: list[Record]) -> None:

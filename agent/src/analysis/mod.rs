@@ -7,8 +7,8 @@ pub mod floor;
 #[cfg(test)]
 mod floor_tests;
 pub mod growth;
-mod selection;
 pub mod resources;
+mod selection;
 pub mod steady;
 pub mod summary;
 pub mod verdict;

@@ -14,8 +14,8 @@ use crate::port::contain::contain;
 use crate::port::{Clock, CollectError, Collector};
 
 /// A source is not asked again before this many times the CPU time that it took has passed: at
-/// most half a percent of a core.
-pub const CPU_REST: u32 = 200;
+/// most a thousandth of a core.
+pub const CPU_REST: u32 = 1_000;
 
 /// The same for the time that it took, CPU or not: a driver that is slow is not pestered.
 pub const WALL_REST: u32 = 20;
@@ -28,8 +28,10 @@ pub(crate) type Answer = Result<Vec<Reading>, CollectError>;
 pub struct Apart {
     name: &'static str,
     pace: Duration,
-    /// When it may be asked again.
-    next: Duration,
+    /// When its pace allows the next question.
+    due: Duration,
+    /// When it has rested from the last one.
+    rested: Duration,
     /// When it was asked what it has not answered yet.
     asked: Option<Duration>,
     desk: Arc<Desk>,
@@ -52,7 +54,7 @@ struct Desk {
 struct State {
     question: Option<Duration>,
     answer: Option<Answer>,
-    /// When it may be asked again, as of the last answer.
+    /// How long it rests after the last answer.
     rest: Duration,
     cpu: Duration,
     closed: bool,
@@ -71,7 +73,8 @@ pub fn apart(name: &'static str, pace: Duration) -> (Apart, Attendant) {
     let tick = Apart {
         name,
         pace,
-        next: Duration::ZERO,
+        due: Duration::ZERO,
+        rested: Duration::ZERO,
         asked: None,
         desk: Arc::clone(&desk),
     };
@@ -83,9 +86,11 @@ impl Apart {
         self.name
     }
 
-    /// Asks for the readings of this moment, if it is time and nothing is outstanding.
-    pub(crate) fn ask(&mut self, at: Duration) {
-        if self.asked.is_some() || at < self.next {
+    /// Asks for the readings of this moment, if it is time and nothing is outstanding. For the last
+    /// time, it may not have rested yet.
+    pub(crate) fn ask(&mut self, at: Duration, last: bool) {
+        let early = at < self.due || (at < self.rested && !last);
+        if self.asked.is_some() || early {
             return;
         }
         self.asked = Some(at);
@@ -104,7 +109,8 @@ impl Apart {
             .unwrap_or_else(PoisonError::into_inner);
         let answer = state.answer.take()?;
         self.asked = None;
-        self.next = asked + self.pace.max(state.rest);
+        self.due = asked + self.pace;
+        self.rested = asked + state.rest;
         Some(answer)
     }
 
@@ -209,7 +215,7 @@ mod tests {
             one(at, out);
             Ok(())
         });
-        tick.ask(Duration::from_secs(1));
+        tick.ask(Duration::from_secs(1), false);
 
         let readings = tick.take(GRACE).unwrap().unwrap();
 
@@ -225,9 +231,9 @@ mod tests {
             one(at, out);
             Ok(())
         });
-        tick.ask(Duration::from_secs(1));
+        tick.ask(Duration::from_secs(1), false);
         assert!(tick.take(Duration::ZERO).is_none());
-        tick.ask(Duration::from_secs(9));
+        tick.ask(Duration::from_secs(9), false);
         assert_eq!(
             tick.outstanding(Duration::from_secs(9)),
             Some(Duration::from_secs(8))
@@ -244,13 +250,30 @@ mod tests {
             one(at, out);
             Ok(())
         });
-        tick.ask(Duration::from_secs(1));
+        tick.ask(Duration::from_secs(1), false);
         tick.take(GRACE).unwrap().unwrap();
 
-        tick.ask(Duration::from_secs(5));
+        tick.ask(Duration::from_secs(5), true);
         assert!(tick.outstanding(Duration::from_secs(5)).is_none());
-        tick.ask(Duration::from_secs(11));
+        tick.ask(Duration::from_secs(11), false);
         assert!(tick.outstanding(Duration::from_secs(11)).is_some());
+    }
+
+    #[test]
+    fn a_dear_source_rests_but_not_from_the_last_question() {
+        let (mut tick, _) = served(Duration::from_secs(1), |at, out| {
+            let begin = thread_cpu_time().unwrap();
+            while thread_cpu_time().unwrap() < begin + Duration::from_millis(5) {}
+            one(at, out);
+            Ok(())
+        });
+        tick.ask(Duration::ZERO, false);
+        tick.take(GRACE).unwrap().unwrap();
+
+        tick.ask(Duration::from_secs(4), false);
+        assert!(tick.outstanding(Duration::from_secs(4)).is_none());
+        tick.ask(Duration::from_secs(4), true);
+        assert!(tick.outstanding(Duration::from_secs(4)).is_some());
     }
 
     #[test]
@@ -258,7 +281,7 @@ mod tests {
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| {}));
         let (mut tick, thread) = served(Duration::ZERO, |_, _| panic!("gone"));
-        tick.ask(Duration::ZERO);
+        tick.ask(Duration::ZERO, false);
 
         let answer = tick.take(GRACE).unwrap();
         thread.join().unwrap();

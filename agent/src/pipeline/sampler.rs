@@ -229,7 +229,7 @@ impl Sampler {
         let at = self.clock.now();
         let elapsed = at.saturating_sub(self.last_at);
         self.last_at = at;
-        self.sources.ask(at);
+        self.sources.ask(at, last);
         let loops = self.watched.loops();
 
         let mut bodies = Vec::new();

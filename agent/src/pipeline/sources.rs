@@ -39,10 +39,10 @@ impl Sources {
     }
 
     /// Asks those that answer when they can.
-    pub(super) fn ask(&mut self, at: Duration) {
+    pub(super) fn ask(&mut self, at: Duration, last: bool) {
         for slot in &mut self.0 {
             if let Some(Source::Apart(apart)) = slot {
-                apart.ask(at);
+                apart.ask(at, last);
             }
         }
     }
@@ -150,7 +150,7 @@ mod tests {
     fn read(sources: &mut Sources, at_s: u64, board: &NoticeBoard) -> usize {
         let at = Duration::from_secs(at_s);
         let mut out = Vec::new();
-        sources.ask(at);
+        sources.ask(at, true);
         sources.collect(at, true, board, &mut out);
         out.len()
     }
@@ -189,7 +189,7 @@ mod tests {
             attendant.run(Box::new(collector), &ManualClock::default());
         });
         let mut sources = Sources::new(vec![Source::Apart(tick)]);
-        sources.ask(Duration::ZERO);
+        sources.ask(Duration::ZERO, false);
         // It has answered when its thread has ended.
         thread.join().unwrap();
 

@@ -29,7 +29,7 @@ pub const READS: &str = "instructions, cycles, cache misses and stalled cycles, 
                          the consumer apart";
 
 /// How often counters are read at most.
-const PACE: Duration = Duration::from_secs(1);
+const PACE: Duration = Duration::from_secs(2);
 
 /// What is counted, and how it is told. The ratios count on the order.
 const EVENTS: [(Hardware, &Metric, Attributes); 6] = [

@@ -23,7 +23,7 @@ pub const NAME: &str = "perf";
 pub const READS: &str = "CPU time and page faults, thread by thread, the consumer apart";
 
 /// How often counters are read at most.
-const PACE: Duration = Duration::from_secs(1);
+const PACE: Duration = Duration::from_secs(2);
 
 /// The source `perf`.
 #[derive(Debug)]

@@ -30,7 +30,7 @@ pub const READS: &str =
     "context switches and waiting for a core, thread by thread, the consumer apart";
 
 /// How often threads are looked at at most.
-const PACE: Duration = Duration::from_secs(1);
+const PACE: Duration = Duration::from_secs(2);
 
 /// The last seen values of a thread, in the order of [`METRICS`], and its time on a core.
 #[derive(Debug, Clone, Copy, Default)]

@@ -100,7 +100,7 @@ fn cpu_parts(r: &ResourcesRecord) -> Vec<String> {
     if let Some(ms) = r.gil_wait_ms {
         parts.push(format!("GIL wait {}", duration_ms(ms)));
     }
-    if let Some(pct) = r.gc_pct {
+    if let Some(pct) = r.gc_pct.filter(|pct| *pct >= 0.05) {
         parts.push(format!("GC {} %", percent(pct, 1)));
     }
     if let Some(ipc) = r.consumer_ipc {
