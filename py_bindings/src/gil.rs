@@ -22,19 +22,19 @@ use headspace_agent::port::{CollectError, Collector};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// Shortest time between two questions, and how much longer it may be: five a second, on average.
+/// Shortest time between two questions, and how much longer it may be: three a second, on average.
 ///
 /// Each question makes a thread that computes in Python hand over the lock once, after Python's
 /// switch interval (5 ms), and take it back, which costs it some 70 µs (195 questions a second
-/// slowed a busy thread by 1.4 %): at five a second 0.04 %. The gaps are spread so that the
+/// slowed a busy thread by 1.4 %): at three a second 0.02 %. The gaps are spread so that the
 /// questions do not keep step with a loop, and see its phases as often as they last.
-const GAP: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(200));
+const GAP: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(300));
 
-/// After [`EAGER`] questions gaps are so many times longer: 0.01 %, at one question in 0.8 s.
-const PATIENCE: u32 = 4;
+/// After [`EAGER`] questions gaps are so many times longer: one question a second, 0.007 %.
+const PATIENCE: u32 = 3;
 
 /// So many questions (ten seconds of them) tell a mean wait well enough for a short run.
-const EAGER: u32 = 50;
+const EAGER: u32 = 30;
 
 /// How long the end of a session waits for the thread.
 const END_TIMEOUT: Duration = Duration::from_secs(1);

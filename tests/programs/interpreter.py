@@ -94,6 +94,6 @@ if __name__ == "__main__":
     for target, args in HOGS[hog]:
         threading.Thread(target=target, args=args, daemon=True).start()
     # The thread that asks for the lock has begun to.
-    time.sleep(0.0 if hog == "no" else 0.35)
+    time.sleep(0.0 if hog == "no" else 0.5)
     end(how)
     print("done")

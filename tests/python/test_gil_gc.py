@@ -131,7 +131,7 @@ def test_nobody_asks_while_the_session_is_paused(runs: Runs) -> None:
         wait_until(lambda: readings(runs, session)[WAITS] >= 1, "a first wait")
         session.pause()
         before = readings(runs, session)[WAITS]
-        time.sleep(1.0)  # Nothing is awaited: five questions, were it not paused.
+        time.sleep(1.0)  # Nothing is awaited: three questions, were it not paused.
         paused = readings(runs, session)[WAITS]
         session.resume()
         wait_until(lambda: readings(runs, session)[WAITS] >= paused + 2, "it is asked again")
