@@ -1,5 +1,6 @@
 //! What follows from the measurements: pure functions.
 
+pub mod attribution;
 pub mod bootstrap;
 mod content;
 pub mod findings;
@@ -7,6 +8,7 @@ pub mod floor;
 #[cfg(test)]
 mod floor_tests;
 pub mod growth;
+pub mod pipeline;
 pub mod resources;
 mod selection;
 pub mod steady;

@@ -56,6 +56,20 @@ impl Distribution {
         self.max_nanos = self.max_nanos.max(nanos);
     }
 
+    /// The durations that were counted elsewhere, by bucket from `first` on, with their exact sum.
+    /// The shortest and the longest are those of the buckets.
+    #[must_use]
+    pub fn of_buckets(first: usize, counts: &[u32], sum_nanos: u64) -> Self {
+        let mut d = Self::default();
+        for (bucket, &count) in (first as u64..).zip(counts) {
+            if count > 0 {
+                d.record_many(bound_of(bucket).max(1), count);
+            }
+        }
+        d.sum_nanos = sum_nanos;
+        d
+    }
+
     /// Adds all of another's durations.
     pub fn merge(&mut self, other: &Self) {
         if other.is_empty() {
@@ -149,8 +163,12 @@ pub struct DistributionRecord {
 /// Buckets are 1 ns wide up to here, then twice as wide each time the duration doubles.
 const EXACT: u64 = 256;
 
+/// Buckets that hold every duration up to [`MAX_NANOS`].
+pub const BUCKETS: usize = 4_608;
+
 /// The bucket that holds `nanos`.
-fn bucket_of(nanos: u64) -> u64 {
+#[inline]
+pub(crate) fn bucket_of(nanos: u64) -> u64 {
     let shift = u64::from((nanos / EXACT).checked_ilog2().map_or(0, |log| log + 1));
     shift * (EXACT / 2) + (nanos >> shift)
 }

@@ -8,6 +8,7 @@ pub mod mode;
 pub mod reading;
 pub mod record;
 pub mod series;
+pub mod stage;
 pub mod window;
 
 pub use distribution::Distribution;
@@ -17,4 +18,5 @@ pub use mode::Mode;
 pub use reading::{Reading, Scope};
 pub use record::{Record, RecordBody};
 pub use series::{Series, StepSample};
+pub use stage::{QueueSample, StageSample};
 pub use window::{Window, WindowStep};

@@ -212,6 +212,12 @@ pub struct TickRecord {
     /// One entry a loop and phase that had steps.
     #[serde(default)]
     pub loops: Vec<LoopTick>,
+    /// What the stages of the pipeline did, one entry a stage and process that had calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<StageTick>,
+    /// How full its queues were, one entry a queue and process that was looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<QueueTick>,
     /// Value by metric key, by scope: `{"process": {"process.thread.count": 3}}`. What was not read
     /// is absent. Totals (kind `counter`) are in every fifth tick after the first 20 and in the last,
     /// and only if they have moved since they were last written; every 60th tick holds all of them.
@@ -270,6 +276,81 @@ pub struct LoopTick {
     pub compute: DistributionRecord,
     /// From a batch to the next within an epoch.
     pub step: DistributionRecord,
+}
+
+/// What a stage did in one process since the tick before.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StageTick {
+    /// What the stage is called.
+    pub name: String,
+    /// The worker process, such as `worker 0`; absent for the process that trains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// The stage that it is called within.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
+    /// How many calls may run at once in that process, where the user says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// Most calls at once.
+    pub peak: u32,
+    /// Items taken in.
+    pub items_in: u64,
+    /// Items given out.
+    pub items_out: u64,
+    /// Calls that ended in an exception.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failures: u64,
+    /// Bytes handled, where the user says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Calls that ended, by duration.
+    pub time: DistributionRecord,
+    /// Milliseconds of those calls that were spent in other stages called within.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub nested_ms: f64,
+    /// CPU milliseconds of the calls whose CPU time was taken, and milliseconds of those calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_ms: Option<(f64, f64)>,
+}
+
+/// How full a queue was since the tick before.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct QueueTick {
+    /// What the queue is called.
+    pub name: String,
+    /// The worker process; absent for the process that trains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// Items it holds at most, where somebody says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u32>,
+    /// Whether it is the last queue before the training loop.
+    pub last: bool,
+    /// Looks.
+    pub looks: u64,
+    /// Milliseconds that the looks speak for.
+    pub seen_ms: f64,
+    /// Of these, milliseconds in which it was empty.
+    pub empty_ms: f64,
+    /// Milliseconds in which it was full.
+    pub full_ms: f64,
+    /// Mean depth.
+    pub depth: f64,
+    /// Deepest.
+    pub deepest: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_nothing(value: &f64) -> bool {
+    *value <= 0.0
 }
 
 /// An epoch of a loop ended.
@@ -464,8 +545,15 @@ pub struct SummaryRecord {
     pub cpu_utilization_pct: Option<f64>,
     /// Share of time the last queue before the consumer was not empty.
     pub data_readiness_pct: Option<f64>,
-    /// The stage that limits throughput.
+    /// The stage that limits throughput; absent where a resource or the computation does, and where
+    /// it is not known.
     pub bottleneck_stage: Option<String>,
+    /// What limits throughput, and how that is known; absent where it is not.
+    pub bottleneck: Option<BottleneckRecord>,
+    /// The stages of the pipeline, in the order in which they were first called.
+    pub stages: Vec<StageSummary>,
+    /// Its queues.
+    pub queues: Vec<QueueSummary>,
     /// Step time if data were free, in milliseconds (from a probe).
     pub floor_step_ms: Option<f64>,
     /// 95 % confidence interval of the floor.
@@ -576,6 +664,87 @@ pub struct GpuUse {
     pub ecc_uncorrected: Option<f64>,
     /// Share of the GPU's memory in use that is not of this process and its children.
     pub others_memory_pct: Option<f64>,
+}
+
+/// What limits throughput.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BottleneckRecord {
+    /// `stage`, `resource`, `jitter` (means would be fast enough, tails are not), or `compute` (the
+    /// loop itself).
+    pub kind: String,
+    /// Name of the stage; of the resource: `cores`, `quota`, `gil`, `gc`, `disk`, `nvdec`, `memory`.
+    /// Absent for `compute`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Shortest step that it allows, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_ms: Option<f64>,
+    /// What it was concluded from: a clause.
+    pub evidence: String,
+    /// From 0 (a guess) to 1 (measured).
+    pub confidence: f64,
+}
+
+/// A stage over the steady state of the main loop, all its processes together. Percentiles are over
+/// the run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct StageSummary {
+    /// What the stage is called.
+    pub name: String,
+    /// The stage that it is called within.
+    pub within: Option<String>,
+    /// Processes that it runs in.
+    pub processes: u32,
+    /// How many calls may run at once, over all processes: as the user says, else the most seen.
+    pub concurrency: Option<f64>,
+    /// Whether the user said so.
+    pub concurrency_known: bool,
+    /// Calls for one batch of the main loop, on average.
+    pub calls_per_batch: Option<f64>,
+    /// Items given out for one taken in.
+    pub out_per_in: Option<f64>,
+    /// Share of the time in which its places were taken, in percent of the concurrency.
+    pub busy_pct: Option<f64>,
+    /// Mean time of a call.
+    pub mean_ms: Option<f64>,
+    /// Median time of a call.
+    pub p50_ms: Option<f64>,
+    /// 95th percentile.
+    pub p95_ms: Option<f64>,
+    /// 99th percentile.
+    pub p99_ms: Option<f64>,
+    /// Share of calls that took more than three times the median, in percent.
+    pub slow_pct: Option<f64>,
+    /// Share of a call's time in which a core worked for it.
+    pub cpu_pct: Option<f64>,
+    /// Shortest step that it allows at this concurrency and this time a call, in milliseconds.
+    pub limit_ms: Option<f64>,
+    /// Calls that ended in an exception, over the run.
+    pub failures: u64,
+    /// Bytes handled in a second, where the user says.
+    pub bytes_per_s: Option<f64>,
+}
+
+/// A queue over the steady state of the main loop.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct QueueSummary {
+    /// What the queue is called.
+    pub name: String,
+    /// Items it holds at most, over all processes.
+    pub capacity: Option<u32>,
+    /// Whether it is the last before the training loop.
+    pub last: bool,
+    /// Mean depth, over all processes.
+    pub depth: Option<f64>,
+    /// Share of time in which it was empty.
+    pub empty_pct: Option<f64>,
+    /// Share of time in which it was full.
+    pub full_pct: Option<f64>,
 }
 
 /// A change and what it would gain.

@@ -270,6 +270,8 @@ impl Sampler {
             interval_s: elapsed.as_secs_f64(),
             merged: 1,
             loops: ticks,
+            stages: Vec::new(),
+            queues: Vec::new(),
             readings: self.take_readings(last),
             dropped,
         }));

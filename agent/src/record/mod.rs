@@ -8,6 +8,7 @@ pub mod event;
 pub mod fold;
 pub mod recorder;
 pub mod ring;
+pub mod stage;
 
 pub use event::Event;
 pub use fold::Fold;

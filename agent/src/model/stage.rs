@@ -1,0 +1,125 @@
+//! What a stage or a queue of the pipeline did in some time, as data that adds up.
+
+use super::distribution::Distribution;
+
+/// What a stage did in one process, or in all of them added up.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StageSample {
+    /// What the stage is called.
+    pub name: String,
+    /// Which process: `None` is the one that trains, else a worker's label such as `worker 0`.
+    pub worker: Option<String>,
+    /// The stage that it is called within, where that is one and the same.
+    pub within: Option<String>,
+    /// How many calls may run at once in that process, as the user says.
+    pub concurrency: Option<u32>,
+    /// Most calls at once.
+    pub peak: u32,
+    /// Items taken in.
+    pub items_in: u64,
+    /// Items given out.
+    pub items_out: u64,
+    /// Calls that ended in an exception.
+    pub failures: u64,
+    /// Bytes handled, where the user says.
+    pub bytes: Option<u64>,
+    /// Calls that ended, by duration.
+    pub time: Distribution,
+    /// Nanoseconds of those calls that were spent in other stages called within.
+    pub nested_ns: u64,
+    /// CPU nanoseconds of the calls whose CPU time was taken.
+    pub cpu_ns: u64,
+    /// Nanoseconds of those same calls.
+    pub cpu_of_ns: u64,
+}
+
+/// How full a queue was.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct QueueSample {
+    /// What the queue is called.
+    pub name: String,
+    /// Which process, as in [`StageSample::worker`].
+    pub worker: Option<String>,
+    /// Items it holds at most, where somebody says.
+    pub capacity: Option<u32>,
+    /// Whether batches come out of it: it is the last before the training loop.
+    pub last: bool,
+    /// Looks.
+    pub looks: u64,
+    /// Nanoseconds that the looks speak for.
+    pub weight_ns: u64,
+    /// Of these, nanoseconds in which it was empty.
+    pub empty_ns: u64,
+    /// Nanoseconds in which it was full.
+    pub full_ns: u64,
+    /// Sum of depth times nanoseconds.
+    pub depth_ns: f64,
+    /// Deepest.
+    pub deepest: u32,
+}
+
+impl StageSample {
+    /// Share of the calls' time in which a core worked for them, in `[0, 1]`; `None` where it was
+    /// not looked at.
+    #[must_use]
+    pub fn cpu_share(&self) -> Option<f64> {
+        (self.cpu_of_ns > 0).then(|| (self.cpu_ns as f64 / self.cpu_of_ns as f64).min(1.0))
+    }
+
+    /// Adds what the same stage did in another time or process.
+    pub fn merge(&mut self, other: &Self) {
+        self.peak = self.peak.max(other.peak);
+        self.items_in += other.items_in;
+        self.items_out += other.items_out;
+        self.failures += other.failures;
+        self.bytes = match (self.bytes, other.bytes) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+        self.time.merge(&other.time);
+        self.nested_ns += other.nested_ns;
+        self.cpu_ns += other.cpu_ns;
+        self.cpu_of_ns += other.cpu_of_ns;
+        self.concurrency = other.concurrency.or(self.concurrency);
+        if self.within != other.within {
+            self.within = None;
+        }
+    }
+}
+
+impl QueueSample {
+    /// Adds what the same queue did in another time.
+    pub fn merge(&mut self, other: &Self) {
+        self.capacity = other.capacity.or(self.capacity);
+        self.last |= other.last;
+        self.looks += other.looks;
+        self.weight_ns += other.weight_ns;
+        self.empty_ns += other.empty_ns;
+        self.full_ns += other.full_ns;
+        self.depth_ns += other.depth_ns;
+        self.deepest = self.deepest.max(other.deepest);
+    }
+
+    /// A part of the time that was looked at, in `[0, 1]`; `None` without looks.
+    fn share(&self, of_ns: u64) -> Option<f64> {
+        (self.weight_ns > 0).then(|| of_ns as f64 / self.weight_ns as f64)
+    }
+
+    /// Share of time in which it was empty.
+    #[must_use]
+    pub fn empty(&self) -> Option<f64> {
+        self.share(self.empty_ns)
+    }
+
+    /// Share of time in which it was full; `None` where its limit is not known.
+    #[must_use]
+    pub fn full(&self) -> Option<f64> {
+        self.capacity.and_then(|_| self.share(self.full_ns))
+    }
+
+    /// Mean depth over time.
+    #[must_use]
+    pub fn depth(&self) -> Option<f64> {
+        (self.weight_ns > 0).then(|| self.depth_ns / self.weight_ns as f64)
+    }
+}

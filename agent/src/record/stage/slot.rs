@@ -1,0 +1,204 @@
+//! One stage of one process, as counters at fixed places.
+//!
+//! The layout is shared by processes of one build of this crate: [`super::table`] says which.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use crate::model::distribution::{BUCKETS, bucket_of};
+use crate::port::MonotonicClock;
+use crate::port::clock::thread_cpu_time;
+
+/// Bytes of a name, in UTF-8; longer ones are cut.
+pub const NAME_BYTES: usize = 96;
+
+/// The first calls of a stage all have their CPU time taken, later ones now and then: it costs a
+/// system call at either end.
+const CPU_FIRST: u64 = 64;
+const CPU_EVERY: u64 = 16;
+
+/// A name that is written once.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SlotName {
+    /// Its length plus 1 once it is whole, 0 before.
+    length: AtomicU32,
+    bytes: [std::sync::atomic::AtomicU8; NAME_BYTES],
+}
+
+impl SlotName {
+    /// Writes the name. Called once, before any other process or thread uses the slot.
+    pub fn set(&self, name: &str) {
+        let mut end = name.len().min(NAME_BYTES);
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        for (place, byte) in self.bytes.iter().zip(name[..end].bytes()) {
+            place.store(byte, Ordering::Relaxed);
+        }
+        let length = u32::try_from(end).unwrap_or(0) + 1;
+        self.length.store(length, Ordering::Release);
+    }
+
+    /// The name; `None` where the slot is free.
+    #[must_use]
+    pub fn get(&self) -> Option<String> {
+        let length = self.length.load(Ordering::Acquire).checked_sub(1)? as usize;
+        let bytes: Vec<u8> = self.bytes[..length.min(NAME_BYTES)]
+            .iter()
+            .map(|byte| byte.load(Ordering::Relaxed))
+            .collect();
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// The counters of a stage. All are totals since the slot was taken, but for `peak` and the bounds.
+/// All zeros is a free slot.
+#[repr(C)]
+#[derive(Debug)]
+pub struct StageSlot {
+    /// What the stage is called.
+    pub name: SlotName,
+    /// How many calls may run at once, as the user says; 0 where nobody says.
+    pub concurrency: AtomicU32,
+    /// Most calls at once since a reader last set it to zero.
+    pub peak: AtomicU32,
+    /// Number of the stage's slot that it was called within, plus 1; 0 where it was called on its
+    /// own, `u32::MAX` where in several.
+    pub within: AtomicU32,
+    /// Calls begun.
+    pub entered: AtomicU64,
+    /// Calls ended, failed ones included.
+    pub exited: AtomicU64,
+    /// Calls that ended in an exception.
+    pub failed: AtomicU64,
+    /// Items taken in, beyond one a call.
+    pub extra_in: AtomicI64,
+    /// Items given out, beyond one for each call that did not fail.
+    pub extra_out: AtomicI64,
+    /// Bytes handled, where the user says; 0 else.
+    pub bytes: AtomicU64,
+    /// Nanoseconds of calls that ended.
+    pub busy: AtomicU64,
+    /// Of these, nanoseconds in other stages called within.
+    pub nested: AtomicU64,
+    /// CPU nanoseconds of the calls whose CPU time was taken.
+    pub cpu: AtomicU64,
+    /// Nanoseconds of those same calls.
+    pub cpu_of: AtomicU64,
+    /// Lowest and highest bucket in use: the highest plus 1, and `BUCKETS` minus the lowest.
+    pub bounds: [AtomicU32; 2],
+    /// Calls by duration, in the buckets of `model::distribution`. They wrap.
+    pub buckets: [AtomicU32; BUCKETS],
+}
+
+/// A call that goes on.
+#[derive(Debug, Clone, Copy)]
+pub struct Entered {
+    /// Ticks of the clock.
+    at: u64,
+    /// CPU time of the thread, where it is taken.
+    cpu: Option<std::time::Duration>,
+}
+
+/// How a call ended, beyond that it did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// Whether it raised an exception.
+    pub failed: bool,
+    /// Items taken in, 1 unless the user says.
+    pub items_in: u64,
+    /// Items given out; `None` is 1, or 0 where it failed.
+    pub items_out: Option<u64>,
+    /// Bytes handled.
+    pub bytes: u64,
+    /// Nanoseconds of it that were spent in other stages.
+    pub nested: u64,
+}
+
+impl Default for Outcome {
+    fn default() -> Self {
+        Self {
+            failed: false,
+            items_in: 1,
+            items_out: None,
+            bytes: 0,
+            nested: 0,
+        }
+    }
+}
+
+impl StageSlot {
+    /// A call begins. `own_thread` is false where the call may go on with others on one thread
+    /// (asyncio): its CPU time is then nobody's.
+    #[inline]
+    pub fn enter(&self, clock: &MonotonicClock, own_thread: bool) -> Entered {
+        let number = self.entered.fetch_add(1, Ordering::Relaxed);
+        let active = (number + 1).wrapping_sub(self.exited.load(Ordering::Relaxed));
+        let active = u32::try_from(active).unwrap_or(0);
+        if active > self.peak.load(Ordering::Relaxed) {
+            self.peak.fetch_max(active, Ordering::Relaxed);
+        }
+        let looked_at = own_thread && (number < CPU_FIRST || number % CPU_EVERY == 0);
+        Entered {
+            cpu: looked_at.then(thread_cpu_time).flatten(),
+            at: clock.ticks(),
+        }
+    }
+
+    /// The call ends. Returns how long it took, in nanoseconds.
+    #[inline]
+    pub fn exit(&self, clock: &MonotonicClock, entered: Entered, outcome: Outcome) -> u64 {
+        let took = clock
+            .nanos(clock.ticks())
+            .saturating_sub(clock.nanos(entered.at));
+        if let Some(now) = entered.cpu.and(thread_cpu_time()) {
+            let cpu = now.saturating_sub(entered.cpu.unwrap_or_default());
+            let cpu = u64::try_from(cpu.as_nanos()).unwrap_or(0);
+            self.cpu.fetch_add(cpu.min(took), Ordering::Relaxed);
+            self.cpu_of.fetch_add(took, Ordering::Relaxed);
+        }
+        self.add(took, outcome);
+        self.exited.fetch_add(1, Ordering::Relaxed);
+        took
+    }
+
+    /// A call that was timed elsewhere, as a whole.
+    pub fn record(&self, took_nanos: u64, outcome: Outcome) {
+        self.entered.fetch_add(1, Ordering::Relaxed);
+        self.add(took_nanos, outcome);
+        self.exited.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn add(&self, took: u64, outcome: Outcome) {
+        let bucket = bucket_of(took.max(1)).min(BUCKETS as u64 - 1) as usize;
+        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        let [above, below] = [bucket + 1, BUCKETS - bucket].map(|bound| bound as u32);
+        for (place, bound) in self.bounds.iter().zip([above, below]) {
+            if place.load(Ordering::Relaxed) < bound {
+                place.fetch_max(bound, Ordering::Relaxed);
+            }
+        }
+        self.busy.fetch_add(took, Ordering::Relaxed);
+        let expected_out = u64::from(!outcome.failed);
+        let out = outcome.items_out.unwrap_or(expected_out);
+        // Rare, all of them.
+        if outcome.failed {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+        }
+        if outcome.items_in != 1 {
+            let extra = outcome.items_in.wrapping_sub(1).cast_signed();
+            self.extra_in.fetch_add(extra, Ordering::Relaxed);
+        }
+        if out != expected_out {
+            let extra = out.wrapping_sub(expected_out).cast_signed();
+            self.extra_out.fetch_add(extra, Ordering::Relaxed);
+        }
+        if outcome.bytes != 0 {
+            self.bytes.fetch_add(outcome.bytes, Ordering::Relaxed);
+        }
+        if outcome.nested != 0 {
+            self.nested.fetch_add(outcome.nested, Ordering::Relaxed);
+        }
+    }
+}
