@@ -122,7 +122,7 @@ pub(crate) fn tick(number: u64) -> TickRecord {
             loop_tick(&mut noise, Phase::Replay, number * 200 + 100, 20_000),
         ],
         readings: by_scope,
-        dropped: Dropped::default(),
+        ..TickRecord::default()
     }
 }
 
@@ -283,6 +283,7 @@ fn any_tick(number: BoxedStrategy<f64>) -> impl Strategy<Value = TickRecord> {
                     steps: tick / 2,
                     records: 1,
                 },
+                ..TickRecord::default()
             },
         )
 }
