@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+#[path = "support/skip.rs"]
+mod skip;
 mod support;
 
 use std::collections::BTreeMap;
@@ -18,6 +20,7 @@ use std::time::{Duration, Instant};
 use headspace_agent::port::{CollectError, Collector};
 use headspace_collectors::host::{ControlGroup, Host, Pressure};
 use headspace_collectors::io::{Disk, Network};
+use skip::not_here;
 use support::tick;
 
 /// Far beyond what any of the waits below takes.
@@ -83,7 +86,7 @@ fn more_threads_than_cores_press_on_the_cores_or_it_says_why_that_is_not_seen() 
         Ok(source) => source,
         Err(error) => {
             assert!(matches!(error, CollectError::Unsupported { .. }));
-            return;
+            return not_here(&format!("platform: {error}"));
         }
     };
     let waited = |source: &mut Pressure| {
@@ -102,14 +105,14 @@ fn memory_that_is_touched_is_charged_to_the_group_or_it_says_why_that_is_not_see
         Ok(source) => source,
         Err(error) => {
             assert!(matches!(error, CollectError::Unsupported { .. }));
-            return;
+            return not_here(&format!("platform: {error}"));
         }
     };
     let Some(&before) = tick(&mut source)
         .unwrap()
         .get("headspace.cgroup.memory.usage")
     else {
-        return; // A group with a quota alone.
+        return not_here("platform: a group with a quota alone");
     };
     // Others of the group free memory meanwhile, so more than once.
     let mut held = Vec::new();
@@ -136,13 +139,15 @@ fn a_file_written_and_read_past_the_cache_moves_the_disk_under_it() {
     let mut file = tempfile::tempfile_in(folder).unwrap();
     // Kept open under its name, which is how the disk under it is found.
     let _kept = tempfile::NamedTempFile::new_in(folder).unwrap();
-    let Ok(mut source) = Disk::new() else { return };
+    let Ok(mut source) = Disk::new() else {
+        return not_here("platform: no block devices");
+    };
     let (read, written) = (
         "system.disk.io{disk.io.direction=read}",
         "system.disk.io{disk.io.direction=write}",
     );
     if disks(&mut source, written) == 0.0 {
-        return; // A file system without a device that is seen from here.
+        return not_here("platform: a file system without a device that is seen from here");
     }
     let (read_before, written_before) = (disks(&mut source, read), disks(&mut source, written));
 
@@ -162,7 +167,7 @@ fn a_file_written_and_read_past_the_cache_moves_the_disk_under_it() {
 #[test]
 fn what_goes_over_loopback_is_no_network() {
     let Ok(mut source) = Network::new() else {
-        return; // A namespace of loopback alone.
+        return not_here("platform: a network namespace of loopback alone");
     };
     let before = tick(&mut source).unwrap();
 

@@ -13,6 +13,8 @@
 
 #[path = "support/files.rs"]
 mod files;
+#[path = "support/skip.rs"]
+mod skip;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,6 +31,7 @@ use headspace_agent::port::{CollectError, Collector, ConsumerThread, clock::thre
 use headspace_collectors::perf::{Perf, PerfHardware, Threads};
 use perf_event::hooks::{Hooks, RealHooks, clear_thread_hooks, set_thread_hooks, sys::bindings};
 use proptest::prelude::*;
+use skip::not_here;
 
 const VOLUNTARY: &str = "process.context_switches{process.context_switch.type=voluntary}";
 const INVOLUNTARY: &str = "process.context_switches{process.context_switch.type=involuntary}";
@@ -259,7 +262,7 @@ fn perf(consumer: ConsumerThread) -> Option<Perf> {
     match Perf::new(consumer) {
         Ok(source) => Some(source),
         Err(CollectError::Unsupported { reason, .. }) => {
-            eprintln!("not tested: {reason}");
+            not_here(&format!("perf does not work here: {reason}"));
             None
         }
         Err(error) => panic!("{error}"),

@@ -11,7 +11,6 @@ import importlib.metadata
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -20,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nvml_fixtures import FILE_NAME
 
-ROOT = Path(__file__).parents[2]
-FILE_NAME = "libnvidia-ml.so.1"
+pytest_plugins = ["nvml_fixtures"]
 
 # Where nvml-wrapper and the header differ, and why that does no harm.
 KNOWN_DIFFERENCES = {
@@ -34,36 +33,6 @@ KNOWN_DIFFERENCES = {
 
 
 # --- The library, and a program that uses it --------------------------------------------------
-
-
-@pytest.fixture(scope="session")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The folders with the library of today's driver (`new`) and of an old one (`old`)."""
-    names = {"new": "headspace-fake-nvml", "old": "headspace-fake-nvml-old"}
-    cargo = os.environ.get("CARGO", "cargo")
-    built = subprocess.run(
-        [cargo, "build", "--locked", "--message-format=json"]
-        + [f"--package={name}" for name in names.values()],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert built.returncode == 0, built.stderr
-    messages = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
-    folders = {}
-    for kind, package in names.items():
-        target = package.removeprefix("headspace-").replace("-", "_")
-        [path] = [
-            name
-            for message in messages
-            if message["reason"] == "compiler-artifact" and message["target"]["name"] == target
-            for name in message["filenames"]
-            if name.endswith(".so")
-        ]
-        folders[kind] = tmp_path_factory.mktemp(f"nvml-{kind}")
-        shutil.copy(path, folders[kind] / FILE_NAME)
-    return folders
 
 
 def loaded(folder: Path, program: str) -> str:

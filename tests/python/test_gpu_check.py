@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -25,6 +24,8 @@ HEALTHY = ROOT / "tests" / "fake_nvml" / "src" / "healthy_h100.json"
 sys.path.insert(0, str(FOLDER))
 
 import compare  # noqa: E402
+
+pytest_plugins = ["nvml_fixtures"]
 
 BY_NAME = {quantity.name: quantity for quantity in compare.QUANTITIES}
 
@@ -93,23 +94,6 @@ def test_a_load_that_does_not_show_is_a_disagreement() -> None:
 
 
 # --- The whole program, on the scripted driver ------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    command = [os.environ.get("CARGO", "cargo"), "build", "--locked", "--message-format=json"]
-    built = subprocess.run(
-        [*command, "--package=headspace-fake-nvml"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert built.returncode == 0, built.stderr
-    [made] = [
-        name
-        for message in map(json.loads, built.stdout.splitlines())
-        if message["reason"] == "compiler-artifact" and message["target"]["name"] == "fake_nvml"
-        for name in message["filenames"]
-        if name.endswith(".so")
-    ]
-    return Path(shutil.copy(made, tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"))
 
 
 Check = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -6,9 +6,6 @@ On the scripted driver (tests/fake_nvml), with its clock running.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,27 +13,10 @@ from typing import Any
 import pytest
 from running import Programs, Ran
 
-pytest_plugins = ["running_fixtures"]
+pytest_plugins = ["running_fixtures", "nvml_fixtures"]
 
 ROOT = Path(__file__).parents[2]
 HEALTHY = json.loads((ROOT / "tests" / "fake_nvml" / "src" / "healthy_h100.json").read_text())
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    command = [os.environ.get("CARGO", "cargo"), "build", "--locked", "--message-format=json"]
-    built = subprocess.run(
-        [*command, "--package=headspace-fake-nvml"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert built.returncode == 0, built.stderr
-    [made] = [
-        name
-        for message in map(json.loads, built.stdout.splitlines())
-        if message["reason"] == "compiler-artifact" and message["target"]["name"] == "fake_nvml"
-        for name in message["filenames"]
-        if name.endswith(".so")
-    ]
-    return Path(shutil.copy(made, tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"))
 
 
 Train = Callable[..., Ran]

@@ -150,8 +150,15 @@ mod tests {
         unsafe { libc::gettid() }
     }
 
+    /// `None`, said aloud, where perf does not work; in CI that is a failure.
     fn task_clock() -> Option<Sensor> {
-        Sensor::open(Software::TASK_CLOCK, here()).ok()
+        let opened = Sensor::open(Software::TASK_CLOCK, here());
+        if let Err(error) = &opened {
+            let in_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
+            assert!(!in_ci, "skipped in CI: perf does not work here: {error:?}");
+            eprintln!("skipped: perf does not work here: {error:?}");
+        }
+        opened.ok()
     }
 
     #[test]
@@ -187,7 +194,7 @@ mod tests {
     #[test]
     fn the_clock_of_a_thread_counts_its_time_in_nanoseconds() {
         let Some(mut sensor) = task_clock() else {
-            return; // No perf here.
+            return;
         };
         let mut sum = 0;
         while sum < 20_000_000 {
@@ -201,7 +208,7 @@ mod tests {
     #[test]
     fn a_descriptor_is_closed_on_exec_and_with_its_sensor() {
         let Some(sensor) = task_clock() else {
-            return; // No perf here.
+            return;
         };
         let descriptor = sensor.counter.as_raw_fd();
         // SAFETY: the call takes no pointer.
@@ -229,7 +236,7 @@ mod tests {
     #[test]
     fn a_file_that_took_the_number_is_neither_read_nor_closed() {
         let (Some(mut first), Some(mut second)) = (task_clock(), task_clock()) else {
-            return; // No perf here.
+            return;
         };
         let file = File::open("/proc/self/stat").unwrap();
         let other = task_clock().unwrap();

@@ -2,7 +2,7 @@
 //!
 //! Every kernel with perf counts them, and unprivileged programs may ask. CPU time is all of it;
 //! page faults are those taken in user mode, since only they may be seen by everybody. Two
-//! counters a thread cost 12 µs, so a thread of its own reads them, once a second at most.
+//! counters a thread cost 12 µs, so a thread of its own reads them, every two seconds at most.
 
 use std::path::Path;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! A thread that leaves of its own accord waits for something: data, a lock, a device. One that is
 //! made to leave, or waits in the run queue, lacks a core. Both come from `/proc/self/task`, since
 //! perf's own counters of switches say 0 to unprivileged programs. Two files a thread cost about
-//! 17 µs, so a thread of its own reads them, once a second at most.
+//! 17 µs, so a thread of its own reads them, every two seconds at most.
 //!
 //! A thread that comes and goes between two looks is not seen, and what one does after the last
 //! look before its end is lost.

@@ -5,8 +5,7 @@
 //! ignored the kernel throws them away, and a worker that outlives its parent is taken note of by a
 //! process outside the tree. So what each member had when it was last seen is remembered; when it
 //! has gone, that much must have come up in the accounts of those above it, and what has not is
-//! carried from then on. What a lost member did after the last look is lost, at most a second's
-//! worth.
+//! carried from then on. What a lost member did after the last look is lost.
 
 use std::collections::HashMap;
 
