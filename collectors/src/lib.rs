@@ -50,7 +50,13 @@ pub mod process;
 ))]
 // Each source uses its part of it.
 #[cfg_attr(
-    not(all(feature = "process", feature = "tree", feature = "perf")),
+    not(all(
+        feature = "process",
+        feature = "host",
+        feature = "tree",
+        feature = "io",
+        feature = "perf"
+    )),
     allow(dead_code)
 )]
 mod procfs;

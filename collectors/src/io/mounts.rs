@@ -4,10 +4,9 @@
 //! not answer. It also knows the device of file systems that number their own (btrfs), which
 //! `stat` does not.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use crate::procfs::mountinfo::{MountLine, path};
 use crate::procfs::{lines, number};
 
 /// A device, by its numbers or by the name it was mounted by.
@@ -58,11 +57,10 @@ fn over<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
 }
 
 fn mount(line: &[u8]) -> Option<Mount> {
-    let mut fields = line.split(|&byte| byte == b' ');
-    let (numbers, at) = (fields.nth(2)?, fields.nth(1)?);
-    let mut fields = fields.skip_while(|&field| field != b"-").skip(1);
-    let (kind, source, options) = (fields.next()?, fields.next()?, fields.next()?);
-    let mut numbers = numbers
+    let line = MountLine::of(line)?;
+    let (kind, source, options) = (line.kind, line.source, line.options);
+    let mut numbers = line
+        .numbers
         .splitn(2, |&byte| byte == b':')
         .map(|word| u32::try_from(number(word)?).ok());
     let (major, minor) = (numbers.next()??, numbers.next()??);
@@ -74,7 +72,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
         file.then(|| Device::File(path(source)))
     };
     Some(Mount {
-        at: path(at),
+        at: path(line.at),
         device,
         below: folder(options).filter(|_| kind == b"overlay"),
     })
@@ -90,25 +88,6 @@ fn folder(options: &[u8]) -> Option<PathBuf> {
     let folder = option(b"upperdir=")
         .or_else(|| option(b"lowerdir=")?.split(|&byte| byte == b':').next())?;
     Some(path(folder)).filter(|folder| folder.is_absolute())
-}
-
-/// A path as the kernel writes it: a space is `\040`, and likewise tab, newline and backslash.
-fn path(field: &[u8]) -> PathBuf {
-    let octal = |digits: &[u8]| {
-        let [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7'] = *digits else {
-            return None;
-        };
-        Some((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'))
-    };
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut at = 0;
-    while let Some(&byte) = field.get(at) {
-        let escaped = field.get(at + 1..at + 4).and_then(octal);
-        let escaped = escaped.filter(|_| byte == b'\\');
-        bytes.push(escaped.unwrap_or(byte));
-        at += if escaped.is_some() { 4 } else { 1 };
-    }
-    PathBuf::from(OsString::from_vec(bytes))
 }
 
 #[cfg(test)]

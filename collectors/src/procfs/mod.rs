@@ -4,9 +4,11 @@
 //! leaves such a line out. Nothing here allocates once the caller's buffer has grown to the size
 //! of its file.
 //!
-//! [`carry`] keeps totals from going back, [`parse`] takes the files of a process apart; [`walk`] finds the processes that descend from one.
+//! [`carry`] keeps totals from going back, [`mountinfo`] and [`parse`] take files apart, and
+//! [`walk`] finds the processes that descend from one.
 
 pub(crate) mod carry;
+pub(crate) mod mountinfo;
 pub(crate) mod parse;
 pub(crate) mod walk;
 

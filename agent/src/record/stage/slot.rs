@@ -138,7 +138,7 @@ impl StageSlot {
         if active > self.peak.load(Ordering::Relaxed) {
             self.peak.fetch_max(active, Ordering::Relaxed);
         }
-        let looked_at = own_thread && (number < CPU_FIRST || number % CPU_EVERY == 0);
+        let looked_at = own_thread && (number < CPU_FIRST || number.is_multiple_of(CPU_EVERY));
         Entered {
             cpu: looked_at.then(thread_cpu_time).flatten(),
             at: clock.ticks(),
@@ -170,10 +170,15 @@ impl StageSlot {
     }
 
     #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "buckets have numbers below 4,608"
+    )]
     fn add(&self, took: u64, outcome: Outcome) {
-        let bucket = bucket_of(took.max(1)).min(BUCKETS as u64 - 1) as usize;
-        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        let [above, below] = [bucket + 1, BUCKETS - bucket].map(|bound| bound as u32);
+        let bucket = bucket_of(took.max(1)).min(BUCKETS as u64 - 1);
+        let [bucket, above, below] =
+            [bucket, bucket + 1, BUCKETS as u64 - bucket].map(|place| place as u32);
+        self.buckets[bucket as usize].fetch_add(1, Ordering::Relaxed);
         for (place, bound) in self.bounds.iter().zip([above, below]) {
             if place.load(Ordering::Relaxed) < bound {
                 place.fetch_max(bound, Ordering::Relaxed);

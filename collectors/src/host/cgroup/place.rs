@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::Version;
+use crate::procfs::mountinfo::{self, MountLine};
 use crate::procfs::{self, lines};
 
 /// Most groups one within another. Real systems have fewer than 20; each costs a file or two at
@@ -121,49 +122,20 @@ impl Mount {
     /// Reads a line of `/proc/self/mountinfo` (proc(5)), if it mounts the hierarchy that holds the
     /// controller in this version.
     fn of(line: &[u8], version: Version, controller: Controller) -> Option<Self> {
-        let mut fields = line.split(|&byte| byte == b' ');
-        let (from, at) = (fields.nth(3)?, fields.next()?);
-        // After the mount's own options, any number of optional fields up to a lone hyphen.
-        let mut fields = fields.skip_while(|&field| field != b"-").skip(1);
-        let (kind, options) = (fields.next()?, fields.nth(1)?);
+        let line = MountLine::of(line)?;
         let fits = match version {
-            Version::V1 => kind == b"cgroup" && controller.is_in(options),
-            Version::V2 => kind == b"cgroup2",
+            Version::V1 => line.kind == b"cgroup" && controller.is_in(line.options),
+            Version::V2 => line.kind == b"cgroup2",
         };
         fits.then(|| Self {
-            from: path(unescape(from)),
-            at: path(unescape(at)),
+            from: mountinfo::path(line.root),
+            at: mountinfo::path(line.at),
         })
     }
 }
 
 fn path(bytes: Vec<u8>) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
-}
-
-/// Undoes the kernel's `\040` for a space, and likewise for tab, newline and backslash.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, after)) = rest.split_first() {
-        if let (
-            b'\\',
-            [
-                a @ b'0'..=b'3',
-                b @ b'0'..=b'7',
-                c @ b'0'..=b'7',
-                after @ ..,
-            ],
-        ) = (byte, after)
-        {
-            bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-            rest = after;
-        } else {
-            bytes.push(byte);
-            rest = after;
-        }
-    }
-    bytes
 }
 
 #[cfg(test)]
@@ -248,21 +220,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn escapes_that_are_none_stay() {
-        assert_eq!(unescape(br"\04"), br"\04");
-        assert_eq!(unescape(br"\\040\400\"), br"\ \400\");
-        assert_eq!(unescape(br"\048"), br"\048");
-    }
-
-    fn escape(bytes: &[u8]) -> Vec<u8> {
-        let escape = |&byte: &u8| match byte {
-            b' ' | b'\t' | b'\n' | b'\\' => format!("\\{byte:03o}").into_bytes(),
-            _ => vec![byte],
-        };
-        bytes.iter().flat_map(escape).collect()
-    }
-
     proptest! {
         #[test]
         fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
@@ -271,11 +228,6 @@ mod tests {
                 let _ = Mount::of(&bytes, version, Controller::Cpu);
                 let _ = folders(Path::new("/nowhere"), &bytes, version, Controller::Memory, Path::new("/a/b"));
             }
-        }
-
-        #[test]
-        fn unescape_undoes_what_the_kernel_does(bytes: Vec<u8>) {
-            prop_assert_eq!(unescape(&escape(&bytes)), bytes);
         }
 
         #[test]
