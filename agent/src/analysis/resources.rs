@@ -15,13 +15,9 @@ use crate::model::metric::{
 };
 use crate::model::reading::Attributes;
 use crate::model::record::{GpuRecord, GpuUse, ResourcesRecord};
-use crate::model::{History, Scope};
+use crate::model::{History, Scope, attributes};
 
 /// The scope of the thread that takes the batches.
-const CONSUMER: &str = "consumer";
-
-const READ: Attributes = &[("disk.io.direction", "read")];
-const RECEIVE: Attributes = &[("network.io.direction", "receive")];
 
 /// The part of a run that its resources are told of.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,7 +34,7 @@ pub struct Part {
 #[must_use]
 pub fn resources(history: &History, part: Part, gpus: &[GpuRecord]) -> ResourcesRecord {
     let span = history.between(part.from_s, part.to_s);
-    let consumer = Scope::Thread(CONSUMER.into());
+    let consumer = Scope::Thread(attributes::CONSUMER.into());
     let percent = |share: f64| 100.0 * share;
     let ratio = |part: Option<f64>, whole: Option<f64>| {
         let whole = whole.filter(|whole| *whole > 0.0)?;
@@ -82,10 +78,18 @@ pub fn resources(history: &History, part: Part, gpus: &[GpuRecord]) -> Resources
         memory_bytes: whole_tree(|scope| span.last(&PROCESS_MEMORY_USAGE, scope, &[])),
         memory_growth_per_step: growth,
         memory_growth_of: growing.map(|scope| scope.to_string()),
-        requested_bytes_per_s: whole_tree(|scope| span.rate(&PROCESS_IO_REQUESTED, scope, READ)),
-        disk_read_bytes_per_s: whole_tree(|scope| span.rate(&PROCESS_DISK_IO, scope, READ)),
+        requested_bytes_per_s: whole_tree(|scope| {
+            span.rate(&PROCESS_IO_REQUESTED, scope, attributes::DISK_READ)
+        }),
+        disk_read_bytes_per_s: whole_tree(|scope| {
+            span.rate(&PROCESS_DISK_IO, scope, attributes::DISK_READ)
+        }),
         disk_utilization_pct: busiest_disk(history, &span).map(percent),
-        network_receive_bytes_per_s: span.rate(&NETWORK_IO, &Scope::Host, RECEIVE),
+        network_receive_bytes_per_s: span.rate(
+            &NETWORK_IO,
+            &Scope::Host,
+            attributes::NETWORK_RECEIVE,
+        ),
     }
 }
 

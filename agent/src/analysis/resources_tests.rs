@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::model::Reading;
+use crate::model::attributes;
 use crate::model::metric::{GPU_MEMORY_USAGE, HOST_CPU_UTILIZATION, PRESSURE_TIME};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -110,8 +111,8 @@ fn the_pressure_is_that_of_the_container_where_it_tells() {
 
 #[test]
 fn cores_used_are_those_of_the_children_too_where_they_are_read() {
-    let user: Attributes = &[("cpu.mode", "user")];
-    let system: Attributes = &[("cpu.mode", "system")];
+    let user = attributes::CPU_USER;
+    let system = attributes::CPU_SYSTEM;
     let seen = run(10, |at| {
         vec![
             Reading::with(&PROCESS_CPU_TIME, Scope::Process, user, at),

@@ -1,6 +1,7 @@
 //! Plain data: what a measurement is called, what a record holds. No behaviour beyond arithmetic
 //! on itself, and no dependency on the rest of the crate.
 
+pub mod attributes;
 pub mod distribution;
 pub mod history;
 pub mod metric;

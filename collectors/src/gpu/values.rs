@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
-use headspace_agent::model::{Reading, Scope};
+use headspace_agent::model::{Reading, Scope, attributes};
 use nvml_wrapper::Device as Handle;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
@@ -261,8 +261,11 @@ fn held_down(now: ThrottleReasons) -> [(Attributes, bool); 3] {
 
 fn pcie(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
     let fields = [
-        (NVML_FI_DEV_PCIE_COUNT_RX_BYTES, RECEIVE),
-        (NVML_FI_DEV_PCIE_COUNT_TX_BYTES, TRANSMIT),
+        (NVML_FI_DEV_PCIE_COUNT_RX_BYTES, attributes::NETWORK_RECEIVE),
+        (
+            NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
+            attributes::NETWORK_TRANSMIT,
+        ),
     ];
     let values = device.field_values_for(&fields.map(|(id, _)| FieldId(id)))?;
     let mut fault = Some(NvmlError::NotSupported);
@@ -320,8 +323,6 @@ const VIDEO: Attributes = &[("domain", "video")];
 const POWER: Attributes = &[("reason", "power")];
 const THERMAL: Attributes = &[("reason", "thermal")];
 const HARDWARE: Attributes = &[("reason", "hardware")];
-const RECEIVE: Attributes = &[("network.io.direction", "receive")];
-const TRANSMIT: Attributes = &[("network.io.direction", "transmit")];
 const CORRECTED: Attributes = &[("severity", "corrected")];
 const UNCORRECTED: Attributes = &[("severity", "uncorrected")];
 

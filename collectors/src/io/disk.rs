@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
-use headspace_agent::model::{Reading, Scope};
+use headspace_agent::model::{Reading, Scope, attributes};
 use headspace_agent::port::{CollectError, Collector, Pace};
 
 use super::diskstats::{self, SECTOR, Stats};
@@ -37,9 +37,6 @@ const MOST_DEVICES: usize = 8;
 const MOST_PROCESSES: usize = 64;
 
 const PACE: Duration = Duration::from_secs(2);
-
-const READ: Attributes = &[("disk.io.direction", "read")];
-const WRITE: Attributes = &[("disk.io.direction", "write")];
 
 /// The source `disk`.
 #[derive(Debug)]
@@ -79,12 +76,12 @@ fn counters(stats: &Stats) -> [u64; 7] {
 
 /// What they are told as, and what one of their unit is.
 static METRICS: [(&Metric, Attributes, f64); 6] = [
-    (&metric::DISK_IO, READ, SECTOR as f64),
-    (&metric::DISK_IO, WRITE, SECTOR as f64),
-    (&metric::DISK_OPERATIONS, READ, 1.0),
-    (&metric::DISK_OPERATIONS, WRITE, 1.0),
-    (&metric::DISK_OPERATION_TIME, READ, 1e-3),
-    (&metric::DISK_OPERATION_TIME, WRITE, 1e-3),
+    (&metric::DISK_IO, attributes::DISK_READ, SECTOR as f64),
+    (&metric::DISK_IO, attributes::DISK_WRITE, SECTOR as f64),
+    (&metric::DISK_OPERATIONS, attributes::DISK_READ, 1.0),
+    (&metric::DISK_OPERATIONS, attributes::DISK_WRITE, 1.0),
+    (&metric::DISK_OPERATION_TIME, attributes::DISK_READ, 1e-3),
+    (&metric::DISK_OPERATION_TIME, attributes::DISK_WRITE, 1e-3),
 ];
 
 impl Disk {

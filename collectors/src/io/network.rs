@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use headspace_agent::model::metric;
-use headspace_agent::model::reading::Attributes;
-use headspace_agent::model::{Reading, Scope};
+use headspace_agent::model::{Reading, Scope, attributes};
 use headspace_agent::port::{CollectError, Collector};
 
 use crate::procfs::carry::Carry;
@@ -23,9 +22,6 @@ pub const NAME: &str = "network";
 
 /// What it reads.
 pub const READS: &str = "bytes over the network interfaces of this namespace";
-
-const RECEIVE: Attributes = &[("network.io.direction", "receive")];
-const TRANSMIT: Attributes = &[("network.io.direction", "transmit")];
 
 /// The source `network`.
 #[derive(Debug)]
@@ -154,7 +150,11 @@ impl Collector for Network {
                 self.counts.display()
             ))
         })?;
-        for (total, attributes) in self.totals().into_iter().zip([RECEIVE, TRANSMIT]) {
+        for (total, attributes) in self
+            .totals()
+            .into_iter()
+            .zip([attributes::NETWORK_RECEIVE, attributes::NETWORK_TRANSMIT])
+        {
             let metric = &metric::NETWORK_IO;
             out.push(Reading::with(metric, Scope::Host, attributes, float(total)));
         }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// The group of the thread that takes the batches.
-pub(super) const CONSUMER: &str = "consumer";
+pub(super) use headspace_agent::model::attributes::CONSUMER;
 
 /// The group of the agent's own threads.
 pub(super) const AGENT: &str = "headspace";

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
-use headspace_agent::model::{Reading, Scope};
+use headspace_agent::model::{Reading, Scope, attributes};
 use headspace_agent::port::{CollectError, Collector, ConsumerThread, Pace};
 
 use super::groups::{Counts, Groups};
@@ -159,11 +159,11 @@ impl Collector for Threads {
 const METRICS: [(&Metric, Attributes); 3] = [
     (
         &metric::PROCESS_CONTEXT_SWITCHES,
-        &[("process.context_switch.type", "voluntary")],
+        attributes::SWITCH_VOLUNTARY,
     ),
     (
         &metric::PROCESS_CONTEXT_SWITCHES,
-        &[("process.context_switch.type", "involuntary")],
+        attributes::SWITCH_INVOLUNTARY,
     ),
     (&metric::THREAD_RUN_QUEUE_TIME, &[]),
 ];

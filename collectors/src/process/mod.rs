@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
-use headspace_agent::model::{Reading, Scope};
+use headspace_agent::model::{Reading, Scope, attributes};
 use headspace_agent::port::{CollectError, Collector};
 
 pub use age::started_at;
@@ -155,15 +155,28 @@ impl Collector for Process {
     }
 }
 
-const READ: Attributes = &[("disk.io.direction", "read")];
-const WRITE: Attributes = &[("disk.io.direction", "write")];
-
 /// The keys of `/proc/self/io` that have a metric.
 static IO: [(&Metric, Attributes, &str); 4] = [
-    (&metric::PROCESS_DISK_IO, READ, "read_bytes"),
-    (&metric::PROCESS_DISK_IO, WRITE, "write_bytes"),
-    (&metric::PROCESS_IO_REQUESTED, READ, "rchar"),
-    (&metric::PROCESS_IO_REQUESTED, WRITE, "wchar"),
+    (
+        &metric::PROCESS_DISK_IO,
+        attributes::DISK_READ,
+        "read_bytes",
+    ),
+    (
+        &metric::PROCESS_DISK_IO,
+        attributes::DISK_WRITE,
+        "write_bytes",
+    ),
+    (
+        &metric::PROCESS_IO_REQUESTED,
+        attributes::DISK_READ,
+        "rchar",
+    ),
+    (
+        &metric::PROCESS_IO_REQUESTED,
+        attributes::DISK_WRITE,
+        "wchar",
+    ),
 ];
 
 fn push(

@@ -6,9 +6,9 @@
 
 use std::mem::MaybeUninit;
 
-use headspace_agent::model::Reading;
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
+use headspace_agent::model::{Reading, attributes};
 
 use super::push;
 use crate::procfs::float;
@@ -72,32 +72,32 @@ impl Usage {
         let readings: [(&'static Metric, Attributes, Option<f64>); 6] = [
             (
                 &metric::PROCESS_CPU_TIME,
-                &[("cpu.mode", "user")],
+                attributes::CPU_USER,
                 Some(self.user),
             ),
             (
                 &metric::PROCESS_CPU_TIME,
-                &[("cpu.mode", "system")],
+                attributes::CPU_SYSTEM,
                 Some(self.system),
             ),
             (
                 &metric::PROCESS_CONTEXT_SWITCHES,
-                &[("process.context_switch.type", "voluntary")],
+                attributes::SWITCH_VOLUNTARY,
                 self.switches.map(|(voluntary, _)| float(voluntary)),
             ),
             (
                 &metric::PROCESS_CONTEXT_SWITCHES,
-                &[("process.context_switch.type", "involuntary")],
+                attributes::SWITCH_INVOLUNTARY,
                 self.switches.map(|(_, involuntary)| float(involuntary)),
             ),
             (
                 &metric::PROCESS_PAGING_FAULTS,
-                &[("system.paging.fault.type", "minor")],
+                attributes::FAULT_MINOR,
                 Some(float(self.minor_faults)),
             ),
             (
                 &metric::PROCESS_PAGING_FAULTS,
-                &[("system.paging.fault.type", "major")],
+                attributes::FAULT_MAJOR,
                 Some(float(self.major_faults)),
             ),
         ];

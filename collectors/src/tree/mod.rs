@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
-use headspace_agent::model::{Reading, Scope};
+use headspace_agent::model::{Reading, Scope, attributes};
 use headspace_agent::port::{CollectError, Collector, Pace};
 
 use self::ledger::Ledger;
@@ -98,28 +98,28 @@ impl Collector for Tree {
         let readings: [(&'static Metric, Attributes, Option<f64>); 11] = [
             (
                 &metric::PROCESS_CPU_TIME,
-                &[("cpu.mode", "user")],
+                attributes::CPU_USER,
                 seconds(user),
             ),
             (
                 &metric::PROCESS_CPU_TIME,
-                &[("cpu.mode", "system")],
+                attributes::CPU_SYSTEM,
                 seconds(system),
             ),
             (
                 &metric::PROCESS_PAGING_FAULTS,
-                &[("system.paging.fault.type", "minor")],
+                attributes::FAULT_MINOR,
                 Some(procfs::float(minor)),
             ),
             (
                 &metric::PROCESS_PAGING_FAULTS,
-                &[("system.paging.fault.type", "major")],
+                attributes::FAULT_MAJOR,
                 Some(procfs::float(major)),
             ),
-            (&metric::PROCESS_DISK_IO, READ, io(0)),
-            (&metric::PROCESS_DISK_IO, WRITE, io(1)),
-            (&metric::PROCESS_IO_REQUESTED, READ, io(2)),
-            (&metric::PROCESS_IO_REQUESTED, WRITE, io(3)),
+            (&metric::PROCESS_DISK_IO, attributes::DISK_READ, io(0)),
+            (&metric::PROCESS_DISK_IO, attributes::DISK_WRITE, io(1)),
+            (&metric::PROCESS_IO_REQUESTED, attributes::DISK_READ, io(2)),
+            (&metric::PROCESS_IO_REQUESTED, attributes::DISK_WRITE, io(3)),
             (&metric::PROCESS_MEMORY_USAGE, &[], resident.and_then(bytes)),
             (
                 &metric::PROCESS_THREAD_COUNT,
@@ -138,6 +138,3 @@ impl Collector for Tree {
         Ok(())
     }
 }
-
-const READ: Attributes = &[("disk.io.direction", "read")];
-const WRITE: Attributes = &[("disk.io.direction", "write")];
