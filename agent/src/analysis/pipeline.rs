@@ -16,6 +16,9 @@ pub struct Pipeline {
     pub step_ms: f64,
     /// Part of it that is waiting for data.
     pub wait_ms: f64,
+    /// Coefficient of variation (standard deviation over mean) of the loop's own part of a step,
+    /// where known.
+    pub compute_cv: Option<f64>,
     /// Standard error of the mean step, where known.
     pub step_error_ms: Option<f64>,
     /// Step time with free data, where a probe measured it.

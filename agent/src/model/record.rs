@@ -751,6 +751,9 @@ pub struct QueueSummary {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RemedyRecord {
+    /// Stable name for programs, such as `more_workers`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub code: String,
     /// One sentence.
     pub what: String,
     /// The stage it changes.
@@ -766,6 +769,9 @@ pub struct RemedyRecord {
     pub predicted_step_ms: f64,
     /// By how much that is shorter, in percent of the step.
     pub predicted_gain_pct: f64,
+    /// Whether the gain is at least that, and how much more cannot be told from what was measured.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
     /// What it was concluded from.
     pub evidence: String,
     /// From 0 (a guess) to 1 (measured).
