@@ -13,6 +13,7 @@
 )]
 
 mod cached;
+mod calls;
 mod command;
 mod fast_next;
 mod gc;
@@ -20,7 +21,9 @@ mod gil;
 mod interpreter;
 mod iterator;
 mod session;
+mod slots;
 mod source;
+mod stage;
 mod watched;
 
 use pyo3::prelude::*;
@@ -36,6 +39,8 @@ mod _native {
     use super::session::Session;
     #[pymodule_export]
     use super::session::ticks;
+    #[pymodule_export]
+    use super::stage::{Stage, stage};
     #[pymodule_export]
     use super::watched::Loop;
 

@@ -13,7 +13,7 @@ turn everything off.
 
 from __future__ import annotations
 
-from headspace._native import __version__
+from headspace._native import __version__, stage
 from headspace._session import Session, report, start, step, stop
 from headspace._wrap import CacheDataLoader, cache_iterator, wrap
 
@@ -30,6 +30,7 @@ __all__ = [
     "__version__",
     "cache_iterator",
     "report",
+    "stage",
     "start",
     "step",
     "stop",

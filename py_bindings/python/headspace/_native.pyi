@@ -1,9 +1,10 @@
 """The compiled half of headspace. Private: import `headspace` instead."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from os import PathLike
 from pathlib import Path
-from typing import Any, final
+from types import TracebackType
+from typing import Any, TypeVar, final
 
 from typing_extensions import disjoint_base
 
@@ -11,18 +12,111 @@ __all__ = [
     "Loop",
     "LoopIterator",
     "Session",
+    "Stage",
     "__version__",
     "run_command",
+    "stage",
     "ticks",
 ]
 
 __version__: str
+
+_Function = TypeVar("_Function")
 
 def run_command(args: list[str], /) -> int:
     """Runs the command with these arguments, the first being the program's name."""
 
 def ticks() -> int:
     """A time stamp of the process's clock, for `origin`."""
+
+def stage(name: str, *, concurrency: int | None = None) -> Stage:
+    """Around one unit of work of a pipeline stage.
+
+        decode = headspace.stage("decode")
+
+        with decode:                      # from any thread
+            frames = decode_video(path)
+
+        with decode as work:              # where items in and out are not one each
+            frames = decode_video(path)
+            work.items(inputs=1, outputs=len(frames), bytes=size)
+
+        async with headspace.stage("fetch"):
+            data = await fetch(url)
+
+        @headspace.stage("resize")        # functions, coroutine and generator functions, methods
+        def resize(frame): ...
+
+    A handle may be kept and used by all threads and tasks at once, within itself, and in worker
+    processes. An exception passes through and counts as a failure; `GeneratorExit` and
+    `asyncio.CancelledError` do not, and `StopIteration` says that there was nothing to do: such a
+    call is not counted. A stage called within another one counts as a part of it; in coroutines use
+    `async with`, which knows tasks apart and takes no part in that. Every item that a generator
+    gives out is one call. With `HEADSPACE=0` this does nothing, and a decorator returns its function.
+
+    Args:
+        name: What the stage is called. One name is one stage, wherever it is used.
+        concurrency: How many calls may go on at once, such as the number of threads, where known.
+
+    Raises:
+        ValueError: If `concurrency` is 0.
+    """
+
+@final
+class Stage:
+    """A stage of the pipeline. Made by `headspace.stage`."""
+
+    @property
+    def name(self) -> str: ...
+    def __enter__(self) -> Stage: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None: ...
+    def __aenter__(self) -> Awaitable[Stage]: ...
+    def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> Awaitable[None]: ...
+    def __call__(self, function: _Function) -> _Function: ...
+    def items(
+        self,
+        *,
+        inputs: int | None = None,
+        outputs: int | None = None,
+        bytes: int | None = None,
+    ) -> None:
+        """Says what the call that goes on takes in and gives out, where that is not one item each.
+        What is said several times adds up. Negative counts are taken as 0.
+
+        Args:
+            inputs: Items taken in.
+            outputs: Items given out.
+            bytes: Bytes handled.
+        """
+
+    def record(
+        self,
+        seconds: float,
+        *,
+        inputs: int | None = None,
+        outputs: int | None = None,
+        bytes: int | None = None,
+        failed: bool = False,
+    ) -> None:
+        """Counts a call that was timed elsewhere.
+
+        Args:
+            seconds: How long it took.
+            inputs: Items taken in.
+            outputs: Items given out; by default 1, or 0 where it failed.
+            bytes: Bytes handled.
+            failed: Whether it ended in an exception.
+        """
 
 @final
 class Session:

@@ -100,6 +100,14 @@ pub struct Entered {
     cpu: Option<std::time::Duration>,
 }
 
+impl Entered {
+    /// The same call, which ends on another thread: its CPU time is not known.
+    #[must_use]
+    pub fn without_cpu(self) -> Self {
+        Self { cpu: None, ..self }
+    }
+}
+
 /// How a call ended, beyond that it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
@@ -151,8 +159,10 @@ impl StageSlot {
         let took = clock
             .nanos(clock.ticks())
             .saturating_sub(clock.nanos(entered.at));
-        if let Some(now) = entered.cpu.and(thread_cpu_time()) {
-            let cpu = now.saturating_sub(entered.cpu.unwrap_or_default());
+        if let Some(before) = entered.cpu
+            && let Some(now) = thread_cpu_time()
+        {
+            let cpu = now.saturating_sub(before);
             let cpu = u64::try_from(cpu.as_nanos()).unwrap_or(0);
             self.cpu.fetch_add(cpu.min(took), Ordering::Relaxed);
             self.cpu_of.fetch_add(took, Ordering::Relaxed);
@@ -160,6 +170,11 @@ impl StageSlot {
         self.add(took, outcome);
         self.exited.fetch_add(1, Ordering::Relaxed);
         took
+    }
+
+    /// A call that began turns out to be none: there was nothing to do.
+    pub fn abandon(&self) {
+        self.entered.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A call that was timed elsewhere, as a whole.
