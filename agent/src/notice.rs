@@ -89,6 +89,13 @@ pub enum Notice {
         /// How many so far.
         count: u64,
     },
+    /// A worker process is gone without a word.
+    WorkerLost {
+        /// What people call it.
+        label: String,
+        /// Its process id.
+        pid: u32,
+    },
     /// The agent used more CPU time than its budget.
     OverBudget {
         /// Its CPU time as a share of elapsed time, in percent.
@@ -117,6 +124,7 @@ impl Notice {
             Self::ConcurrentIteration { .. } => "concurrent_iteration",
             Self::SettingRefused { .. } => "setting_refused",
             Self::StepsDropped { .. } => "steps_dropped",
+            Self::WorkerLost { .. } => "worker_lost",
             Self::OverBudget { .. } => "over_budget",
             Self::StopTimedOut { .. } => "stop_timed_out",
         }
@@ -136,6 +144,7 @@ impl Notice {
             | Self::BatchesMutated { loop_name, .. }
             | Self::ConcurrentIteration { loop_name } => loop_name.clone(),
             Self::SettingRefused { setting, .. } => setting.clone(),
+            Self::WorkerLost { label, pid } => format!("{label} {pid}"),
             Self::RecordsDropped { .. }
             | Self::StepsDropped { .. }
             | Self::OverBudget { .. }
@@ -230,6 +239,12 @@ impl fmt::Display for Notice {
                     "{count} steps were not recorded: they came faster than they are read."
                 )
             }
+            Self::WorkerLost { label, pid } => write!(
+                f,
+                "`{label}` (process {pid}) is gone without a word: killed, or crashed. What its \
+                 stages counted is kept; the calls it was in are lost. If the system ran out of \
+                 memory, its kernel log says so."
+            ),
             Self::OverBudget { percent } => write!(
                 f,
                 "measuring used {percent:.2} % of a core, more than the 1 % it should. Raise \

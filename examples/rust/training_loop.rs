@@ -63,6 +63,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         process_age_s: process::started_at().map(|age| age.as_secs_f64()),
         clock: MonotonicClock::new(),
         consumer: settings.consumer,
+        stages: None,
+        workers: None,
     }
     .start()?;
 

@@ -287,6 +287,8 @@ fn start(
         process_age_s: process::started_at().map(|age| age.as_secs_f64() - since_origin),
         clock,
         consumer: settings.consumer,
+        stages: None,
+        workers: None,
     };
     let agent = builder
         .start()

@@ -122,6 +122,7 @@ impl Loop {
             batch_size,
             workers,
             prefetch_depth,
+            ..LoaderRecord::default()
         };
         Ok(Self {
             plan,

@@ -174,7 +174,7 @@ pub(crate) fn bucket_of(nanos: u64) -> u64 {
 }
 
 /// The shortest duration in a bucket, in nanoseconds; [`MAX_NANOS`] for buckets beyond it.
-fn bound_of(bucket: u64) -> u64 {
+pub(crate) fn bound_of(bucket: u64) -> u64 {
     let shift = (bucket / (EXACT / 2)).saturating_sub(1);
     let mantissa = bucket - shift * (EXACT / 2);
     // An hour is less than 2^42.

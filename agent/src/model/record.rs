@@ -36,6 +36,10 @@ pub struct Record {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a run has one or two records of the large kind"
+)]
 pub enum RecordBody {
     /// The first record: what runs where.
     Run(RunRecord),
@@ -163,6 +167,12 @@ pub struct LoaderRecord {
     /// Batches the loader may hold ready, where it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefetch_depth: Option<u32>,
+    /// Batches that one worker may be ahead, where it says (torch's `prefetch_factor`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefetch_factor: Option<u32>,
+    /// Whether it copies batches into page-locked memory, where it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin_memory: Option<bool>,
 }
 
 /// Whether a source of readings works here.

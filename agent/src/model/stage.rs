@@ -1,6 +1,7 @@
 //! What a stage or a queue of the pipeline did in some time, as data that adds up.
 
 use super::distribution::Distribution;
+use super::record::{QueueTick, StageTick};
 
 /// What a stage did in one process, or in all of them added up.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -122,4 +123,90 @@ impl QueueSample {
     pub fn depth(&self) -> Option<f64> {
         (self.weight_ns > 0).then(|| self.depth_ns / self.weight_ns as f64)
     }
+}
+
+/// Nanoseconds in a millisecond.
+const MS: f64 = 1e6;
+
+impl From<&StageSample> for StageTick {
+    fn from(s: &StageSample) -> Self {
+        Self {
+            name: s.name.clone(),
+            worker: s.worker.clone(),
+            within: s.within.clone(),
+            concurrency: s.concurrency,
+            peak: s.peak,
+            items_in: s.items_in,
+            items_out: s.items_out,
+            failures: s.failures,
+            bytes: s.bytes,
+            time: (&s.time).into(),
+            nested_ms: s.nested_ns as f64 / MS,
+            cpu_ms: (s.cpu_of_ns > 0).then(|| (s.cpu_ns as f64 / MS, s.cpu_of_ns as f64 / MS)),
+        }
+    }
+}
+
+impl From<&StageTick> for StageSample {
+    fn from(t: &StageTick) -> Self {
+        let (cpu_ms, cpu_of_ms) = t.cpu_ms.unwrap_or_default();
+        Self {
+            name: t.name.clone(),
+            worker: t.worker.clone(),
+            within: t.within.clone(),
+            concurrency: t.concurrency,
+            peak: t.peak,
+            items_in: t.items_in,
+            items_out: t.items_out,
+            failures: t.failures,
+            bytes: t.bytes,
+            time: (&t.time).into(),
+            nested_ns: nanos(t.nested_ms),
+            cpu_ns: nanos(cpu_ms),
+            cpu_of_ns: nanos(cpu_of_ms),
+        }
+    }
+}
+
+impl From<&QueueSample> for QueueTick {
+    fn from(q: &QueueSample) -> Self {
+        Self {
+            name: q.name.clone(),
+            worker: q.worker.clone(),
+            capacity: q.capacity,
+            last: q.last,
+            looks: q.looks,
+            seen_ms: q.weight_ns as f64 / MS,
+            empty_ms: q.empty_ns as f64 / MS,
+            full_ms: q.full_ns as f64 / MS,
+            depth: q.depth().unwrap_or(0.0),
+            deepest: q.deepest,
+        }
+    }
+}
+
+impl From<&QueueTick> for QueueSample {
+    fn from(t: &QueueTick) -> Self {
+        Self {
+            name: t.name.clone(),
+            worker: t.worker.clone(),
+            capacity: t.capacity,
+            last: t.last,
+            looks: t.looks,
+            weight_ns: nanos(t.seen_ms),
+            empty_ns: nanos(t.empty_ms),
+            full_ns: nanos(t.full_ms),
+            depth_ns: t.depth * t.seen_ms * MS,
+            deepest: t.deepest,
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates, and a damaged record may hold any number"
+)]
+fn nanos(ms: f64) -> u64 {
+    (ms * MS).round() as u64
 }

@@ -9,7 +9,9 @@ pub mod queue;
 pub mod sampler;
 pub mod schedule;
 pub mod sources;
+pub mod stages;
 mod thinning;
+pub mod watched;
 
 pub use board::NoticeBoard;
 pub use loops::{CacheFacts, LoopEntry};
@@ -17,3 +19,5 @@ pub use queue::RecordQueue;
 pub use sampler::Sampler;
 pub use schedule::Schedule;
 pub use sources::{Source, Sources};
+pub use stages::StageReader;
+pub use watched::Watched;

@@ -1,24 +1,23 @@
 //! One tick: read every loop and every source, and make the records.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::board::NoticeBoard;
 use super::loops::LoopEntry;
 use super::queue::RecordQueue;
 use super::sources::Sources;
+use super::stages::{StageReader, Taken};
 use super::thinning::Thinning;
-use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
+use super::watched::Watched;
 use crate::model::metric::{
     AGENT_CPU_TIME, AGENT_DROPPED_RECORDS, AGENT_DROPPED_STEPS, AGENT_STEP_COST,
     AGENT_TICK_LATENESS,
 };
 use crate::model::record::{
-    Dropped, GpuRecord, Phase, ProbeRecord, RecordBody, RunRecord, RunState, SCHEMA, SummaryRecord,
-    TickRecord,
+    Phase, QueueTick, RecordBody, RunRecord, RunState, SCHEMA, StageTick, TickRecord,
 };
-use crate::model::{History, Reading, Record, Scope};
+use crate::model::{Reading, Record, Scope};
 use crate::notice::Notice;
 use crate::port::Clock;
 use crate::port::clock::thread_cpu_time;
@@ -40,141 +39,6 @@ pub struct Identity {
     pub pid: u32,
 }
 
-/// What the sampler shares with the threads that register loops and ask for reports.
-#[derive(Debug)]
-pub struct Watched {
-    /// What the user is told.
-    pub board: NoticeBoard,
-    loops: Mutex<Vec<Arc<LoopEntry>>>,
-    history: Mutex<History>,
-    gpus: Vec<GpuRecord>,
-    costs: Mutex<Costs>,
-    /// Seconds between the start of the process and the clock's origin.
-    process_age_s: Option<f64>,
-    /// Nanoseconds that recording one batch costs the training thread.
-    step_cost_ns: f64,
-}
-
-/// What watching cost so far, as of the last tick.
-#[derive(Debug, Clone, Copy, Default)]
-struct Costs {
-    agent_cpu_s: f64,
-    dropped_records: u64,
-}
-
-impl Watched {
-    /// Nothing is watched yet.
-    #[must_use]
-    pub fn new(
-        board: NoticeBoard,
-        gpus: Vec<GpuRecord>,
-        process_age_s: Option<f64>,
-        step_cost_ns: f64,
-    ) -> Self {
-        Self {
-            board,
-            loops: Mutex::default(),
-            history: Mutex::default(),
-            gpus,
-            costs: Mutex::default(),
-            process_age_s,
-            step_cost_ns,
-        }
-    }
-
-    /// From now on the loop is read.
-    pub fn add(&self, entry: Arc<LoopEntry>) {
-        lock(&self.loops).push(entry);
-    }
-
-    fn loops(&self) -> Vec<Arc<LoopEntry>> {
-        lock(&self.loops).clone()
-    }
-
-    /// How many loops are watched.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        lock(&self.loops).len()
-    }
-
-    /// Whether no loop is watched.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Reads the rings, so that they have room again.
-    pub fn drain(&self) {
-        for entry in self.loops() {
-            entry.recorder.fold(|_| ());
-        }
-    }
-
-    fn dropped(&self, records: u64) -> Dropped {
-        let steps = self
-            .loops()
-            .iter()
-            .map(|entry| entry.recorder.dropped())
-            .sum();
-        Dropped { steps, records }
-    }
-
-    /// The probes' records and the summary of the run so far.
-    #[must_use]
-    pub fn report(&self, at: Duration, state: RunState) -> (SummaryRecord, Vec<ProbeRecord>) {
-        let loops = self.loops();
-        let facts: Vec<LoopFacts> = loops
-            .iter()
-            .map(|entry| {
-                let totals = entry.recorder.fold(|fold| fold.totals());
-                LoopFacts {
-                    name: totals.name,
-                    mode: entry.mode,
-                    steps: totals.steps,
-                    epochs: totals.epochs,
-                    batch_size: totals.batch_size.or(entry.loader.batch_size),
-                    ttfb_s: totals.ttfb_s,
-                    init_s: totals
-                        .first_begin_s
-                        .zip(self.process_age_s)
-                        .map(|(a, b)| a + b),
-                    begin_s: totals.first_begin_s,
-                    last_s: totals.last_receive_s,
-                    live: totals.live,
-                    replay: totals.replay,
-                    concurrent: totals.concurrent,
-                    without_loader: totals.without_loader,
-                    probe: entry.probe_record(state == RunState::Finished),
-                }
-            })
-            .collect();
-        let costs = *lock(&self.costs);
-        let batches: u64 = facts.iter().map(|facts| facts.steps).sum();
-        let recording_s = batches as f64 * self.step_cost_ns / 1e9;
-        let dropped = self.dropped(costs.dropped_records);
-        // The sampler alone writes it, and every tick but once.
-        let history = lock(&self.history);
-        let run = RunFacts {
-            state,
-            elapsed_s: at.as_secs_f64(),
-            history: Some(&history),
-            gpus: &self.gpus,
-            agent_cpu_s: Some(costs.agent_cpu_s + recording_s),
-            dropped,
-        };
-        let summary = summarise(&run, &facts);
-        drop(history);
-        (
-            summary,
-            facts.into_iter().filter_map(|facts| facts.probe).collect(),
-        )
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Makes the records. Owned by the sampler's thread.
 pub struct Sampler {
     watched: Arc<Watched>,
@@ -183,6 +47,7 @@ pub struct Sampler {
     identity: Identity,
     run: Option<RunRecord>,
     sources: Sources,
+    stages: StageReader,
     readings: Vec<Reading>,
     thinning: Thinning,
     tick: u64,
@@ -207,6 +72,7 @@ impl Sampler {
         identity: Identity,
         run: RunRecord,
         sources: Sources,
+        stages: StageReader,
     ) -> Self {
         let last_at = clock.now();
         Self {
@@ -216,6 +82,7 @@ impl Sampler {
             identity,
             run: Some(run),
             sources,
+            stages,
             readings: Vec::new(),
             thinning: Thinning::default(),
             tick: 0,
@@ -256,8 +123,9 @@ impl Sampler {
         self.sources
             .collect(at, last, &self.watched.board, &mut self.readings);
         self.watch_self(late, at);
+        let taken = self.stages.read(&self.watched.board);
         let replayed = ticks.iter().any(|entry| entry.phase == Phase::Replay);
-        lock(&self.watched.history).push(at, elapsed, replayed, &self.readings);
+        self.watched.keep(at, elapsed, replayed, &self.readings);
         let dropped = self.watched.dropped(self.queue.dropped());
         if dropped.steps > 0 {
             self.watched.board.post(&Notice::StepsDropped {
@@ -270,8 +138,8 @@ impl Sampler {
             interval_s: elapsed.as_secs_f64(),
             merged: 1,
             loops: ticks,
-            stages: Vec::new(),
-            queues: Vec::new(),
+            stages: stage_ticks(&taken),
+            queues: queue_ticks(&taken),
             readings: self.take_readings(last),
             dropped,
         }));
@@ -322,12 +190,7 @@ impl Sampler {
         let dropped = self.watched.dropped(self.queue.dropped());
         let cpu =
             thread_cpu_time().map(|cpu| cpu + self.queue.cpu_time() + self.sources.cpu_time());
-        let mut costs = lock(&self.watched.costs);
-        costs.dropped_records = dropped.records;
-        if let Some(cpu) = cpu {
-            costs.agent_cpu_s = cpu.as_secs_f64();
-        }
-        drop(costs);
+        self.watched.set_costs(cpu, dropped.records);
         let mut own = |metric, value| {
             self.readings
                 .push(Reading::new(metric, Scope::Agent, value));
@@ -340,7 +203,7 @@ impl Sampler {
             }
         }
         if self.tick == 0 {
-            own(&AGENT_STEP_COST, self.watched.step_cost_ns);
+            own(&AGENT_STEP_COST, self.watched.step_cost_ns());
         }
         own(&AGENT_TICK_LATENESS, late.as_secs_f64());
         own(&AGENT_DROPPED_STEPS, dropped.steps as f64);
@@ -363,6 +226,18 @@ impl Sampler {
     }
 }
 
+/// Those that had calls.
+fn stage_ticks(taken: &Taken) -> Vec<StageTick> {
+    let called = taken.stages.iter().filter(|stage| !stage.time.is_empty());
+    called.map(StageTick::from).collect()
+}
+
+/// Those that were looked at.
+fn queue_ticks(taken: &Taken) -> Vec<QueueTick> {
+    let seen = taken.queues.iter().filter(|queue| queue.looks > 0);
+    seen.map(QueueTick::from).collect()
+}
+
 fn with_loader(mut run: RunRecord, loops: &[Arc<LoopEntry>]) -> RunRecord {
     if let Some(first) = loops.first() {
         run.loader = Some(first.loader.clone());
@@ -375,7 +250,7 @@ fn with_loader(mut run: RunRecord, loops: &[Arc<LoopEntry>]) -> RunRecord {
 mod tests {
     use super::*;
     use crate::model::{Scope, metric};
-    use crate::pipeline::Source;
+    use crate::pipeline::{NoticeBoard, Source};
     use crate::port::{CollectError, Collector};
     use crate::testing::{CollectWith, ManualClock};
 
@@ -400,6 +275,7 @@ mod tests {
             identity,
             RunRecord::default(),
             Sources::new(collectors.into_iter().map(Source::Inline).collect()),
+            StageReader::new(None, None),
         );
         (sampler, clock, queue)
     }

@@ -17,11 +17,13 @@ use crate::model::record::{LoaderRecord, ProbeRecord, RunRecord, RunState, Summa
 use crate::notice::Notice;
 use crate::pipeline::apart::apart;
 use crate::pipeline::board::Say;
-use crate::pipeline::sampler::{Identity, Watched};
+use crate::pipeline::sampler::Identity;
 use crate::pipeline::{
-    LoopEntry, NoticeBoard, RecordQueue, Sampler, Schedule, Source, Sources, dispatcher,
+    LoopEntry, NoticeBoard, RecordQueue, Sampler, Schedule, Source, Sources, StageReader, Watched,
+    dispatcher,
 };
 use crate::port::{Clock, Collector, ConsumerThread, Exporter, MonotonicClock, Pace};
+use crate::record::stage::{Region, Workers};
 use crate::record::{Recorder, recorder};
 
 /// Stack of a thread of ours: they hold no deep recursion, and address space is the user's.
@@ -90,6 +92,10 @@ pub struct AgentBuilder {
     pub clock: MonotonicClock,
     /// Written by the loops, for sources that want to know which thread takes the batches.
     pub consumer: ConsumerThread,
+    /// The slots of this process's own stages and queues.
+    pub stages: Option<&'static Region>,
+    /// Finds the worker processes whose stages and queues belong to this run.
+    pub workers: Option<Box<dyn Workers>>,
 }
 
 /// A running agent. Clones are the same agent; dropping it stops nothing.
@@ -174,6 +180,7 @@ impl AgentBuilder {
             self.identity,
             self.run,
             attend(self.collectors, &clock, &inner.watched.board),
+            StageReader::new(self.stages, self.workers),
         );
         let (queue, watched, exporters) = (
             Arc::clone(&inner.queue),

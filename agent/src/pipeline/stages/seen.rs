@@ -1,0 +1,325 @@
+//! What a region held when it was read last, and the difference to what it holds now.
+//!
+//! A writer counts a call's bucket first and its end last, so that a reader in between sees the
+//! parts of a call in two different looks. The buckets are the truth: the sum of times is held to
+//! what they allow, so that a call that is seen in part is never told twice.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Taken;
+use crate::model::distribution::{BUCKETS, MAX_NANOS, bound_of};
+use crate::model::{Distribution, QueueSample, StageSample};
+use crate::record::stage::{QueueSlot, Region, StageSlot};
+
+/// Calls by which the counters of a stage may disagree while calls end, and calls at once. More is
+/// damage.
+const UNREST: u64 = 1 << 20;
+
+/// Items, bytes or nanoseconds between two looks: more is damage.
+const MOST: u64 = 1 << 56;
+
+/// Called within several stages.
+const SEVERAL: u32 = u32::MAX;
+
+/// A region as it was read last.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    stages: Vec<SeenStage>,
+    queues: Vec<SeenQueue>,
+}
+
+impl Seen {
+    /// Appends what was done since the last look by that worker, `None` for this process.
+    pub(super) fn take(&mut self, region: &Region, worker: Option<&str>, taken: &mut Taken) {
+        // Slots are taken one after another: the first free one is the end.
+        while let Some(name) = region
+            .stages
+            .get(self.stages.len())
+            .and_then(|slot| slot.name.get())
+        {
+            self.stages.push(SeenStage::new(name));
+        }
+        while let Some(name) = region
+            .queues
+            .get(self.queues.len())
+            .and_then(|slot| slot.name.get())
+        {
+            self.queues.push(SeenQueue::new(name));
+        }
+        let worker = worker.map(ToOwned::to_owned);
+        for (number, slot) in (0..self.stages.len()).zip(&region.stages) {
+            let within = match slot.within.load(Relaxed) {
+                0 | SEVERAL => None,
+                number => self.stages.get(number as usize - 1),
+            };
+            let within = within.map(|stage| stage.name.clone());
+            if let Some(mut sample) = self.stages[number].take(slot) {
+                sample.within = within;
+                sample.worker.clone_from(&worker);
+                taken.stages.push(sample);
+            }
+        }
+        for (seen, slot) in self.queues.iter_mut().zip(&region.queues) {
+            if let Some(mut sample) = seen.take(slot) {
+                sample.worker.clone_from(&worker);
+                taken.queues.push(sample);
+            }
+        }
+    }
+}
+
+/// The totals of a stage's slot.
+#[derive(Debug, Clone, Copy, Default)]
+struct Totals {
+    exited: u64,
+    failed: u64,
+    extra_in: i64,
+    extra_out: i64,
+    bytes: u64,
+    busy: u64,
+    nested: u64,
+    cpu: u64,
+    cpu_of: u64,
+}
+
+impl Totals {
+    fn of(slot: &StageSlot) -> Self {
+        Self {
+            exited: slot.exited.load(std::sync::atomic::Ordering::Acquire),
+            failed: slot.failed.load(Relaxed),
+            extra_in: slot.extra_in.load(Relaxed),
+            extra_out: slot.extra_out.load(Relaxed),
+            bytes: slot.bytes.load(Relaxed),
+            busy: slot.busy.load(Relaxed),
+            nested: slot.nested.load(Relaxed),
+            cpu: slot.cpu.load(Relaxed),
+            cpu_of: slot.cpu_of.load(Relaxed),
+        }
+    }
+
+    /// The difference; `None` where it cannot be true.
+    fn since(&self, before: &Self) -> Option<Self> {
+        let grown = |now: u64, before: u64| Some(now.wrapping_sub(before)).filter(|by| *by < MOST);
+        let moved = |now: i64, before: i64| {
+            Some(now.wrapping_sub(before)).filter(|by| by.unsigned_abs() < MOST)
+        };
+        Some(Self {
+            exited: grown(self.exited, before.exited)?,
+            failed: grown(self.failed, before.failed)?,
+            extra_in: moved(self.extra_in, before.extra_in)?,
+            extra_out: moved(self.extra_out, before.extra_out)?,
+            bytes: grown(self.bytes, before.bytes)?,
+            busy: grown(self.busy, before.busy)?,
+            nested: grown(self.nested, before.nested)?,
+            cpu: grown(self.cpu, before.cpu)?,
+            cpu_of: grown(self.cpu_of, before.cpu_of)?,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct SeenStage {
+    name: String,
+    totals: Totals,
+    /// Calls that went on.
+    active: u64,
+    /// The lowest bucket in use, and the counts from there on.
+    first: usize,
+    buckets: Vec<u32>,
+    has_bytes: bool,
+    damaged: bool,
+}
+
+impl SeenStage {
+    fn new(name: String) -> Self {
+        Self {
+            name,
+            totals: Totals::default(),
+            active: 0,
+            first: 0,
+            buckets: Vec::new(),
+            has_bytes: false,
+            damaged: false,
+        }
+    }
+
+    /// `None` where it was never called, and where the slot holds what cannot be true.
+    fn take(&mut self, slot: &StageSlot) -> Option<StageSample> {
+        if self.damaged {
+            return None;
+        }
+        let entered = slot.entered.load(Relaxed);
+        let exited = slot.exited.load(Relaxed);
+        if entered == 0 {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.active, {
+            // A call that ended between both looks makes it negative.
+            let active = entered.wrapping_sub(exited);
+            if active.cast_signed() < 0 { 0 } else { active }
+        });
+        // A slot at rest is not written to.
+        let peak = match slot.peak.load(Relaxed) {
+            0 => 0,
+            _ => u64::from(slot.peak.swap(0, Relaxed)),
+        };
+        let peak = peak.max(before).max(self.active);
+        let sample = if peak > UNREST {
+            None
+        } else if exited == self.totals.exited {
+            Some(StageSample::default())
+        } else {
+            self.difference(slot)
+        };
+        self.damaged = sample.is_none();
+        let concurrency = slot.concurrency.load(Relaxed);
+        sample.map(|sample| StageSample {
+            name: self.name.clone(),
+            concurrency: (concurrency > 0).then_some(concurrency),
+            peak: u32::try_from(peak).unwrap_or(u32::MAX),
+            bytes: self.has_bytes.then_some(sample.bytes.unwrap_or(0)),
+            ..sample
+        })
+    }
+
+    /// The calls that ended.
+    fn difference(&mut self, slot: &StageSlot) -> Option<StageSample> {
+        let totals = Totals::of(slot);
+        let by = totals.since(&self.totals)?;
+        let counts = self.count(slot);
+        let calls: u64 = counts.iter().map(|&count| u64::from(count)).sum();
+        // Buckets may have wrapped before the first look, and then hold less.
+        let missing = by.exited.wrapping_sub(calls) % (1 << 32);
+        let agrees = missing <= UNREST || missing >= (1 << 32) - UNREST;
+        if !agrees || calls > by.exited + UNREST {
+            return None;
+        }
+        self.totals = totals;
+        self.has_bytes |= totals.bytes > 0;
+        let time = Distribution::of_buckets(self.first, &counts, self.plausible(by.busy, &counts));
+        let busy = time.sum_nanos();
+        let cpu_of = by.cpu_of.min(busy);
+        let items = |calls: u64, extra: i64| calls.saturating_add_signed(extra);
+        Some(StageSample {
+            items_in: items(calls, by.extra_in),
+            items_out: items(calls.saturating_sub(by.failed), by.extra_out),
+            failures: by.failed,
+            bytes: Some(by.bytes),
+            nested_ns: by.nested.min(busy),
+            cpu_ns: by.cpu.min(cpu_of),
+            cpu_of_ns: cpu_of,
+            time,
+            ..StageSample::default()
+        })
+    }
+
+    /// Calls by bucket since the last look, from bucket `first` on.
+    fn count(&mut self, slot: &StageSlot) -> Vec<u32> {
+        let [above, below] = slot.bounds.each_ref().map(|bound| bound.load(Relaxed));
+        let above = (above as usize).min(BUCKETS);
+        let below = (below as usize).min(BUCKETS);
+        // Bounds only widen. Those of a damaged slot may be anything.
+        let end = above.max(self.first + self.buckets.len());
+        let first = (BUCKETS - below).min(end);
+        let first = if self.buckets.is_empty() {
+            first
+        } else {
+            first.min(self.first)
+        };
+        let before = std::mem::take(&mut self.buckets);
+        let known_from = self.first;
+        self.first = first;
+        self.buckets = slot.buckets[first..end]
+            .iter()
+            .map(|count| count.load(Relaxed))
+            .collect();
+        (first..)
+            .zip(&self.buckets)
+            .map(|(bucket, &now)| {
+                let place = bucket.checked_sub(known_from);
+                let known = place.and_then(|place| before.get(place));
+                now.wrapping_sub(known.copied().unwrap_or(0))
+            })
+            .collect()
+    }
+
+    /// The sum of times held to what the buckets allow.
+    fn plausible(&self, sum: u64, counts: &[u32]) -> u64 {
+        let (mut least, mut most) = (0u64, 0u64);
+        for (bucket, &count) in (self.first as u64..).zip(counts) {
+            if count == 0 {
+                continue;
+            }
+            let count = u64::from(count);
+            let above = match bound_of(bucket + 1) {
+                MAX_NANOS => MOST,
+                above => above,
+            };
+            least = least.saturating_add(count.saturating_mul(bound_of(bucket)));
+            most = most.saturating_add(count.saturating_mul(above));
+        }
+        sum.clamp(least, most)
+    }
+}
+
+#[derive(Debug)]
+struct SeenQueue {
+    name: String,
+    looks: u64,
+    weight: u64,
+    empty: u64,
+    full: u64,
+    depth_us: u64,
+    damaged: bool,
+}
+
+impl SeenQueue {
+    fn new(name: String) -> Self {
+        Self {
+            name,
+            looks: 0,
+            weight: 0,
+            empty: 0,
+            full: 0,
+            depth_us: 0,
+            damaged: false,
+        }
+    }
+
+    /// `None` where it was never looked at, and where the slot holds what cannot be true.
+    fn take(&mut self, slot: &QueueSlot) -> Option<QueueSample> {
+        if self.damaged || slot.looks.load(Relaxed) == 0 {
+            return None;
+        }
+        let mut damaged = false;
+        let mut grown = |before: &mut u64, now: u64| {
+            let by = now.wrapping_sub(std::mem::replace(before, now));
+            damaged |= by >= MOST;
+            by
+        };
+        // The parts of a look in the opposite order of their being written: a share is at most 1.
+        let depth_us = grown(&mut self.depth_us, slot.depth_us.load(Relaxed));
+        let full = grown(&mut self.full, slot.full.load(Relaxed));
+        let empty = grown(&mut self.empty, slot.empty.load(Relaxed));
+        let weight = grown(&mut self.weight, slot.weight.load(Relaxed));
+        let looks = grown(&mut self.looks, slot.looks.load(Relaxed));
+        self.damaged = damaged;
+        if damaged {
+            return None;
+        }
+        let capacity = slot.capacity.load(Relaxed);
+        let most = u64::from(u32::MAX) as f64 * weight as f64;
+        Some(QueueSample {
+            name: self.name.clone(),
+            capacity: (capacity > 0).then_some(capacity),
+            last: slot.last.load(Relaxed) != 0,
+            looks,
+            weight_ns: weight,
+            empty_ns: empty.min(weight),
+            full_ns: full.min(weight),
+            depth_ns: (depth_us as f64 * 1e3).min(most),
+            deepest: slot.deepest.swap(0, Relaxed),
+            ..QueueSample::default()
+        })
+    }
+}

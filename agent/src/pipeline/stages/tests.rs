@@ -1,0 +1,348 @@
+//! Slots that are written to, and what is told of them.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::record::stage::slot::Outcome;
+use crate::record::stage::{Slots, StageSlot};
+
+const MS: u64 = 1_000_000;
+
+fn slots() -> Slots {
+    Slots::new(Region::private().unwrap())
+}
+
+fn board() -> (NoticeBoard, Arc<Mutex<Vec<String>>>) {
+    let said = Arc::<Mutex<Vec<String>>>::default();
+    let heard = Arc::clone(&said);
+    let board = NoticeBoard::new(Box::new(move |notice| {
+        heard.lock().unwrap().push(notice.to_string());
+    }));
+    (board, said)
+}
+
+fn read(reader: &mut StageReader) -> Taken {
+    reader.read(&board().0)
+}
+
+fn call(slot: &StageSlot, took_ms: u64) {
+    slot.record(took_ms * MS, Outcome::default());
+}
+
+/// Workers that are listed by the test.
+#[derive(Clone, Default)]
+struct Listed(Arc<Mutex<Vec<Worker>>>);
+
+impl Listed {
+    fn set(&self, workers: &[(&str, u32, &Slots, WorkerState)]) {
+        *self.0.lock().unwrap() = workers
+            .iter()
+            .map(|(label, pid, slots, state)| Worker {
+                label: (*label).to_owned(),
+                pid: *pid,
+                region: slots.region(),
+                state: *state,
+            })
+            .collect();
+    }
+}
+
+impl Workers for Listed {
+    fn look(&mut self) -> Vec<Worker> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[test]
+fn a_look_tells_what_was_done_since_the_last_one() {
+    let slots = slots();
+    let (_, decode) = slots.stage("decode").unwrap();
+    call(decode, 5);
+    let mut reader = StageReader::new(Some(slots.region()), None);
+
+    call(decode, 10);
+    call(decode, 20);
+    let first = read(&mut reader).stages.remove(0);
+    decode.record(
+        30 * MS,
+        Outcome {
+            failed: true,
+            items_in: 4,
+            bytes: 100,
+            nested: 7 * MS,
+            ..Outcome::default()
+        },
+    );
+    let second = read(&mut reader).stages.remove(0);
+    let third = read(&mut reader).stages.remove(0);
+
+    assert_eq!((first.time.count(), first.time.sum_nanos()), (2, 30 * MS));
+    assert_eq!((first.items_in, first.items_out, first.failures), (2, 2, 0));
+    assert_eq!(first.bytes, None);
+    assert_eq!((second.time.count(), second.time.sum_nanos()), (1, 30 * MS));
+    assert_eq!(
+        (second.items_in, second.items_out, second.failures),
+        (4, 0, 1)
+    );
+    assert_eq!((second.bytes, second.nested_ns), (Some(100), 7 * MS));
+    assert_eq!(
+        (third.time.count(), third.items_in, third.bytes),
+        (0, 0, Some(0))
+    );
+}
+
+#[test]
+fn a_stage_is_called_within_another_or_in_several() {
+    let slots = slots();
+    let (load_number, load) = slots.stage("load").unwrap();
+    let (_, decode) = slots.stage("decode").unwrap();
+    let (_, resize) = slots.stage("resize").unwrap();
+    let load_number = u32::try_from(load_number).unwrap();
+    decode.within.store(load_number + 1, Relaxed);
+    resize.within.store(u32::MAX, Relaxed);
+    let mut reader = StageReader::new(Some(slots.region()), None);
+    for slot in [load, decode, resize] {
+        call(slot, 1);
+    }
+
+    let within: Vec<_> = read(&mut reader)
+        .stages
+        .into_iter()
+        .map(|s| s.within)
+        .collect();
+
+    assert_eq!(within, [None, Some("load".to_owned()), None]);
+}
+
+#[test]
+fn the_most_calls_at_once_hold_also_calls_that_began_before_the_tick() {
+    let clock = crate::port::MonotonicClock::new();
+    let slots = slots();
+    let (_, decode) = slots.stage("decode").unwrap();
+    let mut reader = StageReader::new(Some(slots.region()), None);
+    let peak = |reader: &mut StageReader| read(reader).stages.first().map(|s| s.peak);
+    assert_eq!(peak(&mut reader), None);
+
+    let calls: Vec<_> = (0..3).map(|_| decode.enter(&clock, false)).collect();
+    let begun = peak(&mut reader);
+    let going_on = peak(&mut reader);
+    for call in calls {
+        decode.exit(&clock, call, Outcome::default());
+    }
+    let ended = peak(&mut reader);
+    let at_rest = peak(&mut reader);
+
+    assert_eq!([begun, going_on, ended, at_rest], [3, 3, 3, 0].map(Some));
+}
+
+#[test]
+fn buckets_that_wrap_and_bounds_that_widen_lose_no_call() {
+    let slots = slots();
+    let (_, decode) = slots.stage("decode").unwrap();
+    call(decode, 10);
+    let used = decode
+        .buckets
+        .iter()
+        .position(|b| b.load(Relaxed) > 0)
+        .unwrap();
+    decode.buckets[used].store(u32::MAX - 1, Relaxed);
+    for total in [&decode.entered, &decode.exited] {
+        total.store(2 * (1 << 32) + u64::from(u32::MAX - 1), Relaxed);
+    }
+    let mut reader = StageReader::new(Some(slots.region()), None);
+
+    for took_ms in [10, 10, 10, 1, 1000] {
+        call(decode, took_ms);
+    }
+    let time = read(&mut reader).stages.remove(0).time;
+    call(decode, 100);
+    let later = read(&mut reader).stages.remove(0).time;
+
+    assert_eq!((time.count(), time.sum_nanos()), (5, 1031 * MS));
+    assert!((time.quantile_ms(0.5).unwrap() / 10.0 - 1.0).abs() < 0.01);
+    assert!((time.max_ms().unwrap() / 1000.0 - 1.0).abs() < 0.01);
+    assert_eq!((later.count(), later.sum_nanos()), (1, 100 * MS));
+}
+
+#[test]
+fn a_call_that_is_seen_in_part_is_told_once() {
+    let slots = slots();
+    let (_, decode) = slots.stage("decode").unwrap();
+    let mut reader = StageReader::new(Some(slots.region()), None);
+    call(decode, 10);
+    call(decode, 10);
+    // The second call's bucket is there, its time and its end are not yet.
+    decode.busy.fetch_sub(10 * MS, Relaxed);
+    decode.exited.fetch_sub(1, Relaxed);
+
+    let first = read(&mut reader).stages.remove(0).time;
+    decode.busy.fetch_add(10 * MS, Relaxed);
+    decode.exited.fetch_add(1, Relaxed);
+    let second = read(&mut reader).stages.remove(0).time;
+
+    assert_eq!(first.count(), 2);
+    assert!((first.sum_nanos() as f64 / (20 * MS) as f64 - 1.0).abs() < 0.01);
+    assert_eq!((second.count(), second.sum_nanos()), (0, 0));
+}
+
+#[test]
+fn a_slot_that_holds_what_cannot_be_true_is_told_of_no_more() {
+    type Damage = fn(&StageSlot);
+    let damages: [Damage; 6] = [
+        |slot| slot.exited.store(u64::MAX / 2, Relaxed),
+        |slot| slot.busy.store(u64::MAX - 5, Relaxed),
+        |slot| slot.extra_in.store(i64::MIN, Relaxed),
+        |slot| slot.peak.store(u32::MAX, Relaxed),
+        |slot| {
+            slot.bounds[0].store(u32::MAX, Relaxed);
+            slot.bounds[1].store(u32::MAX, Relaxed);
+            slot.buckets[7].store(u32::MAX, Relaxed);
+        },
+        |slot| slot.entered.store(u64::MAX / 4, Relaxed),
+    ];
+    for (number, damage) in damages.into_iter().enumerate() {
+        let slots = slots();
+        let (_, decode) = slots.stage("decode").unwrap();
+        let (_, resize) = slots.stage("resize").unwrap();
+        decode.within.store(u32::MAX - 7, Relaxed);
+        let mut reader = StageReader::new(Some(slots.region()), None);
+        for slot in [decode, resize] {
+            call(slot, 1);
+        }
+        damage(decode);
+
+        let told: Vec<_> = read(&mut reader)
+            .stages
+            .into_iter()
+            .map(|s| s.name)
+            .collect();
+        call(decode, 1);
+        let later: Vec<_> = read(&mut reader)
+            .stages
+            .into_iter()
+            .map(|s| s.name)
+            .collect();
+
+        assert_eq!(
+            (told, later),
+            (vec!["resize".to_owned()], vec!["resize".to_owned()]),
+            "{number}"
+        );
+    }
+}
+
+#[test]
+fn a_queue_tells_how_long_it_was_empty_and_full() {
+    let slots = slots();
+    let queue = slots.queue("decoded", 4).unwrap();
+    queue.last.store(1, Relaxed);
+    let mut reader = StageReader::new(Some(slots.region()), None);
+    for (depth, weight_ms) in [(0, 30), (4, 10), (1, 60)] {
+        queue.observe(depth, weight_ms * MS);
+    }
+
+    let told = read(&mut reader).queues.remove(0);
+    let after = read(&mut reader).queues.remove(0);
+
+    assert_eq!((told.looks, told.capacity, told.last), (3, Some(4), true));
+    assert_eq!(
+        (told.empty(), told.full(), told.depth()),
+        (Some(0.3), Some(0.1), Some(1.0))
+    );
+    assert_eq!((told.deepest, after.deepest), (4, 0));
+    assert_eq!((after.looks, after.empty()), (0, None));
+}
+
+#[test]
+fn a_worker_that_ends_is_read_to_the_end_and_one_that_is_lost_is_told_of_once() {
+    let (own, ends, dies) = (slots(), slots(), slots());
+    let (board, said) = board();
+    let listed = Listed::default();
+    let mut reader = StageReader::new(Some(own.region()), Some(Box::new(listed.clone())));
+    let running = WorkerState::Running;
+    listed.set(&[
+        ("worker 0", 10, &ends, running),
+        ("worker 1", 11, &dies, running),
+    ]);
+    for slots in [&own, &ends, &dies] {
+        call(slots.stage("decode").unwrap().1, 10);
+    }
+    let of = |taken: &Taken| -> Vec<_> {
+        let told = taken
+            .stages
+            .iter()
+            .map(|s| (s.worker.clone(), s.time.count()));
+        told.collect()
+    };
+    let worker = |n| Some(format!("worker {n}"));
+
+    let first = reader.read(&board);
+    call(ends.stage("decode").unwrap().1, 10);
+    call(dies.stage("decode").unwrap().1, 10);
+    listed.set(&[
+        ("worker 0", 10, &ends, WorkerState::Finished),
+        ("worker 1", 11, &dies, WorkerState::Lost),
+    ]);
+    let second = reader.read(&board);
+    listed.set(&[]);
+    let third = reader.read(&board);
+
+    assert_eq!(of(&first), [(None, 1), (worker(0), 1), (worker(1), 1)]);
+    assert_eq!(of(&second), [(None, 0), (worker(0), 1), (worker(1), 1)]);
+    assert_eq!(of(&third), [(None, 0)]);
+    let said = said.lock().unwrap();
+    assert_eq!(said.len(), 1);
+    assert!(
+        said[0].starts_with("`worker 1` (process 11) is gone"),
+        "{}",
+        said[0]
+    );
+}
+
+#[test]
+fn a_worker_that_follows_another_adds_to_its_label() {
+    let (before, after) = (slots(), slots());
+    let listed = Listed::default();
+    let mut reader = StageReader::new(None, Some(Box::new(listed.clone())));
+    for slots in [&before, &after] {
+        call(slots.stage("decode").unwrap().1, 10);
+        slots.queue("out", 2).unwrap().observe(1, MS);
+    }
+    listed.set(&[
+        ("worker 0", 10, &before, WorkerState::Finished),
+        ("worker 0", 12, &after, WorkerState::Running),
+    ]);
+
+    let taken = read(&mut reader);
+
+    assert_eq!((taken.stages.len(), taken.queues.len()), (1, 1));
+    assert_eq!(
+        (taken.stages[0].time.count(), taken.queues[0].looks),
+        (2, 2)
+    );
+}
+
+#[test]
+fn workers_that_cannot_be_found_are_given_up_with_one_notice() {
+    struct Broken;
+    impl Workers for Broken {
+        fn look(&mut self) -> Vec<Worker> {
+            panic!("no")
+        }
+    }
+    let own = slots();
+    let (board, said) = board();
+    let listed = Listed::default();
+    let mut reader = StageReader::new(Some(own.region()), Some(Box::new(listed)));
+    reader.workers = Some(Box::new(Broken));
+    call(own.stage("decode").unwrap().1, 10);
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+
+    let counts = [0, 1].map(|_| reader.read(&board).stages.len());
+    std::panic::set_hook(hook);
+
+    assert_eq!(counts, [1, 1]);
+    assert_eq!(said.lock().unwrap().len(), 1);
+}

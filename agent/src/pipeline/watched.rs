@@ -1,0 +1,170 @@
+//! What the sampler shares with the threads that register loops and ask for reports.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::board::NoticeBoard;
+use super::loops::LoopEntry;
+use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
+use crate::model::record::{Dropped, GpuRecord, ProbeRecord, RunState, SummaryRecord};
+use crate::model::{History, Reading};
+
+/// What the sampler shares with the threads that register loops and ask for reports.
+#[derive(Debug)]
+pub struct Watched {
+    /// What the user is told.
+    pub board: NoticeBoard,
+    loops: Mutex<Vec<Arc<LoopEntry>>>,
+    history: Mutex<History>,
+    gpus: Vec<GpuRecord>,
+    costs: Mutex<Costs>,
+    /// Seconds between the start of the process and the clock's origin.
+    process_age_s: Option<f64>,
+    /// Nanoseconds that recording one batch costs the training thread.
+    step_cost_ns: f64,
+}
+
+/// What watching cost so far, as of the last tick.
+#[derive(Debug, Clone, Copy, Default)]
+struct Costs {
+    agent_cpu_s: f64,
+    dropped_records: u64,
+}
+
+impl Watched {
+    /// Nothing is watched yet.
+    #[must_use]
+    pub fn new(
+        board: NoticeBoard,
+        gpus: Vec<GpuRecord>,
+        process_age_s: Option<f64>,
+        step_cost_ns: f64,
+    ) -> Self {
+        Self {
+            board,
+            loops: Mutex::default(),
+            history: Mutex::default(),
+            gpus,
+            costs: Mutex::default(),
+            process_age_s,
+            step_cost_ns,
+        }
+    }
+
+    /// From now on the loop is read.
+    pub fn add(&self, entry: Arc<LoopEntry>) {
+        lock(&self.loops).push(entry);
+    }
+
+    pub(super) fn loops(&self) -> Vec<Arc<LoopEntry>> {
+        lock(&self.loops).clone()
+    }
+
+    /// How many loops are watched.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        lock(&self.loops).len()
+    }
+
+    /// Whether no loop is watched.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads the rings, so that they have room again.
+    pub fn drain(&self) {
+        for entry in self.loops() {
+            entry.recorder.fold(|_| ());
+        }
+    }
+
+    pub(super) fn dropped(&self, records: u64) -> Dropped {
+        let steps = self
+            .loops()
+            .iter()
+            .map(|entry| entry.recorder.dropped())
+            .sum();
+        Dropped { steps, records }
+    }
+
+    /// A tick's readings, for the summary.
+    pub(super) fn keep(
+        &self,
+        at: Duration,
+        elapsed: Duration,
+        replayed: bool,
+        readings: &[Reading],
+    ) {
+        lock(&self.history).push(at, elapsed, replayed, readings);
+    }
+
+    /// What watching cost so far.
+    pub(super) fn set_costs(&self, agent_cpu: Option<Duration>, dropped_records: u64) {
+        let mut costs = lock(&self.costs);
+        costs.dropped_records = dropped_records;
+        if let Some(cpu) = agent_cpu {
+            costs.agent_cpu_s = cpu.as_secs_f64();
+        }
+    }
+
+    /// Nanoseconds that recording one batch costs the training thread.
+    pub(super) fn step_cost_ns(&self) -> f64 {
+        self.step_cost_ns
+    }
+
+    /// The probes' records and the summary of the run so far.
+    #[must_use]
+    pub fn report(&self, at: Duration, state: RunState) -> (SummaryRecord, Vec<ProbeRecord>) {
+        let loops = self.loops();
+        let facts: Vec<LoopFacts> = loops
+            .iter()
+            .map(|entry| {
+                let totals = entry.recorder.fold(|fold| fold.totals());
+                LoopFacts {
+                    name: totals.name,
+                    mode: entry.mode,
+                    steps: totals.steps,
+                    epochs: totals.epochs,
+                    batch_size: totals.batch_size.or(entry.loader.batch_size),
+                    ttfb_s: totals.ttfb_s,
+                    init_s: totals
+                        .first_begin_s
+                        .zip(self.process_age_s)
+                        .map(|(a, b)| a + b),
+                    begin_s: totals.first_begin_s,
+                    last_s: totals.last_receive_s,
+                    live: totals.live,
+                    replay: totals.replay,
+                    concurrent: totals.concurrent,
+                    without_loader: totals.without_loader,
+                    probe: entry.probe_record(state == RunState::Finished),
+                }
+            })
+            .collect();
+        let costs = *lock(&self.costs);
+        let batches: u64 = facts.iter().map(|facts| facts.steps).sum();
+        let recording_s = batches as f64 * self.step_cost_ns / 1e9;
+        let dropped = self.dropped(costs.dropped_records);
+        // The sampler alone writes it, and every tick but once.
+        let history = lock(&self.history);
+        let run = RunFacts {
+            state,
+            elapsed_s: at.as_secs_f64(),
+            history: Some(&history),
+            gpus: &self.gpus,
+            agent_cpu_s: Some(costs.agent_cpu_s + recording_s),
+            dropped,
+        };
+        let summary = summarise(&run, &facts);
+        drop(history);
+        (
+            summary,
+            facts.into_iter().filter_map(|facts| facts.probe).collect(),
+        )
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
