@@ -46,7 +46,8 @@ pub mod process;
     feature = "tree",
     feature = "io",
     feature = "perf",
-    feature = "gpu"
+    feature = "gpu",
+    feature = "workers"
 ))]
 // Each source uses its part of it.
 #[cfg_attr(
@@ -62,3 +63,5 @@ pub mod process;
 mod procfs;
 #[cfg(feature = "tree")]
 pub mod tree;
+#[cfg(feature = "workers")]
+pub mod workers;

@@ -110,6 +110,7 @@ const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ("io", &["procfs"]),
     ("perf", &["procfs"]),
     ("gpu", &["procfs"]),
+    ("workers", &["procfs"]),
     ("catalog", &["process", "host", "tree", "io", "perf", "gpu"]),
 ];
 

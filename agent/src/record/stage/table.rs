@@ -2,13 +2,19 @@
 //!
 //! A [`Region`] is memory that starts as zeros and stays for ever: of this process alone, or a
 //! mapped file. [`Slots`] hands its slots out by name.
+//!
+//! Memory of a file may not be there when it is touched, where the disk is full: so a slot of a file
+//! is asked for first, and a process that does not get it counts on by itself. Whoever reads a
+//! region stops at the first slot without a name, and so touches only memory that was asked for.
 
 use std::collections::HashMap;
+use std::mem::offset_of;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use super::queue::QueueSlot;
-use super::slot::StageSlot;
+use super::slot::{SlotName, StageSlot};
 
 /// Stages that a region has room for.
 pub const STAGES: usize = 1024;
@@ -54,10 +60,21 @@ impl Region {
     }
 }
 
+/// Makes sure that these bytes of a region can be written. `false` where they cannot.
+pub type Reserve = Box<dyn Fn(Range<usize>) -> bool + Send + Sync>;
+
+/// What must be there before anyone reads a region: the names of its first slots.
+#[must_use]
+pub fn first_names() -> [Range<usize>; 2] {
+    [offset_of!(Region, queues), offset_of!(Region, stages)]
+        .map(|begin| begin..begin + size_of::<SlotName>())
+}
+
 /// Hands out the slots of a region by name.
-#[derive(Debug)]
 pub struct Slots {
     region: &'static Region,
+    /// None where the memory is this process's own.
+    reserve: Option<Reserve>,
     names: Mutex<Names>,
 }
 
@@ -65,6 +82,16 @@ pub struct Slots {
 struct Names {
     stages: HashMap<String, usize>,
     queues: HashMap<String, usize>,
+    /// How many stages and queues got their place in a file before one did not.
+    reserved: [Option<usize>; 2],
+    /// Where the others are.
+    spare: Option<&'static Region>,
+}
+
+impl std::fmt::Debug for Slots {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slots").finish_non_exhaustive()
+    }
 }
 
 impl Slots {
@@ -73,7 +100,17 @@ impl Slots {
     pub fn new(region: &'static Region) -> Self {
         Self {
             region,
+            reserve: None,
             names: Mutex::default(),
+        }
+    }
+
+    /// The same in the memory of a file: `reserve` is asked for each slot before it is touched.
+    #[must_use]
+    pub fn in_file(region: &'static Region, reserve: Reserve) -> Self {
+        Self {
+            reserve: Some(reserve),
+            ..Self::new(region)
         }
     }
 
@@ -86,14 +123,17 @@ impl Slots {
     /// The number and the slot of that stage, taken now if it is new; `None` where there is no room.
     pub fn stage(&self, name: &str) -> Option<(usize, &'static StageSlot)> {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = names.stages.len();
-        let number = *names.stages.entry(name.to_owned()).or_insert(next);
-        let slot = self.region.stages.get(number);
-        if slot.is_none() {
-            names.stages.remove(name);
+        let known = names.stages.get(name).copied();
+        let number = known.unwrap_or(names.stages.len());
+        if number >= STAGES {
+            return None;
         }
-        let slot = slot?;
-        if number == next {
+        let begin = offset_of!(Region, stages) + number * size_of::<StageSlot>();
+        let bytes = begin..begin + size_of::<StageSlot>();
+        let region = self.region_of(&mut names, 0, number, bytes)?;
+        let slot = &region.stages[number];
+        if known.is_none() {
+            names.stages.insert(name.to_owned(), number);
             slot.name.set(name);
         }
         Some((number, slot))
@@ -102,18 +142,51 @@ impl Slots {
     /// The slot of that queue, taken now if it is new; `None` where there is no room.
     pub fn queue(&self, name: &str, capacity: u32) -> Option<&'static QueueSlot> {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = names.queues.len();
-        let number = *names.queues.entry(name.to_owned()).or_insert(next);
-        let slot = self.region.queues.get(number);
-        if slot.is_none() {
-            names.queues.remove(name);
+        let known = names.queues.get(name).copied();
+        let number = known.unwrap_or(names.queues.len());
+        if number >= QUEUES {
+            return None;
         }
-        let slot = slot?;
+        let begin = offset_of!(Region, queues) + number * size_of::<QueueSlot>();
+        let bytes = begin..begin + size_of::<QueueSlot>();
+        let region = self.region_of(&mut names, 1, number, bytes)?;
+        let slot = &region.queues[number];
         slot.capacity.store(capacity, Ordering::Relaxed);
-        if number == next {
+        if known.is_none() {
+            names.queues.insert(name.to_owned(), number);
             slot.name.set(name);
         }
         Some(slot)
+    }
+
+    /// Where the slot with these bytes is: in the region, or elsewhere from the first on (of its
+    /// kind) that could not be reserved.
+    fn region_of(
+        &self,
+        names: &mut Names,
+        kind: usize,
+        number: usize,
+        bytes: Range<usize>,
+    ) -> Option<&'static Region> {
+        let Some(reserve) = &self.reserve else {
+            return Some(self.region);
+        };
+        let taken = [names.stages.len(), names.queues.len()][kind];
+        let reserved = names.reserved[kind];
+        // With the next one's name, where a reader stops.
+        let end = (bytes.end + size_of::<SlotName>()).min(size_of::<Region>());
+        let is_there = reserved.map_or_else(
+            || number < taken || reserve(bytes.start..end),
+            |reserved| number < reserved,
+        );
+        if is_there {
+            return Some(self.region);
+        }
+        names.reserved[kind] = Some(reserved.unwrap_or(number));
+        if names.spare.is_none() {
+            names.spare = Region::private().ok();
+        }
+        names.spare
     }
 }
 
@@ -145,6 +218,41 @@ mod tests {
 
         assert!(slots.stage("one more").is_none());
         assert!(slots.stage("7").is_some());
+    }
+
+    #[test]
+    fn a_slot_of_a_file_is_touched_only_once_it_is_reserved() {
+        let asked = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let told = std::sync::Arc::clone(&asked);
+        let file = Region::private().unwrap();
+        let slots = Slots::in_file(
+            file,
+            Box::new(move |bytes| {
+                let mut told = told.lock().unwrap();
+                told.push(bytes);
+                told.len() != 2
+            }),
+        );
+
+        let places = ["a", "b", "c", "a", "b"].map(|name| slots.stage(name).unwrap());
+        assert!(slots.queue("decoded", 4).is_some());
+
+        assert_eq!(places.map(|(number, _)| number), [0, 1, 2, 0, 1]);
+        assert!(std::ptr::eq(places[3].1, places[0].1));
+        assert!(std::ptr::eq(places[4].1, places[1].1));
+        // What was refused, and all of its kind after it, is not in the file.
+        assert_eq!(file.stages[0].name.get().as_deref(), Some("a"));
+        assert_eq!(file.stages[1].name.get(), None);
+        assert_eq!(file.stages[2].name.get(), None);
+        assert_eq!(file.queues[0].name.get().as_deref(), Some("decoded"));
+        assert_eq!(places[2].1.name.get().as_deref(), Some("c"));
+        let asked = asked.lock().unwrap();
+        let [first_queue, first_stage] = first_names();
+        assert_eq!(asked.len(), 3, "`c` is not asked for: {asked:?}");
+        assert_eq!(asked[0].start, first_stage.start);
+        assert_eq!(asked[1].end - asked[0].end, size_of::<StageSlot>());
+        assert_eq!(asked[2].start, first_queue.start);
+        assert!(asked[2].end > first_queue.start + size_of::<QueueSlot>());
     }
 
     #[test]

@@ -1,0 +1,143 @@
+//! Which process: its number, and when it started, since numbers are used again.
+
+use std::path::Path;
+
+use crate::procfs::{self, parse};
+
+/// A process, told from a later one of the same number by when it started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub started: u64,
+}
+
+impl Identity {
+    /// This process; `None` where `/proc` does not say.
+    #[must_use]
+    pub fn here() -> Option<Self> {
+        look("self").map(|found| found.identity)
+    }
+
+    /// Whether it lives. One that has ended and waits for its parent to take note does not.
+    pub(super) fn lives(self) -> bool {
+        look(&self.pid.to_string())
+            .is_some_and(|found| found.identity == self && !matches!(found.state, b'Z' | b'X'))
+    }
+
+    /// Whether no process has its number, which is cheaper to ask than [`lives`](Self::lives).
+    pub(super) fn number_is_free(self) -> bool {
+        let Ok(pid) = libc::pid_t::try_from(self.pid) else {
+            return true;
+        };
+        // SAFETY: signal 0 is sent to nobody; the call only says whether the process exists.
+        let answer = unsafe { libc::kill(pid, 0) };
+        answer == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+    }
+
+    /// The two numbers at the beginning of a name, and what follows them.
+    pub(super) fn parse(name: &str) -> Option<(Self, &str)> {
+        let (pid, rest) = name.split_once('-')?;
+        let (started, rest) = rest.split_once('-').unwrap_or((rest, ""));
+        let pid = u32::try_from(procfs::number(pid.as_bytes())?).ok()?;
+        let started = procfs::number(started.as_bytes())?;
+        Some((Self { pid, started }, rest))
+    }
+}
+
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.pid, self.started)
+    }
+}
+
+struct Looked {
+    identity: Identity,
+    parent: u32,
+    state: u8,
+}
+
+fn look(pid: &str) -> Option<Looked> {
+    let mut buffer = Vec::new();
+    let path = Path::new("/proc").join(pid).join("stat");
+    let stat = parse::stat(procfs::read(&path, &mut buffer).ok()?)?;
+    Some(Looked {
+        identity: Identity {
+            pid: stat.pid,
+            started: stat.started,
+        },
+        parent: stat.parent,
+        state: stat.state,
+    })
+}
+
+/// The processes that this one descends from, its parent first.
+pub(super) fn ancestors() -> impl Iterator<Item = Identity> {
+    /// Deeper trees of processes have none of ours at the top.
+    const MOST: usize = 64;
+
+    let mut pid = look("self").map_or(0, |own| own.parent);
+    std::iter::from_fn(move || {
+        if pid == 0 {
+            return None;
+        }
+        let found = look(&pid.to_string())?;
+        pid = found.parent;
+        Some(found.identity)
+    })
+    .take(MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_lives_and_an_earlier_one_of_its_number_does_not() {
+        let here = Identity::here().unwrap();
+        let earlier = Identity {
+            started: here.started - 1,
+            ..here
+        };
+
+        assert_eq!(here.pid, std::process::id());
+        assert!(here.lives() && !here.number_is_free());
+        assert!(!earlier.lives());
+    }
+
+    #[test]
+    fn one_that_waits_for_its_parent_has_ended() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        let identity = look(&pid.to_string()).unwrap().identity;
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while identity.lives() {
+            assert!(std::time::Instant::now() < deadline);
+        }
+
+        assert!(!identity.number_is_free());
+        child.wait().unwrap();
+        assert!(identity.number_is_free());
+    }
+
+    #[test]
+    fn a_name_is_two_numbers_and_what_follows() {
+        let identity = Identity {
+            pid: 47,
+            started: 82,
+        };
+        assert_eq!(Identity::parse("47-82"), Some((identity, "")));
+        assert_eq!(Identity::parse("47-82-0"), Some((identity, "0")));
+        for foreign in ["", "47", "47-", "-82", "a-82", "47-8x", "99999999999-1"] {
+            assert_eq!(Identity::parse(foreign), None, "`{foreign}`");
+        }
+    }
+
+    #[test]
+    fn the_parent_is_the_first_ancestor() {
+        let first = ancestors().next().unwrap();
+
+        assert_eq!(first.pid, std::os::unix::process::parent_id());
+    }
+}

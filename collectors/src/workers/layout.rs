@@ -1,0 +1,156 @@
+//! What a worker's file holds: a page that says whose it is, and its slots.
+//!
+//! Two processes agree on it when they were built from one version with one layout; another's file
+//! is left alone.
+
+use std::mem::{offset_of, size_of};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use headspace_agent::record::stage::slot::{NAME_BYTES, SlotName};
+use headspace_agent::record::stage::{QueueSlot, Region, StageSlot};
+
+use super::Identity;
+
+/// `hdspwrkr`, written last: what is before it is whole.
+const MAGIC: u64 = u64::from_le_bytes(*b"hdspwrkr");
+
+/// Differs wherever anything is elsewhere, or means something else.
+const VERSION: u64 = {
+    let sizes = [
+        size_of::<File>(),
+        size_of::<StageSlot>(),
+        size_of::<QueueSlot>(),
+        offset_of!(Region, stages),
+        offset_of!(StageSlot, entered),
+        offset_of!(StageSlot, buckets),
+        offset_of!(QueueSlot, looks),
+        NAME_BYTES,
+    ];
+    let mut hash = fnv(0xcbf2_9ce4_8422_2325, env!("CARGO_PKG_VERSION").as_bytes());
+    let mut next = 0;
+    while next < sizes.len() {
+        hash = fnv(hash, &(sizes[next] as u64).to_le_bytes());
+        next += 1;
+    }
+    hash
+};
+
+/// FNV-1a (Fowler, Noll, Vo).
+const fn fnv(mut hash: u64, bytes: &[u8]) -> u64 {
+    let mut next = 0;
+    while next < bytes.len() {
+        hash = (hash ^ bytes[next] as u64).wrapping_mul(0x0100_0000_01b3);
+        next += 1;
+    }
+    hash
+}
+
+/// Whose slots they are.
+#[repr(C, align(4096))]
+#[derive(Debug)]
+pub(super) struct Header {
+    magic: AtomicU64,
+    version: AtomicU64,
+    started: AtomicU64,
+    pid: AtomicU32,
+    finished: AtomicU32,
+    ended_at_rest: AtomicU32,
+    label: SlotName,
+}
+
+/// The whole file.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) header: Header,
+    pub(super) region: Region,
+}
+
+/// Bytes of a file.
+pub(super) const SIZE: usize = size_of::<File>();
+
+/// Where the slots begin.
+pub(super) const REGION: usize = offset_of!(File, region);
+
+/// Bytes at the beginning that say whether the file is one of ours, and whole.
+pub(super) const PROOF: usize = offset_of!(Header, finished);
+
+impl Header {
+    /// Writes all of it. The label is what people call the worker; `ended_at_rest` means that
+    /// nobody waits for its end in order.
+    pub(super) fn begin(&self, owner: Identity, label: Option<&str>, ended_at_rest: bool) {
+        if let Some(label) = label {
+            self.label.set(label);
+        }
+        self.ended_at_rest
+            .store(u32::from(ended_at_rest), Ordering::Relaxed);
+        self.version.store(VERSION, Ordering::Relaxed);
+        self.pid.store(owner.pid, Ordering::Relaxed);
+        self.started.store(owner.started, Ordering::Relaxed);
+        self.magic.store(MAGIC, Ordering::Release);
+    }
+
+    /// What people call the worker, where it was told.
+    pub(super) fn label(&self) -> Option<String> {
+        self.label.get().filter(|label| !label.is_empty())
+    }
+
+    /// The worker ends in order.
+    pub(super) fn finish(&self) {
+        self.finished.store(1, Ordering::Release);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished.load(Ordering::Acquire) == 1
+    }
+}
+
+impl File {
+    /// Whether the worker, which is gone, ended as it should: it said so, or it is one of those
+    /// that are ended while they wait, and it was in no stage.
+    pub(super) fn ended_well(&self) -> bool {
+        let at_rest = || {
+            let taken = self.region.stages.iter();
+            let mut taken = taken.take_while(|stage| stage.name.get().is_some());
+            taken.all(|stage| {
+                stage.entered.load(Ordering::Relaxed) == stage.exited.load(Ordering::Relaxed)
+            })
+        };
+        let header = &self.header;
+        header.is_finished() || (header.ended_at_rest.load(Ordering::Relaxed) == 1 && at_rest())
+    }
+
+    /// Whether it says that it ends in order.
+    pub(super) fn is_finished(&self) -> bool {
+        self.header.is_finished()
+    }
+}
+
+/// Whether these first bytes of a file are of a whole one of this layout, by that process.
+pub(super) fn is_proof(bytes: &[u8; PROOF], owner: Identity) -> bool {
+    let expected = [MAGIC, VERSION, owner.started].map(u64::to_ne_bytes);
+    let (numbers, pid) = bytes.split_at(PROOF - size_of::<u32>());
+    numbers == expected.as_flattened() && pid == owner.pid.to_ne_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_lie_where_other_code_takes_them_to_be() {
+        assert_eq!(offset_of!(Header, pid), 24);
+        assert_eq!(PROOF, 28);
+        assert_eq!(REGION, 4096);
+        assert_eq!(SIZE % 4096, 0);
+        // A reader of slots stops at the first free one by looking at the beginning of each.
+        assert_eq!(offset_of!(StageSlot, name), 0);
+        assert_eq!(offset_of!(QueueSlot, name), 0);
+    }
+
+    #[test]
+    fn another_version_has_another_number() {
+        assert_ne!(fnv(1, b"0.1.0"), fnv(1, b"0.1.1"));
+        assert_ne!(VERSION, 0);
+    }
+}

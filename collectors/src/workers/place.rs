@@ -1,0 +1,206 @@
+//! Where the files lie, and which trainer a process works for.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::Identity;
+use super::identity::ancestors;
+
+/// The folders of this user in which trainers put their markers, the best first.
+#[derive(Debug, Clone)]
+pub struct Places {
+    folders: Vec<PathBuf>,
+    /// Which numbers of processes are meant: containers may share the folders, not the numbers.
+    namespace: u64,
+}
+
+/// The folder that a trainer's workers put their files into.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Marker(PathBuf);
+
+impl Places {
+    /// Memory that looks like files, else the temporary folder.
+    #[must_use]
+    pub fn of_this_machine() -> Self {
+        Self::below(&[Path::new("/dev/shm"), &std::env::temp_dir()])
+    }
+
+    /// Folders below these, which may be everybody's.
+    #[must_use]
+    pub fn below(parents: &[&Path]) -> Self {
+        // SAFETY: takes and gives a number, and cannot fail.
+        let user = unsafe { libc::geteuid() };
+        let own = format!("headspace-{user}");
+        Self {
+            folders: parents.iter().map(|parent| parent.join(&own)).collect(),
+            namespace: fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino()),
+        }
+    }
+
+    /// Marks this process as one that has workers. Once more is the same marker.
+    ///
+    /// # Errors
+    ///
+    /// Where no place can be written to, or none is this user's alone: that of the last place.
+    pub fn mark(&self) -> io::Result<Marker> {
+        let here = Identity::here().ok_or(io::ErrorKind::NotFound)?;
+        let mut problem = io::Error::from(io::ErrorKind::NotFound);
+        for folder in &self.folders {
+            let marker = folder.join(self.name(here));
+            match make(folder).and_then(|()| make(&marker)) {
+                Ok(()) => return Ok(Marker(marker)),
+                Err(error) => problem = error,
+            }
+        }
+        Err(problem)
+    }
+
+    /// The marker of the nearest process that this one descends from.
+    #[must_use]
+    pub fn nearest(&self) -> Option<Marker> {
+        let folders: Vec<&PathBuf> = self.folders.iter().filter(|f| is_own(f)).collect();
+        if folders.is_empty() {
+            return None;
+        }
+        ancestors().find_map(|ancestor| {
+            let name = self.name(ancestor);
+            let mut markers = folders.iter().map(|folder| folder.join(&name));
+            markers.find(|marker| is_own(marker)).map(Marker)
+        })
+    }
+
+    /// Removes what trainers left that are no more.
+    pub fn sweep(&self) {
+        for folder in self.folders.iter().filter(|folder| is_own(folder)) {
+            let Ok(entries) = fs::read_dir(folder) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                let name = entry.file_name();
+                let trainer = name.to_str().and_then(|name| self.trainer(name));
+                if trainer.is_some_and(|trainer| !trainer.lives()) {
+                    let _ = fs::remove_dir_all(entry.path());
+                }
+            }
+        }
+    }
+
+    fn name(&self, trainer: Identity) -> String {
+        format!("{}-{trainer}", self.namespace)
+    }
+
+    /// Whose marker that is, where it is one, and of this namespace.
+    fn trainer(&self, name: &str) -> Option<Identity> {
+        let (namespace, rest) = name.split_once('-')?;
+        let (trainer, rest) = Identity::parse(rest)?;
+        (rest.is_empty() && namespace == self.namespace.to_string()).then_some(trainer)
+    }
+}
+
+impl Marker {
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    /// Removes it with all files in it. Workers that live go on by themselves.
+    pub fn remove(&self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A folder of this user alone, made now if need be.
+fn make(folder: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ if is_own(folder) => Ok(()),
+        _ => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("`{}` is not this user's alone", folder.display()),
+        )),
+    }
+}
+
+/// Whether it is a folder (and no link to one) that nobody else can write to or look into.
+fn is_own(folder: &Path) -> bool {
+    // SAFETY: takes and gives a number, and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    let others = |mode: u32| mode & 0o077;
+    fs::symlink_metadata(folder)
+        .is_ok_and(|found| found.is_dir() && found.uid() == user && others(found.mode()) == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_marker_is_made_where_only_this_user_can_look() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = Places::below(&[folder.path()]);
+
+        let marker = places.mark().unwrap();
+
+        assert_eq!(places.mark().unwrap(), marker);
+        for made in [marker.folder(), marker.folder().parent().unwrap()] {
+            assert_eq!(fs::metadata(made).unwrap().mode() & 0o777, 0o700);
+        }
+        marker.remove();
+        assert!(!marker.folder().exists());
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_to_is_not_used() {
+        let (open, next) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let places = Places::below(&[open.path(), next.path()]);
+        let taken = &places.folders[0];
+        fs::create_dir(taken).unwrap();
+        fs::set_permissions(taken, fs::Permissions::from_mode(0o777)).unwrap();
+
+        assert!(places.mark().unwrap().folder().starts_with(next.path()));
+        assert!(Places::below(&[open.path()]).mark().is_err());
+    }
+
+    #[test]
+    fn a_link_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = Places::below(&[folder.path()]);
+        let elsewhere = folder.path().join("elsewhere");
+        DirBuilder::new().mode(0o700).create(&elsewhere).unwrap();
+        symlink(&elsewhere, &places.folders[0]).unwrap();
+
+        assert!(places.mark().is_err());
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn only_what_ended_trainers_of_this_namespace_left_is_swept() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = Places::below(&[folder.path()]);
+        let own = places.mark().unwrap();
+        let here = Identity::here().unwrap();
+        let ended = Identity {
+            started: here.started - 1,
+            ..here
+        };
+        let make = |name: String| {
+            let path = places.folders[0].join(name);
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("4720-1-0"), "x").unwrap();
+            path
+        };
+        let left = make(places.name(ended));
+        let of_another = make(format!("{}-{ended}", places.namespace + 1));
+        let foreign = make("notes".to_owned());
+
+        places.sweep();
+
+        assert!(!left.exists());
+        assert!(own.folder().exists() && of_another.exists() && foreign.exists());
+    }
+}

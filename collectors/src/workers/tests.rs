@@ -1,0 +1,334 @@
+//! Both sides together, in one process and in real children.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use headspace_agent::record::stage::slot::Outcome;
+use headspace_agent::record::stage::table::STAGES;
+use headspace_agent::record::stage::{Worker, WorkerState, Workers};
+
+use super::layout::{PROOF, SIZE};
+use super::*;
+
+struct Trainer {
+    marker: Marker,
+    found: FoundWorkers,
+    folder: tempfile::TempDir,
+}
+
+fn trainer() -> Trainer {
+    let folder = tempfile::tempdir().unwrap();
+    let marker = Places::below(&[folder.path()]).mark().unwrap();
+    Trainer {
+        found: FoundWorkers::below(marker.clone()),
+        marker,
+        folder: folder,
+    }
+}
+
+impl Trainer {
+    fn worker(&self, label: Option<&str>) -> WorkerFile {
+        WorkerFile::create(&self.marker, label, false).unwrap()
+    }
+
+    fn files(&self) -> usize {
+        fs::read_dir(self.marker.folder()).unwrap().count()
+    }
+
+    /// Gives this process's file to a child that has ended, as if it had made it.
+    fn hand_to(&self, Ended(identity): Ended) {
+        self.hand_over(0, identity);
+    }
+
+    fn hand_over(&self, number: u32, identity: Identity) {
+        let here = Identity::here().unwrap();
+        let own = self.marker.folder().join(format!("{here}-{number}"));
+        let file = OpenOptions::new().write(true).open(&own).unwrap();
+        file.write_all_at(&identity.started.to_ne_bytes(), 16)
+            .unwrap();
+        file.write_all_at(&identity.pid.to_ne_bytes(), 24).unwrap();
+        fs::rename(own, self.marker.folder().join(format!("{identity}-0"))).unwrap();
+    }
+}
+
+/// A process that was, and is no more.
+struct Ended(Identity);
+
+fn ended() -> Ended {
+    let mut child = sleeper();
+    let identity = identity_of(&child);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    Ended(identity)
+}
+
+fn sleeper() -> Child {
+    let mut command = Command::new("sleep");
+    command.arg("600").stdout(Stdio::null()).spawn().unwrap()
+}
+
+fn identity_of(child: &Child) -> Identity {
+    let pid = child.id();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let started = stat.rsplit(')').next().unwrap().split(' ').nth(20).unwrap();
+    Identity {
+        pid,
+        started: started.parse().unwrap(),
+    }
+}
+
+fn told(workers: &[Worker]) -> Vec<(String, WorkerState)> {
+    workers
+        .iter()
+        .map(|worker| (worker.label.clone(), worker.state))
+        .collect()
+}
+
+#[test]
+fn the_trainer_reads_what_a_worker_counts() {
+    let mut trainer = trainer();
+    let worker = trainer.worker(Some("worker 3"));
+    let slots = worker.slots();
+    let (_, decode) = slots.stage("decode").unwrap();
+    slots.stage("resize").unwrap();
+    slots.queue("decoded", 8).unwrap().observe(3, 1_000_000);
+
+    decode.record(5_000, Outcome::default());
+    let seen = trainer.found.look().remove(0);
+    decode.record(5_000, Outcome::default());
+
+    assert_eq!(
+        (seen.label.as_str(), seen.pid),
+        ("worker 3", std::process::id())
+    );
+    assert_eq!(seen.state, WorkerState::Running);
+    assert!(!std::ptr::eq(seen.region, slots.region()));
+    let names = seen
+        .region
+        .stages
+        .iter()
+        .map_while(|stage| stage.name.get());
+    assert_eq!(names.collect::<Vec<_>>(), ["decode", "resize"]);
+    assert_eq!(seen.region.stages[0].busy.load(Relaxed), 10_000);
+    assert_eq!(seen.region.queues[0].capacity.load(Relaxed), 8);
+}
+
+#[test]
+fn every_slot_of_a_file_has_its_room() {
+    let mut trainer = trainer();
+    let slots = trainer.worker(None).slots();
+    for number in 0..STAGES {
+        let (_, slot) = slots.stage(&number.to_string()).unwrap();
+        slot.record(u64::MAX, Outcome::default());
+    }
+
+    let seen = trainer.found.look().remove(0);
+    assert_eq!(seen.label, format!("pid {}", seen.pid));
+    let counted = seen
+        .region
+        .stages
+        .iter()
+        .map(|stage| stage.exited.load(Relaxed));
+    assert_eq!(counted.sum::<u64>(), STAGES as u64);
+}
+
+#[test]
+fn one_that_goes_without_a_word_is_told_once_as_lost_and_its_counts_with_it() {
+    let mut trainer = trainer();
+    let worker = trainer.worker(None);
+    worker
+        .slots()
+        .stage("decode")
+        .unwrap()
+        .1
+        .record(7, Outcome::default());
+    trainer.hand_to(ended());
+
+    let last = trainer.found.look().remove(0);
+
+    assert_eq!(last.state, WorkerState::Lost);
+    assert_eq!(last.region.stages[0].busy.load(Relaxed), 7);
+    assert_eq!(trainer.files(), 0);
+    assert_eq!(trainer.found.look().len(), 0);
+    // Who still holds the reference reads zeros, and not what was unmapped.
+    assert_eq!(last.region.stages[0].busy.load(Relaxed), 0);
+}
+
+#[test]
+fn one_that_said_that_it_ends_is_finished_once_it_is_gone() {
+    let mut trainer = trainer();
+    trainer.worker(None).finish();
+    // Only its memory stays: what it counts meanwhile still comes.
+    assert_eq!(trainer.found.look()[0].state, WorkerState::Running);
+
+    let gone = trainer.worker(None);
+    gone.finish();
+    trainer.hand_over(1, ended().0);
+
+    assert_eq!(told(&trainer.found.look())[0].1, WorkerState::Finished);
+}
+
+#[test]
+fn one_that_is_ended_while_it_waits_is_lost_only_amidst_a_stage() {
+    for (open, state) in [(false, WorkerState::Finished), (true, WorkerState::Lost)] {
+        let mut trainer = trainer();
+        let worker = WorkerFile::create(&trainer.marker, None, true).unwrap();
+        let slots = worker.slots();
+        let (_, decode) = slots.stage("decode").unwrap();
+        if open {
+            decode.enter(&headspace_agent::port::MonotonicClock::new(), true);
+        }
+        trainer.hand_to(ended());
+
+        assert_eq!(trainer.found.look()[0].state, state);
+    }
+}
+
+#[test]
+fn a_kill_is_seen_within_a_few_looks_however_many_workers_there_are() {
+    let mut trainer = trainer();
+    for _ in 0..100 {
+        trainer.worker(None);
+        trainer.hand_to(ended());
+    }
+    let mut child = sleeper();
+    trainer.worker(None);
+    trainer.hand_to(Ended(identity_of(&child)));
+
+    // The numbers of the hundred are free, which costs little to see.
+    let first = trainer.found.look();
+    assert_eq!(
+        first
+            .iter()
+            .filter(|w| w.state == WorkerState::Lost)
+            .count(),
+        100
+    );
+    assert_eq!(first.last().unwrap().state, WorkerState::Running);
+    child.kill().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    // It stays as one that waits for its parent: only its state tells.
+    while trainer.found.look()[0].state == WorkerState::Running {
+        assert!(Instant::now() < deadline, "never told as lost");
+    }
+    child.wait().unwrap();
+}
+
+#[test]
+fn two_that_live_never_have_one_label() {
+    let mut trainer = trainer();
+    let mut child = sleeper();
+    trainer.worker(Some("worker 0"));
+    trainer.hand_to(Ended(identity_of(&child)));
+    let own = trainer.worker(Some("worker 0"));
+
+    let mut labels = told(&trainer.found.look());
+    labels.sort_by(|a, b| a.0.cmp(&b.0));
+    let running = WorkerState::Running;
+    assert_eq!(
+        labels,
+        [
+            ("worker 0".into(), running),
+            ("worker 0 #2".into(), running)
+        ]
+    );
+    assert!(own.is_wanted());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_is_not_a_whole_file_of_ours_is_left_unread() {
+    type Damage = fn(&fs::File);
+    let damages: [Damage; 6] = [
+        |file| file.set_len(0).unwrap(),
+        |file| file.set_len(SIZE as u64 - 1).unwrap(),
+        |file| file.set_len(SIZE as u64 + 1).unwrap(),
+        |file| file.write_all_at(b"x", 0).unwrap(),
+        |file| file.write_all_at(b"x", 8).unwrap(),
+        |file| file.write_all_at(b"xxxx", PROOF as u64 - 4).unwrap(),
+    ];
+    for (number, damage) in damages.into_iter().enumerate() {
+        let mut trainer = trainer();
+        trainer.worker(None);
+        let path = fs::read_dir(trainer.marker.folder()).unwrap().next();
+        let path = path.unwrap().unwrap().path();
+        damage(&OpenOptions::new().write(true).open(&path).unwrap());
+
+        assert_eq!(trainer.found.look().len(), 0, "{number}");
+        assert_eq!(trainer.files(), 1, "{number}: its process lives");
+        fs::rename(path, trainer.marker.folder().join("1-1-0")).unwrap();
+        assert_eq!(trainer.found.look().len(), 0, "{number}");
+        assert_eq!(trainer.files(), 0, "{number}: its process is gone");
+    }
+}
+
+#[test]
+fn foreign_files_are_left_alone_until_the_end() {
+    let mut trainer = trainer();
+    let here = Identity::here().unwrap();
+    fs::write(trainer.marker.folder().join("notes"), "x").unwrap();
+    fs::create_dir(trainer.marker.folder().join(format!("{here}-0"))).unwrap();
+    std::os::unix::fs::symlink(
+        "/dev/zero",
+        trainer.marker.folder().join(format!("{here}-1")),
+    )
+    .unwrap();
+
+    assert_eq!(trainer.found.look().len(), 0);
+    assert_eq!(trainer.files(), 3);
+    let marker = trainer.marker.clone();
+    drop(trainer.found);
+    assert!(!marker.folder().exists());
+}
+
+#[test]
+fn without_a_trainer_there_is_no_file_and_after_its_end_nobody_wants_it() {
+    let trainer = trainer();
+    let worker = trainer.worker(None);
+    let slots = worker.slots();
+    let (_, decode) = slots.stage("decode").unwrap();
+    assert!(worker.is_wanted());
+
+    drop(trainer.found);
+    decode.record(7, Outcome::default());
+
+    assert!(!worker.is_wanted());
+    assert!(WorkerFile::create(&trainer.marker, None, false).is_err());
+    // A stage that comes now has its place elsewhere.
+    let (_, late) = slots.stage("late").unwrap();
+    late.record(7, Outcome::default());
+    assert_eq!(slots.region().stages[0].busy.load(Relaxed), 7);
+    assert_eq!(slots.region().stages[1].name.get(), None);
+}
+
+#[test]
+fn a_process_that_replaced_its_program_has_one_more_file() {
+    let mut trainer = trainer();
+    trainer.worker(None);
+    trainer.worker(None);
+
+    assert_eq!(trainer.found.look().len(), 2);
+    for _ in 2..16 {
+        trainer.worker(None);
+    }
+    assert!(WorkerFile::create(&trainer.marker, None, false).is_err());
+}
+
+#[test]
+fn thousands_of_workers_one_after_another_share_the_memory_of_a_few() {
+    let mut trainer = trainer();
+    let mut places = std::collections::HashSet::new();
+    for _ in 0..50 {
+        trainer.worker(None);
+        trainer.hand_to(Ended(Identity { pid: 1, started: 1 }));
+        let told = trainer.found.look();
+        assert_eq!(told.len(), 1);
+        places.insert(std::ptr::from_ref(told[0].region) as usize);
+    }
+
+    assert!(places.len() <= 2, "{} places", places.len());
+}
