@@ -108,7 +108,7 @@ const Z: f64 = 1.959_964;
 
 /// 97.5 % quantile of Student's distribution, within 1 % from 3 degrees of freedom on (Abramowitz
 /// and Stegun 26.7.5).
-fn student(freedom: f64) -> f64 {
+pub(super) fn student(freedom: f64) -> f64 {
     let z = Z;
     let first = (z.powi(3) + z) / 4.0;
     let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;

@@ -2,15 +2,20 @@
 
 pub mod attribution;
 pub mod bootstrap;
+pub mod compare;
 mod content;
+pub mod course;
 pub mod findings;
 pub mod floor;
 #[cfg(test)]
 mod floor_tests;
 pub mod growth;
 pub mod pipeline;
+pub mod precision;
+pub mod ranks;
 pub mod resources;
 mod selection;
+pub mod stages;
 pub mod steady;
 pub mod summary;
 pub mod verdict;

@@ -2,14 +2,17 @@
 //! on itself, and no dependency on the rest of the crate.
 
 pub mod attributes;
+pub mod comparison;
 pub mod distribution;
 pub mod history;
 pub mod metric;
 pub mod mode;
+pub mod ranks;
 pub mod reading;
 pub mod record;
 pub mod series;
 pub mod stage;
+pub mod stage_history;
 pub mod window;
 
 pub use distribution::Distribution;
@@ -20,4 +23,5 @@ pub use reading::{Reading, Scope};
 pub use record::{Record, RecordBody};
 pub use series::{Series, StepSample};
 pub use stage::{QueueSample, StageSample};
+pub use stage_history::StageHistory;
 pub use window::{Window, WindowStep};

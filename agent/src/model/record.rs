@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::distribution::DistributionRecord;
+use super::ranks::RanksRecord;
 
 /// The version of the record format. A reader skips and counts records of another.
 pub const SCHEMA: &str = "headspace/1";
@@ -590,6 +591,10 @@ pub struct SummaryRecord {
     pub overhead_pct: Option<f64>,
     /// What was lost.
     pub dropped: Dropped,
+    /// All ranks of the run together. In no file: `headspace report --json` adds it where a run has
+    /// several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<Box<RanksRecord>>,
 }
 
 /// What the process had and used. Means and shares are over the steady state of the main loop where

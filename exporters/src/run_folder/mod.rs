@@ -13,4 +13,4 @@ mod names;
 mod run;
 
 pub use names::{FolderError, RankFile, create, files, part_path, rank_path, run_id, runs};
-pub use run::{RankRun, ReadError, Run};
+pub use run::{RankRun, ReadError, Run, Seen};

@@ -2,18 +2,18 @@
 //!
 //! Only what people and programs ask of a finished run is kept: what ran, its last summary, its
 //! probes and its notices. Ticks are checked and counted as they go by, so a folder of a gigabyte
-//! is read in bounded memory.
+//! is read in bounded memory. Who needs the ticks is shown them one by one.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use headspace_agent::model::record::{
-    NoticeRecord, ProbeRecord, RunRecord, RunState, SummaryRecord,
+    NoticeRecord, ProbeRecord, RunRecord, RunState, SummaryRecord, TickRecord,
 };
 use headspace_agent::model::{Record, RecordBody};
 
-use super::names::{RankFile, files};
+use super::names::{RankFile, files, part_path};
 use crate::encode::json_lines::Kind;
 use crate::encode::reader::{Records, Tally};
 
@@ -73,6 +73,18 @@ pub struct RankRun {
     pub tally: Tally,
 }
 
+/// What goes by while a run is read.
+#[derive(Debug, Clone, Copy)]
+pub enum Seen<'a> {
+    /// A tick of the rank that is being read, in order.
+    Tick(&'a TickRecord),
+    /// The rank is read. The ticks since the rank before were its own.
+    Rank(&'a RankRun),
+}
+
+/// Who looks on.
+type Watch<'a> = Option<&'a mut dyn FnMut(Seen<'_>)>;
+
 impl Run {
     /// Reads the run in `folder`.
     ///
@@ -80,21 +92,7 @@ impl Run {
     ///
     /// [`ReadError`] when the folder or one of its files cannot be read, or when there is none.
     pub fn read(folder: &Path) -> Result<Self, ReadError> {
-        let mut ranks: Vec<u32> = list(folder)?.iter().map(|f| f.rank).collect();
-        ranks.dedup();
-        if ranks.is_empty() {
-            return Err(ReadError::NoRanks {
-                path: folder.to_path_buf(),
-            });
-        }
-        let ranks = ranks
-            .into_iter()
-            .map(|rank| RankRun::read(folder, rank))
-            .collect::<Result<_, _>>()?;
-        Ok(Self {
-            folder: folder.to_path_buf(),
-            ranks,
-        })
+        Self::read_folder(folder, None)
     }
 
     /// Reads one file. A rank's newest file brings the rank's older parts along.
@@ -103,18 +101,60 @@ impl Run {
     ///
     /// [`ReadError`] when a file cannot be read.
     pub fn read_file(path: &Path) -> Result<Self, ReadError> {
+        Self::read_one(path, None)
+    }
+
+    /// Reads a run's folder, or one file of it, and shows `seen` its ticks, which takes about three
+    /// times as long.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] as for [`read`](Self::read) and [`read_file`](Self::read_file).
+    pub fn read_with(path: &Path, seen: &mut dyn FnMut(Seen<'_>)) -> Result<Self, ReadError> {
+        if path.is_dir() {
+            Self::read_folder(path, Some(seen))
+        } else {
+            Self::read_one(path, Some(seen))
+        }
+    }
+
+    fn read_folder(folder: &Path, mut watch: Watch<'_>) -> Result<Self, ReadError> {
+        let all = list(folder)?;
+        if all.is_empty() {
+            return Err(ReadError::NoRanks {
+                path: folder.to_path_buf(),
+            });
+        }
+        let ranks = all
+            .chunk_by(|a, b| a.rank == b.rank)
+            .map(|files| {
+                let watch = watch.as_mut().map(|watch| &mut **watch as _);
+                RankRun::read_files(folder, files, watch)
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            folder: folder.to_path_buf(),
+            ranks,
+        })
+    }
+
+    fn read_one(path: &Path, mut watch: Watch<'_>) -> Result<Self, ReadError> {
         let folder = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
         let rank = match RankFile::parse(path) {
-            Some(file) if file.is_active() => RankRun::read(folder, file.rank)?,
+            Some(file) if file.is_active() => {
+                RankRun::read_files(folder, &of_rank(folder, file.rank)?, watch)?
+            }
             file => {
                 let mut rank = RankRun {
                     rank: file.map_or(0, |f| f.rank),
                     ..RankRun::default()
                 };
-                rank.add(path, open(path)?)?;
+                let file = open(path)?;
+                rank.add(path, file, watch.as_mut().map(|watch| &mut **watch as _))?;
+                rank.tell(watch);
                 rank
             }
         };
@@ -142,19 +182,34 @@ impl RankRun {
     ///
     /// [`ReadError`] when one of its files cannot be read.
     pub fn read(folder: &Path, rank: u32) -> Result<Self, ReadError> {
-        let (parts, active) = parts_and_active(folder, rank)?;
+        Self::read_files(folder, &of_rank(folder, rank)?, None)
+    }
+
+    /// Reads a rank whose files were listed.
+    fn read_files(
+        folder: &Path,
+        listed: &[RankFile],
+        mut watch: Watch<'_>,
+    ) -> Result<Self, ReadError> {
         let mut run = Self {
-            rank,
+            rank: listed.first().map_or(0, |file| file.rank),
             ..Self::default()
         };
-        for part in parts {
-            let file = open(&part)?;
-            run.add(&part, file)?;
+        for (path, file) in opened(folder, run.rank, listed)? {
+            let file = match file {
+                Some(file) => file,
+                None => open(&path)?,
+            };
+            run.add(&path, file, watch.as_mut().map(|watch| &mut **watch as _))?;
         }
-        if let Some((path, file)) = active {
-            run.add(&path, file)?;
-        }
+        run.tell(watch);
         Ok(run)
+    }
+
+    fn tell(&self, watch: Watch<'_>) {
+        if let Some(watch) = watch {
+            watch(Seen::Rank(self));
+        }
     }
 
     /// The last summary's body.
@@ -187,15 +242,26 @@ impl RankRun {
             .then(|| self.tally.last_unix_nano.saturating_sub(written) as f64 / 1e9)
     }
 
-    fn add(&mut self, path: &Path, file: File) -> Result<(), ReadError> {
+    fn add(&mut self, path: &Path, file: File, mut watch: Watch<'_>) -> Result<(), ReadError> {
         const WANTED: &[Kind] = &[Kind::Run, Kind::Probe, Kind::Notice, Kind::Summary];
-        let mut records = Records::new(file, WANTED);
+        const WITH_TICKS: &[Kind] = &[
+            Kind::Run,
+            Kind::Probe,
+            Kind::Notice,
+            Kind::Summary,
+            Kind::Tick,
+        ];
+        let wanted = if watch.is_some() { WITH_TICKS } else { WANTED };
+        let mut records = Records::new(file, wanted);
         for record in records.by_ref() {
             let record = record.map_err(|source| ReadError::Io {
                 path: path.to_path_buf(),
                 source,
             })?;
-            self.take(record);
+            match (&record.body, &mut watch) {
+                (RecordBody::Tick(tick), Some(watch)) => watch(Seen::Tick(tick)),
+                _ => self.take(record),
+            }
         }
         self.tally += records.tally();
         self.files.push(path.to_path_buf());
@@ -229,43 +295,39 @@ fn open(path: &Path) -> Result<File, ReadError> {
     })
 }
 
-/// A rank's parts, and its newest file, opened.
+fn of_rank(folder: &Path, rank: u32) -> Result<Vec<RankFile>, ReadError> {
+    let mut files = list(folder)?;
+    files.retain(|file| file.rank == rank);
+    Ok(files)
+}
+
+/// A rank's files, the newest one opened.
 ///
 /// While the run goes on, the newest file may become a part between the listing and the opening.
-/// Then the parts are not those that were listed, and it is listed again.
-#[expect(
-    clippy::type_complexity,
-    reason = "two lists of paths, the last one opened"
-)]
-fn parts_and_active(
+/// Then there is a part behind those that were listed, and they are listed again. (Listing again in
+/// any case would cost a folder of ten thousand ranks their square.)
+#[expect(clippy::type_complexity, reason = "paths, the last one opened")]
+fn opened(
     folder: &Path,
     rank: u32,
-) -> Result<(Vec<PathBuf>, Option<(PathBuf, File)>), ReadError> {
-    let of_rank = || -> Result<(Vec<PathBuf>, Option<PathBuf>), ReadError> {
-        let (active, parts): (Vec<_>, Vec<_>) = list(folder)?
-            .into_iter()
-            .filter(|f| f.rank == rank)
-            .partition(RankFile::is_active);
-        let active = active.into_iter().next().map(|f| f.path);
-        Ok((parts.into_iter().map(|f| f.path).collect(), active))
-    };
-    let mut listed = of_rank()?;
-    for _ in 0..MAX_LISTINGS {
-        let active = match &listed.1 {
-            Some(path) => open(path).map(|file| Some((path.clone(), file))),
-            None => Ok(None),
-        };
-        let again = of_rank()?;
-        if again == listed {
-            return active.map(|active| (listed.0, active));
+    listed: &[RankFile],
+) -> Result<Vec<(PathBuf, Option<File>)>, ReadError> {
+    let mut listed = listed.to_vec();
+    for listings in 0.. {
+        let (active, parts): (Vec<_>, Vec<_>) = listed.iter().partition(|f| f.is_active());
+        let next = parts.last().map_or(1, |last| last.part.saturating_add(1));
+        let active = active
+            .first()
+            .map(|file| open(&file.path).map(|opened| (file.path.clone(), Some(opened))));
+        let became_a_part = part_path(folder, rank, next).exists();
+        if !became_a_part && !matches!(active, Some(Err(_))) || listings >= MAX_LISTINGS {
+            let mut files: Vec<_> = parts.iter().map(|f| (f.path.clone(), None)).collect();
+            files.extend(active.transpose()?);
+            return Ok(files);
         }
-        listed = again;
+        listed = of_rank(folder, rank)?;
     }
-    let active = listed
-        .1
-        .map(|path| open(&path).map(|file| (path, file)))
-        .transpose()?;
-    Ok((listed.0, active))
+    Ok(Vec::new())
 }
 
 #[cfg(test)]

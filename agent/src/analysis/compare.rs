@@ -1,0 +1,261 @@
+//! How two sides of runs differ, and how sure that is.
+//!
+//! Only the steady state of the main loop is compared. What a run's mean is worth follows from how
+//! its stretches vary, and what a side's mean is worth also from how its runs do: see
+//! [`precision`](super::precision). An alarm needs the whole interval beyond the limit.
+
+mod measured;
+
+pub use self::measured::Measured;
+use super::course::Quantity;
+use super::precision::{Allowance, Known, RUN_TO_RUN, difference, relative_difference};
+use crate::model::Distribution;
+use crate::model::comparison::{
+    Change, ComparisonRecord, ComparisonVerdict, Gate, JudgedBy, SCHEMA, SideRecord, StageChange,
+};
+use crate::model::record::Estimate;
+
+/// Batches whose sizes differ by more than this share are compared by the sample.
+const SAME_SIZE: f64 = 0.005;
+
+/// The runs of one side.
+#[derive(Debug, Clone, Default)]
+pub struct Side {
+    /// Where they were found.
+    pub path: String,
+    /// Each of them, at least one.
+    pub runs: Vec<Measured>,
+}
+
+/// Compares `b` with `a`. `limit_pct` is by how much B may be slower.
+///
+/// What changed in the settings is for the caller to add, who has the records of them.
+#[must_use]
+pub fn compare(a: &Side, b: &Side, limit_pct: Option<f64>) -> ComparisonRecord {
+    let step_ms = relative(&a.known(Quantity::Step), &b.known(Quantity::Step));
+    let sample_ms = relative(&a.samples(), &b.samples());
+    let judged_by = match (a.batch_size(), b.batch_size()) {
+        (Some(a), Some(b)) if (b / a - 1.0).abs() > SAME_SIZE => JudgedBy::Sample,
+        _ => JudgedBy::Step,
+    };
+    let slower = match judged_by {
+        JudgedBy::Step => step_ms.difference_pct,
+        JudgedBy::Sample => sample_ms.difference_pct,
+    };
+    let quantile = |q: f64| points(a.quantile_ms(q), b.quantile_ms(q));
+    ComparisonRecord {
+        schema: SCHEMA.to_owned(),
+        a: a.record(),
+        b: b.record(),
+        wait_ms: part(a, b, Quantity::Wait, step_ms.a),
+        compute_ms: part(a, b, Quantity::Compute, step_ms.a),
+        step_ms,
+        sample_ms,
+        step_p50_ms: quantile(0.5),
+        step_p95_ms: quantile(0.95),
+        step_p99_ms: quantile(0.99),
+        floor_ms: relative(&a.floors(), &b.floors()),
+        stages: stages(a, b),
+        changed: Vec::new(),
+        judged_by,
+        verdict: slower.map_or(ComparisonVerdict::Unknown, verdict),
+        limit_pct,
+        gate: limit_pct.map(|limit| slower.map_or(Gate::Unknown, |slower| gate(slower, limit))),
+        notes: notes(a, b, slower.is_some()),
+    }
+}
+
+fn verdict(slower_pct: Estimate) -> ComparisonVerdict {
+    if slower_pct.low > 0.0 {
+        ComparisonVerdict::Slower
+    } else if slower_pct.high < 0.0 {
+        ComparisonVerdict::Faster
+    } else {
+        ComparisonVerdict::NoDifference
+    }
+}
+
+fn gate(slower_pct: Estimate, limit_pct: f64) -> Gate {
+    if slower_pct.low > limit_pct {
+        Gate::Failed
+    } else if slower_pct.high <= limit_pct {
+        Gate::Passed
+    } else {
+        Gate::Open
+    }
+}
+
+/// What every run of a side has; nothing where one lacks it.
+type Knowns = Vec<Known>;
+
+impl Side {
+    fn each(&self, of: impl Fn(&Measured) -> Option<Known>) -> Knowns {
+        let all: Option<Knowns> = self.runs.iter().map(of).collect();
+        all.unwrap_or_default()
+    }
+
+    fn known(&self, of: Quantity) -> Knowns {
+        self.each(|run| run.mean_ms(of))
+    }
+
+    fn samples(&self) -> Knowns {
+        self.each(|run| {
+            let (step, size) = (run.mean_ms(Quantity::Step)?, run.batch_size()?);
+            Some(Known {
+                mean: step.mean / size,
+                error: step.error.map(|error| error / size),
+            })
+        })
+    }
+
+    fn floors(&self) -> Knowns {
+        self.each(Measured::floor_ms)
+    }
+
+    fn batch_size(&self) -> Option<f64> {
+        let sizes: Option<Vec<f64>> = self.runs.iter().map(Measured::batch_size).collect();
+        let sizes = sizes.filter(|sizes| !sizes.is_empty())?;
+        Some(sizes.iter().sum::<f64>() / sizes.len() as f64)
+    }
+
+    fn quantile_ms(&self, q: f64) -> Option<f64> {
+        let mut all = Distribution::default();
+        self.runs.iter().for_each(|run| all.merge(run.steps()));
+        all.quantile_ms(q)
+    }
+
+    fn record(&self) -> SideRecord {
+        SideRecord {
+            path: self.path.clone(),
+            runs: self.runs.iter().map(Measured::record).collect(),
+        }
+    }
+}
+
+fn mean(knowns: &[Known]) -> Option<f64> {
+    let sum: f64 = knowns.iter().map(|known| known.mean).sum();
+    (!knowns.is_empty()).then(|| sum / knowns.len() as f64)
+}
+
+/// Without an interval.
+fn points(a: Option<f64>, b: Option<f64>) -> Change {
+    Change {
+        a,
+        b,
+        ..Change::default()
+    }
+}
+
+/// A change in proportion: what varies from run to run does so by a share.
+fn relative(a: &[Known], b: &[Known]) -> Change {
+    let found = relative_difference(a, b, RUN_TO_RUN);
+    let scaled = |by: f64| found.map(|share| scale(share, by));
+    Change {
+        difference: mean(a).and_then(scaled),
+        difference_pct: scaled(100.0),
+        ..points(mean(a), mean(b))
+    }
+}
+
+/// A change of a part of the step, which may be near zero: it varies by a share of the step.
+fn part(a: &Side, b: &Side, of: Quantity, step_ms: Option<f64>) -> Change {
+    let (a, b) = (a.known(of), b.known(of));
+    let allowance = Allowance(RUN_TO_RUN * step_ms.unwrap_or(0.0));
+    let difference = difference(&a, &b, allowance);
+    let base = mean(&a).filter(|base| *base > 0.0);
+    Change {
+        difference,
+        difference_pct: difference
+            .zip(base)
+            .map(|(ms, base)| scale(ms, 100.0 / base)),
+        ..points(mean(&a), mean(&b))
+    }
+}
+
+fn scale(estimate: Estimate, by: f64) -> Estimate {
+    Estimate {
+        value: estimate.value * by,
+        low: estimate.low * by,
+        high: estimate.high * by,
+    }
+}
+
+/// Every stage that a side has, by name.
+fn stages(a: &Side, b: &Side) -> Vec<StageChange> {
+    let mut names: Vec<&str> = [a, b]
+        .iter()
+        .flat_map(|side| &side.runs)
+        .flat_map(Measured::stages)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let change = |of: &dyn Fn(&Measured) -> Option<Known>| relative(&a.each(of), &b.each(of));
+    names
+        .into_iter()
+        .map(|name| {
+            let share = |side: &Side| {
+                mean(&side.each(|run| {
+                    let call = run.call_ms(name)?.mean * run.calls_per_batch(name)?.mean;
+                    let step = run.mean_ms(Quantity::Step)?.mean;
+                    (step > 0.0).then(|| Known {
+                        mean: 100.0 * call / step,
+                        error: None,
+                    })
+                }))
+            };
+            StageChange {
+                name: name.to_owned(),
+                call_ms: change(&|run| run.call_ms(name)),
+                calls_per_batch: change(&|run| run.calls_per_batch(name)),
+                share_pct: points(share(a), share(b)),
+            }
+        })
+        .collect()
+}
+
+fn notes(a: &Side, b: &Side, has_interval: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (letter, side) in [("A", a), ("B", b)] {
+        for run in &side.runs {
+            if run
+                .mean_ms(Quantity::Step)
+                .is_none_or(|step| step.error.is_none())
+            {
+                notes.push(format!(
+                    "{letter}: `{}` is too short for an interval: it needs steps in four ticks or \
+                     more after the warm-up. Train longer, or set a shorter `HEADSPACE_INTERVAL`.",
+                    run.run_id
+                ));
+            } else if run.unfinished {
+                notes.push(format!(
+                    "{letter}: `{}` did not end in order; its steps count as far as they were \
+                     recorded.",
+                    run.run_id
+                ));
+            }
+        }
+    }
+    let all = || a.runs.iter().chain(&b.runs);
+    if all().any(Measured::is_replay) && !all().all(Measured::is_replay) {
+        notes.push(
+            "Some runs are in mode `replay`, whose steps are the floor, and some are not: this \
+             compares free data with real data."
+                .to_owned(),
+        );
+    }
+    if all().any(|run| {
+        a.runs
+            .first()
+            .is_some_and(|first| first.loop_name() != run.loop_name())
+    }) {
+        notes.push("The loops have different names; are they the same loop?".to_owned());
+    }
+    if has_interval && a.runs.len() + b.runs.len() == 2 {
+        notes.push(format!(
+            "One run a side does not show how much runs of the same configuration differ: the \
+             interval allows for {} %. Several runs a side (a folder of runs) measure it.",
+            RUN_TO_RUN * 100.0
+        ));
+    }
+    notes
+}

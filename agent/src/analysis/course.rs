@@ -1,0 +1,429 @@
+//! How a run went, from its ticks: neighbouring steps together, in order, in bounded memory.
+//!
+//! A mean alone does not say how well it is known. Steps near each other are alike (a slow minute
+//! of the machine, a warm cache), so they count as less than they are many; the course keeps which
+//! steps were near each other. Ticks become stretches, and where there are more than 256 of those,
+//! neighbours become one.
+
+use std::collections::BTreeMap;
+
+use super::precision::{Known, ratio};
+use super::summary::LEAST_WARMUP;
+use crate::model::Distribution;
+use crate::model::record::{LoopTick, Phase, TickRecord};
+
+/// Most stretches of a course.
+const MOST: usize = 256;
+
+/// Loops and stages told apart in a stretch. More are no training script.
+const MOST_NAMES: usize = 4096;
+
+/// A run's ticks, in order.
+#[derive(Debug, Clone, Default)]
+pub struct Course {
+    stretches: Vec<Stretch>,
+    /// Ticks in each stretch but the last, 1 at first.
+    ticks_each: u32,
+}
+
+/// Neighbouring ticks.
+#[derive(Debug, Clone, Default)]
+struct Stretch {
+    ticks: u32,
+    loops: BTreeMap<String, Phases>,
+    stages: BTreeMap<String, StagePart>,
+}
+
+/// The steps of one loop, by where their batches came from. Steps that settle are in neither.
+#[derive(Debug, Clone, Default)]
+struct Phases {
+    live: LoopPart,
+    replay: LoopPart,
+    /// Batches received in ticks whose stages count.
+    batches_with_stages: u64,
+}
+
+/// Steps of one loop and phase.
+#[derive(Debug, Clone, Default)]
+struct LoopPart {
+    step: Distribution,
+    wait: Distribution,
+    compute: Distribution,
+    batches: u64,
+    samples: u64,
+}
+
+/// What a stage did, in all its processes.
+#[derive(Debug, Clone, Copy, Default)]
+struct StagePart {
+    calls: u64,
+    ms: f64,
+}
+
+/// Which steps of a course are asked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Asked<'a> {
+    /// The loop; `None` for the one that most time was spent in.
+    pub loop_name: Option<&'a str>,
+    /// Whether the steps from the cache are meant instead of those from the source.
+    pub replay: bool,
+    /// How many of the last steps are in steady state; `None` where nobody found out.
+    pub steady_steps: Option<u64>,
+}
+
+/// The steps of one loop in steady state.
+#[derive(Debug, Clone)]
+pub struct Steady<'a> {
+    stretches: &'a [Stretch],
+    name: &'a str,
+    replay: bool,
+}
+
+impl Course {
+    /// Adds the next tick.
+    pub fn add(&mut self, tick: &TickRecord) {
+        self.ticks_each = self.ticks_each.max(1);
+        if self
+            .stretches
+            .last()
+            .is_none_or(|last| last.ticks >= self.ticks_each)
+        {
+            if self.stretches.len() >= MOST {
+                self.halve();
+            }
+            self.stretches.push(Stretch::default());
+        }
+        if let Some(last) = self.stretches.last_mut() {
+            last.add(tick);
+        }
+    }
+
+    /// Makes one of each two neighbours.
+    fn halve(&mut self) {
+        let mut halved: Vec<Stretch> = Vec::with_capacity(MOST);
+        for (i, stretch) in std::mem::take(&mut self.stretches).into_iter().enumerate() {
+            match halved.last_mut() {
+                Some(last) if i % 2 == 1 => last.merge(stretch),
+                _ => halved.push(stretch),
+            }
+        }
+        self.stretches = halved;
+        self.ticks_each = self.ticks_each.saturating_mul(2);
+    }
+
+    /// Its steps in steady state; `None` where the loop has no step.
+    ///
+    /// Stretches that warm-up reaches into are left out whole.
+    #[must_use]
+    pub fn steady<'a>(&'a self, asked: &Asked<'a>) -> Option<Steady<'a>> {
+        let name = match asked.loop_name {
+            Some(name) => name,
+            None => self.longest_loop(asked.replay)?,
+        };
+        let all = Steady {
+            stretches: &self.stretches,
+            name,
+            replay: asked.replay,
+        };
+        let counts: Vec<u64> = all.parts().map(|part| part.step.count()).collect();
+        let total: u64 = counts.iter().sum();
+        let least = LEAST_WARMUP as u64;
+        let warmup = asked.steady_steps.filter(|steps| *steps > 0);
+        let warmup = warmup.map_or(least, |steps| total.saturating_sub(steps).max(least));
+        let mut before = 0;
+        let first = counts
+            .iter()
+            .position(|count| {
+                let begins = before;
+                before += count;
+                begins >= warmup
+            })
+            .unwrap_or(counts.len());
+        (total > 0).then(|| Steady {
+            stretches: self.stretches.get(first..).unwrap_or_default(),
+            ..all
+        })
+    }
+
+    fn longest_loop(&self, replay: bool) -> Option<&str> {
+        let mut spent: BTreeMap<&str, u64> = BTreeMap::new();
+        for (name, phases) in self.stretches.iter().flat_map(|s| &s.loops) {
+            let nanos = phases.part(replay).step.sum_nanos();
+            let sum = spent.entry(name).or_default();
+            *sum = sum.saturating_add(nanos);
+        }
+        let longest = spent.into_iter().max_by_key(|(_, nanos)| *nanos)?;
+        (longest.1 > 0).then_some(longest.0)
+    }
+}
+
+impl Stretch {
+    fn add(&mut self, tick: &TickRecord) {
+        self.ticks = self.ticks.saturating_add(1);
+        // Where batches come from a cache, the stages are at another pace.
+        let stages_count = tick.loops.iter().all(|entry| entry.phase == Phase::Live);
+        for entry in &tick.loops {
+            if !self.loops.contains_key(&entry.name) && self.loops.len() >= MOST_NAMES {
+                continue;
+            }
+            let phases = self.loops.entry(entry.name.clone()).or_default();
+            if stages_count {
+                phases.batches_with_stages += entry.steps;
+            }
+            match entry.phase {
+                Phase::Live => phases.live.add(entry),
+                Phase::Replay => phases.replay.add(entry),
+                Phase::Settle => {}
+            }
+        }
+        for stage in tick.stages.iter().filter(|_| stages_count) {
+            if !self.stages.contains_key(&stage.name) && self.stages.len() >= MOST_NAMES {
+                continue;
+            }
+            let part = self.stages.entry(stage.name.clone()).or_default();
+            part.calls += stage.time.count;
+            part.ms += stage.time.sum_ms;
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.ticks = self.ticks.saturating_add(other.ticks);
+        for (name, phases) in other.loops {
+            let own = self.loops.entry(name).or_default();
+            own.live.merge(&phases.live);
+            own.replay.merge(&phases.replay);
+            own.batches_with_stages += phases.batches_with_stages;
+        }
+        for (name, part) in other.stages {
+            let own = self.stages.entry(name).or_default();
+            own.calls += part.calls;
+            own.ms += part.ms;
+        }
+    }
+}
+
+impl Phases {
+    fn part(&self, replay: bool) -> &LoopPart {
+        if replay { &self.replay } else { &self.live }
+    }
+}
+
+impl LoopPart {
+    fn add(&mut self, entry: &LoopTick) {
+        self.step.merge(&(&entry.step).into());
+        self.wait.merge(&(&entry.wait).into());
+        self.compute.merge(&(&entry.compute).into());
+        self.batches += entry.steps;
+        self.samples += entry.samples.unwrap_or(0);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.step.merge(&other.step);
+        self.wait.merge(&other.wait);
+        self.compute.merge(&other.compute);
+        self.batches += other.batches;
+        self.samples += other.samples;
+    }
+}
+
+/// A quantity of each step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantity {
+    /// From a batch to the next.
+    Step,
+    /// From asking for a batch to having it.
+    Wait,
+    /// From having a batch to asking for the next.
+    Compute,
+}
+
+impl<'a> Steady<'a> {
+    fn parts(&self) -> impl Iterator<Item = &'a LoopPart> {
+        let (name, replay) = (self.name, self.replay);
+        self.stretches
+            .iter()
+            .filter_map(move |stretch| stretch.loops.get(name))
+            .map(move |phases| phases.part(replay))
+    }
+
+    /// The loop.
+    #[must_use]
+    pub fn loop_name(&self) -> &'a str {
+        self.name
+    }
+
+    /// All durations together.
+    #[must_use]
+    pub fn distribution(&self, of: Quantity) -> Distribution {
+        let mut all = Distribution::default();
+        self.parts().for_each(|part| all.merge(part.of(of)));
+        all
+    }
+
+    /// The mean in milliseconds, and how well it is known.
+    #[must_use]
+    pub fn mean_ms(&self, of: Quantity) -> Option<Known> {
+        let parts = self.parts().map(|part| {
+            let d = part.of(of);
+            (d.count() as f64, d.sum_nanos() as f64 / 1e6)
+        });
+        ratio(&parts.collect::<Vec<_>>())
+    }
+
+    /// Samples in a batch, where their number is known.
+    #[must_use]
+    pub fn batch_size(&self) -> Option<f64> {
+        let (mut samples, mut batches) = (0, 0);
+        for part in self.parts() {
+            samples += part.samples;
+            batches += part.batches;
+        }
+        (samples > 0 && batches > 0).then(|| samples as f64 / batches as f64)
+    }
+
+    /// The stages that were called, by name.
+    #[must_use]
+    pub fn stages(&self) -> Vec<&'a str> {
+        let stretches = self.stretches.iter();
+        let mut names: Vec<&str> = stretches
+            .flat_map(|stretch| stretch.stages.keys().map(String::as_str))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Mean time of a call of `stage` in milliseconds, and how well it is known.
+    #[must_use]
+    pub fn call_ms(&self, stage: &str) -> Option<Known> {
+        let parts = self.stretches.iter().filter_map(|s| s.stages.get(stage));
+        ratio(
+            &parts
+                .map(|part| (part.calls as f64, part.ms))
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    /// Calls of `stage` for a batch of the loop, and how well that is known.
+    #[must_use]
+    pub fn calls_per_batch(&self, stage: &str) -> Option<Known> {
+        let parts = self.stretches.iter().filter_map(|stretch| {
+            let batches = stretch.loops.get(self.name)?.batches_with_stages;
+            let calls = stretch.stages.get(stage).map_or(0, |part| part.calls);
+            Some((batches as f64, calls as f64))
+        });
+        ratio(&parts.collect::<Vec<_>>())
+    }
+}
+
+impl LoopPart {
+    fn of(&self, quantity: Quantity) -> &Distribution {
+        match quantity {
+            Quantity::Step => &self.step,
+            Quantity::Wait => &self.wait,
+            Quantity::Compute => &self.compute,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::record::StageTick;
+
+    /// A tick with `steps` live steps of `step_ms`, a tenth of it waiting.
+    fn tick(steps: u64, step_ms: u64) -> TickRecord {
+        let of = |ms: u64| {
+            let mut d = Distribution::default();
+            (0..steps).for_each(|_| d.record(ms * 100_000));
+            (&d).into()
+        };
+        TickRecord {
+            loops: vec![LoopTick {
+                name: "train".to_owned(),
+                steps,
+                samples: Some(steps * 8),
+                step: of(step_ms * 10),
+                wait: of(step_ms),
+                compute: of(step_ms * 9),
+                ..LoopTick::default()
+            }],
+            stages: vec![StageTick {
+                name: "decode".to_owned(),
+                time: of(30),
+                ..StageTick::default()
+            }],
+            ..TickRecord::default()
+        }
+    }
+
+    fn course(ticks: impl IntoIterator<Item = TickRecord>) -> Course {
+        let mut course = Course::default();
+        ticks.into_iter().for_each(|tick| course.add(&tick));
+        course
+    }
+
+    #[test]
+    fn warmup_is_left_out_by_the_summary_or_by_the_convention() {
+        let course = course((0..40).map(|i| tick(10, if i < 10 { 90 } else { 10 })));
+        let mean = |steady_steps| {
+            let asked = Asked {
+                steady_steps,
+                ..Asked::default()
+            };
+            let steady = course.steady(&asked).unwrap();
+            steady.mean_ms(Quantity::Step).unwrap().mean
+        };
+
+        assert!((mean(Some(300)) - 10.0).abs() < 0.1);
+        assert!(mean(None) > 20.0);
+    }
+
+    #[test]
+    fn a_long_course_keeps_every_step_in_few_stretches() {
+        let course = course((0..5000).map(|_| tick(10, 10)));
+
+        let steady = course.steady(&Asked::default()).unwrap();
+
+        assert!(course.stretches.len() <= MOST);
+        let all: u64 = course
+            .stretches
+            .iter()
+            .map(|s| s.loops["train"].live.step.count())
+            .sum();
+        assert_eq!(all, 50_000);
+        assert_eq!(steady.batch_size(), Some(8.0));
+        assert_eq!(steady.stages(), ["decode"]);
+        assert!((steady.call_ms("decode").unwrap().mean - 3.0).abs() < 0.05);
+        assert!((steady.calls_per_batch("decode").unwrap().mean - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn stages_of_a_tick_with_replayed_steps_do_not_count() {
+        let mut replayed = tick(10, 1);
+        replayed.loops[0].phase = Phase::Replay;
+        let mixed = (0..20).flat_map(|_| [tick(10, 10), replayed.clone()]);
+        let course = course(mixed);
+
+        let live = course.steady(&Asked::default()).unwrap();
+        let replay = course.steady(&Asked {
+            replay: true,
+            ..Asked::default()
+        });
+
+        assert!((live.mean_ms(Quantity::Step).unwrap().mean - 10.0).abs() < 1e-6);
+        let replay = replay.unwrap();
+        assert!((replay.mean_ms(Quantity::Step).unwrap().mean - 1.0).abs() < 1e-6);
+        assert!((live.calls_per_batch("decode").unwrap().mean - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_loop_without_steps_has_no_steady_state() {
+        assert!(Course::default().steady(&Asked::default()).is_none());
+        let asked = Asked {
+            loop_name: Some("other"),
+            ..Asked::default()
+        };
+        assert!(course([tick(100, 10)]).steady(&asked).is_none());
+    }
+}

@@ -1,0 +1,226 @@
+//! How well the mean of correlated values is known, and how well the difference of two is.
+//!
+//! Within a run: batch means. The series is cut into a few long pieces, and their spread says how
+//! much the mean varies, since what is near each other lies in the same piece (Law, "Simulation
+//! Modeling and Analysis", chapter 9). Pieces of three lengths are tried and the largest error
+//! counts: correlation that reaches further than the short ones shows in the long. By how much it
+//! grows from the middle ones to the long is added once more for what reaches further than those
+//! (the bias of batch means falls with their length: Richardson's extrapolation).
+//!
+//! Between runs: the same program started again does not take the same time; where its memory and
+//! its threads come to lie differs (Mytkowicz et al., "Producing wrong data without doing anything
+//! obviously wrong", ASPLOS 2009), so starts must be repeated (Kalibera and Jones, "Rigorous
+//! benchmarking in reasonable time", ISMM 2013). With one run a side that variation is not seen,
+//! and an allowance stands for it; each further run replaces a share of the allowance by what was
+//! measured (moderated t: Smyth, "Linear models and empirical Bayes methods", SAGMB 3(1), 2004).
+
+use super::bootstrap::student;
+use crate::model::record::Estimate;
+
+/// Pieces that a series is cut into.
+const PIECES: [usize; 3] = [8, 16, 32];
+
+/// Fewest pieces that tell a spread.
+const LEAST: usize = 4;
+
+/// Degrees of freedom of an error from the longest pieces, and the runs that the allowance is worth.
+const FREEDOM: f64 = 7.0;
+
+/// Standard deviation of a mean from run to run, as a share of it, where it was not measured.
+pub const RUN_TO_RUN: f64 = 0.0075;
+
+/// A mean and how well it is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Known {
+    /// The mean.
+    pub mean: f64,
+    /// Its standard error; `None` where too little was seen to say.
+    pub error: Option<f64>,
+}
+
+/// The sum of values over the sum of weights, from pairs of weight and sum in order; `None` without
+/// weight.
+#[must_use]
+pub fn ratio(parts: &[(f64, f64)]) -> Option<Known> {
+    let weight: f64 = parts.iter().map(|part| part.0).sum();
+    let sum: f64 = parts.iter().map(|part| part.1).sum();
+    if weight <= 0.0 || !sum.is_finite() {
+        return None;
+    }
+    let mean = sum / weight;
+    let squares = PIECES.map(|pieces| square_error(parts, mean, weight, pieces));
+    let [Some(long), middle, short] = squares else {
+        return Some(Known { mean, error: None });
+    };
+    let beyond = 2.0 * long - middle.unwrap_or(long);
+    let square = [middle, short, Some(beyond)]
+        .into_iter()
+        .flatten()
+        .fold(long, f64::max);
+    Some(Known {
+        mean,
+        error: Some(square.sqrt()),
+    })
+}
+
+/// The squared standard error of the mean by the spread of about so many pieces of equal weight.
+fn square_error(parts: &[(f64, f64)], mean: f64, weight: f64, pieces: usize) -> Option<f64> {
+    let mut squares = 0.0;
+    let mut count = 0.0;
+    let (mut seen, mut open) = (0.0, (0.0, 0.0));
+    for (w, sum) in parts.iter().filter(|part| part.0 > 0.0) {
+        seen += w;
+        open = (open.0 + w, open.1 + sum);
+        if seen >= weight * (count + 1.0) / pieces as f64 - 1e-9 * weight {
+            squares += (open.1 - mean * open.0).powi(2);
+            count += 1.0;
+            open = (0.0, 0.0);
+        }
+    }
+    (count >= LEAST as f64).then(|| squares * count / (count - 1.0) / weight.powi(2))
+}
+
+/// What is added to a difference for what one run cannot show.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Allowance(
+    /// Standard deviation from run to run, in the unit of the values.
+    pub f64,
+);
+
+/// `b − a` with its 95 % interval, each side one mean a run; `None` without an interval.
+#[must_use]
+pub fn difference(a: &[Known], b: &[Known], allowance: Allowance) -> Option<Estimate> {
+    let (of_a, of_b) = (Side::of(a)?, Side::of(b)?);
+    let runs = of_a.runs + of_b.runs;
+    let within = (of_a.within + of_b.within) / runs + allowance.0.powi(2);
+    let measured = runs - 2.0;
+    let spread = (of_a.squares + of_b.squares + FREEDOM * within) / (measured + FREEDOM);
+    let error = (spread * (1.0 / of_a.runs + 1.0 / of_b.runs)).sqrt();
+    let half = student(measured + FREEDOM) * error;
+    let value = of_b.mean - of_a.mean;
+    Some(Estimate {
+        value,
+        low: value - half,
+        high: value + half,
+    })
+}
+
+/// The same relative to `a`: `b / a − 1`.
+#[must_use]
+pub fn relative_difference(a: &[Known], b: &[Known], share: f64) -> Option<Estimate> {
+    let logarithm = |known: &Known| Known {
+        mean: known.mean.ln(),
+        error: known.error.map(|error| error / known.mean),
+    };
+    if a.iter().chain(b).any(|known| known.mean <= 0.0) {
+        return None;
+    }
+    let a: Vec<Known> = a.iter().map(logarithm).collect();
+    let b: Vec<Known> = b.iter().map(logarithm).collect();
+    let log = difference(&a, &b, Allowance(share))?;
+    Some(Estimate {
+        value: log.value.exp_m1(),
+        low: log.low.exp_m1(),
+        high: log.high.exp_m1(),
+    })
+}
+
+/// One side of a difference.
+struct Side {
+    mean: f64,
+    runs: f64,
+    /// Sum of the runs' squared errors.
+    within: f64,
+    /// Sum of squares between the runs.
+    squares: f64,
+}
+
+impl Side {
+    fn of(runs: &[Known]) -> Option<Self> {
+        let errors: Vec<f64> = runs.iter().map(|run| run.error).collect::<Option<_>>()?;
+        let count = runs.len() as f64;
+        let mean = runs.iter().map(|run| run.mean).sum::<f64>() / count;
+        (!runs.is_empty()).then(|| Self {
+            mean,
+            runs: count,
+            within: errors.iter().map(|error| error.powi(2)).sum(),
+            squares: runs.iter().map(|run| (run.mean - mean).powi(2)).sum(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bootstrap::Rng;
+    use super::*;
+
+    fn noise(rng: &mut Rng) -> f64 {
+        (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0
+    }
+
+    #[test]
+    fn a_ratio_is_of_sums_and_not_an_average_of_averages() {
+        let known = ratio(&[(1.0, 10.0), (99.0, 99.0)]).unwrap();
+
+        assert!((known.mean - 1.09).abs() < 1e-9);
+        assert_eq!(known.error, None, "two stretches tell no spread");
+        assert_eq!(ratio(&[]), None);
+    }
+
+    #[test]
+    fn the_error_of_a_correlated_mean_is_not_too_small() {
+        // Autoregressive, 250 values: the mean varies by 1 / (1 − r) over independent ones.
+        let (r, n) = (0.9, 250);
+        let mut rng = Rng::new(5);
+        let mut covered = 0;
+        for _ in 0..400 {
+            let mut x = noise(&mut rng) / (1.0_f64 - r * r).sqrt();
+            let series: Vec<(f64, f64)> = (0..n)
+                .map(|_| {
+                    x = r * x + noise(&mut rng);
+                    (10.0, 10.0 * (100.0 + x))
+                })
+                .collect();
+            let known = ratio(&series).unwrap();
+            let half = student(FREEDOM) * known.error.unwrap();
+            covered += u32::from((known.mean - 100.0).abs() < half);
+        }
+        assert!((368..=400).contains(&covered), "{covered} of 400");
+    }
+
+    #[test]
+    fn more_runs_replace_the_allowance_by_what_was_measured() {
+        let run = |mean| Known {
+            mean,
+            error: Some(0.1),
+        };
+        let width = |a: &[Known], b: &[Known]| {
+            let d = difference(a, b, Allowance(1.0)).unwrap();
+            d.high - d.low
+        };
+
+        let one = width(&[run(100.0)], &[run(110.0)]);
+        let alike = width(&[run(100.0); 6], &[run(110.0); 6]);
+        let apart = [97.0, 98.0, 100.0, 100.0, 102.0, 103.0].map(run);
+        let differing = width(&apart, &[run(110.0); 6]);
+
+        assert!(alike < one / 2.5, "{alike} {one}");
+        assert!(differing > 2.0 * alike, "{differing} {alike}");
+    }
+
+    #[test]
+    fn a_relative_difference_is_in_shares_of_the_first() {
+        let known = |mean| Known {
+            mean,
+            error: Some(0.001 * mean),
+        };
+        let d = relative_difference(&[known(20.0)], &[known(22.0)], 0.01).unwrap();
+
+        assert!((d.value - 0.1).abs() < 1e-9);
+        assert!(d.low > 0.05 && d.high < 0.15, "{d:?}");
+        assert_eq!(
+            relative_difference(&[known(0.0)], &[known(1.0)], 0.01),
+            None
+        );
+    }
+}
