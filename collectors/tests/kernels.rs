@@ -46,6 +46,10 @@ fn linux_4_18_with_a_name_of_parentheses_and_spaces() {
         ),
         ("process.thread.count", 74.0),
         ("process.memory.usage", 1_230_011.0 * page_size()),
+        (
+            "headspace.process.memory.anonymous",
+            (1_230_011.0 - 88_120.0) * page_size(),
+        ),
         ("process.memory.virtual", 9_105_337.0 * page_size()),
         ("process.disk.io{disk.io.direction=read}", 52_613_349_376.0),
         ("process.disk.io{disk.io.direction=write}", 4_096.0),

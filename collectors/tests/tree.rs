@@ -35,6 +35,7 @@ const DISK_WRITE: &str = "process.disk.io{disk.io.direction=write}";
 const REQUESTED_READ: &str = "headspace.process.io.requested{disk.io.direction=read}";
 const REQUESTED_WRITE: &str = "headspace.process.io.requested{disk.io.direction=write}";
 const RESIDENT: &str = "process.memory.usage";
+const ANONYMOUS: &str = "headspace.process.memory.anonymous";
 const PROPORTIONAL: &str = "headspace.process.memory.proportional";
 const FILES: &str = "process.unix.file_descriptor.count";
 const PROCESSES: &str = "headspace.process.count";
@@ -91,6 +92,7 @@ fn linux_4_18_with_a_worker_below_another_thread_and_a_decoder_below_a_worker() 
     let readings = tree_of(fixture("linux-4.18")).unwrap();
 
     let pages = 1_230_011.0 + 310_022.0 + 309_988.0 + 20_480.0;
+    let backed = 88_120.0 + 2.0 * 70_110.0 + 4_000.0;
     assert_eq!(
         readings,
         expected([
@@ -118,6 +120,7 @@ fn linux_4_18_with_a_worker_below_another_thread_and_a_decoder_below_a_worker() 
             ),
             (REQUESTED_WRITE, 323_929.0 + 51_200.0 + 49_152.0 + 8_192.0),
             (RESIDENT, pages * page_size()),
+            (ANONYMOUS, (pages - backed) * page_size()),
             (PROCESSES, 4.0),
             (THREADS, 74.0 + 9.0 + 9.0 + 3.0),
         ])

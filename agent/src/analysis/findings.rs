@@ -16,6 +16,9 @@ const RUN_QUEUE_PCT: f64 = 5.0;
 /// waits at most for one other thread that runs Python code.
 const GIL_WAIT_MS: f64 = 1.0;
 
+/// Cores' worth of work of threads beside the one that trains.
+const OTHER_THREADS_CORES: f64 = 0.1;
+
 /// Share of time in which the garbage collector stops everything, in percent.
 const GC_PCT: f64 = 1.0;
 
@@ -76,6 +79,10 @@ fn throttled(r: &ResourcesRecord) -> Option<FindingRecord> {
 }
 
 fn oversubscribed(r: &ResourcesRecord) -> Option<FindingRecord> {
+    // A thread that a quota stops is waiting for a core too.
+    if above(r.throttled_pct, THROTTLED_PCT).is_some() {
+        return None;
+    }
     let pct = percent(above(r.consumer_run_queue_pct, RUN_QUEUE_PCT)?, 0);
     let crowd = r.runnable_threads.zip(r.cores_usable);
     let crowd = crowd
@@ -96,6 +103,8 @@ fn oversubscribed(r: &ResourcesRecord) -> Option<FindingRecord> {
 
 fn gil(r: &ResourcesRecord) -> Option<FindingRecord> {
     let wait = duration_ms(above(r.gil_wait_ms, GIL_WAIT_MS)?);
+    // One thread that computes in Python makes whoever asks wait, and hinders nobody.
+    above(r.other_threads_cores, OTHER_THREADS_CORES)?;
     let text = format!(
         "A thread waits {wait} on average for Python's interpreter lock: threads that run Python \
          code hold each other up."
@@ -205,6 +214,31 @@ mod tests {
             ..ResourcesRecord::default()
         };
         assert_eq!(codes(&calm), [""; 0]);
+    }
+
+    #[test]
+    fn one_thread_that_computes_holds_nobody_up() {
+        let with_others = |cores| ResourcesRecord {
+            gil_wait_ms: Some(5.0),
+            other_threads_cores: cores,
+            ..ResourcesRecord::default()
+        };
+
+        assert_eq!(codes(&with_others(Some(0.01))), [""; 0]);
+        assert_eq!(codes(&with_others(None)), [""; 0]);
+        assert_eq!(codes(&with_others(Some(0.6))), ["gil_contended"]);
+    }
+
+    #[test]
+    fn what_a_quota_does_is_not_blamed_on_too_many_threads() {
+        let waiting = |throttled_pct| ResourcesRecord {
+            consumer_run_queue_pct: Some(70.0),
+            throttled_pct,
+            ..ResourcesRecord::default()
+        };
+
+        assert_eq!(codes(&waiting(Some(100.0))), ["cpu_throttled"]);
+        assert_eq!(codes(&waiting(None)), ["oversubscribed"]);
     }
 
     #[test]

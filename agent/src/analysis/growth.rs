@@ -25,6 +25,7 @@
 //! | the same under a sawtooth of 6 MiB | 97.5 % | | |
 //!
 //! The interval of those found holds the true rate in 93 % (noise that lasts) to 99.6 % (sawtooth).
+//! With 14 to 18 points alone: leaks 92.8 to 98.8 %, others at most 1.7 %.
 //! Nobody who sees no more can tell a leak from a saturation whose time constant is half the time
 //! seen or more (64 % are called one), or from a random walk (10 %).
 
@@ -33,14 +34,14 @@ use super::steady::mean;
 use crate::model::record::Estimate;
 
 /// Fewest points that a verdict is based on.
-pub const FEWEST_POINTS: usize = 20;
+pub const FEWEST_POINTS: usize = 14;
 
 /// Most points that are looked at one by one; of more, neighbours are averaged. Time and memory
 /// grow with the square: 256 points have 32,640 pairs.
 pub const MOST_POINTS: usize = 256;
 
 /// Fewest points in a third of the time seen.
-const FEWEST_IN_THIRD: usize = 5;
+const FEWEST_IN_THIRD: usize = 4;
 
 /// 97.5 % quantile of the normal distribution.
 const Z: f64 = 1.959_964;

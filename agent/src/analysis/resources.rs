@@ -11,13 +11,12 @@ use crate::model::metric::{
     GPU_MEMORY_LIMIT, GPU_MEMORY_OWNED, GPU_MEMORY_USAGE, GPU_SM_UTILIZATION, GPU_THROTTLED,
     GPU_UTILIZATION, HOST_CPU_USABLE, HOST_THREADS_RUNNABLE, Metric, NETWORK_IO, PERF_CYCLES,
     PERF_INSTRUCTIONS, PRESSURE_TIME, PROCESS_CPU_TIME, PROCESS_DISK_IO, PROCESS_IO_REQUESTED,
-    PROCESS_MEMORY_USAGE, THREAD_RUN_QUEUE_TIME,
+    PROCESS_MEMORY_ANONYMOUS, PROCESS_MEMORY_PROPORTIONAL, PROCESS_MEMORY_USAGE, THREAD_CPU_TIME,
+    THREAD_RUN_QUEUE_TIME,
 };
 use crate::model::reading::Attributes;
 use crate::model::record::{GpuRecord, GpuUse, ResourcesRecord};
 use crate::model::{History, Scope, attributes};
-
-/// The scope of the thread that takes the batches.
 
 /// The part of a run that its resources are told of.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,6 +28,12 @@ pub struct Part {
     /// Steps in a second of it; `None` where there is no steady state.
     pub steps_per_s: Option<f64>,
 }
+
+/// Bytes that memory must have grown by to be told of: the agent's own first minutes take less.
+const LEAST_GROWTH: f64 = 4.0 * 1024.0 * 1024.0;
+
+/// Moments of a state that make a share of time.
+const FEWEST_LOOKS: usize = 10;
 
 /// What was had and used in that part.
 #[must_use]
@@ -76,6 +81,10 @@ pub fn resources(history: &History, part: Part, gpus: &[GpuRecord]) -> Resources
             span.rate(&PERF_CYCLES, &consumer, &[]),
         ),
         memory_bytes: whole_tree(|scope| span.last(&PROCESS_MEMORY_USAGE, scope, &[])),
+        memory_proportional_bytes: whole_tree(|scope| {
+            span.last(&PROCESS_MEMORY_PROPORTIONAL, scope, &[])
+        }),
+        other_threads_cores: other_threads(&span),
         memory_growth_per_step: growth,
         memory_growth_of: growing.map(|scope| scope.to_string()),
         requested_bytes_per_s: whole_tree(|scope| {
@@ -114,16 +123,31 @@ fn pressure(span: &Span<'_>, which: Attributes) -> Option<f64> {
     Some(100.0 * rate(Scope::Cgroup).or_else(|| rate(Scope::Host))?)
 }
 
-/// The process's own memory first: that of its children together changes with their number.
+/// Cores' worth of CPU time of the threads of this process that neither take the batches nor are
+/// the agent's.
+fn other_threads(span: &Span<'_>) -> Option<f64> {
+    let rate = |scope: &Scope| span.rate(&THREAD_CPU_TIME, scope, &[]);
+    let all = rate(&Scope::Process)?;
+    let consumer = rate(&Scope::Thread(attributes::CONSUMER.into()))?;
+    let agent = rate(&Scope::Thread(attributes::AGENT.into())).unwrap_or(0.0);
+    Some((all - consumer - agent).max(0.0))
+}
+
+/// The process's own memory first: that of its children together changes with their number. Pages
+/// of files come and go as the kernel likes, so they do not count.
 fn memory_growth(span: &Span<'_>, part: Part) -> Option<(Scope, crate::model::record::Estimate)> {
     let steps_per_s = part.steps_per_s.filter(|rate| *rate > 0.0)?;
     [Scope::Process, Scope::Tree].into_iter().find_map(|scope| {
         let points: Vec<(f64, f64)> = span
-            .series(&PROCESS_MEMORY_USAGE, &scope, &[])
+            .series(&PROCESS_MEMORY_ANONYMOUS, &scope, &[])
             .into_iter()
             .map(|(at_s, bytes)| (at_s * steps_per_s, bytes))
             .collect();
-        Some((scope, growth(&points).ok()?))
+        let steps = points.last()?.0 - points.first()?.0;
+        let growth = growth(&points)
+            .ok()
+            .filter(|growth| growth.value * steps >= LEAST_GROWTH)?;
+        Some((scope, growth))
     })
 }
 
@@ -184,6 +208,8 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
         .collect();
     let throttled = attributes_of(span, &GPU_THROTTLED, &scope)
         .into_iter()
+        // Each reading is of one moment.
+        .filter(|attributes| span.series(&GPU_THROTTLED, &scope, attributes).len() >= FEWEST_LOOKS)
         .filter_map(|attributes| {
             Some((
                 of(&GPU_THROTTLED, attributes)?,

@@ -143,7 +143,7 @@ fn a_mean_wait_is_the_time_by_the_number_of_waits() {
 fn a_leak_of_a_mebibyte_in_100_steps_is_found_within_2000() {
     let seen = run(20, |at| {
         vec![Reading::new(
-            &PROCESS_MEMORY_USAGE,
+            &PROCESS_MEMORY_ANONYMOUS,
             Scope::Process,
             1e9 + at * 1_048_576.0,
         )]
@@ -152,6 +152,40 @@ fn a_leak_of_a_mebibyte_in_100_steps_is_found_within_2000() {
     let growth = seen.memory_growth_per_step.expect("a leak");
     assert!((growth.value - 10_485.76).abs() < 1.0, "{growth:?}");
     assert_eq!(seen.memory_growth_of.as_deref(), Some("process"));
+}
+
+#[test]
+fn pages_of_files_are_no_leak_and_neither_are_a_few_mebibytes() {
+    let growing = |metric, bytes_per_s: f64| {
+        run(40, move |at| {
+            vec![Reading::new(metric, Scope::Process, 1e8 + bytes_per_s * at)]
+        })
+    };
+
+    let files = growing(&PROCESS_MEMORY_USAGE, 1e6);
+    let little = growing(&PROCESS_MEMORY_ANONYMOUS, 5e4);
+    let leak = growing(&PROCESS_MEMORY_ANONYMOUS, 2e5);
+
+    assert_eq!(files.memory_growth_per_step, None);
+    assert_eq!(little.memory_growth_per_step, None);
+    assert!(leak.memory_growth_per_step.is_some());
+}
+
+#[test]
+fn threads_beside_the_one_that_trains_are_told_apart_from_it_and_from_the_agent() {
+    let seen = run(10, |at| {
+        let thread = |name: &str, cores: f64| {
+            Reading::new(&THREAD_CPU_TIME, Scope::Thread(name.into()), cores * at)
+        };
+        vec![
+            Reading::new(&THREAD_CPU_TIME, Scope::Process, 1.5 * at),
+            thread("consumer", 0.9),
+            thread("headspace", 0.1),
+            thread("decode", 0.5),
+        ]
+    });
+
+    assert!(near(seen.other_threads_cores, 0.5));
 }
 
 #[test]

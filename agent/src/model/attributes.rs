@@ -25,3 +25,5 @@ pub const FAULT_MINOR: Attributes = &[("system.paging.fault.type", "minor")];
 pub const FAULT_MAJOR: Attributes = &[("system.paging.fault.type", "major")];
 /// Name of the thread, in the scope of threads, that takes the batches.
 pub const CONSUMER: &str = "consumer";
+/// Name of the agent's own threads there.
+pub const AGENT: &str = "headspace";

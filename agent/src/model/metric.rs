@@ -79,6 +79,8 @@ metrics! {
         "CPU seconds used, by `cpu.mode` (user, system)";
     PROCESS_MEMORY_USAGE = UpDownCounter "process.memory.usage" ["By"] on "process" "tree" =>
         "Resident memory; pages that several processes of the tree share count once for each";
+    PROCESS_MEMORY_ANONYMOUS = UpDownCounter "headspace.process.memory.anonymous" ["By"] on "process" "tree" =>
+        "Resident memory that neither a file nor a shared segment stands behind: what a leak makes grow";
     PROCESS_MEMORY_VIRTUAL = UpDownCounter "process.memory.virtual" ["By"] on "process" =>
         "Address space the process has mapped";
     PROCESS_MEMORY_PROPORTIONAL = UpDownCounter "headspace.process.memory.proportional" ["By"] on "process" "tree" =>

@@ -633,7 +633,12 @@ pub struct ResourcesRecord {
     pub consumer_ipc: Option<f64>,
     /// Resident memory of this process and its children at the end, in bytes.
     pub memory_bytes: Option<f64>,
-    /// By how many bytes that grows in a step; absent where growth cannot be told from noise.
+    /// The same with each page divided by the number of processes that share it, as last read.
+    pub memory_proportional_bytes: Option<f64>,
+    /// Cores' worth of CPU time of threads of this process other than the one that takes the
+    /// batches, the agent's left out.
+    pub other_threads_cores: Option<f64>,
+    /// By how many bytes the memory that no file stands behind grows in a step; absent where growth cannot be told from noise.
     pub memory_growth_per_step: Option<Estimate>,
     /// Whose memory grows: `process`, or `tree` where it is that of its children.
     pub memory_growth_of: Option<String>,
@@ -741,6 +746,25 @@ pub struct StageSummary {
     pub failures: u64,
     /// Bytes handled in a second, where the user says.
     pub bytes_per_s: Option<f64>,
+    /// Its processes one by one, where there are several.
+    pub workers: Vec<StageWorker>,
+}
+
+/// A stage in one process, over the run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct StageWorker {
+    /// The worker process, such as `worker 0`; absent for the process that trains.
+    pub worker: Option<String>,
+    /// Calls that ended.
+    pub calls: u64,
+    /// Median time of a call.
+    pub p50_ms: Option<f64>,
+    /// 95th percentile.
+    pub p95_ms: Option<f64>,
+    /// 99th percentile.
+    pub p99_ms: Option<f64>,
 }
 
 /// A queue over the steady state of the main loop.

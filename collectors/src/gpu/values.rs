@@ -73,7 +73,7 @@ pub(super) static VALUES: [Value; 17] = [
     row([5, 10], Of::Whole, ofa),
     row([5, 5], Of::Used, memory),
     row([5, 5], Of::Whole, power),
-    row([5, 10], Of::Chip, throttled),
+    row([2, 5], Of::Chip, throttled),
     row([10, 10], Of::Whole, pcie),
     row([10, 10], Of::Whole, energy),
     row([10, 10], Of::Chip, temperature),

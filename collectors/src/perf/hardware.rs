@@ -25,8 +25,8 @@ use crate::procfs;
 pub const NAME: &str = "perf_hardware";
 
 /// What it reads.
-pub const READS: &str = "instructions, cycles, cache misses and stalled cycles, thread by thread, \
-                         the consumer apart";
+pub const READS: &str = "instructions, cycles, cache misses and stalled cycles, by name of the \
+                         thread, the consumer apart";
 
 /// How often counters are read at most.
 const PACE: Duration = Duration::from_secs(2);

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 pub(super) use headspace_agent::model::attributes::CONSUMER;
 
 /// The group of the agent's own threads.
-pub(super) const AGENT: &str = "headspace";
+pub(super) use headspace_agent::model::attributes::AGENT;
 
 /// The threads of all groups that are not told apart.
 pub(super) const OTHERS: &str = "others";

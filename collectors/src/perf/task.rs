@@ -20,7 +20,7 @@ use crate::procfs;
 pub const NAME: &str = "perf";
 
 /// What it reads.
-pub const READS: &str = "CPU time and page faults, thread by thread, the consumer apart";
+pub const READS: &str = "CPU time and page faults, by name of the thread, the consumer apart";
 
 /// How often counters are read at most.
 const PACE: Duration = Duration::from_secs(2);

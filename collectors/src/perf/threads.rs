@@ -27,7 +27,7 @@ pub const NAME: &str = "threads";
 
 /// What it reads.
 pub const READS: &str =
-    "context switches and waiting for a core, thread by thread, the consumer apart";
+    "context switches and waiting for a core, by name of the thread, the consumer apart";
 
 /// How often threads are looked at at most.
 const PACE: Duration = Duration::from_secs(2);

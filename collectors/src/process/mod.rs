@@ -121,6 +121,12 @@ impl Process {
             );
             push(
                 out,
+                &metric::PROCESS_MEMORY_ANONYMOUS,
+                &[],
+                bytes(memory.anonymous()),
+            );
+            push(
+                out,
                 &metric::PROCESS_MEMORY_VIRTUAL,
                 &[],
                 bytes(memory.mapped),

@@ -74,6 +74,15 @@ pub(crate) struct Memory {
     pub(crate) mapped: u64,
     /// Pages in memory.
     pub(crate) resident: u64,
+    /// Of these, pages that a file or a shared segment stands behind.
+    pub(crate) shared: u64,
+}
+
+impl Memory {
+    /// Pages in memory that nothing else stands behind.
+    pub(crate) fn anonymous(&self) -> u64 {
+        self.resident.saturating_sub(self.shared)
+    }
 }
 
 /// Reads `/proc/<pid>/statm`.
@@ -82,6 +91,7 @@ pub(crate) fn statm(bytes: &[u8]) -> Option<Memory> {
     let memory = Memory {
         mapped: fields.next()??,
         resident: fields.next()??,
+        shared: fields.next()??,
     };
     (memory.mapped > 0 && memory.resident <= memory.mapped).then_some(memory)
 }
@@ -178,7 +188,10 @@ mod tests {
         fn numbers_come_back_as_written(mapped in 1u64.., resident: u64) {
             let resident = resident % mapped;
             let line = format!("{mapped} {resident} 1 2 0 3 0\n");
-            prop_assert_eq!(statm(line.as_bytes()), Some(Memory { mapped, resident }));
+            let shared = 1;
+            let memory = Memory { mapped, resident, shared };
+            prop_assert_eq!(statm(line.as_bytes()), Some(memory));
+            prop_assert_eq!(memory.anonymous(), resident.saturating_sub(1));
         }
     }
 }

@@ -87,7 +87,10 @@ impl Collector for Tree {
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
         let known: Vec<_> = self.ledger.members().collect();
         let scan = self.scanner.scan(&known)?;
-        let resident = scan.resident_pages();
+        let [resident, anonymous] = match scan.pages() {
+            Some(pages) => pages.map(Some),
+            None => [None, None],
+        };
         let (processes, threads) = scan.population();
         let totals = self.ledger.update(scan.members);
 
@@ -95,7 +98,7 @@ impl Collector for Tree {
         let [user, system, minor, major] = totals.used;
         let io = |index: usize| totals.io.map(|io| procfs::float(io[index]));
         let bytes = |pages: u64| pages.checked_mul(self.page_size?).map(procfs::float);
-        let readings: [(&'static Metric, Attributes, Option<f64>); 11] = [
+        let readings: [(&'static Metric, Attributes, Option<f64>); 12] = [
             (
                 &metric::PROCESS_CPU_TIME,
                 attributes::CPU_USER,
@@ -121,6 +124,11 @@ impl Collector for Tree {
             (&metric::PROCESS_IO_REQUESTED, attributes::DISK_READ, io(2)),
             (&metric::PROCESS_IO_REQUESTED, attributes::DISK_WRITE, io(3)),
             (&metric::PROCESS_MEMORY_USAGE, &[], resident.and_then(bytes)),
+            (
+                &metric::PROCESS_MEMORY_ANONYMOUS,
+                &[],
+                anonymous.and_then(bytes),
+            ),
             (
                 &metric::PROCESS_THREAD_COUNT,
                 &[],

@@ -41,8 +41,9 @@ pub(super) struct Member {
     pub(super) reaped: Used,
     /// Its own bytes and those of such children; absent where they may not be read.
     pub(super) io: Option<Bytes>,
-    /// Pages in memory; absent where that is unknown.
-    resident: Option<u64>,
+    /// Pages in memory, and those of them that nothing else stands behind; absent where that is
+    /// unknown.
+    pages: Option<[u64; 2]>,
     /// 0 for one that has ended and waits for its parent to take note.
     threads: u64,
 }
@@ -55,10 +56,14 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Pages in memory of all members; absent where one does not tell.
-    pub(super) fn resident_pages(&self) -> Option<u64> {
-        let mut pages = self.members.iter().map(|member| member.resident);
-        pages.try_fold(0u64, |sum, pages| sum.checked_add(pages?))
+    /// Pages in memory of all members, and those of them that nothing else stands behind; absent
+    /// where one does not tell.
+    pub(super) fn pages(&self) -> Option<[u64; 2]> {
+        let mut pages = self.members.iter().map(|member| member.pages);
+        pages.try_fold([0u64; 2], |[resident, anonymous], pages| {
+            let [r, a] = pages?;
+            Some([resident.checked_add(r)?, anonymous.checked_add(a)?])
+        })
     }
 
     /// Living processes and their threads.
@@ -171,10 +176,12 @@ impl Scanner {
         };
         let ended = matches!(stat.state, b'Z' | b'X') && stat.threads == 1;
         let folder = self.walker.folder(process.pid);
-        let resident = match procfs::read(&folder.join("statm"), &mut self.buffer) {
+        let pages = match procfs::read(&folder.join("statm"), &mut self.buffer) {
             // It is about to end; or its main thread has, and the others still use the memory.
-            Ok(b"0 0 0 0 0 0 0\n") if ended || !matches!(stat.state, b'Z' | b'X') => Some(0),
-            Ok(bytes) => parse::statm(bytes).map(|memory| memory.resident),
+            Ok(b"0 0 0 0 0 0 0\n") if ended || !matches!(stat.state, b'Z' | b'X') => {
+                Some([0, 0])
+            }
+            Ok(bytes) => parse::statm(bytes).map(|memory| [memory.resident, memory.anonymous()]),
             Err(_) => None,
         };
         let io = match procfs::read(&folder.join("io"), &mut self.buffer) {
@@ -192,7 +199,7 @@ impl Scanner {
                 stat.children_major_faults,
             ],
             io,
-            resident,
+            pages,
             threads: if ended { 0 } else { stat.threads },
         }))
     }
@@ -223,7 +230,7 @@ impl Member {
             used,
             reaped,
             io,
-            resident: None,
+            pages: None,
             threads: 1,
         }
     }

@@ -9,7 +9,7 @@ use crate::model::record::{GpuUse, ResourcesRecord};
 const MOST_GPUS: usize = 8;
 
 /// A rate below this, in bytes a second, is no reading of data.
-const LEAST_RATE: f64 = 1024.0;
+const LEAST_RATE: f64 = 256.0 * 1024.0;
 
 /// The rows that have something to tell.
 pub(super) fn rows(resources: &ResourcesRecord) -> Vec<Row> {
@@ -110,7 +110,8 @@ fn cpu_parts(r: &ResourcesRecord) -> Vec<String> {
 }
 
 fn memory_parts(r: &ResourcesRecord) -> Vec<String> {
-    let mut parts: Vec<String> = r.memory_bytes.map(bytes).into_iter().collect();
+    let memory = r.memory_proportional_bytes.or(r.memory_bytes);
+    let mut parts: Vec<String> = memory.map(bytes).into_iter().collect();
     if let Some(growth) = r.memory_growth_per_step.filter(|growth| growth.low > 0.0) {
         parts.push(format!(
             "grows by {} in 1,000 steps",
@@ -124,13 +125,22 @@ fn memory_parts(r: &ResourcesRecord) -> Vec<String> {
 fn data_parts(r: &ResourcesRecord) -> Vec<String> {
     let rate = |value: Option<f64>| value.filter(|rate| *rate >= LEAST_RATE);
     let mut parts = Vec::new();
-    if let Some(asked) = rate(r.requested_bytes_per_s) {
-        let read = match r.disk_read_bytes_per_s {
-            Some(read) if read < LEAST_RATE => ", none of it from storage".to_owned(),
-            Some(read) => format!(", {}/s from storage", bytes(read)),
-            None => String::new(),
-        };
-        parts.push(format!("reads {}/s{read}", bytes(asked)));
+    let (asked, read) = (r.requested_bytes_per_s, r.disk_read_bytes_per_s);
+    match (rate(asked), rate(read)) {
+        (Some(asked), Some(read)) if asked >= read => {
+            parts.push(format!(
+                "reads {}/s, {}/s from storage",
+                bytes(asked),
+                bytes(read)
+            ));
+        }
+        // Mapped files are read without being asked for.
+        (_, Some(read)) => parts.push(format!("reads {}/s from storage", bytes(read))),
+        (Some(asked), None) => {
+            let none = r.disk_read_bytes_per_s.map(|_| ", none of it from storage");
+            parts.push(format!("reads {}/s{}", bytes(asked), none.unwrap_or("")));
+        }
+        (None, None) => {}
     }
     if rate(r.disk_read_bytes_per_s).is_some()
         && let Some(pct) = r.disk_utilization_pct
