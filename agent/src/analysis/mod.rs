@@ -15,6 +15,7 @@ pub mod precision;
 pub mod ranks;
 pub mod resources;
 mod selection;
+pub mod stages;
 pub mod steady;
 pub mod summary;
 pub mod verdict;

@@ -115,6 +115,14 @@ impl Distribution {
         })
     }
 
+    /// Share of the durations that are longer than so many milliseconds, in `[0, 1]`; `None` when
+    /// empty.
+    #[must_use]
+    pub fn share_above_ms(&self, ms: f64) -> Option<f64> {
+        let up_to = self.histogram.count_between(0, nanos(ms).min(MAX_NANOS));
+        (!self.is_empty()).then(|| 1.0 - up_to as f64 / self.count() as f64)
+    }
+
     /// Longest duration in milliseconds; `None` when empty.
     #[must_use]
     pub fn max_ms(&self) -> Option<f64> {
@@ -264,7 +272,16 @@ mod tests {
     }
 
     #[test]
+    fn the_share_of_longer_durations_is_told() {
+        let d = of(&[1_000_000, 2_000_000, 3_000_000, 40_000_000]);
+
+        assert_eq!(d.share_above_ms(3.1), Some(0.25));
+        assert_eq!(d.share_above_ms(f64::INFINITY), Some(0.0));
+    }
+
+    #[test]
     fn empty_distribution_has_no_mean_rather_than_zero() {
+        assert_eq!(Distribution::default().share_above_ms(1.0), None);
         assert_eq!(Distribution::default().mean_ms(), None);
         assert_eq!(Distribution::default().quantile_ms(0.5), None);
     }

@@ -12,6 +12,7 @@ pub mod reading;
 pub mod record;
 pub mod series;
 pub mod stage;
+pub mod stage_history;
 pub mod window;
 
 pub use distribution::Distribution;
@@ -22,4 +23,5 @@ pub use reading::{Reading, Scope};
 pub use record::{Record, RecordBody};
 pub use series::{Series, StepSample};
 pub use stage::{QueueSample, StageSample};
+pub use stage_history::StageHistory;
 pub use window::{Window, WindowStep};

@@ -15,8 +15,9 @@ use crate::model::metric::{
     AGENT_TICK_LATENESS,
 };
 use crate::model::record::{
-    Phase, QueueTick, RecordBody, RunRecord, RunState, SCHEMA, StageTick, TickRecord,
+    LoopTick, Phase, QueueTick, RecordBody, RunRecord, RunState, SCHEMA, StageTick, TickRecord,
 };
+use crate::model::stage_history::StageTicks;
 use crate::model::{Reading, Record, Scope};
 use crate::notice::Notice;
 use crate::port::Clock;
@@ -48,6 +49,8 @@ pub struct Sampler {
     run: Option<RunRecord>,
     sources: Sources,
     stages: StageReader,
+    /// When they were read.
+    stages_at: Duration,
     readings: Vec<Reading>,
     thinning: Thinning,
     tick: u64,
@@ -83,6 +86,7 @@ impl Sampler {
             run: Some(run),
             sources,
             stages,
+            stages_at: last_at,
             readings: Vec::new(),
             thinning: Thinning::default(),
             tick: 0,
@@ -120,11 +124,12 @@ impl Sampler {
             ticks.append(&mut loop_ticks);
             bodies.extend(epochs.into_iter().map(RecordBody::Epoch));
         }
+        // At once, so that calls and batches are of the same time.
+        let replayed = ticks.iter().any(|entry| entry.phase == Phase::Replay);
+        let taken = self.take_stages(&ticks, replayed);
         self.sources
             .collect(at, last, &self.watched.board, &mut self.readings);
         self.watch_self(late, at);
-        let taken = self.stages.read(&self.watched.board);
-        let replayed = ticks.iter().any(|entry| entry.phase == Phase::Replay);
         self.watched.keep(at, elapsed, replayed, &self.readings);
         let dropped = self.watched.dropped(self.queue.dropped());
         if dropped.steps > 0 {
@@ -168,6 +173,32 @@ impl Sampler {
         self.tick += 1;
         let records = bodies.into_iter().map(|body| self.record(body)).collect();
         self.queue.push(records);
+    }
+
+    /// What stages and queues did since the last look.
+    fn take_stages(&mut self, loops: &[LoopTick], replayed: bool) -> Taken {
+        let taken = self.stages.read(&self.watched.board);
+        let at = self.clock.now();
+        let from_source = loops.iter().filter(|entry| entry.phase != Phase::Replay);
+        let batches: Vec<(String, u64)> = from_source
+            .map(|entry| (entry.name.clone(), entry.steps))
+            .collect();
+        self.watched.keep_stages(StageTicks {
+            at,
+            interval: at.saturating_sub(self.stages_at),
+            replayed,
+            batches: &batches,
+            stages: &taken.stages,
+            queues: &taken.queues,
+        });
+        self.stages_at = at;
+        taken
+    }
+
+    /// The watch was off until now: what was done meanwhile is nobody's.
+    pub fn forget(&mut self) {
+        self.stages.read(&self.watched.board);
+        self.stages_at = self.clock.now();
     }
 
     /// Every tick at first, then ever rarer, so that a kill costs at most a tenth of the run.

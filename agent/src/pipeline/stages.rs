@@ -57,25 +57,24 @@ impl std::fmt::Debug for StageReader {
 }
 
 impl StageReader {
-    /// What was counted before now, by whichever session, is not told.
+    /// What was counted in this process before now, by whichever session, is not told. What a worker
+    /// counted is: those that are found are of this run.
     #[must_use]
     pub fn new(own: Option<&'static Region>, workers: Option<Box<dyn Workers>>) -> Self {
-        let mut reader = Self {
-            own: own.map(|region| (region, Seen::default())),
+        let own = own.map(|region| {
+            let mut seen = Seen::default();
+            seen.take(region, None, &mut Taken::default());
+            (region, seen)
+        });
+        Self {
+            own,
             workers,
             seen: Vec::new(),
-        };
-        // No board: a worker that was lost before the run is not the run's.
-        reader.take(None);
-        reader
+        }
     }
 
     /// What was done since the last look. Tells of workers that were lost.
     pub fn read(&mut self, board: &NoticeBoard) -> Taken {
-        self.take(Some(board))
-    }
-
-    fn take(&mut self, board: Option<&NoticeBoard>) -> Taken {
         let mut taken = Taken::default();
         if let Some((region, seen)) = &mut self.own {
             seen.take(region, None, &mut taken);
@@ -94,7 +93,7 @@ impl StageReader {
             } else {
                 taken.merge(of_worker);
             }
-            if let (WorkerState::Lost, Some(board)) = (worker.state, board) {
+            if worker.state == WorkerState::Lost {
                 board.post(&Notice::WorkerLost {
                     label: worker.label.clone(),
                     pid: worker.pid,
@@ -109,19 +108,17 @@ impl StageReader {
         taken
     }
 
-    fn look(&mut self, board: Option<&NoticeBoard>) -> Vec<Worker> {
+    fn look(&mut self, board: &NoticeBoard) -> Vec<Worker> {
         let Some(workers) = &mut self.workers else {
             return Vec::new();
         };
         match contain(|| workers.look()) {
             Ok(workers) => workers,
             Err(reason) => {
-                if let Some(board) = board {
-                    board.post(&Notice::SourceOff {
-                        source: "workers",
-                        reason,
-                    });
-                }
+                board.post(&Notice::SourceOff {
+                    source: "workers",
+                    reason,
+                });
                 if let Some(workers) = self.workers.take() {
                     // What panicked may panic again when it is dropped.
                     let _ = contain(|| drop(workers));

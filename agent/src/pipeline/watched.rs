@@ -7,7 +7,8 @@ use super::board::NoticeBoard;
 use super::loops::LoopEntry;
 use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
 use crate::model::record::{Dropped, GpuRecord, ProbeRecord, RunState, SummaryRecord};
-use crate::model::{History, Reading};
+use crate::model::stage_history::StageTicks;
+use crate::model::{History, Reading, StageHistory};
 
 /// What the sampler shares with the threads that register loops and ask for reports.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub struct Watched {
     pub board: NoticeBoard,
     loops: Mutex<Vec<Arc<LoopEntry>>>,
     history: Mutex<History>,
+    stages: Mutex<StageHistory>,
     gpus: Vec<GpuRecord>,
     costs: Mutex<Costs>,
     /// Seconds between the start of the process and the clock's origin.
@@ -44,6 +46,7 @@ impl Watched {
             board,
             loops: Mutex::default(),
             history: Mutex::default(),
+            stages: Mutex::default(),
             gpus,
             costs: Mutex::default(),
             process_age_s,
@@ -99,6 +102,11 @@ impl Watched {
         lock(&self.history).push(at, elapsed, replayed, readings);
     }
 
+    /// What stages and queues did in a tick, for the summary.
+    pub(super) fn keep_stages(&self, tick: StageTicks<'_>) {
+        lock(&self.stages).push(tick);
+    }
+
     /// What watching cost so far.
     pub(super) fn set_costs(&self, agent_cpu: Option<Duration>, dropped_records: u64) {
         let mut costs = lock(&self.costs);
@@ -138,6 +146,7 @@ impl Watched {
                     replay: totals.replay,
                     concurrent: totals.concurrent,
                     without_loader: totals.without_loader,
+                    loader: entry.loader.clone(),
                     probe: entry.probe_record(state == RunState::Finished),
                 }
             })
@@ -147,17 +156,18 @@ impl Watched {
         let recording_s = batches as f64 * self.step_cost_ns / 1e9;
         let dropped = self.dropped(costs.dropped_records);
         // The sampler alone writes it, and every tick but once.
-        let history = lock(&self.history);
+        let (history, stages) = (lock(&self.history), lock(&self.stages));
         let run = RunFacts {
             state,
             elapsed_s: at.as_secs_f64(),
             history: Some(&history),
+            stages: Some(&stages),
             gpus: &self.gpus,
             agent_cpu_s: Some(costs.agent_cpu_s + recording_s),
             dropped,
         };
         let summary = summarise(&run, &facts);
-        drop(history);
+        drop((history, stages));
         (
             summary,
             facts.into_iter().filter_map(|facts| facts.probe).collect(),

@@ -257,8 +257,13 @@ impl Inner {
 
     fn run_sampler(&self, mut sampler: Sampler) {
         let mut schedule = Schedule::new(self.clock.now(), self.limits.interval);
+        let mut watched = true;
         loop {
             let watching = self.watching.load(Ordering::Relaxed);
+            if watching && !std::mem::replace(&mut watched, watching) {
+                sampler.forget();
+            }
+            watched = watching;
             let due = schedule.until_due(self.clock.now());
             if !(due.is_zero() && watching) {
                 self.sampler.sleep(watching.then_some(due));

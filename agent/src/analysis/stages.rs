@@ -1,0 +1,144 @@
+//! From what stages and queues did to what a summary says of them: a pure function.
+//!
+//! Means and shares are over one part of the run, the steady state of the main loop; percentiles are
+//! over the run. Calls and batches are related by counting both, so that aggregation, disaggregation
+//! and filters need no special case.
+
+use super::resources::Part;
+use crate::model::StageHistory;
+use crate::model::record::{QueueSummary, StageSummary, StageWorker};
+use crate::model::stage_history::{QueueRun, QueueTotals, StageRun, StageSpan, StageTotals};
+
+/// A call is slow if it takes more than so many medians.
+const SLOW: f64 = 3.0;
+
+/// Processes of a stage that are told of one by one.
+const MOST_WORKERS: usize = 64;
+
+/// What was done in that part, for the loop of that name. Stages and queues that were at rest
+/// throughout are left out.
+#[must_use]
+pub fn stages(
+    history: &StageHistory,
+    part: Part,
+    main_loop: &str,
+) -> (Vec<StageSummary>, Vec<QueueSummary>) {
+    let span = history.between(part.from_s, part.to_s);
+    let stages = span
+        .stages()
+        .filter(|(_, totals)| totals.calls > 0)
+        .map(|(run, totals)| stage(&span, main_loop, run, totals))
+        .collect();
+    let queues = span
+        .queues()
+        .filter(|(_, totals)| totals.weight_ns > 0)
+        .map(|(run, totals)| queue(run, totals))
+        .collect();
+    (stages, queues)
+}
+
+fn stage(
+    span: &StageSpan<'_>,
+    main_loop: &str,
+    run: &StageRun,
+    totals: StageTotals,
+) -> StageSummary {
+    let seconds = span.seconds();
+    let mean_ms = ratio(totals.busy_ns as f64 / 1e6, totals.calls as f64);
+    let concurrency_known = totals.concurrency > 0;
+    let concurrency = match (totals.concurrency, totals.peak) {
+        (0, 0) => None,
+        (0, peak) => Some(f64::from(peak)),
+        (said, _) => Some(f64::from(said)),
+    };
+    let calls_per_batch = span.calls_per_batch(&run.name, main_loop);
+    let limit = |concurrency: f64| Some(mean_ms? * calls_per_batch? / concurrency);
+    let busy = |concurrency: f64| ratio(totals.busy_ns as f64 / 1e9, seconds * concurrency);
+    let p50_ms = run.time.quantile_ms(0.5);
+    // The CPU time of a few calls only is taken: of the run, where the part has none.
+    let cpu = match totals.cpu_of_ns {
+        0 => ratio(run.cpu_ns as f64, run.cpu_of_ns as f64),
+        of => ratio(totals.cpu_ns as f64, of as f64),
+    };
+    StageSummary {
+        name: run.name.clone(),
+        within: run.within.clone(),
+        processes: totals.processes,
+        concurrency,
+        concurrency_known,
+        calls_per_batch,
+        out_per_in: ratio(totals.items_out as f64, totals.items_in as f64),
+        busy_pct: concurrency.and_then(busy).map(percent),
+        mean_ms,
+        p50_ms,
+        p95_ms: run.time.quantile_ms(0.95),
+        p99_ms: run.time.quantile_ms(0.99),
+        slow_pct: p50_ms
+            .and_then(|median| run.time.share_above_ms(SLOW * median))
+            .map(percent),
+        cpu_pct: cpu.map(percent),
+        limit_ms: concurrency.and_then(limit),
+        failures: run.failures,
+        bytes_per_s: (totals.bytes > 0)
+            .then(|| ratio(totals.bytes as f64, seconds))
+            .flatten(),
+        workers: workers(run),
+    }
+}
+
+/// The processes one by one, where there are several.
+fn workers(run: &StageRun) -> Vec<StageWorker> {
+    let told = run.workers.iter().filter(|worker| worker.calls > 0);
+    if told.clone().count() < 2 {
+        return Vec::new();
+    }
+    told.take(MOST_WORKERS)
+        .map(|worker| {
+            let quantile = |q| worker.time.as_ref().and_then(|time| time.quantile_ms(q));
+            StageWorker {
+                worker: worker.label.clone(),
+                calls: worker.calls,
+                p50_ms: quantile(0.5),
+                p95_ms: quantile(0.95),
+                p99_ms: quantile(0.99),
+            }
+        })
+        .collect()
+}
+
+fn queue(run: &QueueRun, totals: QueueTotals) -> QueueSummary {
+    let share = |of_ns: u64| ratio(of_ns as f64, totals.weight_ns as f64).map(percent);
+    QueueSummary {
+        name: run.name.clone(),
+        capacity: (totals.capacity > 0).then_some(totals.capacity),
+        last: run.last,
+        depth: ratio(totals.depth_ns, totals.depth_of_ns),
+        empty_pct: share(totals.empty_ns),
+        full_pct: share(totals.full_ns).filter(|_| totals.capacity > 0),
+    }
+}
+
+/// Share of time in which the last queue before the consumer was not empty, in percent; `None` where
+/// none is known as the last and there are several.
+#[must_use]
+pub fn data_readiness_pct(queues: &[QueueSummary]) -> Option<f64> {
+    let last = queues.iter().find(|queue| queue.last);
+    let only = match queues {
+        [only] => Some(only),
+        _ => None,
+    };
+    let queue = last.or(only)?;
+    Some(100.0 - queue.empty_pct?)
+}
+
+fn ratio(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| part / whole)
+}
+
+fn percent(share: f64) -> f64 {
+    (100.0 * share).clamp(0.0, 100.0)
+}
+
+#[cfg(test)]
+#[path = "stages_tests.rs"]
+mod tests;
