@@ -12,15 +12,17 @@
 //! | asynchronous calls | take no part: those above and below belong to other tasks |
 //! | synchronous calls that end out of order (a `with` block across an `await` or a `yield`) | take no part from then on, and the stage's `within` is withdrawn |
 
+use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use headspace_agent::record::stage::slot::Outcome;
-use headspace_agent::record::stage::{Entered, StageSlot};
+use headspace_agent::record::stage::{Entered, StageSlot, Writers};
 use headspace_agent::runtime::fork::Owner;
 use pyo3::ffi;
 
 use crate::session::clock;
+use crate::slots::{self, Tenure};
 
 /// `StageSlot::within` of a stage that was called within several, or also on its own.
 const WITHIN_SEVERAL: u32 = u32::MAX;
@@ -31,7 +33,16 @@ pub(crate) struct Place {
     pub(crate) slot: Option<&'static StageSlot>,
     /// The slot's number plus 1.
     pub(crate) number: u32,
-    pub(crate) owner: Owner,
+    pub(crate) owner: Tenure,
+}
+
+/// A handle, as far as its calls are concerned.
+#[derive(Clone, Copy)]
+pub(crate) struct Handle {
+    /// Its address.
+    pub(crate) key: usize,
+    /// Whether the interpreter lock keeps threads apart.
+    pub(crate) writers: Writers,
 }
 
 /// How a call ended.
@@ -53,8 +64,8 @@ struct Call {
     handle: usize,
     place: &'static Place,
     entered: Entered,
-    /// Address of the Python frame that began it, never followed; 0 where no other call of the
-    /// handle went on here.
+    /// What tells it from other calls of the handle: the address of the Python frame that began it,
+    /// never followed, or another that no frame has; 0 where no other call went on here.
     frame: usize,
     /// Whether it is nested in the call below and others may be in it.
     nests: bool,
@@ -94,14 +105,61 @@ impl Told {
     }
 }
 
-/// The open calls of one thread. The lock is its own but where a call ends on another thread than it
-/// began on.
-type Stack = Mutex<Vec<Call>>;
+/// The open calls of one thread.
+///
+/// Where Python has its interpreter lock, that is the lock: whoever comes here holds it.
+#[derive(Default)]
+struct Stack {
+    calls: UnsafeCell<Vec<Call>>,
+    without_gil: Mutex<()>,
+}
 
-/// The stacks of all threads.
-static STACKS: Mutex<Vec<Weak<Stack>>> = Mutex::new(Vec::new());
+// SAFETY: the calls are reached through `with` only, one thread at a time, and while their own thread
+// ends, when nobody else knows of them.
+unsafe impl Sync for Stack {}
 
-struct OfThread(Arc<Stack>);
+impl Stack {
+    /// `work` neither lets go of the interpreter lock nor comes back here: it calls nothing of
+    /// Python's.
+    #[inline]
+    fn with<R>(&self, writers: Writers, work: impl FnOnce(&mut Vec<Call>) -> R) -> R {
+        let _held = (writers == Writers::Many).then(|| self.without_gil.lock());
+        // SAFETY: with `Writers::One` the caller holds the interpreter lock for as long as `work`
+        // takes, else the stack's own; so nobody else is here.
+        work(unsafe { &mut *self.calls.get() })
+    }
+
+    /// A call begins.
+    #[inline]
+    fn push(&self, handle: Handle, place: &'static Place, nests: bool, frame: usize) {
+        let Some(slot) = place.slot else { return };
+        self.with(handle.writers, |calls| {
+            if nests {
+                let within = calls.iter().rev().find(|call| call.nests);
+                note_within(place, slot, within);
+            }
+            calls.push(Call {
+                handle: handle.key,
+                place,
+                entered: slot.enter_as(handle.writers, clock(), nests),
+                frame,
+                nests,
+                told: Told::default(),
+                nested: 0,
+            });
+        });
+    }
+}
+
+/// The stacks of all threads. Held for moments.
+static STACKS: Mutex<Vec<Arc<Stack>>> = Mutex::new(Vec::new());
+
+struct OfThread {
+    stack: Arc<Stack>,
+    owner: Owner,
+    /// Whether other threads can see it.
+    known: bool,
+}
 
 thread_local! {
     static CALLS: OfThread = OfThread::new();
@@ -112,96 +170,138 @@ impl OfThread {
         let stack = Arc::<Stack>::default();
         // In a forked child the lock may be held for ever. Then calls of this thread can end here
         // only.
-        if let Ok(mut stacks) = STACKS.try_lock() {
-            stacks.retain(|stack| stack.strong_count() > 0);
-            stacks.push(Arc::downgrade(&stack));
+        let known = STACKS
+            .try_lock()
+            .map(|mut stacks| stacks.push(Arc::clone(&stack)))
+            .is_ok();
+        Self {
+            stack,
+            owner: Owner::here(),
+            known,
         }
-        Self(stack)
     }
 }
 
 impl Drop for OfThread {
     fn drop(&mut self) {
-        for call in lock(&self.0).drain(..) {
-            call.forget();
+        if !self.owner.is_here() {
+            return;
+        }
+        if self.known {
+            let mut stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
+            stacks.retain(|stack| !Arc::ptr_eq(stack, &self.stack));
+        }
+        // SAFETY: its thread is here, and no other knows of it any more.
+        for call in unsafe { &mut *self.stack.calls.get() }.drain(..) {
+            call.forget(Writers::Many);
         }
     }
 }
 
-fn lock(stack: &Stack) -> MutexGuard<'_, Vec<Call>> {
-    stack.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A call of a stage begins on this thread.
-pub(crate) fn begin(handle: usize, place: &'static Place, nests: bool) {
-    let Some(slot) = place.slot else { return };
+#[inline]
+pub(crate) fn begin(handle: Handle, place: &'static Place, nests: bool) {
     // Fails where the thread is ending: that call is not counted.
-    let _ = CALLS.try_with(|calls| {
-        let mut calls = lock(&calls.0);
-        let frame = if calls.iter().any(|call| call.handle == handle) {
-            frame()
-        } else {
-            0
-        };
-        if nests {
-            let within = calls.iter().rev().find(|call| call.nests);
-            note_within(place, slot, within);
-        }
-        calls.push(Call {
-            handle,
-            place,
-            entered: slot.enter(clock(), nests),
-            frame,
-            nests,
-            told: Told::default(),
-            nested: 0,
+    let _ = CALLS.try_with(|of_thread| {
+        let stack = &of_thread.stack;
+        let is_other = stack.with(handle.writers, |calls| {
+            calls.iter().any(|call| call.handle == handle.key)
         });
+        let frame = if is_other { frame() } else { 0 };
+        stack.push(handle, place, nests, frame);
     });
 }
 
 /// The call of that handle that goes on in this frame ends.
-pub(crate) fn end(handle: usize, how: End) {
-    let _ = CALLS.try_with(|calls| {
-        let mut own = lock(&calls.0);
-        if let Some(index) = find(&own, handle) {
-            close(&mut own, index, how);
-            return;
+#[inline]
+pub(crate) fn end(handle: Handle, how: End) {
+    let _ = CALLS.try_with(|of_thread| {
+        let found = on(handle, &of_thread.stack, true, |calls, index| {
+            close(handle.writers, calls, index, how);
+        });
+        if found.is_none() {
+            end_elsewhere(handle, how);
         }
-        drop(own);
-        end_elsewhere(handle, how);
     });
+}
+
+/// A synchronous call of a stage, from its beginning to its end.
+#[inline]
+pub(crate) fn around<R>(
+    handle: Handle,
+    place: &'static Place,
+    work: impl FnOnce() -> R,
+    how: impl FnOnce(&R) -> End,
+) -> R {
+    // An address that no Python frame has, and no other such call while this one goes on.
+    let marker = 0_u8;
+    let marker = std::ptr::from_ref(&marker) as usize;
+    let _ = CALLS.try_with(|of_thread| of_thread.stack.push(handle, place, true, marker));
+    let done = work();
+    let how = how(&done);
+    let _ = CALLS.try_with(|of_thread| {
+        of_thread.stack.with(handle.writers, |calls| {
+            let index = calls
+                .iter()
+                .rposition(|call| call.frame == marker && call.handle == handle.key)?;
+            close(handle.writers, calls, index, how);
+            Some(())
+        })
+    });
+    done
 }
 
 /// Says something of the call of that handle that goes on in this frame.
-pub(crate) fn tell(handle: usize, told: Told) {
-    let _ = CALLS.try_with(|calls| {
-        let mut own = lock(&calls.0);
-        if let Some(index) = find(&own, handle) {
-            own[index].told.add(told);
-        }
+pub(crate) fn tell(handle: Handle, told: Told) {
+    let _ = CALLS.try_with(|of_thread| {
+        on(handle, &of_thread.stack, false, |calls, index| {
+            calls[index].told.add(told);
+        })
     });
 }
 
-/// Which open call of the handle is meant: the only one, else that of the running frame, else the
-/// newest.
+/// Does something with the open call of the handle that is meant: the only one, else that of the
+/// running frame, else (where a block `ends`, which it does in the frame that began it) the one whose
+/// frame is not known, else the newest. `None` where there is none.
 #[inline]
-fn find(calls: &[Call], handle: usize) -> Option<usize> {
-    let newest = calls.iter().rposition(|call| call.handle == handle)?;
-    if calls[newest].frame == 0 {
-        return Some(newest);
+fn on<R>(
+    handle: Handle,
+    stack: &Stack,
+    ends: bool,
+    work: impl Fn(&mut Vec<Call>, usize) -> R,
+) -> Option<R> {
+    let newest = |calls: &[Call]| calls.iter().rposition(|call| call.handle == handle.key);
+    let only = stack.with(handle.writers, |calls| match newest(calls) {
+        Some(index) if calls[index].frame == 0 => Only::Done(Some(work(calls, index))),
+        Some(_) => Only::OneOfSeveral,
+        None => Only::Done(None),
+    });
+    if let Only::Done(done) = only {
+        return done;
     }
     let frame = frame();
-    let of_frame = |at: usize| {
-        calls
-            .iter()
-            .rposition(|call| call.handle == handle && call.frame == at)
-    };
-    of_frame(frame).or_else(|| of_frame(0)).or(Some(newest))
+    stack.with(handle.writers, |calls| {
+        let of_frame = |at: usize| {
+            calls
+                .iter()
+                .rposition(|call| call.handle == handle.key && call.frame == at)
+        };
+        let index = of_frame(frame)
+            .or_else(|| of_frame(0).filter(|_| ends))
+            .or_else(|| newest(calls))?;
+        Some(work(calls, index))
+    })
+}
+
+/// What a first look at the open calls says.
+enum Only<R> {
+    Done(Option<R>),
+    OneOfSeveral,
 }
 
 /// Takes a call from the stack and counts it.
 #[inline]
-fn close(calls: &mut Vec<Call>, index: usize, how: End) {
+fn close(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) {
     let call = calls.remove(index);
     let mut nests = call.nests;
     for above in calls.iter_mut().skip(index).filter(|above| above.nests) {
@@ -213,7 +313,9 @@ fn close(calls: &mut Vec<Call>, index: usize, how: End) {
         }
         nests = false;
     }
-    let Some(took) = call.finish(how) else { return };
+    let Some(took) = call.finish(writers, how) else {
+        return;
+    };
     if nests && let Some(below) = calls[..index].iter_mut().rev().find(|call| call.nests) {
         below.nested = below.nested.saturating_add(took);
     }
@@ -222,39 +324,42 @@ fn close(calls: &mut Vec<Call>, index: usize, how: End) {
 /// A call that began on another thread, such as a `with` block of a generator that two threads run
 /// in turn.
 #[cold]
-fn end_elsewhere(handle: usize, how: End) {
+fn end_elsewhere(handle: Handle, how: End) {
     let Ok(stacks) = STACKS.try_lock() else {
         return;
     };
-    for stack in stacks.iter().filter_map(Weak::upgrade) {
-        let Ok(mut calls) = stack.try_lock() else {
-            continue;
-        };
-        if let Some(index) = find(&calls, handle) {
+    let _ = stacks.iter().find_map(|stack| {
+        stack.with(handle.writers, |calls| {
+            let index = calls.iter().rposition(|call| call.handle == handle.key)?;
             // Its thread's CPU time is not this one's.
             calls[index].entered = calls[index].entered.without_cpu();
-            close(&mut calls, index, how);
-            return;
-        }
-    }
+            close(handle.writers, calls, index, how);
+            Some(())
+        })
+    });
 }
 
 impl Call {
     /// Counts it and gives its nanoseconds; `None` where it counts nothing.
     #[inline]
-    fn finish(self, how: End) -> Option<u64> {
+    fn finish(self, writers: Writers, how: End) -> Option<u64> {
         if how == End::Nothing || !self.place.owner.is_here() {
-            self.forget();
+            self.forget(writers);
             return None;
         }
         let outcome = self.told.outcome(how, self.nested);
-        Some(self.place.slot?.exit(clock(), self.entered, outcome))
+        let slot = self.place.slot?;
+        let took = slot.exit_as(writers, clock(), self.entered, outcome);
+        if slots::is_time_to_look(self.entered.ticks()) {
+            slots::look_again();
+        }
+        Some(took)
     }
 
     /// It was no call.
-    fn forget(self) {
+    fn forget(self, writers: Writers) {
         if let (Some(slot), true) = (self.place.slot, self.place.owner.is_here()) {
-            slot.abandon();
+            slot.abandon_as(writers);
         }
     }
 }
@@ -286,6 +391,7 @@ fn note_within(place: &Place, slot: &StageSlot, within: Option<&Call>) {
 
 /// Address of the Python frame that runs on this thread; 0 without one.
 fn frame() -> usize {
-    // SAFETY: our callers hold the interpreter lock. The borrowed frame is not followed.
+    // SAFETY: our callers are attached to the interpreter. The borrowed frame is not followed. (It
+    // may have to be made, which may run the garbage collector: no stack is held meanwhile.)
     unsafe { ffi::PyEval_GetFrame() as usize }
 }

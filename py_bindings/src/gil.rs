@@ -188,7 +188,7 @@ pub(crate) fn open(py: Python<'_>) -> Result<(Gil, impl Collector), CollectError
 }
 
 /// Python before 3.13 always has one.
-fn has_gil(py: Python<'_>) -> bool {
+pub(crate) fn has_gil(py: Python<'_>) -> bool {
     py.import("sys")
         .and_then(|sys| sys.getattr("_is_gil_enabled"))
         .and_then(|enabled| enabled.call0()?.is_truthy())

@@ -5,15 +5,16 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use headspace_agent::runtime::fork::Owner;
+use headspace_agent::record::stage::Writers;
 use pyo3::exceptions::{PyGeneratorExit, PyStopAsyncIteration, PyStopIteration, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use pyo3::{PyTypeInfo, intern};
 
-use crate::calls::{self, End, Place, Told};
-use crate::slots::slots;
+use crate::calls::{self, End, Handle, Place, Told};
+use crate::gil::has_gil;
+use crate::slots::{Tenure, slots};
 
 /// Handles by name, so that looking one up anew costs little and there are few.
 static HANDLES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
@@ -81,6 +82,11 @@ fn new<'py>(
     let handle = Stage {
         name: name.to_str()?.to_owned(),
         enabled,
+        writers: if has_gil(py) {
+            Writers::One
+        } else {
+            Writers::Many
+        },
         concurrency: AtomicU32::new(0),
         place: AtomicPtr::new(std::ptr::null_mut()),
     };
@@ -95,6 +101,7 @@ pub(crate) struct Stage {
     name: String,
     /// Whether anything is counted at all.
     enabled: bool,
+    writers: Writers,
     /// 0 where nobody says.
     concurrency: AtomicU32,
     /// Null before it is looked up. Never freed: a call that goes on has a reference.
@@ -123,7 +130,7 @@ impl Stage {
             number: found
                 .and_then(|(number, _)| u32::try_from(number + 1).ok())
                 .unwrap_or(0),
-            owner: Owner::here(),
+            owner: Tenure::here(),
         }));
         self.place.store(place, Ordering::Release);
         let concurrency = self.concurrency.load(Ordering::Relaxed);
@@ -146,9 +153,11 @@ impl Stage {
         Ok(())
     }
 
-    /// Tells open calls of one handle from those of others.
-    fn key(&self) -> usize {
-        std::ptr::from_ref(self) as usize
+    fn handle(&self) -> Handle {
+        Handle {
+            key: std::ptr::from_ref(self) as usize,
+            writers: self.writers,
+        }
     }
 }
 
@@ -162,7 +171,7 @@ impl Stage {
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         let this = slf.get();
-        calls::begin(this.key(), this.place(), true);
+        calls::begin(this.handle(), this.place(), true);
         slf
     }
 
@@ -172,12 +181,12 @@ impl Stage {
         _error: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) {
-        calls::end(self.key(), how_ended(kind));
+        calls::end(self.handle(), how_ended(kind));
     }
 
     fn __aenter__(slf: Bound<'_, Self>) -> Ready {
         let this = slf.get();
-        calls::begin(this.key(), this.place(), false);
+        calls::begin(this.handle(), this.place(), false);
         Ready(Some(slf.into_any().unbind()))
     }
 
@@ -187,7 +196,7 @@ impl Stage {
         _error: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> Ready {
-        calls::end(self.key(), how_ended(kind));
+        calls::end(self.handle(), how_ended(kind));
         Ready(None)
     }
 
@@ -205,6 +214,24 @@ impl Stage {
             .call_method1("decorated", (slf, function))
     }
 
+    /// Calls the function as a call of the stage.
+    fn _call<'py>(
+        &self,
+        function: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        calls::around(
+            self.handle(),
+            self.place(),
+            || function.call(args, Some(kwargs)),
+            |result| match result {
+                Ok(_) => End::Done,
+                Err(error) => how_ended(&error.get_type(function.py())),
+            },
+        )
+    }
+
     /// Says what the call that goes on takes in and gives out, where that is not one item each. What
     /// is said several times adds up. Negative counts are taken as 0.
     ///
@@ -214,7 +241,7 @@ impl Stage {
     ///     bytes: Bytes handled.
     #[pyo3(signature = (*, inputs = None, outputs = None, bytes = None))]
     fn items(&self, inputs: Option<i64>, outputs: Option<i64>, bytes: Option<i64>) {
-        calls::tell(self.key(), told(inputs, outputs, bytes));
+        calls::tell(self.handle(), told(inputs, outputs, bytes));
     }
 
     /// Counts a call that was timed elsewhere.
@@ -240,7 +267,8 @@ impl Stage {
         let nanos = std::time::Duration::try_from_secs_f64(seconds)
             .map_or(0, |took| u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         let end = if failed { End::Failed } else { End::Done };
-        slot.record(nanos, told(inputs, outputs, bytes).outcome(end, 0));
+        let outcome = told(inputs, outputs, bytes).outcome(end, 0);
+        slot.record_as(self.writers, nanos, outcome);
     }
 
     fn __reduce__<'py>(

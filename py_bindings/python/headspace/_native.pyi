@@ -14,6 +14,7 @@ __all__ = [
     "Session",
     "Stage",
     "__version__",
+    "finish_worker",
     "run_command",
     "stage",
     "ticks",
@@ -25,6 +26,9 @@ _Function = TypeVar("_Function")
 
 def run_command(args: list[str], /) -> int:
     """Runs the command with these arguments, the first being the program's name."""
+
+def finish_worker() -> None:
+    """The process ends in order. Nothing where it counts for nobody."""
 
 def ticks() -> int:
     """A time stamp of the process's clock, for `origin`."""
@@ -83,6 +87,9 @@ class Stage:
         _traceback: TracebackType | None,
     ) -> Awaitable[None]: ...
     def __call__(self, function: _Function) -> _Function: ...
+    def _call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any: ...
     def items(
         self,
         *,

@@ -54,9 +54,10 @@ def decorated(handle: Stage, function: Any) -> Any:
 
 
 def _function(handle: Stage, function: Callable[..., Any]) -> Callable[..., Any]:
+    call = handle._call
+
     def timed(*args: Any, **kwargs: Any) -> Any:
-        with handle:
-            return function(*args, **kwargs)
+        return call(function, args, kwargs)
 
     return timed
 

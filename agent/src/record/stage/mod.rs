@@ -11,6 +11,6 @@ pub mod table;
 pub mod workers;
 
 pub use queue::QueueSlot;
-pub use slot::{Entered, StageSlot};
+pub use slot::{Entered, StageSlot, Writers};
 pub use table::{Region, Slots};
 pub use workers::{Worker, WorkerState, Workers};

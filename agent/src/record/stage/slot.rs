@@ -12,9 +12,49 @@ use crate::port::clock::thread_cpu_time;
 pub const NAME_BYTES: usize = 96;
 
 /// The first calls of a stage all have their CPU time taken, later ones now and then: it costs a
-/// system call at either end.
+/// system call of some 300 ns at either end.
 const CPU_FIRST: u64 = 64;
 const CPU_EVERY: u64 = 16;
+
+/// The same where calls take less than 16 µs on average.
+const CPU_EVERY_SHORT: u64 = 256;
+const SHORT_BITS: u32 = 14;
+
+/// Who may add to the counters of a slot at the same moment. Readers may always look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writers {
+    /// Any number: every addition is one locked instruction, of up to 20 ns.
+    Many,
+    /// One at a time, since they all hold the same lock: additions are a load and a store.
+    One,
+}
+
+impl Writers {
+    #[inline]
+    fn add(self, counter: &AtomicU64, by: u64) -> u64 {
+        match self {
+            Self::Many => counter.fetch_add(by, Ordering::Relaxed),
+            Self::One => {
+                let before = counter.load(Ordering::Relaxed);
+                counter.store(before.wrapping_add(by), Ordering::Relaxed);
+                before
+            }
+        }
+    }
+
+    #[inline]
+    fn add_one(self, counter: &AtomicU32) {
+        match self {
+            Self::Many => {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+            Self::One => {
+                let before = counter.load(Ordering::Relaxed);
+                counter.store(before.wrapping_add(1), Ordering::Relaxed);
+            }
+        }
+    }
+}
 
 /// A name that is written once.
 #[repr(C)]
@@ -101,6 +141,13 @@ pub struct Entered {
 }
 
 impl Entered {
+    /// When it began, as a time stamp of the clock.
+    #[inline]
+    #[must_use]
+    pub fn ticks(&self) -> u64 {
+        self.at
+    }
+
     /// The same call, which ends on another thread: its CPU time is not known.
     #[must_use]
     pub fn without_cpu(self) -> Self {
@@ -140,22 +187,50 @@ impl StageSlot {
     /// (asyncio): its CPU time is then nobody's.
     #[inline]
     pub fn enter(&self, clock: &MonotonicClock, own_thread: bool) -> Entered {
-        let number = self.entered.fetch_add(1, Ordering::Relaxed);
+        self.enter_as(Writers::Many, clock, own_thread)
+    }
+
+    /// [`enter`](Self::enter), by such writers.
+    #[inline]
+    pub fn enter_as(&self, writers: Writers, clock: &MonotonicClock, own_thread: bool) -> Entered {
+        let number = writers.add(&self.entered, 1);
         let active = (number + 1).wrapping_sub(self.exited.load(Ordering::Relaxed));
         let active = u32::try_from(active).unwrap_or(0);
         if active > self.peak.load(Ordering::Relaxed) {
             self.peak.fetch_max(active, Ordering::Relaxed);
         }
-        let looked_at = own_thread && (number < CPU_FIRST || number.is_multiple_of(CPU_EVERY));
         Entered {
-            cpu: looked_at.then(thread_cpu_time).flatten(),
+            cpu: (own_thread && self.is_looked_at(number))
+                .then(thread_cpu_time)
+                .flatten(),
             at: clock.ticks(),
         }
+    }
+
+    /// Whether the CPU time of that call is taken.
+    #[inline]
+    fn is_looked_at(&self, number: u64) -> bool {
+        number < CPU_FIRST
+            || number.is_multiple_of(CPU_EVERY)
+                && (number.is_multiple_of(CPU_EVERY_SHORT)
+                    || self.busy.load(Ordering::Relaxed) >> SHORT_BITS >= number)
     }
 
     /// The call ends. Returns how long it took, in nanoseconds.
     #[inline]
     pub fn exit(&self, clock: &MonotonicClock, entered: Entered, outcome: Outcome) -> u64 {
+        self.exit_as(Writers::Many, clock, entered, outcome)
+    }
+
+    /// [`exit`](Self::exit), by such writers.
+    #[inline]
+    pub fn exit_as(
+        &self,
+        writers: Writers,
+        clock: &MonotonicClock,
+        entered: Entered,
+        outcome: Outcome,
+    ) -> u64 {
         let took = clock
             .nanos(clock.ticks())
             .saturating_sub(clock.nanos(entered.at));
@@ -164,24 +239,29 @@ impl StageSlot {
         {
             let cpu = now.saturating_sub(before);
             let cpu = u64::try_from(cpu.as_nanos()).unwrap_or(0);
-            self.cpu.fetch_add(cpu.min(took), Ordering::Relaxed);
-            self.cpu_of.fetch_add(took, Ordering::Relaxed);
+            writers.add(&self.cpu, cpu.min(took));
+            writers.add(&self.cpu_of, took);
         }
-        self.add(took, outcome);
-        self.exited.fetch_add(1, Ordering::Relaxed);
+        self.add(writers, took, outcome);
+        writers.add(&self.exited, 1);
         took
     }
 
     /// A call that began turns out to be none: there was nothing to do.
-    pub fn abandon(&self) {
-        self.entered.fetch_sub(1, Ordering::Relaxed);
+    pub fn abandon_as(&self, writers: Writers) {
+        writers.add(&self.entered, 1_u64.wrapping_neg());
     }
 
     /// A call that was timed elsewhere, as a whole.
     pub fn record(&self, took_nanos: u64, outcome: Outcome) {
-        self.entered.fetch_add(1, Ordering::Relaxed);
-        self.add(took_nanos, outcome);
-        self.exited.fetch_add(1, Ordering::Relaxed);
+        self.record_as(Writers::Many, took_nanos, outcome);
+    }
+
+    /// [`record`](Self::record), by such writers.
+    pub fn record_as(&self, writers: Writers, took_nanos: u64, outcome: Outcome) {
+        writers.add(&self.entered, 1);
+        self.add(writers, took_nanos, outcome);
+        writers.add(&self.exited, 1);
     }
 
     #[inline]
@@ -189,22 +269,22 @@ impl StageSlot {
         clippy::cast_possible_truncation,
         reason = "buckets have numbers below 4,608"
     )]
-    fn add(&self, took: u64, outcome: Outcome) {
+    fn add(&self, writers: Writers, took: u64, outcome: Outcome) {
         let bucket = bucket_of(took.max(1)).min(BUCKETS as u64 - 1);
         let [bucket, above, below] =
             [bucket, bucket + 1, BUCKETS as u64 - bucket].map(|place| place as u32);
-        self.buckets[bucket as usize].fetch_add(1, Ordering::Relaxed);
+        writers.add_one(&self.buckets[bucket as usize]);
         for (place, bound) in self.bounds.iter().zip([above, below]) {
             if place.load(Ordering::Relaxed) < bound {
                 place.fetch_max(bound, Ordering::Relaxed);
             }
         }
-        self.busy.fetch_add(took, Ordering::Relaxed);
+        writers.add(&self.busy, took);
         let expected_out = u64::from(!outcome.failed);
         let out = outcome.items_out.unwrap_or(expected_out);
         // Rare, all of them.
         if outcome.failed {
-            self.failed.fetch_add(1, Ordering::Relaxed);
+            writers.add(&self.failed, 1);
         }
         if outcome.items_in != 1 {
             let extra = outcome.items_in.wrapping_sub(1).cast_signed();
@@ -215,10 +295,10 @@ impl StageSlot {
             self.extra_out.fetch_add(extra, Ordering::Relaxed);
         }
         if outcome.bytes != 0 {
-            self.bytes.fetch_add(outcome.bytes, Ordering::Relaxed);
+            writers.add(&self.bytes, outcome.bytes);
         }
         if outcome.nested != 0 {
-            self.nested.fetch_add(outcome.nested, Ordering::Relaxed);
+            writers.add(&self.nested, outcome.nested);
         }
     }
 }
