@@ -40,6 +40,8 @@ mod _native {
     #[pymodule_export]
     use super::session::ticks;
     #[pymodule_export]
+    use super::slots::finish_worker;
+    #[pymodule_export]
     use super::stage::{Stage, stage};
     #[pymodule_export]
     use super::watched::Loop;

@@ -12,8 +12,10 @@ use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
 use headspace_agent::pipeline::sampler::Identity;
 use headspace_agent::port::MonotonicClock;
+use headspace_agent::record::stage::{Slots, Workers};
 use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
 use headspace_collectors::catalog::{Catalog, Entry};
+use headspace_collectors::workers::{FoundWorkers, Marker};
 use headspace_collectors::{host, process};
 use headspace_exporters::run_folder;
 use headspace_exporters::transport::file::{FileExporter, FileLimits};
@@ -21,6 +23,7 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::interpreter::Interpreter;
+use crate::slots;
 
 /// The process's clock, so that a time stamp taken before a session starts can be its origin.
 pub(crate) fn clock() -> &'static MonotonicClock {
@@ -41,6 +44,8 @@ pub(crate) struct Session {
     agent: Agent,
     interpreter: Interpreter,
     folder: PathBuf,
+    /// Where its workers find it; removed when it ends.
+    marker: Option<Marker>,
 }
 
 impl Session {
@@ -118,11 +123,21 @@ impl Session {
         };
         let (interpreter, sources) = Interpreter::open(py);
         let run_id = run_id.as_deref();
-        let started =
-            py.detach(|| start(&base, run_id, interval, rank, run, sources, quiet, origin));
+        slots::sweep();
+        let (counted, marker) = slots::train().unzip();
+        let marker = marker.flatten();
+        let of_workers = marker.clone();
+        let started = py.detach(|| {
+            start(
+                &base, run_id, interval, rank, run, sources, quiet, origin, counted, of_workers,
+            )
+        });
         let (agent, folder) = match started {
             Ok(started) => started,
             Err(error) => {
+                if let Some(marker) = &marker {
+                    marker.remove();
+                }
                 interpreter.end_around(py, || ());
                 return Err(error);
             }
@@ -132,6 +147,7 @@ impl Session {
             agent,
             interpreter,
             folder,
+            marker,
         })
     }
 
@@ -193,10 +209,13 @@ impl Session {
         if !self.agent.is_here() {
             return Ok(None);
         }
-        let (agent, folder) = (&self.agent, &self.folder);
+        let (agent, folder, marker) = (&self.agent, &self.folder, &self.marker);
         self.interpreter.end_around(py, || {
-            agent
-                .stop()
+            let stopped = agent.stop();
+            if let (Some(_), Some(marker)) = (&stopped, marker) {
+                marker.remove();
+            }
+            stopped
                 .map(|stopped| render(&stopped.summary, &stopped.probes, folder))
                 .transpose()
         })
@@ -231,6 +250,8 @@ fn start(
     sources: Vec<Entry>,
     quiet: bool,
     origin: Option<u64>,
+    counted: Option<&'static Slots>,
+    marker: Option<Marker>,
 ) -> PyResult<(Agent, PathBuf)> {
     let os_error = |error: &dyn std::fmt::Display| PyOSError::new_err(error.to_string());
     let unix_nanos = SystemTime::now()
@@ -257,6 +278,7 @@ fn start(
     let clock = origin.map_or_else(MonotonicClock::new, |at| clock().starting_at(at));
     let since_origin = clock.nanos(clock.ticks()) as f64 / 1e9;
     let shown = folder.clone();
+    let terminated = marker.clone();
     let builder = AgentBuilder {
         limits: Limits {
             interval,
@@ -283,12 +305,15 @@ fn start(
             if let (false, 0, Ok((_, text, _))) = (quiet, rank, render(summary, probes, &shown)) {
                 say(&format!("{text}\n"));
             }
+            if let Some(marker) = &terminated {
+                marker.remove();
+            }
         }),
         process_age_s: process::started_at().map(|age| age.as_secs_f64() - since_origin),
         clock,
         consumer: settings.consumer,
-        stages: None,
-        workers: None,
+        stages: counted.map(Slots::region),
+        workers: marker.map(|marker| Box::new(FoundWorkers::below(marker)) as Box<dyn Workers>),
     };
     let agent = builder
         .start()

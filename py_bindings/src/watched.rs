@@ -10,6 +10,7 @@ use headspace_agent::notice::Notice;
 use headspace_agent::pipeline::LoopEntry;
 use headspace_agent::port::ConsumerThread;
 use headspace_agent::record::{Event, Recorder};
+use headspace_collectors::workers::Marker;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
@@ -18,6 +19,7 @@ use crate::cached::{Cached, Machine};
 use crate::fast_next;
 use crate::iterator::LoopIterator;
 use crate::session::{Session, clock};
+use crate::slots;
 use crate::source::Source;
 
 /// One iteration of a loop. While it goes on, another one is a loop of its own.
@@ -150,13 +152,21 @@ impl Loop {
         let replays_only = cached
             .as_ref()
             .is_some_and(|cached| cached.get().begin_epoch());
+        // Its workers look for this process as soon as they are forked, before a session starts.
+        let marker = slots::train_unless_forked();
+        let unmark = || marker.as_ref().map_or((), Marker::remove);
         let iterator = if replays_only {
             // Only asked for its end; the source stays untouched.
-            pyo3::types::PyTuple::empty(py).try_iter()?
+            pyo3::types::PyTuple::empty(py).try_iter()
         } else {
-            loader.try_iter()?
+            loader.try_iter()
         };
-        let session = session.call1((begun,))?.cast_into::<Session>().ok();
+        let iterator = iterator.inspect_err(|_| unmark())?;
+        let session = session.call1((begun,)).inspect_err(|_| unmark())?;
+        let session = session.cast_into::<Session>().ok();
+        if session.is_none() {
+            unmark();
+        }
         // A probe that is over only watches.
         let mode = match &cached {
             Some(cached)

@@ -17,8 +17,11 @@ pub struct Places {
 }
 
 /// The folder that a trainer's workers put their files into.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Marker(PathBuf);
+#[derive(Debug, Clone)]
+pub struct Marker {
+    folder: PathBuf,
+    is_new: bool,
+}
 
 impl Places {
     /// Memory that looks like files, else the temporary folder.
@@ -49,8 +52,13 @@ impl Places {
         let mut problem = io::Error::from(io::ErrorKind::NotFound);
         for folder in &self.folders {
             let marker = folder.join(self.name(here));
-            match make(folder).and_then(|()| make(&marker)) {
-                Ok(()) => return Ok(Marker(marker)),
+            match make(folder).and_then(|_| make(&marker)) {
+                Ok(is_new) => {
+                    return Ok(Marker {
+                        folder: marker,
+                        is_new,
+                    });
+                }
                 Err(error) => problem = error,
             }
         }
@@ -67,7 +75,11 @@ impl Places {
         ancestors().find_map(|ancestor| {
             let name = self.name(ancestor);
             let mut markers = folders.iter().map(|folder| folder.join(&name));
-            markers.find(|marker| is_own(marker)).map(Marker)
+            let folder = markers.find(|marker| is_own(marker))?;
+            Some(Marker {
+                folder,
+                is_new: false,
+            })
         })
     }
 
@@ -103,20 +115,27 @@ impl Marker {
     /// The folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
-        &self.0
+        &self.folder
+    }
+
+    /// Whether it was made just now.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// Removes it with all files in it. Workers that live go on by themselves.
     pub fn remove(&self) {
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// A folder of this user alone, made now if need be.
-fn make(folder: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(folder) {
+/// A folder of this user alone, made now if need be. Gives whether it was.
+fn make(folder: &Path) -> io::Result<bool> {
+    let made = DirBuilder::new().mode(0o700).create(folder);
+    match made {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ if is_own(folder) => Ok(()),
+        _ if is_own(folder) => Ok(made.is_ok()),
         _ => Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!("`{}` is not this user's alone", folder.display()),
@@ -146,7 +165,9 @@ mod tests {
 
         let marker = places.mark().unwrap();
 
-        assert_eq!(places.mark().unwrap(), marker);
+        let again = places.mark().unwrap();
+        assert_eq!(again.folder(), marker.folder());
+        assert!(marker.is_new() && !again.is_new());
         for made in [marker.folder(), marker.folder().parent().unwrap()] {
             assert_eq!(fs::metadata(made).unwrap().mode() & 0o777, 0o700);
         }

@@ -36,7 +36,7 @@ struct Seen {
 }
 
 impl FoundWorkers {
-    /// Looks for files below that marker, which is removed in the end.
+    /// Looks for files below that marker. Whoever made it removes it in the end.
     #[must_use]
     pub fn below(marker: Marker) -> Self {
         Self {
@@ -180,11 +180,5 @@ fn worker(seen: &Seen, label: String, state: WorkerState) -> Worker {
         pid: seen.identity.pid,
         region: &seen.file.region,
         state,
-    }
-}
-
-impl Drop for FoundWorkers {
-    fn drop(&mut self) {
-        self.marker.remove();
     }
 }

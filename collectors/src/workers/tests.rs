@@ -16,7 +16,7 @@ use super::*;
 struct Trainer {
     marker: Marker,
     found: FoundWorkers,
-    folder: tempfile::TempDir,
+    _folder: tempfile::TempDir,
 }
 
 fn trainer() -> Trainer {
@@ -25,7 +25,7 @@ fn trainer() -> Trainer {
     Trainer {
         found: FoundWorkers::below(marker.clone()),
         marker,
-        folder: folder,
+        _folder: folder,
     }
 }
 
@@ -280,9 +280,8 @@ fn foreign_files_are_left_alone_until_the_end() {
 
     assert_eq!(trainer.found.look().len(), 0);
     assert_eq!(trainer.files(), 3);
-    let marker = trainer.marker.clone();
-    drop(trainer.found);
-    assert!(!marker.folder().exists());
+    trainer.marker.remove();
+    assert!(!trainer.marker.folder().exists());
 }
 
 #[test]
@@ -293,7 +292,7 @@ fn without_a_trainer_there_is_no_file_and_after_its_end_nobody_wants_it() {
     let (_, decode) = slots.stage("decode").unwrap();
     assert!(worker.is_wanted());
 
-    drop(trainer.found);
+    trainer.marker.remove();
     decode.record(7, Outcome::default());
 
     assert!(!worker.is_wanted());

@@ -1,0 +1,30 @@
+"""What Python knows of a process that counts for a trainer."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+
+from headspace import _native
+
+
+def about(forked_from_worker: bool) -> tuple[str | None, bool]:
+    """What people call this worker, and whether it is ended by a signal while it waits.
+
+    Also asks to be told of a normal end, so that the trainer can tell one from a crash.
+
+    Args:
+        forked_from_worker: What a worker's memory says of its number is then the parent's.
+    """
+    atexit.register(_native.finish_worker)
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        # Its processes end without `atexit`. Last of all: what ends before may call stages.
+        util.Finalize(None, _native.finish_worker, exitpriority=-1000)
+    torch = sys.modules.get("torch.utils.data._utils.worker")
+    info = None if forked_from_worker else getattr(torch, "_worker_info", None)
+    label = None if info is None else f"worker {info.id}"
+    process = sys.modules.get("multiprocessing.process")
+    # `multiprocessing.Pool` ends its workers so, also in order.
+    pooled = process is not None and "PoolWorker" in process.current_process().name
+    return label, pooled
