@@ -9,13 +9,18 @@
 //! ```
 
 mod args;
+mod compare;
 mod doctor;
+mod find;
+mod layout;
 pub mod python;
 mod report;
+mod skipped;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Parser;
 use headspace_agent::port::ConsumerThread;
@@ -27,8 +32,10 @@ use self::args::{Cli, Command};
 pub const EXIT_OK: i32 = 0;
 /// Something that was named could not be read. The rest was printed.
 pub const EXIT_UNREADABLE: i32 = 1;
-/// The command line was not understood. Nothing was done.
+/// The command line was not understood, or `compare` was given what cannot be compared.
 pub const EXIT_USAGE: i32 = 2;
+/// `compare --fail-if-slower` found B slower by more than the limit.
+pub const EXIT_SLOWER: i32 = 1;
 
 /// Where runs are looked for when none is named.
 pub const DEFAULT_DIR: &str = "headspace-runs";
@@ -56,6 +63,7 @@ pub fn source_settings() -> Settings {
         consumer: ConsumerThread::default(),
         nvml_library: library.map(PathBuf::from),
         visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
+        driver_patience: Duration::ZERO,
     }
 }
 
@@ -88,6 +96,7 @@ pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i
     let done = match Cli::try_parse_from(args) {
         Ok(Cli { command }) => match command {
             Command::Report(args) => report::report(&args, context),
+            Command::Compare(args) => compare::compare(&args, context),
             Command::Doctor(args) => doctor::doctor(&args, context),
         },
         Err(error) => explain(&error, context),

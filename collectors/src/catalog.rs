@@ -4,6 +4,8 @@
 //! them, and `headspace doctor` explains them. A new source is one line here.
 
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use headspace_agent::model::record::{GpuRecord, SourceRecord, SourceState};
 use headspace_agent::port::{CollectError, Collector, ConsumerThread};
@@ -30,6 +32,9 @@ pub struct Settings {
     pub nvml_library: Option<PathBuf>,
     /// `CUDA_VISIBLE_DEVICES`, as the process has it.
     pub visible_devices: Option<String>,
+    /// How long to wait for a driver to open. One that takes longer is read from when it has, and
+    /// its GPUs are known then; by default nobody waits.
+    pub driver_patience: Duration,
 }
 
 /// A source: what it is, and itself or why it is off.
@@ -47,8 +52,9 @@ pub struct Entry {
 pub struct Catalog {
     /// Every source, in the order in which people read of them.
     pub entries: Vec<Entry>,
-    /// The GPUs that the process may use.
-    pub gpus: Vec<GpuRecord>,
+    /// The GPUs that the process may use, once they are known: a driver may take longer to open
+    /// than a session to start.
+    pub gpus: Arc<OnceLock<Vec<GpuRecord>>>,
 }
 
 impl Entry {
@@ -90,7 +96,8 @@ impl Entry {
 }
 
 impl Catalog {
-    /// Opens every source. Takes a few milliseconds; nothing on the machine is changed.
+    /// Opens every source. Takes a few milliseconds, and up to [`Settings::driver_patience`] where
+    /// a driver is slow; nothing on the machine is changed.
     #[must_use]
     pub fn open(settings: &Settings) -> Self {
         let mut catalog = Self::default();
@@ -133,19 +140,21 @@ impl Catalog {
         }
         #[cfg(feature = "gpu")]
         {
-            let library = settings.nvml_library.as_deref();
-            let gpus = gpu::Gpus::open(library, settings.visible_devices.as_deref());
-            catalog.gpus = gpus.records;
-            entries.push(Entry::new(gpu::NAME, gpu::READS, gpus.device));
-            entries.push(Entry::new(gpu::gpm::NAME, gpu::gpm::READS, gpus.gpm));
-            let (name, reads) = (gpu::processes::NAME, gpu::processes::READS);
-            entries.push(Entry::new(name, reads, gpus.processes));
-            for device in gpus.presence {
-                let name = device.name();
-                entries.push(Entry::new(name, gpu::presence::READS, Ok(device)));
-            }
+            let opened = gpu::late::open_within(
+                settings.nvml_library.clone(),
+                settings.visible_devices.clone(),
+                settings.driver_patience,
+                &catalog.gpus,
+            );
+            add_gpus(entries, opened);
         }
         catalog
+    }
+
+    /// The GPUs as far as they are known now.
+    #[must_use]
+    pub fn known_gpus(&self) -> Vec<GpuRecord> {
+        self.gpus.get().cloned().unwrap_or_default()
     }
 
     /// What the records say of the sources.
@@ -161,5 +170,30 @@ impl Catalog {
             .into_iter()
             .filter_map(|entry| entry.opened.ok())
             .collect()
+    }
+}
+
+/// The sources of the GPUs: a driver that is not open yet has the same, but those of single GPUs,
+/// whose number nobody knows.
+#[cfg(feature = "gpu")]
+fn add_gpus(entries: &mut Vec<Entry>, opened: gpu::late::Opened) {
+    let processes = (gpu::processes::NAME, gpu::processes::READS);
+    match opened {
+        gpu::late::Opened::Now(gpus) => {
+            entries.push(Entry::new(gpu::NAME, gpu::READS, gpus.device));
+            entries.push(Entry::new(gpu::gpm::NAME, gpu::gpm::READS, gpus.gpm));
+            entries.push(Entry::new(processes.0, processes.1, gpus.processes));
+            for device in gpus.presence {
+                let name = device.name();
+                entries.push(Entry::new(name, gpu::presence::READS, Ok(device)));
+            }
+        }
+        gpu::late::Opened::Later(opening) => {
+            entries.push(Entry::new(gpu::NAME, gpu::READS, Ok(opening.device())));
+            let gpm = opening.gpm();
+            entries.push(Entry::new(gpu::gpm::NAME, gpu::gpm::READS, Ok(gpm)));
+            let (name, reads) = processes;
+            entries.push(Entry::new(name, reads, Ok(opening.processes())));
+        }
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! A loader thread makes a batch every 8 ms, the "model" computes for 3 ms: the loop waits.
 
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -44,10 +45,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         run: RunRecord {
             world_size: 1,
             host: host::describe(),
-            gpus: catalog.gpus.clone(),
             sources: catalog.records(),
             ..RunRecord::default()
         },
+        gpus: Arc::clone(&catalog.gpus),
         collectors: catalog.into_collectors(),
         identity: Identity {
             run_id: folder

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use headspace_agent::analysis::verdict::Verdict;
@@ -14,7 +14,7 @@ use headspace_agent::pipeline::sampler::Identity;
 use headspace_agent::port::MonotonicClock;
 use headspace_agent::record::stage::{Slots, Workers};
 use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
-use headspace_collectors::catalog::{Catalog, Entry};
+use headspace_collectors::catalog::{Catalog, Entry, Settings};
 use headspace_collectors::workers::{FoundWorkers, Marker};
 use headspace_collectors::{host, process};
 use headspace_exporters::run_folder;
@@ -24,6 +24,10 @@ use pyo3::prelude::*;
 
 use crate::interpreter::Interpreter;
 use crate::slots;
+
+/// How long the start of a session waits for the GPU's driver, which answers in milliseconds where
+/// it is awake. One that takes longer is read from when it has opened.
+const DRIVER_PATIENCE: Duration = Duration::from_millis(250);
 
 /// The process's clock, so that a time stamp taken before a session starts can be its origin.
 pub(crate) fn clock() -> &'static MonotonicClock {
@@ -269,11 +273,13 @@ fn start(
     };
     let exporter = FileExporter::create(&folder, rank, FileLimits::default())
         .map_err(|error| os_error(&error))?;
-    let settings = headspace::source_settings();
+    let settings = Settings {
+        driver_patience: DRIVER_PATIENCE,
+        ..headspace::source_settings()
+    };
     let mut catalog = Catalog::open(&settings);
     catalog.entries.extend(sources);
     run.host = host::describe();
-    run.gpus.clone_from(&catalog.gpus);
     run.sources = catalog.records();
     let clock = origin.map_or_else(MonotonicClock::new, |at| clock().starting_at(at));
     let since_origin = clock.nanos(clock.ticks()) as f64 / 1e9;
@@ -284,6 +290,7 @@ fn start(
             interval,
             ..Limits::default()
         },
+        gpus: Arc::clone(&catalog.gpus),
         collectors: catalog.into_collectors(),
         exporters: vec![Box::new(exporter)],
         run,

@@ -111,3 +111,24 @@ def test_what_was_read_is_in_the_run_record_and_in_the_ticks(train: Train) -> No
     assert readings["headspace.gpu.sm.utilization{source=gpm}"] == 0.7
     assert readings["headspace.gpu.engine.utilization{engine=nvdec3}"] == 0.5
     assert readings["headspace.gpu.memory.owned{owner=own}"] == 15e9
+
+
+def test_a_driver_that_never_opens_holds_up_nothing(train: Train) -> None:
+    run = train(devices=[HEALTHY], faults=[{"function": "nvmlInit_v2", "delay_ms": 600_000}])
+
+    ended_well(run)
+    assert all("gpus" not in record for record in run.kind("run"))
+    assert all("gpu:0" not in tick["readings"] for tick in run.kind("tick"))
+
+
+def test_a_driver_that_opens_late_is_read_from_then_on(train: Train) -> None:
+    run = train(devices=[HEALTHY], faults=[{"function": "nvmlInit_v2", "delay_ms": 1_000}])
+
+    ended_well(run)
+    first, *_, last = run.kind("run")
+    assert "gpus" not in first
+    assert [gpu["name"] for gpu in last["gpus"]] == ["NVIDIA H100 80GB HBM3"]
+    ticks = run.kind("tick")
+    assert "gpu:0" not in ticks[0]["readings"]
+    assert any("gpu:0" in tick["readings"] for tick in ticks)
+    assert run.kind("notice") == []

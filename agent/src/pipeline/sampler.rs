@@ -8,15 +8,13 @@ use super::loops::LoopEntry;
 use super::queue::RecordQueue;
 use super::sources::Sources;
 use super::stages::{StageReader, Taken};
-use super::thinning::Thinning;
+use super::thinning::{Thinning, Turns};
 use super::watched::Watched;
 use crate::model::metric::{
     AGENT_CPU_TIME, AGENT_DROPPED_RECORDS, AGENT_DROPPED_STEPS, AGENT_STEP_COST,
     AGENT_TICK_LATENESS,
 };
-use crate::model::record::{
-    LoopTick, Phase, QueueTick, RecordBody, RunRecord, RunState, SCHEMA, StageTick, TickRecord,
-};
+use crate::model::record::{LoopTick, Phase, RecordBody, RunRecord, RunState, SCHEMA, TickRecord};
 use crate::model::stage_history::StageTicks;
 use crate::model::{Reading, Record, Scope};
 use crate::notice::Notice;
@@ -46,13 +44,16 @@ pub struct Sampler {
     queue: Arc<RecordQueue>,
     clock: Arc<dyn Clock>,
     identity: Identity,
-    run: Option<RunRecord>,
+    run: RunRecord,
+    /// Whether the loader and the GPUs were known when `run` was written last.
+    told: Option<(bool, bool)>,
     sources: Sources,
     stages: StageReader,
     /// When they were read.
     stages_at: Duration,
     readings: Vec<Reading>,
     thinning: Thinning,
+    turns: Turns,
     tick: u64,
     last_at: Duration,
 }
@@ -83,12 +84,14 @@ impl Sampler {
             queue,
             clock,
             identity,
-            run: Some(run),
+            run,
+            told: None,
             sources,
             stages,
             stages_at: last_at,
             readings: Vec::new(),
             thinning: Thinning::default(),
+            turns: Turns::default(),
             tick: 0,
             last_at,
         }
@@ -104,14 +107,16 @@ impl Sampler {
         let loops = self.watched.loops();
 
         let mut bodies = Vec::new();
-        // First of all, and again once the loader is known where it was not.
-        if self.tick == 0 || !loops.is_empty() {
-            bodies.extend(
-                self.run
-                    .clone()
-                    .map(|run| RecordBody::Run(with_loader(run, &loops))),
-            );
-            self.run = self.run.take().filter(|_| loops.is_empty());
+        // First of all, and again once the loader or the GPUs are known where they were not.
+        let gpus = self.watched.gpus();
+        let known = (!loops.is_empty(), gpus.is_some());
+        if self.told != Some(known) {
+            self.told = Some(known);
+            let run = RunRecord {
+                gpus: gpus.unwrap_or_default().to_vec(),
+                ..self.run.clone()
+            };
+            bodies.push(RecordBody::Run(with_loader(run, &loops)));
         }
         let mut ticks = Vec::new();
         for entry in &loops {
@@ -137,14 +142,15 @@ impl Sampler {
                 count: dropped.steps,
             });
         }
+        let (stages, queues) = self.turns.take(&taken, self.tick, last);
         bodies.push(RecordBody::Tick(TickRecord {
             tick: self.tick,
             at_s: at.as_secs_f64(),
             interval_s: elapsed.as_secs_f64(),
             merged: 1,
             loops: ticks,
-            stages: stage_ticks(&taken),
-            queues: queue_ticks(&taken),
+            stages,
+            queues,
             readings: self.take_readings(last),
             dropped,
         }));
@@ -257,18 +263,6 @@ impl Sampler {
     }
 }
 
-/// Those that had calls.
-fn stage_ticks(taken: &Taken) -> Vec<StageTick> {
-    let called = taken.stages.iter().filter(|stage| !stage.time.is_empty());
-    called.map(StageTick::from).collect()
-}
-
-/// Those that were looked at.
-fn queue_ticks(taken: &Taken) -> Vec<QueueTick> {
-    let seen = taken.queues.iter().filter(|queue| queue.looks > 0);
-    seen.map(QueueTick::from).collect()
-}
-
 fn with_loader(mut run: RunRecord, loops: &[Arc<LoopEntry>]) -> RunRecord {
     if let Some(first) = loops.first() {
         run.loader = Some(first.loader.clone());
@@ -280,9 +274,12 @@ fn with_loader(mut run: RunRecord, loops: &[Arc<LoopEntry>]) -> RunRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::record::GpuRecord;
     use crate::model::{Scope, metric};
     use crate::pipeline::{NoticeBoard, Source};
     use crate::port::{CollectError, Collector};
+    use crate::record::stage::slot::Outcome;
+    use crate::record::stage::{Region, Slots};
     use crate::testing::{CollectWith, ManualClock};
 
     fn sampler(collectors: Vec<Box<dyn Collector>>) -> (Sampler, ManualClock, Arc<RecordQueue>) {
@@ -290,7 +287,7 @@ mod tests {
         let queue = Arc::new(RecordQueue::new(16));
         let watched = Arc::new(Watched::new(
             NoticeBoard::new(Box::new(|_| {})),
-            vec![],
+            Arc::default(),
             None,
             50.0,
         ));
@@ -334,12 +331,75 @@ mod tests {
     }
 
     #[test]
+    fn gpus_that_are_known_late_are_written_down_when_they_are() {
+        let (mut sampler, clock, queue) = sampler(vec![]);
+        let runs = |batch: &[Record]| -> Vec<usize> {
+            let run = |record: &Record| match &record.body {
+                RecordBody::Run(run) => Some(run.gpus.len()),
+                _ => None,
+            };
+            batch.iter().filter_map(run).collect()
+        };
+        let gpus = Arc::clone(&sampler.watched.gpus);
+        let mut seen = Vec::new();
+        for tick in 0..4 {
+            if tick == 2 {
+                gpus.set(vec![GpuRecord::default()]).unwrap();
+            }
+            clock.advance(Duration::from_secs(1));
+            sampler.tick(Duration::ZERO, false);
+            seen.push(runs(&queue.pop().unwrap()));
+        }
+
+        assert_eq!(seen, [vec![0], vec![], vec![1], vec![]]);
+    }
+
+    #[test]
     fn the_run_comes_first_and_the_summary_last() {
         let (mut sampler, clock, queue) = sampler(vec![]);
         clock.advance(Duration::from_secs(1));
         sampler.tick(Duration::ZERO, true);
 
         assert_eq!(kinds(&queue.pop().unwrap()), ["run", "tick", "summary"]);
+    }
+
+    #[test]
+    fn ticks_and_summary_tell_what_stages_and_queues_did() {
+        let slots = Slots::new(Region::private().unwrap());
+        let (_, decode) = slots.stage("decode").unwrap();
+        let out = slots.queue("out", 4).unwrap();
+        let (mut sampler, clock, queue) = sampler(vec![]);
+        sampler.stages = StageReader::new(Some(slots.region()), None);
+        for _ in 0..3 {
+            decode.record(20_000_000, Outcome::default());
+            out.observe(0, 750_000_000);
+            out.observe(2, 250_000_000);
+            clock.advance(Duration::from_secs(1));
+            sampler.tick(Duration::ZERO, false);
+        }
+        // While the watch is off nothing counts.
+        decode.record(20_000_000, Outcome::default());
+        clock.advance(Duration::from_secs(10));
+        sampler.forget();
+        clock.advance(Duration::from_secs(1));
+        sampler.tick(Duration::ZERO, true);
+
+        let batches: Vec<_> = (0..4).filter_map(|_| queue.pop()).collect();
+        let ticks = batches.iter().flatten().filter_map(|r| match &r.body {
+            RecordBody::Tick(tick) => Some((tick.stages.len(), tick.queues.len())),
+            _ => None,
+        });
+        assert_eq!(ticks.collect::<Vec<_>>(), [(1, 1), (1, 1), (1, 1), (0, 0)]);
+        let Some(RecordBody::Summary(summary)) = batches[3].last().map(|r| &r.body) else {
+            unreachable!()
+        };
+        assert_eq!(summary.stages[0].mean_ms, Some(20.0));
+        // Calls that were timed elsewhere do not say how many went on at once, and batches there
+        // were none.
+        assert_eq!(summary.stages[0].concurrency, None);
+        assert_eq!(summary.stages[0].calls_per_batch, None);
+        assert_eq!(summary.queues[0].depth, Some(0.5));
+        assert_eq!(summary.data_readiness_pct, Some(25.0));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the sampler shares with the threads that register loops and ask for reports.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::board::NoticeBoard;
@@ -18,7 +18,7 @@ pub struct Watched {
     loops: Mutex<Vec<Arc<LoopEntry>>>,
     history: Mutex<History>,
     stages: Mutex<StageHistory>,
-    gpus: Vec<GpuRecord>,
+    pub(super) gpus: Arc<OnceLock<Vec<GpuRecord>>>,
     costs: Mutex<Costs>,
     /// Seconds between the start of the process and the clock's origin.
     process_age_s: Option<f64>,
@@ -38,7 +38,7 @@ impl Watched {
     #[must_use]
     pub fn new(
         board: NoticeBoard,
-        gpus: Vec<GpuRecord>,
+        gpus: Arc<OnceLock<Vec<GpuRecord>>>,
         process_age_s: Option<f64>,
         step_cost_ns: f64,
     ) -> Self {
@@ -52,6 +52,11 @@ impl Watched {
             process_age_s,
             step_cost_ns,
         }
+    }
+
+    /// The GPUs that the process may use; `None` while they are not known.
+    pub(super) fn gpus(&self) -> Option<&[GpuRecord]> {
+        self.gpus.get().map(Vec::as_slice)
     }
 
     /// From now on the loop is read.
@@ -162,7 +167,7 @@ impl Watched {
             elapsed_s: at.as_secs_f64(),
             history: Some(&history),
             stages: Some(&stages),
-            gpus: &self.gpus,
+            gpus: self.gpus().unwrap_or_default(),
             agent_cpu_s: Some(costs.agent_cpu_s + recording_s),
             dropped,
         };

@@ -1,11 +1,11 @@
 //! The agent's life: start, watch, pause, report, stop.
 //!
-//! Three threads, and one for each source that wants its own, started by [`AgentBuilder::start`]: the sampler ticks, the exporter delivers,
-//! and one sleeps until `SIGTERM`. None of them is ever joined: [`Agent::stop`] waits for a
+//! Three threads, and one for each source that wants its own, started by [`AgentBuilder::start`]:
+//! the sampler ticks, the exporter delivers, and one sleeps until `SIGTERM`. None of them is ever joined: [`Agent::stop`] waits for a
 //! condition with a deadline, and what is stuck then is left behind.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -13,7 +13,9 @@ use super::fork::Owner;
 use super::signal::{self, Terminate};
 use super::wake::Waker;
 use crate::model::Mode;
-use crate::model::record::{LoaderRecord, ProbeRecord, RunRecord, RunState, SummaryRecord};
+use crate::model::record::{
+    GpuRecord, LoaderRecord, ProbeRecord, RunRecord, RunState, SummaryRecord,
+};
 use crate::notice::Notice;
 use crate::pipeline::apart::apart;
 use crate::pipeline::board::Say;
@@ -80,6 +82,9 @@ pub struct AgentBuilder {
     pub exporters: Vec<Box<dyn Exporter>>,
     /// The first record.
     pub run: RunRecord,
+    /// The GPUs that the process may use, once they are known: a driver may be slow. They are in
+    /// the run's record from then on.
+    pub gpus: Arc<OnceLock<Vec<GpuRecord>>>,
     /// Who writes the records.
     pub identity: Identity,
     /// Says a notice aloud.
@@ -156,7 +161,7 @@ impl AgentBuilder {
         let step_cost_ns = recorder::cost_per_batch_ns(&clock);
         let watched = Watched::new(
             NoticeBoard::new(self.say),
-            self.run.gpus.clone(),
+            self.gpus,
             self.process_age_s,
             step_cost_ns,
         );

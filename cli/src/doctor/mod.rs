@@ -8,8 +8,6 @@ mod layout;
 mod show;
 
 use std::io;
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use headspace_agent::port::MonotonicClock;
@@ -19,22 +17,18 @@ use headspace_collectors::catalog::{Catalog, Settings};
 use self::examine::{Patience, examine};
 use self::show::Findings;
 use crate::args::DoctorArgs;
-use crate::{Context, EXIT_OK, EXIT_UNREADABLE};
+use crate::{Context, EXIT_OK};
 
-/// How long the sources of the catalog may take to open. They take milliseconds.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a driver may take to open before its sources are said not to answer. It takes
+/// milliseconds, or seconds where it must first wake up many GPUs.
+const DRIVER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs the command.
 pub(crate) fn doctor(args: &DoctorArgs, context: &mut Context<'_>) -> io::Result<i32> {
-    let Some(mut catalog) = open(context.settings.clone()) else {
-        writeln!(
-            context.err,
-            "headspace: the sources did not open within {} s: a driver does not answer (does \
-             `nvidia-smi`?)",
-            OPEN_TIMEOUT.as_secs()
-        )?;
-        return Ok(EXIT_UNREADABLE);
-    };
+    let mut catalog = Catalog::open(&Settings {
+        driver_patience: DRIVER_PATIENCE,
+        ..context.settings.clone()
+    });
     context.settings.consumer.set_here();
     catalog.entries.extend((context.more_sources)());
     let examined = examine(catalog.entries, Patience::default());
@@ -47,16 +41,4 @@ pub(crate) fn doctor(args: &DoctorArgs, context: &mut Context<'_>) -> io::Result
     };
     context.out.write_all(text.as_bytes())?;
     Ok(EXIT_OK)
-}
-
-/// The catalog, unless a driver keeps it from opening.
-fn open(settings: Settings) -> Option<Catalog> {
-    let (done, opened) = mpsc::channel();
-    let work = move || {
-        // Nobody waits any more where the time was up.
-        let _ = done.send(Catalog::open(&settings));
-    };
-    // Not joined: what is stuck ends with the process.
-    thread::Builder::new().spawn(work).ok()?;
-    opened.recv_timeout(OPEN_TIMEOUT).ok()
 }

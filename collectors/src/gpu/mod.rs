@@ -14,6 +14,7 @@ mod describe;
 mod device;
 mod device_source;
 pub mod gpm;
+pub mod late;
 mod library;
 pub mod presence;
 pub mod processes;
@@ -63,15 +64,7 @@ impl Gpus {
     ) -> Self {
         let devices = match library::load(library).and_then(|nvml| device::find(nvml, visible)) {
             Ok(devices) => devices,
-            Err(error) => {
-                return Self {
-                    records: Vec::new(),
-                    device: Err(error.clone()),
-                    gpm: Err(error.clone()),
-                    processes: Err(error),
-                    presence: Vec::new(),
-                };
-            }
+            Err(error) => return Self::off(&error),
         };
         let gpm = Gpm::new(&devices, clock);
         Self {
@@ -82,6 +75,17 @@ impl Gpus {
             gpm,
             processes: Processes::new(&devices),
             presence: Presence::of_each(&devices),
+        }
+    }
+
+    /// All sources off for one reason.
+    fn off(error: &CollectError) -> Self {
+        Self {
+            records: Vec::new(),
+            device: Err(error.clone()),
+            gpm: Err(error.clone()),
+            processes: Err(error.clone()),
+            presence: Vec::new(),
         }
     }
 }

@@ -1,0 +1,166 @@
+//! A driver that takes its time to open: awaited for a moment, then read by whoever comes later.
+//!
+//! Opening NVML takes milliseconds where the driver is awake, seconds where it must first wake up
+//! eight GPUs, and may never end where one hangs. None of that may hold up training, so a thread of
+//! its own opens it; sources that are read before it is done wait on their own threads.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use headspace_agent::model::Reading;
+use headspace_agent::model::record::GpuRecord;
+use headspace_agent::port::{CollectError, Collector, Pace};
+
+use super::{Gpus, cadence, gpm, processes};
+
+/// The GPUs that the process may use, once they are known.
+pub type GpuRecords = Arc<OnceLock<Vec<GpuRecord>>>;
+
+/// GPUs that are being opened. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Opening(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    gpus: Mutex<Option<Gpus>>,
+    done: Condvar,
+}
+
+/// What there was in time.
+#[derive(Debug)]
+pub enum Opened {
+    /// The sources.
+    Now(Box<Gpus>),
+    /// They are still being opened.
+    Later(Opening),
+}
+
+/// Opens the GPUs (see [`Gpus::open`]) and waits for that, for `patience` at most. `records` is told
+/// of them whenever they are known.
+#[must_use]
+pub fn open_within(
+    library: Option<PathBuf>,
+    visible: Option<String>,
+    patience: Duration,
+    records: &GpuRecords,
+) -> Opened {
+    let opening = Opening::default();
+    let (of_thread, records) = (opening.clone(), Arc::clone(records));
+    let work = move || {
+        let gpus = Gpus::open(library.as_deref(), visible.as_deref());
+        let _ = records.set(gpus.records.clone());
+        *of_thread.lock() = Some(gpus);
+        of_thread.0.done.notify_all();
+    };
+    let started = thread::Builder::new().name("hs-gpu-open".to_owned());
+    if let Err(error) = started.spawn(work) {
+        let reason = format!("the system gives no thread to open the driver: {error}");
+        return Opened::Now(Box::new(Gpus::off(&CollectError::unsupported(reason))));
+    }
+    match opening.take_within(patience) {
+        Some(gpus) => Opened::Now(Box::new(gpus)),
+        None => Opened::Later(opening),
+    }
+}
+
+impl Opening {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Gpus>> {
+        self.0.gpus.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_within(&self, patience: Duration) -> Option<Gpus> {
+        let (mut gpus, _) = self
+            .0
+            .done
+            .wait_timeout_while(self.lock(), patience, |gpus| gpus.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        gpus.take()
+    }
+
+    /// The source `gpu`, once it is there.
+    #[must_use]
+    pub fn device(&self) -> LateSource {
+        LateSource::new(self, super::NAME, |gpus| boxed(&mut gpus.device))
+    }
+
+    /// The source `gpu_gpm`, once it is there.
+    #[must_use]
+    pub fn gpm(&self) -> LateSource {
+        LateSource::new(self, gpm::NAME, |gpus| boxed(&mut gpus.gpm))
+    }
+
+    /// The source `gpu_processes`, once it is there.
+    #[must_use]
+    pub fn processes(&self) -> LateSource {
+        LateSource::new(self, processes::NAME, |gpus| boxed(&mut gpus.processes))
+    }
+}
+
+/// Takes a source out of its place.
+fn boxed<C: Collector>(
+    place: &mut Result<C, CollectError>,
+) -> Result<Box<dyn Collector>, CollectError> {
+    let taken = Err(CollectError::unsupported("it was read already"));
+    std::mem::replace(place, taken).map(|source| Box::new(source) as Box<dyn Collector>)
+}
+
+type Take = fn(&mut Gpus) -> Result<Box<dyn Collector>, CollectError>;
+
+/// A source that waits for its driver, on the thread that reads it.
+pub struct LateSource {
+    opening: Opening,
+    name: &'static str,
+    take: Take,
+    source: Option<Box<dyn Collector>>,
+}
+
+impl LateSource {
+    fn new(opening: &Opening, name: &'static str, take: Take) -> Self {
+        Self {
+            opening: opening.clone(),
+            name,
+            take,
+            source: None,
+        }
+    }
+
+    fn opened(&mut self) -> Result<&mut Box<dyn Collector>, CollectError> {
+        let source = match self.source.take() {
+            Some(source) => source,
+            None => {
+                let shared = &self.opening.0;
+                let mut gpus = shared
+                    .done
+                    .wait_while(self.opening.lock(), |gpus| gpus.is_none())
+                    .unwrap_or_else(PoisonError::into_inner);
+                gpus.as_mut().map_or_else(
+                    || Err(CollectError::unsupported("the driver was not opened")),
+                    self.take,
+                )?
+            }
+        };
+        Ok(self.source.insert(source))
+    }
+}
+
+impl Collector for LateSource {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Apart(cadence::FASTEST)
+    }
+
+    fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
+        self.opened()?.collect(at, out)
+    }
+
+    fn cpu_time(&self) -> Duration {
+        self.source
+            .as_ref()
+            .map_or(Duration::ZERO, |source| source.cpu_time())
+    }
+}
