@@ -155,6 +155,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
     };
     let Some(main) = main_loop(loops) else {
         fill_resources(&mut summary, run, whole);
+        fill_stages(&mut summary, run, whole);
         return summary;
     };
     main.mode.as_str().clone_into(&mut summary.mode);

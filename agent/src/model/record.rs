@@ -223,10 +223,13 @@ pub struct TickRecord {
     /// One entry a loop and phase that had steps.
     #[serde(default)]
     pub loops: Vec<LoopTick>,
-    /// What the stages of the pipeline did, one entry a stage and process that had calls.
+    /// What the stages of the pipeline did, one entry a stage and process that had calls. After the
+    /// first 20 ticks at most 5, in turn, each with what it did since it was last told of; all of
+    /// them in the last tick.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageTick>,
-    /// How full its queues were, one entry a queue and process that was looked at.
+    /// How full its queues were, one entry a queue and process that was looked at; likewise, at most
+    /// 3 in turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<QueueTick>,
     /// Value by metric key, by scope: `{"process": {"process.thread.count": 3}}`. What was not read
@@ -289,7 +292,7 @@ pub struct LoopTick {
     pub step: DistributionRecord,
 }
 
-/// What a stage did in one process since the tick before.
+/// What a stage did in one process since it was last told of.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageTick {
@@ -306,10 +309,12 @@ pub struct StageTick {
     pub concurrency: Option<u32>,
     /// Most calls at once.
     pub peak: u32,
-    /// Items taken in.
-    pub items_in: u64,
-    /// Items given out.
-    pub items_out: u64,
+    /// Items taken in; absent where it is one a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items_in: Option<u64>,
+    /// Items given out; absent where it is one for each call that did not fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items_out: Option<u64>,
     /// Calls that ended in an exception.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: u64,
@@ -326,7 +331,7 @@ pub struct StageTick {
     pub cpu_ms: Option<(f64, f64)>,
 }
 
-/// How full a queue was since the tick before.
+/// How full a queue was since it was last told of.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueTick {

@@ -70,17 +70,17 @@ impl StageSample {
     /// Adds what the same stage did in another time or process.
     pub fn merge(&mut self, other: &Self) {
         self.peak = self.peak.max(other.peak);
-        self.items_in += other.items_in;
-        self.items_out += other.items_out;
-        self.failures += other.failures;
+        self.items_in = self.items_in.saturating_add(other.items_in);
+        self.items_out = self.items_out.saturating_add(other.items_out);
+        self.failures = self.failures.saturating_add(other.failures);
         self.bytes = match (self.bytes, other.bytes) {
-            (Some(a), Some(b)) => Some(a + b),
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
             (a, b) => a.or(b),
         };
         self.time.merge(&other.time);
-        self.nested_ns += other.nested_ns;
-        self.cpu_ns += other.cpu_ns;
-        self.cpu_of_ns += other.cpu_of_ns;
+        self.nested_ns = self.nested_ns.saturating_add(other.nested_ns);
+        self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
+        self.cpu_of_ns = self.cpu_of_ns.saturating_add(other.cpu_of_ns);
         self.concurrency = other.concurrency.or(self.concurrency);
         if self.within != other.within {
             self.within = None;
@@ -93,10 +93,10 @@ impl QueueSample {
     pub fn merge(&mut self, other: &Self) {
         self.capacity = other.capacity.or(self.capacity);
         self.last |= other.last;
-        self.looks += other.looks;
-        self.weight_ns += other.weight_ns;
-        self.empty_ns += other.empty_ns;
-        self.full_ns += other.full_ns;
+        self.looks = self.looks.saturating_add(other.looks);
+        self.weight_ns = self.weight_ns.saturating_add(other.weight_ns);
+        self.empty_ns = self.empty_ns.saturating_add(other.empty_ns);
+        self.full_ns = self.full_ns.saturating_add(other.full_ns);
         self.depth_ns += other.depth_ns;
         self.deepest = self.deepest.max(other.deepest);
     }
@@ -130,19 +130,21 @@ const MS: f64 = 1e6;
 
 impl From<&StageSample> for StageTick {
     fn from(s: &StageSample) -> Self {
+        let unless = |items: u64, usual: u64| (items != usual).then_some(items);
+        let calls = s.time.count();
         Self {
             name: s.name.clone(),
             worker: s.worker.clone(),
             within: s.within.clone(),
             concurrency: s.concurrency,
             peak: s.peak,
-            items_in: s.items_in,
-            items_out: s.items_out,
+            items_in: unless(s.items_in, calls),
+            items_out: unless(s.items_out, calls.saturating_sub(s.failures)),
             failures: s.failures,
             bytes: s.bytes,
             time: (&s.time).into(),
-            nested_ms: s.nested_ns as f64 / MS,
-            cpu_ms: (s.cpu_of_ns > 0).then(|| (s.cpu_ns as f64 / MS, s.cpu_of_ns as f64 / MS)),
+            nested_ms: ms(s.nested_ns),
+            cpu_ms: (s.cpu_of_ns > 0).then(|| (ms(s.cpu_ns), ms(s.cpu_of_ns))),
         }
     }
 }
@@ -150,14 +152,15 @@ impl From<&StageSample> for StageTick {
 impl From<&StageTick> for StageSample {
     fn from(t: &StageTick) -> Self {
         let (cpu_ms, cpu_of_ms) = t.cpu_ms.unwrap_or_default();
+        let succeeded = t.time.count.saturating_sub(t.failures);
         Self {
             name: t.name.clone(),
             worker: t.worker.clone(),
             within: t.within.clone(),
             concurrency: t.concurrency,
             peak: t.peak,
-            items_in: t.items_in,
-            items_out: t.items_out,
+            items_in: t.items_in.unwrap_or(t.time.count),
+            items_out: t.items_out.unwrap_or(succeeded),
             failures: t.failures,
             bytes: t.bytes,
             time: (&t.time).into(),
@@ -176,10 +179,10 @@ impl From<&QueueSample> for QueueTick {
             capacity: q.capacity,
             last: q.last,
             looks: q.looks,
-            seen_ms: q.weight_ns as f64 / MS,
-            empty_ms: q.empty_ns as f64 / MS,
-            full_ms: q.full_ns as f64 / MS,
-            depth: q.depth().unwrap_or(0.0),
+            seen_ms: ms(q.weight_ns),
+            empty_ms: ms(q.empty_ns),
+            full_ms: ms(q.full_ns),
+            depth: (q.depth().unwrap_or(0.0) * 1e4).round() / 1e4,
             deepest: q.deepest,
         }
     }
@@ -200,6 +203,11 @@ impl From<&QueueTick> for QueueSample {
             deepest: t.deepest,
         }
     }
+}
+
+/// To a microsecond: more digits are not worth their bytes.
+fn ms(nanos: u64) -> f64 {
+    (nanos as f64 / 1e3).round() / 1e3
 }
 
 #[expect(

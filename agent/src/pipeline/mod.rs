@@ -20,4 +20,5 @@ pub use sampler::Sampler;
 pub use schedule::Schedule;
 pub use sources::{Source, Sources};
 pub use stages::StageReader;
+pub use thinning::{QUEUES_A_TICK, STAGES_A_TICK};
 pub use watched::Watched;

@@ -8,8 +8,8 @@ use headspace_agent::model::Record;
 use headspace_agent::model::RecordBody;
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{
-    Estimate, FloorRecord, LoopTick, ProbeRecord, RemedyRecord, ResourcesRecord, SummaryRecord,
-    TickRecord, WindowRecord,
+    Estimate, FloorRecord, LoopTick, ProbeRecord, QueueTick, RemedyRecord, ResourcesRecord,
+    SummaryRecord, TickRecord, WindowRecord,
 };
 
 /// Leaves out what cannot be written. A required number with nothing optional around it (the age
@@ -32,6 +32,15 @@ fn scrub_tick(tick: &mut TickRecord) {
     zero_unless_finite(&mut tick.at_s);
     zero_unless_finite(&mut tick.interval_s);
     tick.loops.retain(loop_is_finite);
+    tick.queues.retain(queue_is_finite);
+    tick.stages
+        .retain(|stage| distribution_is_finite(&stage.time));
+    for stage in &mut tick.stages {
+        zero_unless_finite(&mut stage.nested_ms);
+        stage.cpu_ms = stage
+            .cpu_ms
+            .filter(|(cpu, of)| cpu.is_finite() && of.is_finite());
+    }
     for readings in tick.readings.values_mut() {
         readings.retain(|_, value| value.is_finite());
     }
@@ -82,7 +91,42 @@ fn scrub_summary(summary: &mut SummaryRecord) {
         }
     }
     summary.remedies.retain(remedy_is_finite);
+    summary.bottleneck = summary.bottleneck.take().filter(|bottleneck| {
+        bottleneck.confidence.is_finite() && bottleneck.limit_ms.is_none_or(f64::is_finite)
+    });
+    scrub_stages(summary);
     scrub_resources(&mut summary.resources);
+}
+
+fn scrub_stages(summary: &mut SummaryRecord) {
+    for stage in &mut summary.stages {
+        for value in [
+            &mut stage.concurrency,
+            &mut stage.calls_per_batch,
+            &mut stage.out_per_in,
+            &mut stage.busy_pct,
+            &mut stage.mean_ms,
+            &mut stage.p50_ms,
+            &mut stage.p95_ms,
+            &mut stage.p99_ms,
+            &mut stage.slow_pct,
+            &mut stage.cpu_pct,
+            &mut stage.limit_ms,
+            &mut stage.bytes_per_s,
+        ] {
+            keep_finite(value);
+        }
+        for worker in &mut stage.workers {
+            for value in [&mut worker.p50_ms, &mut worker.p95_ms, &mut worker.p99_ms] {
+                keep_finite(value);
+            }
+        }
+    }
+    for queue in &mut summary.queues {
+        for value in [&mut queue.depth, &mut queue.empty_pct, &mut queue.full_pct] {
+            keep_finite(value);
+        }
+    }
 }
 
 fn scrub_resources(resources: &mut ResourcesRecord) {
@@ -151,6 +195,12 @@ fn loop_is_finite(entry: &LoopTick) -> bool {
 
 fn distribution_is_finite(d: &DistributionRecord) -> bool {
     [d.sum_ms, d.min_ms, d.max_ms].iter().all(|v| v.is_finite())
+}
+
+fn queue_is_finite(queue: &QueueTick) -> bool {
+    [queue.seen_ms, queue.empty_ms, queue.full_ms, queue.depth]
+        .iter()
+        .all(|v| v.is_finite())
 }
 
 fn window_is_finite(window: &WindowRecord) -> bool {

@@ -1,7 +1,7 @@
 //! What is kept of ticks that have grown old.
 //!
 //! Ten old ticks become one: histograms merge without loss, so that every percentile over the run
-//! stays what it was; counters keep the last value, maxima the highest; levels are averaged,
+//! stays what it was, of the loops and of every stage; counters keep the last value, maxima the highest; levels are averaged,
 //! weighted by the ticks' intervals. What is lost is the resolution in time. Of the summaries only
 //! the last counts, so only the last is kept. Runs, epochs, probes and notices pass as they are.
 
@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use headspace_agent::model::metric::{self, MetricKind};
-use headspace_agent::model::record::{LoopTick, TickRecord};
-use headspace_agent::model::{Distribution, Record, RecordBody};
+use headspace_agent::model::record::{LoopTick, QueueTick, StageTick, TickRecord};
+use headspace_agent::model::{Distribution, QueueSample, Record, RecordBody, StageSample};
 
 /// Merges the ticks of a stream of records.
 pub struct Compactor {
@@ -30,6 +30,8 @@ struct Pending {
     merged: u32,
     interval_s: f64,
     loops: Vec<MergedLoop>,
+    stages: Vec<StageSample>,
+    queues: Vec<QueueSample>,
     levels: BTreeMap<(String, String), WeightedMean>,
 }
 
@@ -119,6 +121,8 @@ impl Pending {
             merged: 0,
             interval_s: 0.0,
             loops: Vec::new(),
+            stages: Vec::new(),
+            queues: Vec::new(),
             levels: BTreeMap::new(),
         };
         pending.absorb(tick);
@@ -138,6 +142,12 @@ impl Pending {
         self.interval_s += tick.interval_s;
         for entry in tick.loops {
             self.absorb_loop(entry);
+        }
+        for entry in &tick.stages {
+            self.absorb_stage(entry);
+        }
+        for entry in &tick.queues {
+            self.absorb_queue(entry);
         }
         let Some(last) = tick_mut(&mut self.last) else {
             return;
@@ -187,6 +197,24 @@ impl Pending {
         };
     }
 
+    fn absorb_stage(&mut self, entry: &StageTick) {
+        let sample = StageSample::from(entry);
+        let same = |s: &&mut StageSample| s.name == entry.name && s.worker == entry.worker;
+        match self.stages.iter_mut().find(same) {
+            Some(merged) => merged.merge(&sample),
+            None => self.stages.push(sample),
+        }
+    }
+
+    fn absorb_queue(&mut self, entry: &QueueTick) {
+        let sample = QueueSample::from(entry);
+        let same = |q: &&mut QueueSample| q.name == entry.name && q.worker == entry.worker;
+        match self.queues.iter_mut().find(same) {
+            Some(merged) => merged.merge(&sample),
+            None => self.queues.push(sample),
+        }
+    }
+
     fn finish(mut self) -> Record {
         let Some(tick) = tick_mut(&mut self.last) else {
             return self.last;
@@ -194,6 +222,8 @@ impl Pending {
         tick.interval_s = self.interval_s;
         tick.merged = self.merged;
         tick.loops = self.loops.into_iter().map(MergedLoop::finish).collect();
+        tick.stages = self.stages.iter().map(StageTick::from).collect();
+        tick.queues = self.queues.iter().map(QueueTick::from).collect();
         for ((scope, key), mean) in self.levels {
             if mean.weight > 0.0 {
                 tick.readings
@@ -236,6 +266,7 @@ fn kind(key: &str) -> MetricKind {
 #[cfg(test)]
 mod tests {
     use headspace_agent::model::record::{EpochRecord, Phase, SummaryRecord};
+    use headspace_agent::pipeline::{QUEUES_A_TICK, STAGES_A_TICK};
 
     use super::super::samples;
     use super::*;
@@ -313,6 +344,47 @@ mod tests {
     }
 
     #[test]
+    fn stages_and_queues_merge_without_loss_process_by_process() {
+        let staged = |n| samples::record(n, RecordBody::Tick(samples::tick_with_stages(n)));
+        let (mut stage, mut queue) = (StageSample::default(), QueueSample::default());
+        for n in 0..30 {
+            let tick = samples::tick_with_stages(n);
+            stage.merge(&StageSample::from(&tick.stages[1]));
+            queue.merge(&QueueSample::from(&tick.queues[0]));
+        }
+
+        let once = compact(Compactor::new(10), (0..30).map(staged));
+        let twice = compact(Compactor::new(3), once);
+
+        let ticks = only_ticks(&twice);
+        let (tick, last) = (ticks[0], samples::tick_with_stages(29));
+        assert_eq!((tick.merged, tick.stages.len()), (30, last.stages.len()));
+        let merged = StageSample::from(&tick.stages[1]);
+        assert_eq!(merged.worker.as_deref(), Some("worker 0"));
+        assert_eq!(merged.time, stage.time);
+        assert_eq!(
+            (
+                merged.items_in,
+                merged.items_out,
+                merged.peak,
+                merged.failures
+            ),
+            (stage.items_in, stage.items_out, stage.peak, stage.failures)
+        );
+        let merged = QueueSample::from(&tick.queues[0]);
+        assert_eq!(
+            (
+                merged.looks,
+                merged.weight_ns,
+                merged.empty_ns,
+                merged.full_ns
+            ),
+            (queue.looks, queue.weight_ns, queue.empty_ns, queue.full_ns)
+        );
+        assert!((merged.depth().unwrap() - queue.depth().unwrap()).abs() < 1e-3);
+    }
+
+    #[test]
     fn counters_keep_the_last_value_and_levels_are_averaged_by_interval() {
         let mut first = samples::tick(0);
         let mut second = samples::tick(1);
@@ -369,6 +441,32 @@ mod tests {
 
         assert_eq!(only_ticks(&out).len(), 1);
         assert_eq!(only_ticks(&out)[0].merged, 300);
+    }
+
+    #[test]
+    fn a_tick_with_ten_stages_and_eight_gpus_fits_four_kibibytes() {
+        // As the sampler writes them: stages and queues in turn, totals in one tick of five.
+        let line = |number| {
+            let mut tick = samples::tick_with_stages(number);
+            tick.loops.truncate(1);
+            tick.stages.truncate(STAGES_A_TICK);
+            tick.queues.truncate(QUEUES_A_TICK);
+            for readings in tick.readings.values_mut() {
+                readings.retain(|key, _| number == 0 || kind(key) != MetricKind::Counter);
+            }
+            samples::line(&samples::record(
+                1_795_253_412_000_000_000,
+                RecordBody::Tick(tick),
+            ))
+        };
+
+        let bytes = (0..5).map(|number| line(number).len()).sum::<usize>() / 5;
+        let all = samples::record(0, RecordBody::Tick(samples::tick_with_stages(0)));
+        println!(
+            "a tick of 10 stages, 4 queues and 8 GPUs: {bytes} bytes on average, {} with all at once",
+            samples::line(&all).len()
+        );
+        assert!(bytes <= 4096, "{bytes} bytes");
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{
     Dropped, EpochRecord, Estimate, FindingRecord, FloorRecord, HostRecord, LoopTick, NoticeRecord,
-    Phase, ProbeRecord, RemedyRecord, RunRecord, RunState, SCHEMA, Severity, SummaryRecord,
-    TickRecord, WindowRecord,
+    Phase, ProbeRecord, QueueTick, RemedyRecord, RunRecord, RunState, SCHEMA, Severity, StageTick,
+    SummaryRecord, TickRecord, WindowRecord,
 };
-use headspace_agent::model::{Distribution, Record, RecordBody};
+use headspace_agent::model::{Distribution, QueueSample, Record, RecordBody, StageSample};
 use proptest::option;
 use proptest::prelude::*;
 
@@ -124,6 +124,57 @@ pub(crate) fn tick(number: u64) -> TickRecord {
         readings: by_scope,
         ..TickRecord::default()
     }
+}
+
+/// The same with 10 stages of a pipeline of threads and a worker, its queues, and what is read of 8
+/// GPUs in a second.
+pub(crate) fn tick_with_stages(number: u64) -> TickRecord {
+    let mut noise = Noise(number.wrapping_mul(2_654_435_761) | 1);
+    let mut tick = tick(number);
+    for stage in 0..10 {
+        let mut sample = StageSample {
+            name: format!("stage {}", stage / 2),
+            worker: (stage % 2 == 1).then(|| "worker 0".to_owned()),
+            concurrency: (stage == 0).then_some(4),
+            peak: 4,
+            items_in: 100,
+            items_out: 100,
+            failures: u64::from(stage == 1),
+            cpu_ns: noise.between(20_000_000, 30_000_000),
+            cpu_of_ns: noise.between(40_000_000, 50_000_000),
+            ..StageSample::default()
+        };
+        for _ in 0..100 {
+            sample.time.record(noise.between(9_500_000, 10_500_000));
+        }
+        tick.stages.push(StageTick::from(&sample));
+    }
+    for queue in 0..4 {
+        let sample = QueueSample {
+            name: format!("queue {queue}"),
+            capacity: Some(8),
+            last: queue == 3,
+            looks: 100,
+            weight_ns: 1_000_000_000 + noise.between(0, 1_000_000),
+            empty_ns: noise.between(0, 1_000_000_000),
+            full_ns: noise.between(0, 1_000_000),
+            depth_ns: noise.unit() * 8e9,
+            deepest: 8,
+            ..QueueSample::default()
+        };
+        tick.queues.push(QueueTick::from(&sample));
+    }
+    for ordinal in 0..8 {
+        let readings = [
+            ("headspace.gpu.sm.utilization{source=gpm}", noise.unit()),
+            ("hw.gpu.utilization{hw.gpu.task=general}", 0.87),
+            ("hw.gpu.memory.usage", 61_234_567_168.0),
+        ];
+        let readings = readings.map(|(key, value)| (key.to_owned(), value));
+        tick.readings
+            .insert(format!("gpu:{ordinal}"), readings.into());
+    }
+    tick
 }
 
 fn loop_tick(noise: &mut Noise, phase: Phase, first_step: u64, mean_wait: u64) -> LoopTick {
@@ -266,18 +317,22 @@ fn any_tick(number: BoxedStrategy<f64>) -> impl Strategy<Value = TickRecord> {
     (
         any::<u64>(),
         number.clone(),
-        number,
+        number.clone(),
         any::<u32>(),
         prop::collection::vec(entry, 0..3),
+        prop::collection::vec(any_stage(number.clone()), 0..3),
+        prop::collection::vec(any_queue(number), 0..3),
         readings,
     )
         .prop_map(
-            |(tick, at_s, interval_s, merged, loops, readings)| TickRecord {
+            |(tick, at_s, interval_s, merged, loops, stages, queues, readings)| TickRecord {
                 tick,
                 at_s,
                 interval_s,
                 merged,
                 loops,
+                stages,
+                queues,
                 readings,
                 dropped: Dropped {
                     steps: tick / 2,
@@ -286,6 +341,44 @@ fn any_tick(number: BoxedStrategy<f64>) -> impl Strategy<Value = TickRecord> {
                 ..TickRecord::default()
             },
         )
+}
+
+fn any_stage(number: BoxedStrategy<f64>) -> impl Strategy<Value = StageTick> {
+    (
+        ".*",
+        option::of(".*"),
+        any::<u64>(),
+        distribution(),
+        number.clone(),
+        option::of((number.clone(), number)),
+    )
+        .prop_map(
+            |(name, worker, items_in, time, nested_ms, cpu_ms)| StageTick {
+                name,
+                worker,
+                items_in: Some(items_in),
+                items_out: Some(items_in / 2).filter(|items| items % 3 > 0),
+                failures: items_in % 2,
+                time,
+                // Left out where it is nothing.
+                nested_ms: if nested_ms > 0.0 { nested_ms } else { 0.0 },
+                cpu_ms,
+                ..StageTick::default()
+            },
+        )
+}
+
+fn any_queue(number: BoxedStrategy<f64>) -> impl Strategy<Value = QueueTick> {
+    (".*", option::of(any::<u32>()), number.clone(), number).prop_map(
+        |(name, capacity, seen_ms, depth)| QueueTick {
+            name,
+            capacity,
+            last: capacity.is_none(),
+            seen_ms,
+            depth,
+            ..QueueTick::default()
+        },
+    )
 }
 
 fn epoch(number: BoxedStrategy<f64>) -> impl Strategy<Value = EpochRecord> {
