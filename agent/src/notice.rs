@@ -96,6 +96,13 @@ pub enum Notice {
         /// Its process id.
         pid: u32,
     },
+    /// A queue is not watched any more: asking for its depth raised an exception.
+    QueueOff {
+        /// The queue's name.
+        queue: String,
+        /// The exception.
+        reason: String,
+    },
     /// The agent used more CPU time than its budget.
     OverBudget {
         /// Its CPU time as a share of elapsed time, in percent.
@@ -125,6 +132,7 @@ impl Notice {
             Self::SettingRefused { .. } => "setting_refused",
             Self::StepsDropped { .. } => "steps_dropped",
             Self::WorkerLost { .. } => "worker_lost",
+            Self::QueueOff { .. } => "queue_off",
             Self::OverBudget { .. } => "over_budget",
             Self::StopTimedOut { .. } => "stop_timed_out",
         }
@@ -145,6 +153,7 @@ impl Notice {
             | Self::ConcurrentIteration { loop_name } => loop_name.clone(),
             Self::SettingRefused { setting, .. } => setting.clone(),
             Self::WorkerLost { label, pid } => format!("{label} {pid}"),
+            Self::QueueOff { queue, .. } => queue.clone(),
             Self::RecordsDropped { .. }
             | Self::StepsDropped { .. }
             | Self::OverBudget { .. }
@@ -244,6 +253,11 @@ impl fmt::Display for Notice {
                 "`{label}` (process {pid}) is gone without a word: killed, or crashed. What its \
                  stages counted is kept; the calls it was in are lost. If the system ran out of \
                  memory, its kernel log says so."
+            ),
+            Self::QueueOff { queue, reason } => write!(
+                f,
+                "the queue `{queue}` is not watched any more: its depth cannot be read \
+                 ({reason}). Give `headspace.queue` another `depth`."
             ),
             Self::OverBudget { percent } => write!(
                 f,

@@ -1,54 +1,83 @@
-//! The sources that only a process with a Python interpreter has, from their opening to their end.
+//! What only a process with a Python interpreter has, from its opening to its end: sources, and the
+//! looks at queues.
+
+use std::sync::Arc;
 
 use headspace::python;
 use headspace_agent::port::{CollectError, Collector};
+use headspace_agent::runtime::Agent;
 use headspace_collectors::catalog::Entry;
 use pyo3::prelude::*;
 
+use crate::asking::Asker;
 use crate::gc::{self, Gc};
-use crate::gil::{self, Gil};
+use crate::gil;
+use crate::queues::Looker;
 
 /// What they hold of the interpreter. To be ended by whoever opened it; dropping it ends nothing.
 pub(crate) struct Interpreter {
-    gil: Option<Gil>,
+    gil: Option<Arc<Asker>>,
     gc: Option<Gc>,
+    /// The thread that looks at queues, if it has begun.
+    queues: Arc<Asker>,
+    looker: Option<Looker>,
 }
 
 impl Interpreter {
     /// Opens them, and gives what a catalog says of each.
     pub(crate) fn open(py: Python<'_>) -> (Self, Vec<Entry>) {
-        let (gil, gil_source) = split(gil::open(py));
+        let queues = Arc::<Asker>::default();
+        let (gil, gil_source) = split(gil::open(py, Arc::clone(&queues)));
         let (gc, gc_source) = split(gc::open(py));
         let entries = vec![
             Entry::new(python::GIL, python::GIL_READS, gil_source),
             Entry::new(python::GC, python::GC_READS, gc_source),
         ];
-        (Self { gil, gc }, entries)
+        let interpreter = Self {
+            gil,
+            gc,
+            queues,
+            looker: None,
+        };
+        (interpreter, entries)
+    }
+
+    /// Queues are looked at for that agent from now on. The interpreter lock is held.
+    pub(crate) fn look_at_queues(&mut self, agent: Agent) {
+        self.looker = Some(Looker::open(Arc::clone(&self.queues), agent));
     }
 
     /// The interpreter lock is left alone until [`resume`](Self::resume).
     pub(crate) fn pause(&self) {
-        if let Some(gil) = &self.gil {
-            gil.pause();
-        }
+        self.askers().for_each(|asker| asker.pause());
     }
 
     pub(crate) fn resume(&self) {
-        if let Some(gil) = &self.gil {
-            gil.resume();
-        }
+        self.askers().for_each(|asker| asker.resume());
+    }
+
+    fn askers(&self) -> impl Iterator<Item = &Arc<Asker>> {
+        self.gil.iter().chain([&self.queues])
     }
 
     /// Ends them around `work`, which runs without the interpreter lock. After that nothing of ours
     /// asks for the lock, and the garbage collector calls nothing of ours.
     pub(crate) fn end_around<R: Send>(&self, py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
-        let gil = self.gil.as_ref();
+        let begun = self.looker.as_ref().is_some_and(Looker::has_begun);
         let done = py.detach(|| {
-            gil.inspect(|gil| gil.end());
+            self.askers().for_each(|asker| asker.end());
             let done = work();
-            gil.inspect(|gil| gil.wait_until_ended());
+            if let Some(gil) = &self.gil {
+                gil.wait_until_ended();
+            }
+            if begun {
+                self.queues.wait_until_ended();
+            }
             done
         });
+        if let Some(looker) = &self.looker {
+            looker.close();
+        }
         if let Some(gc) = &self.gc {
             gc.close(py);
         }

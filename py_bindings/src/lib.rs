@@ -12,6 +12,7 @@
     reason = "PyO3 makes arguments by value"
 )]
 
+mod asking;
 mod cached;
 mod calls;
 mod command;
@@ -20,6 +21,7 @@ mod gc;
 mod gil;
 mod interpreter;
 mod iterator;
+mod queues;
 mod session;
 mod slots;
 mod source;
@@ -35,6 +37,8 @@ mod _native {
     use super::command::run_command;
     #[pymodule_export]
     use super::iterator::LoopIterator;
+    #[pymodule_export]
+    use super::queues::{observe_queue, watch_queue};
     #[pymodule_export]
     use super::session::Session;
     #[pymodule_export]

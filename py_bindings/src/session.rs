@@ -125,7 +125,7 @@ impl Session {
             world_size,
             ..RunRecord::default()
         };
-        let (interpreter, sources) = Interpreter::open(py);
+        let (mut interpreter, sources) = Interpreter::open(py);
         let run_id = run_id.as_deref();
         slots::sweep();
         let (counted, marker) = slots::train().unzip();
@@ -146,6 +146,7 @@ impl Session {
                 return Err(error);
             }
         };
+        interpreter.look_at_queues(agent.clone());
         Ok(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             agent,

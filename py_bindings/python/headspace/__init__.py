@@ -14,6 +14,7 @@ turn everything off.
 from __future__ import annotations
 
 from headspace._native import __version__, stage
+from headspace._queue import queue
 from headspace._session import Session, report, start, step, stop
 from headspace._wrap import CacheDataLoader, cache_iterator, wrap
 
@@ -29,6 +30,7 @@ __all__ = [
     "Session",
     "__version__",
     "cache_iterator",
+    "queue",
     "report",
     "stage",
     "start",

@@ -15,9 +15,11 @@ __all__ = [
     "Stage",
     "__version__",
     "finish_worker",
+    "observe_queue",
     "run_command",
     "stage",
     "ticks",
+    "watch_queue",
 ]
 
 __version__: str
@@ -32,6 +34,22 @@ def finish_worker() -> None:
 
 def ticks() -> int:
     """A time stamp of the process's clock, for `origin`."""
+
+def watch_queue(name: str, look: Callable[[], tuple[int, int] | None], last: bool) -> None:
+    """Watches a queue from now on, in place of one that had its name."""
+
+def observe_queue(
+    name: str, depth: int, seconds: float, *, capacity: int = 0, last: bool = False
+) -> None:
+    """Says how long a queue had which depth, for integrations that see every change themselves.
+
+    Args:
+        name: What the queue is called.
+        depth: Items it held.
+        seconds: For so long.
+        capacity: Items it holds at most; 0 where that is not known.
+        last: Whether batches come out of it.
+    """
 
 def stage(name: str, *, concurrency: int | None = None) -> Stage:
     """Around one unit of work of a pipeline stage.
@@ -169,6 +187,8 @@ class Loop:
         batch_size: int | None = None,
         workers: int | None = None,
         prefetch_depth: int | None = None,
+        prefetch_factor: int | None = None,
+        pin_memory: bool | None = None,
         num_caches: int = 10,
         return_caches_after: int | None = None,
         stop_after: int | None = None,

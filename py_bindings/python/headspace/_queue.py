@@ -1,0 +1,152 @@
+"""Watching queues: what their depth is, for every kind of them.
+
+Queues of the standard library are read by their fields and not by ``qsize()``, which may wait for a
+lock that the pipeline holds.
+"""
+
+from __future__ import annotations
+
+from _weakref import ref
+
+from headspace import _native, _settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    Q = TypeVar("Q")
+
+#: A depth or a capacity is no more than this in the records.
+_MOST = 2**32 - 1
+
+
+def queue(
+    name: str,
+    q: Q = None,  # type: ignore[assignment]
+    *,
+    depth: Callable[[], int] | None = None,
+    capacity: int | Callable[[], int] | None = None,
+    last: bool = False,
+) -> Q:
+    """Watch how full a queue of the pipeline is.
+
+        decoded = headspace.queue("decoded", queue.Queue(maxsize=32))
+
+        headspace.queue("frames", depth=lambda: len(buffer), capacity=64)
+
+    Queues of ``queue``, ``asyncio`` and ``multiprocessing``, a ``collections.deque``, the executors of
+    ``concurrent.futures`` (what waits for a free worker) and any object with ``qsize()`` are known;
+    of anything else say its ``depth``. While a session goes on, it is looked at about ten times a
+    second from a thread of headspace's own. With ``HEADSPACE=0`` this only returns ``q``.
+
+    Args:
+        name: What the queue is called. Of two with one name, the newer is watched.
+        q: The queue. It is held weakly, so watching does not keep it alive; where it cannot be
+            (its class has ``__slots__`` without ``__weakref__``), it is kept.
+        depth: Says how many items wait. Must not block; kept as long as the queue is watched.
+            One that raises is not asked again.
+        capacity: How many items fit, or what says so; by default what ``q`` says.
+        last: Whether the training loop takes its batches out of this queue.
+
+    Returns:
+        ``q``.
+
+    Raises:
+        TypeError: If neither ``q`` nor ``depth`` says how many items wait.
+    """
+    if not _settings.enabled():
+        return q
+    look_inside = None
+    if depth is None:
+        look_inside = _reader(q)
+        if look_inside is None:
+            raise TypeError(
+                f"the depth of a `{type(q).__qualname__}` is not known: "
+                f'write `headspace.queue("{name}", depth=...)`'
+            )
+    _native.watch_queue(name, _look(_held(q), look_inside, depth, capacity), last)
+    return q
+
+
+def _look(
+    held: Callable[[], Any],
+    look_inside: Callable[[Any], tuple[int, int | None]] | None,
+    depth: Callable[[], int] | None,
+    capacity: int | Callable[[], int] | None,
+) -> Callable[[], tuple[int, int] | None]:
+    """What the native thread calls: depth and capacity, or None once the queue is gone."""
+
+    def look() -> tuple[int, int] | None:
+        waiting: int
+        room: int | None = None
+        q = held()
+        if q is None:
+            return None
+        if look_inside is not None:
+            waiting, room = look_inside(q)
+        elif depth is not None:
+            waiting = depth()
+            room = _maxsize(q)
+        if capacity is not None:
+            room = capacity() if callable(capacity) else capacity
+        return _count(waiting), _room(room)
+
+    return look
+
+
+def _room(given: int | None) -> int:
+    # Python's own "no limit" is 0, that of multiprocessing the largest semaphore.
+    room = _count(given or 0)
+    return room if room < 2**31 - 1 else 0
+
+
+def _count(given: int) -> int:
+    return max(0, min(int(given), _MOST))
+
+
+def _held(q: Any) -> Callable[[], Any]:
+    if q is None:  # There are callables only.
+        return lambda: ()
+    try:
+        return ref(q)
+    except TypeError:
+        return lambda: q
+
+
+def _maxsize(q: Any) -> int | None:
+    for name in ("maxsize", "_maxsize", "maxlen"):
+        room = getattr(q, name, None)
+        if isinstance(room, int):
+            return room
+    return None
+
+
+def _reader(q: Any) -> Callable[[Any], tuple[int, int | None]] | None:
+    """How depth and capacity of that kind of object are read."""
+    modules = {base.__module__.partition(".")[0] for base in type(q).__mro__}
+    if "concurrent" in modules:
+        if hasattr(q, "_work_queue"):
+            return _of_threads
+        if hasattr(q, "_pending_work_items"):
+            return _of_processes
+    if hasattr(q, "maxlen") and hasattr(q, "__len__"):
+        return lambda q: (len(q), q.maxlen)
+    # `queue.Queue` has `queue`, `asyncio.Queue` has `_queue`; both know their length without a lock.
+    if "queue" in modules and hasattr(q, "queue"):
+        return lambda q: (len(q.queue), q.maxsize)
+    if "asyncio" in modules and hasattr(q, "_queue"):
+        return lambda q: (len(q._queue), q._maxsize)
+    if callable(getattr(q, "qsize", None)):
+        return lambda q: (q.qsize(), _maxsize(q))
+    return None
+
+
+def _of_threads(pool: Any) -> tuple[int, int | None]:
+    return pool._work_queue.qsize(), None
+
+
+def _of_processes(pool: Any) -> tuple[int, int | None]:
+    # What its processes work on is among the pending.
+    pending = pool._pending_work_items or ()
+    return len(pending) - len(pool._processes or ()), None
