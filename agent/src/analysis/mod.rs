@@ -3,6 +3,7 @@
 pub mod attribution;
 pub mod bootstrap;
 pub mod compare;
+mod conclusion;
 mod content;
 pub mod course;
 pub mod findings;

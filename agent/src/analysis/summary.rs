@@ -1,14 +1,14 @@
 //! From a run's totals to the numbers of its verdict: a pure function.
 
-use super::attribution::attribute;
+use super::attribution::Attribution;
+use super::conclusion::conclude;
 use super::findings::findings;
-use super::pipeline::{LoaderFacts, Pipeline};
 use super::resources::{Part, resources, sm_utilization_pct};
 use super::stages::{data_readiness_pct, stages};
 use super::steady;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
-    Dropped, Estimate, FindingRecord, FloorRecord, GpuRecord, LoaderRecord, ProbeRecord, RunState,
+    Dropped, FindingRecord, FloorRecord, GpuRecord, LoaderRecord, ProbeRecord, RunState,
     SummaryRecord,
 };
 use crate::model::series::{Series, Totals};
@@ -25,9 +25,6 @@ const DRIFT: f64 = 0.03;
 
 /// Least steady steps worth a mean.
 pub const LEAST_STEADY: u64 = 10;
-
-/// Blocks whose means tell how well the mean step is known.
-const ERROR_BLOCKS: usize = 20;
 
 /// One loop's share of the run.
 #[derive(Debug, Clone, Default)]
@@ -77,6 +74,8 @@ pub struct RunFacts<'a> {
     pub stages: Option<&'a StageHistory>,
     /// The GPUs that it may use.
     pub gpus: &'a [GpuRecord],
+    /// What was concluded a while ago and still holds; `None` to conclude anew.
+    pub concluded: Option<&'a Attribution>,
     /// CPU seconds of the agent: its threads, and what it did in the training thread.
     pub agent_cpu_s: Option<f64>,
     /// What was lost.
@@ -114,7 +113,7 @@ impl LoopFacts {
     }
 
     /// The steps the verdict is about.
-    fn series(&self) -> &Series {
+    pub(super) fn series(&self) -> &Series {
         if self.mode == Mode::Replay && !self.replay.is_empty() {
             &self.replay
         } else {
@@ -176,7 +175,16 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
     let part = main.steady_part().unwrap_or(whole);
     fill_resources(&mut summary, run, part);
     fill_stages(&mut summary, run, part);
-    conclude(&mut summary, main);
+    let attribution = run
+        .concluded
+        .map_or_else(|| conclude(&summary, main), Attribution::clone);
+    summary.bottleneck_stage = attribution
+        .bottleneck
+        .as_ref()
+        .filter(|bottleneck| bottleneck.kind == "stage")
+        .and_then(|bottleneck| bottleneck.name.clone());
+    summary.bottleneck = attribution.bottleneck;
+    summary.remedies = attribution.remedies;
     summary
 }
 
@@ -185,87 +193,6 @@ fn fill_stages(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) {
     let main_loop = summary.loop_name.as_deref().unwrap_or_default();
     (summary.stages, summary.queues) = stages(history, part, main_loop);
     summary.data_readiness_pct = data_readiness_pct(&summary.queues);
-}
-
-/// What limits the main loop, and what would help. Of a loop whose waiting is not known, and of one
-/// that takes its batches from a cache, nothing can be said.
-fn conclude(summary: &mut SummaryRecord, main: &LoopFacts) {
-    if main.mode == Mode::Replay || main.concurrent {
-        return;
-    }
-    let (Some(step_ms), Some(wait_ms)) = (summary.steady_step_mean_ms, summary.wait_ms) else {
-        return;
-    };
-    let floor = main.probe.as_ref().and_then(|probe| probe.floor);
-    let loader = &main.loader;
-    let early = main
-        .series()
-        .early()
-        .get(warmup(main.series()).unwrap_or(LEAST_WARMUP)..);
-    let early = early.unwrap_or_default();
-    let attribution = attribute(&Pipeline {
-        stages: summary.stages.clone(),
-        queues: summary.queues.clone(),
-        step_ms,
-        wait_ms,
-        compute_cv: variation(early.iter().map(|step| step.compute_ns as f64)),
-        step_error_ms: match floor {
-            Some(floor) => Some(standard_error(floor.live_ms)),
-            None => block_error(early.iter().map(|step| step.step_ns() as f64 / 1e6)),
-        },
-        floor_ms: floor.map(|floor| floor.floor_ms),
-        contention_ms: floor.map(|floor| floor.contention_ms),
-        resources: summary.resources.clone(),
-        loader: LoaderFacts {
-            type_name: loader.type_name.clone(),
-            workers: loader.workers,
-            prefetch_factor: loader.prefetch_factor,
-            prefetch_depth: loader.prefetch_depth,
-            pin_memory: loader.pin_memory,
-        },
-    });
-    summary.bottleneck_stage = attribution
-        .bottleneck
-        .as_ref()
-        .filter(|bottleneck| bottleneck.kind == "stage")
-        .and_then(|bottleneck| bottleneck.name.clone());
-    summary.bottleneck = attribution.bottleneck;
-    summary.remedies = attribution.remedies;
-}
-
-/// That of the mean, from its 95 % interval.
-fn standard_error(mean: Estimate) -> f64 {
-    (mean.high - mean.low) / (2.0 * 1.96)
-}
-
-/// Mean and variance of a sample; `None` of fewer than two.
-fn moments(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    let values: Vec<f64> = values.collect();
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (values.len() > 1).then(|| (mean, squares / (count - 1.0)))
-}
-
-/// Standard deviation over mean.
-fn variation(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (mean, variance) = moments(values)?;
-    (mean > 0.0).then(|| variance.sqrt() / mean)
-}
-
-/// Standard error of the mean of steps, whose neighbours are correlated: from the means of
-/// [`ERROR_BLOCKS`] blocks (the method of batch means).
-fn block_error(steps: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
-    let length = steps.len() / ERROR_BLOCKS;
-    if length == 0 {
-        return None;
-    }
-    let steps: Vec<f64> = steps.collect();
-    let means = steps
-        .chunks_exact(length)
-        .map(|block| block.iter().sum::<f64>() / length as f64);
-    let blocks = means.len() as f64;
-    Some((moments(means)?.1 / blocks).sqrt())
 }
 
 /// What was used in `part`, and what stands out in it.

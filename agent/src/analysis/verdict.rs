@@ -4,6 +4,7 @@
 //! called that; with too few steps there is no number; a probe that was refused gives its reason.
 //! What is not known has no line.
 
+mod pipeline;
 mod render;
 mod resources;
 pub mod units;
@@ -76,6 +77,8 @@ impl<'a> Verdict<'a> {
         rows.extend(self.step());
         rows.extend(self.floor());
         rows.extend(self.split());
+        rows.extend(pipeline::conclusion(s));
+        rows.extend(pipeline::stages(s));
         rows.extend(resources::rows(&s.resources));
         rows.extend(self.findings());
         rows.extend(self.lost());

@@ -168,12 +168,11 @@ impl Sampler {
                 .map(RecordBody::Notice),
         );
         if last || self.summary_is_due() {
-            let state = if last {
-                RunState::Finished
+            let summary = if last {
+                self.watched.report(at, RunState::Finished).0
             } else {
-                RunState::Running
+                self.watched.refresh(at)
             };
-            let (summary, _) = self.watched.report(at, state);
             bodies.push(RecordBody::Summary(Box::new(summary)));
         }
         self.tick += 1;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::board::NoticeBoard;
 use super::loops::LoopEntry;
+use crate::analysis::attribution::Attribution;
 use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
 use crate::model::record::{Dropped, GpuRecord, ProbeRecord, RunState, SummaryRecord};
 use crate::model::stage_history::StageTicks;
@@ -20,10 +21,22 @@ pub struct Watched {
     stages: Mutex<StageHistory>,
     pub(super) gpus: Arc<OnceLock<Vec<GpuRecord>>>,
     costs: Mutex<Costs>,
+    concluded: Mutex<Option<Concluded>>,
     /// Seconds between the start of the process and the clock's origin.
     process_age_s: Option<f64>,
     /// Nanoseconds that recording one batch costs the training thread.
     step_cost_ns: f64,
+}
+
+/// Seconds for which a conclusion holds at least; and the share of the run's age for which it does.
+/// Drawing one takes milliseconds.
+const CONCLUSION_HOLDS: (f64, f64) = (10.0, 0.2);
+
+/// What limits the loop, as of then.
+#[derive(Debug)]
+struct Concluded {
+    attribution: Attribution,
+    until_s: f64,
 }
 
 /// What watching cost so far, as of the last tick.
@@ -49,6 +62,7 @@ impl Watched {
             stages: Mutex::default(),
             gpus,
             costs: Mutex::default(),
+            concluded: Mutex::default(),
             process_age_s,
             step_cost_ns,
         }
@@ -126,9 +140,27 @@ impl Watched {
         self.step_cost_ns
     }
 
+    /// The summary of the run so far. What limits the loop is concluded anew only now and then.
+    pub(super) fn refresh(&self, at: Duration) -> SummaryRecord {
+        let concluded = lock(&self.concluded)
+            .as_ref()
+            .filter(|concluded| at.as_secs_f64() < concluded.until_s)
+            .map(|concluded| concluded.attribution.clone());
+        self.summarise(at, RunState::Running, concluded.as_ref()).0
+    }
+
     /// The probes' records and the summary of the run so far.
     #[must_use]
     pub fn report(&self, at: Duration, state: RunState) -> (SummaryRecord, Vec<ProbeRecord>) {
+        self.summarise(at, state, None)
+    }
+
+    fn summarise(
+        &self,
+        at: Duration,
+        state: RunState,
+        concluded: Option<&Attribution>,
+    ) -> (SummaryRecord, Vec<ProbeRecord>) {
         let loops = self.loops();
         let facts: Vec<LoopFacts> = loops
             .iter()
@@ -167,12 +199,25 @@ impl Watched {
             elapsed_s: at.as_secs_f64(),
             history: Some(&history),
             stages: Some(&stages),
+            concluded,
             gpus: self.gpus().unwrap_or_default(),
             agent_cpu_s: Some(costs.agent_cpu_s + recording_s),
             dropped,
         };
         let summary = summarise(&run, &facts);
         drop((history, stages));
+        if concluded.is_none() {
+            let (least_s, share) = CONCLUSION_HOLDS;
+            let nothing = summary.bottleneck.is_none() && summary.remedies.is_empty();
+            let least_s = if nothing { 0.0 } else { least_s };
+            *lock(&self.concluded) = Some(Concluded {
+                attribution: Attribution {
+                    bottleneck: summary.bottleneck.clone(),
+                    remedies: summary.remedies.clone(),
+                },
+                until_s: summary.elapsed_s + least_s.max(share * summary.elapsed_s),
+            });
+        }
         (
             summary,
             facts.into_iter().filter_map(|facts| facts.probe).collect(),

@@ -3,6 +3,9 @@
 /// Widest line of text, in columns.
 const COLUMNS: usize = 100;
 
+/// Widest line of entries, which have a column of their own to the left.
+const NARROW: usize = 80;
+
 /// Where the text begins, after its label.
 const INDENT: usize = 11;
 
@@ -14,6 +17,10 @@ enum Line {
     Sentence(String),
     /// The first line: what was watched, and where the records are.
     Heading(String, String),
+    /// Pairs of a short text and words beside it, aligned.
+    Entries(Vec<(String, String)>),
+    /// Cells by line and column, the first line for the heads, aligned.
+    Table(Vec<Vec<String>>),
 }
 
 /// One label and what it says.
@@ -34,6 +41,20 @@ impl Row {
         Self {
             label,
             lines: vec![Line::Sentence(words.into())],
+        }
+    }
+
+    pub(super) fn entries(label: &'static str, entries: Vec<(String, String)>) -> Self {
+        Self {
+            label,
+            lines: vec![Line::Entries(entries)],
+        }
+    }
+
+    pub(super) fn table(label: &'static str, cells: Vec<Vec<String>>) -> Self {
+        Self {
+            label,
+            lines: vec![Line::Table(cells)],
         }
     }
 
@@ -72,15 +93,64 @@ pub(super) fn text(rows: &[Row]) -> Vec<String> {
 fn layout(line: &Line) -> Vec<String> {
     match line {
         Line::Parts(parts) => pack(parts.iter().map(|p| plain(p)), "   "),
-        Line::Sentence(words) => pack(plain(words).split_whitespace().map(ToOwned::to_owned), " "),
+        Line::Sentence(words) => wrap(words, COLUMNS - INDENT),
         Line::Heading(what, location) => pack([plain(what), plain(location)], "      "),
+        Line::Entries(entries) => layout_entries(entries),
+        Line::Table(cells) => layout_table(cells),
     }
+}
+
+fn layout_entries(entries: &[(String, String)]) -> Vec<String> {
+    let heads: Vec<String> = entries.iter().map(|(head, _)| plain(head)).collect();
+    let widest = heads.iter().map(|head| width(head)).max().unwrap_or(0);
+    let room = (NARROW - INDENT).saturating_sub(widest + 3).max(20);
+    let mut lines = Vec::new();
+    for (head, (_, words)) in heads.iter().zip(entries) {
+        let mut head = head.as_str();
+        for line in wrap(words, room) {
+            lines.push(format!("{head:widest$}   {line}"));
+            head = "";
+        }
+    }
+    lines
+}
+
+/// The first column to the left, numbers to the right.
+fn layout_table(cells: &[Vec<String>]) -> Vec<String> {
+    let columns = cells.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| {
+            let cells = cells.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| width(&plain(cell))).max().unwrap_or(0)
+        })
+        .collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate();
+        let aligned = cells.map(|(column, (cell, &width))| match column {
+            0 => format!("{:width$}", plain(cell)),
+            _ => format!("{:>width$}", plain(cell)),
+        });
+        aligned.collect::<Vec<_>>().join("   ")
+    };
+    cells.iter().map(line).collect()
+}
+
+/// Words in lines of at most that width.
+fn wrap(words: &str, room: usize) -> Vec<String> {
+    pack_into(
+        plain(words).split_whitespace().map(ToOwned::to_owned),
+        " ",
+        room,
+    )
 }
 
 /// Joins pieces as long as they fit. A piece that never fits keeps its end, which in a path is
 /// what tells it from others.
 fn pack(pieces: impl IntoIterator<Item = String>, gap: &str) -> Vec<String> {
-    let room = COLUMNS - INDENT;
+    pack_into(pieces, gap, COLUMNS - INDENT)
+}
+
+fn pack_into(pieces: impl IntoIterator<Item = String>, gap: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for piece in pieces {
         let piece = shorten(piece, room);
@@ -135,6 +205,11 @@ pub(super) fn html(rows: &[Row]) -> String {
                     out.push_str(&parts.join(" &emsp; "));
                 }
                 Line::Sentence(words) => out.push_str(&escape(words)),
+                Line::Entries(entries) => {
+                    let cells = entries.iter().map(|(head, words)| [head, words]);
+                    html_table(&mut out, cells, "left");
+                }
+                Line::Table(cells) => html_table(&mut out, cells, "right"),
                 Line::Heading(what, location) if location.is_empty() => {
                     out.push_str(&escape(what));
                 }
@@ -150,6 +225,27 @@ pub(super) fn html(rows: &[Row]) -> String {
     }
     out.push_str("</table>");
     out
+}
+
+/// Cells in lines; those after the first column stand to that side.
+fn html_table<'a, R>(out: &mut String, rows: impl IntoIterator<Item = R>, side: &str)
+where
+    R: IntoIterator<Item = &'a String>,
+{
+    out.push_str("<table style=\"border-collapse: collapse\">");
+    for row in rows {
+        out.push_str("<tr>");
+        for (column, cell) in row.into_iter().enumerate() {
+            let side = if column == 0 { "left" } else { side };
+            out.push_str("<td style=\"padding: 0 1em 0 0; text-align: ");
+            out.push_str(side);
+            out.push_str("\">");
+            out.push_str(&escape(cell));
+            out.push_str("</td>");
+        }
+        out.push_str("</tr>");
+    }
+    out.push_str("</table>");
 }
 
 fn escape(text: &str) -> String {

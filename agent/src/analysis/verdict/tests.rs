@@ -1,7 +1,9 @@
 //! Whole verdicts, as the user reads them.
 
 use super::*;
-use crate::model::record::{Dropped, FindingRecord, GpuUse, ResourcesRecord};
+use crate::model::record::{
+    BottleneckRecord, Dropped, FindingRecord, GpuUse, RemedyRecord, ResourcesRecord, StageSummary,
+};
 
 const PLACE: &str = "headspace-runs/2026-11-21T09-30-12-4711";
 
@@ -407,4 +409,154 @@ fn each_of_several_gpus_has_its_number_and_a_kernel_running_is_not_sm_activity()
         "{text}"
     );
     assert!(!text.contains("SMs"), "{text}");
+}
+
+fn remedy(what: &str, step_ms: f64, gain: f64) -> RemedyRecord {
+    RemedyRecord {
+        what: what.to_owned(),
+        predicted_step_ms: step_ms,
+        predicted_gain_pct: gain,
+        ..RemedyRecord::default()
+    }
+}
+
+fn stage(name: &str, busy: f64, places: f64, mean_ms: f64, p95_ms: f64) -> StageSummary {
+    StageSummary {
+        name: name.to_owned(),
+        busy_pct: Some(busy),
+        concurrency: Some(places),
+        mean_ms: Some(mean_ms),
+        p95_ms: Some(p95_ms),
+        limit_ms: Some(mean_ms / places),
+        slow_pct: Some(0.1),
+        ..StageSummary::default()
+    }
+}
+
+fn with_pipeline() -> SummaryRecord {
+    SummaryRecord {
+        bottleneck: Some(BottleneckRecord {
+            kind: "stage".to_owned(),
+            name: Some("decode".to_owned()),
+            evidence: "4 of 4 places busy 99 %, the queue after it empty 97 % of the time".into(),
+            ..BottleneckRecord::default()
+        }),
+        remedies: vec![
+            remedy("Run `decode` 8 at a time instead of 4.", 17.4, 42.0),
+            RemedyRecord {
+                at_least: true,
+                ..remedy(
+                    "Let the queue `decoded` hold 16 items instead of 4: it absorbs slow calls.",
+                    28.8,
+                    4.0,
+                )
+            },
+            RemedyRecord {
+                at_least: true,
+                ..remedy(
+                    "Copy batches to the GPU from page-locked memory.",
+                    30.0,
+                    0.0,
+                )
+            },
+            remedy("Something else.", 29.0, 3.0),
+        ],
+        stages: vec![
+            stage("read", 3.0, 1.0, 0.85, 1.1),
+            StageSummary {
+                slow_pct: Some(2.14),
+                ..stage("decode", 99.2, 4.0, 119.0, 164.0)
+            },
+        ],
+        data_readiness_pct: Some(3.0),
+        ..measured()
+    }
+}
+
+#[test]
+fn the_bottleneck_the_best_remedies_and_the_stages_are_told() {
+    let text = told(&with_pipeline());
+    let from = text.find("bottleneck").unwrap();
+
+    assert_eq!(
+        &text[from..],
+        "\
+bottleneck decode   4 of 4 places busy 99 %, the queue after it empty 97 % of
+                    the time
+remedies   17.4 ms (−42 %)    Run `decode` 8 at a time instead of 4.
+           ≤ 28.8 ms (−4 %)   Let the queue `decoded` hold 16 items instead of
+                              4: it absorbs slow calls.
+           gain unknown       Copy batches to the GPU from page-locked memory.
+stages              busy   places   a call      p95   over 3x
+           read      3 %        1   850 µs   1.1 ms
+           decode   99 %        4   119 ms   164 ms     2.1 %
+ready      a batch was waiting for the loop 3 % of the time
+cost       0.02 % of the run went to measuring
+"
+    );
+}
+
+#[test]
+fn where_compute_binds_the_advice_is_to_stop() {
+    let summary = SummaryRecord {
+        bottleneck: Some(BottleneckRecord {
+            kind: "compute".to_owned(),
+            evidence: "with free data a step takes 29.8 ms of 30.0 ms".into(),
+            ..BottleneckRecord::default()
+        }),
+        remedies: vec![RemedyRecord {
+            code: "stop".to_owned(),
+            ..remedy("Stop here: look at the model.", 30.0, 0.0)
+        }],
+        ..probed()
+    };
+
+    let text = told(&summary);
+
+    assert!(
+        text.contains(
+            "\
+bottleneck the loop itself   with free data a step takes 29.8 ms of 30.0 ms
+remedies   compute binds   Stop here: look at the model.
+"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn of_many_stages_those_with_the_highest_limits_are_told() {
+    let numbers = (1..=30).map(|n| stage(&format!("stage {n}"), 1.0, 1.0, f64::from(n), 1.0));
+    let mut summary = with_pipeline();
+    summary.stages = numbers.collect();
+    summary.stages[29].name = "x".repeat(200);
+    summary.stages[29].failures = 12;
+
+    let text = told(&summary);
+
+    assert_eq!(text.matches("stage 2").count(), 7, "{text}");
+    assert!(
+        text.contains("           and 22 more, in the records\n"),
+        "{text}"
+    );
+    assert!(text.contains("xxx…"), "{text}");
+    assert!(text.contains("failed"), "{text}");
+    for line in text.lines().skip(1) {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+}
+
+#[test]
+fn html_holds_stages_and_remedies_as_tables() {
+    let mut summary = with_pipeline();
+    summary.stages[0].name = "<read>".to_owned();
+
+    let html = Verdict::new(&summary).to_html();
+
+    assert!(html.contains(">17.4 ms (−42 %)</td>"), "{html}");
+    assert!(html.contains(">&lt;read&gt;</td>"), "{html}");
+    assert_eq!(
+        html.matches("<table").count(),
+        html.matches("</table>").count()
+    );
 }

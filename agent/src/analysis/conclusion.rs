@@ -1,0 +1,115 @@
+//! From a summary and the steps behind it to what limits the loop: the facts that
+//! [`attribute`] asks for.
+
+use super::attribution::{Attribution, attribute};
+use super::pipeline::{LoaderFacts, Pipeline};
+use super::summary::{LEAST_WARMUP, LoopFacts, warmup};
+use crate::model::Mode;
+use crate::model::record::{Estimate, SummaryRecord};
+
+/// Blocks whose means tell how well the mean step is known.
+const ERROR_BLOCKS: usize = 20;
+
+/// What limits the main loop, and what would help. Of a loop whose waiting is not known, and of one
+/// that takes its batches from a cache, nothing can be said.
+#[must_use]
+pub(super) fn conclude(summary: &SummaryRecord, main: &LoopFacts) -> Attribution {
+    if main.mode == Mode::Replay || main.concurrent {
+        return Attribution::default();
+    }
+    let (Some(step_ms), Some(wait_ms)) = (summary.steady_step_mean_ms, summary.wait_ms) else {
+        return Attribution::default();
+    };
+    let floor = main.probe.as_ref().and_then(|probe| probe.floor);
+    let loader = &main.loader;
+    let early = main
+        .series()
+        .early()
+        .get(warmup(main.series()).unwrap_or(LEAST_WARMUP)..);
+    let early = early.unwrap_or_default();
+    attribute(&Pipeline {
+        stages: summary.stages.clone(),
+        queues: summary.queues.clone(),
+        step_ms,
+        wait_ms,
+        compute_cv: variation(early.iter().map(|step| step.compute_ns as f64)),
+        step_error_ms: match floor {
+            Some(floor) => Some(standard_error(floor.live_ms)),
+            None => block_error(early.iter().map(|step| step.step_ns() as f64 / 1e6)),
+        },
+        floor_ms: floor.map(|floor| floor.floor_ms),
+        contention_ms: floor.map(|floor| floor.contention_ms),
+        resources: summary.resources.clone(),
+        loader: LoaderFacts {
+            type_name: loader.type_name.clone(),
+            workers: loader.workers,
+            prefetch_factor: loader.prefetch_factor,
+            prefetch_depth: loader.prefetch_depth,
+            pin_memory: loader.pin_memory,
+        },
+    })
+}
+
+/// That of the mean, from its 95 % interval.
+fn standard_error(mean: Estimate) -> f64 {
+    (mean.high - mean.low) / (2.0 * 1.96)
+}
+
+/// Mean and variance of a sample; `None` of fewer than two.
+fn moments(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    let values: Vec<f64> = values.collect();
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (values.len() > 1).then(|| (mean, squares / (count - 1.0)))
+}
+
+/// Standard deviation over mean.
+fn variation(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (mean, variance) = moments(values)?;
+    (mean > 0.0).then(|| variance.sqrt() / mean)
+}
+
+/// Standard error of the mean of steps, whose neighbours are correlated: from the means of
+/// [`ERROR_BLOCKS`] blocks (the method of batch means).
+fn block_error(steps: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
+    let length = steps.len() / ERROR_BLOCKS;
+    if length == 0 {
+        return None;
+    }
+    let steps: Vec<f64> = steps.collect();
+    let means = steps
+        .chunks_exact(length)
+        .map(|block| block.iter().sum::<f64>() / length as f64);
+    let blocks = means.len() as f64;
+    Some((moments(means)?.1 / blocks).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_that_alternate_have_no_error_and_a_drift_has_one() {
+        let alternating = (0..200).map(|i| if i % 2 == 0 { 10.0 } else { 30.0 });
+        let drifting = (0..200).map(f64::from);
+
+        assert!(block_error(alternating.collect::<Vec<_>>().into_iter()).unwrap() < 1e-9);
+        // Twenty means from 4.5 to 194.5 in steps of 10.
+        let error = block_error(drifting.collect::<Vec<_>>().into_iter()).unwrap();
+        assert!(
+            (error - 10.0 * (35.0_f64 / 20.0).sqrt()).abs() < 1e-9,
+            "{error}"
+        );
+        assert_eq!(block_error([1.0; 19].into_iter()), None);
+    }
+
+    #[test]
+    fn variation_is_relative_to_the_mean() {
+        assert_eq!(
+            variation([8.0, 12.0].into_iter()),
+            Some(8.0_f64.sqrt() / 10.0)
+        );
+        assert_eq!(variation([8.0].into_iter()), None);
+    }
+}
