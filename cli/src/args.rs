@@ -15,6 +15,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Report(ReportArgs),
+    Compare(CompareArgs),
     Doctor(DoctorArgs),
 }
 
@@ -38,6 +39,48 @@ pub(crate) struct ReportArgs {
     pub(crate) json: bool,
 }
 
+/// Say how two runs differ, and whether that is more than noise.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A side is a run's folder, a rank<r>.jsonl file, or a folder of runs of the same configuration: three
+runs or more a side also measure how much runs differ among themselves.
+
+Exit code: 0; 1 with --fail-if-slower when B is slower by more than that; 2 when a side cannot be read
+or is too short to be judged, or the command line was not understood.")]
+pub(crate) struct CompareArgs {
+    /// What is compared with.
+    #[arg(
+        value_name = "A",
+        help = "What is compared with: a run, or a folder of runs"
+    )]
+    pub(crate) a: PathBuf,
+
+    /// What is compared.
+    #[arg(
+        value_name = "B",
+        help = "What is compared: a run, or a folder of runs"
+    )]
+    pub(crate) b: PathBuf,
+
+    /// Exit with 1 when B is slower than A by more than so many percent: when the whole 95 %
+    /// confidence interval lies beyond it
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub(crate) fail_if_slower: Option<f64>,
+
+    /// Print one JSON object instead (its schema is docs/schema/headspace-compare-1.schema.json)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Reads `5%`, `5 %` or `5`.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    match number.parse::<f64>() {
+        Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),
+        _ => Err("write percents from 0 to 1000, such as `5%`".to_owned()),
+    }
+}
+
 /// Say which sources work here, why the others do not, what to do, and what measuring costs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -51,4 +94,19 @@ pub(crate) struct DoctorArgs {
     /// "cost": {...}}. What there is nothing to say of is null
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent;
+
+    #[test]
+    fn a_limit_is_in_percent_with_or_without_the_sign() {
+        assert_eq!(percent("5%"), Ok(5.0));
+        assert_eq!(percent("2.5 %"), Ok(2.5));
+        assert_eq!(percent("0"), Ok(0.0));
+        for wrong in ["-1", "five", "", "%", "NaN", "inf", "2000"] {
+            assert!(percent(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -257,9 +257,13 @@ fn several_ranks_are_one_line_each_below_the_verdict_of_the_first() {
     assert!(
         said.out.ends_with(
             "
-rank       steps     step  waiting  floor  headspace
-0            640  30.0 ms     67 %      -   ≤ 67.0 %
-1            639  30.0 ms     67 %      -   ≤ 67.0 %
+ranks      2 read.
+slowest    Unknown. Fewer than two ranks reached a steady state.
+steps      From 639 to 640: the ranks took different numbers.
+
+rank       steps     step  waiting  compute  floor  headspace
+0            640  30.0 ms  20.1 ms   9.9 ms      -   ≤ 67.0 %
+1            639  30.0 ms  20.1 ms   9.9 ms      -   ≤ 67.0 %
 2     no summary
 "
         ),

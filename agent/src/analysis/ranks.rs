@@ -87,9 +87,9 @@ impl Ranks {
             rank,
             state: summary.state,
             steps: summary.steps,
-            step_ms: ms(step),
-            wait_ms: ms(wait),
-            compute_ms: ms(compute),
+            step_ms: ms(step).or(summary.steady_step_mean_ms),
+            wait_ms: ms(wait).or(summary.wait_ms),
+            compute_ms: ms(compute).or(summary.compute_ms),
             others_ms: None,
         });
         if let Some(steady) = &steady {

@@ -1,20 +1,21 @@
 //! `headspace report`: one run as its verdict, several as a table, or either as JSON.
 
-mod find;
+mod ranks;
 mod table;
 
-use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
 use headspace_agent::analysis::verdict::Verdict;
-use headspace_agent::model::Record;
+use headspace_agent::model::ranks::RanksRecord;
 use headspace_agent::model::record::SummaryRecord;
-use headspace_exporters::encode::reader::Skipped;
+use headspace_agent::model::{Record, RecordBody};
 use headspace_exporters::run_folder::{RankRun, Run};
 
-use self::find::{FoundRun, find, newest};
+use self::ranks::FoundRun;
 use crate::args::ReportArgs;
+use crate::find::{find, newest};
+use crate::skipped::tell_skipped;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE};
 
 /// A run with a summary to report.
@@ -26,11 +27,12 @@ struct Reported<'a> {
     main: &'a RankRun,
     record: &'a Record,
     summary: &'a SummaryRecord,
+    ranks: Option<&'a RanksRecord>,
 }
 
 impl<'a> Reported<'a> {
     fn of(found: &'a FoundRun) -> Option<Self> {
-        let FoundRun { path, run } = found;
+        let FoundRun { path, run, ranks } = found;
         let main = run
             .ranks
             .iter()
@@ -41,7 +43,17 @@ impl<'a> Reported<'a> {
             main,
             record: main.summary.as_ref()?,
             summary: main.last_summary()?,
+            ranks: ranks.as_ref(),
         })
+    }
+
+    /// The last summary, with what all ranks say together where there are several.
+    fn told(&self) -> Record {
+        let mut record = self.record.clone();
+        if let RecordBody::Summary(summary) = &mut record.body {
+            summary.ranks = self.ranks.cloned().map(Box::new);
+        }
+        record
     }
 }
 
@@ -50,9 +62,12 @@ pub(crate) fn report(args: &ReportArgs, context: &mut Context<'_>) -> io::Result
     let mut code = EXIT_OK;
     let mut runs = Vec::new();
     let found: Vec<_> = if args.paths.is_empty() {
-        vec![newest(&context.runs)]
+        vec![newest(&context.runs, &FoundRun::read)]
     } else {
-        args.paths.iter().map(|path| find(path)).collect()
+        args.paths
+            .iter()
+            .map(|path| find(path, &FoundRun::read))
+            .collect()
     };
     // What is asked for decides the shape of the JSON, not what of it can be read.
     let asked = found.iter().map(Vec::len).sum();
@@ -95,7 +110,8 @@ fn text(reported: &[Reported<'_>]) -> String {
     }
 }
 
-/// The verdict of the run's first rank, and a line for each rank where there are several.
+/// The verdict of the run's first rank, and, where there are several, what they say together and a
+/// line for each.
 fn verdict(one: &Reported<'_>) -> String {
     let place = one.path.display().to_string();
     let verdict = Verdict {
@@ -106,9 +122,11 @@ fn verdict(one: &Reported<'_>) -> String {
         ..Verdict::new(one.summary)
     };
     let mut text = verdict.to_string();
-    if one.run.ranks.len() > 1 {
+    if let Some(together) = one.ranks {
         text.push('\n');
-        text.push_str(&table::ranks(&one.run.ranks));
+        text.push_str(&ranks::told(together));
+        text.push('\n');
+        text.push_str(&table::ranks(&one.run.ranks, together));
     }
     text
 }
@@ -117,9 +135,9 @@ fn verdict(one: &Reported<'_>) -> String {
 /// when only one of the runs could be read, or none.
 fn json(reported: &[Reported<'_>], asked: usize) -> io::Result<String> {
     let text = if asked > 1 {
-        serde_json::to_string_pretty(&reported.iter().map(|one| one.record).collect::<Vec<_>>())?
+        serde_json::to_string_pretty(&reported.iter().map(Reported::told).collect::<Vec<_>>())?
     } else if let [one] = reported {
-        serde_json::to_string_pretty(one.record)?
+        serde_json::to_string_pretty(&one.told())?
     } else {
         return Ok(String::new());
     };
@@ -140,57 +158,5 @@ fn without_summary(found: &FoundRun) -> String {
              has just begun ({records} record{} read)",
             if records == 1 { "" } else { "s" }
         ),
-    }
-}
-
-/// Says which lines were passed over, and why.
-fn tell_skipped(run: &Run, context: &mut Context<'_>) -> io::Result<()> {
-    for rank in &run.ranks {
-        let skipped = rank.tally.skipped;
-        if skipped.total() > 0 {
-            let place = rank.files.last().unwrap_or(&run.folder).display();
-            writeln!(context.err, "headspace: `{place}`: {}", describe(skipped))?;
-        }
-    }
-    Ok(())
-}
-
-fn describe(skipped: Skipped) -> String {
-    let total = skipped.total();
-    let mut text = format!("{total} line{} skipped:", if total == 1 { "" } else { "s" });
-    let kinds = [
-        (skipped.cut, "cut off"),
-        (skipped.damaged, "damaged"),
-        (skipped.foreign, "not records"),
-        (skipped.other_schema, "of another version of the format"),
-        (skipped.unknown_kind, "of a kind unknown to this version"),
-    ];
-    for (i, (count, what)) in kinds
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .enumerate()
-    {
-        let comma = if i > 0 { "," } else { "" };
-        let _ = write!(text, "{comma} {count} {what}");
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn skipped_lines_are_counted_by_what_is_wrong_with_them() {
-        let skipped = Skipped {
-            cut: 1,
-            foreign: 2,
-            ..Skipped::default()
-        };
-
-        assert_eq!(
-            describe(skipped),
-            "3 lines skipped: 1 cut off, 2 not records"
-        );
     }
 }

@@ -1,10 +1,15 @@
 //! Aligned columns of plain text: several runs side by side, and the ranks of one.
 
+use std::fmt::Write as _;
+
 use headspace_agent::analysis::verdict::units::{duration_ms, percent};
+use headspace_agent::model::ranks::{RankSummary, RanksRecord};
 use headspace_agent::model::record::SummaryRecord;
 use headspace_exporters::run_folder::RankRun;
 
 use super::Reported;
+use super::ranks::SHOWN;
+use crate::layout::{aligned, shorten};
 
 /// Widest name of a run. Of a longer one the end is shown, which tells runs apart.
 const MAX_NAME: usize = 32;
@@ -17,6 +22,9 @@ const UNFINISHED: &str = " *";
 
 const FOOTNOTE: &str =
     "* did not end in order: killed, or still running; numbers of its last summary\n";
+
+/// The column of the waiting for other ranks, left out where there is none.
+const OTHERS: usize = 5;
 
 /// One line a run.
 pub(super) fn runs(several: &[Reported<'_>]) -> String {
@@ -37,7 +45,7 @@ pub(super) fn runs(several: &[Reported<'_>]) -> String {
         let killed = one.main.unfinished_s().is_some();
         unfinished |= killed;
         rows.push(vec![
-            shorten(&name(one)) + if killed { UNFINISHED } else { "" },
+            shorten(&name(one), MAX_NAME) + if killed { UNFINISHED } else { "" },
             s.mode.clone(),
             s.steps.to_string(),
             some(s.steady_step_mean_ms, duration_ms),
@@ -51,29 +59,53 @@ pub(super) fn runs(several: &[Reported<'_>]) -> String {
     aligned(&rows, 2) + footnote
 }
 
-/// One line a rank.
-pub(super) fn ranks(ranks: &[RankRun]) -> String {
-    let head = ["rank", "steps", "step", "waiting", "floor", "headspace"];
+/// One line a rank, the first 16 and the slowest one.
+pub(super) fn ranks(ranks: &[RankRun], together: &RanksRecord) -> String {
+    let head = [
+        "rank",
+        "steps",
+        "step",
+        "waiting",
+        "compute",
+        "for others",
+        "floor",
+        "headspace",
+    ];
     let mut rows = vec![head.map(ToOwned::to_owned).to_vec()];
     let mut unfinished = false;
-    for rank in ranks {
+    let shown = |(at, rank): &(usize, &RankRun)| *at < SHOWN || Some(rank.rank) == together.slowest;
+    for (_, rank) in ranks.iter().enumerate().filter(shown) {
         let Some(s) = rank.last_summary() else {
             rows.push(vec![rank.rank.to_string(), "no summary".to_owned()]);
             continue;
         };
+        let place = together.each.binary_search_by_key(&rank.rank, |r| r.rank);
+        let numbers = place.ok().and_then(|at| together.each.get(at));
+        let ms = |of: fn(&RankSummary) -> Option<f64>| some(numbers.and_then(of), duration_ms);
         let killed = rank.unfinished_s().is_some();
         unfinished |= killed;
         rows.push(vec![
             rank.rank.to_string() + if killed { UNFINISHED } else { "" },
             s.steps.to_string(),
-            some(s.steady_step_mean_ms, duration_ms),
-            some(s.wait_pct, |pct| format!("{} %", percent(pct, 0))),
+            ms(|rank| rank.step_ms),
+            ms(|rank| rank.wait_ms),
+            ms(|rank| rank.compute_ms),
+            ms(|rank| rank.others_ms),
             some(s.floor_step_ms, duration_ms),
             headspace(s),
         ]);
     }
-    let footnote = if unfinished { FOOTNOTE } else { "" };
-    aligned(&rows, 1) + footnote
+    let more = ranks.len() + 1 - rows.len();
+    if together.each.iter().all(|rank| rank.others_ms.is_none()) {
+        for row in rows.iter_mut().filter(|row| row.len() > OTHERS) {
+            row.remove(OTHERS);
+        }
+    }
+    let mut text = aligned(&rows, 1);
+    if more > 0 {
+        let _ = writeln!(text, "… and {more} more ranks (`--json` tells of each)");
+    }
+    text + if unfinished { FOOTNOTE } else { "" }
 }
 
 /// Measured by a probe, or bounded, or neither.
@@ -108,78 +140,9 @@ fn name(one: &Reported<'_>) -> String {
     }
 }
 
-fn shorten(name: &str) -> String {
-    let name: String = name
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    let length = name.chars().count();
-    if length <= MAX_NAME {
-        return name;
-    }
-    format!(
-        "…{}",
-        name.chars().skip(length + 1 - MAX_NAME).collect::<String>()
-    )
-}
-
-/// Columns two spaces apart, the first `left` of them to the left and the others to the right.
-fn aligned(rows: &[Vec<String>], left: usize) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|cell| cell.chars().count())
-            .max()
-    };
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| width(column).unwrap_or(0))
-        .collect();
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let room = " ".repeat(width.saturating_sub(cell.chars().count()));
-            if i > 0 {
-                line.push_str("  ");
-            }
-            let (before, after) = if i < left {
-                ("", room.as_str())
-            } else {
-                (room.as_str(), "")
-            };
-            line.push_str(before);
-            line.push_str(cell);
-            line.push_str(after);
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn columns_are_aligned_also_where_characters_are_more_than_one_byte() {
-        let rows = [["run", "headspace"], ["a", "≤ 67.0 %"], ["longer", "-"]]
-            .map(|row| row.map(ToOwned::to_owned).to_vec());
-
-        assert_eq!(
-            aligned(&rows, 1),
-            "run     headspace\na        ≤ 67.0 %\nlonger          -\n"
-        );
-    }
-
-    #[test]
-    fn a_long_name_keeps_its_end() {
-        let name = shorten(&format!("{}end", "x".repeat(100)));
-
-        assert_eq!(name.chars().count(), MAX_NAME);
-        assert!(name.starts_with('…') && name.ends_with("xend"));
-    }
 
     #[test]
     fn an_upper_bound_is_marked_as_one() {

@@ -3,11 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use headspace_exporters::run_folder::{ReadError, Run, files, runs};
+use headspace_exporters::run_folder::{ReadError, files, runs};
 
 /// Why there is nothing to report.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum FindError {
+pub(crate) enum FindError {
     /// The path leads nowhere.
     #[error("cannot read `{}`: {source}", path.display())]
     Path { path: PathBuf, source: io::Error },
@@ -30,31 +30,27 @@ pub(super) enum FindError {
     Read(#[from] ReadError),
 }
 
-/// A run, and where it is.
-#[derive(Debug)]
-pub(super) struct FoundRun {
-    /// The folder or the file that was given or found.
-    pub(super) path: PathBuf,
-    pub(super) run: Run,
-}
+/// Reads the run in a folder, or one file of it.
+pub(crate) type Reader<'a, T> = &'a dyn Fn(&Path) -> Result<T, ReadError>;
 
-type Found = Vec<Result<FoundRun, FindError>>;
+type Found<T> = Vec<Result<T, FindError>>;
 
-/// The runs at `path`: the run itself, its one rank, or all runs in a folder, the oldest first. Never
-/// empty: what cannot be read is in it as an error.
-pub(super) fn find(path: &Path) -> Found {
+/// The runs at `path`, each read by `reader`: the run itself, its one rank, or all runs in a folder,
+/// the oldest first. Never empty: what cannot be read is in it as an error.
+pub(crate) fn find<T>(path: &Path, reader: Reader<'_, T>) -> Found<T> {
     let failed = |source| {
         vec![Err(FindError::Path {
             path: path.to_path_buf(),
             source,
         })]
     };
+    let read = |path: &Path| reader(path).map_err(FindError::from);
     match std::fs::metadata(path) {
         Err(source) => failed(source),
-        Ok(meta) if !meta.is_dir() => vec![read(path, Run::read_file)],
+        Ok(meta) if !meta.is_dir() => vec![read(path)],
         Ok(_) => match files(path) {
             Err(source) => failed(source),
-            Ok(ranks) if !ranks.is_empty() => vec![read(path, Run::read)],
+            Ok(ranks) if !ranks.is_empty() => vec![read(path)],
             Ok(_) => match runs(path) {
                 Err(source) => failed(source),
                 Ok(runs) if runs.is_empty() => {
@@ -62,28 +58,18 @@ pub(super) fn find(path: &Path) -> Found {
                         path: path.to_path_buf(),
                     })]
                 }
-                Ok(runs) => runs.iter().map(|run| read(run, Run::read)).collect(),
+                Ok(runs) => runs.iter().map(|run| read(run)).collect(),
             },
         },
     }
 }
 
 /// The run in `base` that was written to last.
-pub(super) fn newest(base: &Path) -> Found {
+pub(crate) fn newest<T>(base: &Path, reader: Reader<'_, T>) -> Found<T> {
     match runs(base).ok().and_then(|mut runs| runs.pop()) {
-        Some(run) => vec![read(&run, Run::read)],
+        Some(run) => vec![reader(&run).map_err(FindError::from)],
         None => vec![Err(FindError::NothingYet {
             path: base.to_path_buf(),
         })],
     }
-}
-
-fn read(
-    path: &Path,
-    reader: impl Fn(&Path) -> Result<Run, ReadError>,
-) -> Result<FoundRun, FindError> {
-    Ok(FoundRun {
-        run: reader(path)?,
-        path: path.to_path_buf(),
-    })
 }

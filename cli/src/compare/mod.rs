@@ -1,0 +1,130 @@
+//! `headspace compare`: how two sides of runs differ, for people, programs and CI.
+
+mod settings;
+mod show;
+
+use std::io;
+use std::path::Path;
+
+use headspace_agent::analysis::compare::{Measured, Side, compare as analyse};
+use headspace_agent::analysis::course::Course;
+use headspace_agent::model::comparison::{ComparisonRecord, Gate};
+use headspace_agent::model::record::RunRecord;
+use headspace_exporters::run_folder::{ReadError, Run, Seen};
+
+use crate::args::CompareArgs;
+use crate::find::find;
+use crate::skipped::tell_skipped;
+use crate::{Context, EXIT_OK, EXIT_SLOWER, EXIT_USAGE};
+
+/// A run that was read for a comparison.
+struct Read {
+    run: Run,
+    measured: Measured,
+}
+
+impl Read {
+    fn at(path: &Path) -> Result<Self, ReadError> {
+        let mut measured = Measured::default();
+        let mut course = Course::default();
+        let run = Run::read_with(path, &mut |seen| match seen {
+            Seen::Tick(tick) => course.add(tick),
+            Seen::Rank(rank) => {
+                measured.add_rank(rank.last_summary(), &std::mem::take(&mut course));
+            }
+        })?;
+        measured.run_id = run
+            .ranks
+            .iter()
+            .find_map(|rank| Some(rank.summary.as_ref()?.run_id.clone()))
+            .or_else(|| Some(run.folder.file_name()?.to_string_lossy().into_owned()))
+            .unwrap_or_else(|| path.display().to_string());
+        Ok(Self { run, measured })
+    }
+
+    fn ran(&self) -> Option<&RunRecord> {
+        self.run.ranks.iter().find_map(|rank| rank.run.as_ref())
+    }
+}
+
+/// Runs the command.
+pub(crate) fn compare(args: &CompareArgs, context: &mut Context<'_>) -> io::Result<i32> {
+    let (a, b) = (side(&args.a, context)?, side(&args.b, context)?);
+    let (Some(a), Some(b)) = (a, b) else {
+        return Ok(EXIT_USAGE);
+    };
+    let of = |path: &Path, runs: &[Read]| Side {
+        path: path.display().to_string(),
+        runs: runs.iter().map(|read| read.measured.clone()).collect(),
+    };
+    let mut found = analyse(&of(&args.a, &a), &of(&args.b, &b), args.fail_if_slower);
+    let ran = |runs: &[Read]| {
+        runs.iter()
+            .filter_map(Read::ran)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    found.changed = settings::changed(&ran(&a), &ran(&b));
+    let text = if args.json {
+        serde_json::to_string_pretty(&found)? + "\n"
+    } else {
+        show::text(&found)
+    };
+    let code = exit_code(&found);
+    match context
+        .out
+        .write_all(text.as_bytes())
+        .and_then(|()| context.out.flush())
+    {
+        // Whether B is slower does not depend on who reads what is printed.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        Err(error) => {
+            writeln!(context.err, "headspace: cannot print: {error}")?;
+            return Ok(EXIT_USAGE);
+        }
+        Ok(()) => {}
+    }
+    if code == EXIT_USAGE {
+        writeln!(
+            context.err,
+            "headspace: whether B is slower cannot be judged: {}",
+            found
+                .notes
+                .first()
+                .map_or("there is no interval", String::as_str)
+        )?;
+    }
+    Ok(code)
+}
+
+fn exit_code(found: &ComparisonRecord) -> i32 {
+    match found.gate {
+        Some(Gate::Failed) => EXIT_SLOWER,
+        Some(Gate::Unknown) => EXIT_USAGE,
+        Some(Gate::Passed | Gate::Open) | None => EXIT_OK,
+    }
+}
+
+/// The runs at `path` that have steps to compare; `None` where there are none, which was then said.
+fn side(path: &Path, context: &mut Context<'_>) -> io::Result<Option<Vec<Read>>> {
+    let mut runs = Vec::new();
+    for read in find(path, &Read::at) {
+        match read {
+            Ok(read) => {
+                tell_skipped(&read.run, context)?;
+                if read.measured.has_steps() {
+                    runs.push(read);
+                } else {
+                    writeln!(
+                        context.err,
+                        "headspace: `{}` has no step in steady state to compare (the first 20 are \
+                         warm-up): train longer",
+                        read.run.folder.display()
+                    )?;
+                }
+            }
+            Err(error) => writeln!(context.err, "headspace: {error}")?,
+        }
+    }
+    Ok((!runs.is_empty()).then_some(runs))
+}

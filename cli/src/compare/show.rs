@@ -1,0 +1,283 @@
+//! A comparison as text for a terminal of 80 columns.
+
+use headspace_agent::analysis::verdict::units::{duration_ms, duration_s, percent};
+use headspace_agent::model::comparison::{
+    Change, ComparedRun, ComparisonRecord, ComparisonVerdict, Gate, JudgedBy, SideRecord,
+};
+use headspace_agent::model::record::Estimate;
+
+use crate::layout::{aligned, shorten, wrapped};
+
+/// Widest line.
+const COLUMNS: usize = 80;
+
+/// Widest name of a stage or a setting.
+const NAME: usize = 22;
+
+/// Widest value of a setting.
+const VALUE: usize = 24;
+
+/// Widest path of a side.
+const PATH: usize = 36;
+
+/// What stands where nothing was measured.
+const NOTHING: &str = "-";
+
+/// The whole text.
+pub(super) fn text(found: &ComparisonRecord) -> String {
+    let mut text = String::from("headspace compare\n\n");
+    text += &aligned(&[describe("A", &found.a), describe("B", &found.b)], 3);
+    text.push('\n');
+    text += &aligned(&numbers(found), 1);
+    if !found.changed.is_empty() {
+        text.push('\n');
+        text += &settings(found);
+    }
+    text.push('\n');
+    text += &wrapped("", &verdict(found), COLUMNS);
+    if let Some(gate) = gate(found) {
+        text += &wrapped("", &gate, COLUMNS);
+    }
+    for note in &found.notes {
+        text += &wrapped("note: ", note, COLUMNS);
+    }
+    text
+}
+
+/// `A`, `headspace-runs/a` and `640 steps, 19.2 s steady`.
+fn describe(letter: &str, side: &SideRecord) -> Vec<String> {
+    let steps: u64 = side.runs.iter().map(|run| run.steady_steps).sum();
+    let seconds: f64 = side.runs.iter().map(|run| run.steady_s).sum();
+    let mut facts = Vec::new();
+    if side.runs.len() > 1 {
+        facts.push(format!("{} runs", side.runs.len()));
+    }
+    let ranks = |run: &ComparedRun| run.ranks;
+    if let Some(ranks) = side.runs.iter().map(ranks).max().filter(|ranks| *ranks > 1) {
+        facts.push(format!("{ranks} ranks"));
+    }
+    if let Some(mode) = side
+        .runs
+        .first()
+        .map(|run| &run.mode)
+        .filter(|mode| *mode != "measure")
+    {
+        facts.push(format!("mode {mode}"));
+    }
+    facts.push(format!("{steps} steps, {} steady", duration_s(seconds)));
+    let path = shorten(&side.path, PATH);
+    vec![letter.to_owned(), path, facts.join(", ")]
+}
+
+/// The rows of numbers.
+fn numbers(found: &ComparisonRecord) -> Vec<Vec<String>> {
+    let head = ["", "A", "B", "change", "95 % interval"];
+    let mut rows = vec![head.map(ToOwned::to_owned).to_vec()];
+    rows.push(in_percent("step", &found.step_ms));
+    if found.judged_by == JudgedBy::Sample {
+        rows.push(in_percent("step a sample", &found.sample_ms));
+    }
+    let parts = [
+        ("  waiting for data", &found.wait_ms),
+        ("  compute", &found.compute_ms),
+    ];
+    for (name, change) in parts {
+        if change.a.is_some() || change.b.is_some() {
+            rows.push(in_ms(name, change));
+        }
+    }
+    for (name, change) in [
+        ("median", &found.step_p50_ms),
+        ("p95", &found.step_p95_ms),
+        ("p99", &found.step_p99_ms),
+    ] {
+        rows.push(in_percent(&format!("  {name}"), change));
+    }
+    if found.floor_ms.a.is_some() || found.floor_ms.b.is_some() {
+        rows.push(in_percent("floor", &found.floor_ms));
+    }
+    if !found.stages.is_empty() {
+        rows.push(vec!["a call of the stage".to_owned()]);
+    }
+    for stage in &found.stages {
+        rows.push(in_percent(
+            &format!("  {}", shorten(&stage.name, NAME - 2)),
+            &stage.call_ms,
+        ));
+        let calls = stage.calls_per_batch;
+        let moved = calls
+            .a
+            .zip(calls.b)
+            .is_some_and(|(a, b)| (b / a - 1.0).abs() > 0.01);
+        if moved {
+            rows.push(in_counts("    calls a batch", &calls));
+        }
+    }
+    rows
+}
+
+fn row(name: &str, values: [Option<String>; 4]) -> Vec<String> {
+    let cells = values.map(|cell| cell.unwrap_or_else(|| NOTHING.to_owned()));
+    std::iter::once(name.to_owned()).chain(cells).collect()
+}
+
+/// Durations, and their change in percent.
+fn in_percent(name: &str, change: &Change) -> Vec<String> {
+    let shift = change
+        .difference_pct
+        .map(|pct| pct.value)
+        .or_else(|| Some(100.0 * (change.b? / change.a.filter(|a| *a > 0.0)? - 1.0)));
+    let cells = [
+        change.a.map(duration_ms),
+        change.b.map(duration_ms),
+        shift.map(|pct| format!("{} %", signed(pct, 1))),
+        change
+            .difference_pct
+            .map(|pct| format!("{} %", range(pct, |pct| signed(pct, 1)))),
+    ];
+    if change.difference_pct.is_some() {
+        row(name, cells)
+    } else {
+        let mut row = row(name, cells);
+        row.pop();
+        row
+    }
+}
+
+/// Durations, and their change in milliseconds.
+fn in_ms(name: &str, change: &Change) -> Vec<String> {
+    let difference = change.difference;
+    row(
+        name,
+        [
+            change.a.map(duration_ms),
+            change.b.map(duration_ms),
+            difference.map(|d| format!("{} ms", signed(d.value, decimals(d)))),
+            difference.map(|d| format!("{} ms", range(d, |ms| signed(ms, decimals(d))))),
+        ],
+    )
+}
+
+/// Numbers without a unit.
+fn in_counts(name: &str, change: &Change) -> Vec<String> {
+    let shift = change.difference_pct;
+    row(
+        name,
+        [
+            change.a.map(|count| format!("{count:.2}")),
+            change.b.map(|count| format!("{count:.2}")),
+            shift.map(|pct| format!("{} %", signed(pct.value, 1))),
+            shift.map(|pct| format!("{} %", range(pct, |pct| signed(pct, 1)))),
+        ],
+    )
+}
+
+/// So many that half the interval has a digit.
+fn decimals(d: Estimate) -> usize {
+    match d.high - d.low {
+        width if width >= 2.0 => 1,
+        width if width >= 0.2 => 2,
+        _ => 3,
+    }
+}
+
+fn range(estimate: Estimate, show: impl Fn(f64) -> String) -> String {
+    format!("{} to {}", show(estimate.low), show(estimate.high))
+}
+
+/// With its sign also where it is positive: `+1.2`, `−3.4`, `0.0`.
+fn signed(value: f64, decimals: usize) -> String {
+    let shown = format!("{:.decimals$}", value.abs());
+    if shown.bytes().all(|b| b == b'0' || b == b'.') {
+        shown
+    } else if value < 0.0 {
+        format!("−{shown}")
+    } else {
+        format!("+{shown}")
+    }
+}
+
+fn settings(found: &ComparisonRecord) -> String {
+    let mut rows = vec![vec!["changed".to_owned(), "A".to_owned(), "B".to_owned()]];
+    for change in &found.changed {
+        let value = |value: &Option<String>| {
+            value
+                .as_deref()
+                .map_or_else(|| NOTHING.to_owned(), |value| shorten(value, VALUE))
+        };
+        rows.push(vec![
+            format!("  {}", shorten(&change.name, NAME)),
+            value(&change.a),
+            value(&change.b),
+        ]);
+    }
+    aligned(&rows, 3)
+}
+
+fn judged(found: &ComparisonRecord) -> (&'static str, Option<Estimate>) {
+    match found.judged_by {
+        JudgedBy::Step => ("step", found.step_ms.difference_pct),
+        JudgedBy::Sample => ("step a sample", found.sample_ms.difference_pct),
+    }
+}
+
+fn verdict(found: &ComparisonRecord) -> String {
+    let (what, Some(pct)) = judged(found) else {
+        return "Whether B is faster or slower than A cannot be told.".to_owned();
+    };
+    let how = |value: f64| if value < 0.0 { "shorter" } else { "longer" };
+    let by = percent(pct.value.abs(), 1);
+    let change = format!("its {what} is {by} % {}", how(pct.value));
+    let interval = |low: f64, high: f64| {
+        format!(
+            "(95 % interval {} to {} %)",
+            percent(low, 1),
+            percent(high, 1)
+        )
+    };
+    match found.verdict {
+        ComparisonVerdict::Slower => {
+            format!(
+                "B is slower than A: {change} {}.",
+                interval(pct.low, pct.high)
+            )
+        }
+        ComparisonVerdict::Faster => {
+            format!(
+                "B is faster than A: {change} {}.",
+                interval(-pct.high, -pct.low)
+            )
+        }
+        _ => format!(
+            "No difference can be told from noise: B's {what} is {by} % {} (95 % interval {} to {} \
+             %).",
+            how(pct.value),
+            signed(pct.low, 1),
+            signed(pct.high, 1)
+        ),
+    }
+}
+
+fn gate(found: &ComparisonRecord) -> Option<String> {
+    let limit = percent(found.limit_pct?, 1);
+    let limit = limit.strip_suffix(".0").unwrap_or(&limit);
+    let pct = judged(found).1;
+    Some(match (found.gate?, pct) {
+        (Gate::Passed, Some(pct)) if pct.high <= 0.0 => {
+            format!("Passed: it is not slower, {limit} % are allowed.")
+        }
+        (Gate::Passed, Some(pct)) => format!(
+            "Passed: it is slower by {} % at most, {limit} % are allowed.",
+            percent(pct.high, 1)
+        ),
+        (Gate::Failed, Some(pct)) => format!(
+            "FAILED: it is slower by {} % at least, {limit} % are allowed.",
+            percent(pct.low, 1)
+        ),
+        (Gate::Open, _) => format!(
+            "No alarm: the limit of {limit} % lies within the interval, so whether B keeps it \
+             cannot be told. Longer runs, or more of them, tell."
+        ),
+        _ => format!("Not judged: there is no interval to hold against the limit of {limit} %."),
+    })
+}

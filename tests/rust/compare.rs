@@ -1,0 +1,200 @@
+//! `compare` on runs whose truth is known: no alarm from noise, and a slow-down is found.
+//!
+//! A run's steps vary one by one, by a slow wave (autoregressive over seconds), by stretches of
+//! seconds in which the machine is slower, by a drift over the whole run, and from run to run.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+use headspace_agent::analysis::bootstrap::Rng;
+use headspace_agent::analysis::compare::{Measured, Side, compare};
+use headspace_agent::analysis::course::Course;
+use headspace_agent::model::Distribution;
+use headspace_agent::model::comparison::{ComparisonVerdict, Gate};
+use headspace_agent::model::record::{LoopTick, RunState, SummaryRecord, TickRecord};
+
+/// How a machine disturbs a run.
+#[derive(Clone, Copy)]
+struct Noise {
+    /// Standard deviation of single steps, as a share.
+    step: f64,
+    /// Standard deviation of the slow wave, and how much of it is left after a second.
+    wave: f64,
+    memory: f64,
+    /// How much longer steps are in a slow stretch, the share of time that is slow, and the mean
+    /// length of a stretch in seconds.
+    slow: f64,
+    slow_share: f64,
+    slow_s: f64,
+    /// Largest drift over a run.
+    drift: f64,
+    /// Standard deviation from run to run.
+    run: f64,
+}
+
+/// A machine that a training job has for itself.
+const QUIET: Noise = Noise {
+    step: 0.05,
+    wave: 0.005,
+    memory: 0.8,
+    slow: 0.03,
+    slow_share: 0.05,
+    slow_s: 4.0,
+    drift: 0.005,
+    run: 0.005,
+};
+
+/// A machine that others use as well: stretches of seconds that are 5 % slower.
+const SHARED: Noise = Noise {
+    step: 0.1,
+    wave: 0.015,
+    memory: 0.9,
+    slow: 0.05,
+    slow_share: 0.3,
+    slow_s: 8.0,
+    drift: 0.01,
+    run: 0.005,
+};
+
+fn normal(rng: &mut Rng) -> f64 {
+    (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0
+}
+
+/// A run of so many ticks of a second, whose step is `step_ms` on average.
+fn run(rng: &mut Rng, noise: Noise, ticks: u32, step_ms: f64) -> Measured {
+    let of_run = 1.0 + noise.run * normal(rng);
+    let drift = noise.drift * (2.0 * rng.unit() - 1.0);
+    let mut wave = noise.wave * normal(rng);
+    let mut slow = rng.unit() < noise.slow_share;
+    let mut course = Course::default();
+    let mut steps_so_far = 0;
+    for tick in 0..ticks {
+        wave = noise.memory * wave + noise.wave * (1.0 - noise.memory.powi(2)).sqrt() * normal(rng);
+        let leave = 1.0 / noise.slow_s;
+        let enter = leave * noise.slow_share / (1.0 - noise.slow_share);
+        slow = rng.unit() < if slow { 1.0 - leave } else { enter };
+        let along = f64::from(tick) / f64::from(ticks) - 0.5;
+        let level =
+            step_ms * of_run * (1.0 + wave + drift * along + if slow { noise.slow } else { 0.0 });
+        let [mut step, mut wait, mut compute] = [(); 3].map(|()| Distribution::default());
+        let mut left_ms = 1000.0;
+        while left_ms > 0.0 {
+            let ms = level * (1.0 + noise.step * normal(rng)).max(0.2);
+            left_ms -= ms;
+            step.record(nanos(ms));
+            wait.record(nanos(0.3 * ms));
+            compute.record(nanos(0.7 * ms));
+        }
+        let steps = step.count();
+        course.add(&TickRecord {
+            loops: vec![LoopTick {
+                name: "train".to_owned(),
+                first_step: steps_so_far,
+                steps,
+                step: (&step).into(),
+                wait: (&wait).into(),
+                compute: (&compute).into(),
+                ..LoopTick::default()
+            }],
+            ..TickRecord::default()
+        });
+        steps_so_far += steps;
+    }
+    let summary = SummaryRecord {
+        state: RunState::Finished,
+        mode: "measure".to_owned(),
+        loop_name: Some("train".to_owned()),
+        steps: steps_so_far,
+        steady_steps: steps_so_far - 20,
+        ..SummaryRecord::default()
+    };
+    let mut measured = Measured::default();
+    measured.add_rank(Some(&summary), &course);
+    measured
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a positive duration of milliseconds"
+)]
+fn nanos(ms: f64) -> u64 {
+    (ms * 1e6) as u64
+}
+
+/// Of `pairs` comparisons: alarms of `--fail-if-slower 5%`, verdicts that B is slower, verdicts that
+/// it is faster, and the mean width of the interval.
+struct Outcome {
+    alarms: u32,
+    slower: u32,
+    faster: u32,
+    half_pct: f64,
+}
+
+fn outcome(seed: u64, pairs: u32, noise: Noise, ticks: u32, runs: usize, slower: f64) -> Outcome {
+    let mut rng = Rng::new(seed);
+    let mut all = Outcome {
+        alarms: 0,
+        slower: 0,
+        faster: 0,
+        half_pct: 0.0,
+    };
+    for _ in 0..pairs {
+        let mut side = |step_ms: f64| Side {
+            path: String::new(),
+            runs: (0..runs)
+                .map(|_| run(&mut rng, noise, ticks, step_ms))
+                .collect(),
+        };
+        let found = compare(&side(20.0), &side(20.0 * (1.0 + slower)), Some(5.0));
+        let pct = found.step_ms.difference_pct.unwrap();
+        all.alarms += u32::from(found.gate == Some(Gate::Failed));
+        all.slower += u32::from(found.verdict == ComparisonVerdict::Slower);
+        all.faster += u32::from(found.verdict == ComparisonVerdict::Faster);
+        all.half_pct += (pct.high - pct.low) / 2.0 / f64::from(pairs);
+    }
+    all
+}
+
+#[test]
+fn the_same_configuration_twenty_times_raises_one_alarm_at_most() {
+    for noise in [QUIET, SHARED] {
+        let same = outcome(1, 20, noise, 120, 1, 0.0);
+
+        assert!(same.alarms <= 1, "{} alarms", same.alarms);
+        assert!(same.slower <= 1, "{} times slower than itself", same.slower);
+    }
+}
+
+#[test]
+fn a_tenth_slower_is_found_nineteen_times_in_twenty() {
+    let found = outcome(2, 20, QUIET, 120, 1, 0.1);
+
+    assert!(found.alarms >= 19, "{} of 20 beyond 5 %", found.alarms);
+    let found = outcome(3, 20, SHARED, 120, 1, 0.1);
+    assert!(found.slower >= 19, "{} of 20 slower at all", found.slower);
+}
+
+#[test]
+#[ignore = "study"]
+fn noise_and_length_of_runs() {
+    println!("machine  seconds  runs  slower by   alarms at 5 %  slower  faster  ± points");
+    for (name, noise) in [("quiet", QUIET), ("shared", SHARED)] {
+        for (ticks, runs) in [(30, 1), (120, 1), (600, 1), (120, 3), (120, 5)] {
+            for slower in [0.0, 0.05, 0.1] {
+                let pairs = 200;
+                let found = outcome(7, pairs, noise, ticks, runs, slower);
+                println!(
+                    "{name:7} {ticks:8} {runs:5} {:8.0} % {:13.1} % {:5.1} % {:5.1} % {:9.1}",
+                    100.0 * slower,
+                    100.0 * f64::from(found.alarms) / f64::from(pairs),
+                    100.0 * f64::from(found.slower) / f64::from(pairs),
+                    100.0 * f64::from(found.faster) / f64::from(pairs),
+                    found.half_pct
+                );
+                if slower <= 0.05 {
+                    assert!(f64::from(found.alarms) <= 0.05 * f64::from(pairs));
+                }
+            }
+        }
+    }
+}
