@@ -14,6 +14,8 @@ pub mod growth;
 pub mod pipeline;
 pub mod precision;
 pub mod ranks;
+#[cfg(test)]
+mod ranks_tests;
 pub mod resources;
 mod selection;
 pub mod stages;

@@ -1,0 +1,219 @@
+//! Ranks whose slowest is known.
+
+use super::bootstrap::Rng;
+use super::course::Course;
+use super::ranks::Ranks;
+use crate::model::Distribution;
+use crate::model::ranks::{RankCause, RanksRecord};
+use crate::model::record::{LoopTick, RunState, SummaryRecord, TickRecord};
+
+/// What a rank takes by itself, in milliseconds.
+#[derive(Clone, Copy)]
+struct Own {
+    load: f64,
+    compute: f64,
+}
+
+const USUAL: Own = Own {
+    load: 2.0,
+    compute: 10.0,
+};
+
+/// How the ranks hang together.
+#[derive(Clone, Copy, PartialEq)]
+enum Tie {
+    /// They wait for each other in every step, within their compute.
+    EveryStep,
+    /// Each goes its own way.
+    Never,
+}
+
+/// Ranks that train side by side for `ticks` ticks of 50 steps, each step noisy.
+fn train(ranks: &[Own], tie: Tie, ticks: u32, noise: f64) -> RanksRecord {
+    let mut rng = Rng::new(11);
+    let mut courses = vec![Course::default(); ranks.len()];
+    for _ in 0..ticks {
+        let mut parts = vec![[(); 3].map(|()| Distribution::default()); ranks.len()];
+        for _ in 0..50 {
+            let own: Vec<Own> = ranks
+                .iter()
+                .map(|own| {
+                    let mut vary = || 1.0 + noise * (rng.unit() - 0.5);
+                    Own {
+                        load: own.load * vary(),
+                        compute: own.compute * vary(),
+                    }
+                })
+                .collect();
+            let longest = own.iter().map(|o| o.load + o.compute).fold(0.0, f64::max);
+            for (own, [step, wait, compute]) in own.iter().zip(&mut parts) {
+                let all = if tie == Tie::EveryStep {
+                    longest
+                } else {
+                    own.load + own.compute
+                };
+                step.record(nanos(all));
+                wait.record(nanos(own.load));
+                compute.record(nanos(all - own.load));
+            }
+        }
+        for (course, [step, wait, compute]) in courses.iter_mut().zip(&parts) {
+            course.add(&TickRecord {
+                loops: vec![LoopTick {
+                    name: "train".to_owned(),
+                    steps: 50,
+                    step: step.into(),
+                    wait: wait.into(),
+                    compute: compute.into(),
+                    ..LoopTick::default()
+                }],
+                ..TickRecord::default()
+            });
+        }
+    }
+    let mut all = Ranks::default();
+    let world = u32::try_from(ranks.len()).ok();
+    for (rank, course) in (0..).zip(&courses) {
+        all.add(rank, world, Some(&summary(u64::from(ticks) * 50)), course);
+    }
+    all.finish().unwrap()
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a positive duration of milliseconds"
+)]
+fn nanos(ms: f64) -> u64 {
+    (ms * 1e6) as u64
+}
+
+fn summary(steps: u64) -> SummaryRecord {
+    SummaryRecord {
+        state: RunState::Finished,
+        mode: "measure".to_owned(),
+        loop_name: Some("train".to_owned()),
+        steps,
+        steady_steps: steps.saturating_sub(20),
+        ..SummaryRecord::default()
+    }
+}
+
+fn with(rank: usize, own: Own) -> Vec<Own> {
+    let mut ranks = vec![USUAL; 8];
+    ranks[rank] = own;
+    ranks
+}
+
+#[test]
+fn the_rank_whose_data_is_late_is_found_although_all_steps_are_as_long() {
+    let slow = Own { load: 8.0, ..USUAL };
+    let found = train(&with(5, slow), Tie::EveryStep, 40, 0.2);
+
+    assert_eq!((found.slowest, found.cause), (Some(5), RankCause::Data));
+    let excess = found.excess_ms.unwrap();
+    assert!((excess.value - 6.0).abs() < 0.2, "{excess:?}");
+    let others = found.each[0].others_ms.unwrap();
+    assert!((others - 6.0).abs() < 0.6, "{others}");
+    assert!(found.each[5].others_ms.unwrap() < 1e-9);
+}
+
+#[test]
+fn where_steps_differ_the_slowest_is_told_by_its_step_and_why() {
+    for (slow, cause) in [
+        (Own { load: 8.0, ..USUAL }, RankCause::Data),
+        (
+            Own {
+                compute: 14.0,
+                ..USUAL
+            },
+            RankCause::Compute,
+        ),
+    ] {
+        let found = train(&with(2, slow), Tie::Never, 40, 0.2);
+
+        assert_eq!((found.slowest, found.cause), (Some(2), cause));
+        assert!(found.evidence.contains("ms longer"), "{}", found.evidence);
+        assert_eq!(found.each[0].others_ms, None);
+    }
+}
+
+#[test]
+fn several_slow_ranks_do_not_hide_each_other() {
+    let slow = Own { load: 8.0, ..USUAL };
+    let mut ranks = with(1, slow);
+    for rank in [3, 4, 6] {
+        ranks[rank] = Own { load: 7.5, ..USUAL };
+    }
+
+    let found = train(&ranks, Tie::EveryStep, 40, 0.2);
+
+    assert_eq!((found.slowest, found.cause), (Some(1), RankCause::Data));
+}
+
+#[test]
+fn alike_ranks_are_balanced_and_noise_makes_none_stand_out() {
+    for tie in [Tie::EveryStep, Tie::Never] {
+        for ranks in [2, 8, 64] {
+            let found = train(&vec![USUAL; ranks], tie, 40, 0.2);
+
+            assert_eq!((found.slowest, found.cause), (None, RankCause::Balanced));
+        }
+    }
+}
+
+#[test]
+fn a_few_ticks_or_much_noise_leave_it_unknown() {
+    let slow = Own { load: 8.0, ..USUAL };
+    let short = train(&with(5, slow), Tie::EveryStep, 3, 0.2);
+    assert_eq!((short.slowest, short.cause), (None, RankCause::Unknown));
+    assert!(short.evidence.contains("too short"), "{}", short.evidence);
+
+    let alone = train(&[USUAL], Tie::Never, 40, 0.2);
+    assert_eq!(alone.cause, RankCause::Unknown);
+}
+
+#[test]
+fn ranks_that_are_missing_killed_or_of_other_length_are_told() {
+    let mut ranks = Ranks::default();
+    for rank in [0, 1, 3] {
+        let mut summary = summary(100 + u64::from(rank));
+        if rank == 3 {
+            summary.state = RunState::Running;
+        }
+        ranks.add(rank, Some(6), Some(&summary), &Course::default());
+    }
+    ranks.add(4, None, None, &Course::default());
+
+    let found = ranks.finish().unwrap();
+
+    assert_eq!((found.read, found.world_size), (3, Some(6)));
+    assert_eq!((found.missing_count, found.missing), (3, vec![2, 4, 5]));
+    assert_eq!((found.unfinished_count, found.unfinished), (1, vec![3]));
+    assert_eq!(found.steps, Some((100, 103)));
+    assert!(Ranks::default().finish().is_none());
+}
+
+#[test]
+fn a_damaged_world_size_names_a_few_missing_ranks_and_counts_the_rest() {
+    let mut ranks = Ranks::default();
+    ranks.add(0, Some(u32::MAX), Some(&summary(9)), &Course::default());
+
+    let found = ranks.finish().unwrap();
+
+    assert_eq!(
+        (found.missing_count, found.missing.len()),
+        (u32::MAX - 1, 16)
+    );
+}
+
+#[test]
+fn histograms_are_merged_and_not_averaged() {
+    let slow = Own { load: 8.0, ..USUAL };
+    let found = train(&with(5, slow), Tie::Never, 40, 0.0);
+
+    let wait = found.wait.unwrap();
+    assert!((wait.p50_ms - 2.0).abs() < 0.05, "{wait:?}");
+    assert!((wait.p95_ms - 8.0).abs() < 0.1, "{wait:?}");
+    assert!((wait.mean_ms - (7.0 * 2.0 + 8.0) / 8.0).abs() < 0.01);
+}
