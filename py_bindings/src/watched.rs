@@ -68,7 +68,8 @@ impl Loop {
     #[new]
     #[pyo3(signature = (
         name, mode, fingerprint, *, type_name = None, batches = None, batch_size = None,
-        workers = None, prefetch_depth = None, num_caches = 10, return_caches_after = None,
+        workers = None, prefetch_depth = None, prefetch_factor = None, pin_memory = None,
+        num_caches = 10, return_caches_after = None,
         stop_after = None, probe_steps = None, stop_after_probe = false, world_size = 1,
         keep_source = false,
     ))]
@@ -85,6 +86,8 @@ impl Loop {
         batch_size: Option<u64>,
         workers: Option<u32>,
         prefetch_depth: Option<u32>,
+        prefetch_factor: Option<u32>,
+        pin_memory: Option<bool>,
         num_caches: i64,
         return_caches_after: Option<i64>,
         stop_after: Option<i64>,
@@ -124,7 +127,8 @@ impl Loop {
             batch_size,
             workers,
             prefetch_depth,
-            ..LoaderRecord::default()
+            prefetch_factor,
+            pin_memory,
         };
         Ok(Self {
             plan,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from _weakref import ref
 from itertools import chain
+from sys import modules
 
 from headspace import _native, _session, _settings
 from headspace._fingerprint import fingerprint
@@ -80,7 +81,7 @@ class Proxy:
 
     def __iter__(self) -> Any:
         if not hasattr(type(self._headspace_wrapped), "__next__"):
-            return self._headspace_loop.iterate(self._headspace_wrapped, _session._begin)
+            return _iterate(self)
         # An iterator has one iteration, whoever takes part in it.
         if self._headspace_iterator is None:
             iterator = self._headspace_loop.iterate(self._headspace_wrapped, _session._begin)
@@ -130,6 +131,16 @@ class Proxy:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _rebuild, (self._headspace_wrapped, self._headspace_options)
+
+
+def _iterate(proxy: Proxy) -> Any:
+    loop, wrapped = proxy._headspace_loop, proxy._headspace_wrapped
+    loader = getattr(modules.get("torch.utils.data"), "DataLoader", None)
+    if loader is None or not issubclass(type(wrapped), loader):
+        return loop.iterate(wrapped, _session._begin)
+    from headspace.torch import iterate
+
+    return iterate(loop, wrapped, proxy._headspace_options["name"])
 
 
 def _rebuild(wrapped: Any, options: dict[str, Any]) -> Any:
@@ -306,6 +317,8 @@ def _loop(wrapped: Any, *, mode: str, batch_size: int | None, **options: Any) ->
         batch_size=_whole(wrapped, "batch_size") if batch_size is None else batch_size,
         workers=workers,
         prefetch_depth=workers * factor if workers and factor else None,
+        prefetch_factor=factor,
+        pin_memory=_truth(wrapped, "pin_memory"),
         world_size=_settings.world_size(),
         **options,
     )
@@ -318,6 +331,15 @@ def _whole(wrapped: Any, name: str) -> int | None:
     except Exception:
         return None
     return value if type(value) is int and 0 <= value < 2**31 else None
+
+
+def _truth(wrapped: Any, name: str) -> bool | None:
+    """Whether an attribute of the loader is true. None where it has none, whatever it does."""
+    try:
+        value = getattr(wrapped, name, None)
+    except Exception:
+        return None
+    return value if type(value) is bool else None
 
 
 def _length(wrapped: Any, mode: str) -> int | None:

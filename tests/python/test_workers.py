@@ -1,0 +1,166 @@
+"""Stages in worker processes, in the trainer's records."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import Programs, Ran, Runs
+
+pytest_plugins = ["running_fixtures"]
+
+METHODS = ["fork", "spawn", "forkserver"]
+
+#: Where markers of trainers lie, by default.
+MARKERS = Path(f"/dev/shm/headspace-{os.getuid()}")
+
+
+def calls(run: Runs, stage: str = "work") -> Counter[str | None]:
+    """Calls of a stage by worker, as the ticks tell them."""
+    counted: Counter[str | None] = Counter()
+    for tick in run.kind("tick"):
+        for entry in tick.get("stages", []):
+            if entry["name"] == stage:
+                counted[entry.get("worker")] += entry["time"].get("count", 0)
+    return counted
+
+
+def left_behind(run: Ran) -> list[str]:
+    """What the trainer of the only run left."""
+    pid = run.kind("run")[0]["pid"]
+    names = os.listdir(MARKERS) if MARKERS.is_dir() else []
+    return [name for name in names if name.split("-")[1] == str(pid)]
+
+
+def ran(program: Programs, method: str, how: str, **options: Any) -> Ran:
+    run = program("stage_workers.py", method, how, **options)
+    assert (run.exit_code, run.stdout) == (0, "done\n"), run.stderr
+    return run
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_process_counts_for_itself(program: Programs, method: str) -> None:
+    run = ran(program, method, "processes")
+
+    assert sorted(calls(run).values()) == [50, 50, 50]
+    assert all(str(worker).startswith("pid ") for worker in calls(run))
+    assert "worker_lost" not in run.notices()
+    assert left_behind(run) == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("how", ["executor", "pool"])
+def test_a_pools_workers_count_and_end_as_pools_end_them(
+    program: Programs, method: str, how: str
+) -> None:
+    run = ran(program, method, how)
+
+    assert calls(run, "square").total() == 40
+    assert None not in calls(run, "square")
+    assert "worker_lost" not in run.notices()
+    assert left_behind(run) == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_grandchild_counts_for_the_same_trainer(program: Programs, method: str) -> None:
+    run = ran(program, method, "grandchild")
+
+    assert sorted(calls(run).values()) == [11, 20]
+    assert "worker_lost" not in run.notices()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("how", ["kill", "exit", "segfault"])
+def test_a_worker_that_dies_within_a_stage_loses_nothing_that_it_had_counted(
+    program: Programs, method: str, how: str
+) -> None:
+    run = ran(program, method, how)
+
+    assert list(calls(run).values()) == [30]
+    assert run.notices().count("worker_lost") == 1
+    assert left_behind(run) == []
+
+
+def test_of_short_workers_one_after_another_no_call_is_lost(program: Programs) -> None:
+    run = ran(program, "fork", "short", env={"HEADSPACE_INTERVAL": "20ms"})
+
+    assert list(calls(run).values()) == [5] * 64
+    assert "worker_lost" not in run.notices()
+    assert left_behind(run) == []
+
+
+def test_where_files_are_limited_training_goes_on_and_nothing_is_told(program: Programs) -> None:
+    run = ran(program, "fork", "small_files")
+
+    assert calls(run).total() == 0
+    assert left_behind(run) == []
+
+
+def test_a_bare_fork_counts_and_leaves_without_a_word(program: Programs) -> None:
+    run = ran(program, "fork", "bare_fork")
+
+    assert list(calls(run).values()) == [10]
+    assert run.notices().count("worker_lost") == 1
+
+
+def test_a_call_that_a_fork_splits_is_its_parents(program: Programs) -> None:
+    run = ran(program, "fork", "fork_within_a_stage")
+
+    counted = calls(run)
+    assert counted.pop(None) == 1
+    assert list(counted.values()) == [1]
+
+
+def test_a_program_that_the_trainer_starts_counts_too(program: Programs) -> None:
+    run = ran(program, "fork", "program")
+
+    assert list(calls(run).values()) == [10]
+    assert "worker_lost" not in run.notices()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_worker_that_is_older_than_the_session_counts_for_the_one_that_goes_on(
+    program: Programs, method: str
+) -> None:
+    run = program("stage_workers.py", method, "earlier")
+
+    assert run.exit_code == 0, run.stderr
+    first, second = (Folder(run.path, folder) for folder in run.folders)
+    assert calls(first).total() >= 25
+    assert calls(second).total() >= 25
+
+
+def test_off_is_off(program: Programs) -> None:
+    run = program("stage_workers.py", "fork", "processes", env={"HEADSPACE": "0"})
+
+    assert (run.exit_code, run.stdout, run.folders) == (0, "done\n", [])
+
+
+def test_what_a_killed_trainer_left_is_swept_by_the_next(program: Programs) -> None:
+    started = program.start("loop.py", "--until", "/nowhere", "--load-ms", 1, "--say", 5)
+    started.wait_for("ready")
+    mark = f"-{started.process.pid}-"
+    started.send(signal.SIGKILL)
+    started.finish()
+    assert any(mark in name for name in os.listdir(MARKERS))
+
+    program("stage_workers.py", "fork", "processes")
+
+    assert not any(mark in name for name in os.listdir(MARKERS))
+
+
+class Folder(Runs):
+    """One of several runs."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        super().__init__(path)
+        object.__setattr__(self, "_folder", folder)
+
+    @property
+    def folder(self) -> Path:
+        folder: Path = self._folder  # type: ignore[attr-defined]
+        return folder
