@@ -1,0 +1,62 @@
+//! What a tick costs for stages: reading their slots, keeping them for the summary.
+//!
+//! `cargo bench -p headspace-agent --bench stages`. Read on the sampler's thread, once a second.
+
+use std::time::Duration;
+
+use divan::{Bencher, black_box};
+use headspace_agent::model::StageHistory;
+use headspace_agent::model::stage_history::StageTicks;
+use headspace_agent::pipeline::{NoticeBoard, StageReader};
+use headspace_agent::record::stage::slot::Outcome;
+use headspace_agent::record::stage::{Region, Slots};
+
+fn main() {
+    divan::main();
+}
+
+/// A reader of so many stages, and the slots.
+fn pipeline(stages: usize) -> (StageReader, Slots) {
+    let slots = Slots::new(Region::private().expect("memory"));
+    for number in 0..stages {
+        slots.stage(&format!("stage {number}"));
+    }
+    let reader = StageReader::new(Some(slots.region()), None);
+    (reader, slots)
+}
+
+/// A hundred calls of about 10 ms in every stage.
+fn call(slots: &Slots, stages: usize) {
+    for slot in &slots.region().stages[..stages] {
+        for call in 0..100 {
+            slot.record(9_500_000 + 10_000 * call, Outcome::default());
+        }
+    }
+}
+
+#[divan::bench(args = [10, 100, 1000])]
+fn read_and_keep(bencher: Bencher<'_, '_>, stages: usize) {
+    let (mut reader, slots) = pipeline(stages);
+    let board = NoticeBoard::new(Box::new(|_| {}));
+    let mut history = StageHistory::default();
+    bencher
+        .with_inputs(|| call(&slots, stages))
+        .bench_local_values(|()| {
+            let taken = reader.read(&board);
+            history.push(StageTicks {
+                interval: Duration::from_secs(1),
+                stages: &taken.stages,
+                queues: &taken.queues,
+                ..StageTicks::default()
+            });
+        });
+}
+
+#[divan::bench(args = [10, 1000])]
+fn read_at_rest(bencher: Bencher<'_, '_>, stages: usize) {
+    let (mut reader, slots) = pipeline(stages);
+    let board = NoticeBoard::new(Box::new(|_| {}));
+    call(&slots, stages);
+    reader.read(&board);
+    bencher.bench_local(|| black_box(reader.read(&board)));
+}
