@@ -118,6 +118,7 @@ def parse() -> argparse.Namespace:
     add("--demux-threads", type=int, help="threads that take files apart into packets")
     add("--decode-threads", type=int, help="threads that decode")
     add("--resize-threads", type=int, help="threads that resize")
+    add("--equalize", action="store_true", help="equalize each clip, in plain Python")
     add("--queue-depth", type=int, help="clips that may wait between two stages")
     add("--prefetch", type=int, help="batches that may wait for the model")
     add("--pool", choices=("dedicated", "shared"), help="threads for each stage, or one pool")

@@ -1,6 +1,6 @@
 """`VideoLoader`: batches of decoded clips, made by threads, in this process or in another.
 
-sampling → fetch → demux → decode → resize → batch → collate → prefetched batches
+sampling → fetch → demux → decode → resize (→ equalize) → batch → collate → prefetched batches
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from .stages import Batch
 
 @dataclass(frozen=True)
 class Knobs:
-    """How a loader works. None of them changes which batches it yields, except the first three."""
+    """How a loader works. None of them changes which batches it yields, except the first three
+    and `equalize`."""
 
     batch_size: int = 3
     """Clips a batch; the last one of an epoch may be shorter."""
@@ -37,6 +38,9 @@ class Knobs:
     """Threads that decode."""
     resize_threads: int = 1
     """Threads that resize."""
+    equalize: bool = False
+    """Spread each clip's brightness over the whole range, in plain Python: a stage of as many
+    threads as resize, which all need the interpreter lock."""
     queue_depth: int = 4
     """Clips that may wait between two stages."""
     prefetch: int = 3
@@ -118,8 +122,12 @@ class VideoLoader:
         decoded = pipeline.stage("decode", decoding, packets, knobs.decode_threads, depth)
         resizing = partial(_keep, partial(stages.resize, size=knobs.size))
         resized = pipeline.stage("resize", resizing, decoded, knobs.resize_threads, depth)
+        if knobs.equalize:
+            resized = pipeline.stage(
+                "equalize", partial(_keep, stages.equalize), resized, knobs.resize_threads, depth
+            )
         grouped = pipeline.group("batch", resized, knobs.batch_size, 1)
-        batches = pipeline.stage("collate", self._collate, grouped, 1, knobs.prefetch)
+        batches = pipeline.stage("collate", self._collate, grouped, 1, knobs.prefetch, last=True)
         pipeline.start()
         try:
             yield from drain(batches)

@@ -2,6 +2,8 @@
 
 A stage's threads take items as they come and finish them in any order; the queue behind them hands
 them on in the order of their numbers. So an epoch is the same whatever the number of threads.
+
+Each stage and each queue is told to `headspace` in one line, which is how the verdict knows them.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
+
+import headspace
 
 
 class PipelineError(Exception):
@@ -113,7 +117,7 @@ class Pipeline:
 
     def source(self, name: str, items: Iterable[Any], depth: int) -> OrderedQueue:
         """A queue fed with `items` by one thread. What their iterator raises ends the queue."""
-        out = self._queue(depth)
+        out = self._queue(name, depth)
 
         def feed() -> None:
             number = 0
@@ -138,9 +142,12 @@ class Pipeline:
         upstream: OrderedQueue,
         threads: int,
         depth: int,
+        last: bool = False,
     ) -> OrderedQueue:
-        """A queue of `work(item)` for each item upstream, done by `threads` threads."""
-        out = self._queue(depth)
+        """A queue of `work(item)` for each item upstream, done by `threads` threads. `last` says
+        that the training loop takes from it."""
+        out = self._queue(name, depth, last)
+        timed = headspace.stage(name, concurrency=threads)(work)
 
         def serve() -> None:
             while True:
@@ -149,7 +156,8 @@ class Pipeline:
                 except Finished as end:
                     return out.finish(end.total)
                 out.put(
-                    number, item if isinstance(item, Failure) else self._attempt(name, work, item)
+                    number,
+                    item if isinstance(item, Failure) else self._attempt(name, timed, item),
                 )
 
         self._spawn(name, serve, threads)
@@ -190,9 +198,11 @@ class Pipeline:
         except Exception as cause:
             return _failure(f"`{name}` failed on {self._describe(item)}: {cause}", cause)
 
-    def _queue(self, depth: int) -> OrderedQueue:
-        self._queues.append(OrderedQueue(depth))
-        return self._queues[-1]
+    def _queue(self, name: str, depth: int, last: bool = False) -> OrderedQueue:
+        """The queue behind the stage of that name."""
+        queue = headspace.queue(f"after {name}", OrderedQueue(depth), last=last)
+        self._queues.append(queue)
+        return queue
 
     def _spawn(self, name: str, body: Callable[[], None], count: int) -> None:
         def run() -> None:
