@@ -1,0 +1,302 @@
+"""What a torch loader's workers do, told with `wrap` alone."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from running import Programs, Record, Runs
+
+import headspace
+
+torch = pytest.importorskip("torch")
+data = pytest.importorskip("torch.utils.data")
+
+pytest_plugins = ["running_fixtures"]
+
+
+@pytest.fixture(autouse=True)
+def _first_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader's stages have plain names where it is the first of its kind."""
+    monkeypatch.setattr("headspace._wrap._names", {})
+
+
+class Numbers(data.Dataset):  # type: ignore[misc]
+    def __init__(self, count: int, sleep_s: float = 0.0) -> None:
+        self.count = count
+        self.sleep_s = sleep_s
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        with headspace.stage("decode"):
+            time.sleep(self.sleep_s)
+        return index
+
+
+class Random(data.Dataset):  # type: ignore[misc]
+    def __len__(self) -> int:
+        return 24
+
+    def __getitem__(self, index: int) -> list[float]:
+        import numpy
+
+        return [index, random.random(), float(torch.rand(1)), float(numpy.random.rand())]
+
+
+class Stream(data.IterableDataset):  # type: ignore[misc]
+    """Worker 1 has less than worker 0."""
+
+    def __iter__(self) -> Iterator[int]:
+        info = data.get_worker_info()
+        number = 0 if info is None else info.id
+        yield from range(number * 100, number * 100 + (12 if number == 0 else 4))
+
+
+class Uneven(Numbers):
+    """What worker 0 makes takes longer."""
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(0.0 if data.get_worker_info().id else 0.06)
+        return index
+
+
+class Broken(Numbers):
+    def __getitem__(self, index: int) -> int:
+        if index == 9:
+            raise LookupError("no item 9")
+        return index
+
+
+class Late(data.DataLoader):  # type: ignore[misc]
+    """Makes its iterator at the first batch, as Accelerate's loader does."""
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from super().__iter__()
+
+
+def note_start(worker_id: int) -> None:
+    random.seed(random.random() + worker_id)
+
+
+def entries(runs: Runs, kind: str, name: str) -> list[Record]:
+    found = [entry for tick in runs.kind("tick") for entry in tick.get(kind, [])]
+    return [entry for entry in found if entry["name"] == name]
+
+
+def calls(runs: Runs, stage: str) -> Counter[str | None]:
+    counted: Counter[str | None] = Counter()
+    for entry in entries(runs, "stages", stage):
+        counted[entry.get("worker")] += entry["time"].get("count", 0)
+    return counted
+
+
+def train(loader: Any, epochs: int = 1, **options: Any) -> list[Any]:
+    watched = headspace.wrap(loader, **options)
+    batches = [batch for _ in range(epochs) for batch in watched]
+    headspace.stop()
+    return batches
+
+
+@pytest.mark.parametrize(
+    ("method", "workers", "epochs"), [("fork", 2, 2), ("spawn", 1, 1), ("forkserver", 1, 1)]
+)
+def test_each_worker_tells_its_fetches_and_the_collation_within(
+    runs: Runs, method: str, workers: int, epochs: int
+) -> None:
+    loader = data.DataLoader(
+        Numbers(40),
+        batch_size=4,
+        num_workers=workers,
+        multiprocessing_context=method,
+        worker_init_fn=note_start,
+    )
+    before = dict(vars(loader))
+
+    assert len(train(loader, epochs)) == 10 * epochs
+
+    each = 10 * epochs / workers
+    labels = [f"worker {number}" for number in range(workers)]
+    assert calls(runs, "fetch") == dict.fromkeys(labels, each)
+    assert calls(runs, "collate") == dict.fromkeys(labels, each)
+    assert calls(runs, "decode") == dict.fromkeys(labels, 4 * each)
+    assert calls(runs, "worker start") == dict.fromkeys(labels, epochs)
+    for inner in ("collate", "decode"):
+        assert {entry.get("within") for entry in entries(runs, "stages", inner)} == {"fetch"}
+    assert vars(loader) == before
+    assert "worker_lost" not in runs.notices()
+
+
+def test_without_workers_the_trainer_tells_the_same(runs: Runs) -> None:
+    train(data.DataLoader(Numbers(40), batch_size=4))
+
+    assert calls(runs, "fetch") == calls(runs, "collate") == {None: 10}
+    assert {entry["within"] for entry in entries(runs, "stages", "collate")} == {"fetch"}
+    assert entries(runs, "queues", "prefetch") == []
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("init", [None, note_start])
+def test_batches_are_the_same_as_without(runs: Runs, workers: int, init: Any) -> None:
+    def batches(watch: bool) -> list[Any]:
+        torch.manual_seed(3)
+        random.seed(3)
+        loader = data.DataLoader(
+            Random(),
+            batch_size=4,
+            shuffle=True,
+            num_workers=workers,
+            worker_init_fn=init if workers else None,
+            generator=torch.Generator().manual_seed(5),
+        )
+        if workers == 0:
+            import numpy
+
+            numpy.random.seed(3)
+        found = [list(loader), list(loader)] if not watch else []
+        if watch:
+            watched = headspace.wrap(loader)
+            found = [list(watched), list(watched)]
+        tensors = [[tensor.tolist() for tensor in batch] for epoch in found for batch in epoch]
+        return [*tensors, torch.get_rng_state().tolist(), random.random()]
+
+    assert batches(watch=True) == batches(watch=False)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_stream_that_ends_in_one_worker_first_is_counted_by_the_batch(
+    runs: Runs, persistent: bool
+) -> None:
+    loader = data.DataLoader(
+        Stream(), batch_size=4, num_workers=2, persistent_workers=persistent, timeout=60
+    )
+
+    assert len(train(loader, epochs=2)) == 8
+
+    # A fetch that finds the end is none.
+    assert calls(runs, "fetch") == {"worker 0": 6, "worker 1": 2}
+    assert sum(calls(runs, "worker start").values()) == (2 if persistent else 4)
+
+
+def test_workers_that_stay_are_watched_in_every_epoch(runs: Runs) -> None:
+    loader = data.DataLoader(
+        Numbers(80, 0.005), batch_size=4, num_workers=2, persistent_workers=True
+    )
+    watched = headspace.wrap(loader)
+    kinds, looks = set(), []
+    for _ in range(3):
+        kinds.add(type(watched._iterator) if watched._iterator else None)
+        for _ in watched:
+            time.sleep(0.03)
+        session = headspace._session._current
+        assert session is not None
+        session.flush()
+        looks.append(sum(entry["looks"] for entry in entries(runs, "queues", "prefetch")))
+    headspace.stop()
+
+    assert calls(runs, "fetch").total() == 60
+    assert looks[0] < looks[1] < looks[2]
+    assert kinds == {None, torch.utils.data.dataloader._MultiProcessingDataLoaderIter}
+
+
+def test_the_queue_of_batches_is_the_last_and_order_delays_what_came_too_early(
+    runs: Runs,
+) -> None:
+    loader = data.DataLoader(Uneven(60), num_workers=2, prefetch_factor=3)
+
+    train(loader)
+
+    prefetch, reorder = (entries(runs, "queues", name) for name in ("prefetch", "reorder"))
+    assert {(entry["capacity"], entry["last"]) for entry in prefetch} == {(6, True)}
+    assert all(entry["deepest"] <= 6 for entry in prefetch)
+    assert not any(entry["last"] for entry in reorder)
+    # Worker 1 is done with its three, and they wait for worker 0's first.
+    assert 1 < max(entry["depth"] for entry in reorder) <= 3
+
+
+def test_two_loaders_are_told_apart(runs: Runs) -> None:
+    first, second = (data.DataLoader(Numbers(8), num_workers=1) for _ in range(2))
+    for loader in (headspace.wrap(first), headspace.wrap(second, name="val")):
+        assert len(list(loader)) == 8
+    headspace.stop()
+
+    assert calls(runs, "fetch") == calls(runs, "val fetch") == {"worker 0": 8}
+
+
+def test_a_loader_that_begins_at_its_first_batch_is_watched_and_left_as_it_was(
+    runs: Runs,
+) -> None:
+    loader = Late(Numbers(40), batch_size=4, num_workers=1)
+    before = dict(vars(loader))
+
+    assert len(train(loader, epochs=2)) == 20
+
+    assert calls(runs, "fetch") == {"worker 0": 20}
+    assert vars(loader) == before
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_of_the_dataset_is_told_as_ever_and_counted(runs: Runs, workers: int) -> None:
+    loader = data.DataLoader(Broken(40), batch_size=4, num_workers=workers)
+
+    with pytest.raises(LookupError, match="no item 9") as error:
+        train(loader)
+    headspace.stop()
+
+    with pytest.raises(LookupError, match="no item 9") as alone:
+        list(loader)
+    assert str(error.value).splitlines()[-1] == str(alone.value).splitlines()[-1]
+    assert sum(entry.get("failures", 0) for entry in entries(runs, "stages", "fetch")) == 1
+
+
+def test_a_worker_that_is_too_slow_for_the_timeout_is_told_as_ever(runs: Runs) -> None:
+    loader = data.DataLoader(Numbers(8, 60.0), num_workers=1, timeout=0.2)
+
+    with pytest.raises(RuntimeError, match=r"timed out after 0\.2 seconds"):
+        train(loader)
+
+
+def test_pinning_is_a_stage(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A machine without an accelerator pins nothing: one is put on, for torch's own thread.
+    for name, value in (
+        ("is_available", True),
+        ("current_accelerator", torch.device("cpu")),
+        ("current_device_index", 0),
+        ("set_device_index", None),
+    ):
+        monkeypatch.setattr(torch.accelerator, name, lambda *_, value=value: value)
+    pinned = []
+
+    def pin(tensor: Any, *_: object) -> Any:
+        time.sleep(0.002)
+        pinned.append(tensor)
+        return tensor
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+
+    assert len(train(data.DataLoader(Numbers(20), num_workers=1, pin_memory=True))) == 20
+
+    assert len(pinned) == 20
+    # The thread may have begun with the first before it was watched.
+    assert 19 <= calls(runs, "pin_memory")[None] <= 20
+    sums = [entry["time"]["sum_ms"] for entry in entries(runs, "stages", "pin_memory")]
+    assert sum(sums) >= 19 * 2
+
+
+def test_a_worker_that_is_killed_is_told_as_lost(program: Programs) -> None:
+    run = program("torch_workers.py", "fork", "kill")
+
+    assert "worker_lost" in run.notices()
+
+
+def test_the_records_tell_how_the_loader_is_set(runs: Runs) -> None:
+    train(data.DataLoader(Numbers(8), num_workers=2, prefetch_factor=3))
+
+    loader = runs.kind("run")[0]["loader"]
+    assert (loader["workers"], loader["prefetch_factor"], loader["prefetch_depth"]) == (2, 3, 6)
+    assert loader["pin_memory"] is False
