@@ -26,6 +26,7 @@ mod session;
 mod slots;
 mod source;
 mod stage;
+mod task;
 mod watched;
 
 use pyo3::prelude::*;
@@ -47,6 +48,8 @@ mod _native {
     use super::slots::finish_worker;
     #[pymodule_export]
     use super::stage::{Stage, stage};
+    #[pymodule_export]
+    use super::task::Task;
     #[pymodule_export]
     use super::watched::Loop;
 

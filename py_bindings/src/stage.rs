@@ -15,6 +15,7 @@ use pyo3::{PyTypeInfo, intern};
 use crate::calls::{self, End, Handle, Place, Told};
 use crate::gil::has_gil;
 use crate::slots::{Tenure, slots};
+use crate::task::Task;
 
 /// Handles by name, so that looking one up anew costs little and there are few.
 static HANDLES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
@@ -271,6 +272,16 @@ impl Stage {
         slot.record_as(self.writers, nanos, outcome);
     }
 
+    /// A call that ends in another frame, or in another task.
+    fn _begin(&self) -> Task {
+        Task::begin(self.place(), self.writers)
+    }
+
+    /// Adds items that were taken in or given out apart from calls.
+    fn _add_items(&self, inputs: i64, outputs: i64) {
+        self.place().add_items(inputs, outputs);
+    }
+
     fn __reduce__<'py>(
         &self,
         py: Python<'py>,
@@ -299,7 +310,7 @@ fn told(inputs: Option<i64>, outputs: Option<i64>, bytes: Option<i64>) -> Told {
 
 /// What the type of the exception that passes through a block says of the call.
 #[inline]
-fn how_ended(kind: &Bound<'_, PyAny>) -> End {
+pub(crate) fn how_ended(kind: &Bound<'_, PyAny>) -> End {
     if kind.is_none() {
         return End::Done;
     }

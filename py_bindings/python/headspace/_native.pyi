@@ -13,6 +13,7 @@ __all__ = [
     "LoopIterator",
     "Session",
     "Stage",
+    "Task",
     "__version__",
     "finish_worker",
     "observe_queue",
@@ -141,6 +142,25 @@ class Stage:
             outputs: Items given out; by default 1, or 0 where it failed.
             bytes: Bytes handled.
             failed: Whether it ended in an exception.
+        """
+
+    def _begin(self) -> Task:
+        """A call that ends in another frame, or in another task."""
+
+    def _add_items(self, inputs: int, outputs: int) -> None:
+        """Adds items that were taken in or given out apart from calls."""
+
+@final
+class Task:
+    """A call that goes on. One that is dropped instead of ended is no call."""
+
+    def end(self, kind: type[BaseException] | None, inputs: int, outputs: int) -> None:
+        """It ends, with an exception of that type or None.
+
+        Args:
+            kind: As `__exit__` has it.
+            inputs: Items taken in; fewer than 0 where earlier calls said too many.
+            outputs: Items given out.
         """
 
 @final

@@ -97,6 +97,12 @@ impl Totals {
         }
     }
 
+    /// Whether no items were told of since, apart from calls.
+    fn has_items_of(&self, slot: &StageSlot) -> bool {
+        self.extra_in == slot.extra_in.load(Relaxed)
+            && self.extra_out == slot.extra_out.load(Relaxed)
+    }
+
     /// The difference; `None` where it cannot be true.
     fn since(&self, before: &Self) -> Option<Self> {
         let grown = |now: u64, before: u64| Some(now.wrapping_sub(before)).filter(|by| *by < MOST);
@@ -166,7 +172,7 @@ impl SeenStage {
         let peak = peak.max(before).max(self.active);
         let sample = if peak > UNREST {
             None
-        } else if exited == self.totals.exited {
+        } else if exited == self.totals.exited && self.totals.has_items_of(slot) {
             Some(StageSample::default())
         } else {
             self.difference(slot)

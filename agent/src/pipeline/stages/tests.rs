@@ -166,6 +166,25 @@ fn buckets_that_wrap_and_bounds_that_widen_lose_no_call() {
 }
 
 #[test]
+fn items_that_are_told_of_apart_from_calls_are_seen_without_one() {
+    let slots = slots();
+    let (_, collate) = slots.stage("collate").unwrap();
+    let mut reader = StageReader::new(Some(slots.region()), None);
+
+    call(collate, 10);
+    collate.extra_out.fetch_sub(1, Relaxed);
+    let called = read(&mut reader).stages.remove(0);
+    collate.extra_out.fetch_add(1, Relaxed);
+    let told = read(&mut reader).stages.remove(0);
+
+    assert_eq!((called.time.count(), called.items_out), (1, 0));
+    assert_eq!(
+        (told.time.count(), told.items_in, told.items_out),
+        (0, 0, 1)
+    );
+}
+
+#[test]
 fn a_call_that_is_seen_in_part_is_told_once() {
     let slots = slots();
     let (_, decode) = slots.stage("decode").unwrap();
