@@ -1,0 +1,193 @@
+use std::time::Duration;
+
+use super::*;
+use crate::model::record::{BottleneckRecord, Estimate, Phase, WindowRecord};
+use crate::model::stage_history::StageTicks;
+use crate::model::{StageSample, StepSample};
+
+fn series(steps: usize, compute_ms: u64, wait_ms: u64) -> Series {
+    let mut series = Series::default();
+    for _ in 0..steps {
+        series.push(StepSample {
+            compute_ns: compute_ms * 1_000_000,
+            wait_ns: wait_ms * 1_000_000,
+        });
+    }
+    series
+}
+
+fn facts(name: &str, live: Series) -> LoopFacts {
+    LoopFacts {
+        name: name.into(),
+        steps: live.len(),
+        live,
+        ..LoopFacts::default()
+    }
+}
+
+#[test]
+fn measuring_gives_an_upper_bound_and_no_headspace() {
+    let summary = summarise(&RunFacts::default(), &[facts("train", series(100, 10, 20))]);
+
+    assert_eq!(summary.wait_ms, Some(20.0));
+    assert_eq!(summary.steady_step_mean_ms, Some(30.0));
+    assert!((summary.headspace_upper_bound_pct.unwrap() - 66.666).abs() < 0.01);
+    assert_eq!(summary.headspace_pct, None);
+    assert_eq!(summary.max_speedup, None);
+}
+
+#[test]
+fn a_run_of_a_few_steps_has_no_steady_numbers_rather_than_zeros() {
+    let summary = summarise(&RunFacts::default(), &[facts("train", series(25, 10, 20))]);
+
+    assert_eq!(summary.steady_step_time_ms, None);
+    assert_eq!(summary.wait_ms, None);
+    assert_eq!(summary.step_time_ms, Some(30.0));
+}
+
+#[test]
+fn slow_first_steps_are_left_out_of_the_steady_state() {
+    let mut live = series(60, 500, 0);
+    for _ in 0..400 {
+        live.push(StepSample {
+            compute_ns: 10_000_000,
+            wait_ns: 0,
+        });
+    }
+
+    let summary = summarise(&RunFacts::default(), &[facts("train", live)]);
+
+    assert!((summary.steady_step_mean_ms.unwrap() - 10.0).abs() < 0.5);
+    assert!(summary.step_time_ms.unwrap() > 70.0);
+}
+
+#[test]
+fn the_main_loop_is_the_one_that_most_time_was_spent_in() {
+    let loops = [
+        facts("eval", series(1000, 1, 0)),
+        facts("train", series(100, 50, 0)),
+    ];
+
+    assert_eq!(
+        summarise(&RunFacts::default(), &loops).loop_name.as_deref(),
+        Some("train")
+    );
+}
+
+#[test]
+fn a_loop_with_too_few_steps_for_a_number_is_not_the_main_one() {
+    let loops = [
+        facts("eval", series(25, 500, 0)),
+        facts("train", series(100, 10, 0)),
+    ];
+
+    assert_eq!(
+        summarise(&RunFacts::default(), &loops).loop_name.as_deref(),
+        Some("train")
+    );
+}
+
+#[test]
+fn throughput_needs_a_batch_size() {
+    let mut main = facts("train", series(100, 10, 10));
+    assert_eq!(
+        summarise(&RunFacts::default(), &[main.clone()]).throughput_samples_per_s,
+        None
+    );
+
+    main.batch_size = Some(8);
+    let summary = summarise(&RunFacts::default(), &[main]);
+    assert!((summary.throughput_samples_per_s.unwrap() - 400.0).abs() < 1e-6);
+}
+
+#[test]
+fn stages_are_those_of_the_main_loops_steady_state() {
+    let mut history = StageHistory::default();
+    for second in 1..=4u64 {
+        let mut decode = StageSample {
+            name: "decode".into(),
+            peak: 1,
+            ..StageSample::default()
+        };
+        // Twice as slow while the loop warms up.
+        for _ in 0..20 {
+            decode
+                .time
+                .record(if second == 1 { 40 } else { 20 } * 1_000_000);
+        }
+        history.push(StageTicks {
+            at: Duration::from_secs(second),
+            interval: Duration::from_secs(1),
+            batches: &[("eval".into(), 1), ("train".into(), 10)],
+            stages: &[decode],
+            ..StageTicks::default()
+        });
+    }
+    let mut main = facts("train", series(40, 10, 90));
+    (main.begin_s, main.last_s) = (Some(0.0), Some(4.0));
+    let mut run = RunFacts {
+        elapsed_s: 4.0,
+        stages: Some(&history),
+        ..RunFacts::default()
+    };
+
+    let summary = summarise(&run, std::slice::from_ref(&main));
+
+    let decode = &summary.stages[0];
+    assert_eq!(
+        (decode.mean_ms, decode.calls_per_batch),
+        (Some(20.0), Some(2.0))
+    );
+    assert!((decode.busy_pct.unwrap() - 40.0).abs() < 1e-9);
+    // What was concluded a while ago is not concluded again.
+    let concluded = Attribution {
+        bottleneck: Some(BottleneckRecord {
+            kind: "stage".into(),
+            name: Some("decode".into()),
+            ..BottleneckRecord::default()
+        }),
+        ..Attribution::default()
+    };
+    run.concluded = Some(&concluded);
+    let summary = summarise(&run, &[main]);
+    assert_eq!(summary.bottleneck_stage.as_deref(), Some("decode"));
+    assert_eq!(summary.bottleneck, concluded.bottleneck);
+}
+
+#[test]
+fn with_a_floor_the_parts_of_the_verdict_add_up() {
+    let estimate = |value| Estimate {
+        value,
+        low: value,
+        high: value,
+    };
+    let mut main = facts("train", series(100, 11, 22));
+    main.probe = Some(ProbeRecord {
+        floor: Some(FloorRecord {
+            live_ms: estimate(30.0),
+            floor_ms: estimate(10.0),
+            headspace_pct: estimate(66.7),
+            exposed_wait_ms: 20.0,
+            contention_ms: 0.0,
+        }),
+        windows: vec![WindowRecord {
+            phase: Phase::Live,
+            steps: 50,
+            discarded: 10,
+            wait_ms: 20.0,
+            compute_ms: 10.0,
+            ..WindowRecord::default()
+        }],
+        ..ProbeRecord::default()
+    });
+
+    let summary = summarise(&RunFacts::default(), &[main]);
+
+    assert_eq!(summary.steady_step_mean_ms, Some(30.0));
+    assert_eq!(
+        (summary.wait_ms, summary.compute_ms),
+        (Some(20.0), Some(10.0))
+    );
+    assert_eq!(summary.max_speedup, Some(3.0));
+    assert_eq!(summary.headspace_upper_bound_pct, None);
+}
