@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -98,6 +100,22 @@ def test_where_files_are_limited_training_goes_on_and_nothing_is_told(program: P
 
     assert calls(run).total() == 0
     assert left_behind(run) == []
+
+
+@pytest.mark.parametrize("size_k", [4, 16, 40])
+def test_a_full_disk_kills_no_worker_and_no_trainer(program: Programs, size_k: int) -> None:
+    """Room for no file, for one without slots, for one worker of three."""
+    small = f"mount -t tmpfs -o size={size_k}k tmpfs /dev/shm"
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    if subprocess.run([*alone, small], check=False, capture_output=True).returncode:
+        pytest.skip("platform: no mounts in a namespace of one's own")
+    python = [*alone, f'{small} && exec "$0" "$@"', sys.executable]
+
+    run = ran(program, "fork", "processes", python=python)
+
+    counted = calls(run)
+    assert len(counted) == {4: 0, 16: 0, 40: 1}[size_k]
+    assert set(counted.values()) <= {50}
 
 
 def test_a_bare_fork_counts_and_leaves_without_a_word(program: Programs) -> None:
