@@ -210,9 +210,9 @@ impl Phases {
 
 impl LoopPart {
     fn add(&mut self, entry: &LoopTick) {
-        self.step.merge(&(&entry.step).into());
-        self.wait.merge(&(&entry.wait).into());
-        self.compute.merge(&(&entry.compute).into());
+        self.step.merge_record(&entry.step);
+        self.wait.merge_record(&entry.wait);
+        self.compute.merge_record(&entry.compute);
         self.batches += entry.steps;
         self.samples += entry.samples.unwrap_or(0);
     }

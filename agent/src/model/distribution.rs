@@ -218,24 +218,33 @@ impl From<&Distribution> for DistributionRecord {
     }
 }
 
-impl From<&DistributionRecord> for Distribution {
-    fn from(record: &DistributionRecord) -> Self {
-        let mut d = Self::default();
+impl Distribution {
+    /// Adds all durations of a record: the same as merging the distribution that it is of, in a
+    /// fraction of the time.
+    pub fn merge_record(&mut self, record: &DistributionRecord) {
+        let before = self.count();
         let mut bucket = 0u64;
         for &entry in &record.buckets {
             if let Ok(count) = u64::try_from(entry) {
                 let count = u32::try_from(count).unwrap_or(u32::MAX);
-                let _ = d.histogram.record_n(bound_of(bucket).max(1), count);
+                let _ = self.histogram.record_n(bound_of(bucket).max(1), count);
                 bucket = bucket.saturating_add(1);
             } else {
                 bucket = bucket.saturating_add(entry.unsigned_abs());
             }
         }
-        if !d.is_empty() {
-            d.sum_nanos = nanos(record.sum_ms);
-            d.min_nanos = nanos(record.min_ms);
-            d.max_nanos = nanos(record.max_ms);
+        if self.count() > before {
+            self.sum_nanos = self.sum_nanos.saturating_add(nanos(record.sum_ms));
+            self.min_nanos = self.min_nanos.min(nanos(record.min_ms));
+            self.max_nanos = self.max_nanos.max(nanos(record.max_ms));
         }
+    }
+}
+
+impl From<&DistributionRecord> for Distribution {
+    fn from(record: &DistributionRecord) -> Self {
+        let mut d = Self::default();
+        d.merge_record(record);
         d
     }
 }
@@ -335,7 +344,11 @@ mod tests {
             merged.merge(&of(&b));
 
             let all: Vec<u64> = a.iter().chain(&b).copied().collect();
-            prop_assert_eq!(merged, of(&all));
+            prop_assert_eq!(&merged, &of(&all));
+
+            let mut of_record = of(&a);
+            of_record.merge_record(&(&of(&b)).into());
+            prop_assert_eq!(of_record, merged);
         }
 
         #[test]

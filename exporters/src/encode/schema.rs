@@ -1,39 +1,49 @@
-//! The JSON Schema of a record, made from the Rust types.
+//! The JSON Schemas of a record and of a comparison, made from the Rust types.
 //!
 //! It describes what is written: a field that is always there is required, and one that may be
 //! absent or null says so. Programs outside the project check their input against it.
 
 use headspace_agent::model::Record;
+use headspace_agent::model::comparison::{self, ComparisonRecord};
 use headspace_agent::model::record::SCHEMA;
+use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 /// The schema of one line.
 #[must_use]
 pub fn json_schema() -> Value {
+    schema_of::<Record>("A record of headspace: one line of a run's file", SCHEMA)
+}
+
+/// The schema of what `headspace compare --json` prints.
+#[must_use]
+pub fn comparison_json_schema() -> Value {
+    let title = "How two sides of runs differ: the output of `headspace compare --json`";
+    schema_of::<ComparisonRecord>(title, comparison::SCHEMA)
+}
+
+fn schema_of<T: JsonSchema>(title: &str, version: &str) -> Value {
     let generator = SchemaSettings::draft2020_12()
         .for_serialize()
         .into_generator();
-    let mut schema = generator.into_root_schema_for::<Record>();
-    schema.insert(
-        "title".to_owned(),
-        json!("A record of headspace: one line of a run's file"),
-    );
+    let mut schema = generator.into_root_schema_for::<T>();
+    schema.insert("title".to_owned(), json!(title));
     let mut schema = schema.to_value();
     // The one value of this version, which Rust's type does not tell.
     if let Some(field) = schema.pointer_mut("/properties/schema") {
-        field["const"] = json!(SCHEMA);
+        field["const"] = json!(version);
     }
     schema
 }
 
-/// The schema as the text of its file.
+/// A schema as the text of its file.
 ///
 /// # Errors
 ///
 /// When serde refuses the schema, which no schema makes it do.
-pub fn json_schema_text() -> serde_json::Result<String> {
-    serde_json::to_string_pretty(&json_schema()).map(|text| text + "\n")
+pub fn schema_text(schema: &Value) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(schema).map(|text| text + "\n")
 }
 
 #[cfg(test)]
