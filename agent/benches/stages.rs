@@ -15,9 +15,17 @@ fn main() {
     divan::main();
 }
 
+#[expect(
+    clippy::expect_used,
+    reason = "a benchmark without memory cannot go on"
+)]
+fn memory() -> &'static Region {
+    Region::private().expect("memory")
+}
+
 /// A reader of so many stages, and the slots.
 fn pipeline(stages: usize) -> (StageReader, Slots) {
-    let slots = Slots::new(Region::private().expect("memory"));
+    let slots = Slots::new(memory());
     for number in 0..stages {
         slots.stage(&format!("stage {number}"));
     }
