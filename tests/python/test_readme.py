@@ -26,7 +26,12 @@ TESTED = {
     "HEADSPACE_MODE=probe python train.py": "here",
     "headspace report": "here",
     "headspace doctor": "here",
+    "headspace compare before after --fail-if-slower 5%": "here",
 }
+
+
+#: Enough ticks in a second for an interval.
+OFTEN = {"HEADSPACE_INTERVAL": "50ms", "HEADSPACE_QUIET": "1"}
 
 
 def blocks(language: str) -> list[str]:
@@ -98,6 +103,31 @@ def test_the_report_tells_it_again_to_people_and_programs(script: Path) -> None:
     assert folder.name in text
     assert summary["run_id"] == folder.name
     assert summary["steps"] == 1200
+
+
+def test_two_folders_of_runs_are_compared(script: Path) -> None:
+    for side in ("before", "after"):
+        run(sys.executable, script.name, cwd=script.parent, HEADSPACE_DIR=side, **OFTEN)
+
+    command = (sys.executable, "-m", "headspace", "compare", "before", "after")
+    text = run(*command, cwd=script.parent).stdout
+    found = json.loads(run(*command, "--json", cwd=script.parent).stdout)
+    # Seven times as slow, which no noise is.
+    slow = script.with_name("slow.py")
+    slow.write_text(script.read_text().replace("sleep(0.001)", "sleep(0.008)"))
+    run(sys.executable, slow.name, cwd=script.parent, HEADSPACE_DIR="slow", **OFTEN)
+    judged = subprocess.run(
+        [*command[:-1], "slow", "--fail-if-slower", "5%"],
+        cwd=script.parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert text.startswith("headspace compare\n")
+    assert found["step_ms"]["difference_pct"]["low"] < found["step_ms"]["difference_pct"]["high"]
+    assert {change["name"] for change in found["changed"]} <= {"argv"}
+    assert judged.returncode == 1, judged.stdout + judged.stderr
 
 
 def test_the_doctor_says_what_the_readme_shows() -> None:

@@ -18,6 +18,9 @@ use crate::model::record::Estimate;
 /// Batches whose sizes differ by more than this share are compared by the sample.
 const SAME_SIZE: f64 = 0.005;
 
+/// Share of the cores in the hands of other programs that is worth a note.
+const NOTABLE: f64 = 0.05;
+
 /// The runs of one side.
 #[derive(Debug, Clone, Default)]
 pub struct Side {
@@ -236,6 +239,14 @@ fn notes(a: &Side, b: &Side, has_interval: bool) -> Vec<String> {
         }
     }
     let all = || a.runs.iter().chain(&b.runs);
+    let others = all().map(Measured::others).fold(0.0, f64::max);
+    if has_interval && others > NOTABLE {
+        notes.push(format!(
+            "Other programs had up to {:.0} % of the cores during these runs. The interval allows \
+             for that, and is narrower on a machine without them.",
+            100.0 * others
+        ));
+    }
     if all().any(Measured::is_replay) && !all().all(Measured::is_replay) {
         notes.push(
             "Some runs are in mode `replay`, whose steps are the floor, and some are not: this \

@@ -11,6 +11,11 @@ use crate::model::record::{RunState, SummaryRecord};
 /// Half a 95 % interval, in standard errors.
 const HALF: f64 = 1.96;
 
+/// Standard deviation of a step, as a share of it, for each share of the cores that other programs
+/// have. Ten runs of one loop of matrix products, on two cores of which others had 40 to 78 %,
+/// differed by 24 %.
+const OF_OTHERS: f64 = 0.35;
+
 /// One run, all its ranks together.
 #[derive(Debug, Clone, Default)]
 pub struct Measured {
@@ -28,6 +33,7 @@ pub struct Measured {
     batch: Pooled,
     floor: Pooled,
     stages: BTreeMap<String, StagePart>,
+    others: f64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -81,6 +87,11 @@ impl Measured {
         if let Some(steady) = &steady {
             self.add(steady);
         }
+        // Of several ranks on a machine each would take the others for other programs.
+        self.others = summary
+            .and_then(others)
+            .filter(|_| self.ranks < 2)
+            .unwrap_or(0.0);
         if let Some(floor) = summary.and_then(floor) {
             self.floor.add(1.0, Some(floor));
         }
@@ -133,11 +144,28 @@ impl Measured {
     }
 
     pub(super) fn mean_ms(&self, of: Quantity) -> Option<Known> {
-        match of {
+        let known = match of {
             Quantity::Step => self.step.known(),
             Quantity::Wait => self.wait.known(),
             Quantity::Compute => self.compute.known(),
+        };
+        known.map(|known| self.beside_others(known))
+    }
+
+    /// A mean that is known less well because other programs had a share of the cores, which is
+    /// another one in another run.
+    fn beside_others(&self, known: Known) -> Known {
+        let of_others = OF_OTHERS * self.others * known.mean;
+        Known {
+            error: known.error.map(|error| error.hypot(of_others)),
+            ..known
         }
+    }
+
+    /// Share of the usable cores that other programs had, in `[0, 1]`; 0 where that is not known.
+    #[must_use]
+    pub fn others(&self) -> f64 {
+        self.others
     }
 
     pub(super) fn batch_size(&self) -> Option<f64> {
@@ -153,7 +181,8 @@ impl Measured {
     }
 
     pub(super) fn call_ms(&self, stage: &str) -> Option<Known> {
-        self.stages.get(stage)?.call.known()
+        let known = self.stages.get(stage)?.call.known()?;
+        Some(self.beside_others(known))
     }
 
     pub(super) fn calls_per_batch(&self, stage: &str) -> Option<Known> {
@@ -171,6 +200,16 @@ impl Measured {
             step_ms: self.steps.mean_ms(),
         }
     }
+}
+
+/// Share of the usable cores that were used by none of the run's processes.
+fn others(summary: &SummaryRecord) -> Option<f64> {
+    let usable = summary
+        .resources
+        .cores_usable
+        .filter(|cores| *cores > 0.0)?;
+    let all = summary.cpu_utilization_pct? / 100.0;
+    Some((all - summary.resources.cores_used? / usable).clamp(0.0, 1.0))
 }
 
 /// What the probe measured.
