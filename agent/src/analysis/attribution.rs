@@ -4,7 +4,23 @@
 //! distributions, throughput is at most concurrency over time a call for every stage, and at most
 //! supply over demand for every shared resource. The bottleneck is the law that binds; a remedy is
 //! the same laws with one term changed, bounded by the next of them and by the floor.
+//!
+//! Finite buffers and calls that vary keep the step above every limit. A small simulation of the
+//! measured pipeline tells by how much, and is believed only where it reproduces the step that was
+//! measured. It takes some milliseconds: for the end of a run, or now and then.
 
+mod bottleneck;
+mod flow;
+mod model;
+mod predict;
+mod remedies;
+mod tandem;
+mod times;
+
+use self::bottleneck::{binding, record};
+use self::model::Model;
+use self::predict::Predictor;
+use self::remedies::remedies;
 use super::pipeline::Pipeline;
 use crate::model::record::{BottleneckRecord, RemedyRecord};
 
@@ -19,6 +35,14 @@ pub struct Attribution {
 
 /// Applies the laws.
 #[must_use]
-pub fn attribute(_pipeline: &Pipeline) -> Attribution {
-    Attribution::default()
+pub fn attribute(pipeline: &Pipeline) -> Attribution {
+    let Some(model) = Model::of(pipeline) else {
+        return Attribution::default();
+    };
+    let predictor = Predictor::of(&model);
+    let binding = binding(&predictor);
+    Attribution {
+        bottleneck: binding.map(|found| record(&model, found)),
+        remedies: remedies(&model, &predictor, binding),
+    }
 }

@@ -1,0 +1,197 @@
+//! Which stage comes after which, which queue lies between, and how many items pass for a batch.
+//!
+//! Nobody says so: stages and queues are in the order in which they were first used, which is the
+//! order of the data. How many items make a batch is measured, never assumed equal.
+
+use crate::analysis::pipeline::Pipeline;
+use crate::model::record::{QueueSummary, StageSummary};
+
+/// Items that a queue holds where nobody says.
+const USUAL_ROOM: u32 = 2;
+
+/// A stage that has places of its own, with what surrounds it.
+#[derive(Debug, Clone)]
+pub(super) struct Link<'a> {
+    pub(super) stage: &'a StageSummary,
+    /// The queue it fills.
+    pub(super) after: Option<&'a QueueSummary>,
+    /// The queue it takes from.
+    pub(super) before: Option<&'a QueueSummary>,
+    pub(super) places: f64,
+    pub(super) calls: f64,
+    pub(super) mean_ms: f64,
+    /// Items that a call takes.
+    pub(super) takes: f64,
+    /// Items that it gives.
+    pub(super) gives: f64,
+    /// Shortest step it allows.
+    pub(super) limit_ms: f64,
+}
+
+impl Link<'_> {
+    pub(super) fn room(&self) -> u32 {
+        self.after
+            .and_then(|queue| queue.capacity)
+            .unwrap_or(USUAL_ROOM)
+    }
+
+    /// Share of a call's time in which a core works for it; `None` where it was not looked at.
+    pub(super) fn cpu(&self) -> Option<f64> {
+        self.stage.cpu_pct.map(|pct| (pct / 100.0).clamp(0.0, 1.0))
+    }
+
+    /// Mean number of calls at once.
+    pub(super) fn active(&self, step_ms: f64) -> f64 {
+        (self.mean_ms * self.calls / step_ms).min(self.places)
+    }
+}
+
+/// The stages with places in the order of the data, and how many items of the last queue make a
+/// batch.
+pub(super) fn chain(facts: &Pipeline) -> (Vec<Link<'_>>, f64) {
+    let outer: Vec<&StageSummary> = facts
+        .stages
+        .iter()
+        .filter(|stage| stage.within.is_none() && known(stage).is_some())
+        .collect();
+    let mut after: Vec<Option<&QueueSummary>> = queues_after(&outer, &facts.queues);
+    after.resize(outer.len(), None);
+    let mut items = None;
+    let mut links: Vec<Link<'_>> = Vec::new();
+    for (number, (stage, queue)) in outer.into_iter().zip(after.iter()).enumerate() {
+        let Some((places, calls, mean_ms)) = known(stage) else {
+            continue;
+        };
+        let into = items.unwrap_or(calls);
+        let out = into * stage.out_per_in.unwrap_or(1.0).clamp(1e-3, 1e3);
+        items = Some(out);
+        links.push(Link {
+            stage,
+            after: *queue,
+            before: number.checked_sub(1).and_then(|before| after[before]),
+            places,
+            calls,
+            mean_ms,
+            takes: into / calls,
+            gives: out / calls,
+            limit_ms: mean_ms * calls / places,
+        });
+    }
+    let mut batch = items.unwrap_or(1.0);
+    if batch < 0.99 {
+        // The first stage takes several items a call, which nothing before it tells.
+        for link in &mut links {
+            link.takes /= batch;
+            link.gives /= batch;
+        }
+        batch = 1.0;
+    }
+    if (batch - batch.round()).abs() < 0.02 * batch {
+        batch = batch.round();
+    }
+    (links, batch)
+}
+
+/// Places, calls a batch and time a call, where all are known.
+fn known(stage: &StageSummary) -> Option<(f64, f64, f64)> {
+    let positive = |value: Option<f64>| value.filter(|v| v.is_finite() && *v > 0.0);
+    Some((
+        positive(stage.concurrency)?.max(1.0),
+        positive(stage.calls_per_batch)?,
+        positive(stage.mean_ms)?,
+    ))
+}
+
+/// One queue after each stage, or one between each two, or by name; else the last one only.
+fn queues_after<'a>(
+    stages: &[&StageSummary],
+    queues: &'a [QueueSummary],
+) -> Vec<Option<&'a QueueSummary>> {
+    let last = queues.iter().find(|queue| queue.last);
+    if queues.len() == stages.len() || (queues.len() + 1 == stages.len() && last.is_none()) {
+        return queues.iter().map(Some).collect();
+    }
+    let count = stages.len();
+    stages
+        .iter()
+        .enumerate()
+        .map(|(number, stage)| {
+            let named = queues
+                .iter()
+                .find(|queue| !stage.name.is_empty() && queue.name.contains(&stage.name));
+            named.or(last.filter(|_| number + 1 == count))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(name: &str, calls: f64, out_per_in: f64) -> StageSummary {
+        StageSummary {
+            name: name.to_owned(),
+            concurrency: Some(1.0),
+            calls_per_batch: Some(calls),
+            out_per_in: Some(out_per_in),
+            mean_ms: Some(1.0),
+            ..StageSummary::default()
+        }
+    }
+
+    fn queue(name: &str, last: bool) -> QueueSummary {
+        QueueSummary {
+            name: name.to_owned(),
+            last,
+            ..QueueSummary::default()
+        }
+    }
+
+    #[test]
+    fn items_follow_aggregation_and_filtering() {
+        let facts = Pipeline {
+            stages: vec![stage("read", 10.0, 0.5), stage("join", 1.0, 0.2)],
+            ..Pipeline::default()
+        };
+        let (links, batch) = chain(&facts);
+
+        assert!((links[0].gives - 0.5).abs() < 1e-9);
+        assert!((links[1].takes - 5.0).abs() < 1e-9);
+        assert!((batch - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_joins_items_unseen_is_the_loops() {
+        let facts = Pipeline {
+            stages: vec![stage("decode", 6.0, 1.0)],
+            ..Pipeline::default()
+        };
+        assert!((chain(&facts).1 - 6.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn queues_are_found_by_number_or_else_by_name() {
+        let stages = vec![stage("read", 1.0, 1.0), stage("decode", 1.0, 1.0)];
+        let mut facts = Pipeline {
+            stages,
+            queues: vec![queue("a", false), queue("b", true)],
+            ..Pipeline::default()
+        };
+        assert_eq!(
+            chain(&facts).0[1].before.map(|q| q.name.as_str()),
+            Some("a")
+        );
+
+        facts.queues = vec![
+            queue("x", false),
+            queue("1_read_queue", false),
+            queue("s", true),
+        ];
+        let (links, _) = chain(&facts);
+        assert_eq!(
+            links[0].after.map(|q| q.name.as_str()),
+            Some("1_read_queue")
+        );
+        assert_eq!(links[1].after.map(|q| q.name.as_str()), Some("s"));
+    }
+}

@@ -1,0 +1,361 @@
+//! The pipeline's facts as a model: what each call needs, alone, of what is shared.
+//!
+//! A call's measured time holds its waiting for cores, decoders, the disk or the interpreter lock.
+//! Where one of those is busy, that waiting is taken out again, since a remedy changes it.
+
+use super::flow::{Link, chain};
+use super::tandem::{Station, Supply, Tandem};
+use super::times::Times;
+use crate::analysis::pipeline::Pipeline;
+
+/// Use of a resource from which on waiting for it is a part of what a call takes.
+pub(super) const BUSY: f64 = 0.85;
+
+/// A fifth of Python's switch interval (5 ms), which is what a thread waits at most for one other.
+pub(super) const GIL_WAIT_MS: f64 = 1.0;
+
+/// How many times longer a call takes for want of the interpreter lock from which on its other
+/// waiting cannot be told from that.
+const CROWDED: f64 = 2.5;
+
+/// Calls for one batch beyond which the pipeline is not simulated.
+const MOST_CALLS: f64 = 20_000.0;
+
+/// How busy what is shared is, as a share of what there is; `None` where it was not read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Uses {
+    pub(super) cores: Option<f64>,
+    pub(super) disk: Option<f64>,
+    pub(super) engines: Option<f64>,
+    /// Where threads wait for the interpreter lock: cores' worth of work that may need it.
+    pub(super) gil: Option<f64>,
+}
+
+/// The facts and what follows from them.
+#[derive(Debug, Clone)]
+pub(super) struct Model<'a> {
+    pub(super) facts: &'a Pipeline,
+    pub(super) links: Vec<Link<'a>>,
+    pub(super) uses: Uses,
+    /// The stage that decodes on the GPU's engines, and the engines.
+    pub(super) decoder: Option<(usize, u32)>,
+    /// The stage that reads the disk, where the disk is much used.
+    pub(super) reader: Option<usize>,
+    /// The stage that torch's worker processes are.
+    pub(super) workers: Option<usize>,
+    pub(super) tandem: Tandem,
+    /// The loop's own part with data for free.
+    pub(super) free_ms: f64,
+}
+
+impl<'a> Model<'a> {
+    /// `None` where no step was taken. Without stages it knows the resources and the loop.
+    pub(super) fn of(facts: &'a Pipeline) -> Option<Self> {
+        let (links, batch) = chain(facts);
+        if !(facts.step_ms.is_finite() && facts.step_ms > 0.0) {
+            return None;
+        }
+        let uses = uses(facts, &links);
+        let decoder = decoder(facts, &links);
+        let reader = reader(facts, &links, uses, decoder.map(|(stage, _)| stage));
+        let workers = workers(facts, &links);
+        let compute = (facts.step_ms - facts.wait_ms).max(0.0);
+        let free_ms = facts.floor_ms.map_or(compute, |floor| floor.value);
+        let mut model = Self {
+            tandem: Tandem {
+                stations: Vec::new(),
+                batch,
+                loop_ms: compute,
+                loop_times: facts.compute_cv.map_or_else(Times::constant, Times::around),
+                loop_cores: 0.0,
+                contention: 0.0,
+                device_ms: None,
+                inline: inline(facts, &links),
+                cores: facts
+                    .resources
+                    .cores_usable
+                    .unwrap_or(f64::INFINITY)
+                    .max(0.1),
+                engines: decoder.map_or(f64::INFINITY, |(_, engines)| f64::from(engines)),
+            },
+            facts,
+            links,
+            uses,
+            decoder,
+            reader,
+            workers,
+            free_ms,
+        };
+        let stretch = model.stretch();
+        model.tandem.stations = (0..model.links.len())
+            .map(|stage| model.station(stage, stretch))
+            .collect();
+        model.set_loop();
+        Some(model)
+    }
+
+    /// Whether the pipeline is small enough to be simulated.
+    pub(super) fn simulable(&self) -> bool {
+        let calls = self.links.iter().map(|link| link.calls).sum::<f64>();
+        calls > 0.0 && calls < MOST_CALLS
+    }
+
+    /// How many times longer work on a core takes for want of one.
+    fn stretch(&self) -> f64 {
+        let r = &self.facts.resources;
+        let (Some(used), Some(cores)) = (self.uses.cores, r.cores_usable) else {
+            return 1.0;
+        };
+        if used < 0.5 {
+            return 1.0;
+        }
+        // A call with nothing but work on a core shows it best.
+        let shown = self
+            .links
+            .iter()
+            .filter_map(Link::cpu)
+            .filter(|share| *share > 0.05)
+            .map(f64::recip)
+            .fold(f64::INFINITY, f64::min);
+        let crowd = r
+            .runnable_threads
+            .map_or(f64::INFINITY, |threads| threads / cores);
+        let most = shown.min(crowd.max(1.0));
+        if most.is_finite() { most.max(1.0) } else { 1.0 }
+    }
+
+    fn station(&self, stage: usize, stretch: f64) -> Station {
+        let link = &self.links[stage];
+        let ahead = (self.workers == Some(stage))
+            .then(|| self.facts.loader.prefetch_factor.unwrap_or(2).max(1));
+        Station {
+            places: whole(link.places),
+            parts: self.parts(stage, stretch),
+            times: Times::of(link.stage),
+            takes: link.takes,
+            gives: link.gives,
+            room: link.room().max(1),
+            ahead,
+        }
+    }
+
+    /// What a call needs alone.
+    fn parts(&self, stage: usize, stretch: f64) -> Vec<(Supply, f64)> {
+        let link = &self.links[stage];
+        let step = self.facts.step_ms;
+        if let Some((decoder, engines)) = self.decoder
+            && decoder == stage
+        {
+            let crowd = (link.active(step) / f64::from(engines)).max(1.0);
+            return vec![(Supply::Engines, link.mean_ms / crowd)];
+        }
+        let Some(cpu) = link.cpu() else {
+            return vec![(Supply::Free, link.mean_ms)];
+        };
+        let work = cpu * link.mean_ms;
+        if self.reader == Some(stage)
+            && let Some(used) = self.uses.disk
+        {
+            let read = used * step / link.calls;
+            let waits = if used < BUSY {
+                link.mean_ms - work - read
+            } else {
+                0.0
+            };
+            return vec![
+                (Supply::Free, waits.max(0.0)),
+                (Supply::Disk, read),
+                (Supply::Cores, work),
+            ];
+        }
+        if self.holds_gil(stage) {
+            let wait = self.gil_free(stage);
+            return vec![(Supply::Free, wait), (Supply::Gil, work)];
+        }
+        let waits = link.mean_ms - work * stretch;
+        if waits < 0.03 * link.mean_ms {
+            return vec![(
+                Supply::Cores,
+                link.mean_ms.min(work.max(link.mean_ms / stretch)),
+            )];
+        }
+        vec![(Supply::Free, waits), (Supply::Cores, work)]
+    }
+
+    /// Whether the interpreter lock is what the process has too little of.
+    pub(super) fn gil_binds(&self) -> bool {
+        self.uses
+            .gil
+            .is_some_and(|work| (0.8..=1.2).contains(&work))
+            && (0..self.links.len()).any(|stage| self.holds_gil(stage))
+    }
+
+    /// Whether a stage works under the interpreter lock while that is short.
+    pub(super) fn holds_gil(&self, stage: usize) -> bool {
+        let link = &self.links[stage];
+        self.uses
+            .gil
+            .is_some_and(|work| (0.8..=1.2).contains(&work))
+            && link.stage.processes <= 1
+            && link.cpu().is_some_and(|cpu| cpu > 0.02 && cpu < 0.9)
+    }
+
+    /// What is left of a call's time where its waiting for the lock is taken out.
+    fn gil_free(&self, stage: usize) -> f64 {
+        let stretch = (0..self.links.len())
+            .filter(|other| self.holds_gil(*other))
+            .filter_map(|other| self.links[other].cpu())
+            .fold(0.0, f64::max)
+            .recip();
+        if stretch > CROWDED {
+            return 0.0;
+        }
+        let link = &self.links[stage];
+        let wait = link.mean_ms * (1.0 - link.cpu().unwrap_or(1.0) * stretch);
+        if wait < 0.05 * link.mean_ms {
+            0.0
+        } else {
+            wait
+        }
+    }
+
+    /// The loop's own part: alone, what slows it, and what of it works on without it.
+    fn set_loop(&mut self) {
+        let facts = self.facts;
+        let (step, compute) = (facts.step_ms, self.tandem.loop_ms);
+        let r = &facts.resources;
+        let queued = r.consumer_run_queue_pct.unwrap_or(0.0) / 100.0 * step;
+        let staged: f64 = self
+            .links
+            .iter()
+            .map(|link| link.mean_ms * link.calls * link.cpu().unwrap_or(0.0))
+            .sum();
+        let own = r
+            .cores_used
+            .map_or(0.0, |used| (used * step - staged) / compute.max(1e-9));
+        if self.uses.cores.is_some_and(|used| used > 0.5) && own > 0.3 {
+            self.tandem.loop_ms = (compute - queued).max(0.2 * compute);
+            let cores = own * compute / self.tandem.loop_ms;
+            self.tandem.loop_cores = cores.min(self.tandem.cores);
+            return;
+        }
+        let Some(floor) = facts.floor_ms else { return };
+        if floor.value > 1.03 * compute {
+            self.tandem.device_ms = Some(floor.value);
+            return;
+        }
+        let slower = facts
+            .contention_ms
+            .unwrap_or(compute - floor.value)
+            .max(0.0);
+        let alone = (compute - slower).max(0.1 * compute);
+        let active: f64 = self.links.iter().map(|link| link.active(step)).sum();
+        if slower > 0.01 * compute && active > 0.0 {
+            self.tandem.loop_ms = alone;
+            self.tandem.contention = slower / alone / active;
+        }
+    }
+}
+
+fn uses(facts: &Pipeline, links: &[Link<'_>]) -> Uses {
+    let r = &facts.resources;
+    let waits = r.gil_wait_ms.is_some_and(|ms| ms >= GIL_WAIT_MS);
+    let of_one_process = links
+        .iter()
+        .filter(|link| link.stage.processes <= 1)
+        .map(|link| link.active(facts.step_ms) * link.cpu().unwrap_or(0.0))
+        .sum::<f64>();
+    let engines: f64 = r
+        .gpus
+        .iter()
+        .filter_map(|gpu| gpu.nvdec_engines)
+        .map(f64::from)
+        .sum();
+    let decoding = r
+        .gpus
+        .iter()
+        .filter_map(|gpu| gpu.nvdec_busy)
+        .reduce(|a, b| a + b);
+    Uses {
+        cores: r
+            .cores_used
+            .zip(r.cores_usable)
+            .filter(|(_, usable)| *usable > 0.0)
+            .map(|(used, usable)| used / usable),
+        disk: r.disk_utilization_pct.map(|pct| (pct / 100.0).min(1.0)),
+        engines: decoding
+            .filter(|_| engines > 0.0)
+            .map(|busy| (busy / engines).min(1.0)),
+        gil: waits.then_some(of_one_process),
+    }
+}
+
+/// A stage whose calls at once are what keeps the decoders busy, while no core works for them.
+fn decoder(facts: &Pipeline, links: &[Link<'_>]) -> Option<(usize, u32)> {
+    let gpus = &facts.resources.gpus;
+    let engines: u32 = gpus.iter().filter_map(|gpu| gpu.nvdec_engines).sum();
+    let busy: f64 = gpus.iter().filter_map(|gpu| gpu.nvdec_busy).sum();
+    if engines == 0 || busy < 0.05 {
+        return None;
+    }
+    let explains = |link: &Link<'_>| {
+        let active = link.active(facts.step_ms);
+        active >= 0.7 * busy && link.cpu().is_none_or(|cpu| cpu < 0.5)
+    };
+    let candidates = || links.iter().enumerate().filter(|(_, link)| explains(link));
+    let named = candidates().find(|(_, link)| {
+        let name = link.stage.name.to_lowercase();
+        name.contains("dec") || name.contains("video")
+    });
+    // Among strangers the one whose number fits best.
+    let nearest = || {
+        candidates().min_by(|(_, a), (_, b)| {
+            let off = |link: &Link<'_>| (link.active(facts.step_ms) - busy).abs();
+            off(a).total_cmp(&off(b))
+        })
+    };
+    named.or_else(nearest).map(|(stage, _)| (stage, engines))
+}
+
+/// The stage that waits most for something other than a core, while the disk is busy.
+fn reader(
+    facts: &Pipeline,
+    links: &[Link<'_>],
+    uses: Uses,
+    decoder: Option<usize>,
+) -> Option<usize> {
+    uses.disk.filter(|used| *used >= 0.3)?;
+    let waits = |link: &Link<'_>| link.active(facts.step_ms) * (1.0 - link.cpu().unwrap_or(1.0));
+    links
+        .iter()
+        .enumerate()
+        .filter(|(stage, link)| decoder != Some(*stage) && waits(link) > 0.1)
+        .max_by(|(_, a), (_, b)| waits(a).total_cmp(&waits(b)))
+        .map(|(stage, _)| stage)
+}
+
+/// The stage that runs in as many processes as the loader has workers.
+fn workers(facts: &Pipeline, links: &[Link<'_>]) -> Option<usize> {
+    let workers = facts.loader.workers.filter(|workers| *workers > 0)?;
+    links.iter().position(|link| {
+        link.stage.processes == workers && (link.places - f64::from(workers)).abs() < 0.5
+    })
+}
+
+/// Whether the loop does the loader's work itself: nothing holds batches, and the waits are the
+/// stages' times.
+fn inline(facts: &Pipeline, links: &[Link<'_>]) -> bool {
+    let load: f64 = links.iter().map(|link| link.mean_ms * link.calls).sum();
+    let explained = load >= 0.85 * facts.wait_ms && load <= 1.15 * facts.wait_ms;
+    let one_by_one = links.iter().all(|link| link.places <= 1.0);
+    explained && one_by_one && facts.queues.is_empty() && !links.is_empty()
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates, and so many places nobody has"
+)]
+pub(super) fn whole(places: f64) -> u32 {
+    places.round().clamp(1.0, 4096.0) as u32
+}

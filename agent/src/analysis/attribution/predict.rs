@@ -1,0 +1,120 @@
+//! The step after a change: the model run again with one term changed, and the laws beside it.
+
+use super::model::{BUSY, Model};
+use super::tandem::{Supply, Tandem};
+
+/// How far the model may be from the measured step and still be believed.
+pub(super) const BELIEVED: f64 = 0.15;
+
+/// The model as it is, run.
+#[derive(Debug, Clone)]
+pub(super) struct Predictor<'a> {
+    pub(super) model: &'a Model<'a>,
+    /// Step of the unchanged model; `None` where it can't be run or is far from what was measured.
+    now_ms: Option<f64>,
+    /// By how much the unchanged model misses the measured step, as a share.
+    pub(super) miss: f64,
+}
+
+impl<'a> Predictor<'a> {
+    pub(super) fn of(model: &'a Model<'a>) -> Self {
+        let step = model.facts.step_ms;
+        let now = model.simulable().then(|| model.tandem.step_ms());
+        let miss = now
+            .filter(|ms| ms.is_finite())
+            .map_or(1.0, |ms| (ms / step - 1.0).abs());
+        Self {
+            model,
+            now_ms: now.filter(|_| miss < BELIEVED),
+            miss,
+        }
+    }
+
+    /// Whether the model reproduces what was measured.
+    pub(super) fn believed(&self) -> bool {
+        self.now_ms.is_some()
+    }
+
+    /// Step after the pipeline has become `changed`. What the change leaves alone still bounds it.
+    pub(super) fn step_ms(&self, changed: &Tandem) -> f64 {
+        let step = self.model.facts.step_ms;
+        let ratio = match self.now_ms {
+            Some(now) => changed.step_ms() / now,
+            // Without the simulation the limits alone.
+            None => limit_ms(changed) / limit_ms(&self.model.tandem),
+        };
+        let predicted = if ratio.is_finite() {
+            ratio * step
+        } else {
+            step
+        };
+        predicted.max(self.bound_ms(changed))
+    }
+
+    /// What resources that are busy, and the loop itself, allow.
+    fn bound_ms(&self, changed: &Tandem) -> f64 {
+        let (model, step) = (self.model, self.model.facts.step_ms);
+        let now = &model.tandem;
+        let loop_same = same(changed.loop_ms, now.loop_ms) && changed.device_ms == now.device_ms;
+        let mut bound: f64 = 0.0;
+        if loop_same && let Some(floor) = model.facts.floor_ms {
+            bound = bound.max(floor.value.min(step));
+        }
+        for (supply, used) in [
+            (Supply::Disk, model.uses.disk),
+            (Supply::Engines, model.uses.engines),
+        ] {
+            let Some(used) = used else { continue };
+            let before = need(now, supply);
+            let share = if before > 0.0 {
+                need(changed, supply) / before
+            } else {
+                1.0
+            };
+            if same(changed.engines, now.engines) && (before > 0.0 || used >= BUSY) {
+                bound = bound.max(used * step * share);
+            }
+        }
+        bound
+    }
+}
+
+fn same(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * b.abs() || (a.is_infinite() && b.is_infinite())
+}
+
+/// Milliseconds of a supply that a batch needs.
+fn need(tandem: &Tandem, supply: Supply) -> f64 {
+    tandem
+        .calls()
+        .iter()
+        .zip(&tandem.stations)
+        .map(|(calls, station)| {
+            let parts = station.parts.iter().filter(|(kind, _)| *kind == supply);
+            calls * parts.map(|(_, ms)| ms).sum::<f64>()
+        })
+        .sum()
+}
+
+/// The longest of the limits.
+pub(super) fn limit_ms(tandem: &Tandem) -> f64 {
+    let calls = tandem.calls();
+    let stations = calls.iter().zip(&tandem.stations).map(|(calls, station)| {
+        let alone: f64 = station.parts.iter().map(|(_, ms)| ms).sum();
+        calls * alone / f64::from(station.places.max(1))
+    });
+    if tandem.inline {
+        return stations.sum::<f64>() + tandem.loop_ms;
+    }
+    let own = tandem.loop_ms * tandem.loop_cores;
+    [
+        tandem.loop_ms.max(tandem.device_ms.unwrap_or(0.0)),
+        (need(tandem, Supply::Cores) + own) / tandem.cores,
+        need(tandem, Supply::Gil),
+        need(tandem, Supply::Disk),
+        need(tandem, Supply::Engines) / tandem.engines,
+    ]
+    .into_iter()
+    .chain(stations)
+    .fold(0.0, f64::max)
+}

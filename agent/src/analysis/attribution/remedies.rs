@@ -1,0 +1,155 @@
+//! What would help: each remedy changes one term of the model, which is then run again.
+//!
+//! Best first: by gain times confidence, so that a sure gain goes before a hoped-for one. Where the
+//! facts cannot tell a gain, the remedy says the least that the laws promise, and that it is that.
+
+mod buffers;
+mod others;
+mod places;
+
+use super::bottleneck::{Binding, Term, evidence, resource_name};
+use super::model::Model;
+use super::predict::Predictor;
+use super::tandem::Tandem;
+use crate::model::record::{ChangeRecord, RemedyRecord};
+
+/// A gain below this share of the step is none.
+const LEAST_GAIN: f64 = 0.02;
+
+/// A gain from which on it is worth going on although the loop's own part binds, in percent.
+const WORTH_PCT: f64 = 5.0;
+
+/// Remedies told at most.
+const MOST: usize = 6;
+
+/// Confidence in a gain of which only the least is known.
+const HOPED_FOR: f64 = 0.3;
+
+/// Confidence where it is assumed how much cheaper something gets.
+const ASSUMED: f64 = 0.5;
+
+/// What is looked at.
+struct Context<'a> {
+    model: &'a Model<'a>,
+    predictor: &'a Predictor<'a>,
+    binding: Option<Binding>,
+}
+
+/// A remedy before it is predicted.
+#[derive(Debug, Clone)]
+struct Draft {
+    code: &'static str,
+    what: String,
+    /// The stage that it changes.
+    stage: Option<usize>,
+    /// The term it relieves, which gives the evidence.
+    term: Term,
+    change: Option<ChangeRecord>,
+    outcome: Outcome,
+    confidence: f64,
+}
+
+/// What a remedy leads to.
+#[derive(Debug, Clone)]
+enum Outcome {
+    /// The pipeline as it then is.
+    Becomes(Box<Tandem>),
+    /// Nothing that can be told: at least as fast as now.
+    AtLeast,
+}
+
+/// All that would help.
+pub(super) fn remedies(
+    model: &Model<'_>,
+    predictor: &Predictor<'_>,
+    binding: Option<Binding>,
+) -> Vec<RemedyRecord> {
+    let context = Context {
+        model,
+        predictor,
+        binding,
+    };
+    let mut records: Vec<RemedyRecord> = places::drafts(&context)
+        .into_iter()
+        .chain(buffers::drafts(&context))
+        .chain(others::drafts(&context))
+        .filter_map(|draft| context.record(draft))
+        .collect();
+    records.sort_by(|a, b| score(b).total_cmp(&score(a)));
+    records.truncate(MOST);
+    let worth = |remedy: &RemedyRecord| remedy.predicted_gain_pct >= WORTH_PCT;
+    if let Some(found) = binding.filter(|found| found.term == Term::Compute)
+        && !records.iter().any(worth)
+    {
+        records.insert(0, stop(model, found));
+    }
+    records
+}
+
+fn score(remedy: &RemedyRecord) -> f64 {
+    remedy.predicted_gain_pct * remedy.confidence
+}
+
+impl Context<'_> {
+    fn step_ms(&self) -> f64 {
+        self.model.facts.step_ms
+    }
+
+    fn binds(&self, term: Term) -> bool {
+        self.binding.is_some_and(|found| found.term == term)
+    }
+
+    /// The remedy with its prediction; `None` where it gains nothing.
+    fn record(&self, draft: Draft) -> Option<RemedyRecord> {
+        let step = self.step_ms();
+        let at_least = matches!(draft.outcome, Outcome::AtLeast);
+        let predicted = match &draft.outcome {
+            Outcome::Becomes(tandem) => self.predictor.step_ms(tandem),
+            Outcome::AtLeast => step,
+        };
+        let gain = 1.0 - predicted / step;
+        if !at_least && gain < LEAST_GAIN {
+            return None;
+        }
+        let trust = if self.predictor.believed() {
+            1.0 - 2.0 * self.predictor.miss
+        } else {
+            0.5
+        };
+        Some(RemedyRecord {
+            code: draft.code.to_owned(),
+            what: draft.what,
+            stage: draft
+                .stage
+                .map(|stage| self.model.links[stage].stage.name.clone()),
+            resource: resource_name(draft.term).map(ToOwned::to_owned),
+            change: draft.change,
+            predicted_step_ms: predicted,
+            predicted_gain_pct: 100.0 * gain,
+            at_least,
+            evidence: evidence(self.model, draft.term),
+            confidence: (draft.confidence * trust).clamp(0.05, 1.0),
+        })
+    }
+}
+
+fn change(knob: &str, from: &dyn ToString, to: &dyn ToString) -> ChangeRecord {
+    ChangeRecord {
+        knob: knob.to_owned(),
+        from: from.to_string(),
+        to: to.to_string(),
+    }
+}
+
+fn stop(model: &Model<'_>, found: Binding) -> RemedyRecord {
+    let what = "Stop here: the loop's own part binds, and no faster loader shortens the step. \
+                Look at the model.";
+    RemedyRecord {
+        code: "stop".to_owned(),
+        what: what.to_owned(),
+        predicted_step_ms: model.facts.step_ms,
+        evidence: evidence(model, Term::Compute),
+        confidence: found.confidence,
+        ..RemedyRecord::default()
+    }
+}

@@ -1,0 +1,61 @@
+//! Bigger buffers: they help where calls vary, and only there.
+
+use super::super::bottleneck::Term;
+use super::{Context, Draft, Outcome, change};
+
+/// Buffers tried at most.
+const TRIED: usize = 4;
+
+pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
+    let model = context.model;
+    if model.tandem.inline {
+        return Vec::new();
+    }
+    // From the end: what lies before the loop is where jitter is felt.
+    let best = (0..model.links.len())
+        .rev()
+        .take(TRIED)
+        .filter_map(|stage| bigger(context, stage))
+        .min_by(|a, b| a.1.total_cmp(&b.1));
+    best.map(|(draft, _)| draft).into_iter().collect()
+}
+
+/// A bigger buffer after a stage, and the step it leads to.
+fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
+    let model = context.model;
+    let mut tandem = model.tandem.clone();
+    let station = &mut tandem.stations[stage];
+    let (what, knob) = if let Some(ahead) = station.ahead {
+        let to = ahead.saturating_mul(4).min(64);
+        station.ahead = Some(to);
+        let what = format!(
+            "Let each worker be {to} batches ahead instead of {ahead}: it absorbs slow ones."
+        );
+        (what, change("prefetch_factor", &ahead, &to))
+    } else {
+        let queue = model.links[stage].after?;
+        let from = queue.capacity?;
+        // What comes at once has to fit several times over.
+        let to = from.saturating_mul(4).max(from.saturating_add(2));
+        station.room = to;
+        let what = format!(
+            "Let the queue `{}` hold {to} items instead of {from}: it absorbs slow calls.",
+            queue.name
+        );
+        (what, change(&format!("{}.capacity", queue.name), &from, &to))
+    };
+    let predicted = context.predictor.step_ms(&tandem);
+    if predicted > 0.98 * context.step_ms() {
+        return None;
+    }
+    let draft = Draft {
+        code: "bigger_buffer",
+        what,
+        stage: Some(stage),
+        term: Term::Jitter,
+        change: Some(knob),
+        outcome: Outcome::Becomes(Box::new(tandem)),
+        confidence: 0.8,
+    };
+    Some((draft, predicted))
+}

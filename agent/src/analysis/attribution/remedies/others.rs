@@ -1,0 +1,209 @@
+//! What is neither places nor buffers: cheaper calls, other processes, cores, the disk, the
+//! collector, page-locked memory.
+
+use super::super::bottleneck::{Term, inner, limit_ms, relieve};
+use super::super::model::{BUSY, GIL_WAIT_MS, whole};
+use super::{ASSUMED, Context, Draft, HOPED_FOR, Outcome, change};
+
+/// Share of time in the collector from which on it is worth a word, in percent.
+const GC_PCT: f64 = 1.0;
+
+pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
+    [
+        cheaper(context),
+        subprocess(context),
+        collection(context),
+        page_cache(context),
+        cores(context),
+        pinned(context),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// The stage that binds at half its cost: by how much that would help, if it can be had.
+fn cheaper(context: &Context<'_>) -> Option<Draft> {
+    let model = context.model;
+    let found = context.binding?;
+    let stage = match found.term {
+        Term::Stage(stage) => stage,
+        Term::Engines => model.decoder?.0,
+        Term::Disk => model.reader?,
+        Term::Cores | Term::Quota | Term::Gil | Term::Memory => most_work(context)?,
+        Term::Jitter | Term::Gc | Term::Compute => return None,
+    };
+    let mut tandem = model.tandem.clone();
+    for (_, ms) in &mut tandem.stations[stage].parts {
+        *ms *= 0.5;
+    }
+    let name = &model.links[stage].stage.name;
+    let named = inner(model, stage).map_or(name.as_str(), |(inner, _)| inner);
+    let lower = format!("{name} {named}").to_lowercase();
+    let of = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    let how = if of(&["dec", "video", "demux", "clip", "frame"]) {
+        "shorter clips, fewer or smaller frames, a faster decoder"
+    } else if of(&[
+        "image",
+        "jpeg",
+        "png",
+        "resize",
+        "crop",
+        "augment",
+        "transform",
+    ]) {
+        "smaller images, a faster library"
+    } else if of(&["read", "load", "fetch", "download", "open"]) {
+        "smaller samples, a faster store, bigger reads"
+    } else {
+        "less work a call, or a faster library"
+    };
+    Some(Draft {
+        code: "cheaper_calls",
+        what: format!("Halve what a call of `{named}` costs ({how})."),
+        stage: Some(stage),
+        term: found.term,
+        change: None,
+        outcome: Outcome::Becomes(Box::new(tandem)),
+        confidence: ASSUMED,
+    })
+}
+
+/// The stage whose calls keep cores busy longest.
+fn most_work(context: &Context<'_>) -> Option<usize> {
+    let links = &context.model.links;
+    let work = |stage: usize| {
+        let link = &links[stage];
+        link.mean_ms * link.calls * link.cpu().unwrap_or(0.5)
+    };
+    (0..links.len()).max_by(|a, b| work(*a).total_cmp(&work(*b)))
+}
+
+fn subprocess(context: &Context<'_>) -> Option<Draft> {
+    let model = context.model;
+    let waits = model.facts.resources.gil_wait_ms? >= GIL_WAIT_MS;
+    let in_process = model
+        .links
+        .iter()
+        .position(|link| link.stage.processes <= 1)?;
+    if !waits || (context.binds(Term::Compute) && model.facts.floor_ms.is_some()) {
+        return None;
+    }
+    let sure = model.gil_binds();
+    let stage = if sure {
+        most_work(context)?
+    } else {
+        in_process
+    };
+    let name = &model.links[stage].stage.name;
+    let what = format!(
+        "Run the loader in a subprocess: the threads of `{name}` hold Python's interpreter lock \
+         in turns, so that only one of them works."
+    );
+    let unsure = "Run the loader in a subprocess: its threads and the loop wait for each other's \
+                  interpreter lock.";
+    Some(Draft {
+        code: "subprocess",
+        what: if sure { what } else { unsure.to_owned() },
+        stage: sure.then_some(stage),
+        term: Term::Gil,
+        change: None,
+        outcome: if sure {
+            Outcome::Becomes(Box::new(relieve(model, Term::Gil)))
+        } else {
+            Outcome::AtLeast
+        },
+        confidence: if sure { ASSUMED } else { HOPED_FOR },
+    })
+}
+
+fn collection(context: &Context<'_>) -> Option<Draft> {
+    let model = context.model;
+    model.facts.resources.gc_pct.filter(|pct| *pct >= GC_PCT)?;
+    Some(Draft {
+        code: "gc_between_epochs",
+        what: "Collect garbage only between epochs: `gc.disable()` at the start, `gc.collect()` \
+               after each."
+            .to_owned(),
+        stage: None,
+        term: Term::Gc,
+        change: None,
+        outcome: Outcome::Becomes(Box::new(relieve(model, Term::Gc))),
+        confidence: 0.7,
+    })
+}
+
+fn page_cache(context: &Context<'_>) -> Option<Draft> {
+    let model = context.model;
+    let reader = model.reader?;
+    model.uses.disk.filter(|used| *used >= BUSY)?;
+    Some(Draft {
+        code: "page_cache",
+        what: "Keep the data in memory: it is read from the disk again and again because the page \
+               cache is too small for it. More memory, smaller files, or a faster disk."
+            .to_owned(),
+        stage: Some(reader),
+        term: Term::Disk,
+        change: None,
+        outcome: Outcome::Becomes(Box::new(relieve(model, Term::Disk))),
+        confidence: 0.6,
+    })
+}
+
+fn cores(context: &Context<'_>) -> Option<Draft> {
+    let model = context.model;
+    let used = model.uses.cores.filter(|used| *used >= 0.85)?;
+    let quota = context.binds(Term::Quota);
+    let now = model.facts.resources.cores_usable?;
+    let step = context.step_ms();
+    let next = (0..model.links.len())
+        .map(|stage| {
+            // The places' limit with calls that wait for no core.
+            let station = &model.tandem.stations[stage];
+            let alone: f64 = station.parts.iter().map(|(_, ms)| ms).sum();
+            alone * model.links[stage].calls / f64::from(station.places)
+        })
+        .fold(
+            model.tandem.loop_ms.max(limit_ms(model, Term::Disk)),
+            f64::max,
+        );
+    let needed = used * step / next.max(0.05 * step);
+    let to = (now * needed)
+        .ceil()
+        .clamp(now.floor() + 1.0, 8.0 * now.ceil());
+    let mut tandem = model.tandem.clone();
+    tandem.cores = to;
+    let (code, what, term) = if quota {
+        let what = format!("Raise the CPU quota from {now} to {to} cores.");
+        ("quota", what, Term::Quota)
+    } else {
+        let what = format!("Give the process {to} cores instead of {now}.");
+        ("more_cores", what, Term::Cores)
+    };
+    Some(Draft {
+        code,
+        what,
+        stage: None,
+        term,
+        change: Some(change("cores", &now, &whole(to))),
+        outcome: Outcome::Becomes(Box::new(tandem)),
+        confidence: 0.75,
+    })
+}
+
+fn pinned(context: &Context<'_>) -> Option<Draft> {
+    let model = context.model;
+    let off = model.facts.loader.pin_memory == Some(false);
+    if !off || model.facts.resources.gpus.is_empty() {
+        return None;
+    }
+    Some(Draft {
+        code: "pin_memory",
+        what: "Copy batches to the GPU from page-locked memory.".to_owned(),
+        stage: None,
+        term: Term::Compute,
+        change: Some(change("pin_memory", &"False", &"True")),
+        outcome: Outcome::AtLeast,
+        confidence: 0.2,
+    })
+}

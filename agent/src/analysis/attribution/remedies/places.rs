@@ -1,0 +1,222 @@
+//! More calls of a stage at once, or fewer where more hold each other up.
+
+use super::super::bottleneck::{Term, limit_ms, memory_suspect};
+use super::super::model::{BUSY, Model, whole};
+use super::{Context, Draft, HOPED_FOR, Outcome, change};
+use crate::model::record::ChangeRecord;
+
+/// How many times as many places are proposed at most.
+const MOST_TIMES: u32 = 8;
+
+pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
+    let model = context.model;
+    let mut stages: Vec<usize> = (0..model.links.len()).collect();
+    stages.sort_by(|a, b| {
+        model.links[*b]
+            .limit_ms
+            .total_cmp(&model.links[*a].limit_ms)
+    });
+    let step = context.step_ms();
+    let more = stages
+        .iter()
+        .filter(|stage| model.tandem.inline || model.links[**stage].limit_ms > 0.6 * step)
+        .take(2)
+        .filter_map(|stage| more(context, *stage));
+    let fewer = stages
+        .iter()
+        .take(3)
+        .filter_map(|stage| fewer(context, *stage));
+    more.chain(fewer).collect()
+}
+
+/// The knob that sets how many calls of a stage run at once.
+fn knob(context: &Context<'_>, stage: usize, to: u32) -> ChangeRecord {
+    let model = context.model;
+    let loader_does_it = model.tandem.inline && model.facts.loader.workers == Some(0);
+    if loader_does_it {
+        return change("num_workers", &0, &to);
+    }
+    let from = whole(model.links[stage].places);
+    if model.workers == Some(stage) {
+        return change("num_workers", &from, &to);
+    }
+    let name = &model.links[stage].stage.name;
+    change(&format!("{name}.concurrency"), &from, &to)
+}
+
+/// What else bounds the step once a stage has places enough.
+fn next_limit(context: &Context<'_>, stage: usize) -> f64 {
+    let model = context.model;
+    let others = (0..model.links.len())
+        .filter(|other| *other != stage)
+        .map(|other| limit_ms(model, Term::Stage(other)));
+    others
+        .chain([Term::Cores, Term::Disk, Term::Compute].map(|term| limit_ms(model, term)))
+        .fold(0.0, f64::max)
+        .max(0.02 * context.step_ms())
+}
+
+fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
+    let model = context.model;
+    let link = &model.links[stage];
+    if memory_suspect(model, stage) || model.holds_gil(stage) || reads_all_it_can(model, stage) {
+        return None;
+    }
+    let from = whole(link.places);
+    let needed = link.mean_ms * link.calls / next_limit(context, stage);
+    // One to spare, for calls vary.
+    let mut to = whole((1.05 * needed).ceil()).clamp(from + 1, MOST_TIMES * from);
+    if let Some((decoder, engines)) = model.decoder
+        && decoder == stage
+    {
+        to = to.min(engines);
+    }
+    let mut tandem = model.tandem.clone();
+    if model.tandem.inline {
+        return background(context, stage, to);
+    }
+    if to <= from {
+        return None;
+    }
+    tandem.stations[stage].places = to;
+    let name = &link.stage.name;
+    let processes = model.workers == Some(stage);
+    let what = if processes {
+        format!("Load in {to} worker processes instead of {from}.")
+    } else if Some(stage) == model.decoder.map(|(decoder, _)| decoder) {
+        format!("Run `{name}` {to} at a time instead of {from}: one on each decoder at most.")
+    } else {
+        format!("Run `{name}` {to} at a time instead of {from}.")
+    };
+    Some(Draft {
+        code: "more_workers",
+        what,
+        stage: Some(stage),
+        term: Term::Stage(stage),
+        change: Some(knob(context, stage, to)),
+        outcome: Outcome::Becomes(Box::new(tandem)),
+        confidence: if link.stage.concurrency_known {
+            0.9
+        } else {
+            0.75
+        },
+    })
+}
+
+/// Whether the disk gives a stage no more.
+fn reads_all_it_can(model: &Model<'_>, stage: usize) -> bool {
+    model.reader == Some(stage) && model.uses.disk.is_some_and(|used| used >= BUSY)
+}
+
+/// The loop does the work itself: let others do it while it computes.
+fn background(context: &Context<'_>, stage: usize, to: u32) -> Option<Draft> {
+    let model = context.model;
+    let by_workers = model.facts.loader.workers == Some(0);
+    let mut tandem = model.tandem.clone();
+    tandem.inline = false;
+    // One more task for the loop's own thread to be fed in time; the cores bound it.
+    let load: f64 = model
+        .links
+        .iter()
+        .map(|link| link.mean_ms * link.calls)
+        .sum();
+    let cores = model.facts.resources.cores_usable.unwrap_or(f64::from(to));
+    let to = whole(
+        (1.1 * load / model.free_ms.max(0.02 * load))
+            .ceil()
+            .min(cores.max(1.0)),
+    );
+    if by_workers && model.links.len() == 1 {
+        let station = tandem.stations.first_mut()?;
+        // A worker process makes whole batches.
+        for (_, ms) in &mut station.parts {
+            *ms *= model.links[stage].calls;
+        }
+        (station.takes, station.gives, station.ahead) = (1.0, 1.0, Some(2));
+        (station.places, tandem.batch) = (to, 1.0);
+        return Some(Draft {
+            code: "more_workers",
+            what: format!("Load in {to} worker processes instead of in the loop itself."),
+            stage: Some(stage),
+            term: Term::Stage(stage),
+            change: Some(knob(context, stage, to)),
+            outcome: Outcome::Becomes(Box::new(tandem)),
+            confidence: 0.75,
+        });
+    }
+    for station in &mut tandem.stations {
+        station.room = station.room.max(2 * whole(model.tandem.batch));
+    }
+    Some(Draft {
+        code: "background",
+        what: "Load the next batch in a thread or process of its own while the loop computes."
+            .to_owned(),
+        stage: Some(stage),
+        term: Term::Stage(stage),
+        change: None,
+        outcome: Outcome::Becomes(Box::new(tandem)),
+        confidence: 0.75,
+    })
+}
+
+fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
+    let model = context.model;
+    let link = &model.links[stage];
+    let from = whole(link.places);
+    let name = &link.stage.name;
+    if let Some((decoder, engines)) = model.decoder
+        && decoder == stage
+        && from > engines
+        && link.active(context.step_ms()) > 1.05 * f64::from(engines)
+    {
+        return Some(Draft {
+            code: "fewer_workers",
+            what: format!(
+                "Run `{name}` {engines} at a time instead of {from}, one on each decoder: more \
+                 share the same decoders and hold each other up."
+            ),
+            stage: Some(stage),
+            term: Term::Engines,
+            change: Some(knob(context, stage, engines)),
+            outcome: Outcome::AtLeast,
+            confidence: 0.45,
+        });
+    }
+    if from < 2 {
+        return None;
+    }
+    if memory_suspect(model, stage) && link.limit_ms > 0.5 * context.step_ms() {
+        let to = from.div_ceil(2);
+        return Some(Draft {
+            code: "fewer_workers",
+            what: format!(
+                "Run `{name}` {to} at a time instead of {from}: its threads seem to slow each \
+                 other, and the model, through memory."
+            ),
+            stage: Some(stage),
+            term: Term::Memory,
+            change: Some(knob(context, stage, to)),
+            outcome: Outcome::AtLeast,
+            confidence: HOPED_FOR,
+        });
+    }
+    let used = model.uses.cores.filter(|used| *used >= 0.9)?;
+    let cores = model.tandem.cores;
+    if f64::from(from) <= cores || used.is_nan() || link.cpu().unwrap_or(0.0) < 0.1 {
+        return None;
+    }
+    let to = whole((cores - model.tandem.loop_cores).floor().max(1.0)).min(from - 1);
+    let mut tandem = model.tandem.clone();
+    tandem.stations[stage].places = to;
+    Some(Draft {
+        code: "fewer_workers",
+        what: format!(
+            "Run `{name}` {to} at a time instead of {from}: there are no cores for more."
+        ),
+        stage: Some(stage),
+        term: Term::Cores,
+        change: Some(knob(context, stage, to)),
+        outcome: Outcome::Becomes(Box::new(tandem)),
+        confidence: 0.7,
+    })
+}
