@@ -150,14 +150,17 @@ mod tests {
         b.versions.insert("spdl".to_owned(), "0.8".to_owned());
 
         assert_eq!(
-            changed(&[a.clone()], &[b]),
+            changed(std::slice::from_ref(&a), &[b]),
             [
                 change("loader.batch_size", Some("32"), Some("64")),
                 change("versions.spdl", None, Some("0.8")),
                 change("argv", Some("--lr 0.1"), Some("--lr 0.2")),
             ]
         );
-        assert_eq!(changed(&[a.clone()], &[a]), []);
+        assert_eq!(
+            changed(std::slice::from_ref(&a), std::slice::from_ref(&a)),
+            []
+        );
     }
 
     #[test]

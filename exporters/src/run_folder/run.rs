@@ -306,7 +306,6 @@ fn of_rank(folder: &Path, rank: u32) -> Result<Vec<RankFile>, ReadError> {
 /// While the run goes on, the newest file may become a part between the listing and the opening.
 /// Then there is a part behind those that were listed, and they are listed again. (Listing again in
 /// any case would cost a folder of ten thousand ranks their square.)
-#[expect(clippy::type_complexity, reason = "paths, the last one opened")]
 fn opened(
     folder: &Path,
     rank: u32,
