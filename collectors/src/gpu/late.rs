@@ -127,20 +127,19 @@ impl LateSource {
     }
 
     fn opened(&mut self) -> Result<&mut Box<dyn Collector>, CollectError> {
-        let source = match self.source.take() {
-            Some(source) => source,
-            None => {
-                let shared = &self.opening.0;
-                let mut gpus = shared
-                    .done
-                    .wait_while(self.opening.lock(), |gpus| gpus.is_none())
-                    .unwrap_or_else(PoisonError::into_inner);
-                gpus.as_mut().map_or_else(
-                    || Err(CollectError::unsupported("the driver was not opened")),
-                    self.take,
-                )?
-            }
-        };
+        if let Some(source) = self.source.take() {
+            return Ok(self.source.insert(source));
+        }
+        let shared = &self.opening.0;
+        let mut gpus = shared
+            .done
+            .wait_while(self.opening.lock(), |gpus| gpus.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        let source = gpus.as_mut().map_or_else(
+            || Err(CollectError::unsupported("the driver was not opened")),
+            self.take,
+        )?;
+        drop(gpus);
         Ok(self.source.insert(source))
     }
 }

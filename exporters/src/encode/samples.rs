@@ -338,7 +338,6 @@ fn any_tick(number: BoxedStrategy<f64>) -> impl Strategy<Value = TickRecord> {
                     steps: tick / 2,
                     records: 1,
                 },
-                ..TickRecord::default()
             },
         )
 }
