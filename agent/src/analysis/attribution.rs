@@ -10,6 +10,7 @@
 //! measured. It takes some milliseconds: for the end of a run, or now and then.
 
 mod bottleneck;
+mod evidence;
 mod flow;
 mod model;
 mod predict;

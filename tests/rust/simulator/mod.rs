@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod line;
 pub(crate) mod pipeline;
 pub(crate) mod population;
 pub(crate) mod service;

@@ -29,28 +29,32 @@ const SHAPES: [Shape; 4] = [
 ];
 
 /// What pipelines are drawn from.
-struct Dice(Rng);
+pub(crate) struct Dice(Rng);
 
 impl Dice {
-    fn uniform(&mut self, low: f64, high: f64) -> f64 {
+    pub(crate) fn new(rng: Rng) -> Self {
+        Self(rng)
+    }
+
+    pub(crate) fn uniform(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.0.unit()
     }
 
-    fn log_uniform(&mut self, low: f64, high: f64) -> f64 {
+    pub(crate) fn log_uniform(&mut self, low: f64, high: f64) -> f64 {
         self.uniform(low.ln(), high.ln()).exp()
     }
 
-    fn chance(&mut self, probability: f64) -> bool {
+    pub(crate) fn chance(&mut self, probability: f64) -> bool {
         self.0.unit() < probability
     }
 
     /// From 1 to `most`.
-    fn count(&mut self, most: u32) -> u32 {
+    pub(crate) fn count(&mut self, most: u32) -> u32 {
         let bound = usize::try_from(most).unwrap_or(1);
         1 + u32::try_from(self.0.below(bound)).unwrap_or(0)
     }
 
-    fn one_of<T: Copy, const N: usize>(&mut self, values: [T; N]) -> T {
+    pub(crate) fn one_of<T: Copy, const N: usize>(&mut self, values: [T; N]) -> T {
         values[self.0.below(N)]
     }
 }

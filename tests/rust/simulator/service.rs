@@ -10,6 +10,8 @@ pub(crate) enum Shape {
     Gamma,
     /// One item in eight is slow, as a long clip or a cold file.
     Bimodal,
+    /// One item in forty is very slow, as a retried request.
+    Rare,
 }
 
 /// Durations around a mean; neighbours may be correlated.
@@ -73,6 +75,15 @@ impl Service {
                     1.0 + 0.875 * spread
                 } else {
                     1.0 - 0.125 * spread
+                }
+            }
+            Shape::Rare => {
+                // 1.9600 is exceeded once in forty times.
+                let spread = cv / (0.025_f64 * 0.975).sqrt();
+                if score > 1.96 {
+                    1.0 + 0.975 * spread
+                } else {
+                    (1.0 - 0.025 * spread).max(0.05)
                 }
             }
         }

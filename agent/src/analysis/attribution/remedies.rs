@@ -7,7 +7,8 @@ mod buffers;
 mod others;
 mod places;
 
-use super::bottleneck::{Binding, Term, evidence, resource_name};
+use super::bottleneck::{Binding, Term, resource_name};
+use super::evidence::evidence;
 use super::model::Model;
 use super::predict::Predictor;
 use super::tandem::Tandem;

@@ -42,7 +42,10 @@ fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
             "Let the queue `{}` hold {to} items instead of {from}: it absorbs slow calls.",
             queue.name
         );
-        (what, change(&format!("{}.capacity", queue.name), &from, &to))
+        (
+            what,
+            change(&format!("{}.capacity", queue.name), &from, &to),
+        )
     };
     let predicted = context.predictor.step_ms(&tandem);
     if predicted > 0.98 * context.step_ms() {

@@ -1,7 +1,8 @@
 //! What is neither places nor buffers: cheaper calls, other processes, cores, the disk, the
 //! collector, page-locked memory.
 
-use super::super::bottleneck::{Term, inner, limit_ms, relieve};
+use super::super::bottleneck::{Term, limit_ms, relieve};
+use super::super::evidence::inner;
 use super::super::model::{BUSY, GIL_WAIT_MS, whole};
 use super::{ASSUMED, Context, Draft, HOPED_FOR, Outcome, change};
 

@@ -1,0 +1,161 @@
+//! What a conclusion rests on, in words: the numbers that it was drawn from.
+
+use super::bottleneck::{SLOW_IPC, Term};
+use super::model::Model;
+use crate::analysis::verdict::units::{amount, duration_ms, percent};
+
+/// What a conclusion rests on: numbers, in a clause.
+pub(super) fn evidence(model: &Model<'_>, term: Term) -> String {
+    let (facts, r) = (model.facts, &model.facts.resources);
+    let share = |used: Option<f64>| percent(100.0 * used.unwrap_or(0.0), 0);
+    match term {
+        Term::Stage(stage) => of_stage(model, stage),
+        Term::Cores => format!(
+            "{} of {} cores used{}",
+            amount(r.cores_used.unwrap_or(0.0)),
+            amount(r.cores_usable.unwrap_or(0.0)),
+            crowd(model)
+        ),
+        Term::Quota => format!(
+            "the quota of {} cores ran out in {} % of its periods",
+            amount(r.cores_usable.unwrap_or(0.0)),
+            percent(r.throttled_pct.unwrap_or(0.0), 0)
+        ),
+        Term::Gil => format!(
+            "a thread waits {} for the interpreter lock, and the stages' threads together do \
+             {} cores' worth of work",
+            duration_ms(r.gil_wait_ms.unwrap_or(0.0)),
+            amount(model.uses.gil.unwrap_or(0.0))
+        ),
+        Term::Gc => format!(
+            "the garbage collector stops the process for {} % of the time",
+            percent(r.gc_pct.unwrap_or(0.0), 1)
+        ),
+        Term::Disk => format!("the disk is busy {} % of the time", share(model.uses.disk)),
+        Term::Engines => {
+            let busy = share(model.uses.engines);
+            match model.decoder {
+                Some((stage, engines)) => format!(
+                    "the {engines} decoders are busy {busy} % of the time with {} decodes at once",
+                    amount(model.links[stage].active(facts.step_ms))
+                ),
+                None => format!("the decoders are busy {busy} % of the time"),
+            }
+        }
+        Term::Memory => memory_evidence(model),
+        Term::Jitter => {
+            let longest = (0..model.links.len())
+                .map(|stage| model.links[stage].limit_ms)
+                .fold(model.free_ms, f64::max);
+            format!(
+                "no limit is above {}, but calls vary and the buffers are too small for it",
+                duration_ms(longest)
+            )
+        }
+        Term::Compute if facts.floor_ms.is_some() => format!(
+            "with free data a step takes {} of {}",
+            duration_ms(model.free_ms),
+            duration_ms(facts.step_ms)
+        ),
+        Term::Compute => format!(
+            "the loop waits {} of {} for data",
+            duration_ms(facts.wait_ms),
+            duration_ms(facts.step_ms)
+        ),
+    }
+}
+
+fn crowd(model: &Model<'_>) -> String {
+    let r = &model.facts.resources;
+    let threads = r
+        .runnable_threads
+        .filter(|threads| Some(*threads) > r.cores_usable);
+    let waits = r.consumer_run_queue_pct.filter(|pct| *pct >= 5.0);
+    let threads = threads.map(|threads| format!(", {} threads want one", amount(threads)));
+    let waits = waits.map(|pct| {
+        let pct = percent(pct, 0);
+        format!(", the training thread waits for one {pct} % of the time")
+    });
+    [threads, waits].into_iter().flatten().collect()
+}
+
+fn memory_evidence(model: &Model<'_>) -> String {
+    let r = &model.facts.resources;
+    let mut parts = vec!["the threads' cores work all the time and cores are free".to_owned()];
+    if let Some(slower) = model.facts.contention_ms.filter(|ms| *ms > 0.0) {
+        parts.push(format!(
+            "the loop's own code takes {} longer while they do",
+            duration_ms(slower)
+        ));
+    }
+    if let Some(ipc) = r.consumer_ipc.filter(|ipc| *ipc < SLOW_IPC) {
+        parts.push(format!("it gets {ipc:.2} instructions done in a cycle"));
+    }
+    parts.join(", ")
+}
+
+fn of_stage(model: &Model<'_>, stage: usize) -> String {
+    let link = &model.links[stage];
+    let step = model.facts.step_ms;
+    if model.tandem.inline {
+        return format!(
+            "the loop does it itself: {} of {} a step, and nothing overlaps",
+            duration_ms(model.facts.wait_ms),
+            duration_ms(step)
+        );
+    }
+    let busy = percent(100.0 * (link.limit_ms / step).min(1.0), 0);
+    let mut parts = vec![if link.places > 1.0 {
+        format!(
+            "{} of {} places busy {busy} %",
+            amount(link.places),
+            amount(link.places)
+        )
+    } else {
+        format!("busy {busy} %")
+    }];
+    if let Some(full) = link
+        .before
+        .and_then(|queue| queue.full_pct)
+        .filter(|pct| *pct >= 20.0)
+    {
+        parts.push(format!(
+            "the queue before it full {} % of the time",
+            percent(full, 0)
+        ));
+    }
+    if let Some(empty) = link
+        .after
+        .and_then(|queue| queue.empty_pct)
+        .filter(|pct| *pct >= 20.0)
+    {
+        parts.push(format!(
+            "the queue after it empty {} % of the time",
+            percent(empty, 0)
+        ));
+    }
+    if let Some((inner, share)) = inner(model, stage) {
+        parts.push(format!(
+            "{} % of it is `{inner}`",
+            percent(100.0 * share, 0)
+        ));
+    }
+    parts.join(", ")
+}
+
+/// The stage called within that takes most of it, and its share.
+pub(super) fn inner<'a>(model: &'a Model<'_>, stage: usize) -> Option<(&'a str, f64)> {
+    let link = &model.links[stage];
+    let whole = link.mean_ms * link.calls;
+    model
+        .facts
+        .stages
+        .iter()
+        .filter(|inner| inner.within.as_deref() == Some(&link.stage.name))
+        .filter_map(|inner| {
+            let part = inner.mean_ms? * inner.calls_per_batch? / whole;
+            Some((inner.name.as_str(), part))
+        })
+        .filter(|(_, share)| *share > 0.3 && *share <= 1.05)
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+}

@@ -1,0 +1,460 @@
+//! What binds, and what helps, in pipelines whose answer is known.
+//!
+//! The cases that SPDL documents, the numbers of its case study given as facts, and a few of the
+//! random pipelines that `make study` runs by the thousand.
+
+#![allow(clippy::unwrap_used, reason = "all of it is test code")]
+
+mod simulator;
+
+use headspace_agent::analysis::attribution::{Attribution, attribute};
+use headspace_agent::analysis::pipeline::{LoaderFacts, Pipeline};
+use headspace_agent::model::record::{
+    Estimate, GpuUse, QueueSummary, RemedyRecord, ResourcesRecord, StageSummary,
+};
+use simulator::line::draw::Blind;
+use simulator::line::engine::run;
+use simulator::line::facts::facts;
+use simulator::line::judge::{Length, apply};
+use simulator::line::table::Table;
+use simulator::line::{Line, Part, Stage};
+use simulator::service::{Service, Shape};
+
+const STEPS: u32 = 600;
+
+fn stage(name: &str, threads: u32, ms: f64, room: u32) -> Stage {
+    Stage::of(name, threads, Part::Wait, ms, room)
+}
+
+fn concluded(line: &Line) -> Attribution {
+    attribute(&facts(line, &run(line, STEPS, 1), false, Blind::default()))
+}
+
+/// Kind and name of what binds.
+fn binds(found: &Attribution) -> (String, String) {
+    let b = found.bottleneck.clone().unwrap_or_default();
+    (b.kind, b.name.unwrap_or_default())
+}
+
+fn is(kind: &str, name: &str) -> (String, String) {
+    (kind.to_owned(), name.to_owned())
+}
+
+fn remedy<'a>(found: &'a Attribution, code: &str) -> Option<&'a RemedyRecord> {
+    found.remedies.iter().find(|remedy| remedy.code == code)
+}
+
+/// Applies a remedy and returns by how much its prediction was off, in percent.
+fn error_pct(line: &Line, remedy: &RemedyRecord) -> f64 {
+    let really = run(&apply(line, remedy).unwrap(), STEPS, 2).step_ms();
+    100.0 * (remedy.predicted_step_ms / really - 1.0).abs()
+}
+
+#[test]
+fn random_pipelines_are_understood_and_remedies_gain_what_was_predicted() {
+    let length = Length {
+        calls: 2000.0,
+        most_steps: 400.0,
+    };
+    let table = Table::of(2_000_000..2_000_020, length);
+    println!("{table}");
+    let all = table.all();
+    assert!(all.right_pct() >= 90.0, "{table}");
+    assert!(all.error_pct(0.5) <= 5.0, "{table}");
+    assert!(all.error_pct(0.9) <= 15.0, "{table}");
+}
+
+#[test]
+fn one_stage_of_25_ms_hides_behind_30_ms_of_work_and_one_of_35_does_not() {
+    let hidden = concluded(&Line::of(vec![stage("load", 1, 25.0, 2)], 30.0));
+    assert_eq!(binds(&hidden), is("compute", ""));
+    assert_eq!(hidden.remedies[0].code, "stop");
+    assert_eq!(hidden.remedies.len(), 1);
+
+    let line = Line::of(vec![stage("load", 1, 35.0, 2)], 30.0);
+    let slower = concluded(&line);
+    assert_eq!(binds(&slower), is("stage", "load"));
+    let more = remedy(&slower, "more_workers").unwrap();
+    let change = more.change.as_ref().unwrap();
+    assert_eq!(
+        (
+            change.knob.as_str(),
+            change.from.as_str(),
+            change.to.as_str()
+        ),
+        ("load.concurrency", "1", "2")
+    );
+    assert!((more.predicted_step_ms - 30.0).abs() < 0.3, "{more:?}");
+}
+
+#[test]
+fn of_three_stages_the_slowest_binds_wherever_it_is() {
+    for order in [[10.0, 25.0, 40.0], [40.0, 25.0, 10.0]] {
+        let stages = order.map(|ms| stage(&format!("stage_{ms}"), 1, ms, 2));
+        let line = Line::of(stages.to_vec(), 30.0);
+        let found = concluded(&line);
+
+        assert_eq!(binds(&found), is("stage", "stage_40"));
+        let more = remedy(&found, "more_workers").unwrap();
+        assert!((more.predicted_step_ms - 30.0).abs() < 0.3, "{more:?}");
+        let evidence = &found.bottleneck.as_ref().unwrap().evidence;
+        assert!(evidence.contains("busy 100 %"), "{evidence}");
+    }
+}
+
+#[test]
+fn concurrency_divides_the_time_of_a_call() {
+    let line = |threads| {
+        let stages = vec![stage("read", 1, 20.0, 2), stage("decode", threads, 90.0, 4)];
+        Line::of(stages, 25.0)
+    };
+    assert_eq!(binds(&concluded(&line(2))), is("stage", "decode"));
+    assert_eq!(binds(&concluded(&line(4))), is("compute", ""));
+}
+
+#[test]
+fn aggregation_of_five_fits_and_of_six_does_not_although_its_queue_is_never_full() {
+    let line = |joined| {
+        let mut stages = vec![stage("decode", 1, 5.5, 6), stage("collate", 1, 1.0, 2)];
+        stages[1].takes = joined;
+        Line::of(stages, 30.0)
+    };
+    assert_eq!(binds(&concluded(&line(5))), is("compute", ""));
+    assert_eq!(binds(&concluded(&line(6))), is("stage", "decode"));
+}
+
+#[test]
+fn jitter_is_told_from_a_slow_stage_and_a_bigger_buffer_absorbs_it() {
+    let mut decode = stage("decode", 1, 25.0, 3);
+    decode.service = Service::new(1.0, 1.6, Shape::Rare, 0.0);
+    let mut line = Line::of(vec![decode], 25.0);
+    line.compute = Service::new(1.0, 0.1, Shape::Normal, 0.0);
+    let seen = run(&line, 3000, 1);
+    let found = attribute(&facts(&line, &seen, false, Blind::default()));
+
+    assert_eq!(binds(&found), is("jitter", ""));
+    let bigger = remedy(&found, "bigger_buffer").unwrap();
+    assert_eq!(bigger.change.as_ref().unwrap().from, "3");
+    let really = run(&apply(&line, bigger).unwrap(), 6000, 2).step_ms();
+    let error = (bigger.predicted_step_ms / really - 1.0).abs();
+    assert!(
+        error < 0.05 && really < 0.98 * seen.step_ms(),
+        "{bigger:?} {really}"
+    );
+    // No limit is above 25 ms.
+    assert!(seen.step_ms() > 1.1 * 25.0, "{}", seen.step_ms());
+}
+
+#[test]
+fn torch_loaders_are_told_their_own_knobs() {
+    let mut fetch = stage("fetch", 2, 60.0, 1);
+    fetch.ahead = Some(2);
+    let line = Line::of(vec![fetch], 12.0);
+    let more = remedy(&concluded(&line), "more_workers").cloned().unwrap();
+
+    let change = more.change.as_ref().unwrap();
+    assert_eq!(
+        (change.knob.as_str(), change.from.as_str()),
+        ("num_workers", "2")
+    );
+    assert!(error_pct(&line, &more) < 5.0, "{more:?}");
+}
+
+#[test]
+fn a_loop_that_loads_by_itself_is_told_to_let_workers_do_it() {
+    let mut line = Line::of(vec![Stage::of("fetch", 1, Part::Cpu, 20.0, 1)], 10.0);
+    (line.inline, line.cores) = (true, 8.0);
+    let found = concluded(&line);
+
+    assert_eq!(binds(&found), is("stage", "fetch"));
+    let more = remedy(&found, "more_workers").unwrap();
+    assert_eq!(more.change.as_ref().unwrap().knob, "num_workers");
+    assert!(error_pct(&line, more) < 5.0, "{more:?}");
+}
+
+#[test]
+fn more_threads_than_cores_name_the_cores_and_propose_no_more_threads() {
+    let mut line = Line::of(vec![Stage::of("decode", 8, Part::Cpu, 20.0, 4)], 10.0);
+    (line.cores, line.compute_cores) = (2.0, 1.0);
+    let found = concluded(&line);
+
+    assert_eq!(binds(&found), is("resource", "cores"));
+    assert!(remedy(&found, "more_workers").is_none(), "{found:?}");
+    for remedy in &found.remedies {
+        assert!(error_pct(&line, remedy) < 5.0, "{remedy:?}");
+    }
+
+    line.quota = true;
+    let found = concluded(&line);
+    assert_eq!(binds(&found), is("resource", "quota"));
+    assert!(remedy(&found, "quota").is_some());
+}
+
+#[test]
+fn threads_that_hold_the_interpreter_lock_are_sent_to_a_subprocess() {
+    let mut line = Line::of(vec![Stage::of("transform", 4, Part::Gil, 20.0, 4)], 8.0);
+    line.cores = 16.0;
+    let found = concluded(&line);
+
+    assert_eq!(binds(&found), is("resource", "gil"));
+    assert_eq!(found.remedies[0].code, "subprocess");
+    assert!(error_pct(&line, &found.remedies[0]) < 5.0);
+    assert!(remedy(&found, "more_workers").is_none());
+}
+
+#[test]
+fn a_busy_disk_is_named_and_more_readers_are_not_proposed() {
+    let mut read = Stage::of("read", 6, Part::Disk, 10.0, 4);
+    read.parts.push((Part::Cpu, 4.0));
+    let mut line = Line::of(vec![read], 5.0);
+    (line.disk, line.cores) = (1.0, 16.0);
+    let found = concluded(&line);
+
+    assert_eq!(binds(&found), is("resource", "disk"));
+    assert!(remedy(&found, "more_workers").is_none());
+    assert!(error_pct(&line, remedy(&found, "page_cache").unwrap()) < 5.0);
+}
+
+#[test]
+fn the_collectors_pauses_are_predicted_away() {
+    let mut line = Line::of(vec![stage("load", 1, 10.0, 4)], 30.0);
+    line.gc = 0.1;
+    let found = concluded(&line);
+
+    assert!(
+        error_pct(&line, remedy(&found, "gc_between_epochs").unwrap()) < 3.0,
+        "{found:?}"
+    );
+}
+
+// The case study: R3D-18 on eight GPUs, Kinetics.
+
+/// A stage as facts.
+fn told(name: &str, places: f64, calls: f64, mean_ms: f64, cpu_pct: f64) -> StageSummary {
+    StageSummary {
+        name: name.to_owned(),
+        processes: 1,
+        concurrency: Some(places),
+        concurrency_known: true,
+        calls_per_batch: Some(calls),
+        out_per_in: Some(1.0),
+        mean_ms: Some(mean_ms),
+        p50_ms: Some(0.97 * mean_ms),
+        p95_ms: Some(1.3 * mean_ms),
+        p99_ms: Some(1.5 * mean_ms),
+        cpu_pct: Some(cpu_pct),
+        ..StageSummary::default()
+    }
+}
+
+fn sink(capacity: u32, empty_pct: f64) -> QueueSummary {
+    QueueSummary {
+        name: "sink".to_owned(),
+        capacity: Some(capacity),
+        last: true,
+        empty_pct: Some(empty_pct),
+        ..QueueSummary::default()
+    }
+}
+
+fn about(ms: f64) -> Estimate {
+    Estimate {
+        value: ms,
+        low: 0.99 * ms,
+        high: 1.01 * ms,
+    }
+}
+
+/// `at_once` decodes on 7 decoders, 8 clips a batch, each so long.
+fn nvdec(at_once: u32, item_ms: f64) -> Pipeline {
+    let busy = f64::from(at_once.min(7));
+    Pipeline {
+        stages: vec![told("decode", f64::from(at_once), 8.0, item_ms, 3.0)],
+        queues: vec![sink(24, 95.0)],
+        step_ms: 8.0 * item_ms / f64::from(at_once),
+        wait_ms: 8.0 * item_ms / f64::from(at_once) - 29.8,
+        floor_ms: Some(about(29.8)),
+        resources: ResourcesRecord {
+            gpus: vec![GpuUse {
+                nvdec_busy: Some(0.99 * busy),
+                nvdec_engines: Some(7),
+                sm_pct: Some(8.0),
+                ..GpuUse::default()
+            }],
+            cores_used: Some(4.0),
+            cores_usable: Some(96.0),
+            ..ResourcesRecord::default()
+        },
+        ..Pipeline::default()
+    }
+}
+
+#[test]
+fn a_step_of_426_ms_over_a_floor_of_29_8_is_the_decoders_fault_and_not_the_models() {
+    let baseline = Pipeline {
+        stages: vec![
+            told("fetch", 8.0, 32.0, 6.0, 10.0),
+            told("decode", 8.0, 32.0, 106.0, 97.0),
+        ],
+        step_ms: 426.0,
+        wait_ms: 396.0,
+        floor_ms: Some(about(29.8)),
+        resources: ResourcesRecord {
+            gpus: vec![GpuUse {
+                sm_pct: Some(5.75),
+                ..GpuUse::default()
+            }],
+            cores_used: Some(8.5),
+            cores_usable: Some(24.0),
+            ..ResourcesRecord::default()
+        },
+        ..Pipeline::default()
+    };
+    let found = attribute(&baseline);
+
+    assert_eq!(binds(&found), is("stage", "decode"));
+    assert!(
+        remedy(&found, "stop").is_none(),
+        "compute is 7 % of the step"
+    );
+    let best = &found.remedies[0];
+    assert!(best.predicted_gain_pct > 40.0, "{best:?}");
+    assert!(
+        found.remedies.iter().all(|r| r.predicted_step_ms >= 29.8),
+        "{found:?}"
+    );
+    // Bigger batches hurt: the same decoder, twice the clips.
+    let mut bigger = baseline;
+    for stage in &mut bigger.stages {
+        stage.calls_per_batch = Some(64.0);
+    }
+    (bigger.step_ms, bigger.wait_ms, bigger.floor_ms) = (850.0, 795.0, Some(about(55.0)));
+    let limit = attribute(&bigger).bottleneck.unwrap().limit_ms.unwrap();
+    assert!((limit - 848.0).abs() < 1.0, "{limit}");
+}
+
+#[test]
+fn fourteen_decodes_on_seven_engines_are_told_to_be_seven() {
+    let found = attribute(&nvdec(14, 540.0));
+
+    assert_eq!(binds(&found), is("resource", "nvdec"));
+    let fewer = remedy(&found, "fewer_workers").unwrap();
+    assert_eq!(fewer.change.as_ref().unwrap().to, "7");
+    assert!(
+        fewer.at_least,
+        "what sharing an engine costs is not among the facts"
+    );
+    assert!(
+        fewer.predicted_step_ms >= nvdec(7, 245.0).step_ms,
+        "the bound holds"
+    );
+    assert!(remedy(&found, "more_workers").is_none());
+}
+
+#[test]
+fn seven_decodes_on_seven_engines_are_enough_and_shorter_clips_are_what_helps() {
+    let found = attribute(&nvdec(7, 245.0));
+
+    assert_eq!(binds(&found), is("resource", "nvdec"));
+    assert!(remedy(&found, "more_workers").is_none());
+    assert!(remedy(&found, "fewer_workers").is_none());
+    let cheaper = remedy(&found, "cheaper_calls").unwrap();
+    assert!(cheaper.what.contains("shorter clips"), "{cheaper:?}");
+    assert!(
+        (cheaper.predicted_step_ms - 140.0).abs() < 7.0,
+        "{cheaper:?}"
+    );
+}
+
+#[test]
+fn four_decodes_on_seven_engines_may_become_seven_and_no_more() {
+    let found = attribute(&nvdec(4, 245.0));
+
+    assert_eq!(binds(&found), is("stage", "decode"));
+    let more = remedy(&found, "more_workers").unwrap();
+    assert_eq!(more.change.as_ref().unwrap().to, "7");
+    assert!((more.predicted_step_ms - 280.0).abs() < 15.0, "{more:?}");
+}
+
+/// Demux on so many threads, each call so long, with what it does to the model.
+fn demux(threads: f64, call_ms: f64, contention_ms: f64, ipc: f64) -> Pipeline {
+    let step = 8.0 * call_ms / threads;
+    Pipeline {
+        stages: vec![told("demux", threads, 8.0, call_ms, 99.0)],
+        queues: vec![sink(3, 96.0)],
+        step_ms: step,
+        wait_ms: step - 30.0 - contention_ms,
+        floor_ms: Some(about(30.0)),
+        contention_ms: Some(contention_ms),
+        resources: ResourcesRecord {
+            cores_used: Some(threads + 2.0),
+            cores_usable: Some(96.0),
+            consumer_ipc: Some(ipc),
+            gil_wait_ms: Some(0.05),
+            ..ResourcesRecord::default()
+        },
+        ..Pipeline::default()
+    }
+}
+
+#[test]
+fn eight_demux_threads_short_of_memory_bandwidth_are_told_to_be_fewer() {
+    let found = attribute(&demux(8.0, 340.0, 12.0, 0.5));
+
+    assert_eq!(binds(&found), is("resource", "memory"));
+    let fewer = remedy(&found, "fewer_workers").unwrap();
+    let change = fewer.change.as_ref().unwrap();
+    assert_eq!((change.from.as_str(), change.to.as_str()), ("8", "4"));
+    assert!(fewer.at_least && fewer.confidence < 0.5, "{fewer:?}");
+    assert!(remedy(&found, "more_workers").is_none());
+}
+
+#[test]
+fn three_demux_threads_with_memory_to_spare_are_an_ordinary_stage() {
+    let found = attribute(&demux(3.0, 37.5, 1.0, 1.3));
+
+    assert_eq!(binds(&found), is("stage", "demux"));
+    assert!(remedy(&found, "fewer_workers").is_none());
+}
+
+#[test]
+fn nested_stages_count_once_and_the_inner_one_is_named() {
+    let mut facts = nvdec(4, 245.0);
+    facts.resources.gpus.clear();
+    facts.stages[0].name = "clip".to_owned();
+    let inner = StageSummary {
+        within: Some("clip".to_owned()),
+        ..told("resize", 4.0, 8.0, 180.0, 90.0)
+    };
+    facts.stages.push(inner);
+    let found = attribute(&facts);
+
+    assert_eq!(binds(&found), is("stage", "clip"));
+    let evidence = found.bottleneck.unwrap().evidence;
+    assert!(evidence.contains("73 % of it is `resize`"), "{evidence}");
+}
+
+#[test]
+fn without_stages_there_is_no_verdict_on_stages() {
+    let facts = Pipeline {
+        step_ms: 30.0,
+        wait_ms: 20.0,
+        loader: LoaderFacts::default(),
+        ..Pipeline::default()
+    };
+    assert_eq!(attribute(&facts), Attribution::default());
+    let hardly_waits = Pipeline {
+        wait_ms: 0.1,
+        ..facts
+    };
+    assert_eq!(binds(&attribute(&hardly_waits)), is("compute", ""));
+    assert_eq!(attribute(&Pipeline::default()), Attribution::default());
+}
+
+#[test]
+fn facts_that_do_not_explain_the_step_name_no_stage() {
+    let mut facts = nvdec(4, 245.0);
+    facts.stages[0].mean_ms = Some(60.0);
+    let found = attribute(&facts);
+    assert_eq!(found.bottleneck, None, "{found:?}");
+}

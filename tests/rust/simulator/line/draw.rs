@@ -1,0 +1,291 @@
+//! Random pipelines of two to six stages, by what is short in them.
+
+use headspace_agent::analysis::bootstrap::Rng;
+
+use super::super::population::Dice;
+use super::super::service::{Service, Shape};
+use super::{Line, Part, Stage};
+
+/// What is short, or how the pipeline is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// Places of one stage, or the model.
+    Plain,
+    /// The same with items joined, split and filtered.
+    Ratios,
+    /// Small buffers and calls that vary much.
+    Jitter,
+    /// Cores, or the quota of them.
+    Cores,
+    /// Decoders.
+    Nvdec,
+    /// The disk.
+    Disk,
+    /// The interpreter lock.
+    Gil,
+    /// Memory bandwidth.
+    Memory,
+    /// Worker processes that deliver in order.
+    Workers,
+    /// The loop loads by itself.
+    Inline,
+    /// Places, and a stage that the agent is not told of.
+    Hidden,
+}
+
+pub(crate) const CLASSES: [Class; 11] = [
+    Class::Plain,
+    Class::Ratios,
+    Class::Jitter,
+    Class::Cores,
+    Class::Nvdec,
+    Class::Disk,
+    Class::Gil,
+    Class::Memory,
+    Class::Workers,
+    Class::Inline,
+    Class::Hidden,
+];
+
+const ROOMS: [u32; 9] = [1, 2, 3, 4, 8, 12, 16, 32, 64];
+const SHAPES: [Shape; 5] = [
+    Shape::Normal,
+    Shape::LogNormal,
+    Shape::Gamma,
+    Shape::Bimodal,
+    Shape::Rare,
+];
+const NAMES: [&str; 6] = ["list", "read", "demux", "decode", "augment", "collate"];
+
+/// A pipeline, its class, and whether its floor is probed.
+pub(crate) struct Case {
+    pub(crate) class: Class,
+    pub(crate) line: Line,
+    pub(crate) probed: bool,
+    pub(crate) blind: Blind,
+}
+
+/// What the agent is not told.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is apart from the others"
+)]
+pub(crate) struct Blind {
+    /// A stage that nobody named, with its queue.
+    pub(crate) stage: Option<usize>,
+    /// CPU time of calls, as where they are coroutines.
+    pub(crate) cpu: bool,
+    /// All queues but the last.
+    pub(crate) queues: bool,
+    /// How much queues hold.
+    pub(crate) rooms: bool,
+    /// Whether the processor's counters may be read, for once.
+    pub(crate) counters: bool,
+}
+
+/// Draws a pipeline: places, ratios and buffers first, then what is short.
+pub(crate) fn draw(seed: u64) -> Case {
+    let dice = &mut Dice::new(Rng::new(seed ^ 0x11e5_0f0f));
+    let class = match dice.uniform(0.0, 1.0) {
+        p if p < 0.2 => Class::Plain,
+        p if p < 0.4 => Class::Ratios,
+        p => CLASSES[2 + ((p - 0.4) / (0.6 / 9.0)) as usize],
+    };
+    let base = dice.log_uniform(8.0, 80.0);
+    let count = if class == Class::Inline || class == Class::Workers {
+        1
+    } else {
+        1 + dice.count(5)
+    };
+    let calls_vary = if class == Class::Jitter {
+        (0.3, 1.3)
+    } else {
+        (0.0, 0.4)
+    };
+    let names = NAMES.iter().skip(6 - count as usize);
+    let mut stages: Vec<Stage> = names
+        .map(|name| {
+            let mut stage = Stage::of(name, dice.count(8), Part::Wait, 1.0, dice.one_of(ROOMS));
+            stage.service = service(dice, calls_vary);
+            stage.told = dice.chance(0.7);
+            if class == Class::Jitter {
+                stage.threads = dice.count(3);
+                stage.room = dice.count(4);
+            }
+            stage
+        })
+        .collect();
+    if class == Class::Ratios || (count > 1 && dice.chance(0.2)) {
+        ratios(dice, &mut stages);
+    }
+    let mut line = Line::of(stages, 0.0);
+    let faster = |dice: &mut Dice| dice.uniform(1.05, 4.0);
+    let slowest = dice.count(count) as usize - 1;
+    for stage in 0..line.stages.len() {
+        let by = if stage == slowest { 1.0 } else { faster(dice) };
+        let places = f64::from(line.stages[stage].threads);
+        let ms = base / by * places / line.calls(stage);
+        let cpu = if dice.chance(0.3) {
+            1.0
+        } else {
+            dice.uniform(0.0, 1.0)
+        };
+        line.stages[stage].parts = vec![(Part::Wait, ms * (1.0 - cpu)), (Part::Cpu, ms * cpu)];
+    }
+    line.compute_ms = base * dice.log_uniform(0.2, 1.5);
+    line.compute = Service::new(1.0, dice.uniform(0.0, 0.2), dice.one_of(SHAPES), 0.0);
+    if dice.chance(0.3) {
+        line.contention = dice.uniform(0.0, 0.4);
+    }
+    if dice.chance(0.1) {
+        line.gc = dice.uniform(0.0, 0.1);
+    }
+    short(dice, class, &mut line, base, slowest);
+    line.contention /= line
+        .stages
+        .iter()
+        .map(|s| f64::from(s.threads))
+        .sum::<f64>();
+    let probed = dice.chance(0.5);
+    let hidden = class == Class::Hidden;
+    let blind = Blind {
+        stage: hidden.then(|| dice.count(count) as usize - 1),
+        cpu: class == Class::Plain && dice.chance(0.2),
+        queues: dice.chance(0.1),
+        rooms: dice.chance(0.1),
+        counters: dice.chance(0.5),
+    };
+    Case {
+        class,
+        line,
+        probed,
+        blind,
+    }
+}
+
+fn service(dice: &mut Dice, (low, high): (f64, f64)) -> Service {
+    let cv = if dice.chance(0.15) {
+        0.0
+    } else {
+        dice.uniform(low, high)
+    };
+    let correlation = if dice.chance(0.15) {
+        dice.uniform(0.0, 0.4)
+    } else {
+        0.0
+    };
+    Service::new(1.0, cv, dice.one_of(SHAPES), correlation)
+}
+
+/// One stage joins items; sometimes another splits or filters.
+fn ratios(dice: &mut Dice, stages: &mut [Stage]) {
+    let last = stages.len() - 1;
+    let joins = last - usize::from(last > 0 && dice.chance(0.4));
+    stages[joins].takes = dice.one_of([2, 3, 4, 5, 6, 8, 16]);
+    if joins > 0 && dice.chance(0.4) {
+        let other = dice.count(joins as u32) as usize - 1;
+        if dice.chance(0.5) {
+            stages[other].gives = dice.one_of([2, 3, 5]);
+        } else {
+            stages[other].keeps = dice.uniform(0.5, 0.95);
+        }
+    }
+}
+
+/// Makes something short.
+fn short(dice: &mut Dice, class: Class, line: &mut Line, base: f64, slowest: usize) {
+    let others = line.stages.len();
+    match class {
+        Class::Plain | Class::Ratios | Class::Jitter | Class::Hidden => {
+            if dice.chance(0.5) {
+                // Plenty of cores, and the agent knows how many.
+                line.cores = 64.0;
+            }
+        }
+        Class::Cores => {
+            for stage in &mut line.stages {
+                let ms = stage.alone_ms();
+                let cpu = dice.uniform(0.6, 1.0);
+                stage.parts = vec![(Part::Wait, ms * (1.0 - cpu)), (Part::Cpu, ms * cpu)];
+            }
+            if dice.chance(0.4) {
+                (line.compute_cores, line.contention) = (1.0, 0.0);
+            }
+            let work: f64 = (0..others)
+                .map(|s| line.calls(s) * line.stages[s].parts[1].1)
+                .sum::<f64>()
+                + line.compute_ms * line.compute_cores;
+            line.cores = (work / base / dice.uniform(0.8, 2.5)).round().max(1.0);
+            line.quota = dice.chance(0.3);
+            if dice.chance(0.3) {
+                line.switching = dice.uniform(0.0, 0.05);
+            }
+        }
+        Class::Nvdec => {
+            let stage = &mut line.stages[slowest];
+            "decode".clone_into(&mut stage.name);
+            let ms = stage.alone_ms();
+            stage.parts = vec![(Part::Engine, ms)];
+            line.engines = f64::from(dice.count(8));
+            line.engine_penalty = dice.uniform(0.0, 0.3);
+            rename(line, slowest);
+        }
+        Class::Disk => {
+            let stage = &mut line.stages[slowest];
+            let ms = stage.alone_ms();
+            let read = dice.uniform(0.5, 1.0);
+            stage.parts = vec![(Part::Disk, ms * read), (Part::Cpu, ms * (1.0 - read))];
+            line.disk = f64::from(dice.count(3));
+            line.cores = 64.0;
+        }
+        Class::Gil => {
+            let mut threads = 0;
+            for stage in &mut line.stages {
+                let ms = stage.alone_ms();
+                let python = dice.uniform(0.6, 1.0);
+                stage.parts = vec![(Part::Wait, ms * (1.0 - python)), (Part::Gil, ms * python)];
+                threads += stage.threads;
+            }
+            line.stages[slowest].threads += 2;
+            line.cores = f64::from(threads + 8);
+        }
+        Class::Memory => {
+            let stage = &mut line.stages[slowest];
+            let ms = stage.alone_ms();
+            stage.threads += 4;
+            stage.parts = vec![(Part::Memory, ms)];
+            line.memory = f64::from(1 + dice.count(4));
+            line.memory_penalty = dice.uniform(0.2, 0.8);
+            line.contention = dice.uniform(0.2, 0.5);
+            line.cores = 64.0;
+        }
+        Class::Workers => {
+            let stage = &mut line.stages[0];
+            stage.ahead = Some(dice.one_of([1, 2, 2, 2, 4]));
+            (stage.takes, stage.gives, stage.keeps, stage.told) = (1, 1, 1.0, true);
+            if dice.chance(0.5) {
+                line.cores = 64.0;
+            }
+        }
+        Class::Inline => {
+            let stage = &mut line.stages[0];
+            (stage.threads, stage.takes, stage.gives, stage.keeps) = (1, 1, 1, 1.0);
+            line.batch = dice.one_of([1, 1, 4, 8]);
+            line.inline = true;
+            line.contention = 0.0;
+            let ms = base / f64::from(line.batch);
+            line.stages[0].parts = vec![(Part::Cpu, ms)];
+            line.cores = 16.0;
+        }
+    }
+}
+
+/// No two stages have one name.
+fn rename(line: &mut Line, decoder: usize) {
+    for (number, stage) in line.stages.iter_mut().enumerate() {
+        if number != decoder && stage.name == "decode" {
+            "parse".clone_into(&mut stage.name);
+        }
+    }
+}

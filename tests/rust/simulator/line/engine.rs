@@ -1,0 +1,500 @@
+//! The simulation: what is under way shares what it needs equally, and the next to end is next.
+//!
+//! Each kind of part is served in virtual time: a clock that runs slower the more there are, so
+//! that an end does not move when others come and go.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+
+use headspace_agent::analysis::bootstrap::Rng;
+use headspace_agent::model::Distribution;
+
+use super::{Line, PARTS, Part};
+
+/// What was seen in a run once it was warm.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen {
+    pub(crate) ms: f64,
+    pub(crate) steps: f64,
+    pub(crate) wait_ms: f64,
+    pub(crate) compute: Distribution,
+    pub(crate) stages: Vec<StageSeen>,
+    pub(crate) queues: Vec<QueueSeen>,
+    /// Integral over time of what was served at once, and of what wanted to be, by part.
+    pub(crate) served: [f64; PARTS.len()],
+    pub(crate) wanted: [f64; PARTS.len()],
+    /// Milliseconds in which more wanted a core than there are.
+    pub(crate) short_of_cores_ms: f64,
+    /// Milliseconds that the loop's own part took longer for want of a core.
+    pub(crate) consumer_queued_ms: f64,
+}
+
+impl Seen {
+    pub(crate) fn step_ms(&self) -> f64 {
+        self.ms / self.steps
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StageSeen {
+    pub(crate) calls: f64,
+    pub(crate) items_in: f64,
+    pub(crate) items_out: f64,
+    pub(crate) active_ms: f64,
+    pub(crate) cpu_ms: f64,
+    pub(crate) peak: u32,
+    pub(crate) time: Distribution,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct QueueSeen {
+    /// Integral over time of its depth, and milliseconds in which it was empty and full.
+    pub(crate) depth: f64,
+    pub(crate) empty: f64,
+    pub(crate) full: f64,
+}
+
+/// A call, or the loop's own part of a step.
+#[derive(Debug, Clone, Copy, Default)]
+struct Call {
+    /// The stage; the number of stages is the loop.
+    stage: usize,
+    part: usize,
+    factor: f64,
+    began: f64,
+    part_began: f64,
+    cpu_ms: f64,
+    worker: usize,
+}
+
+#[derive(Debug, PartialEq)]
+struct End(f64, usize);
+
+impl Eq for End {}
+
+impl PartialOrd for End {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for End {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.0.total_cmp(&self.0).then(other.1.cmp(&self.1))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Server {
+    clock: f64,
+    load: f64,
+    ends: BinaryHeap<End>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    level: u32,
+    idle: u32,
+    active: u32,
+    /// Items taken in that do not make a call yet.
+    held: u32,
+    /// What threads have still to put into the queue.
+    blocked: VecDeque<u32>,
+    /// Of worker processes: what each has done, whether it is busy, and what is done out of order.
+    done: Vec<u64>,
+    busy: Vec<bool>,
+    early: VecDeque<bool>,
+    taken: u64,
+}
+
+struct Engine<'a> {
+    line: &'a Line,
+    stages: Vec<super::Stage>,
+    rngs: Vec<Rng>,
+    now: f64,
+    servers: [Server; PARTS.len()],
+    calls: Vec<Call>,
+    free: Vec<usize>,
+    states: Vec<State>,
+    working: u32,
+    asked: Option<f64>,
+    /// Calls that the loop has still to do itself for this batch.
+    own: u32,
+    /// Items of the next batch that it has.
+    held: u32,
+    model: super::super::service::Service,
+    seen: Seen,
+}
+
+/// Runs a pipeline for so many steps, after a fifth as many.
+pub(crate) fn run(line: &Line, steps: u32, seed: u64) -> Seen {
+    let mut engine = Engine::new(line, seed);
+    let warm = steps / 5 + 40;
+    engine.until(f64::from(warm));
+    let (stages, queues) = (line.stages.len(), line.stages.len());
+    engine.seen = Seen {
+        stages: vec![StageSeen::default(); stages],
+        queues: vec![QueueSeen::default(); queues],
+        ..Seen::default()
+    };
+    engine.until(f64::from(steps));
+    engine.seen
+}
+
+impl<'a> Engine<'a> {
+    fn new(line: &'a Line, seed: u64) -> Self {
+        let count = line.stages.len();
+        let states = line
+            .stages
+            .iter()
+            .map(|s| State {
+                idle: s.threads,
+                done: vec![0; s.threads as usize],
+                busy: vec![false; s.threads as usize],
+                ..State::default()
+            })
+            .collect();
+        Self {
+            line,
+            stages: line.stages.clone(),
+            rngs: (0..=count as u64)
+                .map(|n| Rng::new(seed.wrapping_mul(1000).wrapping_add(n)))
+                .collect(),
+            now: 0.0,
+            servers: Default::default(),
+            calls: Vec::new(),
+            free: Vec::new(),
+            states,
+            working: 0,
+            asked: Some(0.0),
+            own: line.batch,
+            held: 0,
+            model: line.compute.clone(),
+            seen: Seen {
+                stages: vec![StageSeen::default(); count],
+                queues: vec![QueueSeen::default(); count],
+                ..Seen::default()
+            },
+        }
+    }
+
+    fn until(&mut self, steps: f64) {
+        while self.seen.steps < steps {
+            self.settle();
+            self.one_event();
+        }
+    }
+
+    fn rate(&self, part: usize) -> f64 {
+        let load = self.servers[part].load;
+        let (supply, penalty) = self.line.supply(PARTS[part]);
+        let crowd = (load / supply).max(1.0);
+        let mut rate = 1.0 / crowd / (1.0 + penalty * (crowd - 1.0));
+        if PARTS[part] == Part::Model {
+            rate /= 1.0 + self.line.contention * f64::from(self.working);
+        }
+        let elsewhere = self.line.stages.iter().any(|s| s.ahead.is_some());
+        if !elsewhere || PARTS[part] == Part::Model {
+            rate *= 1.0 - self.line.gc;
+        }
+        rate
+    }
+
+    fn one_event(&mut self) {
+        let (mut next, mut dt) = (usize::MAX, f64::INFINITY);
+        let mut rates = [0.0; PARTS.len()];
+        for (part, server) in self.servers.iter().enumerate() {
+            if let Some(End(at, _)) = server.ends.peek() {
+                rates[part] = self.rate(part);
+                let left = (at - server.clock).max(0.0) / rates[part];
+                if left < dt {
+                    (next, dt) = (part, left);
+                }
+            }
+        }
+        assert!(
+            next != usize::MAX,
+            "the pipeline stands still: {:?}",
+            self.states
+        );
+        self.pass(dt, &rates);
+        if let Some(End(_, call)) = self.servers[next].ends.pop() {
+            self.servers[next].load -= self.weight(call);
+            self.part_ended(call);
+        }
+    }
+
+    fn pass(&mut self, dt: f64, rates: &[f64; PARTS.len()]) {
+        self.now += dt;
+        let seen = &mut self.seen;
+        seen.ms += dt;
+        for (part, server) in self.servers.iter_mut().enumerate() {
+            server.clock += dt * rates[part];
+            let (supply, _) = self.line.supply(PARTS[part]);
+            seen.served[part] += dt * server.load.min(supply);
+            seen.wanted[part] += dt * server.load;
+            if PARTS[part] == Part::Cpu && server.load > supply {
+                seen.short_of_cores_ms += dt;
+            }
+        }
+        for ((stage, queue), (state, spec)) in seen
+            .stages
+            .iter_mut()
+            .zip(&mut seen.queues)
+            .zip(self.states.iter().zip(&self.stages))
+        {
+            stage.active_ms += dt * f64::from(state.active);
+            queue.depth += dt * f64::from(state.level);
+            queue.empty += if state.level == 0 { dt } else { 0.0 };
+            queue.full += if state.level >= room(spec) { dt } else { 0.0 };
+        }
+    }
+
+    fn weight(&self, call: usize) -> f64 {
+        let own_part = self.calls[call].stage == self.stages.len();
+        if own_part && self.line.compute_cores > 0.0 {
+            self.line.compute_cores
+        } else {
+            1.0
+        }
+    }
+
+    fn part_of(&self, call: &Call) -> Option<(Part, f64)> {
+        if call.stage < self.stages.len() {
+            return self.stages[call.stage].parts.get(call.part).copied();
+        }
+        let kind = if self.line.compute_cores > 0.0 {
+            Part::Cpu
+        } else {
+            Part::Model
+        };
+        (call.part == 0).then_some((kind, self.line.compute_ms))
+    }
+
+    fn begin(&mut self, call: Call) {
+        let at = self.free.pop().unwrap_or(self.calls.len());
+        if at == self.calls.len() {
+            self.calls.push(Call::default());
+        }
+        self.calls[at] = Call {
+            began: self.now,
+            ..call
+        };
+        self.begin_part(at);
+    }
+
+    fn begin_part(&mut self, at: usize) {
+        let call = &mut self.calls[at];
+        call.part_began = self.now;
+        let call = &self.calls[at];
+        let Some((kind, ms)) = self.part_of(call) else {
+            self.call_ended(at);
+            return;
+        };
+        let work = (ms * call.factor).max(1e-6);
+        let weight = self.weight(at);
+        let server = &mut self.servers[kind as usize];
+        server.load += weight;
+        server.ends.push(End(server.clock + work, at));
+    }
+
+    fn part_ended(&mut self, at: usize) {
+        let now = self.now;
+        if let Some((kind, ms)) = self.part_of(&self.calls[at]) {
+            let call = &mut self.calls[at];
+            let took = now - call.part_began;
+            call.cpu_ms += match kind {
+                Part::Cpu | Part::Gil => ms * call.factor,
+                Part::Memory => took,
+                _ => 0.0,
+            };
+            if call.stage == self.stages.len() && kind == Part::Cpu {
+                self.seen.consumer_queued_ms += (took - ms * call.factor).max(0.0);
+            }
+            call.part += 1;
+        }
+        self.begin_part(at);
+    }
+
+    fn call_ended(&mut self, at: usize) {
+        let call = self.calls[at];
+        self.free.push(at);
+        let took = self.now - call.began;
+        if call.stage == self.stages.len() {
+            self.seen.compute.record(ns(took));
+            self.seen.steps += 1.0;
+            self.asked = Some(self.now);
+            self.own = self.line.batch;
+            return;
+        }
+        let (spec, state) = (&self.stages[call.stage], &mut self.states[call.stage]);
+        let seen = &mut self.seen.stages[call.stage];
+        seen.calls += 1.0;
+        seen.items_in += f64::from(spec.takes);
+        seen.cpu_ms += call.cpu_ms;
+        seen.time.record(ns(took));
+        state.active -= 1;
+        self.working -= 1;
+        let rng = &mut self.rngs[call.stage];
+        let kept = (0..spec.gives)
+            .filter(|_| spec.keeps >= 1.0 || rng.unit() < spec.keeps)
+            .count() as u32;
+        seen.items_out += f64::from(kept);
+        if self.line.inline {
+            state.idle += 1;
+            self.own -= 1;
+            if self.own == 0 {
+                self.compute();
+            }
+        } else if spec.ahead.is_some() {
+            let worker = call.worker;
+            let number = state.done[worker] * u64::from(spec.threads) + worker as u64;
+            state.done[worker] += 1;
+            state.busy[worker] = false;
+            let place = (number - state.taken - u64::from(state.level)) as usize;
+            if state.early.len() <= place {
+                state.early.resize(place + 1, false);
+            }
+            state.early[place] = true;
+            while state.early.front() == Some(&true) {
+                state.early.pop_front();
+                state.level += 1;
+            }
+        } else if kept > 0 {
+            state.blocked.push_back(kept);
+        } else {
+            state.idle += 1;
+        }
+    }
+
+    fn compute(&mut self) {
+        let waited = self.now - self.asked.take().unwrap_or(self.now);
+        self.seen.wait_ms += waited;
+        let stage = self.stages.len();
+        let factor = self.model.sample(&mut self.rngs[stage]);
+        self.begin(Call {
+            stage,
+            factor,
+            ..Call::default()
+        });
+    }
+
+    fn start(&mut self, stage: usize, worker: usize) {
+        let factor = self.stages[stage].service.sample(&mut self.rngs[stage]);
+        self.working += 1;
+        let state = &mut self.states[stage];
+        state.active += 1;
+        let seen = &mut self.seen.stages[stage];
+        seen.peak = seen.peak.max(state.active);
+        self.begin(Call {
+            stage,
+            factor,
+            worker,
+            ..Call::default()
+        });
+    }
+
+    /// Moves items until nothing can move.
+    fn settle(&mut self) {
+        if self.line.inline {
+            if self.asked.is_some() && self.states[0].active == 0 {
+                self.states[0].idle -= 1;
+                self.start(0, 0);
+            }
+            return;
+        }
+        let last = self.stages.len() - 1;
+        loop {
+            let mut moved = false;
+            if self.asked.is_some() {
+                // What a queue cannot hold at once is taken as it comes.
+                let state = &mut self.states[last];
+                let got = state.level.min(self.line.batch - self.held);
+                state.level -= got;
+                state.taken += u64::from(got);
+                self.held += got;
+                moved |= got > 0;
+                if self.held == self.line.batch {
+                    self.held = 0;
+                    self.compute();
+                }
+            }
+            for s in (0..self.stages.len()).rev() {
+                moved |= if self.stages[s].ahead.is_some() {
+                    self.dispatch(s)
+                } else {
+                    self.move_items(s)
+                };
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// Worker processes begin their next tasks where these have been sent.
+    fn dispatch(&mut self, s: usize) -> bool {
+        let spec = &self.stages[s];
+        let sent = self.states[s].taken + u64::from(spec.threads * spec.ahead.unwrap_or(1));
+        let threads = u64::from(spec.threads);
+        let mut moved = false;
+        for worker in 0..spec.threads as usize {
+            let state = &mut self.states[s];
+            if !state.busy[worker] && state.done[worker] * threads + (worker as u64) < sent {
+                state.busy[worker] = true;
+                self.start(s, worker);
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    fn move_items(&mut self, s: usize) -> bool {
+        let mut moved = false;
+        let room = room(&self.stages[s]);
+        let state = &mut self.states[s];
+        while state.level < room
+            && let Some(left) = state.blocked.front_mut()
+        {
+            let put = (*left).min(room - state.level);
+            *left -= put;
+            state.level += put;
+            moved = true;
+            if *left == 0 {
+                state.blocked.pop_front();
+                state.idle += 1;
+            }
+        }
+        while self.states[s].idle > 0 {
+            let wanted = self.stages[s].takes - self.states[s].held;
+            let got = if s == 0 {
+                wanted
+            } else {
+                let before = &mut self.states[s - 1];
+                let got = wanted.min(before.level);
+                before.level -= got;
+                before.taken += u64::from(got);
+                got
+            };
+            self.states[s].held += got;
+            moved |= got > 0;
+            if self.states[s].held < self.stages[s].takes {
+                break;
+            }
+            self.states[s].held = 0;
+            self.states[s].idle -= 1;
+            self.start(s, 0);
+        }
+        moved
+    }
+}
+
+fn room(stage: &super::Stage) -> u32 {
+    stage
+        .ahead
+        .map_or(stage.room, |ahead| ahead * stage.threads)
+}
+
+fn ns(ms: f64) -> u64 {
+    (ms * 1e6).max(1.0) as u64
+}

@@ -1,0 +1,164 @@
+//! What an agent knows of a simulated pipeline: the same facts as of a real run.
+
+use headspace_agent::analysis::pipeline::{LoaderFacts, Pipeline};
+use headspace_agent::model::Distribution;
+use headspace_agent::model::record::{
+    Estimate, GpuUse, QueueSummary, ResourcesRecord, StageSummary,
+};
+
+use super::draw::Blind;
+use super::engine::Seen;
+use super::{Line, Part};
+
+/// What an agent saw of a run. With `probed` it knows the floor as well.
+pub(crate) fn facts(line: &Line, seen: &Seen, probed: bool, blind: Blind) -> Pipeline {
+    let step_ms = seen.step_ms();
+    let wait_ms = seen.wait_ms / seen.steps;
+    let floor = floor_ms(line);
+    let workers = line
+        .stages
+        .iter()
+        .find_map(|s| s.ahead.map(|ahead| (s.threads, ahead)));
+    Pipeline {
+        stages: (0..line.stages.len())
+            .filter(|s| blind.stage != Some(*s))
+            .map(|s| StageSummary {
+                cpu_pct: stage(line, seen, s).cpu_pct.filter(|_| !blind.cpu),
+                ..stage(line, seen, s)
+            })
+            .collect(),
+        queues: (0..line.stages.len())
+            .filter(|s| !line.inline && blind.stage != Some(*s))
+            .map(|s| queue(line, seen, s))
+            .filter(|queue| queue.last || !blind.queues)
+            .map(|queue| QueueSummary {
+                capacity: queue.capacity.filter(|_| !blind.rooms),
+                ..queue
+            })
+            .collect(),
+        step_ms,
+        wait_ms,
+        compute_cv: Some(cv(&seen.compute)),
+        step_error_ms: None,
+        floor_ms: probed.then_some(Estimate {
+            value: floor,
+            low: 0.98 * floor,
+            high: 1.02 * floor,
+        }),
+        contention_ms: probed.then_some((step_ms - wait_ms - floor).max(0.0)),
+        resources: resources(line, seen, blind.counters),
+        loader: LoaderFacts {
+            workers: workers
+                .map(|(workers, _)| workers)
+                .or(line.inline.then_some(0)),
+            prefetch_factor: workers.map(|(_, ahead)| ahead),
+            prefetch_depth: workers.map(|(workers, ahead)| workers * ahead),
+            ..LoaderFacts::default()
+        },
+    }
+}
+
+/// The loop's own part with the loader idle.
+pub(crate) fn floor_ms(line: &Line) -> f64 {
+    line.compute_ms * (line.compute_cores / line.cores).max(1.0) / (1.0 - line.gc)
+}
+
+/// Standard deviation over mean, from a histogram's percentiles.
+fn cv(times: &Distribution) -> f64 {
+    let at = |n: u32| {
+        times
+            .quantile_ms((f64::from(n) + 0.5) / 200.0)
+            .unwrap_or_default()
+    };
+    let mean = (0..200).map(at).sum::<f64>() / 200.0;
+    let variance = (0..200).map(|n| (at(n) - mean).powi(2)).sum::<f64>() / 200.0;
+    variance.sqrt() / mean.max(1e-9)
+}
+
+fn stage(line: &Line, seen: &Seen, s: usize) -> StageSummary {
+    let (spec, at) = (&line.stages[s], &seen.stages[s]);
+    let mean = at.time.mean_ms();
+    let p50 = at.time.quantile_ms(0.5);
+    let concurrency = f64::from(if spec.told { spec.threads } else { at.peak });
+    let calls = at.calls / seen.steps;
+    let slow = (0..400)
+        .filter(|n| {
+            let q = (f64::from(*n) + 0.5) / 400.0;
+            at.time.quantile_ms(q) > p50.map(|ms| 3.0 * ms)
+        })
+        .count();
+    StageSummary {
+        name: spec.name.clone(),
+        processes: spec.ahead.map_or(1, |_| spec.threads),
+        concurrency: Some(concurrency),
+        concurrency_known: spec.told,
+        calls_per_batch: Some(calls),
+        out_per_in: Some(at.items_out / at.items_in),
+        busy_pct: Some(100.0 * at.active_ms / seen.ms / concurrency),
+        mean_ms: mean,
+        p50_ms: p50,
+        p95_ms: at.time.quantile_ms(0.95),
+        p99_ms: at.time.quantile_ms(0.99),
+        slow_pct: Some(slow as f64 / 4.0),
+        cpu_pct: mean.map(|mean| 100.0 * at.cpu_ms / at.calls / mean),
+        limit_ms: mean.map(|mean| mean * calls / concurrency),
+        ..StageSummary::default()
+    }
+}
+
+fn queue(line: &Line, seen: &Seen, s: usize) -> QueueSummary {
+    let (spec, at) = (&line.stages[s], &seen.queues[s]);
+    let share = |ms: f64| Some(100.0 * ms / seen.ms);
+    QueueSummary {
+        name: format!("after {}", spec.name),
+        capacity: Some(spec.ahead.map_or(spec.room, |ahead| ahead * spec.threads)),
+        last: s + 1 == line.stages.len(),
+        depth: Some(at.depth / seen.ms),
+        empty_pct: share(at.empty),
+        full_pct: share(at.full),
+    }
+}
+
+fn resources(line: &Line, seen: &Seen, counters: bool) -> ResourcesRecord {
+    let mean = |integral: &[f64], part: Part| integral[part as usize] / seen.ms;
+    let served = |part| mean(&seen.served, part);
+    let wanted = |part| mean(&seen.wanted, part);
+    let has = |part| {
+        line.stages
+            .iter()
+            .any(|s| s.parts.iter().any(|(kind, _)| *kind == part))
+    };
+    let cores_known = line.cores < 1e5;
+    let cores_used = served(Part::Cpu) + served(Part::Gil) + wanted(Part::Memory).min(line.cores);
+    ResourcesRecord {
+        seconds: seen.ms / 1e3,
+        gpus: if has(Part::Engine) {
+            vec![GpuUse {
+                nvdec_busy: Some(served(Part::Engine)),
+                nvdec_engines: Some(line.engines.round() as u32),
+                ..GpuUse::default()
+            }]
+        } else {
+            Vec::new()
+        },
+        cores_used: Some(cores_used),
+        cores_usable: cores_known.then_some(line.cores),
+        runnable_threads: Some(wanted(Part::Cpu) + served(Part::Gil) + wanted(Part::Memory)),
+        consumer_run_queue_pct: Some(100.0 * seen.consumer_queued_ms / seen.ms),
+        throttled_pct: line
+            .quota
+            .then_some(100.0 * seen.short_of_cores_ms / seen.ms),
+        // Each that holds the lock does so for a switch interval of 5 ms while others ask for it.
+        gil_wait_ms: Some(
+            0.02 + if has(Part::Gil) {
+                5.0 * wanted(Part::Gil)
+            } else {
+                0.0
+            },
+        ),
+        gc_pct: Some(100.0 * line.gc),
+        disk_utilization_pct: has(Part::Disk).then_some(100.0 * served(Part::Disk) / line.disk),
+        consumer_ipc: counters.then(|| 1.6 / (wanted(Part::Memory) / line.memory).clamp(1.0, 4.0)),
+        ..ResourcesRecord::default()
+    }
+}

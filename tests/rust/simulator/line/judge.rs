@@ -1,0 +1,317 @@
+//! Whether what the agent concludes of a pipeline is so: each term is really relieved, each remedy
+//! really applied, and the pipeline run again.
+
+use headspace_agent::analysis::attribution::{Attribution, attribute};
+use headspace_agent::model::record::{BottleneckRecord, RemedyRecord};
+
+use super::draw::{self, Class};
+use super::engine::run;
+use super::facts::facts;
+use super::{Line, Part};
+
+/// Share of the best relief's gain that the named term's relief has to gain to be right: terms so
+/// close bind together.
+const AS_GOOD: f64 = 0.75;
+
+/// A gain that runs of this length tell from none.
+const SOME_GAIN: f64 = 0.03;
+
+/// What came of a pipeline.
+#[derive(Debug, Clone)]
+pub(crate) struct Judged {
+    pub(crate) seed: u64,
+    pub(crate) class: Class,
+    pub(crate) probed: bool,
+    /// `None` where the agent says unknown.
+    pub(crate) right: Option<bool>,
+    pub(crate) said: String,
+    pub(crate) truth: String,
+    pub(crate) remedies: Vec<Applied>,
+}
+
+/// A remedy, and the step it really led to.
+#[derive(Debug, Clone)]
+pub(crate) struct Applied {
+    pub(crate) code: String,
+    pub(crate) at_least: bool,
+    pub(crate) before_ms: f64,
+    pub(crate) predicted_ms: f64,
+    pub(crate) really_ms: f64,
+    pub(crate) first: bool,
+}
+
+impl Applied {
+    /// Error of the prediction as a share of what really came.
+    pub(crate) fn error(&self) -> f64 {
+        (self.predicted_ms / self.really_ms - 1.0).abs()
+    }
+}
+
+/// What can limit throughput.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Term {
+    Stage(usize),
+    Share(Part),
+    Gc,
+    Jitter,
+    Compute,
+}
+
+/// How long the runs are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Length {
+    /// Calls, of all stages.
+    pub(crate) calls: f64,
+    pub(crate) most_steps: f64,
+}
+
+impl Length {
+    fn steps(self, line: &Line) -> u32 {
+        let calls: f64 = (0..line.stages.len()).map(|s| line.calls(s)).sum();
+        (self.calls / (calls + 1.0)).clamp(150.0, self.most_steps) as u32
+    }
+}
+
+/// Draws a pipeline, lets the agent conclude, and tries what it says.
+pub(crate) fn judge(seed: u64, length: Length) -> Judged {
+    let case = draw::draw(seed);
+    let line = &case.line;
+    let steps = length.steps(line);
+    let seen = run(line, steps, seed * 3 + 1);
+    let concluded = attribute(&facts(line, &seen, case.probed, case.blind));
+    let now = run(line, 2 * steps, seed * 3 + 2).step_ms();
+    let waits = seen.wait_ms / seen.ms;
+    let (truth, right) = truth(line, &concluded, (now, waits), steps, seed);
+    let remedies = concluded
+        .remedies
+        .iter()
+        .take(3)
+        .enumerate()
+        .filter_map(|(place, remedy)| {
+            let after = apply(line, remedy)?;
+            Some(Applied {
+                code: remedy.code.clone(),
+                at_least: remedy.at_least,
+                before_ms: now,
+                predicted_ms: remedy.predicted_step_ms,
+                really_ms: run(&after, 2 * steps, seed * 3 + 2).step_ms(),
+                first: place == 0,
+            })
+        })
+        .collect();
+    let said = concluded
+        .bottleneck
+        .as_ref()
+        .map_or("unknown".to_owned(), |b| {
+            format!("{} {}", b.kind, b.name.as_deref().unwrap_or_default())
+        });
+    Judged {
+        seed,
+        class: case.class,
+        probed: case.probed,
+        right,
+        said,
+        truth,
+        remedies,
+    }
+}
+
+fn terms(line: &Line) -> Vec<Term> {
+    let mut terms: Vec<Term> = (0..line.stages.len()).map(Term::Stage).collect();
+    for part in [Part::Cpu, Part::Gil, Part::Disk, Part::Engine, Part::Memory] {
+        let used = line
+            .stages
+            .iter()
+            .any(|s| s.parts.iter().any(|(p, ms)| *p == part && *ms > 0.0));
+        if used && (part == Part::Gil || line.supply(part).0 < 1e5) {
+            terms.push(Term::Share(part));
+        }
+    }
+    if line.gc > 0.0 {
+        terms.push(Term::Gc);
+    }
+    terms.extend([Term::Jitter, Term::Compute]);
+    terms
+}
+
+/// The pipeline with a term out of the way.
+fn relieved(line: &Line, term: Term) -> Line {
+    let mut line = line.clone();
+    match term {
+        Term::Stage(stage) => line.stages[stage].threads *= 4,
+        Term::Share(Part::Cpu) => line.cores *= 4.0,
+        Term::Share(Part::Gil) => without_lock(&mut line),
+        Term::Share(Part::Disk) => line.disk *= 4.0,
+        Term::Share(Part::Engine) => line.engines *= 4.0,
+        Term::Share(Part::Memory) => line.memory *= 4.0,
+        Term::Share(_) => {}
+        Term::Gc => line.gc = 0.0,
+        Term::Jitter => {
+            for stage in &mut line.stages {
+                stage.room *= 16;
+                stage.ahead = stage.ahead.map(|ahead| 16 * ahead);
+            }
+        }
+        Term::Compute => line.compute_ms *= 0.25,
+    }
+    line
+}
+
+fn without_lock(line: &mut Line) {
+    for (part, _) in line.stages.iter_mut().flat_map(|s| &mut s.parts) {
+        if *part == Part::Gil {
+            *part = Part::Cpu;
+        }
+    }
+}
+
+fn named(line: &Line, said: &BottleneckRecord) -> Option<Term> {
+    let name = said.name.as_deref().unwrap_or_default();
+    Some(match (said.kind.as_str(), name) {
+        ("stage", name) => Term::Stage(line.stages.iter().position(|s| s.name == name)?),
+        ("jitter", _) => Term::Jitter,
+        ("compute", _) => Term::Compute,
+        ("resource", "cores") if !line.quota => Term::Share(Part::Cpu),
+        ("resource", "quota") if line.quota => Term::Share(Part::Cpu),
+        ("resource", "gil") => Term::Share(Part::Gil),
+        ("resource", "disk") => Term::Share(Part::Disk),
+        ("resource", "nvdec") => Term::Share(Part::Engine),
+        ("resource", "memory") => Term::Share(Part::Memory),
+        ("resource", "gc") => Term::Gc,
+        _ => return None,
+    })
+}
+
+/// What binds, in words, and whether the agent said so.
+fn truth(
+    line: &Line,
+    concluded: &Attribution,
+    (now, waits): (f64, f64),
+    steps: u32,
+    seed: u64,
+) -> (String, Option<bool>) {
+    let said = concluded.bottleneck.as_ref();
+    if line.inline {
+        let right = said.map(|b| {
+            b.kind == "stage"
+                || b.kind == "compute" && line.compute_ms > 30.0 * line.stages[0].alone_ms()
+        });
+        return ("inline".to_owned(), right);
+    }
+    let mut gains: Vec<(Term, f64)> = terms(line)
+        .into_iter()
+        .map(|term| {
+            let ms = run(&relieved(line, term), steps, seed * 3 + 2).step_ms();
+            (term, 1.0 - ms / now)
+        })
+        .collect();
+    gains.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let best = gains[0];
+    let words = |(term, gain): (Term, f64)| {
+        let name = match term {
+            Term::Stage(s) => line.stages[s].name.clone(),
+            other => format!("{other:?}"),
+        };
+        format!("{name} {:.0} %", 100.0 * gain)
+    };
+    let text = format!("{}, then {}", words(best), words(gains[1]));
+    let right = said.map(|said| {
+        let Some(term) = named(line, said) else {
+            return false;
+        };
+        let gain = gains
+            .iter()
+            .find(|(t, _)| *t == term)
+            .map_or(0.0, |(_, gain)| *gain);
+        if best.1 < SOME_GAIN {
+            // Nothing alone would help: one of the longest limits is right.
+            return limit(line, term) >= 0.95 * longest(line)
+                || term == Term::Compute && waits < 0.05;
+        }
+        gain >= AS_GOOD * best.1
+    });
+    (text, right)
+}
+
+/// What a stage or the loop allows at best.
+fn limit(line: &Line, term: Term) -> f64 {
+    match term {
+        Term::Stage(s) => {
+            let stage = &line.stages[s];
+            stage.alone_ms() * line.calls(s) / f64::from(stage.threads)
+        }
+        Term::Compute => line.compute_ms,
+        Term::Share(part) => {
+            let need = |s: usize| -> f64 {
+                let parts = line.stages[s].parts.iter().filter(|(p, _)| *p == part);
+                line.calls(s) * parts.map(|(_, ms)| ms).sum::<f64>()
+            };
+            let own = if part == Part::Cpu {
+                line.compute_ms * line.compute_cores
+            } else {
+                0.0
+            };
+            ((0..line.stages.len()).map(need).sum::<f64>() + own) / line.supply(part).0
+        }
+        Term::Gc | Term::Jitter => 0.0,
+    }
+}
+
+fn longest(line: &Line) -> f64 {
+    terms(line)
+        .into_iter()
+        .map(|term| limit(line, term))
+        .fold(0.0, f64::max)
+}
+
+/// The pipeline after a remedy; `None` where it is none that a pipeline shows.
+pub(crate) fn apply(line: &Line, remedy: &RemedyRecord) -> Option<Line> {
+    let mut line = line.clone();
+    let to = remedy
+        .change
+        .as_ref()
+        .and_then(|change| change.to.parse::<u32>().ok());
+    match remedy.code.as_str() {
+        "more_workers" | "fewer_workers" if line.inline => {
+            let stage = &mut line.stages[0];
+            stage.scale(None, f64::from(line.batch));
+            (stage.threads, stage.ahead) = (to?, Some(2));
+            (line.batch, line.inline) = (1, false);
+        }
+        "more_workers" | "fewer_workers" => {
+            let stage = stage_of(&line, remedy)?;
+            line.stages[stage].threads = to?;
+        }
+        "bigger_buffer" => {
+            let stage = stage_of(&line, remedy)?;
+            let stage = &mut line.stages[stage];
+            match &mut stage.ahead {
+                Some(ahead) => *ahead = to?,
+                None => stage.room = to?,
+            }
+        }
+        "background" => {
+            line.inline = false;
+            line.stages[0].room = 2 * line.batch;
+        }
+        "cheaper_calls" => {
+            let stage = stage_of(&line, remedy)?;
+            line.stages[stage].scale(None, 0.5);
+        }
+        "subprocess" => without_lock(&mut line),
+        "gc_between_epochs" => line.gc = 0.0,
+        "page_cache" => {
+            for stage in &mut line.stages {
+                stage.scale(Some(Part::Disk), 0.0);
+            }
+        }
+        "quota" | "more_cores" => line.cores = f64::from(to?),
+        _ => return None,
+    }
+    Some(line)
+}
+
+fn stage_of(line: &Line, remedy: &RemedyRecord) -> Option<usize> {
+    let name = remedy.stage.as_deref()?;
+    line.stages.iter().position(|stage| stage.name == name)
+}
