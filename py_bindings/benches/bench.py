@@ -23,10 +23,12 @@ import machine
 import memory
 import per_item
 import slowdown
+import staging
 from rows import Row, table
 
 PARTS: dict[str, tuple[str, Callable[[bool], list[Row]]]] = {
     "wrap": ("nanoseconds a batch", per_item.run),
+    "stage": ("nanoseconds a call of a stage", staging.run),
     "import": ("milliseconds at start", importing.run),
     "memory": ("bytes added", memory.run),
     "interpreter": ("costs inside the interpreter", interpreter.run),

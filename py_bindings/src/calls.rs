@@ -4,7 +4,7 @@
 //! not in the handle: each thread has a stack of its open calls. A call that ends is looked for from
 //! the top. Where several calls of one handle are open on a thread, those of a recursion end in
 //! reverse order but those of coroutines in any order; then the Python frame that began a call tells
-//! which one ends. The frame is asked for only from the second such call on.
+//! which one ends. The frame is asked for only from the second such call on, and for asynchronous ones.
 //!
 //! | of stages called within stages | |
 //! |---|---|
@@ -204,9 +204,11 @@ pub(crate) fn begin(handle: Handle, place: &'static Place, nests: bool) {
     // Fails where the thread is ending: that call is not counted.
     let _ = CALLS.try_with(|of_thread| {
         let stack = &of_thread.stack;
-        let is_other = stack.with(handle.writers, |calls| {
-            calls.iter().any(|call| call.handle == handle.key)
-        });
+        // Asynchronous calls usually are several.
+        let is_other = !nests
+            || stack.with(handle.writers, |calls| {
+                calls.iter().any(|call| call.handle == handle.key)
+            });
         let frame = if is_other { frame() } else { 0 };
         stack.push(handle, place, nests, frame);
     });
@@ -217,12 +219,22 @@ pub(crate) fn begin(handle: Handle, place: &'static Place, nests: bool) {
 pub(crate) fn end(handle: Handle, how: End) {
     let _ = CALLS.try_with(|of_thread| {
         let found = on(handle, &of_thread.stack, true, |calls, index| {
-            close(handle.writers, calls, index, how);
+            close(handle.writers, calls, index, how)
         });
-        if found.is_none() {
-            end_elsewhere(handle, how);
+        match found {
+            Some(begun) => look_again_if_due(begun),
+            None => end_elsewhere(handle, how),
         }
     });
+}
+
+/// Looks for a trainer now and then, by the time stamp at which a call began. This may call Python,
+/// so no stack is held.
+#[inline]
+fn look_again_if_due(begun: u64) {
+    if slots::is_time_to_look(begun) {
+        slots::look_again();
+    }
 }
 
 /// A synchronous call of a stage, from its beginning to its end.
@@ -240,13 +252,15 @@ pub(crate) fn around<R>(
     let done = work();
     let how = how(&done);
     let _ = CALLS.try_with(|of_thread| {
-        of_thread.stack.with(handle.writers, |calls| {
+        let begun = of_thread.stack.with(handle.writers, |calls| {
             let index = calls
                 .iter()
                 .rposition(|call| call.frame == marker && call.handle == handle.key)?;
-            close(handle.writers, calls, index, how);
-            Some(())
-        })
+            Some(close(handle.writers, calls, index, how))
+        });
+        if let Some(begun) = begun {
+            look_again_if_due(begun);
+        }
     });
     done
 }
@@ -299,10 +313,11 @@ enum Only<R> {
     OneOfSeveral,
 }
 
-/// Takes a call from the stack and counts it.
+/// Takes a call from the stack and counts it. Gives the time stamp at which it began.
 #[inline]
-fn close(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) {
+fn close(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) -> u64 {
     let call = calls.remove(index);
+    let begun = call.entered.ticks();
     let mut nests = call.nests;
     for above in calls.iter_mut().skip(index).filter(|above| above.nests) {
         // Out of order: neither of the two is within the other.
@@ -313,12 +328,13 @@ fn close(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) {
         }
         nests = false;
     }
-    let Some(took) = call.finish(writers, how) else {
-        return;
-    };
-    if nests && let Some(below) = calls[..index].iter_mut().rev().find(|call| call.nests) {
+    if let Some(took) = call.finish(writers, how)
+        && nests
+        && let Some(below) = calls[..index].iter_mut().rev().find(|call| call.nests)
+    {
         below.nested = below.nested.saturating_add(took);
     }
+    begun
 }
 
 /// A call that began on another thread, such as a `with` block of a generator that two threads run
@@ -349,11 +365,7 @@ impl Call {
         }
         let outcome = self.told.outcome(how, self.nested);
         let slot = self.place.slot?;
-        let took = slot.exit_as(writers, clock(), self.entered, outcome);
-        if slots::is_time_to_look(self.entered.ticks()) {
-            slots::look_again();
-        }
-        Some(took)
+        Some(slot.exit_as(writers, clock(), self.entered, outcome))
     }
 
     /// It was no call.

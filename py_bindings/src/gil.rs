@@ -58,7 +58,7 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
 /// The thread's work.
 fn ask_now_and_then(asker: &Asker, seen: &Mutex<Seen>) {
     let mut gaps = Gaps::new(GAP);
-    let mut asked = 0_u32;
+    let mut questions = 0_u32;
     let mut gap = gaps.next();
     while asker.rest(gap) {
         let begin = Instant::now();
@@ -72,8 +72,8 @@ fn ask_now_and_then(asker: &Asker, seen: &Mutex<Seen>) {
         seen.wait += wait;
         seen.longest = seen.longest.max(Some(wait));
         drop(seen);
-        asked = asked.saturating_add(1);
-        gap = gaps.next() * if asked >= EAGER { PATIENCE } else { 1 };
+        questions = questions.saturating_add(1);
+        gap = gaps.next() * if questions >= EAGER { PATIENCE } else { 1 };
     }
     lock(seen).asking = None;
 }

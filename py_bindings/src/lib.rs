@@ -16,6 +16,7 @@ mod asking;
 mod cached;
 mod calls;
 mod command;
+mod fast_block;
 mod fast_next;
 mod gc;
 mod gil;
@@ -34,6 +35,8 @@ use pyo3::prelude::*;
 /// The compiled half of `headspace`. Private: import `headspace` instead.
 #[pymodule]
 mod _native {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use super::command::run_command;
     #[pymodule_export]
@@ -52,6 +55,11 @@ mod _native {
     use super::task::Task;
     #[pymodule_export]
     use super::watched::Loop;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::fast_block::add_methods(module.py())
+    }
 
     /// The version of the wheel.
     #[pymodule_export]

@@ -154,6 +154,18 @@ impl Stage {
         Ok(())
     }
 
+    /// A `with` block begins.
+    #[inline]
+    pub(crate) fn enter(&self) {
+        calls::begin(self.handle(), self.place(), true);
+    }
+
+    /// A `with` block ends, with an exception of that type or None.
+    #[inline]
+    pub(crate) fn exit(&self, kind: &Bound<'_, PyAny>) {
+        calls::end(self.handle(), how_ended(kind));
+    }
+
     fn handle(&self) -> Handle {
         Handle {
             key: std::ptr::from_ref(self) as usize,
@@ -168,21 +180,6 @@ impl Stage {
     #[getter]
     fn name(&self) -> &str {
         &self.name
-    }
-
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        let this = slf.get();
-        calls::begin(this.handle(), this.place(), true);
-        slf
-    }
-
-    fn __exit__(
-        &self,
-        kind: &Bound<'_, PyAny>,
-        _error: &Bound<'_, PyAny>,
-        _traceback: &Bound<'_, PyAny>,
-    ) {
-        calls::end(self.handle(), how_ended(kind));
     }
 
     fn __aenter__(slf: Bound<'_, Self>) -> Ready {

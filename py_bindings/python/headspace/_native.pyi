@@ -95,8 +95,9 @@ class Stage:
     def __exit__(
         self,
         kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
     ) -> None: ...
     def __aenter__(self) -> Awaitable[Stage]: ...
     def __aexit__(

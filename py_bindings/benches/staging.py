@@ -1,0 +1,127 @@
+"""What one call of a stage costs: an empty `with` block and an empty decorated function, against one
+`Histogram.record` of OpenTelemetry's SDK, which is what a pipeline would be instrumented with otherwise.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable
+
+from rows import Row
+
+#: A burst is short, so that hardly one of many is interrupted.
+CALLS = 1_000
+REFERENCE = "OpenTelemetry Histogram.record"
+
+#: Of what `record` takes.
+TARGET = 1 / 30
+
+
+def _time(work: Callable[[int], None], calls: int) -> float:
+    """Nanoseconds a call."""
+    begin = time.perf_counter_ns()
+    work(calls)
+    return (time.perf_counter_ns() - begin) / calls
+
+
+def _opentelemetry() -> Callable[[int], None] | None:
+    try:
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+    except ImportError:
+        return None
+    meter = MeterProvider(metric_readers=[InMemoryMetricReader()]).get_meter("bench")
+    histogram = meter.create_histogram("stage", unit="s")
+
+    def record(calls: int) -> None:
+        for _ in range(calls):
+            histogram.record(0.001)
+
+    return record
+
+
+def _subjects() -> dict[str, Callable[[int], None]]:
+    import headspace
+
+    stage = headspace.stage("bench")
+    many = [headspace.stage(f"bench {number}") for number in range(1000)]
+
+    def block(calls: int) -> None:
+        for _ in range(calls):
+            with stage:
+                pass
+
+    def looked_up(calls: int) -> None:
+        for _ in range(calls):
+            with headspace.stage("bench"):
+                pass
+
+    def one_of_1000(calls: int) -> None:
+        for number in range(calls):
+            with many[number % 1000]:
+                pass
+
+    def nested(calls: int) -> None:
+        with many[0]:
+            for _ in range(calls):
+                with stage:
+                    pass
+
+    @stage
+    def function() -> None: ...
+
+    def decorated(calls: int) -> None:
+        for _ in range(calls):
+            function()
+
+    return {
+        "with stage": block,
+        'with stage("x"), looked up each time': looked_up,
+        "with stage, one of 1,000 in turn": one_of_1000,
+        "with stage, within another": nested,
+        "decorated function": decorated,
+    }
+
+
+def _by_threads(work: Callable[[int], None], threads: int) -> float:
+    """Nanoseconds a call where so many threads call at once. They take turns at Python's lock."""
+    calls = 20 * CALLS
+    workers = [threading.Thread(target=work, args=(calls,)) for _ in range(threads)]
+    begin = time.perf_counter_ns()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return (time.perf_counter_ns() - begin) / (calls * threads)
+
+
+def run(quick: bool) -> list[Row]:
+    import headspace
+
+    subjects = _subjects()
+    record = _opentelemetry()
+    if record is not None:
+        subjects[REFERENCE] = record
+    times: dict[str, list[float]] = {name: [] for name in subjects}
+    times["with stage, by 4 threads at once"] = []
+    with headspace.start():
+        for work in subjects.values():  # The first calls of a stage have their CPU time taken.
+            work(100 * CALLS)
+        for turn in range(50 if quick else 300):
+            for name, work in subjects.items():
+                time.sleep(0.001)
+                times[name].append(_time(work, CALLS // 10 if name == REFERENCE else CALLS))
+            if turn % 10 == 0:
+                by_threads = _by_threads(subjects["with stage"], 4)
+                times["with stage, by 4 threads at once"].append(by_threads)
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    reference = medians.pop(REFERENCE, None)
+    rows = []
+    for name, value in medians.items():
+        against = (TARGET, None, None, REFERENCE, value / reference) if reference else ()
+        rows.append(Row("stage", name, value, "ns/call", *against))
+    if reference is not None:
+        rows.append(Row("stage", REFERENCE, reference, "ns/call"))
+    return rows

@@ -1,0 +1,238 @@
+"""`headspace.queue`: every kind of queue is read right, held weakly, and looked at only when wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import gc
+import itertools
+import multiprocessing
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import Runs, wait_until
+from staged import looks
+
+import headspace
+
+pytest_plugins = ["running_fixtures"]
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def name() -> str:
+    """A queue's name that no other test has."""
+    return f"queue {next(_numbers)}"
+
+
+@pytest.fixture
+def session(runs: Runs) -> Iterator[headspace.Session]:
+    with headspace.start(interval=0.05) as session:
+        yield session
+
+
+def first_look(session: headspace.Session, name: str) -> dict[str, Any]:
+    wait_until(lambda: looks(session, name), f"a look at {name}")
+    return looks(session, name)[-1]
+
+
+def threads() -> list[str]:
+    return [comm.read_text().strip() for comm in Path("/proc/self/task").glob("*/comm")]
+
+
+class NoLock(queue.Queue[int]):
+    """`qsize` waits for a lock that the pipeline holds."""
+
+    def qsize(self) -> int:
+        raise AssertionError("not to be called")
+
+
+class OwnQueue:
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+
+    def qsize(self) -> int:
+        return self.depth
+
+
+class Slotted:
+    __slots__ = ()
+
+    def qsize(self) -> int:
+        return 4
+
+
+def filled(q: Any, count: int) -> Any:
+    for number in range(count):
+        q.put_nowait(number)
+    return q
+
+
+KINDS: dict[str, tuple[Callable[[], Any], int, int | None]] = {
+    "Queue": (lambda: filled(queue.Queue(5), 2), 2, 5),
+    "Queue without a limit": (lambda: filled(queue.Queue(), 3), 3, None),
+    "Queue under lock": (lambda: filled(NoLock(5), 1), 1, 5),
+    "LifoQueue": (lambda: filled(queue.LifoQueue(4), 4), 4, 4),
+    "PriorityQueue": (lambda: filled(queue.PriorityQueue(9), 1), 1, 9),
+    "SimpleQueue": (lambda: filled(queue.SimpleQueue(), 2), 2, None),
+    "asyncio.Queue": (lambda: filled(asyncio.Queue(7), 3), 3, 7),
+    "multiprocessing.Queue": (lambda: filled(multiprocessing.Queue(6), 2), 2, 6),
+    "multiprocessing.Queue without a limit": (lambda: multiprocessing.Queue(), 0, None),
+    "deque": (lambda: collections.deque([1, 2], maxlen=3), 2, 3),
+    "qsize": (lambda: OwnQueue(5), 5, None),
+    "slots": (Slotted, 4, None),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_depth_and_capacity_are_the_queues_own(
+    session: headspace.Session, name: str, kind: str
+) -> None:
+    make, depth, capacity = KINDS[kind]
+    made = make()
+
+    assert headspace.queue(name, made) is made
+    look = first_look(session, name)
+
+    assert (round(look["depth"], 2), look["deepest"]) == (depth, depth)
+    assert look.get("capacity") == capacity
+    assert look["last"] is False
+    assert (look["empty_ms"] > 0) == (depth == 0)
+    assert (look["full_ms"] > 0) == (depth == capacity)
+    # The kinds that end a thread of their own.
+    if hasattr(made, "cancel_join_thread"):
+        made.cancel_join_thread()
+        made.close()
+
+
+def test_what_waits_for_a_pool_is_its_depth(session: headspace.Session, name: str) -> None:
+    go_on = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        headspace.queue(name, pool)
+        for _ in range(5):
+            pool.submit(go_on.wait)
+        wait_until(
+            lambda: round(first_look(session, name)["depth"], 2) == 3, "two are at work, three wait"
+        )
+        go_on.set()
+
+
+def test_callables_say_it_for_anything_else(session: headspace.Session, name: str) -> None:
+    assert headspace.queue(name, depth=lambda: 3, capacity=lambda: 8, last=True) is None
+
+    look = first_look(session, name)
+
+    assert (round(look["depth"], 2), look["capacity"], look["last"]) == (3, 8, True)
+    with pytest.raises(TypeError, match=r"the depth of a `object` is not known: .* depth="):
+        headspace.queue(name, object())
+
+
+def test_of_two_with_one_name_the_newer_counts(session: headspace.Session, name: str) -> None:
+    older = headspace.queue(name, OwnQueue(1))
+    first_look(session, name)
+    newer = headspace.queue(name, OwnQueue(2))
+
+    wait_until(lambda: round(first_look(session, name)["depth"], 2) == 2, "only the newer one")
+
+    assert (older.depth, newer.depth) == (1, 2)
+
+
+def test_a_queue_that_nobody_has_any_more_is_gone(session: headspace.Session, name: str) -> None:
+    watched = headspace.queue(name, queue.Queue(3))
+    first_look(session, name)
+
+    gone = weakref.ref(watched)
+    del watched
+    gc.collect()
+
+    assert gone() is None
+    headspace.queue(f"{name} other", depth=lambda: 1)
+    before = len(looks(session, name))
+    first_look(session, f"{name} other")
+    assert len(looks(session, name)) <= before + 1
+
+
+def test_one_whose_depth_raises_is_given_up_with_one_notice(
+    runs: Runs, session: headspace.Session, name: str
+) -> None:
+    asked = []
+
+    def depth() -> int:
+        asked.append(1)
+        raise RuntimeError("no depth here")
+
+    headspace.queue(name, depth=depth)
+    headspace.queue(f"{name} good", depth=lambda: 1)
+    first_look(session, f"{name} good")
+    wait_until(lambda: session.flush(30) and "queue_off" in runs.notices(), "a notice")
+
+    assert len(asked) == 1
+    (notice,) = [n for n in runs.kind("notice") if n["code"] == "queue_off"]
+    assert name in notice["text"]
+    assert "no depth here" in notice["text"]
+
+
+def test_nobody_looks_while_the_session_is_paused_or_there_is_none(runs: Runs, name: str) -> None:
+    asked = itertools.count()
+    last = [0]
+
+    def depth() -> int:
+        last[0] = next(asked)
+        return 1
+
+    headspace.queue(name, depth=depth)
+    wait_until(lambda: "hs-queues" not in threads(), "the thread of an earlier session is gone")
+    with headspace.start(interval=0.05) as session:
+        wait_until(lambda: last[0] > 1, "looks")
+        session.pause()
+        time.sleep(0.05)  # A look that has begun ends.
+        paused = last[0]
+        time.sleep(0.5)  # Nothing is awaited: five looks, were it not paused.
+        assert last[0] <= paused + 1
+        session.resume()
+        wait_until(lambda: last[0] > paused + 2, "looks again")
+    ended = last[0]
+    time.sleep(0.5)  # As above.
+
+    assert last[0] == ended
+    wait_until(lambda: "hs-queues" not in threads(), "the thread is gone")
+
+
+def test_without_queues_there_is_no_thread(runs: Runs) -> None:
+    script = (
+        "import headspace, pathlib, time\n"
+        "with headspace.start():\n"
+        "    time.sleep(0.2)\n"
+        "    names = [c.read_text() for c in pathlib.Path('/proc/self/task').glob('*/comm')]\n"
+        "    assert 'hs-gil\\n' in names and 'hs-queues\\n' not in names, names\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_a_forked_child_looks_at_nothing(session: headspace.Session, name: str) -> None:
+    headspace.queue(name, depth=lambda: 1)
+    first_look(session, name)
+
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            headspace.queue(name, depth=lambda: 2)
+            time.sleep(0.3)  # Nothing is awaited: three looks, were there a thread.
+            status = int("hs-queues" in threads())
+        finally:
+            os._exit(status)
+
+    assert os.waitpid(child, 0)[1] == 0
+    assert all(look["deepest"] == 1 for look in looks(session, name))
