@@ -3,15 +3,12 @@
 //! In mode `measure` a batch costs two time stamps, one event in the ring and the call itself. The
 //! other modes ask their machine first where the batch comes from.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use headspace_agent::loader::{Decision, Ended};
 use headspace_agent::model::record::Phase;
 use headspace_agent::notice::Notice;
-use headspace_agent::pipeline::LoopEntry;
 use headspace_agent::record::Event;
-use headspace_agent::runtime::Agent;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -19,22 +16,19 @@ use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use crate::cached::{Answer, Cached, Progress};
 use crate::fast_next::Parts;
+use crate::lanes::Epoch;
 use crate::source::{Next, Source};
-use crate::watched::Epoch;
 
 /// Yields what the wrapped iterator yields, the same objects in the same order. Everything else
 /// (attributes, `send`, `throw`, `close`) is the wrapped iterator's.
 #[pyclass(module = "headspace._native", frozen, weakref, subclass)]
 pub(crate) struct LoopIterator {
     source: Source,
-    entry: Arc<LoopEntry>,
-    /// None where nothing is recorded, and batches are only cached.
-    agent: Option<Agent>,
     cached: Option<Py<Cached>>,
     progress: Progress,
     /// The loader, to let go of an iterator that it keeps as well; none where that is not wanted.
     loader: Option<Source>,
-    /// Marks the loop as free when this iterator ends.
+    /// Where its steps go; without an agent nothing is recorded, and batches are only cached.
     epoch: Epoch,
     /// A call of `next` has not returned yet.
     in_flight: AtomicBool,
@@ -51,15 +45,11 @@ impl LoopIterator {
     pub(crate) fn new(
         source: Source,
         loader: Option<Source>,
-        entry: Arc<LoopEntry>,
-        agent: Option<Agent>,
         cached: Option<Py<Cached>>,
         epoch: Epoch,
     ) -> Self {
         Self {
             source,
-            entry,
-            agent,
             cached,
             progress: Progress::default(),
             loader,
@@ -74,7 +64,7 @@ impl LoopIterator {
     /// One batch by whatever call, timed.
     #[inline]
     fn timed(&self, call: impl FnOnce() -> PyResult<Next>) -> PyResult<Option<Py<PyAny>>> {
-        let recorder = &self.entry.recorder;
+        let recorder = &self.epoch.entry().recorder;
         if self.in_flight.load(Ordering::Relaxed) {
             self.say_concurrent();
         }
@@ -107,7 +97,7 @@ impl LoopIterator {
         if self.cached.is_some() || self.in_flight.load(Ordering::Relaxed) {
             return None;
         }
-        let recorder = &self.entry.recorder;
+        let recorder = &self.epoch.entry().recorder;
         self.in_flight.store(true, Ordering::Relaxed);
         let request = recorder.ticks();
         // SAFETY: without a cache only `__clear__` releases the source, and that is called on
@@ -130,23 +120,22 @@ impl LoopIterator {
     }
 
     fn notice(&self, notice: &Notice) {
-        if let Some(agent) = &self.agent {
+        if let Some(agent) = self.epoch.agent() {
             agent.notice(notice);
         }
     }
 
     #[cold]
     fn say_concurrent(&self) {
-        self.entry.recorder.mark(Event::Concurrent);
-        let loop_name = self.entry.loader.name.clone();
+        self.epoch.entry().recorder.mark(Event::Concurrent);
+        let loop_name = self.epoch.loop_name();
         self.notice(&Notice::ConcurrentIteration { loop_name });
     }
 
     #[cold]
     fn end(&self, exhausted: bool) {
         if !self.ended.swap(true, Ordering::Relaxed) {
-            self.entry.recorder.mark(Event::EpochEnd { exhausted });
-            self.epoch.end();
+            self.epoch.end(exhausted);
         }
     }
 
@@ -158,7 +147,7 @@ impl LoopIterator {
         if self.in_flight.load(Ordering::Relaxed) {
             self.say_concurrent();
         }
-        if cached.is_probe() && !self.entry.recorder.is_watching() {
+        if cached.is_probe() && !self.epoch.entry().recorder.is_watching() {
             return self.next_paused(py, cached);
         }
         loop {
@@ -169,17 +158,17 @@ impl LoopIterator {
                 self.release_source(py);
             }
             self.in_flight.store(true, Ordering::Relaxed);
-            let request = self.entry.recorder.ticks();
+            let request = self.epoch.entry().recorder.ticks();
             let outcome = match decision {
                 Decision::Source => self.source.next(py),
                 Decision::Cached(_) => Ok(answer.batch.map_or(Next::End(None), Next::Batch)),
                 Decision::End => Ok(Next::End(None)),
             };
-            let receive = self.entry.recorder.ticks();
+            let receive = self.epoch.entry().recorder.ticks();
             self.in_flight.store(false, Ordering::Relaxed);
             match outcome {
                 Ok(Next::Batch(batch)) => {
-                    self.entry.recorder.lap(request, receive);
+                    self.epoch.entry().recorder.lap(request, receive);
                     if decision == Decision::Source {
                         cached.delivered(py, &batch, &self.progress);
                     }
@@ -227,14 +216,14 @@ impl LoopIterator {
         if last == 0 {
             return;
         }
-        let clock = self.entry.recorder.clock();
+        let clock = self.epoch.entry().recorder.clock();
         let nanos = |from, to| clock.nanos(to).saturating_sub(clock.nanos(from));
         let timed = cached.timed(nanos(last, request), nanos(request, receive));
         if let Some(window) = timed.window {
-            self.entry.add_window(window);
+            self.epoch.entry().add_window(window);
         }
         if timed.finished {
-            self.entry.finish_probe();
+            self.epoch.entry().finish_probe();
         }
     }
 
@@ -248,7 +237,7 @@ impl LoopIterator {
             if self.phase.swap(phase as u64, Ordering::Relaxed) == phase as u64 {
                 return;
             }
-            self.entry.recorder.mark(Event::Phase(phase));
+            self.epoch.entry().recorder.mark(Event::Phase(phase));
         }
         if !answer.is_over && (phase == Phase::Settle || decision == Decision::End) {
             return;
@@ -256,8 +245,8 @@ impl LoopIterator {
         let Some(facts) = cached.check(py) else {
             return;
         };
-        self.entry.set_cache(facts);
-        let loop_name = || self.entry.loader.name.clone();
+        self.epoch.entry().set_cache(facts);
+        let loop_name = || self.epoch.loop_name();
         if facts.mutated > 0 {
             self.notice(&Notice::BatchesMutated {
                 loop_name: loop_name(),
@@ -278,7 +267,7 @@ impl LoopIterator {
 
     fn say_early(&self, cached: &Cached) {
         if let Some((delivered, asked)) = cached.replay_progress() {
-            let loop_name = self.entry.loader.name.clone();
+            let loop_name = self.epoch.loop_name();
             self.notice(&Notice::SourceEndedEarly {
                 loop_name,
                 delivered,
@@ -350,7 +339,7 @@ impl LoopIterator {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         match self.source.get(py) {
             Some(inner) => Ok(inner.repr()?.to_string()),
-            None => Ok(format!("<headspace replay of {}>", self.entry.loader.name)),
+            None => Ok(format!("<headspace replay of {}>", self.epoch.loop_name())),
         }
     }
 

@@ -22,6 +22,7 @@ mod gc;
 mod gil;
 mod interpreter;
 mod iterator;
+mod lanes;
 mod queues;
 mod session;
 mod slots;

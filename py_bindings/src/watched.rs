@@ -1,15 +1,12 @@
 //! A wrapped loader, as the agent sees it: a loop with its mode, over all its epochs.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use headspace_agent::loader::{Probe, ProbePlan, Replay, ReplayPlan};
 use headspace_agent::model::Mode;
 use headspace_agent::model::record::LoaderRecord;
 use headspace_agent::notice::Notice;
-use headspace_agent::pipeline::LoopEntry;
-use headspace_agent::port::ConsumerThread;
-use headspace_agent::record::{Event, Recorder};
+use headspace_agent::record::Event;
 use headspace_collectors::workers::Marker;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -18,28 +15,10 @@ use pyo3::{PyTraverseError, PyVisit};
 use crate::cached::{Cached, Machine};
 use crate::fast_next;
 use crate::iterator::LoopIterator;
+use crate::lanes::{Choice, Epoch, Lanes};
 use crate::session::{Session, clock};
 use crate::slots;
 use crate::source::Source;
-
-/// One iteration of a loop. While it goes on, another one is a loop of its own.
-#[derive(Clone)]
-pub(crate) struct Epoch(Arc<AtomicBool>);
-
-impl Epoch {
-    pub(crate) fn end(&self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
-}
-
-/// Iterations of one wrapped loader that go on at the same time each have a lane, so that their
-/// steps do not mix.
-#[derive(Clone)]
-struct Lane {
-    entry: Arc<LoopEntry>,
-    session: u64,
-    busy: Arc<AtomicBool>,
-}
 
 /// What a loop replays, and when.
 enum Plan {
@@ -55,7 +34,7 @@ pub(crate) struct Loop {
     loader: LoaderRecord,
     fingerprint: Py<PyAny>,
     cached: OnceLock<Py<Cached>>,
-    lanes: Mutex<Vec<Lane>>,
+    lanes: Arc<Lanes>,
     keep_source: bool,
 }
 
@@ -135,7 +114,7 @@ impl Loop {
             loader,
             fingerprint,
             cached: OnceLock::new(),
-            lanes: Mutex::default(),
+            lanes: Arc::default(),
             keep_source,
         })
     }
@@ -180,31 +159,27 @@ impl Loop {
             }
             _ => this.mode(),
         };
-        let (lane, agent) = match (&session, &this.plan) {
+        let choice = match (&session, &this.plan) {
             (Some(session), _) => {
                 let session = session.get();
                 if mode == Mode::Probe {
                     this.say_probe(session);
                 }
-                (this.free_lane(session, mode), Some(session.agent().clone()))
+                Choice::Of(
+                    Arc::clone(&this.lanes),
+                    session.id(),
+                    session.agent().clone(),
+                )
             }
             // Nothing is recorded, but a cache is still a cache.
-            (None, Plan::Replay(_)) => (this.unwatched_lane(), None),
+            (None, Plan::Replay(_)) => Choice::Unwatched,
             (None, _) => return Ok(iterator.into_any()),
         };
-        lane.busy.store(true, Ordering::Relaxed);
-        let recorder = &lane.entry.recorder;
-        if let Some(size) = this.loader.batch_size {
-            recorder.mark(Event::BatchSize(size));
-        }
-        recorder.mark(Event::EpochBegin { at: begun });
         let iterator = LoopIterator::new(
             Source::new(iterator.into_any())?,
             (!this.keep_source).then(|| Source::of_loader(loader)),
-            lane.entry,
-            agent,
             cached,
-            Epoch(lane.busy),
+            Epoch::new(choice, this.loader.clone(), mode, begun),
         );
         fast_next::into_python(py, iterator)
     }
@@ -212,7 +187,11 @@ impl Loop {
     /// A step of a loop that iterates no loader has ended.
     #[pyo3(signature = (session, samples = None))]
     fn step(&self, session: &Bound<'_, Session>, samples: Option<u64>) {
-        let recorder = &self.free_lane(session.get(), Mode::Measure).entry.recorder;
+        let session = session.get();
+        let lane = self
+            .lanes
+            .free(session.id(), session.agent(), &self.loader, Mode::Measure);
+        let recorder = &lane.entry.recorder;
         if let Some(samples) = samples {
             recorder.mark(Event::BatchSize(samples));
         }
@@ -252,42 +231,6 @@ impl Loop {
         };
         let made = Py::new(py, Cached::new(machine, self.fingerprint.clone_ref(py)))?;
         Ok(Some(self.cached.get_or_init(|| made).clone_ref(py)))
-    }
-
-    /// A lane of this session that no iteration holds; a new one where all are busy.
-    fn free_lane(&self, session: &Session, mode: Mode) -> Lane {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.retain(|lane| lane.session == session.id());
-        if let Some(lane) = lanes.iter().find(|lane| !lane.busy.load(Ordering::Relaxed)) {
-            return lane.clone();
-        }
-        let mut loader = self.loader.clone();
-        if !lanes.is_empty() {
-            loader.name = format!("{}#{}", loader.name, lanes.len() + 1);
-        }
-        let lane = Lane {
-            entry: session.agent().add_loop(loader, mode),
-            session: session.id(),
-            busy: Arc::default(),
-        };
-        lanes.push(lane.clone());
-        lane
-    }
-
-    fn unwatched_lane(&self) -> Lane {
-        let name = self.loader.name.clone();
-        let recorder = Recorder::new(
-            name,
-            clock().clone(),
-            Arc::default(),
-            ConsumerThread::default(),
-            Arc::new(|| ()),
-        );
-        Lane {
-            entry: LoopEntry::new(recorder, self.loader.clone(), self.mode()),
-            session: u64::MAX,
-            busy: Arc::default(),
-        }
     }
 
     fn say_probe(&self, session: &Session) {

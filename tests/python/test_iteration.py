@@ -76,8 +76,25 @@ def test_epochs_after_a_break_begin_anew(runs: Runs) -> None:
     headspace.stop()
 
     epochs = runs.kind("epoch")
-    assert [epoch["steps"] for epoch in epochs] == [2, 6, 1, 0, 6]
-    assert [epoch["epoch"] for epoch in epochs] == [0, 1, 2, 3, 4]
+    # The one that nobody asked for a batch is none.
+    assert [epoch["steps"] for epoch in epochs] == [2, 6, 1, 6]
+    assert [epoch["epoch"] for epoch in epochs] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("stop", [2, 6], ids=["left early", "all batches, the end not asked for"])
+def test_an_iterator_that_is_let_go_after_the_next_one_was_made_is_of_the_same_loop(
+    runs: Runs, stop: int
+) -> None:
+    wrapped = headspace.wrap([Batch() for _ in range(6)], name="kept")
+
+    for _ in range(3):
+        iterator = iter(wrapped)  # The last epoch's lives until here.
+        for _ in range(stop):
+            next(iterator)
+    headspace.stop()
+
+    epochs = [(epoch["loop"], epoch["epoch"], epoch["steps"]) for epoch in runs.kind("epoch")]
+    assert epochs == [("kept", epoch, stop) for epoch in range(3)]
 
 
 def test_an_iterator_goes_on_after_a_break_whoever_asks(runs: Runs) -> None:

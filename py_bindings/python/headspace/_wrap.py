@@ -6,7 +6,7 @@ from _weakref import ref
 from itertools import chain
 from sys import modules
 
-from headspace import _native, _session, _settings
+from headspace import _native, _remade, _session, _settings
 from headspace._fingerprint import fingerprint
 
 TYPE_CHECKING = False
@@ -54,7 +54,7 @@ _names: dict[str, int] = {}
 _earlier: dict[tuple[object, ...], _Earlier] = {}
 
 
-class Proxy:
+class Proxy(metaclass=_remade.Kind):
     """Behaves as the object it wraps, but for being timed while it is iterated.
 
     Its own attributes begin with ``_headspace_``; every other is the wrapped object's.
@@ -65,6 +65,7 @@ class Proxy:
         "_headspace_iterator",
         "_headspace_loop",
         "_headspace_options",
+        "_headspace_was_iterated",
         "_headspace_wrapped",
     )
 
@@ -72,14 +73,13 @@ class Proxy:
     _headspace_options: dict[str, Any]
     _headspace_loop: _native.Loop
     _headspace_iterator: Any
+    #: Or another loader that was made from it.
+    _headspace_was_iterated: bool
 
-    def __init__(self, wrapped: Any, options: dict[str, Any], loop: _native.Loop) -> None:
-        object.__setattr__(self, "_headspace_wrapped", wrapped)
-        object.__setattr__(self, "_headspace_options", options)
-        object.__setattr__(self, "_headspace_loop", loop)
-        object.__setattr__(self, "_headspace_iterator", None)
+    __init__: Any = _remade.Init()
 
     def __iter__(self) -> Any:
+        object.__setattr__(self, "_headspace_was_iterated", True)
         if not hasattr(type(self._headspace_wrapped), "__next__"):
             return _iterate(self)
         # An iterator has one iteration, whoever takes part in it.
@@ -93,6 +93,8 @@ class Proxy:
             type(self._headspace_wrapped), "__next__"
         ):
             return getattr(iter(self), name)
+        if name == _remade.ACCELERATE_ASKS:
+            _remade.adopt()
         return getattr(self._headspace_wrapped, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -135,12 +137,25 @@ class Proxy:
 
 def _iterate(proxy: Proxy) -> Any:
     loop, wrapped = proxy._headspace_loop, proxy._headspace_wrapped
-    loader = getattr(modules.get("torch.utils.data"), "DataLoader", None)
-    if loader is None or not issubclass(type(wrapped), loader):
+    kind = getattr(modules.get("torch.utils.data"), "DataLoader", None)
+    if kind is None:
         return loop.iterate(wrapped, _session._begin)
-    from headspace.torch import iterate
+    # Accelerate's have one within.
+    for loader in (wrapped, getattr(wrapped, "__dict__", {}).get("base_dataloader")):
+        if issubclass(type(loader), kind):
+            from headspace.torch import iterate
 
-    return iterate(loop, wrapped, proxy._headspace_options["name"])
+            return iterate(loop, wrapped, loader, proxy._headspace_options["name"])
+    return loop.iterate(wrapped, _session._begin)
+
+
+def follow(model: Proxy, made: Any) -> Any:
+    """Wraps what was made from what the model wraps, as the same loop."""
+    if not model._headspace_was_iterated:
+        # Its length and its batches are another loader's.
+        object.__setattr__(model, "_headspace_loop", _loop(made, **model._headspace_options))
+        object.__setattr__(model, "_headspace_was_iterated", True)
+    return _proxied(made, model._headspace_options, model._headspace_loop)
 
 
 def _rebuild(wrapped: Any, options: dict[str, Any]) -> Any:
@@ -161,9 +176,19 @@ def _proxied(wrapped: Any, options: dict[str, Any], loop: _native.Loop | None = 
             members["__hash__"] = None
         elif "__eq__" in members:
             members["__hash__"] = Proxy.__hash__
-        proxy_type = type(kind.__name__, (Proxy,), members)
+        members |= {"_headspace_kind": kind, "_headspace_model": None}
+        proxy_type = _remade.Kind(kind.__name__, (Proxy,), members)
         _proxy_types[Proxy, kind] = proxy_type
-    return proxy_type(wrapped, options, _loop(wrapped, **options) if loop is None else loop)
+    proxy: Any = object.__new__(proxy_type)
+    for name, value in (
+        ("wrapped", wrapped),
+        ("options", options),
+        ("loop", _loop(wrapped, **options) if loop is None else loop),
+        ("iterator", None),
+        ("was_iterated", False),
+    ):
+        object.__setattr__(proxy, f"_headspace_{name}", value)
+    return proxy
 
 
 def _defines(kind: type, name: str) -> bool:
@@ -236,6 +261,8 @@ def wrap(
     wrapped: Any = iterable
     if issubclass(type(wrapped), Proxy):
         wrapped = wrapped._headspace_wrapped  # Wrapped twice is timed once.
+    if type(wrapped).__module__ == "accelerate.data_loader":
+        _remade.adopt()
     if not (hasattr(type(wrapped), "__iter__") or hasattr(type(wrapped), "__getitem__")):
         raise TypeError(
             f"`wrap` takes something that can be iterated, not `{type(wrapped).__name__}`"
