@@ -243,19 +243,20 @@ class _Watch:
         self.stage: _native.Stage | None = None
         self.depth = 0
         self.since: float | None = None
+        # Queues are in the order in which they are first told of: here that of the data.
+        self._tell(0.0)
 
     def see(self, depth: int) -> None:
         """It has that depth from now on."""
         now = time.monotonic()
         if self.since is not None:
-            _native.observe_queue(
-                self.name,
-                self.depth,
-                now - self.since,
-                capacity=self.capacity,
-                last=self.is_last,
-            )
+            self._tell(now - self.since)
         self.depth, self.since = depth, now
+
+    def _tell(self, seconds: float) -> None:
+        _native.observe_queue(
+            self.name, self.depth, seconds, capacity=self.capacity, last=self.is_last
+        )
 
 
 #: The queues that are watched, by the stage that fills them. They keep their watches alive.
