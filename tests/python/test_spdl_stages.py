@@ -314,7 +314,7 @@ def test_stages_in_other_processes_reach_the_trainer(
     last = {q["name"] for tick in ran.kind("tick") for q in tick.get("queues", []) if q["last"]}
     assert last == {"sink_queue"}
     if where == "pipeline":  # In the order of the data.
-        names = [name.partition("(")[0] for name in queues(ran)]
+        names = [q["name"].partition("(")[0] for q in ran.summary()["queues"]]
         assert names == ["src_queue", "decode_queue", "aggregate", "sink_queue"]
     assert "worker_lost" not in ran.notices()
 
