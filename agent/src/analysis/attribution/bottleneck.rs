@@ -23,6 +23,9 @@ const GC_PCT: f64 = 3.0;
 /// Share of time in which a stage's places are taken that makes it the one that binds, by law.
 const BINDS: f64 = 0.93;
 
+/// Share of time that is as good as always, in percent.
+const ALWAYS_PCT: f64 = 95.0;
+
 /// Share of the best relief's gain from which on another is as good.
 const AS_GOOD: f64 = 0.8;
 
@@ -147,7 +150,7 @@ fn relieved(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
 fn terms(model: &Model<'_>) -> Vec<Term> {
     let step = model.facts.step_ms;
     let mut terms: Vec<Term> = (0..model.links.len())
-        .filter(|stage| model.links[*stage].limit_ms > 0.5 * step)
+        .filter(|stage| model.links[*stage].limit_ms > 0.5 * step && !held_up(model, *stage))
         .map(Term::Stage)
         .collect();
     let busy = |used: Option<f64>, least: f64| used.is_some_and(|used| used >= least);
@@ -173,6 +176,12 @@ fn terms(model: &Model<'_>) -> Vec<Term> {
     }
     terms.extend([Term::Jitter, Term::Compute]);
     terms
+}
+
+/// Whether a stage waits for what comes after it: the queue between is full all the time.
+fn held_up(model: &Model<'_>, stage: usize) -> bool {
+    let full = model.links[stage].after.and_then(|queue| queue.full_pct);
+    full.is_some_and(|pct| pct >= ALWAYS_PCT)
 }
 
 fn cores_or_quota(model: &Model<'_>) -> Term {
@@ -239,7 +248,9 @@ pub(super) fn without_collection(model: &Model<'_>, tandem: &mut Tandem) {
 /// The longest limit, where it is near the step.
 fn by_law(model: &Model<'_>, confidence: f64) -> Option<Binding> {
     let step = model.facts.step_ms;
-    let stages = (0..model.links.len()).map(Term::Stage);
+    let stages = (0..model.links.len())
+        .filter(|stage| !held_up(model, *stage))
+        .map(Term::Stage);
     let mut best: Option<(Term, f64)> = None;
     // A resource explains the stage that waits for it: resources come first.
     for term in terms(model)

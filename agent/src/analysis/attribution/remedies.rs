@@ -78,9 +78,13 @@ pub(super) fn remedies(
         .collect();
     records.sort_by(|a, b| score(b).total_cmp(&score(a)));
     records.truncate(MOST);
-    let worth = |remedy: &RemedyRecord| remedy.predicted_gain_pct >= WORTH_PCT;
+    let most = records.iter().map(|remedy| remedy.predicted_gain_pct);
+    let spared = model
+        .facts
+        .floor_ms
+        .map(|_| 100.0 * (1.0 - model.free_ms / model.facts.step_ms));
     if let Some(found) = binding.filter(|found| found.term == Term::Compute)
-        && !records.iter().any(worth)
+        && most.chain(spared).all(|gain| gain < WORTH_PCT)
     {
         records.insert(0, stop(model, found));
     }

@@ -16,6 +16,7 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
         collection(context),
         page_cache(context),
         cores(context),
+        contention(context),
         pinned(context),
     ]
     .into_iter()
@@ -189,6 +190,28 @@ fn cores(context: &Context<'_>) -> Option<Draft> {
         change: Some(change("cores", &now, &whole(to))),
         outcome: Outcome::Becomes(Box::new(tandem)),
         confidence: 0.75,
+    })
+}
+
+/// The loader slows the loop's own code, by how much less of it nobody can tell.
+fn contention(context: &Context<'_>) -> Option<Draft> {
+    let model = context.model;
+    let slower = model.facts.contention_ms? / context.step_ms();
+    let known = [Term::Cores, Term::Quota, Term::Gil, Term::Memory, Term::Gc];
+    if slower < 0.05 || known.into_iter().any(|term| context.binds(term)) {
+        return None;
+    }
+    Some(Draft {
+        code: "less_contention",
+        what:
+            "Keep the loader out of the loop's way: fewer threads, a subprocess, or cores of its \
+               own. It slows the loop's own code."
+                .to_owned(),
+        stage: None,
+        term: Term::Compute,
+        change: None,
+        outcome: Outcome::AtLeast,
+        confidence: HOPED_FOR,
     })
 }
 
