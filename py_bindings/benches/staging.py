@@ -15,8 +15,10 @@ from rows import Row
 CALLS = 1_000
 REFERENCE = "OpenTelemetry Histogram.record"
 
-#: Of what `record` takes.
+#: Of what `record` takes: for blocks on one thread. The others are shown for information: a function
+#: has a call of its own, threads wait for Python's lock, and of 1,000 stages each is cold in its turn.
 TARGET = 1 / 30
+AIMED_AT = ("with stage", 'with stage("x"), looked up each time', "with stage, within another")
 
 
 def _time(work: Callable[[int], None], calls: int) -> float:
@@ -81,7 +83,7 @@ def _subjects() -> dict[str, Callable[[int], None]]:
         'with stage("x"), looked up each time': looked_up,
         "with stage, one of 1,000 in turn": one_of_1000,
         "with stage, within another": nested,
-        "decorated function": decorated,
+        "decorated function, its own call included": decorated,
     }
 
 
@@ -120,8 +122,9 @@ def run(quick: bool) -> list[Row]:
     reference = medians.pop(REFERENCE, None)
     rows = []
     for name, value in medians.items():
-        against = (TARGET, None, None, REFERENCE, value / reference) if reference else ()
-        rows.append(Row("stage", name, value, "ns/call", *against))
+        target = TARGET if reference and name in AIMED_AT else None
+        against = (REFERENCE, value / reference) if reference else ()
+        rows.append(Row("stage", name, value, "ns/call", target, None, None, *against))
     if reference is not None:
         rows.append(Row("stage", REFERENCE, reference, "ns/call"))
     return rows

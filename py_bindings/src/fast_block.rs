@@ -1,15 +1,22 @@
-//! `with stage:` without PyO3's bookkeeping, which costs as much as the rest of a call.
+//! `with stage:` without PyO3's bookkeeping and without allocations, which cost twice as much as the
+//! rest of a call.
 //!
-//! [`Stage`] gets `__enter__` and `__exit__` as plain methods of C. As in [`crate::fast_next`],
-//! they touch no Python object but those that they pass on.
+//! Python makes a bound method out of `__enter__` and `__exit__` anew for every block, unless their
+//! descriptors already have one. So [`Stage`] has descriptors of our own that give the two that each
+//! handle keeps. As in [`crate::fast_next`], the functions touch no Python object but those that they
+//! pass on. Looking a handle up by name alone passes PyO3 by, too.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyModule, PyString};
 use pyo3::{Borrowed, PyTypeInfo, ffi};
 
-use crate::stage::Stage;
+use crate::stage::{self, Stage};
 
 /// A method table entry, which Python only reads.
 struct Method(ffi::PyMethodDef);
@@ -33,24 +40,115 @@ static EXIT: Method = Method(ffi::PyMethodDef {
     ml_doc: c"__exit__($self, kind, error, traceback, /)\n--\n\n".as_ptr(),
 });
 
-/// Gives the type its two methods.
+impl Method {
+    fn entry(&'static self) -> *mut ffi::PyMethodDef {
+        std::ptr::from_ref(&self.0).cast_mut()
+    }
+}
+
+/// What the class itself has: functions that take the handle.
+static OF_CLASS: [PyOnceLock<Py<PyAny>>; 2] = [PyOnceLock::new(), PyOnceLock::new()];
+
+/// The bound methods of a handle. Handles are kept for ever, and so are these.
+pub(crate) struct Methods([AtomicPtr<ffi::PyObject>; 2]);
+
+impl Methods {
+    /// To be made by [`Methods::make`] before anyone has the handle.
+    pub(crate) fn none() -> Self {
+        Self([null_mut(), null_mut()].map(AtomicPtr::new))
+    }
+
+    /// # Errors
+    ///
+    /// Those of Python, for want of memory.
+    pub(crate) fn make(handle: &Bound<'_, Stage>) -> PyResult<()> {
+        for (place, method) in handle.get().methods().0.iter().zip([&ENTER, &EXIT]) {
+            // SAFETY: the entry lives for ever, and the handle is alive.
+            let made = unsafe {
+                let made = ffi::PyCFunction_NewEx(method.entry(), handle.as_ptr(), null_mut());
+                Bound::from_owned_ptr_or_err(handle.py(), made)?
+            };
+            place.store(made.into_ptr(), Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+/// Gives the class its two methods, and the module its `stage`.
 ///
 /// # Errors
 ///
 /// Those of Python, for want of memory.
-pub(crate) fn add_methods(py: Python<'_>) -> PyResult<()> {
-    let kind = Stage::type_object(py);
-    for (name, method) in [(c"__enter__", &ENTER), (c"__exit__", &EXIT)] {
-        let name: &CStr = name;
-        // SAFETY: the type is alive and the entry lives for ever, as the descriptor needs it to.
-        let descriptor = unsafe {
-            let entry = std::ptr::from_ref(&method.0).cast_mut();
-            let made = ffi::PyDescr_NewMethod(kind.as_type_ptr(), entry);
+pub(crate) fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let class = Stage::type_object(py);
+    let methods = [(c"__enter__", &ENTER), (c"__exit__", &EXIT)];
+    let getters = [get::<0> as ffi::descrgetfunc, get::<1>];
+    for (((name, method), getter), of_class) in methods.into_iter().zip(getters).zip(&OF_CLASS) {
+        // SAFETY: the class is alive, and the entry lives for ever, as the descriptor needs it to.
+        let plain = unsafe {
+            let made = ffi::PyDescr_NewMethod(class.as_type_ptr(), method.entry());
             Bound::from_owned_ptr_or_err(py, made)?
         };
-        kind.setattr(name.to_string_lossy().as_ref(), descriptor)?;
+        of_class.get_or_init(py, || plain.unbind());
+        class.setattr(name.to_string_lossy().as_ref(), descriptor(py, getter)?)?;
     }
-    Ok(())
+    replace_stage(module)
+}
+
+/// An object that is nothing but a `__get__`.
+fn descriptor(py: Python<'_>, get: ffi::descrgetfunc) -> PyResult<Bound<'_, PyAny>> {
+    let mut slots = [
+        ffi::PyType_Slot {
+            slot: ffi::Py_tp_descr_get,
+            pfunc: get as *mut libc::c_void,
+        },
+        ffi::PyType_Slot {
+            slot: 0,
+            pfunc: null_mut(),
+        },
+    ];
+    let mut spec = ffi::PyType_Spec {
+        name: c"headspace._native._Method".as_ptr(),
+        // 0 inherits the base's size: nothing is added.
+        basicsize: 0,
+        itemsize: 0,
+        flags: u32::try_from(ffi::Py_TPFLAGS_DEFAULT).unwrap_or_default(),
+        slots: slots.as_mut_ptr(),
+    };
+    // SAFETY: the spec and its slots, ended by a zero one, live through the call, which copies
+    // them; the name is static. The result is a new type or null with an exception set.
+    let class = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec))? };
+    class.call0()
+}
+
+/// `__get__` of a method: that of the class, or the one that the handle keeps.
+unsafe extern "C" fn get<const WHICH: usize>(
+    _: *mut ffi::PyObject,
+    handle: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: Python calls this attached to the interpreter, with null or, since the descriptor is in
+    // the class of handles only, a handle that it keeps alive meanwhile. (Somebody who takes the
+    // descriptor out of the class's `__dict__` may call it with anything: hence the check.) A new
+    // reference is returned.
+    unsafe {
+        let py = Python::assume_attached();
+        let kept = if handle.is_null() {
+            null_mut()
+        } else if ffi::Py_TYPE(handle) == Stage::type_object_raw(py) {
+            stage(py, handle).get().methods().0[WHICH].load(Ordering::Acquire)
+        } else {
+            null_mut()
+        };
+        let found = if kept.is_null() {
+            OF_CLASS[WHICH].get(py).map_or(ffi::Py_None(), Py::as_ptr)
+        } else {
+            kept
+        };
+        ffi::Py_INCREF(found);
+        found
+    }
 }
 
 /// The stage that a method was called on.
@@ -64,8 +162,9 @@ unsafe fn stage(py: Python<'_>, this: *mut ffi::PyObject) -> Borrowed<'_, '_, St
 }
 
 unsafe extern "C" fn enter(this: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the descriptor calls this attached to the interpreter, with an object of its type that
-    // it keeps alive meanwhile. One more reference is returned.
+    // SAFETY: called attached to the interpreter, with the handle that the function is bound to or
+    // that its descriptor has checked, and which is kept alive meanwhile. One more reference is
+    // returned.
     unsafe {
         let stage = stage(Python::assume_attached(), this);
         // A panic would end the process here. What was to be counted is not.
@@ -93,5 +192,86 @@ unsafe extern "C" fn exit(
         let none = ffi::Py_None();
         ffi::Py_INCREF(none);
         none
+    }
+}
+
+/// Puts a function before the module's `stage` that answers for names that are known, and hands all
+/// else to it.
+fn replace_stage(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let slow = module.getattr("stage")?;
+    let signature: String = slow.getattr("__text_signature__")?.extract()?;
+    let text: String = slow.getattr("__doc__")?.extract()?;
+    let text = CString::new(format!("stage{signature}\n--\n\n{text}"))?;
+    let text: &'static CStr = Box::leak(text.into_boxed_c_str());
+    let entry: &'static mut ffi::PyMethodDef = Box::leak(Box::new(ffi::PyMethodDef {
+        ml_name: c"stage".as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer {
+            PyCFunctionFastWithKeywords: known_stage,
+        },
+        ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+        ml_doc: text.as_ptr(),
+    }));
+    let name = PyString::new(py, "headspace._native");
+    SLOW.get_or_init(py, || slow.unbind());
+    // SAFETY: the entry lives for ever. Bound to its module, the function is pickled by its name.
+    let fast = unsafe {
+        let made = ffi::PyCFunction_NewEx(entry, module.as_ptr(), name.as_ptr());
+        Bound::from_owned_ptr_or_err(py, made)?
+    };
+    module.setattr("stage", fast)
+}
+
+/// The function that looks up any name.
+static SLOW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// `stage(name)` where that name is known; all else goes to [`SLOW`].
+unsafe extern "C" fn known_stage(
+    _: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: called attached to the interpreter, with so many arguments by position, those by name
+    // after them, and null or a tuple of their names. All are borrowed for the call. The references
+    // that are made here are given back or returned.
+    unsafe {
+        let py = Python::assume_attached();
+        if count == 1
+            && names.is_null()
+            && let Some(handles) = stage::handles(py)
+        {
+            let found = ffi::PyDict_GetItemWithError(handles.as_ptr(), *arguments);
+            if !found.is_null() {
+                ffi::Py_INCREF(found);
+                return found;
+            }
+            ffi::PyErr_Clear();
+        }
+        let by_position = ffi::PyTuple_New(count);
+        let by_name = ffi::PyDict_New();
+        let mut answer = null_mut();
+        if !by_position.is_null() && !by_name.is_null() {
+            for index in 0..count {
+                let argument = *arguments.offset(index);
+                ffi::Py_INCREF(argument);
+                ffi::PyTuple_SetItem(by_position, index, argument);
+            }
+            let keywords = if names.is_null() {
+                0
+            } else {
+                ffi::PyTuple_Size(names)
+            };
+            let told = (0..keywords).all(|index| {
+                let name = ffi::PyTuple_GetItem(names, index);
+                ffi::PyDict_SetItem(by_name, name, *arguments.offset(count + index)) == 0
+            });
+            if let (true, Some(slow)) = (told, SLOW.get(py)) {
+                answer = ffi::PyObject_Call(slow.as_ptr(), by_position, by_name);
+            }
+        }
+        ffi::Py_XDECREF(by_position);
+        ffi::Py_XDECREF(by_name);
+        answer
     }
 }

@@ -59,7 +59,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        super::fast_block::add_methods(module.py())
+        super::fast_block::install(module)
     }
 
     /// The version of the wheel.

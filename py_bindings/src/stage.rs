@@ -13,6 +13,7 @@ use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use pyo3::{PyTypeInfo, intern};
 
 use crate::calls::{self, End, Handle, Place, Told};
+use crate::fast_block::Methods;
 use crate::gil::has_gil;
 use crate::slots::{Tenure, slots};
 use crate::task::Task;
@@ -70,6 +71,11 @@ pub(crate) fn stage<'py>(
     Ok(found)
 }
 
+/// The handles by name; `None` before there is one. All stay for ever.
+pub(crate) fn handles(py: Python<'_>) -> Option<&Py<PyDict>> {
+    HANDLES.get(py)
+}
+
 #[cold]
 fn new<'py>(
     py: Python<'py>,
@@ -90,8 +96,11 @@ fn new<'py>(
         },
         concurrency: AtomicU32::new(0),
         place: AtomicPtr::new(std::ptr::null_mut()),
+        methods: Methods::none(),
     };
-    let handle = Bound::new(py, handle)?.into_any();
+    let handle = Bound::new(py, handle)?;
+    Methods::make(&handle)?;
+    let handle = handle.into_any();
     handles.set_item(name, &handle)?;
     Ok(handle)
 }
@@ -107,6 +116,7 @@ pub(crate) struct Stage {
     concurrency: AtomicU32,
     /// Null before it is looked up. Never freed: a call that goes on has a reference.
     place: AtomicPtr<Place>,
+    methods: Methods,
 }
 
 impl Stage {
@@ -152,6 +162,10 @@ impl Stage {
             slot.concurrency.store(concurrency, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    pub(crate) fn methods(&self) -> &Methods {
+        &self.methods
     }
 
     /// A `with` block begins.

@@ -574,6 +574,15 @@ def test_a_handle_goes_wherever_a_name_goes(name: str) -> None:
     assert headspace.stage(name) is decode
     assert pickle.loads(pickle.dumps(decode)) is decode
     assert copy.deepcopy(decode) is decode
+    assert headspace.stage(name=name) is decode
+    assert pickle.loads(pickle.dumps(headspace.stage)) is headspace.stage
+    assert str(inspect.signature(headspace.stage)) == "(name, *, concurrency=None)"
+    assert type(decode).__enter__(decode) is decode  # As `contextlib.ExitStack` calls it.
+    type(decode).__exit__(decode, None, None, None)
+    with pytest.raises(TypeError):
+        headspace.stage([])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'concurency'"):
+        headspace.stage(name, concurency=3)  # type: ignore[call-arg]
     assert (decode.name, repr(decode)) == (name, f'headspace.stage("{name}")')
     with pytest.raises(ValueError, match="not a count of at least 1"):
         headspace.stage(name, concurrency=0)
