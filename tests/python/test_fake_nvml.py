@@ -23,6 +23,9 @@ from nvml_fixtures import FILE_NAME
 
 pytest_plugins = ["nvml_fixtures"]
 
+ROOT = Path(__file__).parents[2]
+FILE_NAME = "libnvidia-ml.so.1"
+
 # Where nvml-wrapper and the header differ, and why that does no harm.
 KNOWN_DIFFERENCES = {
     # The array of metrics at its end grows with the header: 210 entries in nvml-wrapper-sys 0.10,
