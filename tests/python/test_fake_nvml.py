@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nvml_fixtures import FILE_NAME
 
 pytest_plugins = ["nvml_fixtures"]
 

@@ -54,7 +54,7 @@ def run(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     """The README's snippet with a loader and a training step around it."""
-    (snippet,) = blocks("python")
+    snippet, _ = blocks("python")
     path = tmp_path / "train.py"
     path.write_text(
         "import time\n"
@@ -80,6 +80,28 @@ def test_the_snippet_measures_a_loop(script: Path) -> None:
     assert done.stdout == ""
     assert "1,200 steps" in done.stderr or "1200 steps" in done.stderr
     assert "upper bound" in done.stderr
+
+
+def test_the_stage_and_the_queue_that_it_names_are_in_the_records(tmp_path: Path) -> None:
+    _, snippet = blocks("python")
+    path = tmp_path / "stages.py"
+    path.write_text(
+        f"def open_video(path):\n    return path\n{snippet}\n"
+        "def batches():\n"
+        "    for path in range(50):\n"
+        "        decode(path)\n"
+        "        yield decoded.get()\n"
+        "for _ in headspace.wrap(batches()):\n"
+        "    pass\n"
+    )
+
+    run(sys.executable, path.name, cwd=tmp_path, HEADSPACE_QUIET="1")
+
+    (records,) = (tmp_path / "headspace-runs").glob("*/rank0.jsonl")
+    ticks = [json.loads(line) for line in records.read_text().splitlines() if '"stages"' in line]
+    calls = [stage for tick in ticks if tick["kind"] == "tick" for stage in tick["stages"]]
+    assert {stage["name"] for stage in calls} == {"decode"}
+    assert sum(stage["time"]["count"] for stage in calls) == 50
 
 
 def test_the_same_script_measures_the_floor_and_stays_as_it_is(script: Path) -> None:
