@@ -27,7 +27,7 @@ train_loader, val_loader = DataLoader(dataset, batch_size=4), DataLoader(dataset
 
 #: By a word of the snippet: what it needs, what comes after it, the steps and what the records name.
 AROUND: dict[str, tuple[str, str, int, set[str]]] = {
-    "DataLoader(dataset": (TORCH, "", 6, {"fetch", "collate", "prefetch"}),
+    "DataLoader(dataset": (TORCH, "", 6, {"fetch", "collate"}),
     "headspace.spdl": (
         "from spdl.pipeline import PipelineBuilder\n"
         "builder = PipelineBuilder().add_source(range(4000)).pipe(abs).aggregate(4).add_sink(2)\n",
