@@ -178,9 +178,7 @@ impl Scanner {
         let folder = self.walker.folder(process.pid);
         let pages = match procfs::read(&folder.join("statm"), &mut self.buffer) {
             // It is about to end; or its main thread has, and the others still use the memory.
-            Ok(b"0 0 0 0 0 0 0\n") if ended || !matches!(stat.state, b'Z' | b'X') => {
-                Some([0, 0])
-            }
+            Ok(b"0 0 0 0 0 0 0\n") if ended || !matches!(stat.state, b'Z' | b'X') => Some([0, 0]),
             Ok(bytes) => parse::statm(bytes).map(|memory| [memory.resident, memory.anonymous()]),
             Err(_) => None,
         };
