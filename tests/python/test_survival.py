@@ -212,18 +212,29 @@ def test_a_default_action_set_later_ends_the_process(program: Programs, tmp_path
     assert run.exit_code == -signal.SIGTERM
 
 
-def test_a_session_that_has_ended_leaves_the_action_as_it_was(tmp_path: Path) -> None:
-    def is_caught() -> bool:
-        status = dict(
-            line.split(":\t") for line in Path("/proc/self/status").read_text().splitlines()
-        )
-        return bool(int(status["SigCgt"], 16) >> (signal.SIGTERM - 1) & 1)
+def sigterm_is_caught() -> bool:
+    status = dict(line.split(":\t") for line in Path("/proc/self/status").read_text().splitlines())
+    return bool(int(status["SigCgt"], 16) >> (signal.SIGTERM - 1) & 1)
 
-    assert not is_caught()
+
+def test_a_session_that_has_ended_leaves_the_action_as_it_was(tmp_path: Path) -> None:
+    assert not sigterm_is_caught()
     with headspace.start(to=headspace.JsonLines(tmp_path), quiet=True):
-        assert is_caught()
+        assert sigterm_is_caught()
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    assert not is_caught()
+    assert not sigterm_is_caught()
+
+
+def test_a_session_after_a_program_that_put_the_default_back_is_asked_to_end_too(
+    tmp_path: Path,
+) -> None:
+    with headspace.start(to=headspace.JsonLines(tmp_path / "first"), quiet=True):
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    with headspace.start(to=headspace.JsonLines(tmp_path / "second"), quiet=True):
+        assert sigterm_is_caught()
+    assert not sigterm_is_caught()
 
 
 def test_sigkill_leaves_records_that_are_whole_up_to_the_last_interval(program: Programs) -> None:

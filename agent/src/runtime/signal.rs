@@ -79,8 +79,12 @@ pub(crate) fn listen(alarm: libc::c_int) {
         return;
     };
     let installed = handler as *const () as usize;
-    // In front of a handler that calls ours, ours would call it, and it ours, for ever.
-    if current.sa_sigaction == libc::SIG_IGN || INSTALLED.swap(true, Ordering::Relaxed) {
+    // In front of a handler that calls ours, ours would call it, and it ours, for ever. The default
+    // calls nobody: then a program has taken ours away since.
+    let installed_before = INSTALLED.swap(true, Ordering::Relaxed);
+    let may_call_ours = installed_before && current.sa_sigaction != libc::SIG_DFL;
+    if current.sa_sigaction == libc::SIG_IGN || may_call_ours {
+        INSTALLED.store(installed_before, Ordering::Relaxed);
         return;
     }
     PREVIOUS.store(current.sa_sigaction, Ordering::Relaxed);
