@@ -138,19 +138,36 @@ pub(crate) struct Gaps {
     random: u64,
     least: Duration,
     spread: Duration,
+    /// Time until gaps are longer.
+    eager: Duration,
+    patience: u32,
 }
 
+/// Short runs are asked often: so long.
+const EAGER: Duration = Duration::from_secs(10);
+
 impl Gaps {
-    /// Between `least`, and so much more.
-    pub(crate) fn new((least, spread): (Duration, Duration)) -> Self {
+    /// Between `least` and so much more, and `patience` times that once ten seconds have gone by.
+    pub(crate) fn new((least, spread): (Duration, Duration), patience: u32) -> Self {
         Self {
             random: RandomState::new().hash_one(0) | 1,
             least,
             spread,
+            eager: EAGER,
+            patience,
         }
     }
 
     pub(crate) fn next(&mut self) -> Duration {
+        let gap = self.short();
+        if self.eager.is_zero() {
+            return gap * self.patience;
+        }
+        self.eager = self.eager.saturating_sub(gap);
+        gap
+    }
+
+    fn short(&mut self) -> Duration {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
         self.random ^= self.random >> 27;

@@ -22,11 +22,8 @@ use crate::asking::{Asker, Gaps, ask};
 /// slowed a busy thread by 1.4 %): at three a second 0.02 %.
 const GAP: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(300));
 
-/// After [`EAGER`] questions gaps are so many times longer: one question a second, 0.007 %.
+/// How many times longer gaps are after the first seconds: one question a second, 0.007 %.
 const PATIENCE: u32 = 3;
-
-/// So many questions (ten seconds of them) tell a mean wait well enough for a short run.
-const EAGER: u32 = 30;
 
 /// Stack of the thread. It asks and sleeps.
 const STACK: usize = 256 * 1024;
@@ -57,10 +54,8 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
 
 /// The thread's work.
 fn ask_now_and_then(asker: &Asker, seen: &Mutex<Seen>) {
-    let mut gaps = Gaps::new(GAP);
-    let mut questions = 0_u32;
-    let mut gap = gaps.next();
-    while asker.rest(gap) {
+    let mut gaps = Gaps::new(GAP, PATIENCE);
+    while asker.rest(gaps.next()) {
         let begin = Instant::now();
         lock(seen).asking = Some(begin);
         let Some(wait) = ask(|| begin.elapsed()) else {
@@ -71,9 +66,6 @@ fn ask_now_and_then(asker: &Asker, seen: &Mutex<Seen>) {
         seen.waits += 1;
         seen.wait += wait;
         seen.longest = seen.longest.max(Some(wait));
-        drop(seen);
-        questions = questions.saturating_add(1);
-        gap = gaps.next() * if questions >= EAGER { PATIENCE } else { 1 };
     }
     lock(seen).asking = None;
 }

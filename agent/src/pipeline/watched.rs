@@ -29,8 +29,8 @@ pub struct Watched {
 }
 
 /// Seconds for which a conclusion holds at least; and the share of the run's age for which it does.
-/// Drawing one takes milliseconds.
-const CONCLUSION_HOLDS: (f64, f64) = (10.0, 0.2);
+/// Drawing one takes some 25 ms: a thousandth of the time at most.
+const CONCLUSION_HOLDS: (f64, f64) = (25.0, 0.5);
 
 /// What limits the loop, as of then.
 #[derive(Debug)]

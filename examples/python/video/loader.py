@@ -91,9 +91,7 @@ class VideoLoader:
     def close(self) -> None:
         """Ends the subprocess, if one waits for the next epoch."""
         while self._idle:
-            front = self._idle.pop()
-            front.kill()
-            front.close()
+            self._idle.pop().end()
 
     def __enter__(self) -> VideoLoader:
         return self

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection
@@ -67,6 +68,15 @@ class Front:
         self._process.terminate()
         self._process.join()
 
+    def end(self) -> None:
+        """Lets the process end, which waits for the next epoch, and frees what is left of it."""
+        self._ours.close()
+        self._process.join(5.0)
+        if self._process.exitcode is None:
+            self._process.kill()
+            self._process.join()
+        self._process.close()
+
     def close(self) -> None:
         """Frees what is left of the process after `kill`, once nobody waits for it."""
         self._ours.close()
@@ -76,6 +86,8 @@ class Front:
 def _serve(pipe: Connection, epoch: Callable[[int], Iterable[Any]]) -> None:
     # Ctrl-C reaches the whole process group; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What ends in order can close its pipeline, and say that it did.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         while True:
             number = pipe.recv()

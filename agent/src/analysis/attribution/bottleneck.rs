@@ -33,6 +33,9 @@ const AS_GOOD: f64 = 0.8;
 const STALLED_IPC: f64 = 0.6;
 pub(super) const SLOW_IPC: f64 = 0.9;
 
+/// Share of time that the training thread waits for a core from which on it is starved.
+const STARVED_PCT: f64 = 15.0;
+
 /// Share of time that the quota has run out from which on it is what the cores lack.
 const THROTTLED_PCT: f64 = 5.0;
 
@@ -121,6 +124,15 @@ fn relieved(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
         .first()
         .copied()
         .filter(|(_, gain)| *gain >= LEAST_GAIN)?;
+    // A loop whose thread waits for a core is not slow by itself: others take its cores.
+    let cores = gains.iter().find(|(term, gain)| {
+        matches!(term, Term::Cores | Term::Quota) && *gain >= LEAST_GAIN
+    });
+    let starved = model.facts.resources.consumer_run_queue_pct;
+    let (term, gain) = match (term, cores) {
+        (Term::Compute, Some(cores)) if starved.is_some_and(|pct| pct >= STARVED_PCT) => *cores,
+        _ => (term, gain),
+    };
     let jitter = gains.iter().find(|(term, _)| *term == Term::Jitter);
     if let (Term::Stage(stage), Some((_, jitter))) = (term, jitter)
         && model.links[stage].limit_ms < BINDS * step
