@@ -36,6 +36,9 @@ pub(super) const SLOW_IPC: f64 = 0.9;
 /// Share of time that the training thread waits for a core from which on it is starved.
 const STARVED_PCT: f64 = 15.0;
 
+/// Share of the cores in use from which on hardly any time is left over.
+const ALL_CORES: f64 = 0.87;
+
 /// Share of time that the quota has run out from which on it is what the cores lack.
 const THROTTLED_PCT: f64 = 5.0;
 
@@ -125,12 +128,16 @@ fn relieved(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
         .copied()
         .filter(|(_, gain)| *gain >= LEAST_GAIN)?;
     // A loop whose thread waits for a core is not slow by itself: others take its cores.
-    let cores = gains.iter().find(|(term, gain)| {
-        matches!(term, Term::Cores | Term::Quota) && *gain >= LEAST_GAIN
-    });
+    let cores = gains
+        .iter()
+        .find(|(term, gain)| matches!(term, Term::Cores | Term::Quota) && *gain >= LEAST_GAIN);
     let starved = model.facts.resources.consumer_run_queue_pct;
+    let starved = starved.is_some_and(|pct| pct >= STARVED_PCT);
+    // Whoever holds the lock waits for a core as well, and lets the others wait for longer.
+    let all_taken = model.uses.cores.is_some_and(|used| used >= ALL_CORES);
     let (term, gain) = match (term, cores) {
-        (Term::Compute, Some(cores)) if starved.is_some_and(|pct| pct >= STARVED_PCT) => *cores,
+        (Term::Compute, Some(cores)) if starved => *cores,
+        (Term::Gil, Some(cores)) if starved && all_taken => *cores,
         _ => (term, gain),
     };
     let jitter = gains.iter().find(|(term, _)| *term == Term::Jitter);

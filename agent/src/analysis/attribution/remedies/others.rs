@@ -84,30 +84,22 @@ fn most_work(context: &Context<'_>) -> Option<usize> {
 fn subprocess(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let waits = model.facts.resources.gil_wait_ms? >= GIL_WAIT_MS;
-    let in_process = model
-        .links
-        .iter()
-        .position(|link| link.stage.processes <= 1)?;
+    model.links.iter().find(|link| link.stage.processes <= 1)?;
     if !waits || (context.binds(Term::Compute) && model.facts.floor_ms.is_some()) {
         return None;
     }
     let sure = model.gil_binds();
-    let stage = if sure {
-        most_work(context)?
-    } else {
-        in_process
-    };
-    let name = &model.links[stage].stage.name;
-    let what = format!(
-        "Run the loader in a subprocess: the threads of `{name}` hold Python's interpreter lock \
+    let what = if sure {
+        "Run the loader in a subprocess: its threads and the loop hold Python's interpreter lock \
          in turns, so that only one of them works."
-    );
-    let unsure = "Run the loader in a subprocess: its threads and the loop wait for each other's \
-                  interpreter lock.";
+    } else {
+        "Run the loader in a subprocess: its threads and the loop wait for each other's \
+         interpreter lock."
+    };
     Some(Draft {
         code: "subprocess",
-        what: if sure { what } else { unsure.to_owned() },
-        stage: sure.then_some(stage),
+        what: what.to_owned(),
+        stage: None,
         term: Term::Gil,
         change: None,
         outcome: if sure {
