@@ -16,16 +16,13 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use headspace_agent::record::stage::slot::Outcome;
+use headspace_agent::record::stage::slot::{Outcome, WITHIN_SEVERAL, WITHIN_UNKNOWN};
 use headspace_agent::record::stage::{Entered, StageSlot, Writers};
 use headspace_agent::runtime::fork::Owner;
 use pyo3::ffi;
 
 use crate::session::clock;
 use crate::slots::{self, Tenure};
-
-/// `StageSlot::within` of a stage that was called within several, or also on its own.
-const WITHIN_SEVERAL: u32 = u32::MAX;
 
 /// A stage's slot, as found by one process.
 pub(crate) struct Place {
@@ -380,7 +377,7 @@ impl Place {
     #[cold]
     fn withdraw_within(&self) {
         if let (Some(slot), true) = (self.slot, self.owner.is_here())
-            && slot.within.load(Ordering::Relaxed) != 0
+            && ![0, WITHIN_UNKNOWN].contains(&slot.within.load(Ordering::Relaxed))
         {
             slot.within.store(WITHIN_SEVERAL, Ordering::Relaxed);
         }
@@ -396,7 +393,7 @@ fn note_within(place: &Place, slot: &StageSlot, within: Option<&Call>) {
     if number == known || known == WITHIN_SEVERAL || number == place.number {
         return;
     }
-    let is_first = slot.entered.load(Ordering::Relaxed) == 0;
+    let is_first = known == WITHIN_UNKNOWN || slot.entered.load(Ordering::Relaxed) == 0;
     let now = if is_first { number } else { WITHIN_SEVERAL };
     slot.within.store(now, Ordering::Relaxed);
 }

@@ -119,16 +119,11 @@ fn queue(run: &QueueRun, totals: QueueTotals) -> QueueSummary {
 }
 
 /// Share of time in which the last queue before the consumer was not empty, in percent; `None` where
-/// none is known as the last and there are several.
+/// none is known as the last.
 #[must_use]
 pub fn data_readiness_pct(queues: &[QueueSummary]) -> Option<f64> {
-    let last = queues.iter().find(|queue| queue.last);
-    let only = match queues {
-        [only] => Some(only),
-        _ => None,
-    };
-    let queue = last.or(only)?;
-    Some(100.0 - queue.empty_pct?)
+    let last = queues.iter().find(|queue| queue.last)?;
+    Some(100.0 - last.empty_pct?)
 }
 
 fn ratio(part: f64, whole: f64) -> Option<f64> {

@@ -142,7 +142,7 @@ fn several_processes_are_told_of_one_by_one() {
 }
 
 #[test]
-fn readiness_is_that_of_the_last_queue_or_of_the_only_one() {
+fn readiness_is_that_of_the_queue_that_is_known_as_the_last() {
     let queue = |name: &str, empty_pct, last| QueueSummary {
         name: name.into(),
         empty_pct: Some(empty_pct),
@@ -150,11 +150,9 @@ fn readiness_is_that_of_the_last_queue_or_of_the_only_one() {
         ..QueueSummary::default()
     };
 
-    let only = [queue("a", 97.0, false)];
     let marked = [queue("a", 97.0, false), queue("b", 40.0, true)];
     let unmarked = [queue("a", 97.0, false), queue("b", 40.0, false)];
 
-    assert_eq!(data_readiness_pct(&only), Some(3.0));
     assert_eq!(data_readiness_pct(&marked), Some(60.0));
     assert_eq!(data_readiness_pct(&unmarked), None);
     assert_eq!(data_readiness_pct(&[]), None);

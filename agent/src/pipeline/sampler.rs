@@ -367,6 +367,7 @@ mod tests {
         let slots = Slots::new(Region::private().unwrap());
         let (_, decode) = slots.stage("decode").unwrap();
         let out = slots.queue("out", 4).unwrap();
+        out.last.store(1, std::sync::atomic::Ordering::Relaxed);
         let (mut sampler, clock, queue) = sampler(vec![]);
         sampler.stages = StageReader::new(Some(slots.region()), None);
         for _ in 0..3 {

@@ -62,6 +62,7 @@ impl StageReader {
     #[must_use]
     pub fn new(own: Option<&'static Region>, workers: Option<Box<dyn Workers>>) -> Self {
         let own = own.map(|region| {
+            Seen::begin(region);
             let mut seen = Seen::default();
             seen.take(region, None, &mut Taken::default());
             (region, seen)

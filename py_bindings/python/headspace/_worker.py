@@ -8,6 +8,12 @@ import sys
 from headspace import _native
 
 
+def _finish_last() -> None:
+    """The processes of `multiprocessing` end without `atexit`. Last of all: what ends before may call
+    stages."""
+    sys.modules["multiprocessing.util"].Finalize(None, _native.finish_worker, exitpriority=-1000)
+
+
 def about(forked_from_worker: bool) -> tuple[str | None, bool]:
     """What people call this worker, and whether it is ended by a signal while it waits.
 
@@ -19,8 +25,10 @@ def about(forked_from_worker: bool) -> tuple[str | None, bool]:
     atexit.register(_native.finish_worker)
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
-        # Its processes end without `atexit`. Last of all: what ends before may call stages.
-        util.Finalize(None, _native.finish_worker, exitpriority=-1000)
+        _finish_last()
+        # A process of a forkserver forgets its finalizers as it begins, and what it imports before
+        # that may call stages.
+        util.register_after_fork(_finish_last, lambda finish_last: finish_last())
     torch = sys.modules.get("torch.utils.data._utils.worker")
     info = None if forked_from_worker else getattr(torch, "_worker_info", None)
     label = None if info is None else f"worker {info.id}"

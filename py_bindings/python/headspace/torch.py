@@ -208,7 +208,10 @@ def _watch_queues(iterator: Any, prefix: str) -> None:
         iterator, early = me(), waiting_for_order()
         if iterator is None or early is None:
             return None
-        return min(iterator._data_queue.qsize() + early, capacity), capacity
+        # What came too early is ready only once the batch that comes next is there as well.
+        following = iterator._task_info.get(iterator._rcvd_idx, ())
+        held = early if len(following) == 2 else 0
+        return min(iterator._data_queue.qsize() + held, capacity), capacity
 
     def reordered() -> tuple[int, int] | None:
         early = waiting_for_order()

@@ -10,6 +10,9 @@ const MOST_REMEDIES: usize = 3;
 /// Stages that are told: those with the highest limits.
 const MOST_STAGES: usize = 8;
 
+/// Waiting below this share of the step needs no explanation, in percent.
+const LEAST_UNKNOWN_PCT: f64 = 5.0;
+
 /// A slow tail below this share of calls is none, in percent.
 const LEAST_SLOW_PCT: f64 = 0.5;
 
@@ -18,7 +21,10 @@ const LONGEST_NAME: usize = 24;
 
 /// What limits the loop, and what would help.
 pub(super) fn conclusion(summary: &SummaryRecord) -> Vec<Row> {
-    let bottleneck = summary.bottleneck.as_ref().map(bottleneck);
+    let bottleneck = match &summary.bottleneck {
+        Some(found) => Some(bottleneck(found)),
+        None => unknown(summary),
+    };
     let told = summary.remedies.iter().take(MOST_REMEDIES).map(remedy);
     let told: Vec<_> = told.collect();
     let remedies = (!told.is_empty()).then(|| Row::entries("remedies", told));
@@ -41,6 +47,15 @@ pub(super) fn stages(summary: &SummaryRecord) -> Vec<Row> {
         ));
     }
     rows
+}
+
+/// That nobody knows what the loop waits for, though its stages are known.
+fn unknown(summary: &SummaryRecord) -> Option<Row> {
+    let at_least = |pct: Option<f64>| pct.is_some_and(|pct| pct >= LEAST_UNKNOWN_PCT);
+    let matters = summary.headspace_pct.is_none() || at_least(summary.headspace_pct);
+    let waits = at_least(summary.wait_pct) && matters && !summary.stages.is_empty();
+    let why = "unknown: neither the stages nor the resources explain how long the loop waits";
+    waits.then(|| Row::sentence("bottleneck", why.to_owned()))
 }
 
 fn bottleneck(found: &BottleneckRecord) -> Row {

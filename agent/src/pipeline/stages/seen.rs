@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Taken;
 use crate::model::distribution::{BUCKETS, MAX_NANOS, bound_of};
 use crate::model::{Distribution, QueueSample, StageSample};
+use crate::record::stage::slot::{WITHIN_SEVERAL, WITHIN_UNKNOWN};
 use crate::record::stage::{QueueSlot, Region, StageSlot};
 
 /// Calls by which the counters of a stage may disagree while calls end, and calls at once. More is
@@ -18,9 +19,6 @@ const UNREST: u64 = 1 << 20;
 /// Items, bytes or nanoseconds between two looks: more is damage.
 const MOST: u64 = 1 << 56;
 
-/// Called within several stages.
-const SEVERAL: u32 = u32::MAX;
-
 /// A region as it was read last.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
@@ -29,6 +27,14 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// As if no stage of this process had been called, for a run that begins.
+    pub(super) fn begin(region: &Region) {
+        let named = |slot: &&StageSlot| slot.name.get().is_some();
+        for slot in region.stages.iter().take_while(named) {
+            slot.within.store(WITHIN_UNKNOWN, Relaxed);
+        }
+    }
+
     /// Appends what was done since the last look by that worker, `None` for this process.
     pub(super) fn take(&mut self, region: &Region, worker: Option<&str>, taken: &mut Taken) {
         // Slots are taken one after another: the first free one is the end.
@@ -49,7 +55,7 @@ impl Seen {
         let worker = worker.map(ToOwned::to_owned);
         for (number, slot) in (0..self.stages.len()).zip(&region.stages) {
             let within = match slot.within.load(Relaxed) {
-                0 | SEVERAL => None,
+                0 | WITHIN_SEVERAL | WITHIN_UNKNOWN => None,
                 number => self.stages.get(number as usize - 1),
             };
             let within = within.map(|stage| stage.name.clone());

@@ -56,6 +56,12 @@ impl Writers {
     }
 }
 
+/// Called within several stages, or also on its own.
+pub const WITHIN_SEVERAL: u32 = u32::MAX;
+
+/// Not called since a run began.
+pub const WITHIN_UNKNOWN: u32 = u32::MAX - 1;
+
 /// A name that is written once.
 #[repr(C)]
 #[derive(Debug)]
@@ -103,7 +109,7 @@ pub struct StageSlot {
     /// Most calls at once since a reader last set it to zero.
     pub peak: AtomicU32,
     /// Number of the stage's slot that it was called within, plus 1; 0 where it was called on its
-    /// own, `u32::MAX` where in several.
+    /// own, [`WITHIN_SEVERAL`] where in several, [`WITHIN_UNKNOWN`] before the first call of a run.
     pub within: AtomicU32,
     /// Calls begun.
     pub entered: AtomicU64,

@@ -90,8 +90,8 @@ fn subprocess(context: &Context<'_>) -> Option<Draft> {
     }
     let sure = model.gil_binds();
     let what = if sure {
-        "Run the loader in a subprocess: its threads and the loop hold Python's interpreter lock \
-         in turns, so that only one of them works."
+        "Run the loader's stages in processes of their own, as many as there are busy threads: \
+         each has an interpreter lock to itself, which threads hold in turns."
     } else {
         "Run the loader in a subprocess: its threads and the loop wait for each other's \
          interpreter lock."

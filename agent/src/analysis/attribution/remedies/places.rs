@@ -17,10 +17,11 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
             .total_cmp(&model.links[*a].limit_ms)
     });
     let step = context.step_ms();
+    let places = if model.tandem.inline { 1 } else { 2 };
     let more = stages
         .iter()
         .filter(|stage| model.tandem.inline || model.links[**stage].limit_ms > 0.6 * step)
-        .take(2)
+        .take(places)
         .filter_map(|stage| more(context, *stage));
     let fewer = stages
         .iter()
@@ -144,9 +145,21 @@ fn background(context: &Context<'_>, stage: usize, to: u32) -> Option<Draft> {
             confidence: 0.75,
         });
     }
-    for station in &mut tandem.stations {
-        station.room = station.room.max(2 * whole(model.tandem.batch));
-    }
+    // One thread does all of it, one after the other.
+    let parts = model.links.iter().zip(&tandem.stations);
+    let parts = parts
+        .flat_map(|(link, station)| {
+            let batch = link.calls;
+            station
+                .parts
+                .iter()
+                .map(move |(supply, ms)| (*supply, ms * batch))
+        })
+        .collect();
+    let mut station = tandem.stations.get(stage)?.clone();
+    (station.parts, station.places, station.room) = (parts, 1, 2);
+    (station.takes, station.gives, tandem.batch) = (1.0, 1.0, 1.0);
+    tandem.stations = vec![station];
     Some(Draft {
         code: "background",
         what: "Load the next batch in a thread or process of its own while the loop computes."
