@@ -130,7 +130,9 @@ def test_a_folder_deleted_while_running_is_made_again(program: Programs, tmp_pat
     run.wait_for("ready")
     wait_until(lambda: run.folders and (run.folder / "rank0.jsonl").exists(), "records")
     first = run.folder
-    shutil.rmtree(run.path)
+    # At one blow: what is deleted file by file may be made again in between.
+    gone = run.path.rename(tmp_path / "gone")
+    shutil.rmtree(gone)
     wait_until((first / "rank0.jsonl").exists, "the folder is made again")
     go.touch()
 
