@@ -13,6 +13,9 @@
 
 #[path = "support/files.rs"]
 mod files;
+#[path = "support/fixtures.rs"]
+#[allow(dead_code, reason = "each test binary needs a part of it")]
+mod fixtures;
 #[path = "support/skip.rs"]
 mod skip;
 
@@ -21,12 +24,12 @@ use std::fs;
 use std::hint::black_box;
 use std::os::fd::AsRawFd;
 use std::os::raw::{c_int, c_ulong};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use files::{root, write};
+use fixtures::{copy, fixture};
 use headspace_agent::port::{CollectError, Collector, ConsumerThread, clock::thread_cpu_time};
 use headspace_collectors::perf::{Perf, PerfHardware, Threads};
 use perf_event::hooks::{Hooks, RealHooks, clear_thread_hooks, set_thread_hooks, sys::bindings};
@@ -56,12 +59,6 @@ fn tick(source: &mut impl Collector) -> Result<Told, CollectError> {
         assert!(reading.metric.scopes.contains(&reading.scope.kind()));
     }
     Ok(told)
-}
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures")
-        .join(name)
 }
 
 fn nobody() -> ConsumerThread {
@@ -191,19 +188,6 @@ proptest! {
                     prop_assert!(whole[scope][key] >= *value);
                 }
             }
-        }
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), &target).unwrap();
         }
     }
 }

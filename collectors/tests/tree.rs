@@ -8,19 +8,23 @@
 
 #[path = "support/files.rs"]
 mod files;
+#[path = "support/fixtures.rs"]
+#[allow(dead_code, reason = "each test binary needs a part of it")]
+mod fixtures;
 mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::mem::MaybeUninit;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use files::{root, write};
+use fixtures::{copy, fixture};
 use headspace_agent::port::{CollectError, Collector, Pace};
 use headspace_collectors::tree::{Tree, TreeMemory};
 use proptest::prelude::*;
@@ -51,12 +55,6 @@ const COUNTERS: [&str; 8] = [
     REQUESTED_READ,
     REQUESTED_WRITE,
 ];
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures")
-        .join(name)
-}
 
 fn page_size() -> f64 {
     // SAFETY: `sysconf` takes no pointer.
@@ -252,19 +250,6 @@ proptest! {
             }
         }
         prop_assert!(tick(&mut memory).unwrap_or_default().values().all(|value| value.is_finite()));
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            fs::create_dir_all(&target).unwrap();
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), &target).unwrap();
-        }
     }
 }
 

@@ -15,10 +15,16 @@ use crate::port::{Clock, CollectError, Collector};
 
 /// A source is not asked again before this many times the CPU time that it took has passed: at
 /// most a thousandth of a core.
-pub const CPU_REST: u32 = 1_000;
+const CPU_REST: u32 = 1_000;
 
 /// The same for the time that it took, CPU or not: a driver that is slow is not pestered.
-pub const WALL_REST: u32 = 20;
+const WALL_REST: u32 = 20;
+
+/// How long a source rests after an answer that took so much CPU time, and so long.
+#[must_use]
+pub fn rest(cpu: Duration, took: Duration) -> Duration {
+    (cpu * CPU_REST).max(took * WALL_REST)
+}
 
 /// What a source answers: its readings, or why there are none.
 pub(crate) type Answer = Result<Vec<Reading>, CollectError>;
@@ -165,7 +171,7 @@ impl Attendant {
             {
                 let mut state = self.desk.lock();
                 state.answer = Some(answer);
-                state.rest = (used * CPU_REST).max(took * WALL_REST);
+                state.rest = rest(used, took);
                 state.cpu = cpu.unwrap_or_default() + collector.cpu_time();
             }
             self.desk.answered.notify_one();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use headspace_agent::model::Reading;
 use headspace_agent::model::record::{SourceRecord, SourceState};
-use headspace_agent::pipeline::apart::{CPU_REST, WALL_REST};
+use headspace_agent::pipeline::apart::rest;
 use headspace_agent::port::clock::thread_cpu_time;
 use headspace_agent::port::contain::contain;
 use headspace_agent::port::{CollectError, Collector, Pace};
@@ -263,7 +263,8 @@ impl Apart {
         }
         if let (Some(cpu_us), Some(took_us)) = (median(&self.cpu_us), median(&self.took_us)) {
             // As often as a session reads it.
-            let rest_us = (cpu_us * f64::from(CPU_REST)).max(took_us * f64::from(WALL_REST));
+            let of_micros = |micros: f64| Duration::from_secs_f64(micros / 1e6);
+            let rest_us = micros(rest(of_micros(cpu_us), of_micros(took_us)));
             let every_us = micros(self.pace.max(INTERVAL)).max(rest_us);
             found.own_cpu_us_per_s = Some(cpu_us * 1e6 / every_us);
         }

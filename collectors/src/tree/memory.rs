@@ -5,7 +5,7 @@
 //! walks all page tables of a process (`smaps_rollup`): about 60 µs for a small one and some
 //! milliseconds a GiB, during which that process can fault pages in but not map or unmap memory. So
 //! this is read every 30 s at most, on a thread of its own, and the agent lets it rest
-//! (`CPU_REST`) so that it takes a thousandth of a core at most, however large the process.
+//! (`pipeline::apart`) so that it takes a thousandth of a core at most, however large the process.
 
 use std::fs;
 use std::io;

@@ -20,12 +20,13 @@ pub(crate) fn copy_of(name: &str) -> TempDir {
     root
 }
 
-fn copy(from: &Path, to: &Path) {
+/// The same into a folder, which is made where it is not there.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let target = to.join(entry.file_name());
         if entry.file_type().unwrap().is_dir() {
-            fs::create_dir_all(&target).unwrap();
             copy(&entry.path(), &target);
         } else {
             fs::copy(entry.path(), &target).unwrap();
