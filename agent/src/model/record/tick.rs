@@ -1,0 +1,170 @@
+//! One interval: what the loops did, what was read, what stages and queues did, what was lost.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::distribution::DistributionRecord;
+
+/// What happened since the tick before.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TickRecord {
+    /// Counts ticks from 0. A gap means that records were dropped.
+    pub tick: u64,
+    /// Monotonic seconds since the run began.
+    pub at_s: f64,
+    /// Seconds since the tick before.
+    pub interval_s: f64,
+    /// Ticks merged into this record by retention, 1 while it is fresh. The number, the time, the
+    /// counters and what was lost are then those of the last of them, `interval_s` is the sum, and
+    /// levels are means weighted by time.
+    pub merged: u32,
+    /// One entry a loop and phase that had steps.
+    #[serde(default)]
+    pub loops: Vec<LoopTick>,
+    /// What the stages of the pipeline did, one entry a stage and process that had calls. After the
+    /// first 20 ticks at most 5, in turn, each with what it did since it was last told of; all of
+    /// them in the last tick.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<StageTick>,
+    /// How full its queues were, one entry a queue and process that was looked at; likewise, at most
+    /// 3 in turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<QueueTick>,
+    /// Value by metric key, by scope: `{"process": {"process.thread.count": 3}}`. What was not read
+    /// is absent. Totals (kind `counter`) are in every fifth tick after the first 20 and in the last,
+    /// and only if they have moved since they were last written; every 60th tick holds all of them.
+    #[serde(default)]
+    pub readings: BTreeMap<String, BTreeMap<String, f64>>,
+    /// What was lost so far.
+    #[serde(default)]
+    pub dropped: Dropped,
+}
+
+/// What was lost since the run began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Dropped {
+    /// Steps the recorder had no room for.
+    pub steps: u64,
+    /// Records an exporter was too slow for, or failed to deliver.
+    pub records: u64,
+}
+
+/// Where a loop's batches come from at the moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// From the source.
+    #[default]
+    Live,
+    /// From the source, while the loop settles after a replay: the loader's queue is still fuller
+    /// than it would be.
+    Settle,
+    /// From the cache.
+    Replay,
+}
+
+/// A loop's steps of one phase since the tick before.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LoopTick {
+    /// The loop's name.
+    pub name: String,
+    /// Where the batches came from.
+    pub phase: Phase,
+    /// Epochs begun, from 0.
+    pub epoch: u64,
+    /// Number of the first batch in this entry, counted over the run from 0.
+    pub first_step: u64,
+    /// Batches received.
+    pub steps: u64,
+    /// Samples in them, where the batch size is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
+    /// From asking for a batch to having it.
+    pub wait: DistributionRecord,
+    /// From having a batch to asking for the next.
+    pub compute: DistributionRecord,
+    /// From a batch to the next within an epoch.
+    pub step: DistributionRecord,
+}
+
+/// What a stage did in one process since it was last told of.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StageTick {
+    /// What the stage is called.
+    pub name: String,
+    /// The worker process, such as `worker 0`; absent for the process that trains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// The stage that it is called within.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
+    /// How many calls may run at once in that process, where the user says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// Most calls at once.
+    pub peak: u32,
+    /// Items taken in; absent where it is one a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items_in: Option<u64>,
+    /// Items given out; absent where it is one for each call that did not fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items_out: Option<u64>,
+    /// Calls that ended in an exception.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failures: u64,
+    /// Bytes handled, where the user says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Calls that ended, by duration.
+    pub time: DistributionRecord,
+    /// Milliseconds of those calls that were spent in other stages called within.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub nested_ms: f64,
+    /// CPU milliseconds of the calls whose CPU time was taken, and milliseconds of those calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_ms: Option<(f64, f64)>,
+}
+
+/// How full a queue was since it was last told of.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct QueueTick {
+    /// What the queue is called.
+    pub name: String,
+    /// The worker process; absent for the process that trains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// Items it holds at most, where somebody says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u32>,
+    /// Whether it is the last queue before the training loop.
+    pub last: bool,
+    /// Looks.
+    pub looks: u64,
+    /// Milliseconds that the looks speak for.
+    pub seen_ms: f64,
+    /// Of these, milliseconds in which it was empty.
+    pub empty_ms: f64,
+    /// Milliseconds in which it was full.
+    pub full_ms: f64,
+    /// Mean depth.
+    pub depth: f64,
+    /// Deepest.
+    pub deepest: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_nothing(value: &f64) -> bool {
+    *value <= 0.0
+}
