@@ -18,6 +18,7 @@ mod calls;
 mod command;
 mod fast_block;
 mod fast_next;
+mod frames;
 mod gc;
 mod gil;
 mod interpreter;
@@ -40,6 +41,8 @@ mod _native {
 
     #[pymodule_export]
     use super::command::run_command;
+    #[pymodule_export]
+    use super::frames::threads_beyond;
     #[pymodule_export]
     use super::iterator::LoopIterator;
     #[pymodule_export]

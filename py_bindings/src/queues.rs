@@ -43,9 +43,17 @@ const STACK: usize = 8 * 1024 * 1024;
 #[derive(Clone)]
 struct Watched {
     name: String,
-    /// Gives depth and capacity (0 where it is not known), or None once the queue is gone.
+    /// Gives depth and capacity (0 where it is not known), for a pool also how many work and how
+    /// many can, or None once the queue is gone.
     look: Arc<Py<PyAny>>,
     last: bool,
+}
+
+/// What was seen in a look: depth and capacity, then those at work and those that can be.
+#[derive(FromPyObject)]
+enum Look {
+    Queue(u32, u32),
+    Pool(u32, u32, u32, u32),
 }
 
 /// The queues of one process and who looks at them.
@@ -180,11 +188,19 @@ fn look_at_all(py: Python<'_>, agent: &Agent, weight: Duration) {
         let answer = watched
             .look
             .call0(py)
-            .and_then(|answer| answer.extract::<Option<(u32, u32)>>(py));
+            .and_then(|answer| answer.extract::<Option<Look>>(py));
         match answer {
-            Ok(Some((depth, capacity))) => {
+            Ok(Some(look)) => {
+                let (depth, capacity) = match look {
+                    Look::Queue(depth, capacity) | Look::Pool(depth, capacity, ..) => {
+                        (depth, capacity)
+                    }
+                };
                 if let Some(slot) = slot(&watched.name, capacity, watched.last) {
                     slot.observe(depth, weight);
+                    if let Look::Pool(_, _, active, places) = look {
+                        slot.observe_workers(active, places, weight);
+                    }
                 }
             }
             Ok(None) => forget(watched),

@@ -23,7 +23,7 @@ use self::model::Model;
 use self::predict::Predictor;
 use self::remedies::remedies;
 use super::pipeline::Pipeline;
-use crate::model::record::{BottleneckRecord, RemedyRecord};
+use crate::model::record::{BottleneckRecord, QueueSummary, RemedyRecord, StageSummary};
 
 /// What was concluded.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -32,6 +32,15 @@ pub struct Attribution {
     pub bottleneck: Option<BottleneckRecord>,
     /// What would help, best first.
     pub remedies: Vec<RemedyRecord>,
+}
+
+/// The queues that a stage takes from and fills, where they are known.
+pub(crate) fn queues_around<'a>(
+    stages: &[StageSummary],
+    queues: &'a [QueueSummary],
+    name: &str,
+) -> Vec<&'a QueueSummary> {
+    flow::queues_around(stages, queues, name)
 }
 
 /// Applies the laws.

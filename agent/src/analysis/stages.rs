@@ -12,11 +12,15 @@ use crate::model::stage_history::{QueueRun, QueueTotals, StageRun, StageSpan, St
 /// A call is slow if it takes more than so many medians.
 const SLOW: f64 = 3.0;
 
+/// Share of a ratio of counts that what is under way may explain.
+const MOST_UNSURE: f64 = 0.05;
+
 /// Processes of a stage that are told of one by one.
 const MOST_WORKERS: usize = 64;
 
 /// What was done in that part, for the loop of that name. Stages and queues that were at rest
-/// throughout are left out.
+/// throughout are left out, but for stages that items do not pass: workers start before the part
+/// begins, and what they did over the run is told.
 #[must_use]
 pub fn stages(
     history: &StageHistory,
@@ -26,7 +30,7 @@ pub fn stages(
     let span = history.between(part.from_s, part.to_s);
     let stages = span
         .stages()
-        .filter(|(_, totals)| totals.calls > 0)
+        .filter(|(run, totals)| totals.calls > 0 || is_aside(run))
         .map(|(run, totals)| stage(&span, main_loop, run, totals))
         .collect();
     let queues = span
@@ -37,6 +41,11 @@ pub fn stages(
     (stages, queues)
 }
 
+/// Whether it is called, but items do not pass it.
+fn is_aside(run: &StageRun) -> bool {
+    run.items == 0 && !run.time.is_empty()
+}
+
 fn stage(
     span: &StageSpan<'_>,
     main_loop: &str,
@@ -44,14 +53,21 @@ fn stage(
     totals: StageTotals,
 ) -> StageSummary {
     let seconds = span.seconds();
-    let mean_ms = ratio(totals.busy_ns as f64 / 1e6, totals.calls as f64);
+    let (busy_ns, calls) = match totals.calls {
+        0 => (run.time.sum_nanos(), run.time.count()),
+        calls => (totals.busy_ns, calls),
+    };
+    let mean_ms = ratio(busy_ns as f64 / 1e6, calls as f64);
     let concurrency_known = totals.concurrency > 0;
     let concurrency = match (totals.concurrency, totals.peak) {
         (0, 0) => None,
         (0, peak) => Some(f64::from(peak)),
         (said, _) => Some(f64::from(said)),
     };
-    let calls_per_batch = span.calls_per_batch(&run.name, main_loop);
+    let calls_per_batch = span
+        .calls_and_batches(&run.name, main_loop)
+        .filter(|_| totals.calls > 0)
+        .map(|(calls, batches)| per_batch(calls as f64, batches as f64, ahead(span, totals)));
     let limit = |concurrency: f64| Some(mean_ms? * calls_per_batch? / concurrency);
     let busy = |concurrency: f64| ratio(totals.busy_ns as f64 / 1e9, seconds * concurrency);
     let p50_ms = run.time.quantile_ms(0.5);
@@ -64,6 +80,7 @@ fn stage(
         name: run.name.clone(),
         within: run.within.clone(),
         processes: totals.processes,
+        calls: run.time.count(),
         concurrency,
         concurrency_known,
         calls_per_batch,
@@ -71,6 +88,8 @@ fn stage(
         busy_pct: concurrency.and_then(busy).map(percent),
         mean_ms,
         p50_ms,
+        p75_ms: run.time.quantile_ms(0.75),
+        p90_ms: run.time.quantile_ms(0.9),
         p95_ms: run.time.quantile_ms(0.95),
         p99_ms: run.time.quantile_ms(0.99),
         slow_pct: p50_ms
@@ -83,6 +102,29 @@ fn stage(
             .then(|| ratio(totals.bytes as f64, seconds))
             .flatten(),
         workers: workers(run),
+    }
+}
+
+/// Items that may be under way between a stage and the loop.
+fn ahead(span: &StageSpan<'_>, totals: StageTotals) -> f64 {
+    let held = |(_, queue): (&QueueRun, QueueTotals)| f64::from(queue.capacity);
+    f64::from(totals.peak.max(totals.concurrency)) + span.queues().map(held).sum::<f64>()
+}
+
+/// Calls for a batch. What was under way at the ends of the part was called and not taken, or taken
+/// and not called: where that is all that is between the ratio and a whole number, it is the number.
+fn per_batch(calls: f64, batches: f64, ahead: f64) -> f64 {
+    let ratio = calls / batches;
+    let whole = if ratio >= 1.0 {
+        ratio.round()
+    } else {
+        ratio.recip().round().recip()
+    };
+    let unsure = (ahead * ratio.max(1.0) / batches).min(MOST_UNSURE * ratio);
+    if (ratio - whole).abs() <= unsure {
+        whole
+    } else {
+        ratio
     }
 }
 
@@ -115,6 +157,10 @@ fn queue(run: &QueueRun, totals: QueueTotals) -> QueueSummary {
         depth: ratio(totals.depth_ns, totals.depth_of_ns),
         empty_pct: share(totals.empty_ns),
         full_pct: share(totals.full_ns).filter(|_| totals.capacity > 0),
+        places: (totals.places > 0).then_some(totals.places),
+        active: ratio(totals.active_ns, totals.depth_of_ns)
+            .filter(|_| totals.places > 0)
+            .map(|active| active.min(f64::from(totals.places))),
     }
 }
 

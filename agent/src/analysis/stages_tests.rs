@@ -177,3 +177,82 @@ fn a_queue_without_a_limit_is_never_full() {
         (Some(2.0), Some(25.0))
     );
 }
+
+#[test]
+fn a_source_that_ends_has_as_many_calls_as_batches_although_the_last_were_made_before() {
+    // 96 calls in the part for 100 batches, of which 4 were there when it began.
+    assert!((per_batch(96.0, 100.0, 6.0) - 1.0).abs() < 1e-12);
+    assert!((per_batch(96.0, 500.0, 6.0) - 0.2).abs() < 1e-12);
+}
+
+#[test]
+fn what_a_filter_drops_is_not_rounded_away() {
+    assert!((per_batch(10_526.0, 10_000.0, 8.0) - 1.0526).abs() < 1e-12);
+    assert!((per_batch(560.0, 100.0, 500.0) - 5.6).abs() < 1e-12);
+}
+
+#[test]
+fn a_pools_queue_has_the_mean_number_of_those_at_work_over_all_processes() {
+    let pool = |worker: &str, active| QueueSample {
+        name: "decoders".into(),
+        worker: Some(worker.into()),
+        looks: 1,
+        weight_ns: 1000 * MS,
+        places: Some(4),
+        active_of_ns: 1000 * MS,
+        active_ns: active * 1e9,
+        ..QueueSample::default()
+    };
+    let unseen = |worker: &str| QueueSample {
+        active_of_ns: 0,
+        ..pool(worker, 0.0)
+    };
+
+    let of_both = super::stages(&of(&[], &[pool("a", 4.0), pool("b", 1.5)]), PART, "train").1;
+    let of_one = super::stages(&of(&[], &[pool("a", 4.0), unseen("b")]), PART, "train").1;
+
+    assert_eq!((of_both[0].places, of_both[0].active), (Some(8), Some(5.5)));
+    assert_eq!((of_one[0].places, of_one[0].active), (None, None));
+}
+
+#[test]
+fn what_items_do_not_pass_is_told_even_if_it_was_over_before() {
+    let start = StageSample {
+        name: "worker start".into(),
+        peak: 0,
+        items_in: 0,
+        items_out: 0,
+        ..decode(&[2000, 3000])
+    };
+    let mut history = StageHistory::default();
+    for (second, stages) in [(1, [start, decode(&[10])]), (2, Default::default())] {
+        let stages = stages.map(|stage| StageSample {
+            worker: Some("worker 0".into()),
+            ..stage
+        });
+        history.push(StageTicks {
+            at: Duration::from_secs(second),
+            interval: Duration::from_secs(1),
+            batches: &[("train".into(), 20)],
+            stages: &stages[..if second == 1 { 2 } else { 0 }],
+            ..StageTicks::default()
+        });
+    }
+    let later = Part {
+        from_s: 1.1,
+        to_s: 2.0,
+        steps_per_s: None,
+    };
+
+    let told = super::stages(&history, later, "train").0;
+
+    let [start] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!((start.name.as_str(), start.calls), ("worker start", 2));
+    assert_eq!(start.mean_ms, Some(2500.0));
+    assert_eq!(
+        (start.calls_per_batch, start.limit_ms, start.concurrency),
+        (None, None, None)
+    );
+}

@@ -57,6 +57,12 @@ pub struct QueueSample {
     pub depth_ns: f64,
     /// Deepest.
     pub deepest: u32,
+    /// How many can work on its items at once, where it has workers of its own (a pool's queue).
+    pub places: Option<u32>,
+    /// Nanoseconds of looks that saw how many of them had an item in hand.
+    pub active_of_ns: u64,
+    /// Sum of those at work times nanoseconds.
+    pub active_ns: f64,
 }
 
 impl StageSample {
@@ -99,6 +105,9 @@ impl QueueSample {
         self.full_ns = self.full_ns.saturating_add(other.full_ns);
         self.depth_ns += other.depth_ns;
         self.deepest = self.deepest.max(other.deepest);
+        self.places = other.places.or(self.places);
+        self.active_of_ns = self.active_of_ns.saturating_add(other.active_of_ns);
+        self.active_ns += other.active_ns;
     }
 
     /// A part of the time that was looked at, in `[0, 1]`; `None` without looks.
@@ -122,6 +131,14 @@ impl QueueSample {
     #[must_use]
     pub fn depth(&self) -> Option<f64> {
         (self.weight_ns > 0).then(|| self.depth_ns / self.weight_ns as f64)
+    }
+
+    /// Mean number of its workers that had an item in hand; `None` where it has none or was not
+    /// seen.
+    #[must_use]
+    pub fn active(&self) -> Option<f64> {
+        self.places?;
+        (self.active_of_ns > 0).then(|| self.active_ns / self.active_of_ns as f64)
     }
 }
 
@@ -182,8 +199,10 @@ impl From<&QueueSample> for QueueTick {
             seen_ms: ms(q.weight_ns),
             empty_ms: ms(q.empty_ns),
             full_ms: ms(q.full_ns),
-            depth: (q.depth().unwrap_or(0.0) * 1e4).round() / 1e4,
+            depth: fourth(q.depth().unwrap_or(0.0)),
             deepest: q.deepest,
+            places: q.places.filter(|_| q.active_of_ns > 0),
+            active: q.active().map(fourth),
         }
     }
 }
@@ -201,8 +220,16 @@ impl From<&QueueTick> for QueueSample {
             full_ns: nanos(t.full_ms),
             depth_ns: t.depth * t.seen_ms * MS,
             deepest: t.deepest,
+            places: t.places,
+            active_of_ns: t.active.map_or(0, |_| nanos(t.seen_ms)),
+            active_ns: t.active.unwrap_or(0.0) * t.seen_ms * MS,
         }
     }
+}
+
+/// To the fourth decimal.
+fn fourth(mean: f64) -> f64 {
+    (mean * 1e4).round() / 1e4
 }
 
 /// To a microsecond: more digits are not worth their bytes.

@@ -70,6 +70,10 @@ pub struct QueueTotals {
     pub depth_ns: f64,
     /// Nanoseconds that the depth is a sum over.
     pub depth_of_ns: f64,
+    /// How many can work on the items of all of them at once, 0 where it is not known for all.
+    pub places: u32,
+    /// Those at work, times nanoseconds; of the same nanoseconds as the depth.
+    pub active_ns: f64,
 }
 
 /// A stage over the run.
@@ -81,6 +85,8 @@ pub struct StageRun {
     pub within: Option<String>,
     /// Calls that ended in an exception.
     pub failures: u64,
+    /// Items taken in and given out.
+    pub items: u64,
     /// All calls, by duration.
     pub time: Distribution,
     /// CPU nanoseconds of the calls whose CPU time was taken.
@@ -259,6 +265,7 @@ impl StageHistory {
             stage.within = sample.within.clone().filter(|_| is_first);
         }
         stage.failures += sample.failures;
+        stage.items += sample.items_in + sample.items_out;
         stage.cpu_ns += sample.cpu_ns;
         stage.cpu_of_ns += sample.cpu_of_ns;
         stage.time.merge(&sample.time);
@@ -290,11 +297,17 @@ impl StageHistory {
                 Some(capacity) if first || totals.capacity > 0 => totals.capacity + capacity,
                 _ => 0,
             };
+            totals.active_ns += sample.active().unwrap_or(0.0);
+            totals.places = match sample.places.filter(|_| sample.active_of_ns > 0) {
+                Some(places) if first || totals.places > 0 => totals.places + places,
+                _ => 0,
+            };
         }
         for (totals, processes) in out.iter_mut().zip(processes) {
             if processes > 0 {
                 totals.depth_of_ns = totals.weight_ns as f64 / f64::from(processes);
                 totals.depth_ns *= totals.depth_of_ns;
+                totals.active_ns *= totals.depth_of_ns;
             }
         }
     }
@@ -405,6 +418,8 @@ impl QueueTotals {
         self.full_ns += other.full_ns;
         self.depth_ns += other.depth_ns;
         self.depth_of_ns += other.depth_of_ns;
+        self.places = self.places.max(other.places);
+        self.active_ns += other.active_ns;
     }
 }
 
@@ -457,12 +472,13 @@ impl<'a> StageSpan<'a> {
             .map(move |(place, queue)| (queue, of(place)))
     }
 
-    /// Calls of a stage for one batch of a loop; `None` where it took no batch from its source.
+    /// Calls of a stage, and the batches that a loop took from its source meanwhile; `None` where it
+    /// took none.
     ///
     /// Over the whole part: what the loader makes ahead while batches come from a cache, the loop
     /// takes afterwards.
     #[must_use]
-    pub fn calls_per_batch(&self, stage: &str, of_loop: &str) -> Option<f64> {
+    pub fn calls_and_batches(&self, stage: &str, of_loop: &str) -> Option<(u64, u64)> {
         let place = *self.history.stage_places.get(stage)?;
         let of_loop = self.history.loops.iter().position(|name| name == of_loop)?;
         let (mut calls, mut batches) = (0, 0);
@@ -470,7 +486,7 @@ impl<'a> StageSpan<'a> {
             calls += point.stages.get(place).map_or(0, |totals| totals.calls);
             batches += point.batches.get(of_loop).copied().unwrap_or(0);
         }
-        (batches > 0).then(|| calls as f64 / batches as f64)
+        (batches > 0).then_some((calls, batches))
     }
 }
 

@@ -68,7 +68,8 @@ impl Run {
 
     fn calls_per_batch(&self, from_s: f64, to_s: f64) -> Option<f64> {
         let span = self.history.between(from_s, to_s);
-        span.calls_per_batch("decode", "train")
+        let (calls, batches) = span.calls_and_batches("decode", "train")?;
+        Some(calls as f64 / batches as f64)
     }
 }
 

@@ -107,6 +107,8 @@ fn scrub_stages(summary: &mut SummaryRecord) {
             &mut stage.busy_pct,
             &mut stage.mean_ms,
             &mut stage.p50_ms,
+            &mut stage.p75_ms,
+            &mut stage.p90_ms,
             &mut stage.p95_ms,
             &mut stage.p99_ms,
             &mut stage.slow_pct,
@@ -123,7 +125,12 @@ fn scrub_stages(summary: &mut SummaryRecord) {
         }
     }
     for queue in &mut summary.queues {
-        for value in [&mut queue.depth, &mut queue.empty_pct, &mut queue.full_pct] {
+        for value in [
+            &mut queue.depth,
+            &mut queue.empty_pct,
+            &mut queue.full_pct,
+            &mut queue.active,
+        ] {
             keep_finite(value);
         }
     }
@@ -200,6 +207,7 @@ fn distribution_is_finite(d: &DistributionRecord) -> bool {
 fn queue_is_finite(queue: &QueueTick) -> bool {
     [queue.seen_ms, queue.empty_ms, queue.full_ms, queue.depth]
         .iter()
+        .chain(&queue.active)
         .all(|v| v.is_finite())
 }
 

@@ -160,6 +160,9 @@ pub(crate) fn tick_with_stages(number: u64) -> TickRecord {
             full_ns: noise.between(0, 1_000_000),
             depth_ns: noise.unit() * 8e9,
             deepest: 8,
+            places: (queue == 0).then_some(4),
+            active_of_ns: 1_000_000_000,
+            active_ns: noise.unit() * 4e9,
             ..QueueSample::default()
         };
         tick.queues.push(QueueTick::from(&sample));
@@ -375,6 +378,7 @@ fn any_queue(number: BoxedStrategy<f64>) -> impl Strategy<Value = QueueTick> {
             last: capacity.is_none(),
             seen_ms,
             depth,
+            active: capacity.map(|_| depth),
             ..QueueTick::default()
         },
     )

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any, TypeVar, final
 
 from typing_extensions import disjoint_base
@@ -19,6 +19,7 @@ __all__ = [
     "observe_queue",
     "run_command",
     "stage",
+    "threads_beyond",
     "ticks",
     "watch_queue",
 ]
@@ -36,8 +37,27 @@ def finish_worker() -> None:
 def ticks() -> int:
     """A time stamp of the process's clock, for `origin`."""
 
-def watch_queue(name: str, look: Callable[[], tuple[int, int] | None], last: bool) -> None:
-    """Watches a queue from now on, in place of one that had its name."""
+def watch_queue(
+    name: str,
+    look: Callable[[], tuple[int, int] | tuple[int, int, int, int] | None],
+    last: bool,
+) -> None:
+    """Watches a queue from now on, in place of one that had its name.
+
+    Args:
+        name: What the queue is called.
+        look: Gives depth and capacity (0 where it is not known), for the queue of a pool also how
+            many of its workers have an item in hand and how many there can be; None once it is gone.
+        last: Whether batches come out of it.
+    """
+
+def threads_beyond(threads: list[int], code: CodeType) -> int:
+    """How many of these threads run something else than that code.
+
+    Args:
+        threads: Their identifiers. One that is no thread of Python's is not counted.
+        code: What a thread runs while it waits.
+    """
 
 def observe_queue(
     name: str, depth: int, seconds: float, *, capacity: int = 0, last: bool = False

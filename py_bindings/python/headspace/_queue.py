@@ -6,6 +6,7 @@ lock that the pipeline holds.
 
 from __future__ import annotations
 
+import sys
 from _weakref import ref
 
 from headspace import _native, _settings
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     Q = TypeVar("Q")
+
+    #: Depth, capacity, and of a pool how many workers have an item in hand and how many there can be.
+    Seen = tuple[int, int | None, int | None, int | None]
 
 #: A depth or a capacity is no more than this in the records.
 _MOST = 2**32 - 1
@@ -36,8 +40,8 @@ def queue(
         headspace.queue("frames", depth=lambda: len(buffer), capacity=64)
 
     Queues of ``queue``, ``asyncio`` and ``multiprocessing``, a ``collections.deque``, the executors of
-    ``concurrent.futures`` (what waits for a free worker) and any object with ``qsize()`` are known;
-    of anything else say its ``depth``. While a session goes on, it is looked at about ten times a
+    ``concurrent.futures`` (what waits for a free worker, and how many workers are at work) and any
+    object with ``qsize()`` are known; of anything else say its ``depth``. While a session goes on, it is looked at about ten times a
     second from a thread of headspace's own. With ``HEADSPACE=0`` this only returns ``q``.
 
     Args:
@@ -71,26 +75,34 @@ def queue(
 
 def _look(
     held: Callable[[], Any],
-    look_inside: Callable[[Any], tuple[int, int | None]] | None,
+    look_inside: Callable[[Any], Seen | None] | None,
     depth: Callable[[], int] | None,
     capacity: int | Callable[[], int] | None,
-) -> Callable[[], tuple[int, int] | None]:
-    """What the native thread calls: depth and capacity, or None once the queue is gone."""
+) -> Callable[[], tuple[int, int] | tuple[int, int, int, int] | None]:
+    """What the native thread calls, as `_native.watch_queue` has it."""
 
-    def look() -> tuple[int, int] | None:
+    def look() -> tuple[int, int] | tuple[int, int, int, int] | None:
         waiting: int
         room: int | None = None
+        active: int | None = None
+        places: int | None = None
         q = held()
         if q is None:
             return None
         if look_inside is not None:
-            waiting, room = look_inside(q)
+            seen = look_inside(q)
+            if seen is None:
+                return None
+            waiting, room, active, places = seen
         elif depth is not None:
             waiting = depth()
             room = _maxsize(q)
         if capacity is not None:
             room = capacity() if callable(capacity) else capacity
-        return _count(waiting), _room(room)
+        if active is None or places is None:
+            return _count(waiting), _room(room)
+        places = _count(places)
+        return _count(waiting), _room(room), min(_count(active), places), places
 
     return look
 
@@ -122,8 +134,8 @@ def _maxsize(q: Any) -> int | None:
     return None
 
 
-def _reader(q: Any) -> Callable[[Any], tuple[int, int | None]] | None:
-    """How depth and capacity of that kind of object are read."""
+def _reader(q: Any) -> Callable[[Any], Seen | None] | None:
+    """How that kind of object is read. A pool that has ended gives None."""
     modules = {base.__module__.partition(".")[0] for base in type(q).__mro__}
     if "concurrent" in modules:
         if hasattr(q, "_work_queue"):
@@ -131,22 +143,56 @@ def _reader(q: Any) -> Callable[[Any], tuple[int, int | None]] | None:
         if hasattr(q, "_pending_work_items"):
             return _of_processes
     if hasattr(q, "maxlen") and hasattr(q, "__len__"):
-        return lambda q: (len(q), q.maxlen)
+        return lambda q: (len(q), q.maxlen, None, None)
     # `queue.Queue` has `queue`, `asyncio.Queue` has `_queue`; both know their length without a lock.
     if "queue" in modules and hasattr(q, "queue"):
-        return lambda q: (len(q.queue), q.maxsize)
+        return lambda q: (len(q.queue), q.maxsize, None, None)
     if "asyncio" in modules and hasattr(q, "_queue"):
-        return lambda q: (len(q._queue), q._maxsize)
+        return lambda q: (len(q._queue), q._maxsize, None, None)
     if callable(getattr(q, "qsize", None)):
-        return lambda q: (q.qsize(), _maxsize(q))
+        return lambda q: (q.qsize(), _maxsize(q), None, None)
     return None
 
 
-def _of_threads(pool: Any) -> tuple[int, int | None]:
-    return pool._work_queue.qsize(), None
+def _of_threads(pool: Any) -> Seen | None:
+    work = pool._work_queue
+    threads = [thread for thread in list(pool._threads) if thread.is_alive()]
+    # At its end something that is no work is put in, to wake the threads up.
+    ends = bool(getattr(pool, "_shutdown", False))
+    if ends and not threads:
+        return None
+    places = getattr(pool, "_max_workers", None)
+    return work.qsize() - ends, None, _at_work(threads, work), places
 
 
-def _of_processes(pool: Any) -> tuple[int, int | None]:
-    # What its processes work on is among the pending.
-    pending = pool._pending_work_items or ()
-    return len(pending) - len(pool._processes or ()), None
+def _at_work(threads: list[Any], work: Any) -> int | None:
+    """How many threads of a pool are in a call; None where that cannot be told.
+
+    What the pool itself counts as idle is not: before 3.12 it counts ends of calls, and later it
+    misses some. A thread without a call waits in the pool's loop, with nothing on top of it.
+    """
+    loop = getattr(sys.modules.get("concurrent.futures.thread"), "_worker", None)
+    # Another queue than the native one has frames of its own in which a thread waits.
+    if loop is None or type(work).__module__ != "_queue":
+        return None
+    for thread in threads:
+        # It is gone from a thread that has just ended.
+        if getattr(thread, "_target", loop) is not loop:
+            return None
+    identifiers = [thread.ident for thread in threads]
+    return _native.threads_beyond(identifiers, loop.__code__)
+
+
+def _of_processes(pool: Any) -> Seen | None:
+    # All calls without a result: those that nobody has asked for, those on their way to the
+    # processes, and those that a process works on.
+    pending = len(pool._pending_work_items or ())
+    asked: Any = getattr(pool, "_work_ids", None)
+    sent: Any = getattr(pool, "_call_queue", None)
+    places = getattr(pool, "_max_workers", None)
+    if sent is None and pending == 0:
+        return None
+    if sent is None or not hasattr(asked, "queue"):  # It ends, or is of another kind.
+        return pending - len(pool._processes or ()), None, None, None
+    waiting = len(asked.queue) + sent.qsize()
+    return waiting, None, max(0, pending - waiting), places

@@ -9,18 +9,19 @@ call. It imports no torch: where there is a loader, torch has been imported.
 | ``collate`` | the loader's ``collate_fn`` |
 | ``pin_memory`` | one batch copied into page-locked memory |
 | ``worker start`` | from the iterator being made to a worker that can begin |
+| ``reorder delay`` | from the end of a batch to the end of the last one before it: what order alone \
+costs a batch. Only batches that are made before their turn have one |
 
 | queue | holds batches that |
 |---|---|
 | ``prefetch`` | are made and wait for the training loop |
-| ``reorder`` | of these, wait for an earlier one that another worker still makes. Their mean number \
-over the batches a second is how long order delays a batch (Little's law) |
 
 Where a loop has another name than its loader's type, the names begin with it: ``val fetch``.
 
 The user's dataset, its ``collate_fn`` and the types of loader and iterator stay as they are. What is
 added is in the worker's own process (how its fetcher is made), in single objects (the fetcher, the
-iterator's queues) and, for as long as an iterator is made, in two attributes of the loader.
+iterator's queues and its hand-over) and, for as long as an iterator is made, in two attributes of the
+loader.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import sys
 import time
 from _weakref import ref
 
-from headspace import _session
+from headspace import _order, _session
 from headspace._native import stage, watch_queue
 
 TYPE_CHECKING = False
@@ -87,13 +88,16 @@ class _Maker:
         users = attributes.get("worker_init_fn")
         if type(users) is WorkerInit:  # Another thread makes one, too.
             users = users.users
-        chained = WorkerInit(users, time.monotonic_ns(), self.prefix)
+        ends = _ends(loader)
+        chained = WorkerInit(users, time.monotonic_ns(), self.prefix, ends)
         attributes["worker_init_fn"] = chained
         try:
             iterator = type(loader)._get_iterator(loader)
         finally:
             if attributes.get("worker_init_fn") is chained:
                 attributes["worker_init_fn"] = users
+            if ends is not None:
+                ends.close()
         _quietly(_watch_iterator, iterator, chained)
         return iterator
 
@@ -105,14 +109,22 @@ class _Maker:
 class WorkerInit:
     """A worker's first call: watches what the worker does from then on, and calls the user's."""
 
-    def __init__(self, users: Callable[[int], Any] | None, begun_ns: int, prefix: str) -> None:
+    def __init__(
+        self,
+        users: Callable[[int], Any] | None,
+        begun_ns: int,
+        prefix: str,
+        ends: _order.Ends | None,
+    ) -> None:
         self.users = users
         #: On the system's monotonic clock, which all processes share.
         self.begun_ns = begun_ns
         self.prefix = prefix
+        #: None where order costs nothing, or it cannot be told.
+        self.ends = ends
 
     def __call__(self, worker_id: int) -> None:
-        _quietly(_watch_worker, self.begun_ns, self.prefix)
+        _quietly(_watch_worker, self, worker_id)
         if self.users is not None:
             self.users(worker_id)
 
@@ -125,23 +137,38 @@ def _quietly(function: Callable[..., None], *args: Any) -> None:
         pass
 
 
-def _watch_worker(begun_ns: int, prefix: str) -> None:
+def _nothing() -> None: ...
+
+
+def _ends(loader: Any) -> _order.Ends | None:
+    if loader.num_workers < 2 or not getattr(loader, "in_order", True):
+        return None
+    try:
+        return _order.Ends(loader.num_workers, loader.num_workers * loader.prefetch_factor)
+    except Exception:
+        return None
+
+
+def _watch_worker(init: WorkerInit, worker_id: int) -> None:
     """In a worker: whatever makes batches from now on is watched."""
+    prefix, ends = init.prefix, init.ends
     # It makes no batch, and so is no part of their way.
     start = stage(f"{prefix}worker start")
-    start.record((time.monotonic_ns() - begun_ns) / 1e9, inputs=0, outputs=0)
+    start.record((time.monotonic_ns() - init.begun_ns) / 1e9, inputs=0, outputs=0)
     kind = sys.modules["torch.utils.data"]._DatasetKind
     create = kind.create_fetcher
 
     def create_fetcher(*args: Any, **kwargs: Any) -> Any:
         fetcher = create(*args, **kwargs)
-        _quietly(_watch_fetcher, fetcher, prefix)
+        # Made anew for each epoch.
+        note_end = () if ends is None else (ends.notes(worker_id),)
+        _quietly(_watch_fetcher, fetcher, prefix, *note_end)
         return fetcher
 
     kind.create_fetcher = staticmethod(create_fetcher)
 
 
-def _watch_fetcher(fetcher: Any, prefix: str) -> None:
+def _watch_fetcher(fetcher: Any, prefix: str, note_end: Callable[[], None] = _nothing) -> None:
     fetch = type(fetcher).fetch
     collate_fn = fetcher.collate_fn
     me = ref(fetcher)  # A cycle would keep the dataset's iterator beyond the epoch.
@@ -152,7 +179,10 @@ def _watch_fetcher(fetcher: Any, prefix: str) -> None:
         return time_collate(collate_fn, args, {})
 
     def timed_fetch(*args: Any) -> Any:
-        return time_fetch(fetch, (me(), *args), {})
+        try:
+            return time_fetch(fetch, (me(), *args), {})
+        finally:
+            note_end()
 
     fetcher.collate_fn = timed_collate
     fetcher.fetch = timed_fetch
@@ -166,8 +196,15 @@ def _watch_iterator(iterator: Any, chained: WorkerInit) -> None:
         _watch_fetcher(fetcher, chained.prefix)
         return
     _watch_queues(iterator, chained.prefix)
+    if chained.ends is not None and _is_torchs(type(iterator)):
+        _order.watch(iterator, chained.ends, chained.prefix)
     if getattr(iterator, "_pin_memory_thread", None) is not None:
         _watch_pinning(iterator._worker_result_queue, iterator._data_queue, chained.prefix)
+
+
+def _is_torchs(kind: type) -> bool:
+    """Whether batches are handed over as torch does, and not by a class made from torch's."""
+    return kind.__module__ == "torch.utils.data.dataloader"
 
 
 def _watch_pinning(source: Any, sink: Any, prefix: str) -> None:
@@ -196,26 +233,15 @@ def _watch_queues(iterator: Any, prefix: str) -> None:
     capacity = iterator._num_workers * iterator._prefetch_factor
     me = ref(iterator)
 
-    def waiting_for_order() -> int | None:
-        """Batches that came too early; None once the epoch is over."""
+    def prefetched() -> tuple[int, int] | None:
         iterator = me()
         # What is asked of the workers is in it, from the first batch to the last.
         if iterator is None or iterator._shutdown or not iterator._task_info:
             return None
-        return sum(len(task) == 2 for task in list(iterator._task_info.values()))
-
-    def prefetched() -> tuple[int, int] | None:
-        iterator, early = me(), waiting_for_order()
-        if iterator is None or early is None:
-            return None
+        early = sum(len(task) == 2 for task in list(iterator._task_info.values()))
         # What came too early is ready only once the batch that comes next is there as well.
         following = iterator._task_info.get(iterator._rcvd_idx, ())
         held = early if len(following) == 2 else 0
         return min(iterator._data_queue.qsize() + held, capacity), capacity
 
-    def reordered() -> tuple[int, int] | None:
-        early = waiting_for_order()
-        return None if early is None else (early, 0)
-
     watch_queue(f"{prefix}prefetch", prefetched, True)
-    watch_queue(f"{prefix}reorder", reordered, False)

@@ -52,7 +52,7 @@ pub(super) fn chain(facts: &Pipeline) -> (Vec<Link<'_>>, f64) {
     let outer: Vec<&StageSummary> = facts
         .stages
         .iter()
-        .filter(|stage| stage.within.is_none() && known(stage).is_some())
+        .filter(|stage| is_outer(stage))
         .collect();
     let mut after: Vec<Option<&QueueSummary>> = queues_after(&outer, &facts.queues);
     after.resize(outer.len(), None);
@@ -92,6 +92,29 @@ pub(super) fn chain(facts: &Pipeline) -> (Vec<Link<'_>>, f64) {
     (links, batch)
 }
 
+/// The queues that a stage takes from and fills, where they are known.
+pub(super) fn queues_around<'a>(
+    stages: &[StageSummary],
+    queues: &'a [QueueSummary],
+    name: &str,
+) -> Vec<&'a QueueSummary> {
+    let outer: Vec<&StageSummary> = stages.iter().filter(|stage| is_outer(stage)).collect();
+    let after = queues_after(&outer, queues);
+    let Some(number) = outer.iter().position(|stage| stage.name == name) else {
+        return Vec::new();
+    };
+    let before = number.checked_sub(1);
+    let places = before.into_iter().chain([number]);
+    places
+        .filter_map(|place| after.get(place).copied().flatten())
+        .collect()
+}
+
+/// Whether it is on the way of the batches, and in no other stage.
+fn is_outer(stage: &StageSummary) -> bool {
+    stage.within.is_none() && known(stage).is_some()
+}
+
 /// Places, calls a batch and time a call, where all are known.
 fn known(stage: &StageSummary) -> Option<(f64, f64, f64)> {
     let positive = |value: Option<f64>| value.filter(|v| v.is_finite() && *v > 0.0);
@@ -102,14 +125,16 @@ fn known(stage: &StageSummary) -> Option<(f64, f64, f64)> {
     ))
 }
 
-/// One queue after each stage, or one between each two, or by name; else the last one only.
+/// One queue after each stage, or one between each two, or by name; else the last one only. A pool's
+/// queue is named for those that take from it, and holds what anybody asks of them.
 fn queues_after<'a>(
     stages: &[&StageSummary],
     queues: &'a [QueueSummary],
 ) -> Vec<Option<&'a QueueSummary>> {
-    let last = queues.iter().find(|queue| queue.last);
+    let queues: Vec<&QueueSummary> = queues.iter().filter(|q| q.places.is_none()).collect();
+    let last = queues.iter().copied().find(|queue| queue.last);
     if queues.len() == stages.len() || (queues.len() + 1 == stages.len() && last.is_none()) {
-        return queues.iter().map(Some).collect();
+        return queues.into_iter().map(Some).collect();
     }
     let count = stages.len();
     stages
@@ -118,6 +143,7 @@ fn queues_after<'a>(
         .map(|(number, stage)| {
             let named = queues
                 .iter()
+                .copied()
                 .find(|queue| !stage.name.is_empty() && queue.name.contains(&stage.name));
             named.or(last.filter(|_| number + 1 == count))
         })
@@ -167,6 +193,24 @@ mod tests {
             ..Pipeline::default()
         };
         assert!((chain(&facts).1 - 6.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_pools_queue_is_after_no_stage() {
+        let stages = vec![stage("read", 1.0, 1.0), stage("decode", 1.0, 1.0)];
+        let pool = QueueSummary {
+            places: Some(4),
+            ..queue("decoders", false)
+        };
+        let queues = vec![pool, queue("a", false), queue("b", true)];
+
+        let names: Vec<_> = queues_around(&stages, &queues, "decode")
+            .iter()
+            .map(|queue| queue.name.as_str())
+            .collect();
+
+        assert_eq!(names, ["a", "b"]);
+        assert!(queues_around(&stages, &queues, "resize").is_empty());
     }
 
     #[test]

@@ -2,13 +2,22 @@
 
 use super::render::Row;
 use super::units::{amount, duration_ms, percent};
-use crate::model::record::{BottleneckRecord, RemedyRecord, StageSummary, SummaryRecord};
+use crate::analysis::attribution::queues_around;
+use crate::model::record::{
+    BottleneckRecord, QueueSummary, RemedyRecord, StageSummary, SummaryRecord,
+};
 
 /// Remedies that are told; all are in the records.
 const MOST_REMEDIES: usize = 3;
 
 /// Stages that are told: those with the highest limits.
 const MOST_STAGES: usize = 8;
+
+/// Queues that are told.
+const MOST_QUEUES: usize = 4;
+
+/// What items do not pass is told where it takes at least so large a part of a step.
+const LEAST_ASIDE: f64 = 0.1;
 
 /// Waiting below this share of the step needs no explanation, in percent.
 const LEAST_UNKNOWN_PCT: f64 = 5.0;
@@ -31,12 +40,19 @@ pub(super) fn conclusion(summary: &SummaryRecord) -> Vec<Row> {
     bottleneck.into_iter().chain(remedies).collect()
 }
 
-/// The stages, and how often the queue before the loop held a batch.
+/// The stages, the queues that matter, and how often the one before the loop held a batch.
 pub(super) fn stages(summary: &SummaryRecord) -> Vec<Row> {
+    let step_ms = summary.steady_step_mean_ms.unwrap_or(0.0);
+    let stages: Vec<&StageSummary> = summary
+        .stages
+        .iter()
+        .filter(|stage| !is_aside(stage) || stage.mean_ms >= Some(LEAST_ASIDE * step_ms))
+        .collect();
     let mut rows = Vec::new();
-    if !summary.stages.is_empty() {
-        rows.push(table(&summary.stages));
+    if !stages.is_empty() {
+        rows.push(table(&stages));
     }
+    rows.extend(queues(summary));
     if let Some(pct) = summary.data_readiness_pct {
         rows.push(Row::sentence(
             "ready",
@@ -97,8 +113,13 @@ fn remedy(remedy: &RemedyRecord) -> (String, String) {
     (outcome, remedy.what.clone())
 }
 
-fn table(stages: &[StageSummary]) -> Row {
-    let mut told: Vec<&StageSummary> = stages.iter().collect();
+/// Whether items do not pass it: a start of workers, a delay.
+fn is_aside(stage: &StageSummary) -> bool {
+    stage.concurrency.is_none() && stage.out_per_in.is_none()
+}
+
+fn table(stages: &[&StageSummary]) -> Row {
+    let mut told = stages.to_vec();
     if told.len() > MOST_STAGES {
         let mut limits: Vec<f64> = told.iter().filter_map(|stage| stage.limit_ms).collect();
         limits.sort_by(|a, b| b.total_cmp(a));
@@ -106,7 +127,9 @@ fn table(stages: &[StageSummary]) -> Row {
         told.retain(|stage| stage.limit_ms.is_none_or(|limit| limit >= least));
         told.truncate(MOST_STAGES);
     }
-    let slow = |stage: &&&StageSummary| stage.slow_pct.is_some_and(|pct| pct >= LEAST_SLOW_PCT);
+    let slow = |stage: &&&StageSummary| {
+        !is_aside(stage) && stage.slow_pct.is_some_and(|pct| pct >= LEAST_SLOW_PCT)
+    };
     let has_tail = told.iter().any(|stage| slow(&stage));
     let failed = told.iter().any(|stage| stage.failures > 0);
     let mut head = vec!["", "busy", "places", "a call", "p95"];
@@ -114,9 +137,6 @@ fn table(stages: &[StageSummary]) -> Row {
     head.extend(failed.then_some("failed"));
     let mut rows = vec![head.into_iter().map(ToOwned::to_owned).collect()];
     for stage in &told {
-        let share = |pct: Option<f64>, decimals| {
-            pct.map_or_else(String::new, |pct| format!("{} %", percent(pct, decimals)))
-        };
         let time = |ms: Option<f64>| ms.map_or_else(String::new, duration_ms);
         let mut row = vec![
             short(&stage.name),
@@ -141,6 +161,59 @@ fn table(stages: &[StageSummary]) -> Row {
         0 => row,
         more => row.and_sentence(format!("and {more} more, in the records")),
     }
+}
+
+/// The queue before the loop, those around the stage that binds, and those of pools, which tell how
+/// many threads or processes are at work.
+pub(super) fn told_queues(summary: &SummaryRecord) -> impl Iterator<Item = &QueueSummary> {
+    let stage = summary.bottleneck_stage.as_deref().unwrap_or_default();
+    let around = queues_around(&summary.stages, &summary.queues, stage);
+    let is_around = |queue: &QueueSummary| around.iter().any(|other| std::ptr::eq(*other, queue));
+    let worth = |queue: &QueueSummary| match (queue.last, is_around(queue), queue.active) {
+        (true, ..) => 3,
+        (_, true, _) => 2,
+        (_, _, Some(_)) => 1,
+        _ => 0,
+    };
+    let ranked = summary.queues.iter().map(worth).enumerate();
+    let mut ranked: Vec<(usize, i32)> = ranked.filter(|(_, worth)| *worth > 0).collect();
+    ranked.sort_by_key(|(_, worth)| std::cmp::Reverse(*worth));
+    ranked.truncate(MOST_QUEUES);
+    ranked.sort_unstable();
+    ranked.into_iter().map(|(place, _)| &summary.queues[place])
+}
+
+fn queues(summary: &SummaryRecord) -> Option<Row> {
+    let told: Vec<&QueueSummary> = told_queues(summary).collect();
+    if told.is_empty() {
+        return None;
+    }
+    let has_end = told.iter().any(|queue| queue.full_pct.is_some());
+    let has_workers = told.iter().any(|queue| queue.active.is_some());
+    let mut head = vec!["", "depth", "empty"];
+    head.extend(has_end.then_some("full"));
+    head.extend(has_workers.then_some("at work"));
+    let mut rows = vec![head.into_iter().map(ToOwned::to_owned).collect()];
+    for queue in told {
+        let of = |count: Option<f64>, most: Option<u32>| match (count, most) {
+            (Some(count), Some(most)) => format!("{} of {most}", amount(count)),
+            (Some(count), None) => amount(count),
+            (None, _) => String::new(),
+        };
+        let mut row = vec![
+            short(&queue.name),
+            of(queue.depth, queue.capacity),
+            share(queue.empty_pct, 0),
+        ];
+        row.extend(has_end.then(|| share(queue.full_pct, 0)));
+        row.extend(has_workers.then(|| of(queue.active, queue.places)));
+        rows.push(row);
+    }
+    Some(Row::table("queues", rows))
+}
+
+fn share(pct: Option<f64>, decimals: usize) -> String {
+    pct.map_or_else(String::new, |pct| format!("{} %", percent(pct, decimals)))
 }
 
 fn short(name: &str) -> String {

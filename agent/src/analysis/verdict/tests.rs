@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::model::record::{
-    BottleneckRecord, Dropped, FindingRecord, GpuUse, RemedyRecord, ResourcesRecord, StageSummary,
+    BottleneckRecord, Dropped, FindingRecord, GpuUse, QueueSummary, RemedyRecord, ResourcesRecord,
+    StageSummary,
 };
 
 const PLACE: &str = "headspace-runs/2026-11-21T09-30-12-4711";
@@ -427,6 +428,7 @@ fn stage(name: &str, busy: f64, places: f64, mean_ms: f64, p95_ms: f64) -> Stage
         concurrency: Some(places),
         mean_ms: Some(mean_ms),
         p95_ms: Some(p95_ms),
+        calls_per_batch: Some(1.0),
         limit_ms: Some(mean_ms / places),
         slow_pct: Some(0.1),
         ..StageSummary::default()
@@ -468,8 +470,32 @@ fn with_pipeline() -> SummaryRecord {
                 ..stage("decode", 99.2, 4.0, 119.0, 164.0)
             },
         ],
+        queues: vec![
+            QueueSummary {
+                active: Some(0.94),
+                places: Some(4),
+                ..queue("readers", None, 0.0, 98.0)
+            },
+            queue("read", Some(4), 3.96, 0.3),
+            QueueSummary {
+                last: true,
+                ..queue("decoded", Some(4), 0.06, 97.0)
+            },
+        ],
+        bottleneck_stage: Some("decode".to_owned()),
         data_readiness_pct: Some(3.0),
         ..measured()
+    }
+}
+
+fn queue(name: &str, capacity: Option<u32>, depth: f64, empty_pct: f64) -> QueueSummary {
+    QueueSummary {
+        name: name.to_owned(),
+        capacity,
+        depth: Some(depth),
+        empty_pct: Some(empty_pct),
+        full_pct: capacity.map(|capacity| 100.0 * depth / f64::from(capacity)),
+        ..QueueSummary::default()
     }
 }
 
@@ -490,6 +516,10 @@ remedies   17.4 ms (−42 %)    Run `decode` 8 at a time instead of 4.
 stages              busy   places   a call      p95   over 3x
            read      3 %        1   850 µs   1.1 ms
            decode   99 %        4   119 ms   164 ms     2.1 %
+queues                  depth   empty   full    at work
+           readers          0    98 %          0.9 of 4
+           read        4 of 4   0.3 %   99 %
+           decoded   0.1 of 4    97 %    2 %
 ready      a batch was waiting for the loop 3 % of the time
 cost       0.02 % of the run went to measuring
 "
@@ -544,6 +574,63 @@ fn of_many_stages_those_with_the_highest_limits_are_told() {
     for line in text.lines().skip(1) {
         assert!(line.chars().count() <= 100, "{line}");
     }
+}
+
+#[test]
+fn of_many_queues_the_last_those_around_the_bottleneck_and_those_of_pools_are_told() {
+    let mut summary = with_pipeline();
+    summary.stages = ["read", "decode", "join"]
+        .map(|name| stage(name, 1.0, 1.0, 1.0, 1.0))
+        .to_vec();
+    summary.queues = (0..9)
+        .map(|number| queue(&format!("queue {number}"), None, 1.0, 1.0))
+        .collect();
+    summary.queues[8].last = true;
+    summary.queues[3].name = "after decode".to_owned();
+    summary.queues[2].name = "after read".to_owned();
+    for pool in [5, 6] {
+        summary.queues[pool].active = Some(1.0);
+        summary.queues[pool].places = Some(1);
+    }
+
+    let told: Vec<String> = super::pipeline::told_queues(&summary)
+        .map(|queue| queue.name.clone())
+        .collect();
+
+    assert_eq!(told, ["after read", "after decode", "queue 5", "queue 8"]);
+    summary.bottleneck_stage = None;
+    assert_eq!(super::pipeline::told_queues(&summary).count(), 3);
+}
+
+#[test]
+fn a_start_of_workers_is_told_and_a_delay_that_is_short_for_a_step_is_not() {
+    let aside = |name: &str, mean_ms: f64| StageSummary {
+        concurrency: None,
+        busy_pct: None,
+        calls_per_batch: None,
+        limit_ms: None,
+        slow_pct: Some(20.0),
+        ..stage(name, 0.0, 1.0, mean_ms, mean_ms)
+    };
+    let mut summary = with_pipeline();
+    summary.stages = vec![
+        stage("fetch", 50.0, 2.0, 10.0, 12.0),
+        aside("worker start", 2100.0),
+        aside("reorder delay", 2.9),
+    ];
+
+    let text = told(&summary);
+
+    assert!(
+        text.contains(
+            "\
+stages                    busy   places    a call       p95
+           fetch          50 %        2   10.0 ms   12.0 ms
+           worker start                    2.10 s    2.10 s
+queues "
+        ),
+        "{text}"
+    );
 }
 
 #[test]

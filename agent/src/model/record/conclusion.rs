@@ -23,7 +23,8 @@ pub struct BottleneckRecord {
 }
 
 /// A stage over the steady state of the main loop, all its processes together. Percentiles are over
-/// the run.
+/// the run, and so is everything of a stage that items do not pass and that was at rest in the steady
+/// state, such as the start of workers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -34,6 +35,8 @@ pub struct StageSummary {
     pub within: Option<String>,
     /// Processes that it runs in.
     pub processes: u32,
+    /// Calls that ended, over the run.
+    pub calls: u64,
     /// How many calls may run at once, over all processes: as the user says, else the most seen.
     pub concurrency: Option<f64>,
     /// Whether the user said so.
@@ -48,6 +51,10 @@ pub struct StageSummary {
     pub mean_ms: Option<f64>,
     /// Median time of a call.
     pub p50_ms: Option<f64>,
+    /// 75th percentile.
+    pub p75_ms: Option<f64>,
+    /// 90th percentile.
+    pub p90_ms: Option<f64>,
     /// 95th percentile.
     pub p95_ms: Option<f64>,
     /// 99th percentile.
@@ -100,6 +107,11 @@ pub struct QueueSummary {
     pub empty_pct: Option<f64>,
     /// Share of time in which it was full.
     pub full_pct: Option<f64>,
+    /// How many threads or processes can work on its items at once, over all processes, where it
+    /// is the queue of a pool.
+    pub places: Option<u32>,
+    /// Mean number of them that had an item in hand.
+    pub active: Option<f64>,
 }
 
 /// A change and what it would gain.

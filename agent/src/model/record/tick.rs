@@ -157,6 +157,12 @@ pub struct QueueTick {
     pub depth: f64,
     /// Deepest.
     pub deepest: u32,
+    /// How many can work on its items at once, where it is the queue of a pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<u32>,
+    /// Mean number of them that had an item in hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active: Option<f64>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]

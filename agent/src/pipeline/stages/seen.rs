@@ -282,6 +282,8 @@ struct SeenQueue {
     empty: u64,
     full: u64,
     depth_us: u64,
+    active_weight: u64,
+    active_us: u64,
     damaged: bool,
 }
 
@@ -294,6 +296,8 @@ impl SeenQueue {
             empty: 0,
             full: 0,
             depth_us: 0,
+            active_weight: 0,
+            active_us: 0,
             damaged: false,
         }
     }
@@ -310,6 +314,8 @@ impl SeenQueue {
             by
         };
         // The parts of a look in the opposite order of their being written: a share is at most 1.
+        let active_us = grown(&mut self.active_us, slot.active_us.load(Relaxed));
+        let active_of = grown(&mut self.active_weight, slot.active_weight.load(Relaxed));
         let depth_us = grown(&mut self.depth_us, slot.depth_us.load(Relaxed));
         let full = grown(&mut self.full, slot.full.load(Relaxed));
         let empty = grown(&mut self.empty, slot.empty.load(Relaxed));
@@ -321,6 +327,8 @@ impl SeenQueue {
         }
         let capacity = slot.capacity.load(Relaxed);
         let most = u64::from(u32::MAX) as f64 * weight as f64;
+        let places = slot.places.load(Relaxed);
+        let all_active = f64::from(places) * active_of as f64;
         Some(QueueSample {
             name: self.name.clone(),
             capacity: (capacity > 0).then_some(capacity),
@@ -331,6 +339,9 @@ impl SeenQueue {
             full_ns: full.min(weight),
             depth_ns: (depth_us as f64 * 1e3).min(most),
             deepest: slot.deepest.swap(0, Relaxed),
+            places: (places > 0).then_some(places),
+            active_of_ns: active_of,
+            active_ns: (active_us as f64 * 1e3).min(all_active),
             ..QueueSample::default()
         })
     }

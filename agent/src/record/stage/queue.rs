@@ -27,6 +27,12 @@ pub struct QueueSlot {
     pub full: AtomicU64,
     /// Sum of depth times weight, in microseconds.
     pub depth_us: AtomicU64,
+    /// Sum of weights of the looks that also saw who works on its items.
+    pub active_weight: AtomicU64,
+    /// Sum of those at work times weight, in microseconds.
+    pub active_us: AtomicU64,
+    /// How many can work on its items at once; 0 where it has no workers of its own.
+    pub places: AtomicU32,
 }
 
 impl QueueSlot {
@@ -46,5 +52,13 @@ impl QueueSlot {
         if depth > self.deepest.load(Ordering::Relaxed) {
             self.deepest.fetch_max(depth, Ordering::Relaxed);
         }
+    }
+
+    /// So many of so many workers had an item in hand for so many nanoseconds.
+    pub fn observe_workers(&self, active: u32, places: u32, weight: u64) {
+        self.places.store(places, Ordering::Relaxed);
+        self.active_weight.fetch_add(weight, Ordering::Relaxed);
+        let active_us = (weight / 1000).saturating_mul(u64::from(active));
+        self.active_us.fetch_add(active_us, Ordering::Relaxed);
     }
 }

@@ -97,6 +97,8 @@ fn stage(line: &Line, seen: &Seen, s: usize) -> StageSummary {
         busy_pct: Some(100.0 * at.active_ms / seen.ms / concurrency),
         mean_ms: mean,
         p50_ms: p50,
+        p75_ms: at.time.quantile_ms(0.75),
+        p90_ms: at.time.quantile_ms(0.9),
         p95_ms: at.time.quantile_ms(0.95),
         p99_ms: at.time.quantile_ms(0.99),
         slow_pct: Some(slow as f64 / 4.0),
@@ -116,6 +118,7 @@ fn queue(line: &Line, seen: &Seen, s: usize) -> QueueSummary {
         depth: Some(at.depth / seen.ms),
         empty_pct: share(at.empty),
         full_pct: share(at.full),
+        ..QueueSummary::default()
     }
 }
 
