@@ -146,6 +146,43 @@ fn jitter_is_told_from_a_slow_stage_and_a_bigger_buffer_absorbs_it() {
 }
 
 #[test]
+fn waiting_that_a_tail_causes_is_not_called_the_loop_itself() {
+    let mut decode = stage("decode", 1, 15.9, 2);
+    decode.service = Service::new(1.0, 2.0, Shape::Bimodal, 0.0);
+    let line = Line::of(vec![decode], 20.0);
+    let seen = run(&line, 3000, 1);
+    let found = attribute(&facts(&line, &seen, false, Blind::default()));
+
+    assert!(seen.wait_ms > 0.15 * seen.ms);
+    assert_eq!(binds(&found), is("jitter", ""));
+    let bigger = remedy(&found, "bigger_buffer").unwrap();
+    let really = run(&apply(&line, bigger).unwrap(), 6000, 2).step_ms();
+    let error = (bigger.predicted_step_ms / really - 1.0).abs();
+    assert!(error < 0.05, "{bigger:?} {really}");
+}
+
+#[test]
+fn a_tail_in_torch_workers_is_seen_and_their_prefetch_factor_absorbs_it() {
+    let mut fetch = stage("fetch", 2, 40.0, 1);
+    (fetch.ahead, fetch.service) = (Some(2), Service::new(1.0, 1.3, Shape::Bimodal, 0.0));
+    let line = Line::of(vec![fetch], 18.0);
+    let seen = run(&line, 3000, 1);
+    let found = attribute(&facts(&line, &seen, false, Blind::default()));
+
+    assert!(seen.step_ms() > 1.25 * 20.0, "{}", seen.step_ms());
+    assert!(found.bottleneck.is_some());
+    let bigger = remedy(&found, "bigger_buffer").unwrap();
+    let change = bigger.change.as_ref().unwrap();
+    assert_eq!(
+        (change.knob.as_str(), change.from.as_str()),
+        ("prefetch_factor", "2")
+    );
+    let really = run(&apply(&line, bigger).unwrap(), 6000, 2).step_ms();
+    let error = (bigger.predicted_step_ms / really - 1.0).abs();
+    assert!(error < 0.05, "{bigger:?} {really}");
+}
+
+#[test]
 fn torch_loaders_are_told_their_own_knobs() {
     let mut fetch = stage("fetch", 2, 60.0, 1);
     fetch.ahead = Some(2);

@@ -33,6 +33,13 @@ const AS_GOOD: f64 = 0.8;
 const STALLED_IPC: f64 = 0.6;
 pub(super) const SLOW_IPC: f64 = 0.9;
 
+/// By how much the loop's own code has to be slower than alone, where no counter tells why: as a
+/// share.
+const SLOWER_UNSEEN: f64 = 0.2;
+
+/// Calls at once that it then takes.
+const CROWD_UNSEEN: f64 = 4.0;
+
 /// Share of time that the training thread waits for a core from which on it is starved.
 const STARVED_PCT: f64 = 15.0;
 
@@ -111,11 +118,14 @@ fn compute_bound(model: &Model<'_>) -> Option<Binding> {
     })
 }
 
+/// A term, and the share of the step that its relief gains.
+type Gain = (Term, f64);
+
 /// The term whose relief gains most.
 fn relieved(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
     let model = predictor.model;
     let step = model.facts.step_ms;
-    let mut gains: Vec<(Term, f64)> = terms(model)
+    let mut gains: Vec<Gain> = terms(model)
         .into_iter()
         .map(|term| {
             let gain = 1.0 - predictor.step_ms(&relieve(model, term)) / step;
@@ -123,46 +133,72 @@ fn relieved(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
         })
         .collect();
     gains.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let (term, gain) = gains
-        .first()
-        .copied()
-        .filter(|(_, gain)| *gain >= LEAST_GAIN)?;
-    // A loop whose thread waits for a core is not slow by itself: others take its cores.
-    let cores = gains
-        .iter()
-        .find(|(term, gain)| matches!(term, Term::Cores | Term::Quota) && *gain >= LEAST_GAIN);
-    let starved = model.facts.resources.consumer_run_queue_pct;
-    let starved = starved.is_some_and(|pct| pct >= STARVED_PCT);
-    // Whoever holds the lock waits for a core as well, and lets the others wait for longer.
-    let all_taken = model.uses.cores.is_some_and(|used| used >= ALL_CORES);
-    let (term, gain) = match (term, cores) {
-        (Term::Compute, Some(cores)) if starved => *cores,
-        (Term::Gil, Some(cores)) if starved && all_taken => *cores,
-        _ => (term, gain),
-    };
-    let jitter = gains.iter().find(|(term, _)| *term == Term::Jitter);
-    if let (Term::Stage(stage), Some((_, jitter))) = (term, jitter)
-        && model.links[stage].limit_ms < BINDS * step
-        && *jitter >= AS_GOOD * gain
-    {
-        // Its mean is fast enough: it is its tail that buffers would absorb.
-        return Some(Binding {
-            term: Term::Jitter,
-            limit_ms: 0.0,
-            confidence: 0.8 * confidence,
-        });
-    }
-    let second = gains.get(1).map_or(0.0, |(_, gain)| *gain);
-    let confidence = if second > 0.75 * gain {
-        0.7 * confidence
-    } else {
-        confidence
+    let best = *gains.first().filter(|(_, gain)| *gain >= LEAST_GAIN)?;
+    let cored = for_want_of_cores(model, &gains).unwrap_or(best.0);
+    let found = *gains.iter().find(|(term, _)| *term == cored)?;
+    let found = beside_the_loop(model, &gains, found);
+    let (term, gain) = absorbed(model, &gains, found);
+    let second = gains.iter().find(|(other, _)| *other != term);
+    let confidence = match second {
+        _ if term == Term::Jitter => 0.8 * confidence,
+        Some((_, second)) if *second > 0.75 * gain => 0.7 * confidence,
+        _ => confidence,
     };
     Some(Binding {
         term,
         limit_ms: 0.0,
         confidence,
     })
+}
+
+/// The cores, where what gains most only seems slow because it waits for one.
+fn for_want_of_cores(model: &Model<'_>, gains: &[Gain]) -> Option<Term> {
+    let starved = model.facts.resources.consumer_run_queue_pct;
+    if starved.is_none_or(|pct| pct < STARVED_PCT) {
+        return None;
+    }
+    // Whoever holds the lock waits for a core as well, and lets the others wait for longer.
+    let all_taken = model.uses.cores.is_some_and(|used| used >= ALL_CORES);
+    match gains.first()?.0 {
+        Term::Compute => {}
+        Term::Gil if all_taken => {}
+        _ => return None,
+    }
+    gains
+        .iter()
+        .find(|(term, gain)| matches!(term, Term::Cores | Term::Quota) && *gain >= LEAST_GAIN)
+        .map(|(term, _)| *term)
+}
+
+/// What makes up for the waiting, where the loop's own part would gain more but does not fill the
+/// step: all that faster data can gain is the waiting.
+fn beside_the_loop(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
+    let filled = model.free_ms / model.facts.step_ms;
+    if found.0 != Term::Compute || filled >= BINDS {
+        return found;
+    }
+    let enough = (AS_GOOD * (1.0 - filled)).max(LEAST_GAIN);
+    gains
+        .iter()
+        .find(|(term, gain)| *term != Term::Compute && *gain >= enough)
+        .copied()
+        .unwrap_or(found)
+}
+
+/// Jitter, where the mean of the stage that was found is fast enough: it is its tail that buffers
+/// would absorb.
+fn absorbed(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
+    let Term::Stage(stage) = found.0 else {
+        return found;
+    };
+    if model.links[stage].limit_ms >= BINDS * model.facts.step_ms {
+        return found;
+    }
+    gains
+        .iter()
+        .find(|(term, gain)| *term == Term::Jitter && *gain >= AS_GOOD * found.1)
+        .copied()
+        .unwrap_or(found)
 }
 
 /// The terms that may bind.
@@ -316,9 +352,10 @@ pub(super) fn memory_suspect(model: &Model<'_>, stage: usize) -> bool {
     let cores_free = model.uses.cores.is_none_or(|used| used < 0.7);
     let lock_free = r.gil_wait_ms.is_none_or(|ms| ms < GIL_WAIT_MS);
     let slower = model.facts.contention_ms.unwrap_or(0.0) / model.free_ms.max(1e-9);
-    let shown = r
-        .consumer_ipc
-        .is_some_and(|ipc| ipc < STALLED_IPC || (ipc < SLOW_IPC && slower > 0.1));
+    let shown = match r.consumer_ipc {
+        Some(ipc) => ipc < STALLED_IPC || (ipc < SLOW_IPC && slower > 0.1),
+        None => slower > SLOWER_UNSEEN && link.places >= CROWD_UNSEEN,
+    };
     works && cores_free && lock_free && shown
 }
 

@@ -134,6 +134,12 @@ fn of_stage(model: &Model<'_>, stage: usize) -> String {
             percent(empty, 0)
         ));
     }
+    if let Some(slow) = link.stage.slow_pct.filter(|pct| *pct >= 2.0) {
+        parts.push(format!(
+            "{} % of its calls take over 3 times the median",
+            percent(slow, 0)
+        ));
+    }
     if let Some((inner, share)) = inner(model, stage) {
         parts.push(format!(
             "{} % of it is `{inner}`",

@@ -263,6 +263,9 @@ fn short(dice: &mut Dice, class: Class, line: &mut Line, base: f64, slowest: usi
         Class::Workers => {
             let stage = &mut line.stages[0];
             stage.ahead = Some(dice.one_of([1, 2, 2, 2, 4]));
+            if dice.chance(0.4) {
+                stage.service = service(dice, (0.4, 1.5));
+            }
             (stage.takes, stage.gives, stage.keeps, stage.told) = (1, 1, 1.0, true);
             if dice.chance(0.5) {
                 line.cores = 64.0;

@@ -13,6 +13,9 @@ use super::{Line, Part};
 /// close bind together.
 const AS_GOOD: f64 = 0.75;
 
+/// Share of the step in waiting from which on the loop's own part does not fill it.
+const WAITS: f64 = 0.1;
+
 /// A gain that runs of this length tell from none.
 const SOME_GAIN: f64 = 0.03;
 
@@ -227,6 +230,15 @@ fn truth(
             // Nothing alone would help: one of the longest limits is right.
             return limit(line, term) >= 0.95 * longest(line)
                 || term == Term::Compute && waits < 0.05;
+        }
+        if best.0 == Term::Compute && waits > WAITS {
+            // A faster loop would gain most, and yet it waits: what makes up for that is right.
+            let most = gains[1].1.min(waits);
+            return if most >= AS_GOOD * waits {
+                gain >= AS_GOOD * most && term != Term::Compute
+            } else {
+                gain >= AS_GOOD * best.1
+            };
         }
         gain >= AS_GOOD * best.1
     });
