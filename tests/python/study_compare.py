@@ -1,21 +1,27 @@
-"""Real training loops compared with themselves: how often does `headspace compare` raise an alarm?
+"""Real training loops compared with themselves and with slower ones: what does `headspace compare` say?
 
-    python tests/python/study_compare.py [--pairs 20] [--seconds 15]
+    python tests/python/study_compare.py [--pairs 20] [--runs-a-side 1 3] [--seconds 8] [--busy 2]
 
-Each pair is two runs of one and the same loop, one after the other; each run has a partner before and
-after it. As many pairs with a loop that is really slower by a tenth follow. A program and no test:
-it takes minutes, and what it finds is also what else the machine does.
+The loop as it is, a tenth slower and a third slower take turns, so that all meet the same hours of
+the machine. The two sides of a pair share no run and are interleaved; neighbouring pairs share some.
+Printed is how often a difference was told, how often `--fail-if-slower 5%` failed, and how wide the
+interval was. A program and no test: it takes minutes, and what it finds is also what else the machine
+does, which `--busy` adds to.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import contextlib
 import json
+import os
+import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 LOOP = """
 import sys, time, headspace
@@ -24,7 +30,7 @@ factor, seconds = float(sys.argv[1]), float(sys.argv[2])
 
 def batches():
     while True:
-        time.sleep(0.004)
+        time.sleep(0.004 * factor)
         yield 0
 
 def compute(count):
@@ -39,48 +45,117 @@ for _ in headspace.wrap(batches(), name="train"):
         break
 """
 
+FACTORS = {"same": 1.0, "10 % slower": 1.1, "33 % slower": 1.33}
+"""How long the step of each kind of loop is, relative to the first."""
 
-def run(folder: Path, name: str, factor: float, seconds: float) -> Path:
-    environment = {"PATH": "/usr/bin:/bin", "HEADSPACE_DIR": str(folder / name)}
-    command = [sys.executable, "-c", LOOP, str(factor), str(seconds)]
+LIMIT = "5%"
+
+
+class Said(NamedTuple):
+    """The interval of a difference in percent, and whether B is beyond the limit."""
+
+    low: float
+    value: float
+    high: float
+    failed: bool
+
+
+@contextlib.contextmanager
+def busy_loops(count: int) -> Iterator[None]:
+    """So many processes that want a core all the time."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def train(folder: Path, factor: float, seconds: float) -> None:
+    """Trains once, with records below `folder`; not again where that was done before."""
+    if folder.exists():
+        return
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("HEADSPACE")}
     subprocess.run(
-        command, env={**environment, "HEADSPACE_QUIET": "1"}, check=True, capture_output=True
+        [sys.executable, "-c", LOOP, str(factor), str(seconds)],
+        env={**ours, "HEADSPACE_DIR": str(folder), "HEADSPACE_QUIET": "1"},
+        check=True,
+        capture_output=True,
     )
-    [made] = (folder / name).iterdir()
-    return made
 
 
-def compare(a: Path, b: Path) -> tuple[dict[str, float], bool]:
-    """The difference in percent, and whether `--fail-if-slower 5%` fails."""
-    command = [sys.executable, "-m", "headspace", "compare", str(a), str(b), "--json"]
-    done = subprocess.run(
-        [*command, "--fail-if-slower", "5%"], capture_output=True, text=True, check=False
-    )
-    if done.returncode not in (0, 1):
+def compare(a: list[Path], b: list[Path]) -> Said | None:
+    """What `headspace compare` says of two sides of runs; `None` where a run is too short to say."""
+    with tempfile.TemporaryDirectory() as base:
+        sides = [Path(base) / name for name in "ab"]
+        for side, folders in zip(sides, (a, b)):
+            side.mkdir()
+            for folder in folders:
+                [made] = folder.iterdir()
+                (side / folder.name).symlink_to(made)
+        command = [sys.executable, "-m", "headspace", "compare", *map(str, sides), "--json"]
+        done = subprocess.run(
+            [*command, "--fail-if-slower", LIMIT], capture_output=True, text=True, check=False
+        )
+    if not done.stdout:
         raise SystemExit(done.stderr)
-    return json.loads(done.stdout)["step_ms"]["difference_pct"], done.returncode == 1
+    said = json.loads(done.stdout)
+    judged = {"step": "step_ms", "undisturbed_step": "undisturbed_ms"}
+    pct = said[judged[said["judged_by"]]]["difference_pct"]
+    if pct is None:
+        return None
+    return Said(pct["low"], pct["value"], pct["high"], done.returncode == 1)
+
+
+def pairs_of(kind: str, runs: dict[str, list[Path]], a_side: int, pairs: int) -> list[Said | None]:
+    """Compares the loop as it is with `kind`, side by side."""
+    base, other = runs["same"], runs[kind]
+    if kind == "same":
+        ends = [(k, k + 2 * a_side) for k in range(pairs)]
+        return [compare(base[i:j:2], base[i + 1 : j : 2]) for i, j in ends]
+    return [compare(base[k : k + a_side], other[k : k + a_side]) for k in range(pairs)]
+
+
+def row(kind: str, a_side: int, all_said: list[Said | None]) -> str:
+    """One line of the table. A pair without an interval is one of which nothing was told."""
+    said = [one for one in all_said if one is not None]
+    slower = sum(one.low > 0 for one in said)
+    faster = sum(one.high < 0 for one in said)
+    failed = sum(one.failed for one in said)
+    middle = statistics.median(one.value for one in said)
+    width = statistics.median(one.high - one.low for one in said)
+    return (
+        f"{kind:12} {a_side:11} {len(all_said):6} {slower:12} {faster:12} {failed:9} "
+        f"{middle:+7.1f} % {width:12.1f}"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    """Trains, compares, prints."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--runs-a-side", type=int, nargs="+", default=[1, 3])
+    parser.add_argument("--seconds", type=float, default=8.0, help="of one run")
+    parser.add_argument("--busy", type=int, default=0, help="busy loops beside the runs")
+    parser.add_argument("--keep", type=Path, help="keep the runs here, and use those that are here")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as base:
-        folder = Path(base)
-        runs = [run(folder, f"same{k}", 1.0, args.seconds) for k in range(args.pairs + 1)]
-        slow = [run(folder, f"slow{k}", 1.15, args.seconds) for k in range(args.pairs)]
-        same = [compare(a, b) for a, b in itertools.pairwise(runs)]
-        slower = [compare(a, b) for a, b in zip(runs, slow)]
-    for name, pairs in (("the same loop", same), ("a slower loop", slower)):
-        told = sum(interval["low"] > 0 or interval["high"] < 0 for interval, _ in pairs)
-        alarms = sum(failed for _, failed in pairs)
-        middle = sorted(interval["value"] for interval, _ in pairs)[len(pairs) // 2]
-        width = sorted(interval["high"] - interval["low"] for interval, _ in pairs)[len(pairs) // 2]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = args.keep or Path(temporary)
+        runs: dict[str, list[Path]] = {kind: [] for kind in FACTORS}
+        with busy_loops(args.busy):
+            for k in range(args.pairs + 2 * max(args.runs_a_side) - 1):
+                for kind, factor in FACTORS.items():
+                    runs[kind].append(folder / f"{factor}-{k}")
+                    train(runs[kind][-1], factor, args.seconds)
         print(
-            f"{name}: {len(pairs)} pairs, {told} called different, {alarms} alarms at 5 %; "
-            f"median difference {middle:+.1f} %, median interval {width:.1f} points wide"
+            f"{args.seconds:g} s a run, {args.busy} busy loops, {os.cpu_count()} cores\n"
+            f"{'loop':12} runs a side  pairs  told slower  told faster  beyond {LIMIT}   "
+            "median  width, points"
         )
+        for a_side in args.runs_a_side:
+            for kind in FACTORS:
+                print(row(kind, a_side, pairs_of(kind, runs, a_side, args.pairs)), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,19 @@
 //! Only the steady state of the main loop is compared. What a run's mean is worth follows from how
 //! its stretches vary, and what a side's mean is worth also from how its runs do: see
 //! [`precision`](super::precision). An alarm needs the whole interval beyond the limit.
+//!
+//! Where other programs had cores, a step is as long as they let it be, and a few runs say more of
+//! them than of the loop. How long the loop's thread waited for a core is counted by the kernel; the
+//! step without that is what the sides are judged by there. Waits that the run's own threads cause
+//! stay in.
 
 mod measured;
 
 pub use self::measured::Measured;
 use super::course::Quantity;
-use super::precision::{Allowance, Known, RUN_TO_RUN, difference, relative_difference};
+use super::precision::{
+    Allowance, Known, RUN_TO_RUN, difference, relative_difference, runs_needed,
+};
 use crate::model::Distribution;
 use crate::model::comparison::{
     Change, ComparisonRecord, ComparisonVerdict, Gate, JudgedBy, SCHEMA, SideRecord, StageChange,
@@ -37,14 +44,30 @@ pub struct Side {
 pub fn compare(a: &Side, b: &Side, limit_pct: Option<f64>) -> ComparisonRecord {
     let step_ms = relative(&a.known(Quantity::Step), &b.known(Quantity::Step));
     let sample_ms = relative(&a.samples(), &b.samples());
-    let judged_by = match (a.batch_size(), b.batch_size()) {
-        (Some(a), Some(b)) if (b / a - 1.0).abs() > SAME_SIZE => JudgedBy::Sample,
-        _ => JudgedBy::Step,
+    let by_sample = match (a.batch_size(), b.batch_size()) {
+        (Some(a), Some(b)) => (b / a - 1.0).abs() > SAME_SIZE,
+        _ => false,
     };
-    let slower = match judged_by {
-        JudgedBy::Step => step_ms.difference_pct,
-        JudgedBy::Sample => sample_ms.difference_pct,
+    let undisturbed = (a.undisturbed(by_sample), b.undisturbed(by_sample));
+    let undisturbed_ms = if a.others().max(b.others()) > NOTABLE {
+        relative(&undisturbed.0, &undisturbed.1)
+    } else {
+        Change::default()
     };
+    let (judged_by, judged) = match (undisturbed_ms.difference.is_some(), by_sample) {
+        (true, false) => (JudgedBy::UndisturbedStep, undisturbed),
+        (true, true) => (JudgedBy::UndisturbedSample, undisturbed),
+        (false, false) => (
+            JudgedBy::Step,
+            (a.known(Quantity::Step), b.known(Quantity::Step)),
+        ),
+        (false, true) => (JudgedBy::Sample, (a.samples(), b.samples())),
+    };
+    let slower = relative(&judged.0, &judged.1).difference_pct;
+    let gate = limit_pct.map(|limit| slower.map_or(Gate::Unknown, |slower| gate(slower, limit)));
+    let runs_needed = limit_pct
+        .filter(|_| gate == Some(Gate::Open))
+        .and_then(|pct| runs_needed(&judged.0, &judged.1, RUN_TO_RUN, (pct / 100.0).ln_1p()));
     let quantile = |q: f64| points(a.quantile_ms(q), b.quantile_ms(q));
     ComparisonRecord {
         schema: SCHEMA.to_owned(),
@@ -54,6 +77,7 @@ pub fn compare(a: &Side, b: &Side, limit_pct: Option<f64>) -> ComparisonRecord {
         compute_ms: part(a, b, Quantity::Compute, step_ms.a),
         step_ms,
         sample_ms,
+        undisturbed_ms,
         step_p50_ms: quantile(0.5),
         step_p95_ms: quantile(0.95),
         step_p99_ms: quantile(0.99),
@@ -63,8 +87,9 @@ pub fn compare(a: &Side, b: &Side, limit_pct: Option<f64>) -> ComparisonRecord {
         judged_by,
         verdict: slower.map_or(ComparisonVerdict::Unknown, verdict),
         limit_pct,
-        gate: limit_pct.map(|limit| slower.map_or(Gate::Unknown, |slower| gate(slower, limit))),
-        notes: notes(a, b, slower.is_some()),
+        gate,
+        runs_needed,
+        notes: notes(a, b, judged_by, slower.is_some()),
     }
 }
 
@@ -104,11 +129,25 @@ impl Side {
     fn samples(&self) -> Knowns {
         self.each(|run| {
             let (step, size) = (run.mean_ms(Quantity::Step)?, run.batch_size()?);
-            Some(Known {
-                mean: step.mean / size,
-                error: step.error.map(|error| error / size),
+            Some(step.times(1.0 / size))
+        })
+    }
+
+    /// Of a step or a sample, without its waits for a core that other programs had.
+    fn undisturbed(&self, by_sample: bool) -> Knowns {
+        self.each(|run| {
+            let step = run.undisturbed_ms()?;
+            Some(if by_sample {
+                step.times(1.0 / run.batch_size()?)
+            } else {
+                step
             })
         })
+    }
+
+    /// The largest share of the cores that other programs had in one of its runs.
+    fn others(&self) -> f64 {
+        self.runs.iter().map(Measured::others).fold(0.0, f64::max)
     }
 
     fn floors(&self) -> Knowns {
@@ -200,10 +239,7 @@ fn stages(a: &Side, b: &Side) -> Vec<StageChange> {
                 mean(&side.each(|run| {
                     let call = run.call_ms(name)?.mean * run.calls_per_batch(name)?.mean;
                     let step = run.mean_ms(Quantity::Step)?.mean;
-                    (step > 0.0).then(|| Known {
-                        mean: 100.0 * call / step,
-                        error: None,
-                    })
+                    (step > 0.0).then(|| Known::exactly(100.0 * call / step))
                 }))
             };
             StageChange {
@@ -216,7 +252,7 @@ fn stages(a: &Side, b: &Side) -> Vec<StageChange> {
         .collect()
 }
 
-fn notes(a: &Side, b: &Side, has_interval: bool) -> Vec<String> {
+fn notes(a: &Side, b: &Side, judged_by: JudgedBy, has_interval: bool) -> Vec<String> {
     let mut notes = Vec::new();
     for (letter, side) in [("A", a), ("B", b)] {
         for run in &side.runs {
@@ -239,11 +275,19 @@ fn notes(a: &Side, b: &Side, has_interval: bool) -> Vec<String> {
         }
     }
     let all = || a.runs.iter().chain(&b.runs);
-    let others = all().map(Measured::others).fold(0.0, f64::max);
+    let others = a.others().max(b.others());
     if has_interval && others > NOTABLE {
+        let judged = match judged_by {
+            JudgedBy::UndisturbedStep | JudgedBy::UndisturbedSample => {
+                "What the loop's thread waited for those is left out of what B is judged by."
+            }
+            JudgedBy::Step | JudgedBy::Sample => {
+                "How long the loop waited for those is not known; the interval allows for it, and is \
+                 narrower on a machine without them."
+            }
+        };
         notes.push(format!(
-            "Other programs had up to {:.0} % of the cores during these runs. The interval allows \
-             for that, and is narrower on a machine without them.",
+            "Other programs had up to {:.0} % of the cores during these runs. {judged}",
             100.0 * others
         ));
     }

@@ -4,13 +4,18 @@
 //! of the machine, a warm cache), so they count as less than they are many; the course keeps which
 //! steps were near each other. Ticks become stretches, and where there are more than 256 of those,
 //! neighbours become one.
+//!
+//! Where steady state begins is for the run to say, which saw its steps one by one; its summary does.
+//! That is mostly in the midst of a stretch: of its steps so many count as the summary has more than
+//! the stretches after it, and their sum is what is left of the summary's. So the steps, their number
+//! and their mean are the same here as in the run's own report.
 
 use std::collections::BTreeMap;
 
 use super::precision::{Known, ratio};
 use super::summary::LEAST_WARMUP;
 use crate::model::Distribution;
-use crate::model::record::{LoopTick, Phase, TickRecord};
+use crate::model::record::{LoopTick, Phase, RunState, SummaryRecord, TickRecord};
 
 /// Most stretches of a course.
 const MOST: usize = 256;
@@ -69,12 +74,41 @@ pub struct Asked<'a> {
     pub replay: bool,
     /// How many of the last steps are in steady state; `None` where nobody found out.
     pub steady_steps: Option<u64>,
+    /// Seconds that those steps took, where known.
+    pub steady_s: Option<f64>,
+    /// Seconds of waiting in them, where known.
+    pub waiting_s: Option<f64>,
+}
+
+impl<'a> Asked<'a> {
+    /// What a run's last summary is about.
+    ///
+    /// That of a run which did not end in order is older than its last ticks, so it does not say
+    /// which are its last steps; those after the first 20 count.
+    #[must_use]
+    pub fn of(summary: &'a SummaryRecord) -> Self {
+        let finished = summary.state == RunState::Finished;
+        // With a floor, wait is that of the probe's live windows.
+        let wait_ms = summary.wait_ms.filter(|_| summary.floor_step_ms.is_none());
+        Self {
+            loop_name: summary.loop_name.as_deref(),
+            replay: summary.mode == "replay",
+            steady_steps: finished.then_some(summary.steady_steps),
+            steady_s: Some(summary.steady_s).filter(|s| finished && *s > 0.0),
+            waiting_s: wait_ms
+                .map(|ms| ms / 1e3 * summary.steady_steps as f64)
+                .filter(|_| finished),
+        }
+    }
 }
 
 /// The steps of one loop in steady state.
 #[derive(Debug, Clone)]
 pub struct Steady<'a> {
     stretches: &'a [Stretch],
+    /// The steps before those that are in steady state as well, in a stretch that warm-up reaches
+    /// into.
+    begun: Option<LoopPart>,
     name: &'a str,
     replay: bool,
 }
@@ -111,37 +145,47 @@ impl Course {
         self.ticks_each = self.ticks_each.saturating_mul(2);
     }
 
-    /// Its steps in steady state; `None` where the loop has no step.
-    ///
-    /// Stretches that warm-up reaches into are left out whole.
+    /// Its steps in steady state; `None` where the loop has none.
     #[must_use]
     pub fn steady<'a>(&'a self, asked: &Asked<'a>) -> Option<Steady<'a>> {
         let name = match asked.loop_name {
             Some(name) => name,
             None => self.longest_loop(asked.replay)?,
         };
-        let all = Steady {
-            stretches: &self.stretches,
+        let part = |stretch: &'a Stretch| Some(stretch.loops.get(name)?.part(asked.replay));
+        let count = |stretch: &'a Stretch| part(stretch).map_or(0, |part| part.step.count());
+        let total: u64 = self.stretches.iter().map(count).sum();
+        let warmup = asked.steady_steps.map_or(LEAST_WARMUP as u64, |steps| {
+            total.saturating_sub(steps)
+        });
+        let mut left = total.saturating_sub(warmup);
+        if left == 0 {
+            return None;
+        }
+        // The stretches that steady state fills, from the last on.
+        let whole = self.stretches.iter().rev().take_while(|stretch| {
+            let fits = count(stretch) <= left;
+            left -= if fits { count(stretch) } else { 0 };
+            fits
+        });
+        let first = self.stretches.len() - whole.count();
+        let (before, stretches) = self.stretches.split_at_checked(first)?;
+        let steady = Steady {
+            stretches,
+            begun: None,
             name,
             replay: asked.replay,
         };
-        let counts: Vec<u64> = all.parts().map(|part| part.step.count()).collect();
-        let total: u64 = counts.iter().sum();
-        let least = LEAST_WARMUP as u64;
-        let warmup = asked.steady_steps.filter(|steps| *steps > 0);
-        let warmup = warmup.map_or(least, |steps| total.saturating_sub(steps).max(least));
-        let mut before = 0;
-        let first = counts
-            .iter()
-            .position(|count| {
-                let begins = before;
-                before += count;
-                begins >= warmup
-            })
-            .unwrap_or(counts.len());
-        (total > 0).then(|| Steady {
-            stretches: self.stretches.get(first..).unwrap_or_default(),
-            ..all
+        let begun = before.last().and_then(part).filter(|_| left > 0);
+        let rest = |of: Quantity, seconds: Option<f64>| {
+            Some(seconds? * 1e3 - steady.distribution(of).sum_nanos() as f64 / 1e6)
+        };
+        Some(Steady {
+            begun: begun.map(|part| {
+                let step = rest(Quantity::Step, asked.steady_s);
+                part.last_of(left, step, rest(Quantity::Wait, asked.waiting_s))
+            }),
+            ..steady
         })
     }
 
@@ -217,6 +261,30 @@ impl LoopPart {
         self.samples += entry.samples.unwrap_or(0);
     }
 
+    /// The last so many of its steps, which took so many milliseconds in all, and waited for so many,
+    /// where that is known: else in proportion.
+    fn last_of(&self, steps: u64, step_ms: Option<f64>, wait_ms: Option<f64>) -> Self {
+        let all_steps = self.step.count().max(1);
+        let share = |count: u64| (count.saturating_mul(steps) + all_steps / 2) / all_steps;
+        let of = |all: &Distribution, ms: Option<f64>| {
+            let few = all.thinned(share(all.count()));
+            let most = all.max_ms().unwrap_or(0.0) * few.count() as f64;
+            match ms.filter(|ms| *ms > 0.0 && *ms <= most) {
+                Some(ms) => few.with_sum_ms(ms),
+                None => few,
+            }
+        };
+        let (step, wait) = (of(&self.step, step_ms), of(&self.wait, wait_ms));
+        let compute_ms = step.sum_nanos() as f64 / 1e6 - wait.sum_nanos() as f64 / 1e6;
+        Self {
+            compute: of(&self.compute, Some(compute_ms)),
+            step,
+            wait,
+            batches: share(self.batches),
+            samples: share(self.samples),
+        }
+    }
+
     fn merge(&mut self, other: &Self) {
         self.step.merge(&other.step);
         self.wait.merge(&other.wait);
@@ -238,12 +306,13 @@ pub enum Quantity {
 }
 
 impl<'a> Steady<'a> {
-    fn parts(&self) -> impl Iterator<Item = &'a LoopPart> {
-        let (name, replay) = (self.name, self.replay);
-        self.stretches
+    fn parts(&self) -> impl Iterator<Item = &LoopPart> {
+        let whole = self
+            .stretches
             .iter()
-            .filter_map(move |stretch| stretch.loops.get(name))
-            .map(move |phases| phases.part(replay))
+            .filter_map(|stretch| stretch.loops.get(self.name))
+            .map(|phases| phases.part(self.replay));
+        self.begun.iter().chain(whole)
     }
 
     /// The loop.
@@ -361,6 +430,56 @@ mod tests {
         let mut course = Course::default();
         ticks.into_iter().for_each(|tick| course.add(&tick));
         course
+    }
+
+    #[test]
+    fn steady_state_is_that_of_the_report_also_where_it_begins_within_a_tick() {
+        // 25 of 70 steps are warm-up: 5 of them in the third tick, which are slower.
+        let mut third = tick(10, 30);
+        third.loops[0].step = {
+            let mut d = Distribution::default();
+            (0..5).for_each(|_| d.record(30_000_000));
+            (0..5).for_each(|_| d.record(10_000_000));
+            (&d).into()
+        };
+        let ticks = [tick(10, 30), tick(10, 30), third];
+        let course = course(ticks.into_iter().chain((0..4).map(|_| tick(10, 10))));
+        let summary = SummaryRecord {
+            state: RunState::Finished,
+            loop_name: Some("train".to_owned()),
+            steady_steps: 45,
+            steady_s: 0.450,
+            wait_ms: Some(1.0),
+            ..SummaryRecord::default()
+        };
+
+        let steady = course.steady(&Asked::of(&summary)).unwrap();
+
+        let of = |quantity| steady.distribution(quantity);
+        assert_eq!(of(Quantity::Step).count(), 45);
+        assert_eq!(of(Quantity::Step).sum_nanos(), 450_000_000);
+        assert!((of(Quantity::Step).quantile_ms(0.5).unwrap() - 10.0).abs() < 0.1);
+        assert!((steady.mean_ms(Quantity::Wait).unwrap().mean - 1.0).abs() < 0.03);
+    }
+
+    #[test]
+    fn a_run_that_was_killed_counts_to_its_last_tick_and_one_without_steady_state_not_at_all() {
+        let course = course((0..10).map(|_| tick(10, 10)));
+        let summary = SummaryRecord {
+            loop_name: Some("train".to_owned()),
+            steady_steps: 30,
+            ..SummaryRecord::default()
+        };
+        let finished = SummaryRecord {
+            state: RunState::Finished,
+            steady_steps: 0,
+            ..summary.clone()
+        };
+
+        let killed = course.steady(&Asked::of(&summary)).unwrap();
+
+        assert_eq!(killed.distribution(Quantity::Step).count(), 80);
+        assert!(course.steady(&Asked::of(&finished)).is_none());
     }
 
     #[test]

@@ -13,6 +13,11 @@
 //! benchmarking in reasonable time", ISMM 2013). With one run a side that variation is not seen,
 //! and an allowance stands for it; each further run replaces a share of the allowance by what was
 //! measured (moderated t: Smyth, "Linear models and empirical Bayes methods", SAGMB 3(1), 2004).
+//!
+//! The allowance has parts that are known more and less well: what a run shows of itself, and what
+//! other programs may have done to it. Their sum is worth as many runs as Satterthwaite gives it ("An
+//! approximate distribution of estimates of variance components", Biometrics Bulletin 2, 1946): a
+//! large guess at what others did is soon outweighed by what several runs measure.
 
 use super::bootstrap::student;
 use crate::model::record::Estimate;
@@ -23,8 +28,16 @@ const PIECES: [usize; 3] = [8, 16, 32];
 /// Fewest pieces that tell a spread.
 const LEAST: usize = 4;
 
-/// Degrees of freedom of an error from the longest pieces, and the runs that the allowance is worth.
+/// Degrees of freedom of an error from the longest pieces, and the runs that the allowance for
+/// differences from run to run is worth.
 const FREEDOM: f64 = 7.0;
+
+/// The runs that the allowance for other programs is worth: what they do on one machine says little
+/// of what they do on the next.
+const FREEDOM_OF_OTHERS: f64 = 3.0;
+
+/// Most runs a side that are worth a recommendation.
+const MOST_RUNS: u32 = 50;
 
 /// Standard deviation of a mean from run to run, as a share of it, where it was not measured.
 pub const RUN_TO_RUN: f64 = 0.0075;
@@ -36,6 +49,29 @@ pub struct Known {
     pub mean: f64,
     /// Its standard error; `None` where too little was seen to say.
     pub error: Option<f64>,
+    /// Standard deviation that other programs may have caused beyond that: a guess.
+    pub others: f64,
+}
+
+impl Known {
+    /// A mean whose error is not known, or is not asked for.
+    #[must_use]
+    pub fn exactly(mean: f64) -> Self {
+        Self {
+            mean,
+            ..Self::default()
+        }
+    }
+
+    /// The same in a unit that is so many times smaller.
+    #[must_use]
+    pub fn times(self, by: f64) -> Self {
+        Self {
+            mean: self.mean * by,
+            error: self.error.map(|error| error * by),
+            others: self.others * by,
+        }
+    }
 }
 
 /// The sum of values over the sum of weights, from pairs of weight and sum in order; `None` without
@@ -50,7 +86,7 @@ pub fn ratio(parts: &[(f64, f64)]) -> Option<Known> {
     let mean = sum / weight;
     let squares = PIECES.map(|pieces| square_error(parts, mean, weight, pieces));
     let [Some(long), middle, short] = squares else {
-        return Some(Known { mean, error: None });
+        return Some(Known::exactly(mean));
     };
     let beyond = 2.0 * long - middle.unwrap_or(long);
     let square = [middle, short, Some(beyond)]
@@ -60,10 +96,13 @@ pub fn ratio(parts: &[(f64, f64)]) -> Option<Known> {
     Some(Known {
         mean,
         error: Some(square.sqrt()),
+        ..Known::default()
     })
 }
 
 /// The squared standard error of the mean by the spread of about so many pieces of equal weight.
+///
+/// Fewer pieces know their spread less well: the error is as much larger as makes [`FREEDOM`] hold.
 fn square_error(parts: &[(f64, f64)], mean: f64, weight: f64, pieces: usize) -> Option<f64> {
     let mut squares = 0.0;
     let mut count = 0.0;
@@ -77,7 +116,11 @@ fn square_error(parts: &[(f64, f64)], mean: f64, weight: f64, pieces: usize) -> 
             open = (0.0, 0.0);
         }
     }
-    (count >= LEAST as f64).then(|| squares * count / (count - 1.0) / weight.powi(2))
+    let freedom = (count - 1.0).min(FREEDOM);
+    (count >= LEAST as f64).then(|| {
+        let unsure = student(freedom) / student(FREEDOM);
+        squares * count / (count - 1.0) / weight.powi(2) * unsure.powi(2)
+    })
 }
 
 /// What is added to a difference for what one run cannot show.
@@ -90,14 +133,9 @@ pub struct Allowance(
 /// `b − a` with its 95 % interval, each side one mean a run; `None` without an interval.
 #[must_use]
 pub fn difference(a: &[Known], b: &[Known], allowance: Allowance) -> Option<Estimate> {
-    let (of_a, of_b) = (Side::of(a)?, Side::of(b)?);
-    let runs = of_a.runs + of_b.runs;
-    let within = (of_a.within + of_b.within) / runs + allowance.0.powi(2);
-    let measured = runs - 2.0;
-    let spread = (of_a.squares + of_b.squares + FREEDOM * within) / (measured + FREEDOM);
-    let error = (spread * (1.0 / of_a.runs + 1.0 / of_b.runs)).sqrt();
-    let half = student(measured + FREEDOM) * error;
-    let value = of_b.mean - of_a.mean;
+    let spread = Spread::of(a, b, allowance)?;
+    let half = spread.half(spread.a.runs, spread.b.runs);
+    let value = spread.b.mean - spread.a.mean;
     Some(Estimate {
         value,
         low: value - half,
@@ -105,18 +143,65 @@ pub fn difference(a: &[Known], b: &[Known], allowance: Allowance) -> Option<Esti
     })
 }
 
+/// How many runs a side would give an interval that reaches no further than `half` to either side,
+/// if they varied as these are thought to; `None` where these do already, and where more than
+/// [`MOST_RUNS`] would be needed.
+#[must_use]
+pub fn runs_needed(a: &[Known], b: &[Known], share: f64, half: f64) -> Option<u32> {
+    let (a, b) = (logarithms(a)?, logarithms(b)?);
+    let spread = Spread::of(&a, &b, Allowance(share))?;
+    if spread.half(spread.a.runs, spread.b.runs) <= half {
+        return None;
+    }
+    (2..=MOST_RUNS).find(|runs| spread.half(f64::from(*runs), f64::from(*runs)) <= half)
+}
+
+/// How runs vary about the mean of their side: by what was measured and by what is guessed.
+struct Spread {
+    a: Side,
+    b: Side,
+    variance: f64,
+    /// Runs that the guess is worth.
+    guessed: f64,
+}
+
+impl Spread {
+    fn of(a: &[Known], b: &[Known], allowance: Allowance) -> Option<Self> {
+        let (a, b) = (Side::of(a)?, Side::of(b)?);
+        let runs = a.runs + b.runs;
+        let own = (a.within + b.within) / runs + allowance.0.powi(2);
+        let others = (a.others + b.others) / runs;
+        let guessed = freedom(own, others);
+        let squares = a.squares + b.squares + guessed * (own + others);
+        Some(Self {
+            variance: squares / (runs - 2.0 + guessed),
+            a,
+            b,
+            guessed,
+        })
+    }
+
+    /// Half the interval that so many runs on either side give.
+    fn half(&self, of_a: f64, of_b: f64) -> f64 {
+        let error = (self.variance * (1.0 / of_a + 1.0 / of_b)).sqrt();
+        student(of_a + of_b - 2.0 + self.guessed) * error
+    }
+}
+
+/// How many runs the sum of both variances is worth.
+fn freedom(own: f64, others: f64) -> f64 {
+    let parts = own.powi(2) / FREEDOM + others.powi(2) / FREEDOM_OF_OTHERS;
+    if parts > 0.0 {
+        (own + others).powi(2) / parts
+    } else {
+        FREEDOM
+    }
+}
+
 /// The same relative to `a`: `b / a − 1`.
 #[must_use]
 pub fn relative_difference(a: &[Known], b: &[Known], share: f64) -> Option<Estimate> {
-    let logarithm = |known: &Known| Known {
-        mean: known.mean.ln(),
-        error: known.error.map(|error| error / known.mean),
-    };
-    if a.iter().chain(b).any(|known| known.mean <= 0.0) {
-        return None;
-    }
-    let a: Vec<Known> = a.iter().map(logarithm).collect();
-    let b: Vec<Known> = b.iter().map(logarithm).collect();
+    let (a, b) = (logarithms(a)?, logarithms(b)?);
     let log = difference(&a, &b, Allowance(share))?;
     Some(Estimate {
         value: log.value.exp_m1(),
@@ -125,12 +210,25 @@ pub fn relative_difference(a: &[Known], b: &[Known], share: f64) -> Option<Estim
     })
 }
 
+/// Of positive values.
+fn logarithms(of: &[Known]) -> Option<Vec<Known>> {
+    let logarithm = |known: &Known| {
+        (known.mean > 0.0).then(|| Known {
+            mean: known.mean.ln(),
+            ..known.times(1.0 / known.mean)
+        })
+    };
+    of.iter().map(logarithm).collect()
+}
+
 /// One side of a difference.
 struct Side {
     mean: f64,
     runs: f64,
     /// Sum of the runs' squared errors.
     within: f64,
+    /// Sum of the squares of what others may have caused.
+    others: f64,
     /// Sum of squares between the runs.
     squares: f64,
 }
@@ -144,6 +242,7 @@ impl Side {
             mean,
             runs: count,
             within: errors.iter().map(|error| error.powi(2)).sum(),
+            others: runs.iter().map(|run| run.others.powi(2)).sum(),
             squares: runs.iter().map(|run| (run.mean - mean).powi(2)).sum(),
         })
     }
@@ -193,6 +292,7 @@ mod tests {
         let run = |mean| Known {
             mean,
             error: Some(0.1),
+            ..Known::default()
         };
         let width = |a: &[Known], b: &[Known]| {
             let d = difference(a, b, Allowance(1.0)).unwrap();
@@ -209,10 +309,62 @@ mod tests {
     }
 
     #[test]
+    fn a_guess_at_what_others_did_counts_for_one_run_a_side_and_hardly_for_three() {
+        let run = |mean, others| Known {
+            mean,
+            error: Some(0.5),
+            others,
+        };
+        let half = |runs: usize, others| {
+            let side = |mean: f64| vec![run(mean, others); runs];
+            let d = difference(&side(100.0), &side(110.0), Allowance(0.75)).unwrap();
+            (d.high - d.low) / 2.0
+        };
+
+        assert!(half(1, 20.0) > 80.0, "{}", half(1, 20.0));
+        assert!(half(3, 20.0) < half(1, 20.0) / 2.5, "{}", half(3, 20.0));
+        assert!(half(6, 20.0) < half(1, 20.0) / 5.0, "{}", half(6, 20.0));
+        assert!((freedom(1.0, 0.0) - FREEDOM).abs() < 1e-9);
+        assert!((freedom(0.0, 1.0) - FREEDOM_OF_OTHERS).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_runs_that_would_be_needed_give_the_interval_that_was_asked_for() {
+        let run = |mean| Known {
+            mean,
+            error: Some(0.02 * mean),
+            ..Known::default()
+        };
+        let one = [run(20.0)];
+
+        let needed = runs_needed(&one, &one, RUN_TO_RUN, 0.025).unwrap();
+
+        let side = vec![run(20.0); needed as usize];
+        let found = relative_difference(&side, &side, RUN_TO_RUN).unwrap();
+        assert!((3..20).contains(&needed), "{needed}");
+        assert!(found.high <= 0.025, "{found:?}");
+        assert_eq!(runs_needed(&one, &one, RUN_TO_RUN, 0.5), None);
+        assert_eq!(runs_needed(&one, &one, RUN_TO_RUN, 1e-6), None);
+    }
+
+    #[test]
+    fn few_pieces_make_a_wider_error_than_many_of_the_same_spread() {
+        let error = |count: usize| {
+            let parts: Vec<(f64, f64)> = (0..count)
+                .map(|i| (1.0, if i % 2 == 0 { 9.0 } else { 11.0 }))
+                .collect();
+            square_error(&parts, 10.0, count as f64, count).unwrap() * count as f64
+        };
+
+        assert!(error(4) > 1.5 * error(8), "{} {}", error(4), error(8));
+    }
+
+    #[test]
     fn a_relative_difference_is_in_shares_of_the_first() {
         let known = |mean| Known {
             mean,
             error: Some(0.001 * mean),
+            ..Known::default()
         };
         let d = relative_difference(&[known(20.0)], &[known(22.0)], 0.01).unwrap();
 

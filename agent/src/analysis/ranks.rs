@@ -75,11 +75,7 @@ impl Ranks {
         if summary.state == RunState::Running {
             self.unfinished.push(rank);
         }
-        let steady = course.steady(&Asked {
-            loop_name: summary.loop_name.as_deref(),
-            replay: summary.mode == "replay",
-            steady_steps: Some(summary.steady_steps),
-        });
+        let steady = course.steady(&Asked::of(summary));
         let mean = |of| steady.as_ref().and_then(|steady| steady.mean_ms(of));
         let ms = |known: Option<Known>| known.map(|known| known.mean);
         let [step, wait, compute] = [Quantity::Step, Quantity::Wait, Quantity::Compute].map(mean);

@@ -21,6 +21,10 @@ pub struct ComparisonRecord {
     pub step_ms: Change,
     /// Step for each sample in it; null where the size of a batch is not known.
     pub sample_ms: Change,
+    /// Step without the time in which its thread waited for a core that other programs had, where
+    /// they had some and that time is known; of a sample where the batches differ in size.
+    #[serde(default)]
+    pub undisturbed_ms: Change,
     /// Wait for data, a step.
     pub wait_ms: Change,
     /// Compute, a step.
@@ -45,6 +49,11 @@ pub struct ComparisonRecord {
     pub limit_pct: Option<f64>,
     /// Whether B is within the limit; null without one.
     pub gate: Option<Gate>,
+    /// Where the gate is open: how many runs a side would tell a difference as large as the limit, if
+    /// they vary as these are thought to; null where more than 50 would be needed, or these do and the
+    /// difference is near the limit.
+    #[serde(default)]
+    pub runs_needed: Option<u32>,
     /// What is worth knowing about these numbers: sentences.
     pub notes: Vec<String>,
 }
@@ -131,6 +140,10 @@ pub enum JudgedBy {
     Step,
     /// The time for each sample, because the batches differ in size.
     Sample,
+    /// The step without waits for a core that other programs had.
+    UndisturbedStep,
+    /// The same for each sample.
+    UndisturbedSample,
 }
 
 /// Whether B is slower.

@@ -129,6 +129,39 @@ impl Distribution {
         (!self.is_empty()).then(|| self.max_nanos as f64 / 1e6)
     }
 
+    /// So many of the durations, evenly from the short ones to the long, with the sum in proportion;
+    /// all of them where it holds no more.
+    #[must_use]
+    pub fn thinned(&self, keep: u64) -> Self {
+        let all = self.count();
+        if keep >= all {
+            return self.clone();
+        }
+        let mut few = Self::default();
+        let share = keep as f64 / all as f64;
+        let (mut seen, mut kept) = (0_u64, 0_u64);
+        for found in self.histogram.iter_recorded() {
+            seen += found.count_since_last_iteration();
+            let so_far = seen.saturating_mul(keep) / all;
+            let count = u32::try_from(so_far - kept).unwrap_or(u32::MAX);
+            if count > 0 {
+                let nanos = found.value_iterated_to();
+                few.record_many(nanos.clamp(self.min_nanos, self.max_nanos), count);
+            }
+            kept = so_far;
+        }
+        few.with_sum_ms(self.sum_nanos as f64 * share / 1e6)
+    }
+
+    /// The same durations with a sum in milliseconds that is known better.
+    #[must_use]
+    pub fn with_sum_ms(self, sum_ms: f64) -> Self {
+        Self {
+            sum_nanos: nanos(sum_ms),
+            ..self
+        }
+    }
+
     /// Removes everything, keeping the allocation.
     pub fn clear(&mut self) {
         self.histogram.reset();

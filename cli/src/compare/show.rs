@@ -74,8 +74,16 @@ fn numbers(found: &ComparisonRecord) -> Vec<Vec<String>> {
     let head = ["", "A", "B", "change", "95 % interval"];
     let mut rows = vec![head.map(ToOwned::to_owned).to_vec()];
     rows.push(in_percent("step", &found.step_ms));
-    if found.judged_by == JudgedBy::Sample {
-        rows.push(in_percent("step a sample", &found.sample_ms));
+    match found.judged_by {
+        JudgedBy::Step => {}
+        JudgedBy::Sample => rows.push(in_percent("step a sample", &found.sample_ms)),
+        JudgedBy::UndisturbedStep => {
+            rows.push(in_percent("  given a core", &found.undisturbed_ms));
+        }
+        JudgedBy::UndisturbedSample => {
+            rows.push(in_percent("step a sample", &found.sample_ms));
+            rows.push(in_percent("  given a core", &found.undisturbed_ms));
+        }
     }
     let parts = [
         ("  waiting for data", &found.wait_ms),
@@ -218,6 +226,11 @@ fn judged(found: &ComparisonRecord) -> (&'static str, Option<Estimate>) {
     match found.judged_by {
         JudgedBy::Step => ("step", found.step_ms.difference_pct),
         JudgedBy::Sample => ("step a sample", found.sample_ms.difference_pct),
+        JudgedBy::UndisturbedStep => ("step given a core", found.undisturbed_ms.difference_pct),
+        JudgedBy::UndisturbedSample => (
+            "step a sample given a core",
+            found.undisturbed_ms.difference_pct,
+        ),
     }
 }
 
@@ -276,8 +289,21 @@ fn gate(found: &ComparisonRecord) -> Option<String> {
         ),
         (Gate::Open, _) => format!(
             "No alarm: the limit of {limit} % lies within the interval, so whether B keeps it \
-             cannot be told. Longer runs, or more of them, tell."
+             cannot be told. {}",
+            remedy(found, limit)
         ),
         _ => format!("Not judged: there is no interval to hold against the limit of {limit} %."),
     })
+}
+
+/// What would close an open gate.
+fn remedy(found: &ComparisonRecord, limit: &str) -> String {
+    let runs = found.a.runs.len().max(found.b.runs.len());
+    match found.runs_needed {
+        Some(needed) => format!(
+            "If runs vary as these seem to, about {needed} a side tell a difference of {limit} %; \
+             here are {runs}."
+        ),
+        None => "Longer runs, or more of them, tell.".to_owned(),
+    }
 }

@@ -11,10 +11,23 @@ use crate::model::record::{RunState, SummaryRecord};
 /// Half a 95 % interval, in standard errors.
 const HALF: f64 = 1.96;
 
-/// Standard deviation of a step, as a share of it, for each share of the cores that other programs
-/// have. Ten runs of one loop of matrix products, on two cores of which others had 40 to 78 %,
-/// differed by 24 %.
-const OF_OTHERS: f64 = 0.35;
+/// Standard deviation of a step, as a share of it, where other programs had all cores and how long
+/// the loop waited for one is not known. 44 runs of one loop of 10 ms on two cores, of which others
+/// had 75 to 97 %, took 11 to 110 ms; those of one half hour differed by 15 to 30 %.
+const OF_OTHERS: f64 = 0.25;
+
+/// The same of a step without its waits for a core, for each unit of the logarithm of how much longer
+/// they made it. In the same runs they made it up to ten times as long, and what was left of a step
+/// differed by 2 to 8 %.
+const OF_WAITS: f64 = 0.04;
+
+/// The same for each share of the cores that others had, whether the loop waited for one or not:
+/// caches, memory bandwidth and clocks are shared as well.
+const OF_SHARING: f64 = 0.015;
+
+/// A loop that waited for a core for a larger share of its time hardly ran: nothing can be said of
+/// its step without that.
+const MOST_WAITING: f64 = 0.9;
 
 /// One run, all its ranks together.
 #[derive(Debug, Clone, Default)]
@@ -33,7 +46,21 @@ pub struct Measured {
     batch: Pooled,
     floor: Pooled,
     stages: BTreeMap<String, StagePart>,
-    others: f64,
+    others: Others,
+}
+
+/// What other programs did to a run, in shares in `[0, 1]`.
+#[derive(Debug, Clone, Copy, Default)]
+struct Others {
+    /// Of the usable cores, what was used by none of the run's processes.
+    cores: f64,
+    /// Of the runnable threads of the machine, those that waited for a core: 0 where some were idle.
+    crowd: f64,
+    /// Of the time, what the thread that takes the batches waited for a core that others had; `None`
+    /// where that is not known.
+    waiting: Option<f64>,
+    /// Of the cores that the run used, what its other threads and processes had at least.
+    helpers: f64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -67,6 +94,7 @@ impl Pooled {
         (self.weight > 0.0).then(|| Known {
             mean: self.sum / self.weight,
             error: (!self.unsure).then(|| self.errors / self.weight),
+            ..Known::default()
         })
     }
 }
@@ -79,19 +107,15 @@ impl Measured {
         if self.mode.is_empty() {
             mode.clone_into(&mut self.mode);
         }
-        let steady = course.steady(&Asked {
-            loop_name: summary.and_then(|summary| summary.loop_name.as_deref()),
-            replay: mode == "replay",
-            steady_steps: summary.map(|summary| summary.steady_steps),
-        });
+        let steady = course.steady(&summary.map(Asked::of).unwrap_or_default());
         if let Some(steady) = &steady {
             self.add(steady);
         }
         // Of several ranks on a machine each would take the others for other programs.
         self.others = summary
-            .and_then(others)
+            .and_then(Others::of)
             .filter(|_| self.ranks < 2)
-            .unwrap_or(0.0);
+            .unwrap_or_default();
         if let Some(floor) = summary.and_then(floor) {
             self.floor.add(1.0, Some(floor));
         }
@@ -111,8 +135,8 @@ impl Measured {
         self.step.add(weight, steady.mean_ms(Quantity::Step));
         self.wait.add(weight, steady.mean_ms(Quantity::Wait));
         self.compute.add(weight, steady.mean_ms(Quantity::Compute));
-        let exact = |mean| Known { mean, error: None };
-        self.batch.add(weight, steady.batch_size().map(exact));
+        self.batch
+            .add(weight, steady.batch_size().map(Known::exactly));
         for stage in steady.stages() {
             let part = self.stages.entry(stage.to_owned()).or_default();
             part.call.add(weight, steady.call_ms(stage));
@@ -152,20 +176,38 @@ impl Measured {
         known.map(|known| self.beside_others(known))
     }
 
-    /// A mean that is known less well because other programs had a share of the cores, which is
-    /// another one in another run.
+    /// A mean that is known less well because other programs had cores that it may have waited for,
+    /// and have others in another run. Where cores were idle nothing waited for one.
     fn beside_others(&self, known: Known) -> Known {
-        let of_others = OF_OTHERS * self.others * known.mean;
+        let others = self.others;
+        let share = (OF_OTHERS * others.cores * others.crowd).max(OF_SHARING * others.cores);
         Known {
-            error: known.error.map(|error| error.hypot(of_others)),
+            others: share * known.mean,
             ..known
         }
+    }
+
+    /// The mean step less the time in which its thread waited for a core that other programs had;
+    /// `None` where that time is not known.
+    pub(super) fn undisturbed_ms(&self) -> Option<Known> {
+        let others = self.others;
+        let left = 1.0 - others.waiting?;
+        let step = self.step.known()?.times(left);
+        // Those who make the data wait for cores as well, and only they know for how long.
+        let wait = self.wait.known().map_or(0.0, |wait| wait.mean / step.mean);
+        let of_helpers = OF_OTHERS * others.cores * others.crowd * others.helpers * wait.min(1.0);
+        let of_waits = OF_WAITS * -left.ln();
+        let share = of_waits.hypot(OF_SHARING * others.cores).hypot(of_helpers);
+        Some(Known {
+            others: share * step.mean,
+            ..step
+        })
     }
 
     /// Share of the usable cores that other programs had, in `[0, 1]`; 0 where that is not known.
     #[must_use]
     pub fn others(&self) -> f64 {
-        self.others
+        self.others.cores
     }
 
     pub(super) fn batch_size(&self) -> Option<f64> {
@@ -202,14 +244,33 @@ impl Measured {
     }
 }
 
-/// Share of the usable cores that were used by none of the run's processes.
-fn others(summary: &SummaryRecord) -> Option<f64> {
-    let usable = summary
-        .resources
-        .cores_usable
-        .filter(|cores| *cores > 0.0)?;
-    let all = summary.cpu_utilization_pct? / 100.0;
-    Some((all - summary.resources.cores_used? / usable).clamp(0.0, 1.0))
+impl Others {
+    fn of(summary: &SummaryRecord) -> Option<Self> {
+        let r = &summary.resources;
+        let usable = r.cores_usable.filter(|cores| *cores > 0.0)?;
+        let used = r.cores_used?;
+        let all = summary.cpu_utilization_pct? / 100.0;
+        let cores = (all - used / usable).clamp(0.0, 1.0);
+        // Pressure says for how long any thread waited at all.
+        let pressure = r.cpu_pressure_pct.map_or(1.0, |pct| pct / 100.0);
+        let crowd = r.runnable_threads.map_or(1.0, |threads| {
+            (1.0 - usable / threads.max(usable)).min(pressure)
+        });
+        let waiting = r.consumer_run_queue_pct.map(|pct| pct / 100.0);
+        let waiting = waiting.filter(|waiting| (0.0..=MOST_WAITING).contains(waiting));
+        // The loop's thread was on a core for what it did not wait at most.
+        let on_core = 1.0 - waiting.unwrap_or(0.0);
+        let helpers = (used - on_core).max(r.other_threads_cores.unwrap_or(0.0));
+        let helpers = helpers.clamp(0.0, used.max(0.0));
+        // Waiting for the run's own threads and processes is its own.
+        let blame = cores * usable / (cores * usable + helpers).max(f64::MIN_POSITIVE);
+        Some(Self {
+            cores,
+            crowd: crowd.clamp(0.0, 1.0),
+            waiting: waiting.map(|waiting| waiting * blame),
+            helpers: helpers / used.max(f64::MIN_POSITIVE),
+        })
+    }
 }
 
 /// What the probe measured.
@@ -218,5 +279,6 @@ fn floor(summary: &SummaryRecord) -> Option<Known> {
     Some(Known {
         mean: summary.floor_step_ms?,
         error: Some((high - low) / 2.0 / HALF),
+        ..Known::default()
     })
 }
