@@ -1,7 +1,8 @@
-"""The fixtures of this folder. A test module asks for them with `pytest_plugins = ["running_fixtures"]`."""
+"""The fixtures that tests of a running agent share. `conftest.py` makes them known."""
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,14 @@ import pytest
 from running import Programs, Runs
 
 import headspace
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def name() -> str:
+    """Of a stage or a queue, and of no other test: what they count outlives sessions."""
+    return f"the {next(_numbers)}th"
 
 
 @pytest.fixture
@@ -32,3 +41,10 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
     headspace.stop()
     yield Runs(folder)
     headspace.stop()
+
+
+@pytest.fixture
+def session(runs: Runs) -> Iterator[headspace.Session]:
+    """A session that looks often."""
+    with headspace.start(interval=0.05) as session:
+        yield session

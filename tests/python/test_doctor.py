@@ -16,8 +16,6 @@ from running import Runs, wait_until
 import headspace
 from headspace import _native
 
-pytest_plugins = ["running_fixtures"]
-
 INSTALLED = [str(Path(sys.executable).with_name("headspace"))]
 MODULE = [sys.executable, "-m", "headspace"]
 

@@ -25,8 +25,6 @@ with warnings.catch_warnings():
     lightning = pytest.importorskip("lightning.pytorch")
     transformers = pytest.importorskip("transformers")
 
-pytest_plugins = ["running_fixtures"]
-
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 #: Items, and batches of four of them.

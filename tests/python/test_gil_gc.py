@@ -28,8 +28,6 @@ from running import Programs, Ran, Runs, of_kind, read_records, wait_until
 
 import headspace
 
-pytest_plugins = ["running_fixtures"]
-
 WAITS = "headspace.gil.waits"
 WAIT_TIME = "headspace.gil.wait.time"
 LONGEST_WAIT = "headspace.gil.wait.longest"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from running import Programs, Ran
 
-pytest_plugins = ["running_fixtures", "nvml_fixtures"]
+pytest_plugins = ["nvml_fixtures"]
 
 ROOT = Path(__file__).parents[2]
 HEALTHY = json.loads((ROOT / "tests" / "fake_nvml" / "src" / "healthy_h100.json").read_text())

@@ -17,8 +17,6 @@ from running import Runs, of_kind, steps_in_ticks
 
 import headspace
 
-pytest_plugins = ["running_fixtures"]
-
 
 class Batch:
     """A batch that can be told from every other, and watched as it dies."""

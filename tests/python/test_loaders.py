@@ -18,8 +18,6 @@ torch = pytest.importorskip("torch")
 data = pytest.importorskip("torch.utils.data")
 stateful = pytest.importorskip("torchdata.stateful_dataloader")
 
-pytest_plugins = ["running_fixtures"]
-
 pytestmark = [
     pytest.mark.filterwarnings("ignore:'pin_memory' argument is set:UserWarning"),
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning"),

@@ -17,8 +17,6 @@ from running import Runs
 
 import headspace
 
-pytest_plugins = ["running_fixtures"]
-
 
 class Loader:
     """What loaders have in common."""

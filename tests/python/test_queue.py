@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +24,6 @@ from running import Runs, wait_until
 from staged import looks
 
 import headspace
-
-pytest_plugins = ["running_fixtures"]
-
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def name() -> str:
-    """A queue's name that no other test has."""
-    return f"queue {next(_numbers)}"
-
-
-@pytest.fixture
-def session(runs: Runs) -> Iterator[headspace.Session]:
-    with headspace.start(interval=0.05) as session:
-        yield session
 
 
 def first_look(session: headspace.Session, name: str) -> dict[str, Any]:
@@ -116,16 +100,113 @@ def test_depth_and_capacity_are_the_queues_own(
         made.close()
 
 
-def test_what_waits_for_a_pool_is_its_depth(session: headspace.Session, name: str) -> None:
-    go_on = threading.Event()
-    with ThreadPoolExecutor(2) as pool:
+class Pool:
+    """A real pool of four, and calls that go on for as long as its test says."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.marks = folder / "marks"
+        self.marks.mkdir()
+        if kind == "threads":
+            self.pool: Executor = ThreadPoolExecutor(4)
+        else:
+            context = multiprocessing.get_context(kind)
+            self.pool = ProcessPoolExecutor(4, mp_context=context)
+        self.calls: dict[Path, Future[None]] = {}
+        self.count = itertools.count()
+
+    def begin(self, count: int) -> None:
+        for _ in range(count):
+            mark = self.marks / str(next(self.count))
+            self.calls[mark] = self.pool.submit(_until_marked, mark)
+
+    def end(self, count: int | None = None) -> None:
+        """Ends the oldest of the calls, by default all."""
+        for mark in list(self.calls)[:count]:
+            mark.touch()
+            self.calls.pop(mark).result(60)
+
+
+def _until_marked(mark: Path) -> None:
+    while not mark.exists():
+        time.sleep(0.001)
+
+
+@pytest.fixture(params=["threads", "fork", "spawn"])
+def pool(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pool]:
+    pool = Pool(request.param, tmp_path)
+    yield pool
+    pool.end()
+    pool.pool.shutdown()
+
+
+def test_a_pool_tells_what_waits_for_it_and_how_many_work(
+    session: headspace.Session, name: str, pool: Pool
+) -> None:
+    def wait_for(waiting: int, active: int) -> None:
+        def is_so() -> bool:
+            seen = looks(session, name)
+            return bool(seen) and (seen[-1]["depth"], seen[-1].get("active")) == (waiting, active)
+
+        wait_until(is_so, f"{active} calls at work and {waiting} that wait")
+
+    headspace.queue(name, pool.pool)
+    wait_for(0, 0)
+    pool.begin(10)
+    wait_for(6, 4)
+    pool.end(7)
+    wait_for(0, 3)
+    pool.end(1)
+    wait_for(0, 2)
+    pool.end()
+    wait_for(0, 0)
+    # After more calls than it has places it still knows its idle ones.
+    pool.begin(1)
+    wait_for(0, 1)
+
+    assert {look["places"] for look in looks(session, name)} == {4}
+
+
+def test_a_pool_that_has_ended_is_gone(session: headspace.Session, name: str) -> None:
+    with ThreadPoolExecutor(1) as pool:
         headspace.queue(name, pool)
-        for _ in range(5):
+        pool.submit(int).result()
+        first_look(session, name)
+
+    headspace.queue(f"{name} other", depth=lambda: 1)
+    before = len(looks(session, name))
+    first_look(session, f"{name} other")
+    assert len(looks(session, name)) <= before + 1
+
+
+def test_of_a_pool_that_is_of_another_make_only_the_depth_is_told(
+    session: headspace.Session, name: str
+) -> None:
+    pool = ThreadPoolExecutor(2)
+    # Its threads would wait in functions of Python.
+    pool._work_queue = queue.Queue()  # type: ignore[assignment]
+    headspace.queue(name, pool)
+
+    look = first_look(session, name)
+
+    assert look["depth"] == 0
+    assert not {"active", "places"} & look.keys()
+
+
+def test_what_the_summary_says_of_a_pool_is_the_mean_of_its_looks(
+    runs: Runs, session: headspace.Session, name: str
+) -> None:
+    go_on = threading.Event()
+    with ThreadPoolExecutor(4) as pool:
+        headspace.queue(name, pool)
+        for _ in range(2):
             pool.submit(go_on.wait)
-        wait_until(
-            lambda: round(first_look(session, name)["depth"], 2) == 3, "two are at work, three wait"
-        )
+        wait_until(lambda: len(looks(session, name)) > 3, "looks")
+        session.stop()
         go_on.set()
+
+    (told,) = [entry for entry in runs.summary()["queues"] if entry["name"] == name]
+    assert told["places"] == 4
+    assert 1 < told["active"] <= 2
 
 
 def test_callables_say_it_for_anything_else(session: headspace.Session, name: str) -> None:

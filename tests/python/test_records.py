@@ -18,8 +18,6 @@ from running import Programs, Record, Runs, of_kind, read_records, steps_in_tick
 
 import headspace
 
-pytest_plugins = ["running_fixtures"]
-
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/schema/headspace-1.schema.json").read_text())
 
 

@@ -20,8 +20,6 @@ from running import Runs, wait_until
 
 import headspace
 
-pytest_plugins = ["running_fixtures"]
-
 #: Batches that a script takes at most, where the iteration goes on for ever.
 TAKE = 60
 

@@ -22,8 +22,6 @@ from staged import Stage
 import headspace
 import headspace.spdl
 
-pytest_plugins = ["running_fixtures"]
-
 ITEMS = 30
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

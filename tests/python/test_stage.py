@@ -28,21 +28,7 @@ from staged import stages
 
 import headspace
 
-pytest_plugins = ["running_fixtures"]
-
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def name() -> str:
-    """A stage's name that no other test has: slots outlive sessions."""
-    return f"stage {next(_numbers)}"
-
-
-@pytest.fixture
-def session(runs: Runs) -> Iterator[headspace.Session]:
-    with headspace.start(interval=0.05) as session:
-        yield session
+_examples = itertools.count()
 
 
 def spin(seconds: float) -> None:
@@ -234,7 +220,7 @@ def test_many_threads_on_one_handle_lose_no_call(session: headspace.Session, nam
 def test_any_nesting_on_any_threads_is_counted_call_by_call(
     runs: Runs, threads: list[tuple[Any, ...]]
 ) -> None:
-    number = next(_numbers)
+    number = next(_examples)
     handles = [headspace.stage(f"any {number} {depth % 2}") for depth in range(2)]
 
     def run(tree: tuple[Any, ...], depth: int = 0) -> int:

@@ -33,8 +33,6 @@ from running import (
 
 import headspace
 
-pytest_plugins = ["running_fixtures"]
-
 OFF = {"HEADSPACE": "0"}
 FAST = {"HEADSPACE_INTERVAL": "1ms"}
 

@@ -12,11 +12,10 @@ import pytest
 from running import Programs, Record, Runs
 
 import headspace
+from headspace import _order
 
 torch = pytest.importorskip("torch")
 data = pytest.importorskip("torch.utils.data")
-
-pytest_plugins = ["running_fixtures"]
 
 
 @pytest.fixture(autouse=True)
@@ -96,9 +95,18 @@ def calls(runs: Runs, stage: str) -> Counter[str | None]:
     return counted
 
 
-def train(loader: Any, epochs: int = 1, **options: Any) -> list[Any]:
+def summarised(runs: Runs, stage: str) -> Record:
+    (found,) = [entry for entry in runs.summary()["stages"] if entry["name"] == stage]
+    return found
+
+
+def train(loader: Any, epochs: int = 1, *, loop_s: float = 0.0, **options: Any) -> list[Any]:
     watched = headspace.wrap(loader, **options)
-    batches = [batch for _ in range(epochs) for batch in watched]
+    batches = []
+    for _ in range(epochs):
+        for batch in watched:
+            time.sleep(loop_s)
+            batches.append(batch)
     headspace.stop()
     return batches
 
@@ -204,19 +212,104 @@ def test_workers_that_stay_are_watched_in_every_epoch(runs: Runs) -> None:
     assert kinds == {None, torch.utils.data.dataloader._MultiProcessingDataLoaderIter}
 
 
-def test_the_queue_of_batches_is_the_last_and_order_delays_what_came_too_early(
-    runs: Runs,
-) -> None:
-    loader = data.DataLoader(Uneven(60), num_workers=2, prefetch_factor=3)
+def test_the_queue_of_batches_is_the_last(runs: Runs) -> None:
+    train(data.DataLoader(Uneven(60), num_workers=2, prefetch_factor=3))
 
-    train(loader)
-
-    prefetch, reorder = (entries(runs, "queues", name) for name in ("prefetch", "reorder"))
+    prefetch = entries(runs, "queues", "prefetch")
     assert {(entry["capacity"], entry["last"]) for entry in prefetch} == {(6, True)}
     assert all(entry["deepest"] <= 6 for entry in prefetch)
-    assert not any(entry["last"] for entry in reorder)
-    # Worker 1 is done with its three, and they wait for worker 0's first.
-    assert 1 < max(entry["depth"] for entry in reorder) <= 3
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_what_is_made_before_its_turn_has_a_delay(runs: Runs, method: str) -> None:
+    count, epochs = 12, 2
+    loader = data.DataLoader(
+        Uneven(count),
+        num_workers=2,
+        prefetch_factor=3,
+        persistent_workers=True,
+        multiprocessing_context=method,
+    )
+
+    train(loader, epochs)
+
+    # All of worker 1's: each is there before the one of worker 0 that is handed over first. But for
+    # its first three, should it begin much later than worker 0.
+    most = epochs * count // 2
+    assert most - 3 <= calls(runs, "reorder delay")[None] <= most
+    # Worker 1 is done with its three, which wait for one, two and three of worker 0's.
+    times = [entry["time"] for entry in entries(runs, "stages", "reorder delay")]
+    assert max(time["max_ms"] for time in times) > 2 * 60
+    assert sum(time["sum_ms"] for time in times) < most * (3 * 60 + 30)
+    delay = summarised(runs, "reorder delay")
+    assert (delay["calls"], delay["concurrency"]) == (calls(runs, "reorder delay")[None], None)
+    # Items do not pass it: it limits nothing.
+    assert (delay["limit_ms"], delay["out_per_in"]) == (None, None)
+
+
+def test_a_delay_lasts_until_the_last_of_those_before_has_been_made() -> None:
+    # Three workers that end when they are told: 2 before 1 before 0.
+    ends = _order.Ends(3, 6)
+    notes = [ends.notes(worker) for worker in range(3)]
+    handed: list[tuple[Any, int]] = []
+    recorded: list[float] = []
+
+    class Iterator:
+        _rcvd_idx = 0
+
+        def _process_data(self, batch: Any, worker: int) -> Any:
+            handed.append((batch, worker))
+            return batch
+
+    iterator = Iterator()
+    slot = type("Slot", (), {"record": lambda self, seconds, **_: recorded.append(seconds)})()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_order, "stage", lambda name: slot)
+        _order.watch(iterator, ends, "")
+    clock = iter([1_000_000_000, 2_000_000_000, 5_000_000_000, 6_000_000_000])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headspace._order.time.monotonic_ns", lambda: next(clock))
+        for worker in (2, 1, 0, 1):
+            notes[worker]()
+
+    for number, worker in enumerate([0, 1, 2, 0, 1]):
+        iterator._rcvd_idx = number + 1
+        assert iterator._process_data(f"batch {number}", worker) == f"batch {number}"
+
+    # Of the fourth nobody knows the end, and the fifth came in time.
+    assert recorded == [3.0, 4.0]
+    assert [worker for _, worker in handed] == [0, 1, 2, 0, 1]
+
+
+def test_without_order_nothing_waits_for_it(runs: Runs) -> None:
+    train(data.DataLoader(Uneven(12), num_workers=2, in_order=False))
+    headspace.stop()
+
+    assert calls(runs, "fetch").total() == 12
+    assert calls(runs, "reorder delay") == {}
+
+
+def test_an_epoch_that_is_left_early_shifts_no_delay_of_the_next(runs: Runs) -> None:
+    loader = data.DataLoader(Uneven(12), num_workers=2, persistent_workers=True)
+    watched = headspace.wrap(loader)
+    for _ in range(3):
+        next(iter(watched))
+    assert len(list(watched)) == 12
+    headspace.stop()
+
+    # Worker 1's alone: were it mistaken for worker 0, that one's would be as many.
+    assert calls(runs, "reorder delay") == {None: 6}
+
+
+def test_the_start_of_workers_is_in_the_summary_though_it_is_long_over(runs: Runs) -> None:
+    train(data.DataLoader(Numbers(400), num_workers=2), loop_s=0.004)
+
+    summary = runs.summary()
+    assert summary["steady_steps"] > 0
+    start = summarised(runs, "worker start")
+    assert (start["calls"], start["processes"], start["limit_ms"]) == (2, 2, None)
+    assert 0 < start["p50_ms"] <= start["p99_ms"]
+    assert [worker["worker"] for worker in start["workers"]] == ["worker 0", "worker 1"]
 
 
 def test_two_loaders_are_told_apart(runs: Runs) -> None:

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 from running import Programs, Ran, Runs
 
-pytest_plugins = ["running_fixtures"]
-
 METHODS = ["fork", "spawn", "forkserver"]
 
 #: Where markers of trainers lie, by default.
