@@ -43,11 +43,12 @@ pub(super) fn conclusion(summary: &SummaryRecord) -> Vec<Row> {
 /// The stages, the queues that matter, and how often the one before the loop held a batch.
 pub(super) fn stages(summary: &SummaryRecord) -> Vec<Row> {
     let step_ms = summary.steady_step_mean_ms.unwrap_or(0.0);
-    let stages: Vec<&StageSummary> = summary
+    let mut stages: Vec<&StageSummary> = summary
         .stages
         .iter()
         .filter(|stage| !is_aside(stage) || stage.mean_ms >= Some(LEAST_ASIDE * step_ms))
         .collect();
+    stages.sort_by_key(|stage| is_aside(stage));
     let mut rows = Vec::new();
     if !stages.is_empty() {
         rows.push(table(&stages));

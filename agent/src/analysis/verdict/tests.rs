@@ -614,8 +614,8 @@ fn a_start_of_workers_is_told_and_a_delay_that_is_short_for_a_step_is_not() {
     };
     let mut summary = with_pipeline();
     summary.stages = vec![
-        stage("fetch", 50.0, 2.0, 10.0, 12.0),
         aside("worker start", 2100.0),
+        stage("fetch", 50.0, 2.0, 10.0, 12.0),
         aside("reorder delay", 2.9),
     ];
 
