@@ -1,5 +1,7 @@
 //! The step after a change: the model run again with one term changed, and the laws beside it.
 
+use std::cell::RefCell;
+
 use super::model::{BUSY, Model};
 use super::tandem::{Supply, Tandem};
 
@@ -14,6 +16,8 @@ pub(super) struct Predictor<'a> {
     now_ms: Option<f64>,
     /// By how much the unchanged model misses the measured step, as a share.
     pub(super) miss: f64,
+    /// Changed pipelines that were run, and their steps: remedies resemble what was tried before.
+    runs: RefCell<Vec<(Tandem, f64)>>,
 }
 
 impl<'a> Predictor<'a> {
@@ -27,6 +31,7 @@ impl<'a> Predictor<'a> {
             model,
             now_ms: now.filter(|_| miss < BELIEVED),
             miss,
+            runs: RefCell::default(),
         }
     }
 
@@ -39,7 +44,7 @@ impl<'a> Predictor<'a> {
     pub(super) fn step_ms(&self, changed: &Tandem) -> f64 {
         let step = self.model.facts.step_ms;
         let ratio = match self.now_ms {
-            Some(now) => changed.step_ms() / now,
+            Some(now) => self.run(changed) / now,
             // Without the simulation the limits alone.
             None => limit_ms(changed) / limit_ms(&self.model.tandem),
         };
@@ -49,6 +54,17 @@ impl<'a> Predictor<'a> {
             step
         };
         predicted.max(self.bound_ms(changed))
+    }
+
+    /// Step of a changed pipeline as the simulation has it, run once.
+    fn run(&self, changed: &Tandem) -> f64 {
+        let mut runs = self.runs.borrow_mut();
+        if let Some((_, ms)) = runs.iter().find(|(known, _)| known == changed) {
+            return *ms;
+        }
+        let ms = changed.step_ms();
+        runs.push((changed.clone(), ms));
+        ms
     }
 
     /// What resources that are busy, and the loop itself, allow.
