@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::server::Server;
 use super::{Supply, Tandem};
+use crate::analysis::attribution::model;
 use crate::analysis::attribution::times::Times;
 use crate::analysis::bootstrap::Rng;
 
@@ -48,7 +49,7 @@ struct Factors {
 
 impl Factors {
     fn new(times: &Times, calls: f64, seed: u64) -> Self {
-        let calls = calls.clamp(LEAST_DRAWN, MOST_DRAWN).round() as usize;
+        let calls = model::whole(calls.clamp(LEAST_DRAWN, MOST_DRAWN)) as usize;
         Self {
             drawn: times.draw(calls, &mut Rng::new(seed)),
             next: 0,
