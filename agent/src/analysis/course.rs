@@ -14,8 +14,9 @@ use std::collections::BTreeMap;
 
 use super::precision::{Known, ratio};
 use super::summary::LEAST_WARMUP;
-use crate::model::Distribution;
+use crate::model::metric::THREAD_RUN_QUEUE_TIME;
 use crate::model::record::{LoopTick, Phase, RunState, SummaryRecord, TickRecord};
+use crate::model::{Distribution, Scope, attributes};
 
 /// Most stretches of a course.
 const MOST: usize = 256;
@@ -37,6 +38,9 @@ struct Stretch {
     ticks: u32,
     loops: BTreeMap<String, Phases>,
     stages: BTreeMap<String, StagePart>,
+    /// When the thread that takes the batches was last looked at, in seconds since the run began, and
+    /// for how many seconds it had waited for a core until then.
+    looked: Option<(f64, f64)>,
 }
 
 /// The steps of one loop, by where their batches came from. Steps that settle are in neither.
@@ -109,6 +113,8 @@ pub struct Steady<'a> {
     /// The steps before those that are in steady state as well, in a stretch that warm-up reaches
     /// into.
     begun: Option<LoopPart>,
+    /// The last look at the thread that takes the batches before those stretches.
+    looked_before: Option<(f64, f64)>,
     name: &'a str,
     replay: bool,
 }
@@ -155,9 +161,9 @@ impl Course {
         let part = |stretch: &'a Stretch| Some(stretch.loops.get(name)?.part(asked.replay));
         let count = |stretch: &'a Stretch| part(stretch).map_or(0, |part| part.step.count());
         let total: u64 = self.stretches.iter().map(count).sum();
-        let warmup = asked.steady_steps.map_or(LEAST_WARMUP as u64, |steps| {
-            total.saturating_sub(steps)
-        });
+        let warmup = asked
+            .steady_steps
+            .map_or(LEAST_WARMUP as u64, |steps| total.saturating_sub(steps));
         let mut left = total.saturating_sub(warmup);
         if left == 0 {
             return None;
@@ -173,6 +179,7 @@ impl Course {
         let steady = Steady {
             stretches,
             begun: None,
+            looked_before: before.iter().rev().find_map(|stretch| stretch.looked),
             name,
             replay: asked.replay,
         };
@@ -220,6 +227,10 @@ impl Stretch {
                 Phase::Settle => {}
             }
         }
+        let consumer = Scope::Thread(attributes::CONSUMER.into()).to_string();
+        let readings = tick.readings.get(&consumer);
+        let waited = readings.and_then(|of| of.get(THREAD_RUN_QUEUE_TIME.name));
+        self.looked = waited.map(|s| (tick.at_s, *s)).or(self.looked);
         for stage in tick.stages.iter().filter(|_| stages_count) {
             if !self.stages.contains_key(&stage.name) && self.stages.len() >= MOST_NAMES {
                 continue;
@@ -232,6 +243,7 @@ impl Stretch {
 
     fn merge(&mut self, other: Self) {
         self.ticks = self.ticks.saturating_add(other.ticks);
+        self.looked = other.looked.or(self.looked);
         for (name, phases) in other.loops {
             let own = self.loops.entry(name).or_default();
             own.live.merge(&phases.live);
@@ -337,6 +349,16 @@ impl<'a> Steady<'a> {
             (d.count() as f64, d.sum_nanos() as f64 / 1e6)
         });
         ratio(&parts.collect::<Vec<_>>())
+    }
+
+    /// Share of the time in which the thread that takes the batches waited for a core, from one look
+    /// at it to another about as steady state begins and ends; `None` where it was not looked at.
+    #[must_use]
+    pub fn waiting_for_core(&self) -> Option<f64> {
+        let mut looks = self.stretches.iter().filter_map(|stretch| stretch.looked);
+        let (begin, before) = self.looked_before.or_else(|| looks.next())?;
+        let (end, after) = looks.next_back()?;
+        (end > begin).then(|| ((after - before) / (end - begin)).max(0.0))
     }
 
     /// Samples in a batch, where their number is known.
@@ -534,6 +556,34 @@ mod tests {
         let replay = replay.unwrap();
         assert!((replay.mean_ms(Quantity::Step).unwrap().mean - 1.0).abs() < 1e-6);
         assert!((live.calls_per_batch("decode").unwrap().mean - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn waiting_for_a_core_is_told_from_the_looks_at_the_thread() {
+        let ticks = (0_u32..9).map(|i| {
+            let mut tick = tick(10, 10);
+            tick.at_s = f64::from(i);
+            if i % 2 == 0 {
+                let waited = f64::from(i) * if i > 4 { 0.5 } else { 0.25 };
+                let name = THREAD_RUN_QUEUE_TIME.name.to_owned();
+                tick.readings
+                    .insert("thread:consumer".to_owned(), [(name, waited)].into());
+            }
+            tick
+        });
+        let course = course(ticks);
+        let share = |steady_steps| {
+            let asked = Asked {
+                steady_steps: Some(steady_steps),
+                ..Asked::default()
+            };
+            course.steady(&asked).unwrap().waiting_for_core()
+        };
+
+        // From the look at 4 s, by when it had waited for 1 s, to that at 8 s with 4 s.
+        assert_eq!(share(40), Some(0.75));
+        assert_eq!(share(10), Some(0.5));
+        assert_eq!(share(5), None);
     }
 
     #[test]

@@ -11,14 +11,13 @@ use crate::model::record::{RunState, SummaryRecord};
 /// Half a 95 % interval, in standard errors.
 const HALF: f64 = 1.96;
 
-/// Standard deviation of a step, as a share of it, where other programs had all cores and how long
-/// the loop waited for one is not known. 44 runs of one loop of 10 ms on two cores, of which others
-/// had 75 to 97 %, took 11 to 110 ms; those of one half hour differed by 15 to 30 %.
-const OF_OTHERS: f64 = 0.25;
+/// Standard deviation of a step, as a share of it, for each unit of the logarithm of how much longer
+/// waits for a core made it. 45 runs of one loop of 10 ms on two cores, of which others had 75 to
+/// 97 %, took 11 to 110 ms; those of one half hour, twice as long or four times, differed by 15 and
+/// by 30 %.
+const OF_OTHERS: f64 = 0.2;
 
-/// The same of a step without its waits for a core, for each unit of the logarithm of how much longer
-/// they made it. In the same runs they made it up to ten times as long, and what was left of a step
-/// differed by 2 to 8 %.
+/// The same of a step without those waits: in the same runs it differed by 2 and by 8 %.
 const OF_WAITS: f64 = 0.04;
 
 /// The same for each share of the cores that others had, whether the loop waited for one or not:
@@ -27,7 +26,7 @@ const OF_SHARING: f64 = 0.015;
 
 /// A loop that waited for a core for a larger share of its time hardly ran: nothing can be said of
 /// its step without that.
-const MOST_WAITING: f64 = 0.9;
+const MOST_WAITING: f64 = 0.95;
 
 /// One run, all its ranks together.
 #[derive(Debug, Clone, Default)]
@@ -113,7 +112,7 @@ impl Measured {
         }
         // Of several ranks on a machine each would take the others for other programs.
         self.others = summary
-            .and_then(Others::of)
+            .and_then(|summary| Others::of(summary, steady.as_ref()))
             .filter(|_| self.ranks < 2)
             .unwrap_or_default();
         if let Some(floor) = summary.and_then(floor) {
@@ -176,32 +175,46 @@ impl Measured {
         known.map(|known| self.beside_others(known))
     }
 
-    /// A mean that is known less well because other programs had cores that it may have waited for,
-    /// and have others in another run. Where cores were idle nothing waited for one.
+    /// A mean that is known less well because other programs had cores that it waited for, and have
+    /// others in another run.
     fn beside_others(&self, known: Known) -> Known {
         let others = self.others;
-        let share = (OF_OTHERS * others.cores * others.crowd).max(OF_SHARING * others.cores);
+        let longer = others
+            .waiting
+            .map_or(others.cores * others.crowd, |waiting| {
+                waiting.max(self.waiting_of_helpers())
+            });
         Known {
-            others: share * known.mean,
+            others: (OF_OTHERS * logarithm(longer)).hypot(OF_SHARING * others.cores) * known.mean,
             ..known
         }
     }
 
     /// The mean step less the time in which its thread waited for a core that other programs had;
     /// `None` where that time is not known.
+    ///
+    /// Those waits are also most of what varies within a run, so the error shrinks with the step.
     pub(super) fn undisturbed_ms(&self) -> Option<Known> {
         let others = self.others;
         let left = 1.0 - others.waiting?;
         let step = self.step.known()?.times(left);
-        // Those who make the data wait for cores as well, and only they know for how long.
-        let wait = self.wait.known().map_or(0.0, |wait| wait.mean / step.mean);
-        let of_helpers = OF_OTHERS * others.cores * others.crowd * others.helpers * wait.min(1.0);
-        let of_waits = OF_WAITS * -left.ln();
-        let share = of_waits.hypot(OF_SHARING * others.cores).hypot(of_helpers);
+        let share = (OF_WAITS * logarithm(1.0 - left))
+            .hypot(OF_OTHERS * logarithm(self.waiting_of_helpers()))
+            .hypot(OF_SHARING * others.cores);
         Some(Known {
+            error: step.error.map(|error| error * left),
             others: share * step.mean,
             ..step
         })
+    }
+
+    /// Share of a step in which the loop may have waited for threads and processes of the run that
+    /// waited for a core that others had.
+    fn waiting_of_helpers(&self) -> f64 {
+        let others = self.others;
+        let mean = |of: Pooled| of.known().map_or(0.0, |known| known.mean);
+        let wait = mean(self.wait) / mean(self.step).max(f64::MIN_POSITIVE);
+        others.cores * others.crowd * others.helpers * wait.min(1.0)
     }
 
     /// Share of the usable cores that other programs had, in `[0, 1]`; 0 where that is not known.
@@ -245,7 +258,7 @@ impl Measured {
 }
 
 impl Others {
-    fn of(summary: &SummaryRecord) -> Option<Self> {
+    fn of(summary: &SummaryRecord, steady: Option<&Steady<'_>>) -> Option<Self> {
         let r = &summary.resources;
         let usable = r.cores_usable.filter(|cores| *cores > 0.0)?;
         let used = r.cores_used?;
@@ -256,7 +269,9 @@ impl Others {
         let crowd = r.runnable_threads.map_or(1.0, |threads| {
             (1.0 - usable / threads.max(usable)).min(pressure)
         });
+        // A short run has one look in its steady state, which tells no share.
         let waiting = r.consumer_run_queue_pct.map(|pct| pct / 100.0);
+        let waiting = waiting.or_else(|| steady?.waiting_for_core());
         let waiting = waiting.filter(|waiting| (0.0..=MOST_WAITING).contains(waiting));
         // The loop's thread was on a core for what it did not wait at most.
         let on_core = 1.0 - waiting.unwrap_or(0.0);
@@ -271,6 +286,11 @@ impl Others {
             helpers: helpers / used.max(f64::MIN_POSITIVE),
         })
     }
+}
+
+/// Of how many times longer a step is of which such a share is waiting.
+fn logarithm(waiting: f64) -> f64 {
+    -(1.0 - waiting.clamp(0.0, MOST_WAITING)).ln()
 }
 
 /// What the probe measured.
