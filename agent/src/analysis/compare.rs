@@ -260,9 +260,14 @@ fn notes(a: &Side, b: &Side, judged_by: JudgedBy, has_interval: bool) -> Vec<Str
                 .mean_ms(Quantity::Step)
                 .is_none_or(|step| step.error.is_none())
             {
+                let instead = if has_interval {
+                    " That of its side's other runs is taken."
+                } else {
+                    ""
+                };
                 notes.push(format!(
                     "{letter}: `{}` is too short for an interval: it needs steps in four ticks or \
-                     more after the warm-up. Train longer, or set a shorter `HEADSPACE_INTERVAL`.",
+                     more after the warm-up. Train longer, or set a shorter `HEADSPACE_INTERVAL`.{instead}",
                     run.run_id
                 ));
             } else if run.unfinished {

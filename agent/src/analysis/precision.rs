@@ -235,13 +235,15 @@ struct Side {
 
 impl Side {
     fn of(runs: &[Known]) -> Option<Self> {
-        let errors: Vec<f64> = runs.iter().map(|run| run.error).collect::<Option<_>>()?;
+        // A run too short to know its error has that of the worst of its side.
+        let worst = runs.iter().filter_map(|run| run.error).reduce(f64::max)?;
+        let errors = runs.iter().map(|run| run.error.unwrap_or(worst));
         let count = runs.len() as f64;
         let mean = runs.iter().map(|run| run.mean).sum::<f64>() / count;
         (!runs.is_empty()).then(|| Self {
             mean,
             runs: count,
-            within: errors.iter().map(|error| error.powi(2)).sum(),
+            within: errors.map(|error| error.powi(2)).sum(),
             others: runs.iter().map(|run| run.others.powi(2)).sum(),
             squares: runs.iter().map(|run| (run.mean - mean).powi(2)).sum(),
         })
@@ -345,6 +347,25 @@ mod tests {
         assert!(found.high <= 0.025, "{found:?}");
         assert_eq!(runs_needed(&one, &one, RUN_TO_RUN, 0.5), None);
         assert_eq!(runs_needed(&one, &one, RUN_TO_RUN, 1e-6), None);
+    }
+
+    #[test]
+    fn a_run_too_short_to_know_its_error_does_not_silence_its_side() {
+        let run = |error| Known {
+            mean: 20.0,
+            error,
+            ..Known::default()
+        };
+        let whole = [run(Some(0.1)); 3];
+
+        let found = difference(
+            &whole,
+            &[run(Some(0.1)), run(None), run(Some(0.1))],
+            Allowance(0.1),
+        );
+
+        assert_eq!(found, difference(&whole, &whole, Allowance(0.1)));
+        assert_eq!(difference(&whole, &[run(None)], Allowance(0.1)), None);
     }
 
     #[test]
