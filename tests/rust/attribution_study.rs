@@ -1,11 +1,11 @@
 //! The long study of attribution: random pipelines, each remedy really applied (`make study`).
 //!
 //! Its seeds were used for nothing else: constants of the method were chosen on seeds below
-//! 1,000,000. Of these 1,500 pipelines 98 % get a verdict; 96 % of the verdicts are right. Of 2,556
-//! predictions half are within 0.5 % of what really came, and 90 % within 6.4 %.
+//! 1,000,000. Of these 1,500 pipelines 98 % get a verdict; 96 % of the verdicts are right. Of 2,549
+//! predictions half are within 0.3 % of what really came, and 90 % within 6.0 %.
 //!
 //! What it cannot tell: threads that slow each other through memory look like a slow stage where
-//! neither a probe nor the processor's counters tell otherwise (half of the class `memory`), and the
+//! neither a probe nor the processor's counters tell otherwise (two in five of the class `memory`), and the
 //! interpreter lock hides what else a call waits for (predictions of `subprocess` are 8 % off, 29 %
 //! at the 90th percentile). The model that predicts and the simulation that judges share their
 //! idea, items that move between places, and nothing else: penalties, correlation, contention,
