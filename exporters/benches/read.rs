@@ -1,4 +1,4 @@
-//! How fast a large run is read. `HEADSPACE_BENCH_MIB` sets its size (128; 1024 is the target's).
+//! How fast a large run is read, of one rank and of several, whose ticks are compared. `HEADSPACE_BENCH_MIB` sets its size (128; 1024 is the target's).
 //!
 //! The last line tells the most memory that the process held, which the target bounds as well.
 
@@ -6,17 +6,22 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use divan::Bencher;
 use divan::counter::BytesCount;
+use headspace_agent::analysis::course::Course;
 use headspace_exporters::encode::json_lines::encode;
-use headspace_exporters::run_folder::{Run, rank_path};
+use headspace_exporters::run_folder::{Run, Seen, rank_path};
 use tempfile::TempDir;
 
 mod synthetic;
 
-static FOLDER: OnceLock<TempDir> = OnceLock::new();
+/// Ranks of the run with several.
+const RANKS: u32 = 8;
+
+static FOLDERS: [OnceLock<TempDir>; 2] = [const { OnceLock::new() }; 2];
 
 fn main() {
     divan::main();
@@ -27,36 +32,60 @@ fn main() {
             peak.trim_start_matches("VmHWM:").trim()
         );
     }
-    if let Some(folder) = FOLDER.get() {
+    for folder in FOLDERS.iter().filter_map(OnceLock::get) {
         let _ = fs::remove_dir_all(folder.path());
     }
 }
 
 /// A run folder of the size asked for, of ticks that differ.
-fn folder() -> &'static TempDir {
-    FOLDER.get_or_init(|| {
+fn folder(ranks: u32) -> &'static Path {
+    let folder = FOLDERS[usize::from(ranks > 1)].get_or_init(|| {
         let mib: usize = std::env::var("HEADSPACE_BENCH_MIB")
             .ok()
             .and_then(|v| v.parse().ok())
             .unwrap_or(128);
         let folder = tempfile::tempdir().unwrap();
-        let mut file = fs::File::create(rank_path(folder.path(), 0)).unwrap();
         let mut block = Vec::new();
         for number in 0..2000 {
             encode(&synthetic::tick(number), &mut block).unwrap();
         }
-        for _ in 0..=(mib << 20) / block.len() {
-            file.write_all(&block).unwrap();
+        for rank in 0..ranks {
+            let mut file = fs::File::create(rank_path(folder.path(), rank)).unwrap();
+            for _ in 0..=(mib << 20) / block.len() / ranks as usize {
+                file.write_all(&block).unwrap();
+            }
         }
         folder
-    })
+    });
+    folder.path()
+}
+
+fn bytes(folder: &Path) -> BytesCount {
+    let files = fs::read_dir(folder).unwrap();
+    BytesCount::new(
+        files
+            .map(|f| f.unwrap().metadata().unwrap().len())
+            .sum::<u64>(),
+    )
 }
 
 #[divan::bench(sample_count = 3, sample_size = 1)]
 fn read_a_run(bencher: Bencher<'_, '_>) {
-    let folder = folder().path();
-    let bytes = fs::metadata(rank_path(folder, 0)).unwrap().len();
+    let folder = folder(1);
     bencher
-        .counter(BytesCount::new(bytes))
+        .counter(bytes(folder))
         .bench_local(|| Run::read(folder).unwrap());
+}
+
+#[divan::bench(sample_count = 3, sample_size = 1)]
+fn read_a_run_of_several_ranks(bencher: Bencher<'_, '_>) {
+    let folder = folder(RANKS);
+    bencher.counter(bytes(folder)).bench_local(|| {
+        let mut course = Course::default();
+        Run::read_with(folder, &mut |seen| match seen {
+            Seen::Tick(tick) => course.add_read(tick),
+            Seen::Rank(_) => course = Course::default(),
+        })
+        .unwrap()
+    });
 }

@@ -10,12 +10,14 @@
 //! the stretches after it, and their sum is what is left of the summary's. So the steps, their number
 //! and their mean are the same here as in the run's own report.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::precision::{Known, ratio};
 use super::summary::LEAST_WARMUP;
+use crate::model::distribution::DistributionRecord;
 use crate::model::metric::THREAD_RUN_QUEUE_TIME;
-use crate::model::record::{LoopTick, Phase, RunState, SummaryRecord, TickRecord};
+use crate::model::record::{Phase, RunState, SummaryRecord, TickRecord};
 use crate::model::{Distribution, Scope, attributes};
 
 /// Most stretches of a course.
@@ -30,6 +32,79 @@ pub struct Course {
     stretches: Vec<Stretch>,
     /// Ticks in each stretch but the last, 1 at first.
     ticks_each: u32,
+}
+
+/// What of a `tick` record its course is made of. A reader of files passes over the rest.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CourseTick<'a> {
+    /// Monotonic seconds since the run began.
+    pub at_s: f64,
+    /// What the loops did.
+    pub loops: Vec<CourseLoop<'a>>,
+    /// What the stages did.
+    pub stages: Vec<CourseStage<'a>>,
+    /// Seconds that the thread that takes the batches has waited for a core since it began, where
+    /// that was read.
+    pub waited_for_core_s: Option<f64>,
+}
+
+/// What of a loop's entry in a tick its course is made of, as in the record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CourseLoop<'a> {
+    /// The loop's name.
+    pub name: Cow<'a, str>,
+    /// Where the batches came from.
+    pub phase: Phase,
+    /// Batches received.
+    pub steps: u64,
+    /// Samples in them, where known.
+    pub samples: Option<u64>,
+    /// From asking for a batch to having it.
+    pub wait: Cow<'a, DistributionRecord>,
+    /// From having a batch to asking for the next.
+    pub compute: Cow<'a, DistributionRecord>,
+    /// From a batch to the next.
+    pub step: Cow<'a, DistributionRecord>,
+}
+
+/// What of a stage's entry in a tick its course is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CourseStage<'a> {
+    /// What the stage is called.
+    pub name: Cow<'a, str>,
+    /// Calls that ended.
+    pub calls: u64,
+    /// Milliseconds that they took together.
+    pub ms: f64,
+}
+
+impl<'a> From<&'a TickRecord> for CourseTick<'a> {
+    fn from(tick: &'a TickRecord) -> Self {
+        let loops = tick.loops.iter().map(|entry| CourseLoop {
+            name: Cow::Borrowed(&entry.name),
+            phase: entry.phase,
+            steps: entry.steps,
+            samples: entry.samples,
+            wait: Cow::Borrowed(&entry.wait),
+            compute: Cow::Borrowed(&entry.compute),
+            step: Cow::Borrowed(&entry.step),
+        });
+        let stages = tick.stages.iter().map(|stage| CourseStage {
+            name: Cow::Borrowed(&stage.name),
+            calls: stage.time.count,
+            ms: stage.time.sum_ms,
+        });
+        let consumer = Scope::Thread(attributes::CONSUMER.into()).to_string();
+        let readings = tick.readings.get(&consumer);
+        Self {
+            at_s: tick.at_s,
+            loops: loops.collect(),
+            stages: stages.collect(),
+            waited_for_core_s: readings
+                .and_then(|of| of.get(THREAD_RUN_QUEUE_TIME.name))
+                .copied(),
+        }
+    }
 }
 
 /// Neighbouring ticks.
@@ -122,6 +197,11 @@ pub struct Steady<'a> {
 impl Course {
     /// Adds the next tick.
     pub fn add(&mut self, tick: &TickRecord) {
+        self.add_read(&tick.into());
+    }
+
+    /// Adds the next tick, of which no more was read than a course needs.
+    pub fn add_read(&mut self, tick: &CourseTick<'_>) {
         self.ticks_each = self.ticks_each.max(1);
         if self
             .stretches
@@ -209,15 +289,14 @@ impl Course {
 }
 
 impl Stretch {
-    fn add(&mut self, tick: &TickRecord) {
+    fn add(&mut self, tick: &CourseTick<'_>) {
         self.ticks = self.ticks.saturating_add(1);
         // Where batches come from a cache, the stages are at another pace.
         let stages_count = tick.loops.iter().all(|entry| entry.phase == Phase::Live);
         for entry in &tick.loops {
-            if !self.loops.contains_key(&entry.name) && self.loops.len() >= MOST_NAMES {
+            let Some(phases) = of_name(&mut self.loops, &entry.name) else {
                 continue;
-            }
-            let phases = self.loops.entry(entry.name.clone()).or_default();
+            };
             if stages_count {
                 phases.batches_with_stages += entry.steps;
             }
@@ -227,17 +306,14 @@ impl Stretch {
                 Phase::Settle => {}
             }
         }
-        let consumer = Scope::Thread(attributes::CONSUMER.into()).to_string();
-        let readings = tick.readings.get(&consumer);
-        let waited = readings.and_then(|of| of.get(THREAD_RUN_QUEUE_TIME.name));
-        self.looked = waited.map(|s| (tick.at_s, *s)).or(self.looked);
+        let waited = tick.waited_for_core_s;
+        self.looked = waited.map(|s| (tick.at_s, s)).or(self.looked);
         for stage in tick.stages.iter().filter(|_| stages_count) {
-            if !self.stages.contains_key(&stage.name) && self.stages.len() >= MOST_NAMES {
+            let Some(part) = of_name(&mut self.stages, &stage.name) else {
                 continue;
-            }
-            let part = self.stages.entry(stage.name.clone()).or_default();
-            part.calls += stage.time.count;
-            part.ms += stage.time.sum_ms;
+            };
+            part.calls += stage.calls;
+            part.ms += stage.ms;
         }
     }
 
@@ -258,6 +334,17 @@ impl Stretch {
     }
 }
 
+/// The entry of that name, made where it is missing and there is room.
+fn of_name<'a, T: Default>(all: &'a mut BTreeMap<String, T>, name: &str) -> Option<&'a mut T> {
+    if !all.contains_key(name) {
+        if all.len() >= MOST_NAMES {
+            return None;
+        }
+        all.insert(name.to_owned(), T::default());
+    }
+    all.get_mut(name)
+}
+
 impl Phases {
     fn part(&self, replay: bool) -> &LoopPart {
         if replay { &self.replay } else { &self.live }
@@ -265,7 +352,7 @@ impl Phases {
 }
 
 impl LoopPart {
-    fn add(&mut self, entry: &LoopTick) {
+    fn add(&mut self, entry: &CourseLoop<'_>) {
         self.step.merge_record(&entry.step);
         self.wait.merge_record(&entry.wait);
         self.compute.merge_record(&entry.compute);
@@ -420,7 +507,7 @@ impl LoopPart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::record::StageTick;
+    use crate::model::record::{LoopTick, StageTick};
 
     /// A tick with `steps` live steps of `step_ms`, a tenth of it waiting.
     fn tick(steps: u64, step_ms: u64) -> TickRecord {

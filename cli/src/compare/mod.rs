@@ -28,7 +28,7 @@ impl Read {
         let mut measured = Measured::default();
         let mut course = Course::default();
         let run = Run::read_with(path, &mut |seen| match seen {
-            Seen::Tick(tick) => course.add(tick),
+            Seen::Tick(tick) => course.add_read(tick),
             Seen::Rank(rank) => {
                 measured.add_rank(rank.last_summary(), &std::mem::take(&mut course));
             }

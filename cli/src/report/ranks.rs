@@ -43,7 +43,7 @@ impl FoundRun {
         let mut course = Course::default();
         let run = if several {
             Run::read_with(path, &mut |seen| match seen {
-                Seen::Tick(tick) => course.add(tick),
+                Seen::Tick(tick) => course.add_read(tick),
                 Seen::Rank(rank) => add(&mut ranks, rank, &std::mem::take(&mut course)),
             })?
         } else {

@@ -168,16 +168,33 @@ pub struct Envelope<'a> {
 }
 
 #[derive(Deserialize)]
-struct Fields<'a> {
+pub(super) struct Fields<'a> {
     #[serde(borrow)]
-    schema: Cow<'a, str>,
+    pub(super) schema: Cow<'a, str>,
     #[serde(borrow)]
-    kind: Cow<'a, str>,
-    time_unix_nano: u64,
+    pub(super) kind: Cow<'a, str>,
+    pub(super) time_unix_nano: u64,
     #[serde(borrow)]
-    run_id: Cow<'a, str>,
-    rank: u32,
-    pid: u32,
+    pub(super) run_id: Cow<'a, str>,
+    pub(super) rank: u32,
+    pub(super) pid: u32,
+}
+
+impl<'a> Fields<'a> {
+    /// The envelope of the line that they are of.
+    pub(super) fn of(self, line: &'a str) -> Result<Envelope<'a>, LineError> {
+        if self.schema != SCHEMA {
+            return Err(of_schema(&self.schema));
+        }
+        Ok(Envelope {
+            kind: Kind::parse(&self.kind).ok_or(LineError::UnknownKind)?,
+            time_unix_nano: self.time_unix_nano,
+            run_id: self.run_id,
+            rank: self.rank,
+            pid: self.pid,
+            line,
+        })
+    }
 }
 
 impl<'a> Envelope<'a> {
@@ -193,25 +210,7 @@ impl<'a> Envelope<'a> {
         }
         let fields: Fields<'a> =
             serde_json::from_str(text).map_err(|error| refused(text, &error))?;
-        if fields.schema != SCHEMA {
-            return Err(of_schema(&fields.schema));
-        }
-        let kind = Kind::parse(&fields.kind).ok_or(LineError::UnknownKind)?;
-        let Fields {
-            time_unix_nano,
-            run_id,
-            rank,
-            pid,
-            ..
-        } = fields;
-        Ok(Self {
-            kind,
-            time_unix_nano,
-            run_id,
-            rank,
-            pid,
-            line: text,
-        })
+        fields.of(text)
     }
 
     /// Reads the rest of the record.

@@ -1,5 +1,6 @@
 //! Records as bytes, and back. Pure: nothing here opens a file or a socket.
 
+mod course;
 mod finite;
 pub mod json_lines;
 mod lines;

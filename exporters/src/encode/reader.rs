@@ -8,9 +8,11 @@
 use std::io::{self, Read};
 use std::ops::AddAssign;
 
+use headspace_agent::analysis::course::CourseTick;
 use headspace_agent::model::Record;
 use memchr::memmem;
 
+use super::course::course_tick;
 use super::json_lines::{BEGINNING, Envelope, Kind, LineError};
 use super::lines::{Line, Lines};
 
@@ -74,6 +76,15 @@ pub struct Tally {
     pub skipped: Skipped,
 }
 
+impl Tally {
+    fn count(&mut self, kind: Kind, time_unix_nano: u64) {
+        self.records += 1;
+        self.ticks += u64::from(kind == Kind::Tick);
+        self.epochs += u64::from(kind == Kind::Epoch);
+        self.last_unix_nano = self.last_unix_nano.max(time_unix_nano);
+    }
+}
+
 impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.bytes += other.bytes;
@@ -120,67 +131,100 @@ impl<R: Read> Records<R> {
     }
 }
 
-impl<R: Read> Iterator for Records<R> {
-    type Item = io::Result<Record>;
+/// Who looks on at ticks while a file is read for its other records.
+pub type OnTick<'a> = dyn FnMut(&CourseTick<'_>) + 'a;
 
-    fn next(&mut self) -> Option<Self::Item> {
+impl<R: Read> Records<R> {
+    /// The next record of the kinds wanted, ticks left out: those before it are shown to `on_tick`, as
+    /// far as the run's course needs them.
+    pub fn next_after(&mut self, on_tick: &mut OnTick<'_>) -> Option<io::Result<Record>> {
+        self.find(Some(on_tick)).transpose()
+    }
+
+    fn find(&mut self, mut on_tick: Option<&mut OnTick<'_>>) -> io::Result<Option<Record>> {
         loop {
-            let line = match self.lines.next() {
-                Ok(line) => line?,
-                Err(error) => return Some(Err(error)),
-            };
-            let (bytes, terminated) = match line {
-                Line::Whole(bytes) => (bytes, true),
-                Line::Unterminated(bytes) => (bytes, false),
-                Line::TooLong => {
+            let (bytes, terminated) = match self.lines.next()? {
+                Some(Line::Whole(bytes)) => (bytes, true),
+                Some(Line::Unterminated(bytes)) => (bytes, false),
+                Some(Line::TooLong) => {
                     self.tally.skipped.count(LineError::Damaged);
                     continue;
                 }
+                None => return Ok(None),
             };
             let bytes = bytes.trim_ascii();
             if bytes.is_empty() {
                 continue;
             }
-            let trouble = match take(bytes, self.wanted, &mut self.tally) {
-                Ok(Some(record)) => return Some(Ok(record)),
+            let mut take = |line| {
+                let on_tick = on_tick.as_mut().map(|on_tick| &mut **on_tick as _);
+                take(line, self.wanted, &mut self.tally, on_tick)
+            };
+            let trouble = match take(bytes) {
+                Ok(Some(record)) => return Ok(Some(record)),
                 Ok(None) => continue,
                 Err(trouble) => trouble,
             };
+            // A record that was appended behind one cut off in the middle is whole.
+            let behind = memmem::rfind(bytes, BEGINNING.as_bytes())
+                .filter(|at| *at > 0)
+                .and_then(|at| take(bytes.get(at..)?).ok().flatten());
             // The end of a file that is still written, or whose writer was killed.
             let cut_short = !terminated && trouble == LineError::Damaged;
             self.tally
                 .skipped
                 .count(if cut_short { LineError::Cut } else { trouble });
-            // A record that was appended behind one cut off in the middle is whole.
-            let Some(at) = memmem::rfind(bytes, BEGINNING.as_bytes()).filter(|at| *at > 0) else {
-                continue;
-            };
-            let behind = bytes.get(at..).unwrap_or_default();
-            if let Ok(Some(record)) = take(behind, self.wanted, &mut self.tally) {
-                return Some(Ok(record));
+            if behind.is_some() {
+                return Ok(behind);
             }
         }
     }
 }
 
-/// Reads a line, counts it if it is a record, and keeps it if it is wanted.
+impl<R: Read> Iterator for Records<R> {
+    type Item = io::Result<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.find(None).transpose()
+    }
+}
+
+/// Reads a line, counts it if it is a record, and keeps it if it is wanted. Ticks are not kept but
+/// shown where somebody looks on at them.
 fn take(
     line: &[u8],
     wanted: &'static [Kind],
     tally: &mut Tally,
+    mut on_tick: Option<&mut OnTick<'_>>,
 ) -> Result<Option<Record>, LineError> {
+    if let Some(on_tick) = &mut on_tick
+        && begins_as_tick(line)
+        && let Some((envelope, tick)) = course_tick(line)
+    {
+        tally.count(Kind::Tick, envelope.time_unix_nano);
+        on_tick(&tick);
+        return Ok(None);
+    }
     let envelope = Envelope::parse(line)?;
     let (kind, time) = (envelope.kind, envelope.time_unix_nano);
-    let record = if wanted.contains(&kind) {
-        Some(envelope.decode()?)
-    } else {
-        None
+    let record = match (kind, on_tick) {
+        // Written by another program, with its fields in another order; or no tick.
+        (Kind::Tick, Some(on_tick)) => {
+            let (_, tick) = course_tick(line).ok_or(LineError::Damaged)?;
+            on_tick(&tick);
+            None
+        }
+        (kind, _) if wanted.contains(&kind) => Some(envelope.decode()?),
+        _ => None,
     };
-    tally.records += 1;
-    tally.ticks += u64::from(kind == Kind::Tick);
-    tally.epochs += u64::from(kind == Kind::Epoch);
-    tally.last_unix_nano = tally.last_unix_nano.max(time);
+    tally.count(kind, time);
     Ok(record)
+}
+
+/// Whether it begins like the ticks of this crate, whose kind comes after the fields of all records.
+fn begins_as_tick(line: &[u8]) -> bool {
+    let beginning = line.get(..256).unwrap_or(line);
+    memmem::find(beginning, br#""kind":"tick""#).is_some()
 }
 
 #[cfg(test)]
