@@ -234,20 +234,16 @@ fn look_again_if_due(begun: u64) {
     }
 }
 
-/// A synchronous call of a stage, from its beginning to its end.
+/// A synchronous call of a stage begins that [`end_marked`] ends. `marker` is an address that no Python
+/// frame has, and no other such call while this one goes on: one on the stack.
 #[inline]
-pub(crate) fn around<R>(
-    handle: Handle,
-    place: &'static Place,
-    work: impl FnOnce() -> R,
-    how: impl FnOnce(&R) -> End,
-) -> R {
-    // An address that no Python frame has, and no other such call while this one goes on.
-    let marker = 0_u8;
-    let marker = std::ptr::from_ref(&marker) as usize;
+pub(crate) fn begin_marked(handle: Handle, place: &'static Place, marker: usize) {
     let _ = CALLS.try_with(|of_thread| of_thread.stack.push(handle, place, true, marker));
-    let done = work();
-    let how = how(&done);
+}
+
+/// The call with that marker ends, on whatever thread began it: this one.
+#[inline]
+pub(crate) fn end_marked(handle: Handle, marker: usize, how: End) {
     let _ = CALLS.try_with(|of_thread| {
         let begun = of_thread.stack.with(handle.writers, |calls| {
             let index = calls
@@ -259,7 +255,6 @@ pub(crate) fn around<R>(
             look_again_if_due(begun);
         }
     });
-    done
 }
 
 /// Says something of the call of that handle that goes on in this frame.
@@ -313,6 +308,9 @@ enum Only<R> {
 /// Takes a call from the stack and counts it. Gives the time stamp at which it began.
 #[inline]
 fn close(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) -> u64 {
+    if index + 1 == calls.len() {
+        return close_newest(writers, calls, index, how);
+    }
     let call = calls.remove(index);
     let begun = call.entered.ticks();
     let mut nests = call.nests;
@@ -331,6 +329,23 @@ fn close(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) -> u64
     {
         below.nested = below.nested.saturating_add(took);
     }
+    begun
+}
+
+/// The same for the newest call, which is nearly always the one that ends: it is counted where it is.
+#[inline]
+fn close_newest(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) -> u64 {
+    let mut begun = 0;
+    if let (below, [call]) = calls.split_at_mut(index) {
+        begun = call.entered.ticks();
+        if let Some(took) = call.finish(writers, how)
+            && call.nests
+            && let Some(below) = below.iter_mut().rev().find(|call| call.nests)
+        {
+            below.nested = below.nested.saturating_add(took);
+        }
+    }
+    calls.truncate(index);
     begun
 }
 
@@ -355,7 +370,7 @@ fn end_elsewhere(handle: Handle, how: End) {
 impl Call {
     /// Counts it and gives its nanoseconds; `None` where it counts nothing.
     #[inline]
-    fn finish(self, writers: Writers, how: End) -> Option<u64> {
+    fn finish(&self, writers: Writers, how: End) -> Option<u64> {
         if how == End::Nothing || !self.place.owner.is_here() {
             self.forget(writers);
             return None;
@@ -366,7 +381,7 @@ impl Call {
     }
 
     /// It was no call.
-    fn forget(self, writers: Writers) {
+    fn forget(&self, writers: Writers) {
         if let (Some(slot), true) = (self.place.slot, self.place.owner.is_here()) {
             slot.abandon_as(writers);
         }

@@ -1,4 +1,4 @@
-//! `with stage:` without PyO3's bookkeeping and without allocations, which cost twice as much as the
+//! `with stage:` and calls of decorated functions without PyO3's bookkeeping and without allocations, which cost twice as much as the
 //! rest of a call.
 //!
 //! Python makes a bound method out of `__enter__` and `__exit__` anew for every block, unless their
@@ -16,7 +16,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyModule, PyString};
 use pyo3::{Borrowed, PyTypeInfo, ffi};
 
-use crate::stage::{self, Stage};
+use crate::calls::End;
+use crate::stage::{self, Stage, how_ended};
 
 /// A method table entry, which Python only reads.
 struct Method(ffi::PyMethodDef);
@@ -38,6 +39,17 @@ static EXIT: Method = Method(ffi::PyMethodDef {
     },
     ml_flags: ffi::METH_FASTCALL,
     ml_doc: c"__exit__($self, kind, error, traceback, /)\n--\n\n".as_ptr(),
+});
+
+static CALL: Method = Method(ffi::PyMethodDef {
+    ml_name: c"_call".as_ptr(),
+    ml_meth: ffi::PyMethodDefPointer {
+        PyCFunctionFast: call,
+    },
+    ml_flags: ffi::METH_FASTCALL,
+    ml_doc:
+        c"_call($self, function, args, kwargs, /)\n--\n\nCalls the function as a call of the stage."
+            .as_ptr(),
 });
 
 impl Method {
@@ -93,6 +105,12 @@ pub(crate) fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
         of_class.get_or_init(py, || plain.unbind());
         class.setattr(name.to_string_lossy().as_ref(), descriptor(py, getter)?)?;
     }
+    // SAFETY: as above.
+    let call = unsafe {
+        let made = ffi::PyDescr_NewMethod(class.as_type_ptr(), CALL.entry());
+        Bound::from_owned_ptr_or_err(py, made)?
+    };
+    class.setattr("_call", call)?;
     replace_stage(module)
 }
 
@@ -192,6 +210,45 @@ unsafe extern "C" fn exit(
         let none = ffi::Py_None();
         ffi::Py_INCREF(none);
         none
+    }
+}
+
+/// Calls a function with a tuple and a dictionary of arguments, as a call of the stage.
+unsafe extern "C" fn call(
+    this: *mut ffi::PyObject,
+    arguments: *mut *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+) -> *mut ffi::PyObject {
+    // SAFETY: as above; the arguments are borrowed for the call. What `PyObject_Call` gives is passed
+    // on, and so is the exception that it leaves, which is put aside while its type is looked at.
+    unsafe {
+        let py = Python::assume_attached();
+        let stage = stage(py, this);
+        if count != 3 || ffi::PyTuple_Check(*arguments.add(1)) == 0 {
+            let what = c"`_call` takes a function, a tuple and a dictionary";
+            ffi::PyErr_SetString(ffi::PyExc_TypeError, what.as_ptr());
+            return null_mut();
+        }
+        let marker = std::ptr::from_ref(&arguments) as usize;
+        let _ = catch_unwind(AssertUnwindSafe(|| stage.get().enter_call(marker)));
+        let answer = ffi::PyObject_Call(*arguments, *arguments.add(1), *arguments.add(2));
+        if answer.is_null() {
+            let (mut kind, mut error, mut traceback) = (null_mut(), null_mut(), null_mut());
+            ffi::PyErr_Fetch(&raw mut kind, &raw mut error, &raw mut traceback);
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                let how = match Borrowed::from_ptr_or_opt(py, kind) {
+                    Some(kind) => how_ended(&kind),
+                    None => End::Failed,
+                };
+                stage.get().exit_call(marker, how);
+            }));
+            ffi::PyErr_Restore(kind, error, traceback);
+        } else {
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                stage.get().exit_call(marker, End::Done);
+            }));
+        }
+        answer
     }
 }
 

@@ -3,12 +3,13 @@
 //! In mode `measure` a batch costs two time stamps, one event in the ring and the call itself. The
 //! other modes ask their machine first where the batch comes from.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use headspace_agent::loader::{Decision, Ended};
 use headspace_agent::model::record::Phase;
 use headspace_agent::notice::Notice;
-use headspace_agent::record::Event;
+use headspace_agent::record::{Event, Recorder};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -21,18 +22,24 @@ use crate::source::{Next, Source};
 
 /// Yields what the wrapped iterator yields, the same objects in the same order. Everything else
 /// (attributes, `send`, `throw`, `close`) is the wrapped iterator's.
+///
+/// What every batch needs comes first, on one line of memory.
 #[pyclass(module = "headspace._native", frozen, weakref, subclass)]
+#[repr(C)]
 pub(crate) struct LoopIterator {
+    /// Where the plain case records: null before the first batch, and where a machine decides. It is
+    /// the epoch's, which keeps it for as long as it lives itself.
+    plain: AtomicPtr<Recorder>,
     source: Source,
+    /// A call of `next` has not returned yet.
+    in_flight: AtomicBool,
+    ended: AtomicBool,
     cached: Option<Py<Cached>>,
     progress: Progress,
     /// The loader, to let go of an iterator that it keeps as well; none where that is not wanted.
     loader: Option<Source>,
     /// Where its steps go; without an agent nothing is recorded, and batches are only cached.
     epoch: Epoch,
-    /// A call of `next` has not returned yet.
-    in_flight: AtomicBool,
-    ended: AtomicBool,
     /// Time stamp of the last batch, 0 before the first. Only kept where a machine needs it.
     last_receive: AtomicU64,
     /// What the records were told last, [`UNTOLD`] before the first batch.
@@ -49,6 +56,7 @@ impl LoopIterator {
         epoch: Epoch,
     ) -> Self {
         Self {
+            plain: AtomicPtr::new(null_mut()),
             source,
             cached,
             progress: Progress::default(),
@@ -65,6 +73,10 @@ impl LoopIterator {
     #[inline]
     fn timed(&self, call: impl FnOnce() -> PyResult<Next>) -> PyResult<Option<Py<PyAny>>> {
         let recorder = &self.epoch.entry().recorder;
+        if self.cached.is_none() {
+            let recorder = std::ptr::from_ref(recorder).cast_mut();
+            self.plain.store(recorder, Ordering::Release);
+        }
         if self.in_flight.load(Ordering::Relaxed) {
             self.say_concurrent();
         }
@@ -94,10 +106,12 @@ impl LoopIterator {
     /// told it.
     #[inline]
     pub(crate) fn next_plain(&self) -> Option<*mut ffi::PyObject> {
-        if self.cached.is_some() || self.in_flight.load(Ordering::Relaxed) {
+        // SAFETY: null, or the recorder of the lane that our epoch has taken and never gives back. It is
+        // only ever borrowed to be read.
+        let recorder = unsafe { self.plain.load(Ordering::Acquire).as_ref() }?;
+        if self.in_flight.load(Ordering::Relaxed) {
             return None;
         }
-        let recorder = &self.epoch.entry().recorder;
         self.in_flight.store(true, Ordering::Relaxed);
         let request = recorder.ticks();
         // SAFETY: without a cache only `__clear__` releases the source, and that is called on

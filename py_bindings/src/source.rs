@@ -19,6 +19,7 @@ pub(crate) enum Next {
 ///
 /// The interpreter lock orders all access: every method takes it as `Python<'_>`. The pointer is
 /// atomic so that the type is `Sync` without further ado, not to synchronise.
+#[repr(C)]
 pub(crate) struct Source {
     iterator: AtomicPtr<ffi::PyObject>,
     /// The type's `tp_iternext`, looked up once.

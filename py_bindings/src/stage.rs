@@ -180,6 +180,18 @@ impl Stage {
         calls::end(self.handle(), how_ended(kind));
     }
 
+    /// A function's call begins, told from others by an address on the stack.
+    #[inline]
+    pub(crate) fn enter_call(&self, marker: usize) {
+        calls::begin_marked(self.handle(), self.place(), marker);
+    }
+
+    /// A function's call ends.
+    #[inline]
+    pub(crate) fn exit_call(&self, marker: usize, how: End) {
+        calls::end_marked(self.handle(), marker, how);
+    }
+
     fn handle(&self) -> Handle {
         Handle {
             key: std::ptr::from_ref(self) as usize,
@@ -224,24 +236,6 @@ impl Stage {
         }
         py.import("headspace._stage")?
             .call_method1("decorated", (slf, function))
-    }
-
-    /// Calls the function as a call of the stage.
-    fn _call<'py>(
-        &self,
-        function: &Bound<'py, PyAny>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: &Bound<'py, PyDict>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        calls::around(
-            self.handle(),
-            self.place(),
-            || function.call(args, Some(kwargs)),
-            |result| match result {
-                Ok(_) => End::Done,
-                Err(error) => how_ended(&error.get_type(function.py())),
-            },
-        )
     }
 
     /// Says what the call that goes on takes in and gives out, where that is not one item each. What

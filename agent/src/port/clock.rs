@@ -55,6 +55,13 @@ impl MonotonicClock {
     pub fn nanos(&self, ticks: u64) -> u64 {
         self.clock.delta_as_nanos(self.origin, ticks)
     }
+
+    /// Nanoseconds from one raw time stamp to a later one; 0 where it is not later.
+    #[inline]
+    #[must_use]
+    pub fn nanos_between(&self, begin: u64, end: u64) -> u64 {
+        self.clock.delta_as_nanos(begin, end)
+    }
 }
 
 impl Default for MonotonicClock {

@@ -237,9 +237,7 @@ impl StageSlot {
         entered: Entered,
         outcome: Outcome,
     ) -> u64 {
-        let took = clock
-            .nanos(clock.ticks())
-            .saturating_sub(clock.nanos(entered.at));
+        let took = clock.nanos_between(entered.at, clock.ticks());
         if let Some(before) = entered.cpu
             && let Some(now) = thread_cpu_time()
         {
