@@ -18,6 +18,7 @@ fn kind(metric: &Metric) -> &'static str {
         MetricKind::Gauge => "gauge",
         MetricKind::UpDownCounter => "up-down counter",
         MetricKind::Maximum => "maximum",
+        MetricKind::Histogram => "histogram",
     }
 }
 

@@ -214,6 +214,12 @@ pub(crate) fn bucket_of(nanos: u64) -> u64 {
     shift * (EXACT / 2) + (nanos >> shift)
 }
 
+/// The durations that a bucket holds, in nanoseconds: from the first on and below the second.
+#[must_use]
+pub fn bucket_bounds(bucket: u64) -> (u64, u64) {
+    (bound_of(bucket), bound_of(bucket.saturating_add(1)))
+}
+
 /// The shortest duration in a bucket, in nanoseconds; [`MAX_NANOS`] for buckets beyond it.
 pub(crate) fn bound_of(bucket: u64) -> u64 {
     let shift = (bucket / (EXACT / 2)).saturating_sub(1);

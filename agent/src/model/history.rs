@@ -116,7 +116,7 @@ impl History {
         let values = (0..earlier.values.len().max(later.values.len())).map(|place| {
             match (value(earlier, place), value(later, place)) {
                 (Some(a), Some(b)) => match self.keys[place].metric.kind {
-                    MetricKind::Counter => b,
+                    MetricKind::Counter | MetricKind::Histogram => b,
                     MetricKind::Maximum => a.max(b),
                     MetricKind::Gauge | MetricKind::UpDownCounter => {
                         let (v, w) = (earlier.interval_s, later.interval_s);

@@ -5,7 +5,9 @@
 //! follow OpenTelemetry's semantic conventions where those have one, else the `headspace.`
 //! namespace. Units are UCUM.
 
+use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
+use std::sync::LazyLock;
 
 /// How a metric's values combine over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,6 +20,8 @@ pub enum MetricKind {
     UpDownCounter,
     /// The highest since the reading before. Of several, the highest says what they all say.
     Maximum,
+    /// Durations, counted by length since the run began.
+    Histogram,
 }
 
 /// The declaration of one metric. Made only in this module; refer to it by its constant.
@@ -35,6 +39,16 @@ pub struct Metric {
     pub attributes: &'static [&'static str],
     /// One sentence for people, without a final stop.
     pub help: &'static str,
+}
+
+impl Metric {
+    /// The metric of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        static BY_NAME: LazyLock<HashMap<&str, &Metric>> =
+            LazyLock::new(|| ALL.iter().map(|metric| (metric.name, *metric)).collect());
+        BY_NAME.get(name).copied()
+    }
 }
 
 /// A metric is its name: no two are declared with one.
@@ -211,6 +225,66 @@ metrics! {
         "Whether the clocks are held down, by `reason` (power: the power cap; thermal; hardware: brake or slowdown); averaged, the share of time";
     GPU_ECC_ERRORS = Counter "headspace.gpu.ecc.errors" ["{error}"] on "gpu" by "severity" =>
         "Memory errors since the driver was loaded, by `severity` (corrected, uncorrected)";
+
+    LOOP_STEP_TIME = Histogram "headspace.loop.step.time" ["s"] on "loop" by "phase" =>
+        "From a batch to the next within an epoch, by `phase` (live, settle, replay: where batches come from)";
+    LOOP_WAIT_TIME = Histogram "headspace.loop.wait.time" ["s"] on "loop" by "phase" =>
+        "Part of a step in which the loop waits for a batch, by `phase`";
+    LOOP_COMPUTE_TIME = Histogram "headspace.loop.compute.time" ["s"] on "loop" by "phase" =>
+        "Part of a step in which the loop works with the batch, by `phase`";
+    LOOP_STEPS = Counter "headspace.loop.steps" ["{step}"] on "loop" by "phase" =>
+        "Batches received, by `phase`";
+    LOOP_SAMPLES = Counter "headspace.loop.samples" ["{sample}"] on "loop" by "phase" =>
+        "Samples received, where the batch size is known, by `phase`";
+    LOOP_EPOCHS = Counter "headspace.loop.epochs" ["{epoch}"] on "loop" =>
+        "Epochs that have ended";
+    LOOP_FIRST_BATCH_TIME = Gauge "headspace.loop.first_batch.time" ["s"] on "loop" =>
+        "From `iter()` to the first batch of the last epoch, worker start-up included";
+    LOOP_BOUNDARY_TIME = Gauge "headspace.loop.boundary.time" ["s"] on "loop" =>
+        "From the last batch of an epoch to the first of the one that ended last";
+
+    STAGE_TIME = Histogram "headspace.stage.time" ["s"] on "stage" =>
+        "Time of a call of a stage";
+    STAGE_ITEMS = Counter "headspace.stage.items" ["{item}"] on "stage" by "direction" =>
+        "Items that a stage has handled, by `direction` (in, out)";
+    STAGE_FAILURES = Counter "headspace.stage.failures" ["{call}"] on "stage" =>
+        "Calls of a stage that ended in an exception";
+    STAGE_IO = Counter "headspace.stage.io" ["By"] on "stage" =>
+        "Bytes that a stage has handled, where the user says";
+    STAGE_CONCURRENCY = Gauge "headspace.stage.concurrency" ["{call}"] on "stage" =>
+        "Calls of a stage that may run at once in a process: as the user says, else the most seen";
+
+    QUEUE_DEPTH = Gauge "headspace.queue.depth" ["{item}"] on "queue" =>
+        "Items in a queue, a mean over the looks since the reading before";
+    QUEUE_CAPACITY = Gauge "headspace.queue.capacity" ["{item}"] on "queue" =>
+        "Items that a queue holds at most, where somebody says";
+    QUEUE_TIME = Counter "headspace.queue.time" ["s"] on "queue" =>
+        "Seconds for which the looks at a queue speak";
+    QUEUE_EMPTY_TIME = Counter "headspace.queue.empty.time" ["s"] on "queue" =>
+        "Those of the seconds in which the queue was empty";
+    QUEUE_FULL_TIME = Counter "headspace.queue.full.time" ["s"] on "queue" =>
+        "Those of the seconds in which the queue was full";
+
+    RUN_FLOOR_TIME = Gauge "headspace.run.floor.time" ["s"] on "run" by "estimate" =>
+        "Step with data for free, from the probe, by `estimate` (value, low, high: the 95 % interval)";
+    RUN_HEADSPACE = Gauge "headspace.run.headspace" ["1"] on "run" by "estimate" =>
+        "Share of the step that data for free would save, from the probe, by `estimate` (value, low, high: the 95 % interval)";
+    RUN_HEADSPACE_BOUND = Gauge "headspace.run.headspace.upper_bound" ["1"] on "run" =>
+        "Share of the step that is waiting for data: what less waiting can gain at most";
+    RUN_STEADY_STEP_TIME = Gauge "headspace.run.steady_step.time" ["s"] on "run" =>
+        "Mean step of the main loop in steady state";
+    RUN_THROUGHPUT = Gauge "headspace.run.throughput" ["{sample}/s"] on "run" =>
+        "Samples of the main loop in a second, in steady state";
+    RUN_DATA_READINESS = Gauge "headspace.run.data_readiness" ["1"] on "run" =>
+        "Share of time in which the last queue before the loop was not empty";
+    RUN_BOTTLENECK = Gauge "headspace.run.bottleneck" ["1"] on "run" by "kind" "name" =>
+        "What limits throughput, by `kind` and `name`: the confidence in it, from 0 to 1";
+    RUN_REMEDY_STEP_TIME = Gauge "headspace.run.remedy.step.time" ["s"] on "run" by "remedy" "what" =>
+        "Step that a `remedy` is predicted to lead to";
+    RUN_OVERHEAD = Gauge "headspace.run.overhead" ["1"] on "run" =>
+        "Share of the run that went to measuring";
+    RUN_NOTICES = Counter "headspace.run.notices" ["{notice}"] on "run" by "severity" =>
+        "What the user was told, by `severity`";
 
     AGENT_CPU_TIME = Counter "headspace.agent.cpu.time" ["s"] on "agent" =>
         "CPU seconds of the agent's own threads";

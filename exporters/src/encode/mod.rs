@@ -8,6 +8,8 @@ pub mod reader;
 pub mod retention;
 #[cfg(feature = "schema")]
 pub mod schema;
+pub mod snapshot;
+pub mod times;
 
 #[cfg(test)]
 pub(crate) mod samples;

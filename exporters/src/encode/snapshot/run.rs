@@ -1,0 +1,101 @@
+//! What is known of the run as a whole: what it runs on, what it was told, what it concludes.
+
+use headspace_agent::model::metric::{self, Metric};
+use headspace_agent::model::record::{NoticeRecord, RunRecord, Severity, SummaryRecord};
+
+use super::{Snapshot, named};
+
+impl Snapshot {
+    pub(super) fn take_run(&mut self, run: &RunRecord) {
+        self.gpus = run
+            .gpus
+            .iter()
+            .map(|gpu| (gpu.ordinal, gpu.clone()))
+            .collect();
+        self.run = Some(Box::new(run.clone()));
+    }
+
+    pub(super) fn take_notice(&mut self, notice: &NoticeRecord) {
+        let severity = match notice.severity {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+        };
+        self.add(&metric::RUN_NOTICES, vec![named("severity", severity)], 1.0);
+    }
+
+    /// What the summary does not know, or no longer, is forgotten.
+    pub(super) fn take_summary(&mut self, summary: &SummaryRecord) {
+        let (ms, pct) = (1e-3, 1e-2);
+        self.tell(
+            &metric::RUN_HEADSPACE_BOUND,
+            summary.headspace_upper_bound_pct,
+            pct,
+        );
+        self.tell(
+            &metric::RUN_STEADY_STEP_TIME,
+            summary.steady_step_mean_ms,
+            ms,
+        );
+        self.tell(
+            &metric::RUN_THROUGHPUT,
+            summary.throughput_samples_per_s,
+            1.0,
+        );
+        self.tell(&metric::RUN_DATA_READINESS, summary.data_readiness_pct, pct);
+        self.tell(&metric::RUN_OVERHEAD, summary.overhead_pct, pct);
+        self.estimate(
+            &metric::RUN_FLOOR_TIME,
+            summary.floor_step_ms,
+            summary.floor_ci_ms,
+            ms,
+        );
+        self.estimate(
+            &metric::RUN_HEADSPACE,
+            summary.headspace_pct,
+            summary.headspace_ci_pct,
+            pct,
+        );
+        self.clear(&metric::RUN_BOTTLENECK);
+        if let Some(found) = &summary.bottleneck {
+            let name = found.name.clone().unwrap_or_default();
+            let attributes = vec![named("kind", &found.kind), named("name", name)];
+            self.set(&metric::RUN_BOTTLENECK, attributes, found.confidence);
+        }
+        self.clear(&metric::RUN_REMEDY_STEP_TIME);
+        for remedy in &summary.remedies {
+            let attributes = vec![named("remedy", &remedy.code), named("what", &remedy.what)];
+            self.set(
+                &metric::RUN_REMEDY_STEP_TIME,
+                attributes,
+                remedy.predicted_step_ms * ms,
+            );
+        }
+    }
+
+    fn tell(&mut self, metric: &'static Metric, value: Option<f64>, unit: f64) {
+        self.clear(metric);
+        if let Some(value) = value {
+            self.set(metric, Vec::new(), value * unit);
+        }
+    }
+
+    fn estimate(
+        &mut self,
+        metric: &'static Metric,
+        value: Option<f64>,
+        ends: Option<(f64, f64)>,
+        unit: f64,
+    ) {
+        self.clear(metric);
+        let all = [
+            ("value", value),
+            ("low", ends.map(|ends| ends.0)),
+            ("high", ends.map(|ends| ends.1)),
+        ];
+        for (which, value) in all {
+            if let Some(value) = value {
+                self.set(metric, vec![named("estimate", which)], value * unit);
+            }
+        }
+    }
+}

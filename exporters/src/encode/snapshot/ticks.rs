@@ -1,0 +1,125 @@
+//! What loops, stages and queues did, added up over ticks and epochs.
+
+use headspace_agent::model::distribution::DistributionRecord;
+use headspace_agent::model::metric::{self, Metric};
+use headspace_agent::model::record::{
+    EpochRecord, LoopTick, Phase, QueueTick, StageTick, TickRecord,
+};
+
+use super::{Attribute, Snapshot, Value, named};
+
+impl Snapshot {
+    pub(super) fn take_tick(&mut self, tick: &TickRecord) {
+        self.at_s = tick.at_s;
+        for entry in &tick.loops {
+            self.take_loop(entry);
+        }
+        for entry in &tick.stages {
+            self.take_stage(entry);
+        }
+        for entry in &tick.queues {
+            self.take_queue(entry);
+        }
+        for (scope, readings) in &tick.readings {
+            for (key, value) in readings {
+                self.take_reading(scope, key, *value);
+            }
+        }
+        let dropped = tick.dropped;
+        self.set(
+            &metric::AGENT_DROPPED_STEPS,
+            Vec::new(),
+            dropped.steps as f64,
+        );
+        self.set(
+            &metric::AGENT_DROPPED_RECORDS,
+            Vec::new(),
+            dropped.records as f64,
+        );
+    }
+
+    fn take_loop(&mut self, entry: &LoopTick) {
+        let of = || {
+            vec![
+                named("loop", &entry.name),
+                named("phase", phase(entry.phase)),
+            ]
+        };
+        self.add_times(&metric::LOOP_STEP_TIME, of(), &entry.step);
+        self.add_times(&metric::LOOP_WAIT_TIME, of(), &entry.wait);
+        self.add_times(&metric::LOOP_COMPUTE_TIME, of(), &entry.compute);
+        self.add(&metric::LOOP_STEPS, of(), entry.steps as f64);
+        if let Some(samples) = entry.samples {
+            self.add(&metric::LOOP_SAMPLES, of(), samples as f64);
+        }
+    }
+
+    fn take_stage(&mut self, entry: &StageTick) {
+        let of = || of_process("stage", &entry.name, entry.worker.as_ref());
+        let calls = entry.time.count;
+        self.add_times(&metric::STAGE_TIME, of(), &entry.time);
+        let done = calls.saturating_sub(entry.failures);
+        for (direction, items) in [
+            ("in", entry.items_in.unwrap_or(calls)),
+            ("out", entry.items_out.unwrap_or(done)),
+        ] {
+            let mut attributes = of();
+            attributes.push(named("direction", direction));
+            self.add(&metric::STAGE_ITEMS, attributes, items as f64);
+        }
+        self.add(&metric::STAGE_FAILURES, of(), entry.failures as f64);
+        if let Some(bytes) = entry.bytes {
+            self.add(&metric::STAGE_IO, of(), bytes as f64);
+        }
+        let places = entry.concurrency.unwrap_or(entry.peak);
+        self.set(&metric::STAGE_CONCURRENCY, of(), f64::from(places));
+    }
+
+    fn take_queue(&mut self, entry: &QueueTick) {
+        let of = || of_process("queue", &entry.name, entry.worker.as_ref());
+        self.set(&metric::QUEUE_DEPTH, of(), entry.depth);
+        if let Some(capacity) = entry.capacity {
+            self.set(&metric::QUEUE_CAPACITY, of(), f64::from(capacity));
+        }
+        self.add(&metric::QUEUE_TIME, of(), entry.seen_ms / 1e3);
+        self.add(&metric::QUEUE_EMPTY_TIME, of(), entry.empty_ms / 1e3);
+        self.add(&metric::QUEUE_FULL_TIME, of(), entry.full_ms / 1e3);
+    }
+
+    pub(super) fn take_epoch(&mut self, epoch: &EpochRecord) {
+        let of = || vec![named("loop", &epoch.loop_name)];
+        self.add(&metric::LOOP_EPOCHS, of(), 1.0);
+        if let Some(seconds) = epoch.ttfb_s {
+            self.set(&metric::LOOP_FIRST_BATCH_TIME, of(), seconds);
+        }
+        if let Some(seconds) = epoch.boundary_s {
+            self.set(&metric::LOOP_BOUNDARY_TIME, of(), seconds);
+        }
+    }
+
+    fn add_times(
+        &mut self,
+        metric: &'static Metric,
+        attributes: Vec<Attribute>,
+        more: &DistributionRecord,
+    ) {
+        if let Value::Times(times) = &mut self.series_of(metric, attributes).value {
+            times.add(more);
+        }
+    }
+}
+
+fn of_process(what: &'static str, name: &str, worker: Option<&String>) -> Vec<Attribute> {
+    let mut attributes = vec![named(what, name)];
+    attributes.extend(worker.map(|worker| named("worker", worker)));
+    attributes
+}
+
+/// As records write it.
+fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Live => "live",
+        Phase::Settle => "settle",
+        Phase::Replay => "replay",
+    }
+}

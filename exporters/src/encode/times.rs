@@ -1,0 +1,211 @@
+//! Durations counted since a run began, as destinations want them: exponential buckets for
+//! OpenTelemetry, fixed boundaries for Prometheus.
+//!
+//! The counts are those of the records' histograms, whose buckets are at most 0.8 % wide; only
+//! buckets that hold something take room.
+
+use std::collections::BTreeMap;
+
+use headspace_agent::model::distribution::{DistributionRecord, bucket_bounds};
+
+/// Durations by length, and their exact sum.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Times {
+    /// Count by bucket of the records' histograms.
+    counts: BTreeMap<u64, u64>,
+    count: u64,
+    sum_s: f64,
+    min_s: f64,
+    max_s: f64,
+}
+
+/// Counts of neighbouring exponential buckets: number `i` holds durations in seconds from
+/// `base^(offset + i)` on (without it) up to `base^(offset + i + 1)`, where `base = 2^(2^-scale)`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exponential {
+    /// OpenTelemetry's scale.
+    pub scale: i32,
+    /// Index of the first bucket.
+    pub offset: i32,
+    /// How many durations each holds.
+    pub counts: Vec<u64>,
+}
+
+impl Times {
+    /// Adds the durations of a record.
+    pub fn add(&mut self, record: &DistributionRecord) {
+        let mut bucket = 0_u64;
+        let mut added = 0;
+        for &entry in &record.buckets {
+            if let Ok(count) = u64::try_from(entry) {
+                if count > 0 {
+                    *self.counts.entry(bucket).or_default() += count;
+                    added += count;
+                }
+                bucket = bucket.saturating_add(1);
+            } else {
+                bucket = bucket.saturating_add(entry.unsigned_abs());
+            }
+        }
+        if added == 0 {
+            return;
+        }
+        let (min_s, max_s) = (record.min_ms / 1e3, record.max_ms / 1e3);
+        let first = self.count == 0;
+        self.min_s = if first { min_s } else { self.min_s.min(min_s) };
+        self.max_s = self.max_s.max(max_s);
+        self.count += added;
+        self.sum_s += record.sum_ms / 1e3;
+    }
+
+    /// How many durations there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their sum in seconds.
+    #[must_use]
+    pub fn sum_s(&self) -> f64 {
+        self.sum_s
+    }
+
+    /// The shortest, in seconds; 0 where there is none.
+    #[must_use]
+    pub fn min_s(&self) -> f64 {
+        self.min_s
+    }
+
+    /// The longest, in seconds.
+    #[must_use]
+    pub fn max_s(&self) -> f64 {
+        self.max_s
+    }
+
+    /// How many are at most as long as each boundary, in seconds and rising. A bucket counts where
+    /// its middle lies.
+    #[must_use]
+    pub fn up_to(&self, bounds_s: &[f64]) -> Vec<u64> {
+        let mut counts = vec![0; bounds_s.len()];
+        for (&bucket, count) in &self.counts {
+            let place = bounds_s.partition_point(|bound| *bound < middle_s(bucket));
+            if let Some(at) = counts.get_mut(place) {
+                *at += count;
+            }
+        }
+        let mut below = 0;
+        for count in &mut counts {
+            below += *count;
+            *count = below;
+        }
+        counts
+    }
+
+    /// The same in exponential buckets, at the finest scale up to `finest` that needs no more than
+    /// `most` of them.
+    #[must_use]
+    pub fn exponential(&self, finest: i32, most: usize) -> Exponential {
+        let (Some((&first, _)), Some((&last, _))) =
+            (self.counts.first_key_value(), self.counts.last_key_value())
+        else {
+            return Exponential {
+                scale: finest,
+                ..Exponential::default()
+            };
+        };
+        let mut scale = finest;
+        let room = i64::try_from(most.max(1)).unwrap_or(i64::MAX);
+        while i64::from(index(middle_s(last), scale)) - i64::from(index(middle_s(first), scale))
+            >= room
+        {
+            scale -= 1;
+        }
+        let offset = index(middle_s(first), scale);
+        let mut counts = Vec::new();
+        for (&bucket, count) in &self.counts {
+            let place = usize::try_from(index(middle_s(bucket), scale) - offset).unwrap_or(0);
+            if counts.len() <= place {
+                counts.resize(place + 1, 0);
+            }
+            counts[place] += count;
+        }
+        Exponential {
+            scale,
+            offset,
+            counts,
+        }
+    }
+}
+
+/// The middle of a bucket of the records' histograms, in seconds; above zero.
+fn middle_s(bucket: u64) -> f64 {
+    let (from, to) = bucket_bounds(bucket);
+    (from as f64 + to.max(from + 1) as f64 - 1.0).max(1.0) / 2e9
+}
+
+/// The exponential bucket of a duration: the greatest `i` with `base^i` below it (OpenTelemetry's
+/// data model, "Exponential Histogram", mapping by logarithm).
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "`as` saturates, and the logarithm is small"
+)]
+fn index(seconds: f64, scale: i32) -> i32 {
+    let scaled = seconds.log2() * 2_f64.powi(scale);
+    (scaled.ceil() - 1.0) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use headspace_agent::model::Distribution;
+
+    use super::*;
+
+    fn of(millis: &[u64]) -> Times {
+        let mut d = Distribution::default();
+        for ms in millis {
+            d.record(ms * 1_000_000);
+        }
+        let mut times = Times::default();
+        times.add(&DistributionRecord::from(&d));
+        times
+    }
+
+    #[test]
+    fn records_add_up_with_their_sum_and_their_ends() {
+        let mut times = of(&[10, 20]);
+        let mut d = Distribution::default();
+        d.record(1_000_000);
+        times.add(&DistributionRecord::from(&d));
+        times.add(&DistributionRecord::default());
+
+        assert_eq!(times.count(), 3);
+        assert!((times.sum_s() - 0.031).abs() < 1e-12);
+        assert!((times.min_s() - 0.001).abs() < 1e-12 && (times.max_s() - 0.02).abs() < 1e-12);
+    }
+
+    #[test]
+    fn fixed_boundaries_count_what_is_at_most_as_long() {
+        let times = of(&[1, 4, 9, 400, 20_000]);
+        assert_eq!(times.up_to(&[0.005, 0.05, 1.0]), [2, 3, 4]);
+    }
+
+    #[test]
+    fn exponential_buckets_hold_every_duration_within_their_bounds() {
+        let times = of(&[1, 4, 4, 9, 400]);
+        let found = times.exponential(4, 160);
+        assert_eq!(found.scale, 4);
+        assert_eq!(found.counts.iter().sum::<u64>(), 5);
+        // 4 ms are two, in the bucket from base^i to base^(i + 1).
+        let base = 2_f64.powf(2_f64.powi(-4));
+        let place = found.counts.iter().position(|count| *count == 2).unwrap();
+        let low = base.powi(found.offset + i32::try_from(place).unwrap());
+        assert!(low < 0.004 * 1.01 && low * base > 0.004 * 0.99, "{low}");
+    }
+
+    #[test]
+    fn durations_far_apart_take_a_coarser_scale_and_no_more_buckets() {
+        let found = of(&[1, 3_600_000]).exponential(6, 160);
+        assert!(found.counts.len() <= 160 && found.scale < 6, "{found:?}");
+        assert_eq!(Times::default().exponential(6, 160).counts, [0_u64; 0]);
+    }
+}
