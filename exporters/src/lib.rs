@@ -2,7 +2,8 @@
 //!
 //! [`encode`] turns records into bytes and back, without touching a file or a socket.
 //! [`transport`] delivers the bytes, one destination a module. [`run_folder`] knows how a run lies
-//! on disk: what its files are called, and what they say together.
+//! on disk: what its files are called, and what they say together. [`catalog`] is the list of
+//! destinations besides it.
 //!
 //! ```
 //! use headspace_agent::port::Exporter;
@@ -22,6 +23,7 @@
 //! # }
 //! ```
 
+pub mod catalog;
 pub mod encode;
 pub mod run_folder;
 pub mod transport;

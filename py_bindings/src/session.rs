@@ -11,12 +11,13 @@ use headspace_agent::analysis::verdict::Verdict;
 use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
 use headspace_agent::pipeline::sampler::Identity;
-use headspace_agent::port::MonotonicClock;
+use headspace_agent::port::{Exporter, MonotonicClock};
 use headspace_agent::record::stage::{Slots, Workers};
 use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
 use headspace_collectors::catalog::{Catalog, Entry, Settings};
 use headspace_collectors::workers::{FoundWorkers, Marker};
 use headspace_collectors::{host, process};
+use headspace_exporters::catalog::{Destination, DestinationError, Options, Place};
 use headspace_exporters::run_folder;
 use headspace_exporters::transport::file::{FileExporter, FileLimits};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
@@ -63,6 +64,12 @@ impl Session {
     }
 }
 
+/// A destination as Python names it: its kind, its options, and whether it must open.
+type Asked = (String, Options, bool);
+
+/// A destination, or why there is none.
+type Wanted = Result<Destination, DestinationError>;
+
 /// The run's numbers as JSON, its verdict as text, and as HTML.
 type Rendered = (String, String, String);
 
@@ -81,14 +88,18 @@ impl Session {
     ///     settings: The settings in force.
     ///     quiet: Say nothing on stderr.
     ///     origin: Time stamp of the run's beginning, by default now.
+    ///     local_rank: This process's rank on its machine.
+    ///     exports: Where records go besides the run folder: the kind, its options, and whether it
+    ///         is an error that it cannot be opened. Else that is a notice.
     ///
     /// Raises:
-    ///     ValueError: If `interval` is too short.
-    ///     OSError: If the run folder or its file cannot be made.
+    ///     ValueError: If `interval` is too short, or an option of a destination makes no sense.
+    ///     OSError: If the run folder or its file cannot be made, or a destination not opened.
     ///     RuntimeError: If the system gives no thread.
     #[new]
     #[pyo3(signature = (
         base, *, run_id, interval, rank, world_size, versions, argv, settings, quiet, origin,
+        local_rank, exports,
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -106,6 +117,8 @@ impl Session {
         settings: BTreeMap<String, String>,
         quiet: bool,
         origin: Option<u64>,
+        local_rank: u32,
+        exports: Vec<Asked>,
     ) -> PyResult<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let interval = Duration::try_from_secs_f64(interval)
@@ -125,6 +138,7 @@ impl Session {
             world_size,
             ..RunRecord::default()
         };
+        let exports = destinations(exports)?;
         let (mut interpreter, sources) = Interpreter::open(py);
         let run_id = run_id.as_deref();
         slots::sweep();
@@ -134,6 +148,7 @@ impl Session {
         let started = py.detach(|| {
             start(
                 &base, run_id, interval, rank, run, sources, quiet, origin, counted, of_workers,
+                local_rank, exports,
             )
         });
         let (agent, folder) = match started {
@@ -257,6 +272,8 @@ fn start(
     origin: Option<u64>,
     counted: Option<&'static Slots>,
     marker: Option<Marker>,
+    local_rank: u32,
+    asked: Vec<(Wanted, bool)>,
 ) -> PyResult<(Agent, PathBuf)> {
     let os_error = |error: &dyn std::fmt::Display| PyOSError::new_err(error.to_string());
     let unix_nanos = SystemTime::now()
@@ -274,6 +291,15 @@ fn start(
     };
     let exporter = FileExporter::create(&folder, rank, FileLimits::default())
         .map_err(|error| os_error(&error))?;
+    let place = Place {
+        folder: &folder,
+        rank,
+        local_rank,
+        world_size: run.world_size,
+    };
+    let (others, notices) = open(asked, &place)?;
+    let mut exporters: Vec<Box<dyn Exporter>> = vec![Box::new(exporter)];
+    exporters.extend(others);
     let settings = Settings {
         driver_patience: DRIVER_PATIENCE,
         ..headspace::source_settings()
@@ -293,7 +319,7 @@ fn start(
         },
         gpus: Arc::clone(&catalog.gpus),
         collectors: catalog.into_collectors(),
-        exporters: vec![Box::new(exporter)],
+        exporters,
         run,
         identity: Identity {
             run_id: folder
@@ -326,7 +352,53 @@ fn start(
     let agent = builder
         .start()
         .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    for notice in &notices {
+        agent.notice(notice);
+    }
     Ok((agent, folder))
+}
+
+/// The destinations asked for. What is no destination is an error or a notice.
+fn destinations(asked: Vec<Asked>) -> PyResult<Vec<(Wanted, bool)>> {
+    asked
+        .into_iter()
+        .map(|(kind, options, must)| {
+            let found = Destination::parse(&kind, &options);
+            match found {
+                Err(error) if must => Err(py_error(&error)),
+                found => Ok((found, must)),
+            }
+        })
+        .collect()
+}
+
+/// Opens the destinations, and says what there is to tell of them.
+fn open(
+    asked: Vec<(Wanted, bool)>,
+    place: &Place<'_>,
+) -> PyResult<(Vec<Box<dyn Exporter>>, Vec<Notice>)> {
+    let (mut exporters, mut notices) = (Vec::new(), Vec::new());
+    for (wanted, must) in asked {
+        match wanted.and_then(|destination| destination.open(place)) {
+            Ok(opened) => {
+                exporters.extend(opened.exporter);
+                notices.extend(opened.notices);
+            }
+            Err(error) if must => return Err(py_error(&error)),
+            Err(error) => notices.push(Notice::SettingRefused {
+                setting: "HEADSPACE_EXPORT".to_owned(),
+                problem: format!("{error}. Training and the run folder go on without it."),
+            }),
+        }
+    }
+    Ok((exporters, notices))
+}
+
+fn py_error(error: &DestinationError) -> PyErr {
+    match error {
+        DestinationError::Closed { .. } => PyOSError::new_err(error.to_string()),
+        _ => PyValueError::new_err(error.to_string()),
+    }
 }
 
 /// Whether it names a folder, and no path to one.

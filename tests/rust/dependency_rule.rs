@@ -119,6 +119,7 @@ const EXPORTER_MODULES: &[(&str, &[&str])] = &[
     ("encode", &[]),
     ("run_folder", &["encode"]),
     ("transport", &["encode", "run_folder"]),
+    ("catalog", &["encode", "run_folder", "transport"]),
 ];
 
 /// Standard-library modules that a crate never names, and why.

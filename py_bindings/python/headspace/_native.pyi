@@ -201,6 +201,8 @@ class Session:
         settings: dict[str, str],
         quiet: bool,
         origin: int | None,
+        local_rank: int,
+        exports: list[tuple[str, dict[str, str], bool]],
     ) -> Session: ...
     @property
     def folder(self) -> Path: ...

@@ -11,11 +11,12 @@ from headspace import _native, _settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from os import PathLike
     from types import TracebackType
 
     from headspace._report import Report
-    from headspace.config import JsonLines
+    from headspace.config import Destination
 
 #: The session that goes on, in this process or in the one this was forked from.
 _current: Session | None = None
@@ -136,7 +137,7 @@ def _print(text: str) -> None:
 
 def start(
     *,
-    to: JsonLines | str | PathLike[str] | None = None,
+    to: Destination | Iterable[Destination] | None = None,
     interval: float | str | None = None,
     run_id: str | None = None,
     quiet: bool | None = None,
@@ -147,15 +148,16 @@ def start(
             train()
 
     Args:
-        to: Where records go; a path means JSON lines there. By default JSON lines in ``HEADSPACE_DIR``, else ``headspace-runs``.
+        to: Where records go, one destination or several. A path means JSON lines there. Those are written in any case: by default in
+            ``HEADSPACE_DIR``, else ``headspace-runs``. ``HEADSPACE_EXPORT`` names further destinations.
         interval: Seconds between two ticks, at least 0.001, or a text such as ``250ms``. Shorter shows more and costs more.
             By default ``HEADSPACE_INTERVAL``, else 1.
         run_id: Name of the run folder. By default the time and the process id.
         quiet: Say nothing on stderr. By default ``HEADSPACE_QUIET``, else no.
 
     Raises:
-        ValueError: If ``interval`` is too short.
-        OSError: If the run folder or its file cannot be made. Training has not started yet.
+        ValueError: If ``interval`` is too short, or an option of a destination makes no sense.
+        OSError: If the run folder or its file cannot be made, or a destination not opened. Training has not started yet.
         RuntimeError: If a session goes on already.
     """
     with _starting:
@@ -164,7 +166,7 @@ def start(
 
 def _start(
     *,
-    to: JsonLines | str | PathLike[str] | None = None,
+    to: Destination | Iterable[Destination] | None = None,
     interval: float | str | None = None,
     run_id: str | None = None,
     quiet: bool | None = None,
@@ -175,7 +177,8 @@ def _start(
         raise RuntimeError(
             f"a session goes on already, in `{_current.folder}`: call `headspace.stop()` first"
         )
-    base = _base(to) or _settings.directory()
+    base, exports = _destinations(to)
+    base = base or _settings.directory()
     silent = _settings.quiet() if quiet is None else quiet
     # Without a stderr, its descriptor belongs to whatever file was opened next.
     silent = silent or sys.__stderr__ is None
@@ -192,6 +195,8 @@ def _start(
         settings={"interval": f"{seconds:g}s", "dir": str(base), "mode": _settings.mode()},
         quiet=silent,
         origin=origin,
+        local_rank=_settings.local_rank(),
+        exports=[*exports, *_settings.export()],
     )
     session = Session(native, quiet=silent, rank=rank)
     while _settings.refused:
@@ -201,10 +206,25 @@ def _start(
     return session
 
 
-def _base(to: JsonLines | str | PathLike[str] | None) -> str | PathLike[str] | None:
-    if to is None or isinstance(to, str) or hasattr(to, "__fspath__"):
-        return to
-    return to.path
+def _destinations(
+    to: Destination | Iterable[Destination] | None,
+) -> tuple[str | PathLike[str] | None, list[tuple[str, dict[str, str], bool]]]:
+    """The folder for the runs, where one is named, and where records go besides."""
+    base: str | PathLike[str] | None = None
+    exports = []
+    several = [] if to is None else [to] if _is_one(to) else to
+    for one in several:  # type: ignore[union-attr]  # `_is_one` tells.
+        if isinstance(one, str) or hasattr(one, "__fspath__"):
+            base = one
+        elif (asked := one._export()) is not None:
+            exports.append((*asked, True))
+        else:
+            base = one.path or base
+    return base, exports
+
+
+def _is_one(to: object) -> bool:
+    return isinstance(to, str) or hasattr(to, "__fspath__") or hasattr(to, "_export")
 
 
 def _seconds(interval: float | str) -> float:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MODES = ("measure", "probe", "replay")
 
 _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+_LOCAL_RANK = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _WORLD_SIZE = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 #: Refusals not yet written down, by setting. A session takes them when it starts.
@@ -112,6 +113,25 @@ def rank() -> int:
 def world_size() -> int:
     """How many processes the run has, as its launcher says; 1 where none does."""
     return max(1, _number(_WORLD_SIZE, 1, os.environ))
+
+
+def local_rank() -> int:
+    """This process's rank on its machine, as its launcher says; its rank where none does."""
+    return _number(_LOCAL_RANK, rank(), os.environ)
+
+
+def export() -> list[tuple[str, dict[str, str], bool]]:
+    """Where records go besides the run folder (``HEADSPACE_EXPORT``, default nowhere).
+
+    A list with commas: ``otlp``, ``prometheus:9464``. What is wrong with one of them is said when it
+    is opened, and costs the others nothing.
+    """
+    found = []
+    for entry in os.environ.get("HEADSPACE_EXPORT", "").split(","):
+        kind, colon, at = entry.strip().partition(":")
+        if kind:
+            found.append((kind.lower(), {"at": at} if colon else {}, False))
+    return found
 
 
 def run_id() -> str | None:

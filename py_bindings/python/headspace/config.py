@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import TypeAlias
 
 
 @dataclass(frozen=True)
@@ -18,3 +19,10 @@ class JsonLines:
     """
 
     path: str | os.PathLike[str] | None = None
+
+    def _export(self) -> None:
+        """Nothing besides the run folder."""
+
+
+#: What `headspace.start(to=)` takes.
+Destination: TypeAlias = "JsonLines | str | os.PathLike[str]"

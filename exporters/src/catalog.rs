@@ -1,0 +1,91 @@
+//! The one list of destinations besides the run folder: what each is called, and how it opens.
+//!
+//! A destination is asked for by a kind and options, all of them text, so that the environment, the
+//! Python classes and a command line come the same way. The run folder is not among them: it is
+//! always written, and everything else can be made from it again.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use headspace_agent::notice::Notice;
+use headspace_agent::port::Exporter;
+
+/// Options by name. `at` is what follows the colon in `HEADSPACE_EXPORT`.
+pub type Options = BTreeMap<String, String>;
+
+/// Where a process's records may go besides its run folder.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Destination {}
+
+/// The process whose records they are, as far as a destination must know before the first of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The run folder.
+    pub folder: &'a Path,
+    /// The process's rank.
+    pub rank: u32,
+    /// Its rank among the processes of its machine.
+    pub local_rank: u32,
+    /// How many processes the run has.
+    pub world_size: u32,
+}
+
+/// A destination that opened.
+pub struct Opened {
+    /// Takes the records; absent where its own settings switch it off.
+    pub exporter: Option<Box<dyn Exporter>>,
+    /// Settings that could not be read, so that defaults hold.
+    pub notices: Vec<Notice>,
+}
+
+/// Why there is no such destination. Training has not been touched.
+#[derive(Debug, thiserror::Error)]
+pub enum DestinationError {
+    /// No destination has that name.
+    #[error("no destination is called `{kind}` (there are: {})", KINDS.join(", "))]
+    Unknown {
+        /// The name given.
+        kind: String,
+    },
+    /// An option makes no sense.
+    #[error("`{kind}`: {problem}")]
+    Option {
+        /// The destination.
+        kind: &'static str,
+        /// What was wrong with what, and the way out.
+        problem: String,
+    },
+    /// It cannot be opened here.
+    #[error("`{kind}` cannot be opened: {problem}")]
+    Closed {
+        /// The destination.
+        kind: &'static str,
+        /// What was tried, and what the system said.
+        problem: String,
+    },
+}
+
+/// What destinations are called.
+pub const KINDS: &[&str] = &[];
+
+impl Destination {
+    /// The destination of that name.
+    ///
+    /// # Errors
+    ///
+    /// [`DestinationError::Unknown`] and [`DestinationError::Option`].
+    pub fn parse(kind: &str, _options: &Options) -> Result<Self, DestinationError> {
+        Err(DestinationError::Unknown {
+            kind: kind.to_owned(),
+        })
+    }
+
+    /// Opens it. Sockets and files are made here; threads are started.
+    ///
+    /// # Errors
+    ///
+    /// [`DestinationError::Option`] and [`DestinationError::Closed`].
+    pub fn open(&self, _place: &Place<'_>) -> Result<Opened, DestinationError> {
+        match *self {}
+    }
+}
