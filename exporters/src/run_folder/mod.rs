@@ -9,8 +9,13 @@
 //!     └── rank1.jsonl
 //! ```
 
+mod follow;
 mod names;
+mod place;
 mod run;
+mod tail;
 
+pub use follow::{Follower, Polled};
 pub use names::{FolderError, RankFile, create, files, part_path, rank_path, run_id, runs};
+pub use place::{Place, newest};
 pub use run::{RankRun, ReadError, Run, Seen};

@@ -8,7 +8,7 @@ use super::*;
 use crate::encode::json_lines::Kind;
 use crate::encode::reader::Records;
 use crate::encode::samples;
-use crate::run_folder::{Run, files, part_path};
+use crate::run_folder::{Follower, Run, files, part_path};
 
 fn tick(number: u64) -> Record {
     samples::record(number, RecordBody::Tick(samples::tick(number)))
@@ -194,6 +194,33 @@ fn no_tick_is_lost_or_doubled_at_any_moment_of_rotation_and_merging() {
     assert!(merged(folder.path()).contains(&10));
     let run = Run::read(folder.path()).unwrap();
     assert_eq!(run.ranks[0].run.as_ref().unwrap().mode, "probe");
+}
+
+#[test]
+fn a_reader_that_follows_sees_every_tick_once_while_parts_are_made_and_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut exporter = FileExporter::create(folder.path(), 0, small()).unwrap();
+    exporter.export(&[tick(0)]).unwrap();
+    let mut follower = Follower::open(folder.path()).unwrap();
+    let mut seen = Vec::new();
+    let mut look = || {
+        for (_, record) in follower.poll().unwrap().records {
+            if let RecordBody::Tick(tick) = record.body {
+                seen.push(tick.tick);
+            }
+        }
+    };
+
+    for number in 1..200 {
+        exporter.export(&[tick(number)]).unwrap();
+        if number % 3 == 0 {
+            look();
+        }
+    }
+    look();
+
+    assert_eq!(seen, (0..200).collect::<Vec<_>>());
+    assert!(files(folder.path()).unwrap().len() >= 5);
 }
 
 #[test]

@@ -1,0 +1,191 @@
+//! Following against a real file system, with the real writer.
+
+use std::io::Write;
+
+use headspace_agent::model::RecordBody;
+
+use super::super::{part_path, rank_path};
+use super::*;
+use crate::encode::samples;
+
+fn line(number: u64) -> String {
+    samples::line(&samples::record(
+        number,
+        RecordBody::Tick(samples::tick(number)),
+    ))
+}
+
+fn append(path: &Path, text: &str) {
+    let file = fs::OpenOptions::new().append(true).create(true).open(path);
+    file.unwrap().write_all(text.as_bytes()).unwrap();
+}
+
+/// The ranks and numbers of the ticks that a poll gives.
+fn ticks(follower: &mut Follower) -> Vec<(u32, u64)> {
+    let polled = follower.poll().unwrap();
+    polled
+        .records
+        .iter()
+        .map(|(rank, record)| match &record.body {
+            RecordBody::Tick(tick) => (*rank, tick.tick),
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+#[test]
+fn each_poll_gives_what_was_appended_since_and_a_line_only_when_it_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = rank_path(folder.path(), 0);
+    append(&path, &line(0));
+    let mut follower = Follower::open(folder.path()).unwrap();
+
+    assert_eq!(ticks(&mut follower), [(0, 0)]);
+    assert_eq!(ticks(&mut follower), []);
+    let next = line(1);
+    append(&path, &next[..40]);
+    assert_eq!(ticks(&mut follower), []);
+    append(&path, &next[40..]);
+    append(&path, &line(2));
+    assert_eq!(ticks(&mut follower), [(0, 1), (0, 2)]);
+    assert_eq!(follower.tally().skipped.total(), 0);
+}
+
+#[test]
+fn a_line_that_the_writer_took_back_is_not_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = rank_path(folder.path(), 0);
+    append(&path, &line(0));
+    let whole = fs::metadata(&path).unwrap().len();
+    append(&path, &line(1)[..60]);
+    let mut follower = Follower::open(folder.path()).unwrap();
+    assert_eq!(ticks(&mut follower), [(0, 0)]);
+
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(whole)
+        .unwrap();
+    append(&path, &line(2));
+
+    assert_eq!(ticks(&mut follower), [(0, 2)]);
+    assert_eq!(follower.tally().skipped.total(), 0);
+}
+
+#[test]
+fn files_that_become_parts_between_polls_are_read_once_and_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let path = rank_path(folder, 0);
+    append(&part_path(folder, 0, 1), &line(0));
+    append(&path, &line(1));
+    let mut follower = Follower::open(folder).unwrap();
+    assert_eq!(ticks(&mut follower), [(0, 0), (0, 1)]);
+
+    append(&path, &line(2));
+    fs::rename(&path, part_path(folder, 0, 2)).unwrap();
+    append(&path, &line(3));
+    fs::rename(&path, part_path(folder, 0, 3)).unwrap();
+    // Merging puts another file in a part's place.
+    fs::remove_file(part_path(folder, 0, 2)).unwrap();
+    append(&part_path(folder, 0, 2), &line(99));
+    assert_eq!(ticks(&mut follower), [(0, 2), (0, 3)]);
+    append(&path, &line(4));
+    assert_eq!(ticks(&mut follower), [(0, 4)]);
+    assert_eq!(ticks(&mut follower), []);
+}
+
+#[test]
+fn ranks_appear_while_others_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    append(&rank_path(folder.path(), 0), &line(0));
+    let mut follower = Follower::open(folder.path()).unwrap();
+    assert_eq!(ticks(&mut follower), [(0, 0)]);
+
+    append(&rank_path(folder.path(), 1), &line(7));
+    append(&rank_path(folder.path(), 0), &line(1));
+
+    assert_eq!(ticks(&mut follower), [(0, 1), (1, 7)]);
+}
+
+#[test]
+fn a_base_that_is_not_there_yet_is_waited_for_and_a_later_run_is_gone_over_to() {
+    let base = tempfile::tempdir().unwrap();
+    let base = base.path().join("runs");
+    let mut follower = Follower::of_base(&base);
+    assert!(follower.poll().unwrap().records.is_empty() && follower.run().is_none());
+
+    let run = |name: &str, number| {
+        let folder = base.join(name);
+        fs::create_dir_all(&folder).unwrap();
+        append(&rank_path(&folder, 0), &line(number));
+    };
+    run("2026-11-21T09-30-12-1", 5);
+    let polled = follower.poll().unwrap();
+    assert!(polled.another_run && polled.records.len() == 1);
+
+    // A run whose folder is there but not its file yet, and then is.
+    fs::create_dir(base.join("2026-11-21T09-40-00-2")).unwrap();
+    assert!(!follower.poll().unwrap().another_run);
+    run("2026-11-21T09-40-00-2", 6);
+    let polled = follower.poll().unwrap();
+    assert!(polled.another_run && polled.records.len() == 1);
+    assert_eq!(follower.run().unwrap(), base.join("2026-11-21T09-40-00-2"));
+
+    // The one before writes on, and is not gone back to.
+    run("2026-11-21T09-30-12-1", 7);
+    assert_eq!(ticks(&mut follower), []);
+}
+
+#[test]
+fn a_folder_made_anew_is_read_from_its_beginning() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    fs::create_dir(&run).unwrap();
+    append(&part_path(&run, 0, 1), &line(0));
+    append(&rank_path(&run, 0), &line(1));
+    let mut follower = Follower::open(&run).unwrap();
+    assert_eq!(ticks(&mut follower), [(0, 0), (0, 1)]);
+
+    fs::remove_dir_all(&run).unwrap();
+    assert_eq!(ticks(&mut follower), []);
+    fs::create_dir(&run).unwrap();
+    append(&rank_path(&run, 0), &line(8));
+    assert_eq!(ticks(&mut follower), [(0, 8)]);
+}
+
+#[test]
+fn a_long_history_comes_in_pieces() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = rank_path(folder.path(), 0);
+    let many = POLL_BYTES / line(1000).len() * 2;
+    let text: String = (1000..1000 + many as u64).map(line).collect();
+    append(&path, &text);
+    let mut follower = Follower::open(folder.path()).unwrap();
+
+    let (mut polls, mut count) = (0, 0);
+    loop {
+        let polled = follower.poll().unwrap();
+        count += polled.records.len();
+        polls += 1;
+        if !polled.more {
+            break;
+        }
+    }
+
+    assert_eq!(count, many);
+    assert!(polls >= 2);
+}
+
+#[test]
+fn a_copy_of_a_file_is_followed_under_any_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("saved.txt");
+    append(&path, &format!("noise\n{}", line(3)));
+    let mut follower = Follower::open(&path).unwrap();
+
+    assert_eq!(ticks(&mut follower), [(0, 3)]);
+    assert_eq!(follower.tally().skipped.foreign, 1);
+    assert!(Follower::open(&folder.path().join("none")).is_err());
+}
