@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use headspace_exporters::run_folder::{ReadError, files, runs};
+use headspace_exporters::run_folder::{self, Place, ReadError, runs};
 
 /// Why there is nothing to report.
 #[derive(Debug, thiserror::Error)]
@@ -45,28 +45,24 @@ pub(crate) fn find<T>(path: &Path, reader: Reader<'_, T>) -> Found<T> {
         })]
     };
     let read = |path: &Path| reader(path).map_err(FindError::from);
-    match std::fs::metadata(path) {
+    match Place::of(path) {
         Err(source) => failed(source),
-        Ok(meta) if !meta.is_dir() => vec![read(path)],
-        Ok(_) => match files(path) {
+        Ok(Place::File | Place::Run) => vec![read(path)],
+        Ok(Place::Base) => match runs(path) {
             Err(source) => failed(source),
-            Ok(ranks) if !ranks.is_empty() => vec![read(path)],
-            Ok(_) => match runs(path) {
-                Err(source) => failed(source),
-                Ok(runs) if runs.is_empty() => {
-                    vec![Err(FindError::NoRun {
-                        path: path.to_path_buf(),
-                    })]
-                }
-                Ok(runs) => runs.iter().map(|run| read(run)).collect(),
-            },
+            Ok(runs) if runs.is_empty() => {
+                vec![Err(FindError::NoRun {
+                    path: path.to_path_buf(),
+                })]
+            }
+            Ok(runs) => runs.iter().map(|run| read(run)).collect(),
         },
     }
 }
 
 /// The run in `base` that was written to last.
 pub(crate) fn newest<T>(base: &Path, reader: Reader<'_, T>) -> Found<T> {
-    match runs(base).ok().and_then(|mut runs| runs.pop()) {
+    match run_folder::newest(base).ok().flatten() {
         Some(run) => vec![reader(&run).map_err(FindError::from)],
         None => vec![Err(FindError::NothingYet {
             path: base.to_path_buf(),
