@@ -4,6 +4,7 @@ mod course;
 mod finite;
 pub mod json_lines;
 mod lines;
+pub mod prometheus;
 pub mod reader;
 pub mod retention;
 #[cfg(feature = "schema")]

@@ -1,0 +1,162 @@
+//! Runs as they stand, as Prometheus reads them: OpenMetrics 1.0, or the older text form.
+//!
+//! Every series carries `run` and `rank`, so that the ranks of a run may come from one address
+//! (`headspace serve`) or from one each. Names are those of [`names`]. Durations are histograms with
+//! fixed boundaries ([`BOUNDS_S`]), which add up over ranks and over time.
+//!
+//! The text is written here and not by a library: it is needed in both forms, of several ranks, and
+//! with totals that were counted elsewhere. The official Python parsers of both forms read it in the
+//! tests.
+
+pub mod names;
+mod target;
+mod write;
+
+use std::collections::BTreeMap;
+
+use headspace_agent::model::metric::{Metric, MetricKind};
+
+use self::write::{Kind, Writer};
+use super::snapshot::{Point, Snapshot, Value};
+
+/// Upper boundaries of the buckets of every duration, in seconds: five a decade from 100 µs to
+/// 100 s, so that a quantile is off by a third of its value at most.
+pub const BOUNDS_S: [f64; 31] = [
+    1e-4, 2e-4, 3e-4, 5e-4, 7e-4, 1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1,
+    0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 30.0, 50.0, 70.0, 100.0,
+];
+
+/// Endings that a histogram's samples have, and nothing else should.
+const OF_HISTOGRAMS: [&str; 3] = ["_count", "_sum", "_bucket"];
+
+/// One of the two forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The text form 0.0.4, which everything reads.
+    Text,
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+}
+
+impl Form {
+    /// The form to answer with, from the request's `Accept`: OpenMetrics to those who name it at
+    /// least as gladly as text.
+    #[must_use]
+    pub fn accepted(accept: &str) -> Self {
+        let weight = |wanted: &str| {
+            let of = |range: &str| -> Option<f32> {
+                let mut parts = range.split(';').map(str::trim);
+                if !parts.next()?.eq_ignore_ascii_case(wanted) {
+                    return None;
+                }
+                let q = parts.find_map(|part| part.strip_prefix("q="));
+                Some(q.and_then(|q| q.parse().ok()).unwrap_or(1.0))
+            };
+            accept.split(',').filter_map(of).fold(0.0, f32::max)
+        };
+        let open = weight("application/openmetrics-text");
+        if open > 0.0 && open >= weight("text/plain") {
+            Self::OpenMetrics
+        } else {
+            Self::Text
+        }
+    }
+
+    /// What it is called over HTTP.
+    #[must_use]
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// The ranks of a run, or of several, in one text.
+#[must_use]
+pub fn encode<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>, form: Form) -> String {
+    let mut writer = Writer::new(form);
+    let mut families = BTreeMap::<&str, Vec<(String, Point<'a>)>>::new();
+    let mut targets = Vec::new();
+    for snapshot in snapshots {
+        let who = snapshot.who();
+        if who.run_id.is_empty() {
+            // Nothing was heard of it yet.
+            continue;
+        }
+        let rank = who.rank.to_string();
+        let of = [("run", who.run_id.as_str()), ("rank", rank.as_str())];
+        let about = target::labels(snapshot);
+        let about = about.iter().map(|(name, value)| (*name, value.as_str()));
+        targets.push(write::labels(of.into_iter().chain(about)));
+        for point in snapshot.points() {
+            let labels = labels(&of, &point);
+            families
+                .entry(point.metric.name)
+                .or_default()
+                .push((labels, point));
+        }
+    }
+    if !targets.is_empty() {
+        let help = "What runs there";
+        writer.family("target_info", Kind::Info, None, help);
+        for labels in &targets {
+            writer.sample("target_info", "", labels, 1);
+        }
+    }
+    for points in families.values() {
+        family(&mut writer, points);
+    }
+    writer.finish()
+}
+
+fn labels(of: &[(&str, &str); 2], point: &Point<'_>) -> String {
+    let named: Vec<(String, &str)> = point
+        .attributes
+        .iter()
+        .map(|(name, value)| (names::label(name), value.as_str()))
+        .collect();
+    let own = named.iter().map(|(name, value)| (name.as_str(), *value));
+    write::labels(of.iter().copied().chain(own))
+}
+
+/// All series of one metric.
+fn family(writer: &mut Writer, points: &[(String, Point<'_>)]) {
+    let Some(metric) = points.first().map(|(_, point)| point.metric) else {
+        return;
+    };
+    let name = names::name(metric);
+    writer.family(&name, kind(metric, &name), names::unit(metric), metric.help);
+    for (labels, point) in points {
+        match point.value {
+            Value::Number(value) => writer.sample(&name, "", labels, value),
+            Value::Times(times) => {
+                let counts = times.up_to(&BOUNDS_S);
+                for (bound, count) in BOUNDS_S.iter().zip(counts) {
+                    // `{:?}` writes 1.0, which both forms agree on.
+                    let labels = format!("{labels},le=\"{bound:?}\"");
+                    writer.sample(&name, "_bucket", &labels, count);
+                }
+                let all = format!("{labels},le=\"+Inf\"");
+                writer.sample(&name, "_bucket", &all, times.count());
+                writer.sample(&name, "_sum", labels, times.sum_s());
+                writer.sample(&name, "_count", labels, times.count());
+            }
+        }
+    }
+}
+
+/// A level that a semantic convention gives a histogram's ending (`process.thread.count`) is told
+/// without a type: linters would have it renamed, and then it would not be the same series any more
+/// that comes by OTLP.
+fn kind(metric: &Metric, name: &str) -> Kind {
+    match metric.kind {
+        MetricKind::Counter => Kind::Counter,
+        MetricKind::Histogram => Kind::Histogram,
+        _ if OF_HISTOGRAMS.iter().any(|ending| name.ends_with(ending)) => Kind::Unknown,
+        MetricKind::Gauge | MetricKind::UpDownCounter | MetricKind::Maximum => Kind::Gauge,
+    }
+}
+
+#[cfg(test)]
+mod tests;

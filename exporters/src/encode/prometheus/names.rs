@@ -1,0 +1,150 @@
+//! Names as OpenTelemetry's translation to Prometheus writes them, so that a metric that was scraped
+//! and the same one that came by OTLP are one.
+//!
+//! The rules are those of "Prometheus and OpenMetrics Compatibility" in OpenTelemetry's
+//! specification, section "OTLP Metric points to Prometheus": what is no letter or digit becomes one
+//! underscore, the unit is appended in full where it is not there yet, then `_total` for totals and
+//! `_ratio` for levels without a unit.
+
+use headspace_agent::model::metric::{Metric, MetricKind};
+
+/// What the metric's series are called. A histogram's have `_bucket`, `_sum` and `_count` after it.
+#[must_use]
+pub fn name(metric: &Metric) -> String {
+    let mut tokens: Vec<&str> = tokens(metric.name).collect();
+    let (unit, per) = metric.unit.split_once('/').unwrap_or((metric.unit, ""));
+    if let Some(unit) = spelled(unit)
+        && !tokens.contains(&unit)
+    {
+        tokens.push(unit);
+    }
+    if let Some(per) = spelled_per(per) {
+        tokens.extend(["per", per]);
+    }
+    let last = match metric.kind {
+        MetricKind::Counter => Some("total"),
+        MetricKind::Gauge | MetricKind::Maximum if metric.unit == "1" => Some("ratio"),
+        _ => None,
+    };
+    if let Some(last) = last {
+        tokens.retain(|token| *token != last);
+        tokens.push(last);
+    }
+    tokens.join("_")
+}
+
+/// What an attribute's label is called.
+#[must_use]
+pub fn label(attribute: &str) -> String {
+    let mut name: String = attribute
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect();
+    if name.starts_with(|c: char| c.is_ascii_digit()) {
+        name.insert_str(0, "key_");
+    } else if name.starts_with('_') && !name.starts_with("__") {
+        name.insert_str(0, "key");
+    }
+    name
+}
+
+/// The unit in a name, for OpenMetrics, which tells it once more; none where the name has none.
+pub(super) fn unit(metric: &Metric) -> Option<&'static str> {
+    match (metric.unit, metric.kind) {
+        ("1", MetricKind::Gauge | MetricKind::Maximum) => Some("ratio"),
+        (unit, _) if unit.contains('/') => None,
+        (unit, _) => spelled(unit),
+    }
+}
+
+fn tokens(name: &str) -> impl Iterator<Item = &str> {
+    name.split(|c: char| !c.is_ascii_alphanumeric() && c != ':')
+        .filter(|token| !token.is_empty())
+}
+
+/// A UCUM unit in words. Things that are counted have none.
+fn spelled(unit: &str) -> Option<&'static str> {
+    Some(match unit {
+        "s" => "seconds",
+        "ms" => "milliseconds",
+        "us" => "microseconds",
+        "ns" => "nanoseconds",
+        "By" => "bytes",
+        "J" => "joules",
+        "W" => "watts",
+        "V" => "volts",
+        "A" => "amperes",
+        "m" => "meters",
+        "g" => "grams",
+        "Cel" => "celsius",
+        "Hz" => "hertz",
+        "%" => "percent",
+        "min" => "minutes",
+        "h" => "hours",
+        "d" => "days",
+        _ => return None,
+    })
+}
+
+fn spelled_per(unit: &str) -> Option<&'static str> {
+    Some(match unit {
+        "s" => "second",
+        "m" => "minute",
+        "h" => "hour",
+        "d" => "day",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use headspace_agent::model::metric::{self, ALL};
+
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_opentelemetrys_translation_gives() {
+        for (metric, expected) in [
+            (&metric::PROCESS_CPU_TIME, "process_cpu_time_seconds_total"),
+            (&metric::PROCESS_MEMORY_USAGE, "process_memory_usage_bytes"),
+            (&metric::PROCESS_THREAD_COUNT, "process_thread_count"),
+            (&metric::PROCESS_DISK_IO, "process_disk_io_bytes_total"),
+            (&metric::GPU_UTILIZATION, "hw_gpu_utilization_ratio"),
+            (&metric::GPU_POWER, "hw_power_watts"),
+            (&metric::GPU_ENERGY, "hw_energy_joules_total"),
+            (&metric::GPU_TEMPERATURE, "hw_temperature_celsius"),
+            (&metric::GPU_CLOCK, "headspace_gpu_clock_hertz"),
+            (&metric::LOOP_STEP_TIME, "headspace_loop_step_time_seconds"),
+            (&metric::LOOP_STEPS, "headspace_loop_steps_total"),
+            (
+                &metric::RUN_THROUGHPUT,
+                "headspace_run_throughput_per_second",
+            ),
+            (&metric::PERF_IPC, "headspace_perf_ipc"),
+            // The word is there already, and moves to the end.
+            (
+                &metric::PERF_CACHE_MISS_RATIO,
+                "headspace_perf_cache_miss_ratio",
+            ),
+        ] {
+            assert_eq!(name(metric), expected);
+        }
+    }
+
+    #[test]
+    fn no_two_metrics_share_a_name() {
+        let mut seen = HashSet::new();
+        for metric in ALL {
+            assert!(seen.insert(name(metric)), "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn labels_have_no_dots_and_no_first_digit() {
+        assert_eq!(label("hw.gpu.task"), "hw_gpu_task");
+        assert_eq!(label("0th"), "key_0th");
+        assert_eq!(label("_own"), "key_own");
+    }
+}
