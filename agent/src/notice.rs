@@ -77,6 +77,20 @@ pub enum Notice {
         /// The loop's name.
         loop_name: String,
     },
+    /// A destination does not take what it is sent; it is tried again.
+    ExportFailing {
+        /// The destination's name.
+        exporter: &'static str,
+        /// What was tried, and what came back.
+        reason: String,
+    },
+    /// A destination that failed takes what it is sent.
+    ExportResumed {
+        /// The destination's name.
+        exporter: &'static str,
+        /// Deliveries given up in between.
+        lost: u64,
+    },
     /// A setting could not be read; the default holds.
     SettingRefused {
         /// The setting as the user wrote its name.
@@ -124,6 +138,8 @@ impl Notice {
             Self::SourceSilent { .. } => "source_silent",
             Self::ExporterOff { .. } => "exporter_off",
             Self::RecordsDropped { .. } => "records_dropped",
+            Self::ExportFailing { .. } => "export_failing",
+            Self::ExportResumed { .. } => "export_resumed",
             Self::ProbeBegins { .. } => "probe_begins",
             Self::ReplayBegins { .. } => "replay_begins",
             Self::SourceEndedEarly { .. } => "source_ended_early",
@@ -145,7 +161,9 @@ impl Notice {
             Self::SourceOff { source, .. } | Self::SourceSilent { source, .. } => {
                 (*source).to_owned()
             }
-            Self::ExporterOff { exporter, .. } => (*exporter).to_owned(),
+            Self::ExporterOff { exporter, .. }
+            | Self::ExportFailing { exporter, .. }
+            | Self::ExportResumed { exporter, .. } => (*exporter).to_owned(),
             Self::ProbeBegins { loop_name, .. }
             | Self::ReplayBegins { loop_name, .. }
             | Self::SourceEndedEarly { loop_name, .. }
@@ -164,7 +182,9 @@ impl Notice {
 
     fn severity(&self) -> Severity {
         match self {
-            Self::ProbeBegins { .. } | Self::ReplayBegins { .. } => Severity::Info,
+            Self::ProbeBegins { .. } | Self::ReplayBegins { .. } | Self::ExportResumed { .. } => {
+                Severity::Info
+            }
             _ => Severity::Warning,
         }
     }
@@ -202,6 +222,16 @@ impl fmt::Display for Notice {
             Self::RecordsDropped { count, reason } => write!(
                 f,
                 "{count} records dropped: {reason}. Raise `interval`, or write to a faster disk."
+            ),
+            Self::ExportFailing { exporter, reason } => write!(
+                f,
+                "`{exporter}` does not deliver: {reason}. It is tried again; training and the run \
+                 folder go on without it."
+            ),
+            Self::ExportResumed { exporter, lost } => write!(
+                f,
+                "`{exporter}` delivers again, after {lost} that were given up. Totals are whole; \
+                 levels in between are missing there."
             ),
             Self::ProbeBegins {
                 loop_name,

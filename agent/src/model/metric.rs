@@ -288,7 +288,7 @@ metrics! {
 
     AGENT_CPU_TIME = Counter "headspace.agent.cpu.time" ["s"] on "agent" =>
         "CPU seconds of the agent's own threads";
-    AGENT_STEP_COST = Gauge "headspace.agent.step.cost" ["ns"] on "agent" =>
+    AGENT_STEP_COST = Gauge "headspace.agent.step.cost" ["s"] on "agent" =>
         "What recording one batch costs the training thread, calibrated when the run began";
     AGENT_TICK_LATENESS = Gauge "headspace.agent.tick.lateness" ["s"] on "agent" =>
         "How much later than planned the tick began";
@@ -296,6 +296,8 @@ metrics! {
         "Steps the recorder had no room for";
     AGENT_DROPPED_RECORDS = Counter "headspace.agent.dropped.records" ["{record}"] on "agent" =>
         "Records dropped because an exporter was slow or failed";
+    AGENT_DROPPED_EXPORTS = Counter "headspace.agent.dropped.exports" ["{export}"] on "agent" =>
+        "Deliveries to a collector that were given up; totals come with the next one that arrives. Absent until there is one";
 }
 
 #[cfg(test)]

@@ -25,7 +25,11 @@ pub(crate) fn run(
             let name = exporter.name();
             let outcome = contain(|| exporter.export(&batch));
             match outcome {
-                Ok(Ok(())) => {}
+                Ok(Ok(())) => {
+                    for notice in contain(|| exporter.tell()).unwrap_or_default() {
+                        board.post(&notice);
+                    }
+                }
                 Ok(Err(ExportError::Transient(reason))) => {
                     queue.count_dropped(batch.len());
                     let count = queue.dropped();
@@ -44,9 +48,28 @@ pub(crate) fn run(
                 }
             }
         }
+        let lost = exporters.iter().flatten().map(|e| e.lost()).sum();
+        queue.set_exports_lost(lost);
         if let Some(used) = thread_cpu_time() {
             queue.set_cpu_time(used);
         }
     }
+    close(exporters, board);
     queue.end();
+}
+
+/// Lets every destination deliver what it still holds, all at once.
+fn close(mut exporters: Vec<Option<Box<dyn Exporter>>>, board: &NoticeBoard) {
+    for exporter in exporters.iter_mut().flatten() {
+        let _ = contain(|| exporter.close());
+    }
+    for mut exporter in exporters.into_iter().flatten() {
+        let _ = contain(|| {
+            exporter.finish();
+            for notice in exporter.tell() {
+                board.post(&notice);
+            }
+            drop(exporter);
+        });
+    }
 }

@@ -18,6 +18,7 @@ pub struct RecordQueue {
     changed: Condvar,
     dropped: AtomicU64,
     cpu_nanos: AtomicU64,
+    exports_lost: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +41,7 @@ impl RecordQueue {
             changed: Condvar::new(),
             dropped: AtomicU64::new(0),
             cpu_nanos: AtomicU64::new(0),
+            exports_lost: AtomicU64::new(0),
         }
     }
 
@@ -86,6 +88,17 @@ impl RecordQueue {
         self.cpu_nanos.store(nanos, Ordering::Relaxed);
     }
 
+    /// Deliveries that destinations with a thread of their own have given up, as they said last.
+    #[must_use]
+    pub fn exports_lost(&self) -> u64 {
+        self.exports_lost.load(Ordering::Relaxed)
+    }
+
+    /// The export thread says how many deliveries were given up.
+    pub(crate) fn set_exports_lost(&self, lost: u64) {
+        self.exports_lost.store(lost, Ordering::Relaxed);
+    }
+
     /// The next batch; waits for one. `None` once the queue is closed and empty. Only the export
     /// thread calls it, and by calling it again says that it is done with the batch before.
     pub(crate) fn pop(&self) -> Option<Vec<Record>> {
@@ -98,6 +111,8 @@ impl RecordQueue {
                 return Some(batch);
             }
             if state.closed {
+                // Until the exporters have ended.
+                state.busy = true;
                 return None;
             }
             state = self
@@ -115,7 +130,10 @@ impl RecordQueue {
 
     /// The export thread is gone: nobody need wait for it.
     pub(crate) fn end(&self) {
-        self.lock().ended = true;
+        let mut state = self.lock();
+        state.ended = true;
+        state.busy = false;
+        drop(state);
         self.changed.notify_all();
     }
 

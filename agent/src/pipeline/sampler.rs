@@ -11,8 +11,8 @@ use super::stages::{StageReader, Taken};
 use super::thinning::{Thinning, Turns};
 use super::watched::Watched;
 use crate::model::metric::{
-    AGENT_CPU_TIME, AGENT_DROPPED_RECORDS, AGENT_DROPPED_STEPS, AGENT_STEP_COST,
-    AGENT_TICK_LATENESS,
+    AGENT_CPU_TIME, AGENT_DROPPED_EXPORTS, AGENT_DROPPED_RECORDS, AGENT_DROPPED_STEPS,
+    AGENT_STEP_COST, AGENT_TICK_LATENESS,
 };
 use crate::model::record::{LoopTick, Phase, RecordBody, RunRecord, RunState, SCHEMA, TickRecord};
 use crate::model::stage_history::StageTicks;
@@ -239,11 +239,15 @@ impl Sampler {
             }
         }
         if self.tick == 0 {
-            own(&AGENT_STEP_COST, self.watched.step_cost_ns());
+            own(&AGENT_STEP_COST, self.watched.step_cost_ns() / 1e9);
         }
         own(&AGENT_TICK_LATENESS, late.as_secs_f64());
         own(&AGENT_DROPPED_STEPS, dropped.steps as f64);
         own(&AGENT_DROPPED_RECORDS, dropped.records as f64);
+        let lost = self.queue.exports_lost();
+        if lost > 0 {
+            own(&AGENT_DROPPED_EXPORTS, lost as f64);
+        }
     }
 
     fn take_readings(&mut self, last: bool) -> BTreeMap<String, BTreeMap<String, f64>> {

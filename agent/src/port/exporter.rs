@@ -1,6 +1,7 @@
 //! Where records go.
 
 use crate::model::Record;
+use crate::notice::Notice;
 
 /// Why records were not delivered.
 #[derive(Debug, thiserror::Error)]
@@ -31,4 +32,22 @@ pub trait Exporter: Send + 'static {
     /// [`ExportError::Closed`] retires the exporter for the run;
     /// [`ExportError::Transient`] costs it these records.
     fn export(&mut self, records: &[Record]) -> Result<(), ExportError>;
+
+    /// What there is to say of the destination since the last call: one that delivers on a thread of
+    /// its own learns late how that went. Asked after each `export`.
+    fn tell(&mut self) -> Vec<Notice> {
+        Vec::new()
+    }
+
+    /// Deliveries given up so far that no error of `export` told of.
+    fn lost(&self) -> u64 {
+        0
+    }
+
+    /// No more records come. Begins to deliver what is left and does not wait, so that several
+    /// destinations do so at once.
+    fn close(&mut self) {}
+
+    /// Waits for what `close` began, at most two seconds: the end of the process waits for it.
+    fn finish(&mut self) {}
 }

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from os import PathLike
     from types import TracebackType
+    from typing import Any
 
     from headspace._report import Report
     from headspace.config import Destination
@@ -212,8 +213,12 @@ def _destinations(
     """The folder for the runs, where one is named, and where records go besides."""
     base: str | PathLike[str] | None = None
     exports = []
-    several = [] if to is None else [to] if _is_one(to) else to
-    for one in several:  # type: ignore[union-attr]  # `_is_one` tells.
+    several: Any = to
+    if to is None:
+        several = ()
+    elif isinstance(to, str) or hasattr(to, "__fspath__") or hasattr(to, "_export"):
+        several = (to,)
+    for one in several:
         if isinstance(one, str) or hasattr(one, "__fspath__"):
             base = one
         elif (asked := one._export()) is not None:
@@ -221,10 +226,6 @@ def _destinations(
         else:
             base = one.path or base
     return base, exports
-
-
-def _is_one(to: object) -> bool:
-    return isinstance(to, str) or hasattr(to, "__fspath__") or hasattr(to, "_export")
 
 
 def _seconds(interval: float | str) -> float:
