@@ -10,12 +10,17 @@ use std::path::Path;
 use headspace_agent::notice::Notice;
 use headspace_agent::port::Exporter;
 
+use crate::transport::pipe::{Address, PipeExporter};
+
 /// Options by name. `at` is what follows the colon in `HEADSPACE_EXPORT`.
 pub type Options = BTreeMap<String, String>;
 
 /// Where a process's records may go besides its run folder.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Destination {}
+pub enum Destination {
+    /// Lines to whoever reads a named pipe or, with `unix:` before the path, a socket.
+    Pipe(String),
+}
 
 /// The process whose records they are, as far as a destination must know before the first of them.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +71,7 @@ pub enum DestinationError {
 }
 
 /// What destinations are called.
-pub const KINDS: &[&str] = &[];
+pub const KINDS: &[&str] = &["pipe"];
 
 impl Destination {
     /// The destination of that name.
@@ -74,10 +79,13 @@ impl Destination {
     /// # Errors
     ///
     /// [`DestinationError::Unknown`] and [`DestinationError::Option`].
-    pub fn parse(kind: &str, _options: &Options) -> Result<Self, DestinationError> {
-        Err(DestinationError::Unknown {
-            kind: kind.to_owned(),
-        })
+    pub fn parse(kind: &str, options: &Options) -> Result<Self, DestinationError> {
+        match kind {
+            "pipe" => parse_pipe(options),
+            _ => Err(DestinationError::Unknown {
+                kind: kind.to_owned(),
+            }),
+        }
     }
 
     /// Opens it. Sockets and files are made here; threads are started.
@@ -85,7 +93,40 @@ impl Destination {
     /// # Errors
     ///
     /// [`DestinationError::Option`] and [`DestinationError::Closed`].
-    pub fn open(&self, _place: &Place<'_>) -> Result<Opened, DestinationError> {
-        match *self {}
+    pub fn open(&self, place: &Place<'_>) -> Result<Opened, DestinationError> {
+        match self {
+            Self::Pipe(at) => open_pipe(at, place),
+        }
     }
+}
+
+fn parse_pipe(options: &Options) -> Result<Destination, DestinationError> {
+    let refused = |problem: String| DestinationError::Option {
+        kind: "pipe",
+        problem,
+    };
+    if let Some(other) = options.keys().find(|name| *name != "at") {
+        return Err(refused(format!(
+            "`{other}` is not an option (there is: `at`)"
+        )));
+    }
+    match options.get("at").map(|at| at.trim()) {
+        None | Some("" | "unix:") => Err(refused(
+            "it needs a path (write `pipe:PATH`, or `pipe:unix:PATH` for a socket)".to_owned(),
+        )),
+        Some(at) => Ok(Destination::Pipe(at.to_owned())),
+    }
+}
+
+fn open_pipe(at: &str, place: &Place<'_>) -> Result<Opened, DestinationError> {
+    let pipe = PipeExporter::open(&Address::of(at, place.rank)).map_err(|error| {
+        DestinationError::Closed {
+            kind: "pipe",
+            problem: error.to_string(),
+        }
+    })?;
+    Ok(Opened {
+        exporter: Some(Box::new(pipe)),
+        notices: Vec::new(),
+    })
 }

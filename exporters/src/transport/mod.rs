@@ -1,3 +1,4 @@
 //! Destinations, one a module. Siblings do not import each other.
 
 pub mod file;
+pub mod pipe;

@@ -21,11 +21,12 @@ from headspace._wrap import CacheDataLoader, cache_iterator, wrap
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from headspace._report import Report
-    from headspace.config import JsonLines
+    from headspace.config import JsonLines, Pipe
 
 __all__ = [
     "CacheDataLoader",
     "JsonLines",
+    "Pipe",
     "Report",
     "Session",
     "__version__",
@@ -42,10 +43,10 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     # Loaded when asked for: importing `dataclasses` alone takes longer than the rest of headspace.
-    if name == "JsonLines":
-        from headspace.config import JsonLines
+    if name in ("JsonLines", "Pipe"):
+        from headspace import config
 
-        return JsonLines
+        return getattr(config, name)
     if name == "Report":
         from headspace._report import Report
 

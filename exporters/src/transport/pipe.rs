@@ -1,0 +1,370 @@
+//! Records as lines to whoever reads a named pipe or a Unix socket, in another process.
+//!
+//! Written only while somebody reads, and never waiting: what a reader does not take in time waits
+//! in a bounded backlog of its own, and beyond that is dropped, by whole lines, and counted. Each
+//! reader begins with the `run` record and the last summary. Readers come and go while training
+//! goes on. A named pipe is one stream, which several readers would share line by line; a socket
+//! gives each of them a stream of its own.
+//!
+//! Lines are written by the export thread where there is room at once; a thread of this module
+//! waits for readers and for room.
+
+mod endpoint;
+mod reader;
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use headspace_agent::model::{Record, RecordBody};
+use headspace_agent::notice::Notice;
+use headspace_agent::port::{ExportError, Exporter};
+use headspace_agent::runtime::fork::Owner;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use self::endpoint::Endpoint;
+use self::reader::{Reader, never_signal};
+use crate::encode::json_lines;
+
+/// Where readers find the records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// A named pipe, made where it is missing and left there.
+    Fifo(PathBuf),
+    /// A Unix stream socket, made for the session. Serves 16 readers.
+    Socket(PathBuf),
+}
+
+impl Address {
+    /// Reads `PATH` or `unix:PATH`. Ranks other than 0 have their number appended, as in `PATH.3`.
+    #[must_use]
+    pub fn of(text: &str, rank: u32) -> Self {
+        let (path, socket) = match text.strip_prefix("unix:") {
+            Some(path) => (path, true),
+            None => (text, false),
+        };
+        let mut path = path.to_owned();
+        if rank > 0 {
+            path.push_str(&format!(".{rank}"));
+        }
+        // The training script may change its working directory.
+        let path = std::path::absolute(&path).unwrap_or_else(|_| path.into());
+        if socket {
+            Self::Socket(path)
+        } else {
+            Self::Fifo(path)
+        }
+    }
+
+    /// The path in the file system.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        let (Self::Fifo(path) | Self::Socket(path)) = self;
+        path
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fifo(path) => write!(f, "{}", path.display()),
+            Self::Socket(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Why there is no pipe.
+#[derive(Debug, thiserror::Error)]
+pub enum PipeError {
+    /// Something else is at the path.
+    #[error("`{path}` is {found} (name a path that is free, or {way_out})")]
+    Taken {
+        /// The path.
+        path: String,
+        /// What is there.
+        found: &'static str,
+        /// What else may be done.
+        way_out: &'static str,
+    },
+    /// The system refused.
+    #[error("cannot make `{path}`: {source} (choose a folder that can be written)")]
+    Io {
+        /// The path.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// How long the end of a session waits for readers to take what is left.
+const LAST_WAIT: Duration = Duration::from_millis(500);
+
+/// How often a named pipe is tried while nobody reads.
+const TRY_PIPE: Duration = Duration::from_millis(200);
+
+/// Most readers of a socket at once. Further ones wait until one leaves.
+const MAX_READERS: usize = 16;
+
+/// Sends records to whoever reads.
+pub struct PipeExporter {
+    shared: Arc<Shared>,
+    owner: Owner,
+    thread: Option<JoinHandle<()>>,
+    told: bool,
+    /// Lines of a delivery, with their kinds.
+    buffer: Vec<u8>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes the thread.
+    alarm: OwnedFd,
+}
+
+struct State {
+    endpoint: Endpoint,
+    readers: Vec<Reader>,
+    /// What each reader begins with.
+    run: Arc<[u8]>,
+    summary: Arc<[u8]>,
+    lost: u64,
+    /// No more records come: until then what is left is delivered.
+    ends: Option<Instant>,
+}
+
+impl PipeExporter {
+    /// Makes the pipe or socket, and begins to wait for readers.
+    ///
+    /// # Errors
+    ///
+    /// [`PipeError`] when something else is at the path, or the system refuses.
+    pub fn open(address: &Address) -> Result<Self, PipeError> {
+        let refused = |source| PipeError::Io {
+            path: address.path().display().to_string(),
+            source,
+        };
+        let endpoint = Endpoint::open(address)?;
+        let alarm = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| refused(e.into()))?;
+        let owner = Owner::here();
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                endpoint,
+                readers: Vec::new(),
+                run: Arc::default(),
+                summary: Arc::default(),
+                lost: 0,
+                ends: None,
+            }),
+            alarm,
+        });
+        let served = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("headspace-pipe".to_owned())
+            .stack_size(256 << 10)
+            .spawn(move || served.serve())
+            .map_err(refused)?;
+        Ok(Self {
+            shared,
+            owner,
+            thread: Some(thread),
+            told: false,
+            buffer: Vec::new(),
+        })
+    }
+
+    /// How many read at the moment.
+    #[must_use]
+    pub fn readers(&self) -> usize {
+        self.shared.lock().readers.len()
+    }
+
+    fn line(&mut self, record: &Record) -> Result<Arc<[u8]>, ExportError> {
+        self.buffer.clear();
+        match json_lines::encode(record, &mut self.buffer) {
+            Ok(()) => Ok(self.buffer.as_slice().into()),
+            Err(error) => Err(ExportError::Transient(format!(
+                "a record cannot be written: {error}"
+            ))),
+        }
+    }
+}
+
+impl Exporter for PipeExporter {
+    fn name(&self) -> &'static str {
+        "pipe"
+    }
+
+    fn export(&mut self, records: &[Record]) -> Result<(), ExportError> {
+        never_signal();
+        for record in records {
+            let begins = matches!(record.body, RecordBody::Run(_) | RecordBody::Summary(_));
+            if !begins && self.shared.lock().readers.is_empty() {
+                continue;
+            }
+            let line = self.line(record)?;
+            let mut state = self.shared.lock();
+            // Behind it, so that a reader that comes now has each once.
+            let State { readers, lost, .. } = &mut *state;
+            for reader in readers {
+                *lost += u64::from(!reader.push(&line));
+            }
+            match record.body {
+                RecordBody::Run(_) => state.run = line,
+                RecordBody::Summary(_) => state.summary = line,
+                _ => {}
+            }
+        }
+        let mut state = self.shared.lock();
+        let mut wake = false;
+        for reader in &mut state.readers {
+            reader.write();
+            wake |= reader.waits() || reader.gone();
+        }
+        drop(state);
+        if wake {
+            self.shared.ring();
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self) -> Vec<Notice> {
+        let count = self.lost();
+        if self.told || count == 0 {
+            return Vec::new();
+        }
+        self.told = true;
+        vec![Notice::RecordsDropped {
+            count,
+            reason: "the reader of `pipe` is too slow for them".to_owned(),
+        }]
+    }
+
+    fn lost(&self) -> u64 {
+        self.shared.lock().lost
+    }
+
+    fn close(&mut self) {
+        self.shared.lock().ends = Some(Instant::now() + LAST_WAIT);
+        self.shared.ring();
+    }
+
+    fn finish(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // It ends within `LAST_WAIT`; if it panicked, nothing is left to deliver.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for PipeExporter {
+    fn drop(&mut self) {
+        if !self.owner.is_here() {
+            return;
+        }
+        if self.shared.lock().ends.is_none() {
+            self.close();
+        }
+        self.finish();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring(&self) {
+        // A full counter means that it rings already.
+        let _ = rustix::io::write(&self.alarm, &1_u64.to_ne_bytes());
+    }
+
+    /// The thread: waits for readers and for room until the session ends.
+    fn serve(&self) {
+        never_signal();
+        loop {
+            let mut state = self.lock();
+            state.go_on();
+            let left = state
+                .ends
+                .map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero() || !state.readers.iter().any(Reader::waits)) {
+                for reader in &state.readers {
+                    reader.end();
+                }
+                state.readers.clear();
+                state.endpoint.close();
+                return;
+            }
+            let watched: Vec<_> = state
+                .readers
+                .iter()
+                .map(|reader| (reader.descriptor(), reader.waits()))
+                .collect();
+            let listener = state
+                .endpoint
+                .listener()
+                .filter(|_| watched.len() < MAX_READERS);
+            let tries = matches!(state.endpoint, Endpoint::Fifo(_)) && watched.is_empty();
+            drop(state);
+            let wait = match (left, tries) {
+                (Some(left), true) => Some(left.min(TRY_PIPE)),
+                (None, true) => Some(TRY_PIPE),
+                (left, false) => left,
+            };
+            let mut polled = vec![PollFd::new(&self.alarm, PollFlags::IN)];
+            polled.extend(listener.iter().map(|l| PollFd::new(l, PollFlags::IN)));
+            for (descriptor, waits) in &watched {
+                let events = if *waits {
+                    PollFlags::OUT
+                } else {
+                    PollFlags::empty()
+                };
+                polled.push(PollFd::new(descriptor, events));
+            }
+            let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
+            let answered = poll(&mut polled, wait.as_ref());
+            let over = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+            let skipped = 1 + usize::from(listener.is_some());
+            let gone: Vec<bool> = polled
+                .iter()
+                .skip(skipped)
+                .map(|fd| answered.is_ok() && fd.revents().intersects(over))
+                .collect();
+            let mut count = [0; 8];
+            // Nothing to read where it did not ring.
+            let _ = rustix::io::read(&self.alarm, &mut count);
+            let mut state = self.lock();
+            for (reader, gone) in state.readers.iter_mut().zip(gone) {
+                if gone {
+                    reader.leave();
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    /// Lets go of readers that left, takes new ones, and writes what there is room for.
+    fn go_on(&mut self) {
+        self.readers.retain(|reader| !reader.gone());
+        while self.ends.is_none() && self.readers.len() < self.endpoint.most_readers(MAX_READERS) {
+            let Some(mut reader) = self.endpoint.next_reader() else {
+                break;
+            };
+            reader.begin(&self.run);
+            reader.begin(&self.summary);
+            self.readers.push(reader);
+        }
+        for reader in &mut self.readers {
+            reader.write();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

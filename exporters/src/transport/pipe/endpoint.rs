@@ -1,0 +1,188 @@
+//! Where readers come to: a named pipe, or a socket that listens.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    socket_with,
+};
+
+use super::reader::Reader;
+use super::{Address, PipeError};
+
+/// Only the user may read what is trained here.
+const MODE: u32 = 0o600;
+
+pub(super) enum Endpoint {
+    Fifo(PathBuf),
+    Socket {
+        path: PathBuf,
+        /// Device and inode of the socket's file, so that another's is not removed.
+        identity: (u64, u64),
+        listener: Arc<OwnedFd>,
+    },
+}
+
+impl Endpoint {
+    /// Makes it.
+    pub(super) fn open(address: &Address) -> Result<Self, PipeError> {
+        let path = address.path();
+        let refused = |source| PipeError::Io {
+            path: path.display().to_string(),
+            source,
+        };
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(refused)?;
+        }
+        match address {
+            Address::Fifo(path) => fifo(path),
+            Address::Socket(path) => socket(path),
+        }
+    }
+
+    /// The next reader, if there is one.
+    pub(super) fn next_reader(&mut self) -> Option<Reader> {
+        let stream = match self {
+            Self::Fifo(path) => {
+                let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+                let stream = match rustix::fs::open(&*path, flags, Mode::empty()) {
+                    Ok(stream) => stream,
+                    Err(Errno::NOENT) => {
+                        // Somebody cleaned up. The next look opens it.
+                        let _ = make_fifo(path);
+                        return None;
+                    }
+                    Err(_) => return None,
+                };
+                let stat = rustix::fs::fstat(&stream).ok()?;
+                // Put in the pipe's place by somebody else: a file would fill up.
+                (FileType::from_raw_mode(stat.st_mode) == FileType::Fifo).then_some(stream)?
+            }
+            Self::Socket { listener, .. } => {
+                accept_with(&**listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?
+            }
+        };
+        Some(Reader::new(stream))
+    }
+
+    /// A named pipe is one stream, however many read it.
+    pub(super) fn most_readers(&self, of_socket: usize) -> usize {
+        match self {
+            Self::Fifo(_) => 1,
+            Self::Socket { .. } => of_socket,
+        }
+    }
+
+    pub(super) fn listener(&self) -> Option<Arc<OwnedFd>> {
+        match self {
+            Self::Fifo(_) => None,
+            Self::Socket { listener, .. } => Some(Arc::clone(listener)),
+        }
+    }
+
+    /// Removes the socket's file. A pipe stays, so that its reader may wait for the next run.
+    pub(super) fn close(&mut self) {
+        if let Self::Socket { path, identity, .. } = self
+            && of(path).is_ok_and(|found| found == *identity)
+        {
+            // Gone already, or not ours to remove: nothing follows from either.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn of(path: &Path) -> io::Result<(u64, u64)> {
+    let meta = fs::symlink_metadata(path)?;
+    Ok((meta.dev(), meta.ino()))
+}
+
+fn make_fifo(path: &Path) -> rustix::io::Result<()> {
+    rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(MODE), 0)
+}
+
+fn fifo(path: &Path) -> Result<Endpoint, PipeError> {
+    match make_fifo(path) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => {
+            let kind = fs::metadata(path).map(|meta| meta.file_type());
+            if !kind.is_ok_and(|kind| kind.is_fifo()) {
+                return Err(PipeError::Taken {
+                    path: path.display().to_string(),
+                    found: "there and not a named pipe",
+                    way_out: "write `unix:PATH` for a socket",
+                });
+            }
+        }
+        Err(error) => return Err(io_error(path, error)),
+    }
+    Ok(Endpoint::Fifo(path.to_path_buf()))
+}
+
+fn socket(path: &Path) -> Result<Endpoint, PipeError> {
+    let refused = |error: Errno| io_error(path, error);
+    let address = SocketAddrUnix::new(path).map_err(refused)?;
+    if let Ok(meta) = fs::symlink_metadata(path) {
+        let found = if meta.file_type().is_socket() {
+            let probe = stream_socket().map_err(refused)?;
+            match connect(&probe, &address) {
+                // Left by a process that was killed.
+                Err(Errno::CONNREFUSED) => None,
+                _ => Some("a socket that another process listens at"),
+            }
+        } else {
+            Some("there and not a socket")
+        };
+        match found {
+            None => fs::remove_file(path).map_err(|source| PipeError::Io {
+                path: path.display().to_string(),
+                source,
+            })?,
+            Some(found) => {
+                return Err(PipeError::Taken {
+                    path: path.display().to_string(),
+                    found,
+                    way_out: "end what is there",
+                });
+            }
+        }
+    }
+    let listener = stream_socket().map_err(refused)?;
+    bind(&listener, &address).map_err(refused)?;
+    // Before it listens: until then nobody gets in.
+    rustix::fs::chmodat(
+        CWD,
+        path,
+        Mode::from_raw_mode(MODE),
+        rustix::fs::AtFlags::empty(),
+    )
+    .map_err(refused)?;
+    listen(&listener, 16).map_err(refused)?;
+    let identity = of(path).map_err(|source| PipeError::Io {
+        path: path.display().to_string(),
+        source,
+    })?;
+    Ok(Endpoint::Socket {
+        path: path.to_path_buf(),
+        identity,
+        listener: Arc::new(listener),
+    })
+}
+
+fn stream_socket() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+fn io_error(path: &Path, error: Errno) -> PipeError {
+    PipeError::Io {
+        path: path.display().to_string(),
+        source: error.into(),
+    }
+}
