@@ -91,6 +91,13 @@ pub enum Notice {
         /// Deliveries given up in between.
         lost: u64,
     },
+    /// A destination is there to be asked.
+    Serving {
+        /// The destination's name.
+        exporter: &'static str,
+        /// Where, as a reader would write it.
+        at: String,
+    },
     /// A setting could not be read; the default holds.
     SettingRefused {
         /// The setting as the user wrote its name.
@@ -140,6 +147,7 @@ impl Notice {
             Self::RecordsDropped { .. } => "records_dropped",
             Self::ExportFailing { .. } => "export_failing",
             Self::ExportResumed { .. } => "export_resumed",
+            Self::Serving { .. } => "serving",
             Self::ProbeBegins { .. } => "probe_begins",
             Self::ReplayBegins { .. } => "replay_begins",
             Self::SourceEndedEarly { .. } => "source_ended_early",
@@ -163,7 +171,8 @@ impl Notice {
             }
             Self::ExporterOff { exporter, .. }
             | Self::ExportFailing { exporter, .. }
-            | Self::ExportResumed { exporter, .. } => (*exporter).to_owned(),
+            | Self::ExportResumed { exporter, .. }
+            | Self::Serving { exporter, .. } => (*exporter).to_owned(),
             Self::ProbeBegins { loop_name, .. }
             | Self::ReplayBegins { loop_name, .. }
             | Self::SourceEndedEarly { loop_name, .. }
@@ -182,9 +191,10 @@ impl Notice {
 
     fn severity(&self) -> Severity {
         match self {
-            Self::ProbeBegins { .. } | Self::ReplayBegins { .. } | Self::ExportResumed { .. } => {
-                Severity::Info
-            }
+            Self::ProbeBegins { .. }
+            | Self::ReplayBegins { .. }
+            | Self::ExportResumed { .. }
+            | Self::Serving { .. } => Severity::Info,
             _ => Severity::Warning,
         }
     }
@@ -233,6 +243,7 @@ impl fmt::Display for Notice {
                 "`{exporter}` delivers again, after {lost} that were given up. Totals are whole; \
                  levels in between are missing there."
             ),
+            Self::Serving { exporter, at } => write!(f, "`{exporter}` is served at {at}"),
             Self::ProbeBegins {
                 loop_name,
                 replayed,

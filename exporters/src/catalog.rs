@@ -4,8 +4,10 @@
 //! Python classes and a command line come the same way. The run folder is not among them: it is
 //! always written, and everything else can be made from it again.
 
+mod prometheus;
+
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use headspace_agent::notice::Notice;
 use headspace_agent::port::Exporter;
@@ -20,6 +22,15 @@ pub type Options = BTreeMap<String, String>;
 pub enum Destination {
     /// Lines to whoever reads a named pipe or, with `unix:` before the path, a socket.
     Pipe(String),
+    /// An HTTP endpoint that Prometheus scrapes.
+    Prometheus {
+        /// The address to listen at, a name or a number.
+        host: String,
+        /// The port of the machine's first process; each further one takes the next. 0 is any.
+        port: u16,
+    },
+    /// A file in this folder, for node_exporter's textfile collector.
+    Textfile(PathBuf),
 }
 
 /// The process whose records they are, as far as a destination must know before the first of them.
@@ -71,7 +82,7 @@ pub enum DestinationError {
 }
 
 /// What destinations are called.
-pub const KINDS: &[&str] = &["pipe"];
+pub const KINDS: &[&str] = &["pipe", "prometheus", "textfile"];
 
 impl Destination {
     /// The destination of that name.
@@ -82,6 +93,8 @@ impl Destination {
     pub fn parse(kind: &str, options: &Options) -> Result<Self, DestinationError> {
         match kind {
             "pipe" => parse_pipe(options),
+            "prometheus" => prometheus::parse(options),
+            "textfile" => prometheus::parse_textfile(options),
             _ => Err(DestinationError::Unknown {
                 kind: kind.to_owned(),
             }),
@@ -96,6 +109,8 @@ impl Destination {
     pub fn open(&self, place: &Place<'_>) -> Result<Opened, DestinationError> {
         match self {
             Self::Pipe(at) => open_pipe(at, place),
+            Self::Prometheus { host, port } => prometheus::open(host, *port, place),
+            Self::Textfile(folder) => prometheus::open_textfile(folder),
         }
     }
 }

@@ -2,3 +2,5 @@
 
 pub mod file;
 pub mod pipe;
+pub mod prometheus;
+pub mod textfile;

@@ -21,14 +21,16 @@ from headspace._wrap import CacheDataLoader, cache_iterator, wrap
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from headspace._report import Report
-    from headspace.config import JsonLines, Pipe
+    from headspace.config import JsonLines, Pipe, Prometheus, Textfile
 
 __all__ = [
     "CacheDataLoader",
     "JsonLines",
     "Pipe",
+    "Prometheus",
     "Report",
     "Session",
+    "Textfile",
     "__version__",
     "cache_iterator",
     "queue",
@@ -43,7 +45,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     # Loaded when asked for: importing `dataclasses` alone takes longer than the rest of headspace.
-    if name in ("JsonLines", "Pipe"):
+    if name in ("JsonLines", "Pipe", "Prometheus", "Textfile"):
         from headspace import config
 
         return getattr(config, name)

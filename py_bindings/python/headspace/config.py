@@ -49,5 +49,44 @@ class Pipe:
         return "pipe", {"at": f"unix:{at}" if self.socket else os.path.abspath(at)}
 
 
+@dataclass(frozen=True)
+class Prometheus:
+    """An HTTP endpoint in this process, for Prometheus to scrape.
+
+        headspace.start(to=Prometheus())                        # http://127.0.0.1:9464/metrics
+        headspace.start(to=Prometheus(host="0.0.0.0", port=9500))
+
+    Anyone who reaches the address can read the metrics, and nobody can change anything through it.
+    Of several processes on a machine each has a port of its own: `port` and its local rank.
+
+    Args:
+        host: The address to listen at.
+        port: The port of the machine's first process; 0 is any that is free. A notice says which.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 9464
+
+    def _export(self) -> tuple[str, dict[str, str]]:
+        return "prometheus", {"host": self.host, "port": str(self.port)}
+
+
+@dataclass(frozen=True)
+class Textfile:
+    """A file for node_exporter's textfile collector, replaced about once a second.
+
+        headspace.start(to=Textfile("/var/lib/node_exporter"))
+
+    Args:
+        path: The folder that the collector looks at; made where it is missing. The file is
+            ``headspace_<run>_rank<rank>.prom``. It stays there when the run has ended.
+    """
+
+    path: str | os.PathLike[str]
+
+    def _export(self) -> tuple[str, dict[str, str]]:
+        return "textfile", {"at": os.path.abspath(os.fspath(self.path))}
+
+
 #: What `headspace.start(to=)` takes.
-Destination: TypeAlias = "JsonLines | Pipe | str | os.PathLike[str]"
+Destination: TypeAlias = "JsonLines | Pipe | Prometheus | Textfile | str | os.PathLike[str]"

@@ -1,0 +1,155 @@
+//! Where Prometheus finds a process: an endpoint, or a file.
+
+use std::path::{Path, PathBuf};
+
+use headspace_agent::notice::Notice;
+
+use super::{Destination, DestinationError, Opened, Options, Place};
+use crate::transport::prometheus::PrometheusExporter;
+use crate::transport::textfile::TextfileExporter;
+
+/// Where OpenTelemetry's exporters for Prometheus listen.
+const PORT: u16 = 9464;
+
+const LOOPBACK: &str = "127.0.0.1";
+
+/// `at` is a port, a host, or both; `host` and `port` say it one by one.
+pub(super) fn parse(options: &Options) -> Result<Destination, DestinationError> {
+    let at = options.get("at").map_or("", |at| at.trim());
+    let (host, port) = match at.rsplit_once(':') {
+        // An IPv6 address without brackets has no port.
+        Some((host, _)) if host.contains(':') && !host.ends_with(']') => (at, ""),
+        Some(both) => both,
+        None if at.bytes().all(|byte| byte.is_ascii_digit()) => ("", at),
+        None => (at, ""),
+    };
+    let host = options.get("host").map_or(host, String::as_str);
+    let port = options.get("port").map_or(port, String::as_str);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let port = match port {
+        "" => PORT,
+        port => port.parse().map_err(|_| DestinationError::Option {
+            kind: "prometheus",
+            problem: format!(
+                "`{port}` is not a port from 0 to 65535 (write `prometheus:{PORT}` or \
+                 `prometheus:HOST:{PORT}`)"
+            ),
+        })?,
+    };
+    Ok(Destination::Prometheus {
+        host: if host.is_empty() { LOOPBACK } else { host }.to_owned(),
+        port,
+    })
+}
+
+pub(super) fn open(host: &str, port: u16, place: &Place<'_>) -> Result<Opened, DestinationError> {
+    let own = match port {
+        0 => Some(0),
+        port => u16::try_from(place.local_rank)
+            .ok()
+            .and_then(|rank| port.checked_add(rank)),
+    };
+    let own = own.ok_or_else(|| DestinationError::Option {
+        kind: "prometheus",
+        problem: format!(
+            "port {port} and local rank {} are more than 65535 together (choose a lower port)",
+            place.local_rank
+        ),
+    })?;
+    let exporter =
+        PrometheusExporter::open(host, own).map_err(|error| DestinationError::Closed {
+            kind: "prometheus",
+            problem: format!("cannot listen at port {own} of `{host}`: {error} (choose another)"),
+        })?;
+    let told = Notice::Serving {
+        exporter: "prometheus",
+        at: format!("http://{}/metrics", exporter.address()),
+    };
+    Ok(Opened {
+        exporter: Some(Box::new(exporter)),
+        notices: vec![told],
+    })
+}
+
+pub(super) fn parse_textfile(options: &Options) -> Result<Destination, DestinationError> {
+    let folder = options.get("at").filter(|folder| !folder.is_empty());
+    let folder = folder.ok_or_else(|| DestinationError::Option {
+        kind: "textfile",
+        problem: "the folder is missing (write `textfile:/var/lib/node_exporter`)".to_owned(),
+    })?;
+    Ok(Destination::Textfile(PathBuf::from(folder)))
+}
+
+pub(super) fn open_textfile(folder: &Path) -> Result<Opened, DestinationError> {
+    let exporter = TextfileExporter::open(folder).map_err(|error| DestinationError::Closed {
+        kind: "textfile",
+        problem: format!("cannot make `{}`: {error}", folder.display()),
+    })?;
+    Ok(Opened {
+        exporter: Some(Box::new(exporter)),
+        notices: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(kind: &str, at: &str) -> Result<Destination, DestinationError> {
+        Destination::parse(kind, &Options::from([("at".to_owned(), at.to_owned())]))
+    }
+
+    #[test]
+    fn prometheus_listens_at_loopback_unless_told_otherwise() {
+        for (at, host, port) in [
+            ("", "127.0.0.1", 9464),
+            ("9500", "127.0.0.1", 9500),
+            ("0.0.0.0:0", "0.0.0.0", 0),
+            ("node7", "node7", 9464),
+            ("[::1]:9500", "::1", 9500),
+            ("::1", "::1", 9464),
+        ] {
+            let host = host.to_owned();
+            let expected = Destination::Prometheus { host, port };
+            assert_eq!(asked("prometheus", at).unwrap(), expected, "{at}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_the_way_out() {
+        for (kind, at, said) in [
+            ("prometheus", "node7:high", "`high` is not a port"),
+            ("prometheus", "70000", "`70000` is not a port"),
+            ("textfile", "", "the folder is missing"),
+        ] {
+            let error = asked(kind, at).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_process_of_a_machine_has_a_port_of_its_own_and_says_which() {
+        let folder = Path::new("unused");
+        let place = |local_rank| Place {
+            folder,
+            rank: 5,
+            local_rank,
+            world_size: 8,
+        };
+        let last = asked("prometheus", "65535").unwrap();
+        let error = last.open(&place(1)).err().unwrap();
+        assert!(error.to_string().contains("local rank 1"), "{error}");
+
+        let first = asked("prometheus", "0").unwrap().open(&place(0)).unwrap();
+        let told = first.notices[0].to_string();
+        let port = told.rsplit(['/', ':']).nth(1).unwrap();
+        let port: u16 = port.parse().unwrap();
+        // Were it not the next one, it would be the one that is taken.
+        let taken = Destination::Prometheus {
+            host: "127.0.0.1".to_owned(),
+            port: port - 1,
+        };
+        let error = taken.open(&place(1)).err().unwrap().to_string();
+        assert!(error.contains(&format!("port {port}")), "{error}");
+    }
+}

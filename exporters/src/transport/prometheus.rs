@@ -1,0 +1,159 @@
+//! An HTTP endpoint in the process that trains, for Prometheus to scrape: `GET /metrics`.
+//!
+//! A thread of its own answers, in a runtime of its own, so that a client that is slow or says
+//! nothing costs nobody else anything: it has [`HEAD_TIMEOUT`] to ask and [`CONNECTION_TIMEOUT`] to
+//! take the answer, and there are never more than [`CONNECTIONS`]. What is answered is the run as it
+//! stood at the last tick. Anyone who reaches the address can read it; nothing can be changed
+//! through it.
+//!
+//! In a forked child there is no thread, so nothing answers there; that the child holds the listening
+//! socket too does not keep the address from being used again once the session ends.
+
+mod answer;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use headspace_agent::model::Record;
+use headspace_agent::port::{ExportError, Exporter};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::encode::snapshot::Snapshot;
+
+/// Connections at a time. More wait to be accepted.
+pub const CONNECTIONS: usize = 32;
+
+/// How long a client may take to ask.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a connection may last, its answer included: Prometheus itself gives up after 10 s.
+pub const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long to wait after the system had no descriptor for a connection.
+const REST: Duration = Duration::from_millis(100);
+
+/// The run, as the exporter's thread and the answering one share it.
+type Shared = Arc<Mutex<Snapshot>>;
+
+/// Answers scrapes.
+pub struct PrometheusExporter {
+    snapshot: Shared,
+    address: SocketAddr,
+    /// The listening socket once more, to end it without waiting for the thread.
+    socket: TcpListener,
+    /// Dropped, it ends the thread.
+    _running: oneshot::Sender<()>,
+}
+
+impl PrometheusExporter {
+    /// Listens at `host`, a name or an address, and starts to answer. Port 0 is any that is free.
+    ///
+    /// # Errors
+    ///
+    /// What the system said: the address is taken, is not this machine's, or needs privileges.
+    pub fn open(host: &str, port: u16) -> io::Result<Self> {
+        let socket = TcpListener::bind((host, port))?;
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        let listener = socket.try_clone()?;
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()?;
+        let snapshot = Shared::default();
+        let shared = Arc::clone(&snapshot);
+        let (running, ended) = oneshot::channel();
+        std::thread::Builder::new()
+            .name("headspace-prom".to_owned())
+            .spawn(move || serve(&runtime, listener, &shared, ended))?;
+        Ok(Self {
+            snapshot,
+            address,
+            socket,
+            _running: running,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Exporter for PrometheusExporter {
+    fn name(&self) -> &'static str {
+        "prometheus"
+    }
+
+    fn export(&mut self, records: &[Record]) -> Result<(), ExportError> {
+        let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        for record in records {
+            snapshot.take(record);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PrometheusExporter {
+    fn drop(&mut self) {
+        // Children that were forked hold the socket as well: only this ends it for all of them.
+        let _ = socket2::SockRef::from(&self.socket).shutdown(std::net::Shutdown::Both);
+    }
+}
+
+/// Answers until `ended`. The thread's body.
+fn serve(
+    runtime: &Runtime,
+    listener: TcpListener,
+    snapshot: &Shared,
+    mut ended: oneshot::Receiver<()>,
+) {
+    runtime.block_on(async {
+        let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
+            return;
+        };
+        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        loop {
+            let next = async {
+                let place = Arc::clone(&room).acquire_owned().await;
+                (place, listener.accept().await)
+            };
+            let (place, accepted) = tokio::select! {
+                _ = &mut ended => return,
+                next = next => next,
+            };
+            let Ok((stream, _)) = accepted else {
+                tokio::select! {
+                    _ = &mut ended => return,
+                    () = tokio::time::sleep(REST) => continue,
+                }
+            };
+            let snapshot = Arc::clone(snapshot);
+            tokio::spawn(async move {
+                let _place = place;
+                let answer = service_fn(move |request| {
+                    let answer = answer::answer(&request, &snapshot);
+                    async move { Ok::<_, std::convert::Infallible>(answer) }
+                });
+                let connection = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEAD_TIMEOUT)
+                    .keep_alive(false)
+                    .max_buf_size(16 << 10)
+                    .serve_connection(TokioIo::new(stream), answer);
+                // A client that goes away is its own affair.
+                let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+            });
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests;

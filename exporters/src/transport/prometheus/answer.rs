@@ -1,0 +1,98 @@
+//! What a request is answered.
+
+use std::io::Write;
+use std::sync::PoisonError;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http_body_util::Full;
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName,
+    HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+
+use super::Shared;
+use crate::encode::prometheus::{self, Form};
+
+/// For whoever opens the address itself.
+const WHERE: &str = "headspace: metrics for Prometheus are at /metrics\n";
+
+/// The metrics, or what else to say.
+pub(super) fn answer<B>(request: &Request<B>, snapshot: &Shared) -> Response<Full<Bytes>> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+        let headers = answer.headers_mut();
+        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return answer;
+    }
+    match request.uri().path() {
+        "/metrics" => metrics(request.headers(), snapshot),
+        "/" => plain(StatusCode::OK, WHERE),
+        _ => plain(StatusCode::NOT_FOUND, WHERE),
+    }
+}
+
+fn metrics(asked: &HeaderMap, snapshot: &Shared) -> Response<Full<Bytes>> {
+    let form = Form::accepted(&all(asked, &ACCEPT));
+    let text = {
+        let snapshot = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        prometheus::encode([&*snapshot], form)
+    };
+    let zipped = takes_gzip(&all(asked, &ACCEPT_ENCODING))
+        .then(|| gzip(text.as_bytes()))
+        .flatten();
+    let encoded = zipped.is_some();
+    let mut answer = Response::new(Full::from(zipped.unwrap_or_else(|| text.into_bytes())));
+    let headers = answer.headers_mut();
+    let vary = HeaderValue::from_static("accept, accept-encoding");
+    headers.insert(VARY, vary);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(form.content_type()));
+    if encoded {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    guard(headers);
+    answer
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::from(text));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    headers.insert(CONTENT_TYPE, kind);
+    guard(headers);
+    answer
+}
+
+/// Nothing is kept on the way, and no browser takes it for something else.
+fn guard(headers: &mut HeaderMap) {
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+}
+
+/// All values of a header as one list.
+fn all(headers: &HeaderMap, name: &HeaderName) -> String {
+    let values = headers.get_all(name).iter();
+    let texts: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
+    texts.join(",")
+}
+
+fn takes_gzip(accept: &str) -> bool {
+    accept.split(',').any(|coding| {
+        let mut parts = coding.split(';').map(str::trim);
+        let named = parts.next().is_some_and(|c| c.eq_ignore_ascii_case("gzip"));
+        let refused = parts.any(|part| {
+            part.strip_prefix("q=")
+                .is_some_and(|q| q.parse() == Ok(0.0_f32))
+        });
+        named && !refused
+    })
+}
+
+fn gzip(text: &[u8]) -> Option<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 8), Compression::fast());
+    encoder.write_all(text).ok()?;
+    encoder.finish().ok()
+}

@@ -1,0 +1,126 @@
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use headspace_agent::model::RecordBody;
+
+use super::*;
+use crate::encode::samples;
+
+/// Wide: it only ends what hangs.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+fn open() -> PrometheusExporter {
+    let mut exporter = PrometheusExporter::open("127.0.0.1", 0).unwrap();
+    let tick = RecordBody::Tick(samples::tick(1));
+    exporter.export(&[samples::record(1, tick)]).unwrap();
+    exporter
+}
+
+fn connect(exporter: &PrometheusExporter) -> TcpStream {
+    let stream = TcpStream::connect(exporter.address()).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream
+}
+
+/// Head and body of the answer.
+fn ask(exporter: &PrometheusExporter, line: &str, headers: &str) -> (String, Vec<u8>) {
+    let mut stream = connect(exporter);
+    write!(stream, "{line} HTTP/1.1\r\nHost: x\r\n{headers}\r\n").unwrap();
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).unwrap();
+    let end = all.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8(all[..end].to_vec()).unwrap();
+    (head.to_lowercase(), all.split_off(end + 4))
+}
+
+#[test]
+fn the_run_as_it_stands_is_answered_in_the_form_asked_for() {
+    let exporter = open();
+
+    let (head, body) = ask(&exporter, "GET /metrics", "");
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+    let text = String::from_utf8(body).unwrap();
+    assert!(text.contains("process_cpu_time_seconds_total{"), "{text}");
+
+    let open = "Accept: application/openmetrics-text; version=1.0.0\r\n";
+    let (head, body) = ask(&exporter, "GET /metrics?x=1", open);
+    assert!(head.contains("application/openmetrics-text"), "{head}");
+    assert!(body.ends_with(b"# EOF\n"));
+}
+
+#[test]
+fn gzip_goes_to_those_who_take_it() {
+    let exporter = open();
+    let (head, body) = ask(&exporter, "GET /metrics", "Accept-Encoding: br, gzip\r\n");
+    assert!(head.contains("content-encoding: gzip"), "{head}");
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&body[..])
+        .read_to_string(&mut text)
+        .unwrap();
+    assert!(text.contains("target_info{"));
+
+    let (head, _) = ask(&exporter, "GET /metrics", "Accept-Encoding: gzip;q=0\r\n");
+    assert!(!head.contains("content-encoding"), "{head}");
+}
+
+#[test]
+fn nothing_else_is_answered() {
+    let exporter = open();
+    for (line, status) in [
+        ("GET /../etc/passwd", "404"),
+        ("GET /metrics/", "404"),
+        ("POST /metrics", "405"),
+        ("DELETE /", "405"),
+        ("nonsense", "400"),
+    ] {
+        let (head, _) = ask(&exporter, line, "");
+        assert!(head.starts_with(&format!("http/1.1 {status}")), "{head}");
+    }
+    let (head, body) = ask(&exporter, "HEAD /metrics", "");
+    assert!(
+        head.starts_with("http/1.1 200") && body.is_empty(),
+        "{head}"
+    );
+}
+
+#[test]
+fn silent_clients_are_cut_off_and_others_answered_after_them() {
+    let exporter = open();
+    // They take every place, and one has asked half a question.
+    let mut silent: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(&exporter)).collect();
+    silent[0].write_all(b"GET /metrics HTT").unwrap();
+
+    let (head, _) = ask(&exporter, "GET /metrics", "");
+
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    for mut client in silent {
+        let mut rest = Vec::new();
+        // Closed or reset; a client that were still connected would run into the deadline.
+        match client.read_to_end(&mut rest) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
+        }
+    }
+}
+
+#[test]
+fn an_address_is_free_again_when_the_session_ends_even_where_a_forked_child_holds_the_socket() {
+    let exporter = open();
+    let address = exporter.address();
+    let of_a_child = exporter.socket.try_clone().unwrap();
+    drop(exporter);
+
+    assert!(TcpStream::connect(address).is_err());
+    let again = PrometheusExporter::open("127.0.0.1", address.port()).unwrap();
+    assert_eq!(again.address(), address);
+    drop(of_a_child);
+}
+
+#[test]
+fn an_address_that_is_taken_is_an_error() {
+    let exporter = open();
+    let port = exporter.address().port();
+    let error = PrometheusExporter::open("127.0.0.1", port).err().unwrap();
+    assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+}
