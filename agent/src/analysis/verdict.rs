@@ -9,9 +9,11 @@ mod render;
 mod resources;
 pub mod units;
 
+pub use self::pipeline::{bottleneck_name, remedy_outcome};
+
 use std::fmt;
 
-use self::render::{Row, html, text};
+use self::render::{COLUMNS, Row, html, text};
 use self::units::{duration_ms, duration_s, percent, signed_ms, steps};
 use crate::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 
@@ -60,13 +62,35 @@ impl<'a> Verdict<'a> {
     /// The text as lines without their ends.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        text(&self.rows())
+        self.lines_within(COLUMNS)
+    }
+
+    /// The same in so many columns, 100 at most. Tables stay as wide as they are.
+    #[must_use]
+    pub fn lines_within(&self, columns: usize) -> Vec<String> {
+        text(&self.rows(), columns)
     }
 
     /// The same as a table for notebooks: self-contained, without script, everything escaped.
     #[must_use]
     pub fn to_html(&self) -> String {
         html(&self.rows())
+    }
+
+    /// Why the floor is not known, or what an upper bound leaves open; `None` where it was measured
+    /// and before there is a steady state.
+    #[must_use]
+    pub fn caution(&self) -> Option<String> {
+        let s = self.summary;
+        s.steady_step_mean_ms?;
+        if s.mode == "replay" || s.floor_step_ms.is_some() {
+            return None;
+        }
+        let open = || {
+            let bound = s.headspace_upper_bound_pct;
+            bound.map(|_| self.what_the_bound_leaves_open().to_owned())
+        };
+        self.refusal().or_else(open)
     }
 
     fn rows(&self) -> Vec<Row> {

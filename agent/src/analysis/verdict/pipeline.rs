@@ -76,14 +76,20 @@ fn unknown(summary: &SummaryRecord) -> Option<Row> {
 }
 
 fn bottleneck(found: &BottleneckRecord) -> Row {
-    let name = match (found.kind.as_str(), found.name.as_deref()) {
+    let name = bottleneck_name(found);
+    Row::entries("bottleneck", vec![(short(&name), found.evidence.clone())])
+}
+
+/// What limits the loop, as people call it.
+#[must_use]
+pub fn bottleneck_name(found: &BottleneckRecord) -> String {
+    match (found.kind.as_str(), found.name.as_deref()) {
         ("compute", _) => "the loop itself".to_owned(),
         ("jitter", _) => "jitter".to_owned(),
         ("resource", Some(name)) => resource(name).to_owned(),
-        (_, Some(name)) => short(name),
+        (_, Some(name)) => name.to_owned(),
         (kind, None) => kind.to_owned(),
-    };
-    Row::entries("bottleneck", vec![(name, found.evidence.clone())])
+    }
 }
 
 /// What people call it.
@@ -100,8 +106,14 @@ fn resource(name: &str) -> &str {
 
 /// The step that it leads to, and what to do.
 fn remedy(remedy: &RemedyRecord) -> (String, String) {
+    (remedy_outcome(remedy), remedy.what.clone())
+}
+
+/// The step that a remedy leads to, and by how much that is shorter.
+#[must_use]
+pub fn remedy_outcome(remedy: &RemedyRecord) -> String {
     let gain = remedy.predicted_gain_pct;
-    let outcome = match (remedy.code.as_str(), remedy.at_least) {
+    match (remedy.code.as_str(), remedy.at_least) {
         ("stop", _) => "compute binds".to_owned(),
         (_, true) if gain < 0.5 => "gain unknown".to_owned(),
         (_, at_least) => format!(
@@ -110,8 +122,7 @@ fn remedy(remedy: &RemedyRecord) -> (String, String) {
             duration_ms(remedy.predicted_step_ms),
             percent(gain, 0)
         ),
-    };
-    (outcome, remedy.what.clone())
+    }
 }
 
 /// Whether items do not pass it: a start of workers, a delay.

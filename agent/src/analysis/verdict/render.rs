@@ -1,7 +1,7 @@
 //! Rows as text that fits a terminal, and as HTML.
 
 /// Widest line of text, in columns.
-const COLUMNS: usize = 100;
+pub(super) const COLUMNS: usize = 100;
 
 /// Widest line of entries, which have a column of their own to the left.
 const NARROW: usize = 80;
@@ -76,12 +76,13 @@ impl Row {
     }
 }
 
-/// The rows as lines of at most 100 columns.
-pub(super) fn text(rows: &[Row]) -> Vec<String> {
+/// The rows as lines of at most 100 columns, or fewer; tables stay as wide as they are.
+pub(super) fn text(rows: &[Row], columns: usize) -> Vec<String> {
+    let room = columns.min(COLUMNS).saturating_sub(INDENT).max(INDENT);
     let mut out = Vec::new();
     for row in rows {
         let mut label = row.label;
-        for line in row.lines.iter().flat_map(layout) {
+        for line in row.lines.iter().flat_map(|line| layout(line, room)) {
             out.push(format!("{label:INDENT$}{line}").trim_end().to_owned());
             label = "";
         }
@@ -90,20 +91,23 @@ pub(super) fn text(rows: &[Row]) -> Vec<String> {
 }
 
 /// A line in pieces that fit beside the label.
-fn layout(line: &Line) -> Vec<String> {
+fn layout(line: &Line, room: usize) -> Vec<String> {
     match line {
-        Line::Parts(parts) => pack(parts.iter().map(|p| plain(p)), "   "),
-        Line::Sentence(words) => wrap(words, COLUMNS - INDENT),
-        Line::Heading(what, location) => pack([plain(what), plain(location)], "      "),
-        Line::Entries(entries) => layout_entries(entries),
+        Line::Parts(parts) => pack(parts.iter().map(|p| plain(p)), "   ", room),
+        Line::Sentence(words) => wrap(words, room),
+        Line::Heading(what, location) => pack([plain(what), plain(location)], "      ", room),
+        Line::Entries(entries) => layout_entries(entries, room),
         Line::Table(cells) => layout_table(cells),
     }
 }
 
-fn layout_entries(entries: &[(String, String)]) -> Vec<String> {
+fn layout_entries(entries: &[(String, String)], room: usize) -> Vec<String> {
     let heads: Vec<String> = entries.iter().map(|(head, _)| plain(head)).collect();
     let widest = heads.iter().map(|head| width(head)).max().unwrap_or(0);
-    let room = (NARROW - INDENT).saturating_sub(widest + 3).max(20);
+    let room = (NARROW - INDENT)
+        .min(room)
+        .saturating_sub(widest + 3)
+        .max(20);
     let mut lines = Vec::new();
     for (head, (_, words)) in heads.iter().zip(entries) {
         let mut head = head.as_str();
@@ -137,7 +141,7 @@ fn layout_table(cells: &[Vec<String>]) -> Vec<String> {
 
 /// Words in lines of at most that width.
 fn wrap(words: &str, room: usize) -> Vec<String> {
-    pack_into(
+    pack(
         plain(words).split_whitespace().map(ToOwned::to_owned),
         " ",
         room,
@@ -146,11 +150,7 @@ fn wrap(words: &str, room: usize) -> Vec<String> {
 
 /// Joins pieces as long as they fit. A piece that never fits keeps its end, which in a path is
 /// what tells it from others.
-fn pack(pieces: impl IntoIterator<Item = String>, gap: &str) -> Vec<String> {
-    pack_into(pieces, gap, COLUMNS - INDENT)
-}
-
-fn pack_into(pieces: impl IntoIterator<Item = String>, gap: &str, room: usize) -> Vec<String> {
+fn pack(pieces: impl IntoIterator<Item = String>, gap: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for piece in pieces {
         let piece = shorten(piece, room);
