@@ -37,6 +37,11 @@ pub(crate) struct ReportArgs {
     /// also where only some can be read. What was not measured is null
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Write the run as a page with charts to FILE: one file that holds everything itself, for a
+    /// browser. Of one run
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// Say how two runs differ, and whether that is more than noise.

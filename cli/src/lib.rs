@@ -13,6 +13,7 @@ mod compare;
 mod doctor;
 mod find;
 mod layout;
+pub mod page;
 pub mod python;
 mod report;
 mod skipped;

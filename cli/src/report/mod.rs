@@ -1,6 +1,7 @@
 //! `headspace report`: one run as its verdict, several as a table, or either as JSON.
 
-mod ranks;
+mod html;
+pub(crate) mod ranks;
 mod table;
 
 use std::io;
@@ -59,6 +60,9 @@ impl<'a> Reported<'a> {
 
 /// Runs the command.
 pub(crate) fn report(args: &ReportArgs, context: &mut Context<'_>) -> io::Result<i32> {
+    if let Some(file) = &args.html {
+        return html::write(args, file, context);
+    }
     let mut code = EXIT_OK;
     let mut runs = Vec::new();
     let found: Vec<_> = if args.paths.is_empty() {

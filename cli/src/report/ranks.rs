@@ -71,6 +71,12 @@ fn add(ranks: &mut Ranks, rank: &RankRun, course: &Course) {
 
 /// The ranks together, in a few lines.
 pub(super) fn told(ranks: &RanksRecord) -> String {
+    let lines = sentences(ranks).into_iter();
+    lines.map(|(label, words)| line(label, &words)).collect()
+}
+
+/// The ranks together: what each sentence is about, and the sentence.
+pub(crate) fn sentences(ranks: &RanksRecord) -> Vec<(&'static str, String)> {
     let mut facts = match ranks.world_size.filter(|world| *world > 1) {
         Some(world) => vec![format!("{} of {world} read", ranks.read)],
         None => vec![format!("{} read", ranks.read)],
@@ -89,7 +95,6 @@ pub(super) fn told(ranks: &RanksRecord) -> String {
             ));
         }
     }
-    let mut text = line("ranks", &(facts.join("; ") + "."));
     let slowest = match (ranks.slowest, ranks.cause) {
         (Some(rank), RankCause::Data) => format!("Rank {rank}, because of its data. "),
         (Some(rank), RankCause::Compute) => format!("Rank {rank}, because of its compute. "),
@@ -97,27 +102,30 @@ pub(super) fn told(ranks: &RanksRecord) -> String {
         (None, RankCause::Balanced) => "None. ".to_owned(),
         (None, _) => "Unknown. ".to_owned(),
     };
-    text += &line("slowest", &(slowest + &ranks.evidence));
+    let mut all = vec![
+        ("ranks", facts.join("; ") + "."),
+        ("slowest", slowest + &ranks.evidence),
+    ];
     if ranks.missing_count > 0 {
         let what = listed(&ranks.missing, ranks.missing_count);
-        text += &line("missing", &format!("No summary of {what}."));
+        all.push(("missing", format!("No summary of {what}.")));
     }
     if ranks.unfinished_count > 0 {
         let what = listed(&ranks.unfinished, ranks.unfinished_count);
-        text += &line(
+        all.push((
             "ended",
-            &format!(
+            format!(
                 "Not in order: {what}; killed, or still running. They count as far as they were recorded."
             ),
-        );
+        ));
     }
     if let Some((fewest, most)) = ranks.steps.filter(|(fewest, most)| fewest != most) {
-        text += &line(
+        all.push((
             "steps",
-            &format!("From {fewest} to {most}: the ranks took different numbers."),
-        );
+            format!("From {fewest} to {most}: the ranks took different numbers."),
+        ));
     }
-    text
+    all
 }
 
 fn line(label: &str, words: &str) -> String {

@@ -262,7 +262,8 @@ impl RankRun {
         Ok(())
     }
 
-    fn take(&mut self, record: Record) {
+    /// Takes its next record, and keeps what is kept of a rank. Counts nothing.
+    pub fn take(&mut self, record: Record) {
         match record.body {
             RecordBody::Summary(_) => self.summary = Some(record),
             RecordBody::Run(run) => self.run = Some(run),

@@ -1,0 +1,330 @@
+//! The charts of a rank, as columns of numbers with what they mean. How they are drawn is the
+//! page's script's to say.
+
+use std::collections::BTreeSet;
+
+use headspace_agent::analysis::verdict::units::duration_ms;
+use headspace_agent::model::metric::{self, Metric};
+use headspace_agent::model::record::{RunRecord, SummaryRecord};
+use serde::Serialize;
+
+use super::history::{Column, History, Phases};
+
+/// Queues that are drawn: those that the summary names first, the last before the loop among them.
+const MOST_QUEUES: usize = 8;
+
+/// GPUs that are drawn.
+const MOST_GPUS: usize = 8;
+
+/// The readings that charts are made of, by kind of scope.
+pub(super) const READINGS: &[(&str, &Metric)] = &[
+    ("gpu", &metric::GPU_SM_UTILIZATION),
+    ("gpu", &metric::GPU_UTILIZATION),
+    ("gpu", &metric::GPU_ENGINE_UTILIZATION),
+    ("tree", &metric::PROCESS_CPU_TIME),
+    ("process", &metric::PROCESS_CPU_TIME),
+    ("host", &metric::HOST_CPU_UTILIZATION),
+    ("thread", &metric::THREAD_RUN_QUEUE_TIME),
+    ("cgroup", &metric::CGROUP_CPU_PERIODS),
+    ("cgroup", &metric::CGROUP_CPU_THROTTLED_PERIODS),
+    ("host", &metric::PRESSURE_TIME),
+    ("cgroup", &metric::PRESSURE_TIME),
+    ("process", &metric::GIL_WAITS),
+    ("process", &metric::GIL_WAIT_TIME),
+    ("process", &metric::GC_PAUSE_TIME),
+];
+
+/// One chart.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Chart {
+    /// Names it for the script and in the page.
+    pub id: &'static str,
+    /// Distinguishes charts of the same kind, such as the ordinal of a GPU.
+    pub of: String,
+    /// What it shows.
+    pub title: String,
+    /// Unit of all its values.
+    pub unit: &'static str,
+    /// Its lines.
+    pub lines: Vec<Line>,
+    /// Levels that stand for the whole run, such as the floor.
+    pub marks: Vec<Mark>,
+}
+
+/// One line of a chart.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Line {
+    /// What it is called.
+    pub name: String,
+    /// Which colour it has: a name that the style sheet knows, or empty for the next free one.
+    pub tone: &'static str,
+    /// A value for each time of the rank; null where nothing was measured.
+    pub values: Column,
+}
+
+/// A level that stands for the whole run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Mark {
+    /// What it is, with its value.
+    pub label: String,
+    /// Which colour it has.
+    pub tone: &'static str,
+    /// The value, in the chart's unit.
+    pub value: f64,
+}
+
+/// What the charts of a rank are made of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Drawn<'a> {
+    pub(super) history: &'a History,
+    pub(super) summary: Option<&'a SummaryRecord>,
+    pub(super) run: Option<&'a RunRecord>,
+    pub(super) loop_name: &'a str,
+}
+
+impl Drawn<'_> {
+    /// Those for which something was measured.
+    pub(super) fn charts(&self) -> Vec<Chart> {
+        let mut charts = vec![self.steps(), self.queues()];
+        charts.extend(self.gpus());
+        charts.push(self.cores());
+        charts.push(self.causes());
+        for chart in &mut charts {
+            chart.lines.retain(|line| line.values.iter().any(Option::is_some));
+            for value in chart.lines.iter_mut().flat_map(|line| &mut line.values) {
+                *value = value.map(rounded);
+            }
+        }
+        charts.retain(|chart| !chart.lines.is_empty());
+        charts
+    }
+
+    fn steps(&self) -> Chart {
+        let all = self.history.steps(self.loop_name).unwrap_or_default();
+        let of = |take: fn(&Phases) -> Option<f64>| -> Column {
+            all.iter().map(|phases| phases.and_then(take)).collect()
+        };
+        let floor = self.summary.and_then(|s| s.floor_step_ms);
+        let mark = |value| Mark {
+            label: format!("floor {}", duration_ms(value)),
+            tone: "floor",
+            value: rounded(value),
+        };
+        Chart {
+            id: "step",
+            title: "Step, wait and compute".to_owned(),
+            unit: "ms",
+            lines: vec![
+                line("step", "step", of(|p| p.live.step.mean_ms())),
+                line("step p95", "p95", of(|p| p.live.step.quantile_ms(0.95))),
+                line("wait", "wait", of(|p| p.live.wait.mean_ms())),
+                line("compute", "compute", of(|p| p.live.compute.mean_ms())),
+                line("step in replay", "replay", of(|p| p.replay.step.mean_ms())),
+            ],
+            marks: floor.map(mark).into_iter().collect(),
+            ..Chart::default()
+        }
+    }
+
+    fn queues(&self) -> Chart {
+        let queues = self.summary.map_or(&[][..], |s| &s.queues);
+        let mut named: Vec<_> = queues.iter().collect();
+        named.sort_by_key(|queue| !queue.last);
+        named.truncate(MOST_QUEUES);
+        let name = |name: &str, last| {
+            if last { format!("{name} (before the loop)") } else { name.to_owned() }
+        };
+        let lines = named
+            .into_iter()
+            .map(|queue| line(name(&queue.name, queue.last), "", self.history.depth(&queue.name)));
+        Chart {
+            id: "queues",
+            title: "Queue depths".to_owned(),
+            unit: "items",
+            lines: lines.collect(),
+            ..Chart::default()
+        }
+    }
+
+    fn gpus(&self) -> Vec<Chart> {
+        let scopes: BTreeSet<u32> = self
+            .history
+            .readings()
+            .filter_map(|(scope, _)| scope.strip_prefix("gpu:")?.parse().ok())
+            .collect();
+        scopes.into_iter().take(MOST_GPUS).map(|gpu| self.gpu(gpu)).collect()
+    }
+
+    fn gpu(&self, ordinal: u32) -> Chart {
+        let scope = format!("gpu:{ordinal}");
+        let model = self.run.and_then(|run| {
+            let gpu = run.gpus.iter().find(|gpu| gpu.ordinal == ordinal)?;
+            gpu.name.clone()
+        });
+        let mut keys: Vec<&str> =
+            self.history.readings().filter(|(of, _)| *of == scope).map(|(_, key)| key).collect();
+        keys.sort_unstable();
+        let has_sms = keys.iter().any(|key| key.starts_with(metric::GPU_SM_UTILIZATION.name));
+        let named = |key: &str| {
+            let value = attribute(key);
+            if key.starts_with(metric::GPU_SM_UTILIZATION.name) {
+                return Some(("SMs".to_owned(), "step"));
+            }
+            if key.starts_with(metric::GPU_ENGINE_UTILIZATION.name) {
+                let engine = value.strip_prefix("nvdec")?;
+                return Some((format!("NVDEC {engine}"), ""));
+            }
+            // Some kernel running says nothing of how many SMs were busy.
+            match value {
+                "general" if !has_sms => Some(("some kernel running".to_owned(), "step")),
+                "decoder" => Some(("all decoders".to_owned(), "wait")),
+                _ => None,
+            }
+        };
+        let lines = keys.into_iter().filter_map(|key| {
+            let (name, tone) = named(key)?;
+            Some(line(name, tone, percents(self.history.level(&scope, key))))
+        });
+        let mut lines: Vec<Line> = lines.collect();
+        // Where each engine is known, their mean says less.
+        if lines.iter().any(|line| line.name.starts_with("NVDEC")) {
+            lines.retain(|line| line.name != "all decoders");
+        }
+        lines.sort_by_key(|line| line.name.starts_with("NVDEC"));
+        let title = model.map_or_else(String::new, |name| format!(", {name}"));
+        Chart {
+            id: "gpu",
+            of: ordinal.to_string(),
+            title: format!("GPU {ordinal}{title}"),
+            unit: "%",
+            lines,
+            ..Chart::default()
+        }
+    }
+
+    fn cores(&self) -> Chart {
+        let name = metric::PROCESS_CPU_TIME.name;
+        let used = |scope| self.sum_of_rates(scope, name);
+        let tree = used("tree");
+        let used = if tree.iter().any(Option::is_some) { tree } else { used("process") };
+        let usable = self.summary.and_then(|s| s.resources.cores_usable);
+        let mark = |value| Mark {
+            label: format!("{value} usable"),
+            tone: "quiet",
+            value,
+        };
+        let busy = self.history.level("host", metric::HOST_CPU_UTILIZATION.name);
+        let busy = busy.into_iter().map(|share| Some(share? * usable?)).collect();
+        Chart {
+            id: "cores",
+            title: "Cores in use".to_owned(),
+            unit: "cores",
+            lines: vec![
+                line("this run, its workers included", "step", used),
+                line("everybody", "quiet", busy),
+            ],
+            marks: usable.map(mark).into_iter().collect(),
+            ..Chart::default()
+        }
+    }
+
+    fn causes(&self) -> Chart {
+        let history = self.history;
+        let queue = history.rate("thread:consumer", metric::THREAD_RUN_QUEUE_TIME.name);
+        let throttled = ratio(
+            &history.rate("cgroup", metric::CGROUP_CPU_THROTTLED_PERIODS.name),
+            &history.rate("cgroup", metric::CGROUP_CPU_PERIODS.name),
+        );
+        let pressure = |resource: &str| {
+            let key = |scope| {
+                history.readings().find(|(of, key)| {
+                    *of == scope
+                        && key.starts_with(metric::PRESSURE_TIME.name)
+                        && key.contains(&format!("resource={resource}"))
+                        && key.contains("stalled=some")
+                })
+            };
+            match key("cgroup").or_else(|| key("host")) {
+                Some((scope, key)) => percents(history.rate(scope, key)),
+                None => Vec::new(),
+            }
+        };
+        let collecting = self.sum_of_rates("process", metric::GC_PAUSE_TIME.name);
+        Chart {
+            id: "causes",
+            title: "What keeps the CPU from the work".to_owned(),
+            unit: "%",
+            lines: vec![
+                line("training thread waits for a core", "wait", percents(queue)),
+                line("CPU quota used up", "p95", percents(throttled)),
+                line("somebody waits for a core", "compute", pressure("cpu")),
+                line("somebody waits for storage", "replay", pressure("io")),
+                line("somebody waits for memory", "", pressure("memory")),
+                line("garbage collection", "", percents(collecting)),
+            ],
+            ..Chart::default()
+        }
+    }
+
+    fn sum_of_rates(&self, scope: &str, name: &str) -> Column {
+        let of_metric = |key: &str| key.split_once('{').map_or(key, |(name, _)| name) == name;
+        let keys = self.history.readings().filter(|(of, key)| *of == scope && of_metric(key));
+        let mut sum: Column = Vec::new();
+        for (_, key) in keys {
+            let rates = self.history.rate(scope, key);
+            if sum.is_empty() {
+                sum = rates;
+            } else {
+                for (sum, rate) in sum.iter_mut().zip(rates) {
+                    *sum = match (*sum, rate) {
+                        (Some(a), Some(b)) => Some(a + b),
+                        (one, other) => one.or(other),
+                    };
+                }
+            }
+        }
+        sum
+    }
+}
+
+fn line(name: impl Into<String>, tone: &'static str, values: Column) -> Line {
+    Line {
+        name: name.into(),
+        tone,
+        values,
+    }
+}
+
+fn percents(shares: Column) -> Column {
+    shares.into_iter().map(|share| share.map(|share| 100.0 * share)).collect()
+}
+
+fn ratio(part: &Column, whole: &Column) -> Column {
+    let of = |(part, whole): (&Option<f64>, &Option<f64>)| {
+        let whole = (*whole)?;
+        (whole > 0.0).then_some((*part)? / whole)
+    };
+    part.iter().zip(whole).map(of).collect()
+}
+
+/// The value of the first attribute in a reading's key.
+fn attribute(key: &str) -> &str {
+    let value = key.split_once('=').map_or("", |(_, value)| value);
+    value.split([',', '}']).next().unwrap_or_default()
+}
+
+/// Five significant digits: what a chart can show, in fewer bytes.
+pub(super) fn rounded(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return 0.0;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "a logarithm of an f64 is small")]
+    let digits = 4 - value.abs().log10().floor() as i32;
+    let digits = digits.clamp(0, 12);
+    let scale = 10_f64.powi(digits);
+    (value * scale).round() / scale
+}
+
+#[cfg(test)]
+#[path = "charts_tests.rs"]
+mod tests;

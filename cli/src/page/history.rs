@@ -1,0 +1,355 @@
+//! How a rank went: its ticks in order, in bounded memory.
+//!
+//! Ticks become points. Where there are too many, neighbours become one: durations are added up with
+//! their histograms, levels are weighted by time, totals keep the last. Never is a mean taken of means.
+
+use std::collections::BTreeMap;
+
+use headspace_agent::model::metric::{Metric, MetricKind};
+use headspace_agent::model::record::{LoopTick, Phase, QueueTick, TickRecord};
+
+use super::spread::Spread;
+
+/// Loops, queues and series of readings that are kept of a rank, of each kind. More are no pipeline
+/// that a person looks at.
+const MOST_NAMES: usize = 256;
+
+/// A rank's ticks.
+#[derive(Debug, Clone)]
+pub(crate) struct History {
+    points: Vec<Point>,
+    /// Most points.
+    most: usize,
+    /// Seconds that a point speaks for at least; 0 while each tick is one.
+    width_s: f64,
+    loops: Vec<String>,
+    queues: Vec<(String, Option<String>)>,
+    series: Vec<(String, String)>,
+}
+
+/// Neighbouring ticks.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Point {
+    /// Its end, in seconds since the rank's run began.
+    pub(crate) at_s: f64,
+    /// Seconds that it speaks for.
+    pub(crate) interval_s: f64,
+    /// By number of the loop.
+    loops: BTreeMap<usize, Phases>,
+    /// By number of the queue.
+    queues: BTreeMap<usize, Looks>,
+    /// By number of the series: levels and the time that they speak for, totals with 0.
+    values: BTreeMap<usize, Level>,
+}
+
+/// The steps of a loop by where their batches came from. Those that settle are live too.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Phases {
+    pub(crate) live: Steps,
+    pub(crate) replay: Steps,
+}
+
+/// Steps of one loop and phase.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Steps {
+    pub(crate) step: Spread,
+    pub(crate) wait: Spread,
+    pub(crate) compute: Spread,
+}
+
+/// Looks at a queue in one process.
+#[derive(Debug, Clone, Copy, Default)]
+struct Looks {
+    seen_ms: f64,
+    depth_ms: f64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Level {
+    sum: f64,
+    weight: f64,
+}
+
+/// A value for each point; `None` where nothing was measured.
+pub(crate) type Column = Vec<Option<f64>>;
+
+impl History {
+    /// Keeps at most so many points, at least 16.
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            points: Vec::new(),
+            most: most.max(16),
+            width_s: 0.0,
+            loops: Vec::new(),
+            queues: Vec::new(),
+            series: Vec::new(),
+        }
+    }
+
+    /// Takes the next tick.
+    pub(crate) fn take(&mut self, tick: &TickRecord) {
+        let point = self.point(tick);
+        match self.points.last_mut() {
+            Some(last) if last.interval_s + point.interval_s <= self.width_s => last.add(point),
+            _ => self.points.push(point),
+        }
+        if self.points.len() > self.most {
+            self.thin();
+        }
+    }
+
+    fn point(&mut self, tick: &TickRecord) -> Point {
+        let mut point = Point {
+            at_s: tick.at_s,
+            interval_s: tick.interval_s.max(0.0),
+            ..Point::default()
+        };
+        for entry in &tick.loops {
+            if let Some(number) = number_of(&mut self.loops, &entry.name, |name| name.clone()) {
+                point.loops.entry(number).or_default().take(entry);
+            }
+        }
+        for entry in &tick.queues {
+            let key = (&entry.name, &entry.worker);
+            let of = |(name, worker): (&String, &Option<String>)| (name.clone(), worker.clone());
+            if let Some(number) = pair_number(&mut self.queues, key, of) {
+                point.queues.entry(number).or_default().take(entry);
+            }
+        }
+        for (scope, readings) in &tick.readings {
+            for (key, value) in readings {
+                if let Some(metric) = wanted(scope, key).filter(|_| value.is_finite()) {
+                    let of = |(scope, key): (&String, &String)| (scope.clone(), key.clone());
+                    if let Some(number) = pair_number(&mut self.series, (scope, key), of) {
+                        let level = Level::of(metric, *value, point.interval_s);
+                        point.values.insert(number, level);
+                    }
+                }
+            }
+        }
+        point
+    }
+
+    /// Makes about half as many of the points.
+    fn thin(&mut self) {
+        let seconds: f64 = self.points.iter().map(|point| point.interval_s).sum();
+        self.width_s = (2.0 * seconds / self.most as f64).max(2.0 * self.width_s);
+        let mut few: Vec<Point> = Vec::with_capacity(self.most);
+        for point in std::mem::take(&mut self.points) {
+            match few.last_mut() {
+                Some(last) if last.interval_s + point.interval_s <= self.width_s => last.add(point),
+                _ => few.push(point),
+            }
+        }
+        self.points = few;
+        if self.points.len() > self.most {
+            // Ticks that are long already, or of no length: by number then.
+            let mut points = std::mem::take(&mut self.points).into_iter();
+            while let Some(mut point) = points.next() {
+                if let Some(next) = points.next() {
+                    point.add(next);
+                }
+                self.points.push(point);
+            }
+        }
+    }
+
+    /// The points, in order.
+    pub(crate) fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    /// The steps of a loop at each point.
+    pub(crate) fn steps<'a>(&'a self, name: &str) -> Option<Vec<Option<&'a Phases>>> {
+        let number = self.loops.iter().position(|known| known == name)?;
+        Some(self.points.iter().map(|p| p.loops.get(&number)).collect())
+    }
+
+    /// The loop that took most steps: what a run is about before its first summary says so.
+    pub(crate) fn busiest_loop(&self) -> Option<&str> {
+        let steps = |number: usize| -> u64 {
+            let phases = self.points.iter().filter_map(|p| p.loops.get(&number));
+            phases.map(|p| p.live.compute.count() + p.replay.compute.count()).sum()
+        };
+        let busiest = (0..self.loops.len()).max_by_key(|number| steps(*number))?;
+        self.loops.get(busiest).map(String::as_str)
+    }
+
+    /// Depth of a queue over all its processes. What a process was last seen to hold counts until it
+    /// is looked at again, since a tick tells of a few queues in turn.
+    pub(crate) fn depth(&self, name: &str) -> Column {
+        let numbers: Vec<usize> = (0..self.queues.len())
+            .filter(|number| self.queues.get(*number).is_some_and(|(known, _)| known == name))
+            .collect();
+        let mut last: BTreeMap<usize, f64> = BTreeMap::new();
+        let depth = |point: &Point| {
+            let mut seen = false;
+            for number in &numbers {
+                if let Some(depth) = point.queues.get(number).and_then(Looks::depth) {
+                    last.insert(*number, depth);
+                    seen = true;
+                }
+            }
+            seen.then(|| last.values().sum())
+        };
+        self.points.iter().map(depth).collect()
+    }
+
+    /// Scopes and keys of the readings that are kept.
+    pub(crate) fn readings(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.series.iter().map(|(scope, key)| (scope.as_str(), key.as_str()))
+    }
+
+    /// A level at each point.
+    pub(crate) fn level(&self, scope: &str, key: &str) -> Column {
+        let Some(number) = self.number(scope, key) else {
+            return vec![None; self.points.len()];
+        };
+        let mean = |point: &Point| point.values.get(&number).and_then(Level::mean);
+        self.points.iter().map(mean).collect()
+    }
+
+    /// How fast a total grows, a second. A total is written now and then: between two times it is
+    /// taken to grow evenly.
+    pub(crate) fn rate(&self, scope: &str, key: &str) -> Column {
+        let mut column = vec![None; self.points.len()];
+        let Some(number) = self.number(scope, key) else {
+            return column;
+        };
+        let mut before: Option<(usize, f64, f64)> = None;
+        for (place, point) in self.points.iter().enumerate() {
+            let Some(total) = point.values.get(&number).map(|level| level.sum) else {
+                continue;
+            };
+            if let Some((from, at_s, earlier)) = before {
+                let seconds = point.at_s - at_s;
+                let rate = (seconds > 0.0).then(|| ((total - earlier) / seconds).max(0.0));
+                for value in column.iter_mut().take(place + 1).skip(from + 1) {
+                    *value = rate;
+                }
+            }
+            before = Some((place, point.at_s, total));
+        }
+        column
+    }
+
+    fn number(&self, scope: &str, key: &str) -> Option<usize> {
+        self.series.iter().position(|(s, k)| s == scope && k == key)
+    }
+}
+
+impl Point {
+    fn add(&mut self, next: Self) {
+        self.at_s = next.at_s;
+        self.interval_s += next.interval_s;
+        for (number, phases) in next.loops {
+            self.loops.entry(number).or_default().add(&phases);
+        }
+        for (number, looks) in next.queues {
+            let mine = self.queues.entry(number).or_default();
+            mine.seen_ms += looks.seen_ms;
+            mine.depth_ms += looks.depth_ms;
+        }
+        for (number, level) in next.values {
+            self.values
+                .entry(number)
+                .and_modify(|mine| mine.add(level))
+                .or_insert(level);
+        }
+    }
+}
+
+impl Phases {
+    fn take(&mut self, entry: &LoopTick) {
+        let steps = match entry.phase {
+            Phase::Live | Phase::Settle => &mut self.live,
+            Phase::Replay => &mut self.replay,
+        };
+        steps.step.take(&entry.step);
+        steps.wait.take(&entry.wait);
+        steps.compute.take(&entry.compute);
+    }
+
+    fn add(&mut self, next: &Self) {
+        for (mine, theirs) in [(&mut self.live, &next.live), (&mut self.replay, &next.replay)] {
+            mine.step.add(&theirs.step);
+            mine.wait.add(&theirs.wait);
+            mine.compute.add(&theirs.compute);
+        }
+    }
+}
+
+impl Looks {
+    fn take(&mut self, entry: &QueueTick) {
+        self.seen_ms += entry.seen_ms;
+        self.depth_ms += entry.depth * entry.seen_ms;
+    }
+
+    fn depth(&self) -> Option<f64> {
+        (self.seen_ms > 0.0).then(|| self.depth_ms / self.seen_ms)
+    }
+}
+
+impl Level {
+    fn of(metric: &Metric, value: f64, seconds: f64) -> Self {
+        match metric.kind {
+            MetricKind::Counter => Self { sum: value, weight: 0.0 },
+            _ => Self { sum: value * seconds.max(1e-9), weight: seconds.max(1e-9) },
+        }
+    }
+
+    fn add(&mut self, next: Self) {
+        if next.weight > 0.0 {
+            self.sum += next.sum;
+            self.weight += next.weight;
+        } else {
+            *self = next;
+        }
+    }
+
+    fn mean(&self) -> Option<f64> {
+        (self.weight > 0.0).then(|| self.sum / self.weight)
+    }
+}
+
+/// The metric of a reading that the page shows.
+fn wanted(scope: &str, key: &str) -> Option<&'static Metric> {
+    let name = key.split_once('{').map_or(key, |(name, _)| name);
+    let kind = scope.split_once(':').map_or(scope, |(kind, _)| kind);
+    super::charts::READINGS
+        .iter()
+        .find(|(of, metric)| *of == kind && metric.name == name)
+        .map(|(_, metric)| *metric)
+}
+
+fn number_of<T: PartialEq<String>>(
+    known: &mut Vec<T>,
+    name: &String,
+    make: impl Fn(&String) -> T,
+) -> Option<usize> {
+    if let Some(place) = known.iter().position(|one| one == name) {
+        return Some(place);
+    }
+    (known.len() < MOST_NAMES).then(|| {
+        known.push(make(name));
+        known.len() - 1
+    })
+}
+
+fn pair_number<'a, A: PartialEq, B: PartialEq>(
+    known: &mut Vec<(A, B)>,
+    key: (&'a A, &'a B),
+    make: impl Fn((&'a A, &'a B)) -> (A, B),
+) -> Option<usize> {
+    if let Some(place) = known.iter().position(|(a, b)| a == key.0 && b == key.1) {
+        return Some(place);
+    }
+    (known.len() < MOST_NAMES).then(|| {
+        known.push(make(key));
+        known.len() - 1
+    })
+}
+
+#[cfg(test)]
+#[path = "history_tests.rs"]
+mod tests;

@@ -1,0 +1,42 @@
+//! The page: what a run says, for a browser. `report --html` writes it as one file, `serve` shows it
+//! while the run goes on, and a notebook shows its facts.
+//!
+//! ```text
+//! records ─▶ watched (a run so far) ─▶ data (parts and charts) ─▶ document (one file, or served)
+//!             └ history (bounded)       ├ facts (HTML, no script)
+//!                                       └ charts (numbers)
+//! ```
+//!
+//! Everything up to the data is a function of records. The charting library is uPlot (MIT), bundled
+//! with its licence; nothing is fetched from anywhere.
+
+mod charts;
+mod data;
+mod document;
+mod facts;
+mod history;
+mod html;
+mod spread;
+mod watched;
+
+pub use self::charts::{Chart, Line, Mark};
+pub use self::data::{Page, Part, RankCharts, RankUpdate, Update};
+pub use self::watched::Watched;
+pub(crate) use self::document::ASSETS;
+
+use headspace_agent::analysis::verdict::Verdict;
+
+/// The facts of a run as a notebook's cell: self-contained, without script, everything escaped.
+#[must_use]
+pub fn notebook(verdict: Verdict<'_>) -> String {
+    let facts = facts::Facts {
+        verdict,
+        is_told: true,
+        main_rank: 0,
+        ranks: None,
+        summaries: Vec::new(),
+        notices: Vec::new(),
+        skipped: 0,
+    };
+    document::cell(&facts::notebook(&facts))
+}

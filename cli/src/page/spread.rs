@@ -1,0 +1,143 @@
+//! Durations of one point: exact sum, and the buckets that hold something.
+
+use headspace_agent::model::distribution::{DistributionRecord, bucket_bounds};
+
+/// Durations. Empty it takes no room, and two of them are added without loss.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Spread {
+    count: u64,
+    sum_ms: f64,
+    min_ms: f64,
+    max_ms: f64,
+    /// Buckets of the records' histograms and their counts, in order.
+    buckets: Vec<(u64, u64)>,
+}
+
+impl Spread {
+    /// Adds the durations of a record.
+    pub(crate) fn take(&mut self, record: &DistributionRecord) {
+        let mut bucket = 0_u64;
+        let mut buckets = Vec::new();
+        for &entry in &record.buckets {
+            if let Ok(count) = u64::try_from(entry) {
+                if count > 0 {
+                    buckets.push((bucket, count));
+                }
+                bucket = bucket.saturating_add(1);
+            } else {
+                bucket = bucket.saturating_add(entry.unsigned_abs());
+            }
+        }
+        self.add(&Self {
+            count: buckets.iter().map(|(_, count)| count).sum(),
+            sum_ms: record.sum_ms,
+            min_ms: record.min_ms,
+            max_ms: record.max_ms,
+            buckets,
+        });
+    }
+
+    /// Adds another's durations.
+    pub(crate) fn add(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            self.clone_from(other);
+            return;
+        }
+        self.count += other.count;
+        self.sum_ms += other.sum_ms;
+        self.min_ms = self.min_ms.min(other.min_ms);
+        self.max_ms = self.max_ms.max(other.max_ms);
+        let mut all = Vec::with_capacity(self.buckets.len() + other.buckets.len());
+        let (mut mine, mut theirs) = (self.buckets.iter().peekable(), other.buckets.iter().peekable());
+        loop {
+            let next = match (mine.peek(), theirs.peek()) {
+                (Some(a), Some(b)) if a.0 == b.0 => {
+                    let both = (a.0, a.1 + b.1);
+                    mine.next();
+                    theirs.next();
+                    both
+                }
+                (Some(a), Some(b)) if a.0 > b.0 => {
+                    let one = **b;
+                    theirs.next();
+                    one
+                }
+                (Some(a), _) => {
+                    let one = **a;
+                    mine.next();
+                    one
+                }
+                (None, Some(b)) => {
+                    let one = **b;
+                    theirs.next();
+                    one
+                }
+                (None, None) => break,
+            };
+            all.push(next);
+        }
+        self.buckets = all;
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Exact mean in milliseconds.
+    pub(crate) fn mean_ms(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ms / self.count as f64)
+    }
+
+    /// What a share `q` of them does not exceed, in milliseconds, within 1 %.
+    pub(crate) fn quantile_ms(&self, q: f64) -> Option<f64> {
+        let mut below = 0;
+        let rank = q * self.count as f64;
+        for &(bucket, count) in &self.buckets {
+            below += count;
+            if below as f64 >= rank {
+                let (from, to) = bucket_bounds(bucket);
+                let middle = (from as f64 + to as f64) / 2e6;
+                return Some(middle.clamp(self.min_ms, self.max_ms.max(self.min_ms)));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headspace_agent::model::Distribution;
+
+    use super::*;
+
+    fn of(millis: &[u64]) -> Spread {
+        let mut d = Distribution::default();
+        for ms in millis {
+            d.record(ms * 1_000_000);
+        }
+        let mut spread = Spread::default();
+        spread.take(&DistributionRecord::from(&d));
+        spread
+    }
+
+    #[test]
+    fn added_parts_are_what_all_of_them_are_at_once() {
+        let mut parts = of(&[10, 30, 30]);
+        parts.add(&of(&[]));
+        parts.add(&of(&[20, 30, 400]));
+        assert_eq!(parts, of(&[10, 20, 30, 30, 30, 400]));
+    }
+
+    #[test]
+    fn the_mean_is_exact_and_percentiles_are_within_one_percent() {
+        let all = of(&(1..=100).collect::<Vec<_>>());
+        assert_eq!(all.mean_ms(), Some(50.5));
+        let p95 = all.quantile_ms(0.95).unwrap();
+        assert!((p95 / 95.0 - 1.0).abs() < 0.01, "{p95}");
+        assert_eq!(of(&[]).quantile_ms(0.5), None);
+    }
+}
