@@ -4,6 +4,8 @@
 //! Python classes and a command line come the same way. The run folder is not among them: it is
 //! always written, and everything else can be made from it again.
 
+#[cfg(feature = "otlp")]
+mod otlp;
 mod prometheus;
 
 use std::collections::BTreeMap;
@@ -12,6 +14,8 @@ use std::path::{Path, PathBuf};
 use headspace_agent::notice::Notice;
 use headspace_agent::port::Exporter;
 
+#[cfg(feature = "otlp")]
+use crate::transport::otlp::settings::Given;
 use crate::transport::pipe::{Address, PipeExporter};
 
 /// Options by name. `at` is what follows the colon in `HEADSPACE_EXPORT`.
@@ -20,6 +24,9 @@ pub type Options = BTreeMap<String, String>;
 /// Where a process's records may go besides its run folder.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Destination {
+    /// An OpenTelemetry collector, with what the user says of it.
+    #[cfg(feature = "otlp")]
+    Otlp(Box<Given>),
     /// Lines to whoever reads a named pipe or, with `unix:` before the path, a socket.
     Pipe(String),
     /// An HTTP endpoint that Prometheus scrapes.
@@ -82,7 +89,13 @@ pub enum DestinationError {
 }
 
 /// What destinations are called.
-pub const KINDS: &[&str] = &["pipe", "prometheus", "textfile"];
+pub const KINDS: &[&str] = &[
+    #[cfg(feature = "otlp")]
+    "otlp",
+    "pipe",
+    "prometheus",
+    "textfile",
+];
 
 impl Destination {
     /// The destination of that name.
@@ -92,6 +105,8 @@ impl Destination {
     /// [`DestinationError::Unknown`] and [`DestinationError::Option`].
     pub fn parse(kind: &str, options: &Options) -> Result<Self, DestinationError> {
         match kind {
+            #[cfg(feature = "otlp")]
+            "otlp" => otlp::parse(options),
             "pipe" => parse_pipe(options),
             "prometheus" => prometheus::parse(options),
             "textfile" => prometheus::parse_textfile(options),
@@ -108,6 +123,8 @@ impl Destination {
     /// [`DestinationError::Option`] and [`DestinationError::Closed`].
     pub fn open(&self, place: &Place<'_>) -> Result<Opened, DestinationError> {
         match self {
+            #[cfg(feature = "otlp")]
+            Self::Otlp(given) => otlp::open(given, place),
             Self::Pipe(at) => open_pipe(at, place),
             Self::Prometheus { host, port } => prometheus::open(host, *port, place),
             Self::Textfile(folder) => prometheus::open_textfile(folder),

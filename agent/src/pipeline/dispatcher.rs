@@ -1,6 +1,7 @@
 //! The export thread's work: every batch to every exporter, whatever one of them does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::board::NoticeBoard;
 use super::queue::RecordQueue;
@@ -51,7 +52,8 @@ pub(crate) fn run(
         let lost = exporters.iter().flatten().map(|e| e.lost()).sum();
         queue.set_exports_lost(lost);
         if let Some(used) = thread_cpu_time() {
-            queue.set_cpu_time(used);
+            let apart: Duration = exporters.iter().flatten().map(|e| e.cpu_time()).sum();
+            queue.set_cpu_time(used + apart);
         }
     }
     close(exporters, board);

@@ -1,5 +1,7 @@
 //! Where records go.
 
+use std::time::Duration;
+
 use crate::model::Record;
 use crate::notice::Notice;
 
@@ -42,6 +44,11 @@ pub trait Exporter: Send + 'static {
     /// Deliveries given up so far that no error of `export` told of.
     fn lost(&self) -> u64 {
         0
+    }
+
+    /// CPU time that threads of its own have used so far.
+    fn cpu_time(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// No more records come. Begins to deliver what is left and does not wait, so that several

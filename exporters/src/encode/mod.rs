@@ -4,6 +4,8 @@ mod course;
 mod finite;
 pub mod json_lines;
 mod lines;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 pub mod prometheus;
 pub mod reader;
 pub mod retention;

@@ -21,11 +21,12 @@ from headspace._wrap import CacheDataLoader, cache_iterator, wrap
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from headspace._report import Report
-    from headspace.config import JsonLines, Pipe, Prometheus, Textfile
+    from headspace.config import JsonLines, OpenTelemetry, Pipe, Prometheus, Textfile
 
 __all__ = [
     "CacheDataLoader",
     "JsonLines",
+    "OpenTelemetry",
     "Pipe",
     "Prometheus",
     "Report",
@@ -45,7 +46,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     # Loaded when asked for: importing `dataclasses` alone takes longer than the rest of headspace.
-    if name in ("JsonLines", "Pipe", "Prometheus", "Textfile"):
+    if name in ("JsonLines", "OpenTelemetry", "Pipe", "Prometheus", "Textfile"):
         from headspace import config
 
         return getattr(config, name)

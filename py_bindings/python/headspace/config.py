@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,51 @@ class JsonLines:
 
     def _export(self) -> None:
         """Nothing besides the run folder."""
+
+
+@dataclass(frozen=True)
+class OpenTelemetry:
+    """An OpenTelemetry collector: the run's metrics over OTLP, and spans on request.
+
+        headspace.start(to=OpenTelemetry())                          # http://localhost:4318
+        headspace.start(to=OpenTelemetry("http://collector:4317", protocol="grpc", spans=True))
+
+    A thread of its own sends the run as it stands; a collector that is slow or gone costs the
+    training nothing. What is not given comes from OpenTelemetry's own variables, ``OTEL_*``.
+
+    Args:
+        endpoint: The collector's address. Over HTTP ``/v1/metrics`` and ``/v1/traces`` are appended.
+            By default ``OTEL_EXPORTER_OTLP_ENDPOINT``, else this machine.
+        protocol: ``grpc``, ``http/protobuf`` or ``http/json``. By default
+            ``OTEL_EXPORTER_OTLP_PROTOCOL``, else ``http/protobuf``.
+        headers: Sent with every request. By default ``OTEL_EXPORTER_OTLP_HEADERS``.
+        interval: Seconds between two exports, at least 0.001. Shorter shows more and sends more. By
+            default ``OTEL_METRIC_EXPORT_INTERVAL``, else 10.
+        timeout: Seconds that an export may take. By default ``OTEL_METRIC_EXPORT_TIMEOUT`` and
+            ``OTEL_EXPORTER_OTLP_TIMEOUT``, else 10 a request.
+        spans: Send spans as well: the run, its epochs and the probe, and for each interval what loops
+            and stages did in it. Single steps are not spans.
+    """
+
+    endpoint: str | None = None
+    protocol: Literal["grpc", "http/protobuf", "http/json"] | None = None
+    headers: Mapping[str, str] | None = None
+    interval: float | None = None
+    timeout: float | None = None
+    spans: bool = False
+
+    def _export(self) -> tuple[str, dict[str, str]]:
+        options = {"spans": str(self.spans).lower()}
+        for name in ("endpoint", "protocol", "interval", "timeout"):
+            value = getattr(self, name)
+            if value is not None:
+                options[name] = str(value)
+        if self.headers is not None:
+            from urllib.parse import quote
+
+            pairs = (f"{quote(name)}={quote(value)}" for name, value in self.headers.items())
+            options["headers"] = ",".join(pairs)
+        return "otlp", options
 
 
 @dataclass(frozen=True)
@@ -89,4 +135,6 @@ class Textfile:
 
 
 #: What `headspace.start(to=)` takes.
-Destination: TypeAlias = "JsonLines | Pipe | Prometheus | Textfile | str | os.PathLike[str]"
+Destination: TypeAlias = (
+    "JsonLines | OpenTelemetry | Pipe | Prometheus | Textfile | str | os.PathLike[str]"
+)

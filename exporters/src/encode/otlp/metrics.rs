@@ -1,0 +1,148 @@
+//! The run as it stands, as a request to OpenTelemetry's metrics service.
+//!
+//! Totals are cumulative since the run began: a collector that missed some exports knows with the
+//! next one all that they would have told it. Durations are exponential histograms with the counts
+//! of the records. Each point also names its run and its rank, since Prometheus keeps a resource's
+//! attributes apart from its series.
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
+use opentelemetry_proto::tonic::metrics::v1::{
+    AggregationTemporality, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Metric,
+    NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, metric::Data, number_data_point,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+
+use headspace_agent::model::metric::MetricKind;
+
+use super::super::snapshot::{Point, Snapshot, Value};
+use super::super::times::Times;
+use super::{integer, scope, text};
+
+/// Finest scale of a histogram: buckets 4.4 % wide, which is finer than any chart shows.
+const FINEST_SCALE: i32 = 4;
+
+/// Buckets of a histogram at most: OpenTelemetry's own default.
+const MOST_BUCKETS: usize = 160;
+
+const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
+
+/// The request that tells of everything in the snapshot.
+#[must_use]
+pub fn request(snapshot: &Snapshot, resource: Resource) -> ExportMetricsServiceRequest {
+    let mut metrics: Vec<Metric> = Vec::new();
+    for point in snapshot.points() {
+        if metrics
+            .last()
+            .is_none_or(|last| last.name != point.metric.name)
+        {
+            metrics.push(Metric {
+                name: point.metric.name.to_owned(),
+                description: point.metric.help.to_owned(),
+                unit: point.metric.unit.to_owned(),
+                data: Some(empty(point.metric.kind)),
+                ..Metric::default()
+            });
+        }
+        if let Some(data) = metrics.last_mut().and_then(|last| last.data.as_mut()) {
+            add(data, point, snapshot);
+        }
+    }
+    ExportMetricsServiceRequest {
+        resource_metrics: vec![ResourceMetrics {
+            resource: Some(resource),
+            scope_metrics: vec![ScopeMetrics {
+                scope: Some(scope()),
+                metrics,
+                ..ScopeMetrics::default()
+            }],
+            ..ResourceMetrics::default()
+        }],
+    }
+}
+
+fn empty(kind: MetricKind) -> Data {
+    match kind {
+        MetricKind::Gauge | MetricKind::Maximum => Data::Gauge(Gauge::default()),
+        MetricKind::Counter | MetricKind::UpDownCounter => Data::Sum(Sum {
+            aggregation_temporality: CUMULATIVE,
+            is_monotonic: kind == MetricKind::Counter,
+            ..Sum::default()
+        }),
+        MetricKind::Histogram => Data::ExponentialHistogram(ExponentialHistogram {
+            aggregation_temporality: CUMULATIVE,
+            ..ExponentialHistogram::default()
+        }),
+    }
+}
+
+fn add(data: &mut Data, point: Point<'_>, snapshot: &Snapshot) {
+    match (data, point.value) {
+        (Data::Gauge(gauge), Value::Number(value)) => {
+            let start = 0; // A level has none.
+            gauge
+                .data_points
+                .push(number(point, *value, start, snapshot));
+        }
+        (Data::Sum(sum), Value::Number(value)) => {
+            let start = snapshot.began_unix_nano();
+            sum.data_points.push(number(point, *value, start, snapshot));
+        }
+        (Data::ExponentialHistogram(histogram), Value::Times(times)) => {
+            histogram
+                .data_points
+                .push(durations(point, times, snapshot));
+        }
+        // A value is of its metric's kind.
+        _ => {}
+    }
+}
+
+fn number(point: Point<'_>, value: f64, start: u64, snapshot: &Snapshot) -> NumberDataPoint {
+    NumberDataPoint {
+        attributes: attributes(point, snapshot),
+        start_time_unix_nano: start,
+        time_unix_nano: snapshot.at_unix_nano(),
+        value: Some(number_data_point::Value::AsDouble(value)),
+        ..NumberDataPoint::default()
+    }
+}
+
+fn durations(
+    point: Point<'_>,
+    times: &Times,
+    snapshot: &Snapshot,
+) -> ExponentialHistogramDataPoint {
+    let buckets = times.exponential(FINEST_SCALE, MOST_BUCKETS);
+    let some = times.count() > 0;
+    ExponentialHistogramDataPoint {
+        attributes: attributes(point, snapshot),
+        start_time_unix_nano: snapshot.began_unix_nano(),
+        time_unix_nano: snapshot.at_unix_nano(),
+        count: times.count(),
+        sum: Some(times.sum_s()),
+        scale: buckets.scale,
+        positive: Some(Buckets {
+            offset: buckets.offset,
+            bucket_counts: buckets.counts,
+        }),
+        min: some.then(|| times.min_s()),
+        max: some.then(|| times.max_s()),
+        ..ExponentialHistogramDataPoint::default()
+    }
+}
+
+fn attributes(point: Point<'_>, snapshot: &Snapshot) -> Vec<KeyValue> {
+    let who = snapshot.who();
+    let mut found = Vec::with_capacity(point.attributes.len() + 2);
+    found.push(text("run", &who.run_id));
+    found.push(integer("rank", who.rank));
+    found.extend(
+        point
+            .attributes
+            .iter()
+            .map(|(name, value)| text(name.as_ref(), value)),
+    );
+    found
+}

@@ -1,0 +1,67 @@
+//! The process that the measurements are of, as OpenTelemetry's resource.
+//!
+//! What the user says (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`) goes before what is found
+//! out, but for the instance's id: ranks share an environment, and one id for several of them would
+//! mix their series.
+
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+
+use super::super::snapshot::Snapshot;
+use super::{integer, text};
+
+/// `service.name` where the user gives none.
+const SERVICE: &str = "headspace";
+
+/// What is known of the process before its first record.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Process {
+    /// The user's attributes, of which the last of a name counts.
+    pub given: Vec<(String, String)>,
+    /// Tells this process from all others, whenever and wherever.
+    pub instance_id: String,
+    /// Its rank among the processes of its machine.
+    pub local_rank: u32,
+    /// How many processes the run has.
+    pub world_size: u32,
+}
+
+/// The resource of a process.
+#[must_use]
+pub fn resource(process: &Process, snapshot: &Snapshot) -> Resource {
+    let who = snapshot.who();
+    let mut attributes = vec![
+        text("service.name", SERVICE),
+        text("service.instance.id", &process.instance_id),
+        integer("process.pid", who.pid),
+        text("headspace.run.id", &who.run_id),
+        integer("headspace.rank", who.rank),
+        integer("headspace.local_rank", process.local_rank),
+        integer("headspace.world_size", process.world_size),
+        text("telemetry.sdk.name", "headspace"),
+        text("telemetry.sdk.language", "rust"),
+        text("telemetry.sdk.version", env!("CARGO_PKG_VERSION")),
+    ];
+    if let Some(host) = snapshot.run().and_then(|run| run.host.name.as_ref()) {
+        attributes.push(text("host.name", host));
+    }
+    for (key, value) in &process.given {
+        let value = if key == "service.instance.id" && process.world_size > 1 {
+            format!("{value}-{}", who.rank)
+        } else {
+            value.clone()
+        };
+        set(&mut attributes, text(key, value));
+    }
+    Resource {
+        attributes,
+        ..Resource::default()
+    }
+}
+
+fn set(attributes: &mut Vec<KeyValue>, new: KeyValue) {
+    match attributes.iter_mut().find(|known| known.key == new.key) {
+        Some(known) => *known = new,
+        None => attributes.push(new),
+    }
+}

@@ -1,0 +1,296 @@
+//! The course of a run as spans, from its records.
+//!
+//! The records hold no single steps or calls, whose spans would cost more than the steps. So a span
+//! of a loop or a stage is an interval in which it did something, and says how much: `steps loader`
+//! with the number, the first and the mean of its steps, `stage decode` with its calls and the time
+//! that they took together. Epochs are spans of their own, as exact as the ticks that told of them,
+//! and so is the probe with its windows as events. One trace holds all ranks of a run.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use headspace_agent::model::record::{
+    EpochRecord, LoopTick, Phase, ProbeRecord, Record, RecordBody, RunState, StageTick, TickRecord,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::span::{Event, SpanKind};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+
+use super::{count, integer, number, scope, text};
+
+/// Spans that may wait for the next export. What is more is dropped, the newest first, and counted.
+const MOST_WAITING: usize = 4096;
+
+/// Shortest time between two intervals that become spans, in seconds: a run with many ticks a second
+/// is sampled.
+const SAMPLED_S: f64 = 0.1;
+
+/// Stages that an interval tells of, those that took most time first.
+const MOST_STAGES: usize = 64;
+
+/// Spans that wait to be sent, and what is needed to make the next.
+#[derive(Debug, Clone, Default)]
+pub struct Spans {
+    waiting: VecDeque<Span>,
+    dropped: u64,
+    began_unix_nano: u64,
+    /// When each epoch that goes on was first heard of, by loop and number.
+    epochs: BTreeMap<(String, u64), u64>,
+    /// When the first replayed steps of a loop were heard of: the probe began.
+    replays: BTreeMap<String, u64>,
+    sampled_at_s: f64,
+    /// When the last tick's interval began.
+    tick_began: u64,
+}
+
+impl Spans {
+    /// Takes a record.
+    pub fn take(&mut self, record: &Record) {
+        if self.began_unix_nano == 0 {
+            self.began_unix_nano = record.time_unix_nano;
+        }
+        match &record.body {
+            RecordBody::Tick(tick) => self.take_tick(record, tick),
+            RecordBody::Epoch(epoch) => self.take_epoch(record, epoch),
+            RecordBody::Probe(probe) => self.take_probe(record, probe),
+            RecordBody::Summary(summary) if summary.state == RunState::Finished => {
+                let mut attributes = vec![count("headspace.spans.dropped", self.dropped)];
+                attributes.push(count("headspace.steps", summary.steps));
+                let mut span = span(record, "run", self.began_unix_nano, attributes);
+                span.span_id = root(record);
+                span.parent_span_id = Vec::new();
+                self.push(span);
+            }
+            _ => {}
+        }
+    }
+
+    /// Spans that wait, the oldest first, and no more than `most`.
+    pub fn waiting(&self, most: usize) -> Vec<Span> {
+        self.waiting.iter().take(most).cloned().collect()
+    }
+
+    /// The first so many have arrived, or are given up.
+    pub fn done(&mut self, spans: usize) {
+        self.waiting.drain(..spans.min(self.waiting.len()));
+    }
+
+    /// Spans lost because nobody took them.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    fn push(&mut self, span: Span) {
+        if self.waiting.len() < MOST_WAITING {
+            self.waiting.push_back(span);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    fn take_tick(&mut self, record: &Record, tick: &TickRecord) {
+        let nanos = tick.interval_s.max(0.0) * 1e9;
+        let from = record.time_unix_nano - whole(nanos).min(record.time_unix_nano);
+        self.tick_began = from;
+        for entry in &tick.loops {
+            let epoch = (entry.name.clone(), entry.epoch);
+            self.epochs.entry(epoch).or_insert(from);
+            if entry.phase == Phase::Replay {
+                self.replays.entry(entry.name.clone()).or_insert(from);
+            }
+        }
+        if tick.at_s < self.sampled_at_s + SAMPLED_S && self.sampled_at_s > 0.0 {
+            return;
+        }
+        self.sampled_at_s = tick.at_s;
+        for entry in tick.loops.iter().filter(|entry| entry.steps > 0) {
+            let mut span = span(
+                record,
+                format!("steps {}", entry.name),
+                from,
+                of_loop(entry),
+            );
+            span.parent_span_id = epoch_id(record, &entry.name, entry.epoch);
+            self.push(span);
+        }
+        let mut stages: Vec<_> = tick.stages.iter().filter(|s| s.time.count > 0).collect();
+        stages.sort_by(|a, b| b.time.sum_ms.total_cmp(&a.time.sum_ms));
+        for entry in stages.into_iter().take(MOST_STAGES) {
+            let name = format!("stage {}", entry.name);
+            self.push(span(record, name, from, of_stage(entry)));
+        }
+    }
+
+    fn take_epoch(&mut self, record: &Record, epoch: &EpochRecord) {
+        let key = (epoch.loop_name.clone(), epoch.epoch);
+        // One that began and ended between two ticks lies between them.
+        let from = self.epochs.remove(&key).unwrap_or(self.tick_began);
+        let mut attributes = vec![
+            text("loop", &epoch.loop_name),
+            count("epoch", epoch.epoch),
+            count("steps", epoch.steps),
+            count("steps.replayed", epoch.replayed),
+        ];
+        attributes.extend(epoch.samples.map(|samples| count("samples", samples)));
+        attributes.extend(epoch.ttfb_s.map(|s| number("first_batch_s", s)));
+        attributes.extend(epoch.boundary_s.map(|s| number("boundary_s", s)));
+        let name = format!("epoch {}", epoch.loop_name);
+        let mut span = span(record, name, from, attributes);
+        span.span_id = epoch_id(record, &epoch.loop_name, epoch.epoch);
+        self.push(span);
+    }
+
+    fn take_probe(&mut self, record: &Record, probe: &ProbeRecord) {
+        let from = self.replays.remove(&probe.loop_name);
+        let mut attributes = vec![
+            text("loop", &probe.loop_name),
+            count("steps.replayed", probe.replayed_steps),
+        ];
+        if let Some(found) = &probe.floor {
+            attributes.push(number("live_ms", found.live_ms.value));
+            attributes.push(number("floor_ms", found.floor_ms.value));
+            attributes.push(number("headspace_pct", found.headspace_pct.value));
+        }
+        attributes.extend(probe.reason.as_ref().map(|reason| text("reason", reason)));
+        let events = probe.windows.iter().map(|window| Event {
+            // When a window was is not in the records, only how it went.
+            time_unix_nano: record.time_unix_nano,
+            name: format!("window {}", phase(window.phase)),
+            attributes: vec![
+                integer("cycle", window.cycle),
+                integer("steps", window.steps),
+                integer("steps.discarded", window.discarded),
+                number("wait_ms", window.wait_ms),
+                number("compute_ms", window.compute_ms),
+            ],
+            ..Event::default()
+        });
+        let name = format!("probe {}", probe.loop_name);
+        let mut span = span(
+            record,
+            name,
+            from.unwrap_or(record.time_unix_nano),
+            attributes,
+        );
+        span.events = events.collect();
+        self.push(span);
+    }
+}
+
+/// The request that carries these spans.
+#[must_use]
+pub fn request(spans: Vec<Span>, resource: Resource) -> ExportTraceServiceRequest {
+    ExportTraceServiceRequest {
+        resource_spans: vec![ResourceSpans {
+            resource: Some(resource),
+            scope_spans: vec![ScopeSpans {
+                scope: Some(scope()),
+                spans,
+                ..ScopeSpans::default()
+            }],
+            ..ResourceSpans::default()
+        }],
+    }
+}
+
+fn of_loop(entry: &LoopTick) -> Vec<KeyValue> {
+    let mut attributes = vec![
+        text("loop", &entry.name),
+        text("phase", phase(entry.phase)),
+        count("epoch", entry.epoch),
+        count("steps.first", entry.first_step),
+        count("steps", entry.steps),
+        number("wait_ms", entry.wait.sum_ms),
+        number("compute_ms", entry.compute.sum_ms),
+    ];
+    if entry.step.count > 0 {
+        let mean = entry.step.sum_ms / entry.step.count as f64;
+        attributes.push(number("step_mean_ms", mean));
+        attributes.push(number("step_max_ms", entry.step.max_ms));
+    }
+    attributes
+}
+
+fn of_stage(entry: &StageTick) -> Vec<KeyValue> {
+    let mut attributes = vec![
+        text("stage", &entry.name),
+        count("calls", entry.time.count),
+        count("failures", entry.failures),
+        number("busy_ms", entry.time.sum_ms),
+        number("call_max_ms", entry.time.max_ms),
+    ];
+    attributes.extend(entry.worker.as_ref().map(|worker| text("worker", worker)));
+    attributes
+}
+
+/// A span that ends when the record was made, below the run's.
+fn span(record: &Record, name: impl Into<String>, from: u64, attributes: Vec<KeyValue>) -> Span {
+    let name = name.into();
+    let at = (
+        name.as_str(),
+        record.time_unix_nano,
+        format!("{attributes:?}"),
+    );
+    let own = id(record, &at);
+    let mut attributes = attributes;
+    attributes.push(integer("rank", record.rank));
+    Span {
+        trace_id: trace(record),
+        span_id: own,
+        parent_span_id: root(record),
+        name,
+        kind: SpanKind::Internal as i32,
+        start_time_unix_nano: from.min(record.time_unix_nano),
+        end_time_unix_nano: record.time_unix_nano,
+        attributes,
+        ..Span::default()
+    }
+}
+
+/// The trace of a run: the same for all its ranks.
+fn trace(record: &Record) -> Vec<u8> {
+    let half = |which: u8| hash(&(which, &record.run_id)).to_be_bytes();
+    [half(0), half(1)].concat()
+}
+
+/// The span of a rank's whole run.
+fn root(record: &Record) -> Vec<u8> {
+    id(record, &"run")
+}
+
+fn epoch_id(record: &Record, of: &str, epoch: u64) -> Vec<u8> {
+    id(record, &("epoch", of, epoch))
+}
+
+fn id(record: &Record, what: &impl Hash) -> Vec<u8> {
+    let id = hash(&(&record.run_id, record.rank, hash(what)));
+    id.max(1).to_be_bytes().to_vec() // All zeros are no id.
+}
+
+/// Equal for equal things within one build, which the ranks of a run share.
+fn hash(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates, and durations are not negative"
+)]
+fn whole(nanos: f64) -> u64 {
+    nanos as u64
+}
+
+/// As records write it.
+fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Live => "live",
+        Phase::Settle => "settle",
+        Phase::Replay => "replay",
+    }
+}

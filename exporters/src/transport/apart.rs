@@ -1,0 +1,379 @@
+//! A destination that may be slow: a thread of its own, and the latest state.
+//!
+//! The export thread only keeps a state up to date, under a lock that is never held while anything
+//! is sent. The destination's thread delivers that state every interval: what a slow one misses is
+//! not queued, since the next delivery says it as well. At the end a last delivery is made, for which
+//! the process waits a little; where the destination failed before, hardly at all. In a forked child
+//! there is no such thread, and nothing is waited for.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use headspace_agent::model::Record;
+use headspace_agent::notice::Notice;
+use headspace_agent::port::clock::thread_cpu_time;
+use headspace_agent::port::contain::contain;
+use headspace_agent::port::{ExportError, Exporter};
+
+/// How long the end of the process waits for the last delivery.
+const LAST_DELIVERY: Duration = Duration::from_millis(1200);
+
+/// The same where the delivery before failed.
+const LAST_TRY: Duration = Duration::from_millis(200);
+
+/// Wait before a second attempt; twice as long before each further one.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+
+/// Longest wait that a destination may ask for.
+const LONGEST_RETRY: Duration = Duration::from_secs(300);
+
+/// Stack of the thread: TLS and HTTP/2 go deeper than the agent's own threads.
+const STACK: usize = 2 << 20;
+
+/// What a destination wants to know of the records.
+pub trait State: Send + 'static {
+    /// Takes a record.
+    fn take(&mut self, record: &Record);
+}
+
+/// Why a delivery failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What was tried, and what came back.
+    pub reason: String,
+    /// Whether the same may succeed later, and how long the destination wants to be left alone.
+    pub retry: Retry,
+}
+
+/// Whether a delivery may be tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// No: it would be refused again. The next one may not.
+    No,
+    /// Soon.
+    Soon,
+    /// Not before so long.
+    After(Duration),
+}
+
+/// Delivers a state.
+pub trait Deliver<S>: Send + 'static {
+    /// Delivers the state within `limit`. Take from it what is needed, then let go of it: the export
+    /// thread waits for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`], also where the limit has passed.
+    fn deliver(&mut self, state: &Shared<S>, limit: Duration) -> Result<(), Failure>;
+}
+
+/// A state that the export thread writes and a destination's thread reads.
+#[derive(Debug)]
+pub struct Shared<S>(Mutex<S>);
+
+impl<S> Shared<S> {
+    /// The state. Hold it only while computing.
+    pub fn lock(&self) -> MutexGuard<'_, S> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How often, and how long.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// Time between two deliveries.
+    pub interval: Duration,
+    /// How long one may take.
+    pub timeout: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Status {
+    /// Something was taken, so that there is something to deliver.
+    some: bool,
+    closing: Option<Instant>,
+    ended: bool,
+    /// The last delivery failed.
+    failing: bool,
+    lost: u64,
+    cpu: Duration,
+    notices: Vec<Notice>,
+}
+
+#[derive(Debug)]
+struct Inner<S> {
+    name: &'static str,
+    state: Shared<S>,
+    status: Mutex<Status>,
+    changed: Condvar,
+}
+
+impl<S> Inner<S> {
+    fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An exporter whose deliveries are made by a thread of its own.
+#[derive(Debug)]
+pub struct Apart<S> {
+    inner: Arc<Inner<S>>,
+    owner: u32,
+}
+
+impl<S: State> Apart<S> {
+    /// Starts the thread. The first delivery is made with the first records, so that a destination
+    /// that does not work is told of early.
+    ///
+    /// # Errors
+    ///
+    /// The system gives no thread.
+    pub fn start(
+        name: &'static str,
+        state: S,
+        deliver: impl Deliver<S>,
+        pace: Pace,
+    ) -> std::io::Result<Self> {
+        let inner = Arc::new(Inner {
+            name,
+            state: Shared(Mutex::new(state)),
+            status: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let work = Arc::clone(&inner);
+        std::thread::Builder::new()
+            .name(format!("hs-{name}"))
+            .stack_size(STACK)
+            .spawn(move || {
+                if let Err(reason) = contain(|| run(&work, deliver, pace)) {
+                    let mut status = work.status();
+                    status.failing = true;
+                    status.notices.push(Notice::ExporterOff {
+                        exporter: work.name,
+                        reason,
+                    });
+                }
+                work.status().ended = true;
+                work.changed.notify_all();
+            })?;
+        Ok(Self {
+            inner,
+            owner: std::process::id(),
+        })
+    }
+}
+
+impl<S: State> Exporter for Apart<S> {
+    fn name(&self) -> &'static str {
+        self.inner.name
+    }
+
+    fn export(&mut self, records: &[Record]) -> Result<(), ExportError> {
+        {
+            let mut state = self.inner.state.lock();
+            for record in records {
+                state.take(record);
+            }
+        }
+        let mut status = self.inner.status();
+        if !std::mem::replace(&mut status.some, true) {
+            self.inner.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.inner.status().notices)
+    }
+
+    fn lost(&self) -> u64 {
+        self.inner.status().lost
+    }
+
+    fn cpu_time(&self) -> Duration {
+        self.inner.status().cpu
+    }
+
+    fn close(&mut self) {
+        self.inner.close();
+    }
+
+    fn finish(&mut self) {
+        let mut status = self.inner.status();
+        let Some(until) = status.closing else { return };
+        let left = until.saturating_duration_since(Instant::now());
+        status = self
+            .inner
+            .changed
+            .wait_timeout_while(status, left, |status| !status.ended)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0;
+        if !status.ended {
+            // It is left behind: the process need not outlive what does not answer.
+            status.lost += 1;
+            if !std::mem::replace(&mut status.failing, true) {
+                status.notices.push(Notice::ExportFailing {
+                    exporter: self.inner.name,
+                    reason: "no answer to the last delivery before the end of the run".to_owned(),
+                });
+            }
+        }
+    }
+}
+
+impl<S> Inner<S> {
+    fn close(&self) {
+        let mut status = self.status();
+        if status.closing.is_none() {
+            let patience = if status.failing {
+                LAST_TRY
+            } else {
+                LAST_DELIVERY
+            };
+            status.closing = Some(Instant::now() + patience);
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl<S> Drop for Apart<S> {
+    fn drop(&mut self) {
+        // In a forked child the lock may be held for ever by a thread that is not there.
+        if self.owner == std::process::id() {
+            self.inner.close();
+        }
+    }
+}
+
+/// The thread: delivers until the exporter is closed, and then once more.
+fn run<S: State>(inner: &Inner<S>, mut deliver: impl Deliver<S>, pace: Pace) {
+    let mut status = inner.status();
+    while !status.some && status.closing.is_none() {
+        status = wait(inner, status, None);
+    }
+    let mut plan = Plan::new(Instant::now(), pace.interval);
+    loop {
+        while status.closing.is_none() && Instant::now() < plan.next {
+            status = wait(inner, status, Some(plan.next));
+        }
+        let closing = status.closing;
+        if !status.some {
+            return;
+        }
+        drop(status);
+        let limit = match closing {
+            Some(until) => until
+                .saturating_duration_since(Instant::now())
+                .min(pace.timeout),
+            None => pace.timeout,
+        };
+        let outcome = deliver.deliver(&inner.state, limit);
+        let given_up = plan.after(&outcome, Instant::now());
+        status = inner.status();
+        status.note(inner.name, outcome, given_up || closing.is_some());
+        if closing.is_some() {
+            return;
+        }
+    }
+}
+
+fn wait<'a, S>(
+    inner: &'a Inner<S>,
+    status: MutexGuard<'a, Status>,
+    until: Option<Instant>,
+) -> MutexGuard<'a, Status> {
+    match until {
+        Some(until) => {
+            let left = until.saturating_duration_since(Instant::now());
+            let waited = inner.changed.wait_timeout(status, left);
+            waited.unwrap_or_else(PoisonError::into_inner).0
+        }
+        None => inner
+            .changed
+            .wait(status)
+            .unwrap_or_else(PoisonError::into_inner),
+    }
+}
+
+impl Status {
+    /// Notes how a delivery went; `given_up` where a failed one is not tried again.
+    fn note(&mut self, name: &'static str, outcome: Result<(), Failure>, given_up: bool) {
+        self.cpu = thread_cpu_time().unwrap_or_default();
+        match outcome {
+            Ok(()) => {
+                if std::mem::take(&mut self.failing) {
+                    self.notices.push(Notice::ExportResumed {
+                        exporter: name,
+                        lost: self.lost,
+                    });
+                }
+            }
+            Err(failure) => {
+                self.lost += u64::from(given_up);
+                if !std::mem::replace(&mut self.failing, true) {
+                    self.notices.push(Notice::ExportFailing {
+                        exporter: name,
+                        reason: failure.reason,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// When to deliver: on a grid, and in between what failed.
+#[derive(Debug)]
+struct Plan {
+    interval: Duration,
+    /// The next delivery.
+    next: Instant,
+    /// The next on the grid.
+    regular: Instant,
+    wait: Duration,
+}
+
+impl Plan {
+    fn new(now: Instant, interval: Duration) -> Self {
+        Self {
+            interval,
+            next: now,
+            regular: now + interval,
+            wait: FIRST_RETRY,
+        }
+    }
+
+    /// Plans the delivery after one that went like this. Returns whether it is given up.
+    fn after(&mut self, outcome: &Result<(), Failure>, now: Instant) -> bool {
+        while self.regular <= now {
+            self.regular += self.interval;
+        }
+        let Err(failure) = outcome else {
+            self.next = self.regular;
+            self.wait = FIRST_RETRY;
+            return false;
+        };
+        let pause = match failure.retry {
+            Retry::No => None,
+            Retry::Soon => Some(self.wait),
+            Retry::After(asked) => Some(asked.clamp(self.wait, LONGEST_RETRY)),
+        };
+        self.wait = (self.wait * 2).min(self.interval.max(FIRST_RETRY));
+        match pause {
+            Some(pause) if now + pause < self.regular => {
+                self.next = now + pause;
+                false
+            }
+            Some(pause) => {
+                self.next = self.regular.max(now + pause);
+                true
+            }
+            None => {
+                self.next = self.regular;
+                true
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Requests over gRPC, by tonic's generated clients.
+//!
+//! They need a runtime; this one has no thread but the destination's own, and runs only while a
+//! request is under way.
+
+use std::future::Future;
+use std::time::Duration;
+
+use headspace_agent::notice::Notice;
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, metrics_service_client::MetricsServiceClient,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, trace_service_client::TraceServiceClient,
+};
+use tokio::runtime::{Builder, Runtime};
+use tonic::codec::CompressionEncoding;
+use tonic::metadata::MetadataMap;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::{Code, Request, Response, Status};
+use tonic_types::StatusExt;
+
+use super::super::apart::{Failure, Retry};
+use super::settings::Line;
+use super::{of_metrics, of_traces, place, rejected};
+
+/// The way to one address.
+#[derive(Debug)]
+pub(super) struct GrpcLine {
+    // Before the runtime, in which its tasks run.
+    channel: Channel,
+    runtime: Runtime,
+    line: Line,
+}
+
+impl GrpcLine {
+    /// Opens no connection yet.
+    pub(super) fn new(line: Line) -> Result<Self, Notice> {
+        let refused = |problem: String| Notice::SettingRefused {
+            setting: "OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(),
+            problem: format!("`{}`: {problem}", place(&line.endpoint)),
+        };
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| refused(error.to_string()))?;
+        let mut endpoint = Endpoint::from(line.endpoint.clone())
+            .user_agent(concat!("headspace/", env!("CARGO_PKG_VERSION")))
+            .map_err(|error| refused(error.to_string()))?
+            .connect_timeout(line.timeout);
+        if line.endpoint.scheme_str() == Some("https") {
+            let tls = match &line.certificate {
+                Some(path) => {
+                    let pem = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+                    ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem))
+                }
+                None => ClientTlsConfig::new().with_native_roots(),
+            };
+            endpoint = endpoint
+                .tls_config(tls)
+                .map_err(|error| refused(error.to_string()))?;
+        }
+        let channel = {
+            let _inside = runtime.enter();
+            endpoint.connect_lazy()
+        };
+        Ok(Self {
+            channel,
+            runtime,
+            line,
+        })
+    }
+
+    pub(super) fn metrics(
+        &self,
+        message: ExportMetricsServiceRequest,
+        limit: Duration,
+    ) -> Result<(), Failure> {
+        let mut client = MetricsServiceClient::new(self.channel.clone());
+        if self.line.gzip {
+            client = client.send_compressed(CompressionEncoding::Gzip);
+        }
+        let request = self.request(message);
+        self.wait_for(limit, client.export(request), of_metrics)
+    }
+
+    pub(super) fn traces(
+        &self,
+        message: ExportTraceServiceRequest,
+        limit: Duration,
+    ) -> Result<(), Failure> {
+        let mut client = TraceServiceClient::new(self.channel.clone());
+        if self.line.gzip {
+            client = client.send_compressed(CompressionEncoding::Gzip);
+        }
+        let request = self.request(message);
+        self.wait_for(limit, client.export(request), of_traces)
+    }
+
+    fn request<M>(&self, message: M) -> Request<M> {
+        let mut request = Request::new(message);
+        let headers = self.line.headers.iter().cloned().collect();
+        *request.metadata_mut() = MetadataMap::from_headers(headers);
+        request
+    }
+
+    fn wait_for<A>(
+        &self,
+        limit: Duration,
+        answer: impl Future<Output = Result<Response<A>, Status>>,
+        refused: impl Fn(A) -> Option<String>,
+    ) -> Result<(), Failure> {
+        let to = place(&self.line.endpoint);
+        let limit = limit.min(self.line.timeout);
+        let answer = self
+            .runtime
+            .block_on(async { tokio::time::timeout(limit, answer).await });
+        match answer {
+            Err(_) => Err(Failure {
+                reason: format!("`{to}` did not answer within {:.1} s", limit.as_secs_f64()),
+                retry: Retry::Soon,
+            }),
+            Ok(Err(status)) => Err(Failure {
+                reason: format!(
+                    "`{to}` answered with {:?}: {}",
+                    status.code(),
+                    short(status.message())
+                ),
+                retry: retry_of(&status),
+            }),
+            Ok(Ok(answer)) => match refused(answer.into_inner()) {
+                Some(problem) => Err(rejected(&to, &problem)),
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+/// OpenTelemetry's list of codes that a sender may try again after.
+fn retry_of(status: &Status) -> Retry {
+    let asked = status
+        .get_details_retry_info()
+        .and_then(|info| info.retry_delay);
+    let again = matches!(
+        status.code(),
+        Code::Unavailable
+            | Code::Cancelled
+            | Code::DeadlineExceeded
+            | Code::Aborted
+            | Code::OutOfRange
+            | Code::DataLoss
+            | Code::ResourceExhausted
+    );
+    match asked {
+        _ if !again => Retry::No,
+        Some(delay) => Retry::After(delay),
+        None => Retry::Soon,
+    }
+}
+
+/// A server may say anything, at any length.
+fn short(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(200).collect()
+}

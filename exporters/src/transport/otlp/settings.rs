@@ -1,0 +1,319 @@
+//! What OpenTelemetry's own variables and the user say: where to, how, how often.
+//!
+//! `OTEL_EXPORTER_OTLP_*` and the variants of each signal (`OTEL_EXPORTER_OTLP_METRICS_*`) hold as
+//! OpenTelemetry specifies them, but for `OTEL_METRIC_EXPORT_INTERVAL`, which is 10 s by default
+//! here: a minute's means hide what a training loop does. A value that cannot be read is refused
+//! aloud and its default holds; an argument that makes no sense is an error.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use headspace_agent::notice::Notice;
+use http::{HeaderName, HeaderValue, Uri};
+
+use super::super::apart::Pace;
+use super::Options;
+
+/// Default time between two exports.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Default limit of one request (OpenTelemetry's).
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Default limit of one export with all its requests (OpenTelemetry's).
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How messages travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// gRPC.
+    Grpc,
+    /// Protobuf over HTTP.
+    HttpProtobuf,
+    /// JSON over HTTP.
+    HttpJson,
+}
+
+/// Where one signal goes, and how.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// The whole address for HTTP, scheme and host for gRPC.
+    pub endpoint: Uri,
+    /// How messages travel.
+    pub protocol: Protocol,
+    /// Sent with every request.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Limit of one request.
+    pub timeout: Duration,
+    /// Whether requests are compressed.
+    pub gzip: bool,
+    /// Path of a file with the certificates to trust, instead of the system's.
+    pub certificate: Option<String>,
+}
+
+/// Everything.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where metrics go; absent where they are switched off.
+    pub metrics: Option<Line>,
+    /// Where spans go; absent where nobody wants them.
+    pub traces: Option<Line>,
+    /// How often.
+    pub pace: Pace,
+    /// What was refused.
+    pub notices: Vec<Notice>,
+}
+
+/// Looks a variable up; an empty one is none.
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The user's arguments, checked.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Given {
+    endpoint: Option<Uri>,
+    protocol: Option<Protocol>,
+    headers: Option<Vec<(HeaderName, HeaderValue)>>,
+    interval: Option<Duration>,
+    timeout: Option<Duration>,
+    spans: bool,
+}
+
+impl Given {
+    /// Checks the arguments: `endpoint` (or `at`), `protocol`, `headers`, `interval` and `timeout` in
+    /// seconds, `spans`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with which, and the way out.
+    pub fn parse(options: &Options) -> Result<Self, String> {
+        let mut given = Self::default();
+        for (name, value) in options {
+            let wrong = |problem: String| format!("`{name}`: {problem}");
+            match name.as_str() {
+                "endpoint" | "at" => given.endpoint = Some(endpoint(value).map_err(wrong)?),
+                "protocol" => given.protocol = Some(protocol(value).map_err(wrong)?),
+                "headers" => given.headers = Some(headers(value).map_err(wrong)?),
+                "interval" => given.interval = Some(seconds(value).map_err(wrong)?),
+                "timeout" => given.timeout = Some(seconds(value).map_err(wrong)?),
+                "spans" => given.spans = flag(value).map_err(wrong)?,
+                _ => return Err(format!("there is no option `{name}`")),
+            }
+        }
+        Ok(given)
+    }
+}
+
+impl Settings {
+    /// What holds: arguments first, then the environment, then the defaults.
+    #[must_use]
+    pub fn read(given: &Given, lookup: Lookup<'_>) -> Self {
+        let mut reader = Reader {
+            lookup,
+            notices: Vec::new(),
+        };
+        let on = !reader.read("OTEL_SDK_DISABLED", flag).unwrap_or(false);
+        let exported = |signal| {
+            let exporter = lookup(&format!("OTEL_{signal}_EXPORTER"));
+            on && exporter.is_none_or(|exporter| exporter.trim() != "none")
+        };
+        let metrics = exported("METRICS").then(|| reader.line("METRICS", "v1/metrics", given));
+        let wants_spans = given.spans && exported("TRACES");
+        let traces = wants_spans.then(|| reader.line("TRACES", "v1/traces", given));
+        let of_environment = reader.read("OTEL_METRIC_EXPORT_INTERVAL", millis);
+        let export_timeout = reader.read("OTEL_METRIC_EXPORT_TIMEOUT", millis);
+        Self {
+            metrics,
+            traces,
+            pace: Pace {
+                interval: given.interval.or(of_environment).unwrap_or(INTERVAL),
+                timeout: given.timeout.or(export_timeout).unwrap_or(EXPORT_TIMEOUT),
+            },
+            notices: reader.notices,
+        }
+    }
+}
+
+/// Reads variables, and keeps what was wrong with them.
+struct Reader<'a> {
+    lookup: Lookup<'a>,
+    notices: Vec<Notice>,
+}
+
+impl Reader<'_> {
+    fn read<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        let value = (self.lookup)(name)?;
+        let value = value.trim();
+        if value.is_empty() {
+            return None;
+        }
+        match parse(value) {
+            Ok(parsed) => Some(parsed),
+            Err(problem) => {
+                let refused = Notice::SettingRefused {
+                    setting: name.to_owned(),
+                    problem: format!("{problem}. The default holds."),
+                };
+                // Each signal asks for the general one.
+                if !self.notices.contains(&refused) {
+                    self.notices.push(refused);
+                }
+                None
+            }
+        }
+    }
+
+    /// The variable of the signal, else the general one.
+    fn of<T>(
+        &mut self,
+        signal: &str,
+        what: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        self.read(&format!("OTEL_EXPORTER_OTLP_{signal}_{what}"), &parse)
+            .or_else(|| self.read(&format!("OTEL_EXPORTER_OTLP_{what}"), &parse))
+    }
+
+    fn line(&mut self, signal: &str, path: &str, given: &Given) -> Line {
+        let protocol = given
+            .protocol
+            .or_else(|| self.of(signal, "PROTOCOL", protocol))
+            .unwrap_or(Protocol::HttpProtobuf);
+        let own = format!("OTEL_EXPORTER_OTLP_{signal}_ENDPOINT");
+        let verbatim = match given.endpoint {
+            Some(_) => None,
+            None => self.read(&own, endpoint),
+        };
+        let endpoint = verbatim.unwrap_or_else(|| {
+            let general = given
+                .endpoint
+                .clone()
+                .or_else(|| self.read("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint));
+            let port = if protocol == Protocol::Grpc {
+                4317
+            } else {
+                4318
+            };
+            let base =
+                general.map_or_else(|| format!("http://localhost:{port}"), |uri| uri.to_string());
+            let base = base.trim_end_matches('/');
+            let whole = if protocol == Protocol::Grpc || base.ends_with(path) {
+                base.to_owned()
+            } else {
+                format!("{base}/{path}")
+            };
+            whole.parse().unwrap_or_default()
+        });
+        let headers = given
+            .headers
+            .clone()
+            .or_else(|| self.of(signal, "HEADERS", headers));
+        Line {
+            endpoint,
+            protocol,
+            headers: headers.unwrap_or_default(),
+            timeout: given
+                .timeout
+                .or_else(|| self.of(signal, "TIMEOUT", millis))
+                .unwrap_or(TIMEOUT),
+            gzip: self.of(signal, "COMPRESSION", gzip).unwrap_or(false),
+            certificate: self.of(signal, "CERTIFICATE", certificate),
+        }
+    }
+}
+
+fn endpoint(text: &str) -> Result<Uri, String> {
+    let wrong = || {
+        format!(
+            "`{text}` is not an address such as `http://localhost:4318` (with `http` or `https`)"
+        )
+    };
+    let uri: Uri = text.parse().map_err(|_| wrong())?;
+    let known = matches!(uri.scheme_str(), Some("http" | "https"));
+    let named = uri.host().is_some_and(|host| !host.is_empty());
+    if known && named && uri.query().is_none() {
+        Ok(uri)
+    } else {
+        Err(wrong())
+    }
+}
+
+fn protocol(text: &str) -> Result<Protocol, String> {
+    match text {
+        "grpc" => Ok(Protocol::Grpc),
+        "http/protobuf" => Ok(Protocol::HttpProtobuf),
+        "http/json" => Ok(Protocol::HttpJson),
+        _ => Err(format!(
+            "`{text}` is not a protocol (write `grpc`, `http/protobuf` or `http/json`)"
+        )),
+    }
+}
+
+/// `name=value,name=value`, percent-encoded. Values are secrets: none is repeated in an error.
+fn headers(text: &str) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+    let decoded = |part: &str| {
+        percent_encoding::percent_decode_str(part.trim())
+            .decode_utf8()
+            .map(Cow::into_owned)
+    };
+    let mut found = Vec::new();
+    for (place, pair) in text
+        .split(',')
+        .filter(|pair| !pair.trim().is_empty())
+        .enumerate()
+    {
+        let parsed = pair.split_once('=').and_then(|(name, value)| {
+            let name = HeaderName::from_bytes(decoded(name).ok()?.as_bytes()).ok()?;
+            let mut value = HeaderValue::from_str(&decoded(value).ok()?).ok()?;
+            value.set_sensitive(true);
+            Some((name, value))
+        });
+        found.push(parsed.ok_or_else(|| {
+            let place = place + 1;
+            format!("header {place} is not of the form `name=value` (values percent-encoded)")
+        })?);
+    }
+    Ok(found)
+}
+
+fn millis(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(Duration::from_millis(number)),
+        _ => Err(format!("`{text}` is not a number of milliseconds above 0")),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .filter(|time| *time >= Duration::from_millis(1) && time.as_secs() <= 86_400)
+        .ok_or_else(|| format!("`{text}` is not a number of seconds of at least 0.001"))
+}
+
+fn flag(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err(format!("`{text}` is neither `true` nor `false`")),
+    }
+}
+
+fn gzip(text: &str) -> Result<bool, String> {
+    match text {
+        "gzip" => Ok(true),
+        "none" => Ok(false),
+        _ => Err(format!("`{text}` is neither `gzip` nor `none`")),
+    }
+}
+
+fn certificate(path: &str) -> Result<String, String> {
+    let readable = std::fs::read(path).map_err(|error| format!("cannot read `{path}`: {error}"))?;
+    if readable.windows(11).any(|window| window == b"-----BEGIN ") {
+        Ok(path.to_owned())
+    } else {
+        Err(format!("`{path}` holds no certificate in PEM form"))
+    }
+}
+
+#[cfg(test)]
+mod tests;
