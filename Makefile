@@ -26,6 +26,7 @@ export VIRTUAL_ENV := $(abspath $(VENV))
 # One interpreter for every build of the bindings, so that none invalidates another's.
 export PYO3_PYTHON := $(PY)
 
+comma := ,
 say = @printf '\n\033[1m== %s\033[0m\n' $(1)
 
 # What the extension module is made of. Its Python half is installed as links, not as copies.
@@ -76,7 +77,7 @@ test-rust: tools $(PY) ## Run the Rust tests.
 	cargo test $(RUST_TESTS) --doc
 
 .PHONY: test-python
-test-python: $(STAMPS)/test $(STAMPS)/build ## Run the Python tests.
+test-python: $(STAMPS)/test $(STAMPS)/servers $(STAMPS)/grafana $(STAMPS)/build ## Run the Python tests.
 ifneq ($(TORCH),0)
 test-python: $(STAMPS)/torch
 endif
@@ -114,8 +115,8 @@ lint-types: $(STAMPS)/lint $(STAMPS)/build
 
 .PHONY: lint-generated
 lint-generated: tools
-	$(call say,"generated files: schema and table of metrics")
-	cargo test --quiet $(RUST_TESTS) --test schema_file --test metrics_table
+	$(call say,"generated files: schema$(comma) table of metrics and dashboard")
+	cargo test --quiet $(RUST_TESTS) --test schema_file --test metrics_table --test grafana_dashboard
 
 .PHONY: format
 format: $(STAMPS)/lint ## Format Rust and Python in place.
@@ -145,8 +146,8 @@ schema: tools ## Write docs/schema anew from the record types.
 	HEADSPACE_WRITE_SCHEMA=1 cargo test --quiet $(RUST_TESTS) --test schema_file
 
 .PHONY: bless
-bless: schema ## Write every generated file anew: schema, table of metrics.
-	HEADSPACE_BLESS=1 cargo test --quiet $(RUST_TESTS) --test metrics_table
+bless: schema ## Write every generated file anew: schema, table of metrics, dashboard.
+	HEADSPACE_BLESS=1 cargo test --quiet $(RUST_TESTS) --test metrics_table --test grafana_dashboard
 
 .PHONY: clean
 clean: ## Remove what was built, and keep the virtual environment.
@@ -208,6 +209,24 @@ $(STAMPS)/test: requirements/test.txt requirements/demo.txt requirements/build.t
 	$(call say,"pip install -r $<")
 	$(PIP) -r $<
 	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/demo $(STAMPS)/maturin
+
+# What the tests start on loopback, from Debian's packages. Elsewhere, and without root, tests that
+# find nothing to start are skipped and say so.
+$(STAMPS)/servers: requirements/debian-test.txt | $(PY)
+	$(call say,"Debian packages for the tests: $$(paste -sd' ' $<)")
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  if ! xargs dpkg -s < $< >/dev/null 2>&1; then \
+	    apt-get update -qq && xargs apt-get install -y -qq --no-install-recommends < $< >/dev/null; fi; \
+	else echo "not installed: this is not root on Debian"; fi
+	@mkdir -p $(STAMPS) && touch $@
+
+# Grafana's own types, against which the dashboard is checked.
+$(STAMPS)/grafana: tests/grafana/package-lock.json | $(PY)
+	$(call say,"npm ci in tests/grafana")
+	@if command -v npm >/dev/null; then npm ci --prefix tests/grafana --silent; \
+	else echo "not installed: \`npm\` is not in PATH"; fi
+	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/torch: requirements/torch.txt $(STAMPS)/test
 	$(call say,"pip install -r $< (5.5 GB; TORCH=0 leaves it out)")

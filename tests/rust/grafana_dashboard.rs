@@ -1,0 +1,114 @@
+//! `examples/grafana/dashboards/headspace.json` is made from the declarations of metrics: their names
+//! as Prometheus has them, their units and their help.
+//!
+//! To write it anew: `HEADSPACE_BLESS=1 cargo test -p headspace-tests --test grafana_dashboard`.
+//! `tests/python/test_grafana.py` asks a real Prometheus every query of it, and compares it with
+//! Grafana's own types.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+#[path = "grafana_dashboard/panel.rs"]
+mod panel;
+#[path = "grafana_dashboard/query.rs"]
+mod query;
+#[path = "grafana_dashboard/rows.rs"]
+mod rows;
+
+use std::fs;
+use std::path::Path;
+
+use headspace_agent::model::metric::LOOP_STEPS;
+use headspace_exporters::encode::prometheus::names;
+use serde_json::{Value, json};
+
+const BLESS: &str = "HEADSPACE_BLESS=1 cargo test -p headspace-tests --test grafana_dashboard";
+
+fn dashboard() -> Value {
+    json!({
+        "uid": "headspace",
+        "title": "headspace",
+        "description": "How much faster training would run if data were free, what is in the way, and what each remedy would gain.",
+        "tags": ["headspace", "training"],
+        "editable": true,
+        "graphTooltip": 1,
+        "schemaVersion": 39,
+        "timezone": "browser",
+        "time": {"from": "now-30m", "to": "now"},
+        "refresh": "10s",
+        "annotations": {"list": []},
+        "links": [],
+        "templating": {"list": variables()},
+        "panels": panel::placed(rows::rows()),
+    })
+}
+
+/// Which data source, and which of its series. Every run has steps.
+fn variables() -> Vec<Value> {
+    let steps = names::name(&LOOP_STEPS);
+    let label = |name: &str, title: &str, chosen: &str, several: bool, newest_first: bool| {
+        json!({
+            "name": name,
+            "label": title,
+            "type": "query",
+            "datasource": panel::source(),
+            "query": {
+                "qryType": 1,
+                "query": format!("label_values({steps}{{{chosen}}}, {name})"),
+                "refId": name,
+            },
+            // With the time range: runs come and go.
+            "refresh": 2,
+            "sort": if newest_first { 2 } else { 3 },
+            "multi": several,
+            "includeAll": several,
+            "allValue": ".*",
+            "current": if several { json!({"text": ["All"], "value": ["$__all"]}) } else { json!({}) },
+            "hide": 0,
+        })
+    };
+    vec![
+        json!({
+            "name": "datasource", "label": "data source", "type": "datasource",
+            "query": "prometheus", "current": {}, "hide": 0,
+        }),
+        label("job", "job", "", true, false),
+        label("run", "run", r#"job=~"$job""#, false, true),
+        label("rank", "rank", r#"job=~"$job", run=~"$run""#, true, false),
+    ]
+}
+
+#[test]
+fn the_committed_dashboard_is_the_one_that_the_metrics_give() {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/grafana/dashboards/headspace.json");
+    let mut expected = serde_json::to_string_pretty(&dashboard()).unwrap();
+    expected.push('\n');
+    if std::env::var_os("HEADSPACE_BLESS").is_some_and(|value| value == "1") {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, &expected).unwrap();
+    }
+
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+
+    assert!(
+        committed == expected,
+        "examples/grafana/dashboards/headspace.json is out of date; run `{BLESS}`"
+    );
+}
+
+#[test]
+fn panels_neither_overlap_nor_leave_the_grid() {
+    let board = dashboard();
+    let mut taken = std::collections::HashSet::new();
+    let mut ids = std::collections::HashSet::new();
+    for panel in board["panels"].as_array().unwrap() {
+        assert!(ids.insert(panel["id"].as_u64()), "{panel}");
+        let at = |side: &str| panel["gridPos"][side].as_u64().unwrap();
+        assert!(at("x") + at("w") <= 24, "{panel}");
+        for x in at("x")..at("x") + at("w") {
+            for y in at("y")..at("y") + at("h") {
+                assert!(taken.insert((x, y)), "{panel}");
+            }
+        }
+    }
+}

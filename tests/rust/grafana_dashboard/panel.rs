@@ -1,0 +1,282 @@
+//! Panels as Grafana's dashboard JSON has them, and where they stand.
+
+use headspace_agent::model::metric::{Metric, MetricKind};
+use serde_json::{Value, json};
+
+/// Columns of Grafana's grid.
+const WIDTH: u32 = 24;
+
+/// How a panel shows its queries.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Look {
+    /// Lines over time.
+    Lines,
+    /// The same, from 0 to 1.
+    Share,
+    /// Each on top of the one before.
+    Stacked,
+    /// The last values, large.
+    Number,
+    /// The last values as rows; labels are columns.
+    Table,
+    /// The last values as bars side by side.
+    Bars,
+}
+
+/// One panel before it has a place.
+pub(crate) struct Panel {
+    look: Look,
+    title: &'static str,
+    help: String,
+    unit: String,
+    width: u32,
+    height: u32,
+    /// Queries, each with its legend.
+    targets: Vec<(String, &'static str)>,
+    overrides: Vec<Value>,
+    transformations: Vec<Value>,
+}
+
+impl Panel {
+    /// A panel of that look, with the unit of a metric and its meaning for people.
+    pub(crate) fn of(look: Look, title: &'static str, metric: &Metric) -> Self {
+        let (width, height) = match look {
+            Look::Number => (4, 5),
+            Look::Table => (12, 7),
+            _ => (8, 8),
+        };
+        Self {
+            look,
+            title,
+            help: metric.help.to_owned(),
+            unit: unit(metric).to_owned(),
+            width,
+            height,
+            targets: Vec::new(),
+            overrides: Vec::new(),
+            transformations: Vec::new(),
+        }
+    }
+
+    /// Adds a query. `{{label}}` in the legend is the label's value.
+    #[must_use]
+    pub(crate) fn query(mut self, expr: String, legend: &'static str) -> Self {
+        self.targets.push((expr, legend));
+        self
+    }
+
+    /// Says what it shows in words of its own.
+    #[must_use]
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = help.into();
+        self
+    }
+
+    /// Another unit, by Grafana's name.
+    #[must_use]
+    pub(crate) fn unit(mut self, unit: &str) -> Self {
+        unit.clone_into(&mut self.unit);
+        self
+    }
+
+    /// Another width, of 24.
+    #[must_use]
+    pub(crate) fn wide(mut self, width: u32) -> Self {
+        self.width = width;
+        self
+    }
+
+    /// Draws series whose legend begins so as a dashed line, under nothing and over nothing.
+    #[must_use]
+    pub(crate) fn dashed(mut self, legend: &str) -> Self {
+        self.overrides.push(json!({
+            "matcher": {"id": "byRegexp", "options": format!("/^{legend}/")},
+            "properties": [
+                {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [10, 6]}},
+                {"id": "custom.fillOpacity", "value": 0},
+                {"id": "custom.lineWidth", "value": 2},
+                {"id": "color", "value": {"mode": "fixed", "fixedColor": "green"}},
+                {"id": "custom.stacking", "value": {"mode": "none", "group": "A"}},
+            ],
+        }));
+        self
+    }
+
+    /// A table's columns, each with the field it shows, its title and its unit; the others go.
+    #[must_use]
+    pub(crate) fn columns(mut self, columns: &[(&str, &str, &str)]) -> Self {
+        let index: serde_json::Map<_, _> = columns
+            .iter()
+            .zip(0..)
+            .map(|((field, ..), at)| ((*field).to_owned(), json!(at)))
+            .collect();
+        let names: serde_json::Map<_, _> = columns
+            .iter()
+            .map(|(field, title, _)| ((*field).to_owned(), json!(title)))
+            .collect();
+        let shown: Vec<String> = columns
+            .iter()
+            .map(|c| format!("^{}$", escape(c.0)))
+            .collect();
+        self.transformations = vec![
+            json!({"id": "merge", "options": {}}),
+            json!({"id": "filterFieldsByName", "options": {"include": {"pattern": shown.join("|")}}}),
+            json!({"id": "organize", "options": {
+                "excludeByName": {}, "indexByName": index, "renameByName": names,
+            }}),
+        ];
+        self.overrides = columns
+            .iter()
+            .filter(|(_, _, unit)| !unit.is_empty())
+            .map(|(_, title, unit)| {
+                json!({
+                    "matcher": {"id": "byName", "options": title},
+                    "properties": [{"id": "unit", "value": unit}],
+                })
+            })
+            .collect();
+        self
+    }
+
+    fn json(&self, id: u32, x: u32, y: u32) -> Value {
+        let instant = matches!(self.look, Look::Number | Look::Table | Look::Bars);
+        let format = if self.look == Look::Table {
+            "table"
+        } else {
+            "time_series"
+        };
+        let targets: Vec<Value> = self
+            .targets
+            .iter()
+            .zip('A'..='Z')
+            .map(|((expr, legend), letter)| {
+                json!({
+                    "refId": letter.to_string(),
+                    "datasource": source(),
+                    "editorMode": "code",
+                    "expr": expr,
+                    "legendFormat": legend,
+                    "instant": instant,
+                    "range": !instant,
+                    "format": format,
+                })
+            })
+            .collect();
+        let mut defaults = json!({"unit": self.unit, "custom": self.custom()});
+        if self.look == Look::Share {
+            defaults["max"] = json!(1);
+        }
+        if self.look != Look::Table {
+            defaults["min"] = json!(0);
+        }
+        json!({
+            "id": id,
+            "type": self.kind(),
+            "title": self.title,
+            "description": format!("{}.", self.help),
+            "datasource": source(),
+            "gridPos": {"x": x, "y": y, "w": self.width, "h": self.height},
+            "targets": targets,
+            "transformations": self.transformations,
+            "fieldConfig": {"defaults": defaults, "overrides": self.overrides},
+            "options": self.options(),
+        })
+    }
+
+    fn kind(&self) -> &'static str {
+        match self.look {
+            Look::Lines | Look::Share | Look::Stacked => "timeseries",
+            Look::Number => "stat",
+            Look::Table => "table",
+            Look::Bars => "bargauge",
+        }
+    }
+
+    fn custom(&self) -> Value {
+        let lines = |fill, stacking| {
+            json!({
+                "drawStyle": "line", "lineInterpolation": "linear", "lineWidth": 1,
+                "fillOpacity": fill, "showPoints": "never", "spanNulls": false,
+                "stacking": {"mode": stacking, "group": "A"},
+            })
+        };
+        match self.look {
+            Look::Lines | Look::Share => lines(8, "none"),
+            Look::Stacked => lines(30, "normal"),
+            Look::Number | Look::Bars => json!({}),
+            Look::Table => json!({"align": "auto", "filterable": false}),
+        }
+    }
+
+    fn options(&self) -> Value {
+        let reduce = json!({"calcs": ["lastNotNull"], "fields": "", "values": false});
+        match self.look {
+            Look::Lines | Look::Share | Look::Stacked => json!({
+                "legend": {
+                    "displayMode": "list", "placement": "bottom", "showLegend": true, "calcs": [],
+                },
+                "tooltip": {"mode": "multi", "sort": "desc"},
+            }),
+            Look::Number => json!({
+                "reduceOptions": reduce, "orientation": "auto", "textMode": "auto",
+                "colorMode": "none", "graphMode": "none", "justifyMode": "auto",
+                "wideLayout": true,
+            }),
+            Look::Table => json!({"showHeader": true, "cellHeight": "sm"}),
+            Look::Bars => json!({
+                "reduceOptions": reduce, "orientation": "horizontal", "displayMode": "basic",
+                "showUnfilled": true,
+            }),
+        }
+    }
+}
+
+/// Rows of panels, one under the other.
+pub(crate) fn placed(rows: Vec<(&'static str, Vec<Panel>)>) -> Vec<Value> {
+    let (mut out, mut y) = (Vec::new(), 0);
+    let mut ids = 1..;
+    let mut id = || ids.next().unwrap_or(u32::MAX);
+    for (title, panels) in rows {
+        out.push(json!({
+            "id": id(), "type": "row", "title": title, "collapsed": false, "panels": [],
+            "gridPos": {"x": 0, "y": y, "w": WIDTH, "h": 1},
+        }));
+        y += 1;
+        let (mut x, mut tallest) = (0, 0);
+        for panel in &panels {
+            if x + panel.width > WIDTH {
+                (x, y, tallest) = (0, y + tallest, 0);
+            }
+            out.push(panel.json(id(), x, y));
+            x += panel.width;
+            tallest = tallest.max(panel.height);
+        }
+        y += tallest;
+    }
+    out
+}
+
+/// The data source that the reader chose.
+pub(crate) fn source() -> Value {
+    json!({"type": "prometheus", "uid": "${datasource}"})
+}
+
+/// Grafana's name for a metric's unit. A total is shown as its rate.
+fn unit(metric: &Metric) -> &'static str {
+    match (metric.unit, metric.kind) {
+        ("s", MetricKind::Counter) | ("J", MetricKind::Counter) => "none",
+        ("By", MetricKind::Counter) => "Bps",
+        (_, MetricKind::Counter) => "cps",
+        ("s", _) => "s",
+        ("By", _) => "bytes",
+        ("1", _) => "percentunit",
+        ("W", _) => "watt",
+        ("Cel", _) => "celsius",
+        ("Hz", _) => "hertz",
+        _ => "short",
+    }
+}
+
+fn escape(field: &str) -> String {
+    field.replace('#', "\\#")
+}
