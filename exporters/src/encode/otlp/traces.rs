@@ -68,6 +68,7 @@ impl Spans {
     }
 
     /// Spans that wait, the oldest first, and no more than `most`.
+    #[must_use]
     pub fn waiting(&self, most: usize) -> Vec<Span> {
         self.waiting.iter().take(most).cloned().collect()
     }

@@ -1,1 +1,151 @@
+use super::*;
 
+fn read(given: &[(&str, &str)], environment: &[(&str, &str)]) -> Settings {
+    let options = given
+        .iter()
+        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+        .collect();
+    Settings::read(&Given::parse(&options).unwrap(), &|name| {
+        environment
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| (*value).to_owned())
+    })
+}
+
+fn endpoint_of(line: Option<Line>) -> String {
+    line.unwrap().endpoint.to_string()
+}
+
+#[test]
+fn the_general_endpoint_gets_the_signals_path_and_its_own_is_taken_as_it_is() {
+    let general = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:9/base/");
+    let settings = read(&[("spans", "true")], &[general]);
+    assert_eq!(
+        endpoint_of(settings.metrics),
+        "http://collector:9/base/v1/metrics"
+    );
+    assert_eq!(
+        endpoint_of(settings.traces),
+        "http://collector:9/base/v1/traces"
+    );
+
+    let own = (
+        "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+        "http://other:1/take/this",
+    );
+    let settings = read(&[], &[general, own]);
+    assert_eq!(endpoint_of(settings.metrics), "http://other:1/take/this");
+    assert!(settings.traces.is_none());
+}
+
+#[test]
+fn without_a_word_it_is_this_machine_every_ten_seconds() {
+    let settings = read(&[], &[]);
+    assert_eq!(settings.pace.interval, Duration::from_secs(10));
+    assert_eq!(
+        endpoint_of(settings.metrics),
+        "http://localhost:4318/v1/metrics"
+    );
+    let grpc = read(&[], &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]);
+    assert_eq!(endpoint_of(grpc.metrics), "http://localhost:4317/");
+    assert!(grpc.notices.is_empty());
+}
+
+#[test]
+fn arguments_go_before_the_environment() {
+    let environment = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:1"),
+        ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://b:2"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "7000"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "500"),
+    ];
+    let settings = read(
+        &[("endpoint", "http://c:3"), ("timeout", "1.5")],
+        &environment,
+    );
+    let line = settings.metrics.unwrap();
+    assert_eq!(line.endpoint, "http://c:3/v1/metrics");
+    assert_eq!(line.timeout, Duration::from_millis(1500));
+    assert_eq!(settings.pace.interval, Duration::from_millis(500));
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_once_and_the_default_holds() {
+    let environment = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "smoke"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "0"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zip"),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nowhere.pem"),
+        ("OTEL_SDK_DISABLED", "perhaps"),
+    ];
+    let settings = read(&[("spans", "true")], &environment);
+    let mut refused: Vec<_> = settings
+        .notices
+        .iter()
+        .map(|notice| notice.identity().1)
+        .collect();
+    refused.sort();
+    let mut all = environment.map(|(name, _)| name);
+    all.sort_unstable();
+    assert_eq!(refused, all);
+    let line = settings.metrics.unwrap();
+    assert_eq!(line.endpoint, "http://localhost:4318/v1/metrics");
+    assert_eq!((line.timeout, line.gzip), (TIMEOUT, false));
+    assert!(line.certificate.is_none());
+}
+
+#[test]
+fn headers_are_decoded_and_a_wrong_one_is_named_by_its_place_and_not_repeated() {
+    let settings = read(
+        &[],
+        &[(
+            "OTEL_EXPORTER_OTLP_HEADERS",
+            "api-key=s%20ecret, x-team = vision",
+        )],
+    );
+    let headers = settings.metrics.unwrap().headers;
+    assert_eq!(headers[0].0, "api-key");
+    assert_eq!(headers[0].1, "s ecret");
+    assert_eq!(headers[1].1, "vision");
+
+    let settings = read(&[], &[("OTEL_EXPORTER_OTLP_HEADERS", "a=b,topsecret")]);
+    let said = settings.notices[0].to_string();
+    assert!(
+        said.contains("header 2") && !said.contains("topsecret"),
+        "{said}"
+    );
+}
+
+#[test]
+fn opentelemetrys_own_switches_hold() {
+    assert!(
+        read(&[], &[("OTEL_SDK_DISABLED", "true")])
+            .metrics
+            .is_none()
+    );
+    assert!(
+        read(&[], &[("OTEL_METRICS_EXPORTER", "none")])
+            .metrics
+            .is_none()
+    );
+    let settings = read(&[("spans", "true")], &[("OTEL_TRACES_EXPORTER", "none")]);
+    assert!(settings.metrics.is_some() && settings.traces.is_none());
+}
+
+#[test]
+fn an_argument_that_makes_no_sense_is_an_error_that_names_it() {
+    for (name, value) in [
+        ("endpoint", "localhost:4318"),
+        ("protocol", "udp"),
+        ("interval", "0"),
+        ("timeout", "soon"),
+        ("colour", "red"),
+    ] {
+        let options = [(name.to_owned(), value.to_owned())].into();
+        let problem = Given::parse(&options).unwrap_err();
+        assert!(problem.contains(name), "{problem}");
+    }
+}
