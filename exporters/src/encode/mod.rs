@@ -6,6 +6,7 @@ pub mod json_lines;
 mod lines;
 #[cfg(feature = "otlp")]
 pub mod otlp;
+pub mod perfetto;
 pub mod prometheus;
 pub mod reader;
 pub mod retention;

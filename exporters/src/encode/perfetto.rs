@@ -1,0 +1,236 @@
+//! A run as a trace for Perfetto's viewer (`ui.perfetto.dev`): a process a rank, with slices for
+//! what its loops did, counters for what was read, and its notices.
+//!
+//! Records go in one by one and bytes come out, so that a long run needs no more memory than its
+//! ticks have counts. Ranks follow each other; within one, records come in the order in which they
+//! were made.
+
+mod clock;
+mod loops;
+mod resources;
+pub mod schema;
+mod tracks;
+
+use std::collections::{BTreeMap, HashSet};
+
+use headspace_agent::model::record::{
+    LoopTick, NoticeRecord, RunRecord, Severity, SummaryRecord, TickRecord,
+};
+use headspace_agent::model::{Record, RecordBody};
+
+use self::clock::Times;
+use self::loops::Loop;
+use self::resources::Resources;
+use self::schema::{Known, ProcessDescriptor};
+use self::tracks::{Notes, Track, Writer};
+
+/// Above every process id of Linux: for processes of different machines that share one.
+const MADE_UP_PID: i32 = 1 << 22;
+
+/// Records before a process's first tick, at most so many: their times hang on it.
+const MAX_EARLY: usize = 1024;
+
+/// A trace that is being written.
+#[derive(Debug, Default)]
+pub struct PerfettoTrace {
+    writer: Writer,
+    /// The process whose records come.
+    process: Option<Process>,
+    pids: HashSet<i32>,
+}
+
+/// One process of the run.
+#[derive(Debug)]
+struct Process {
+    track: Track,
+    rank: u32,
+    pid: u32,
+    run_id: String,
+    times: Option<Times>,
+    early: Vec<Record>,
+    loops: BTreeMap<String, Loop>,
+    resources: Resources,
+    summary: Option<Box<SummaryRecord>>,
+}
+
+impl PerfettoTrace {
+    /// Takes the next record, and gives the bytes that it adds to the trace.
+    pub fn take(&mut self, record: &Record) -> Vec<u8> {
+        let begins = matches!(record.body, RecordBody::Run(_));
+        let goes_on = self
+            .process
+            .as_ref()
+            .is_some_and(|p| (p.rank, p.pid) == (record.rank, record.pid) && !begins);
+        if !goes_on {
+            self.leave();
+            self.enter(record);
+        }
+        if let Some(process) = &mut self.process {
+            process.take(record, &mut self.writer);
+        }
+        self.writer.drain()
+    }
+
+    /// No more records: the rest of the trace.
+    pub fn finish(&mut self) -> Vec<u8> {
+        self.leave();
+        self.writer.drain()
+    }
+
+    fn leave(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.finish(&mut self.writer);
+        }
+    }
+
+    fn enter(&mut self, record: &Record) {
+        let mut pid = i32::try_from(record.pid).unwrap_or(MADE_UP_PID);
+        while !self.pids.insert(pid) {
+            pid = pid.saturating_add(1).max(MADE_UP_PID);
+        }
+        let run = match &record.body {
+            RecordBody::Run(run) => run,
+            _ => &RunRecord::default(),
+        };
+        let track = self.writer.process(ProcessDescriptor {
+            pid,
+            cmdline: run.argv.clone(),
+            process_name: format!("rank {}", record.rank),
+            process_labels: vec![format!("pid {}", record.pid)],
+        });
+        self.process = Some(Process {
+            track,
+            rank: record.rank,
+            pid: record.pid,
+            run_id: record.run_id.clone(),
+            times: None,
+            early: Vec::new(),
+            loops: BTreeMap::new(),
+            resources: Resources::default(),
+            summary: None,
+        });
+    }
+}
+
+impl Process {
+    fn take(&mut self, record: &Record, to: &mut Writer) {
+        if self.times.is_none() {
+            match &record.body {
+                RecordBody::Tick(tick) => {
+                    self.times = Some(Times::new(record.time_unix_nano, tick.at_s));
+                }
+                _ if self.early.len() < MAX_EARLY => {
+                    self.early.push(record.clone());
+                    return;
+                }
+                _ => self.times = Some(self.without_ticks(record)),
+            }
+            self.take_early(to);
+        }
+        let Some(mut times) = self.times else { return };
+        let at = times.of(record.time_unix_nano);
+        match &record.body {
+            RecordBody::Tick(tick) => {
+                let span = times.tick(record.time_unix_nano, tick.at_s, tick.interval_s);
+                self.times = Some(times);
+                self.tick(tick, span, to);
+            }
+            RecordBody::Epoch(epoch) => {
+                self.loop_of(&epoch.loop_name, to)
+                    .epoch(epoch, at, times.at, to);
+            }
+            RecordBody::Probe(probe) => self.loop_of(&probe.loop_name, to).probe(probe, to),
+            RecordBody::Notice(notice) => self.notice(notice, at, to),
+            RecordBody::Summary(summary) => self.summary = Some(summary.clone()),
+            RecordBody::Run(_) => {}
+        }
+    }
+
+    /// Records that came before the first tick were written just after the beginning.
+    fn take_early(&mut self, to: &mut Writer) {
+        for record in std::mem::take(&mut self.early) {
+            self.take(&record, to);
+        }
+    }
+
+    fn tick(&mut self, tick: &TickRecord, (from, until): (u64, u64), to: &mut Writer) {
+        let mut by_loop: BTreeMap<&str, Vec<&LoopTick>> = BTreeMap::new();
+        for entry in &tick.loops {
+            by_loop.entry(&entry.name).or_default().push(entry);
+        }
+        for (name, entries) in by_loop {
+            self.loop_of(name, to).tick(&entries, from, until, to);
+        }
+        self.resources.tick(tick, self.track, (from, until), to);
+    }
+
+    fn notice(&self, notice: &NoticeRecord, at: u64, to: &mut Writer) {
+        let severity = match notice.severity {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+        };
+        let track = to.below(self.track, "notices");
+        let notes = vec![
+            ("text", Known::Text(notice.text.clone())),
+            ("severity", Known::Text(severity.to_owned())),
+        ];
+        to.instant(track, at, &notice.code, notes);
+    }
+
+    fn loop_of(&mut self, name: &str, to: &mut Writer) -> &mut Loop {
+        let began = self.times.map_or(0, |times| times.began);
+        self.loops
+            .entry(name.to_owned())
+            .or_insert_with(|| Loop::new(self.track, name, began, to))
+    }
+
+    /// The times of a process that never came to a tick: its first record is its beginning.
+    fn without_ticks(&self, record: &Record) -> Times {
+        let first = self.early.first().unwrap_or(record);
+        Times::new(first.time_unix_nano, 0.0)
+    }
+
+    fn finish(&mut self, to: &mut Writer) {
+        if self.times.is_none() {
+            let Some(first) = self.early.first() else {
+                return;
+            };
+            self.times = Some(self.without_ticks(first));
+            self.take_early(to);
+        }
+        let Some(times) = self.times else { return };
+        for entry in self.loops.values_mut() {
+            entry.finish(times.at, to);
+        }
+        let track = to.below(self.track, "run");
+        let notes = self.summary.as_deref().map(concluded).unwrap_or_default();
+        to.slice(track, times.began, times.at, &self.run_id, notes);
+    }
+}
+
+/// What the run concludes.
+fn concluded(summary: &SummaryRecord) -> Notes {
+    let numbers = [
+        ("steady step ms", summary.steady_step_mean_ms),
+        ("wait ms", summary.wait_ms),
+        ("compute ms", summary.compute_ms),
+        ("floor ms", summary.floor_step_ms),
+        ("headspace %", summary.headspace_pct),
+        ("headspace at most %", summary.headspace_upper_bound_pct),
+        ("samples per s", summary.throughput_samples_per_s),
+        ("data readiness %", summary.data_readiness_pct),
+    ];
+    let mut notes: Notes = numbers
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, Known::Number(value?))))
+        .collect();
+    notes.push(("steps", Known::Count(summary.steps)));
+    let stage = summary.bottleneck_stage.clone();
+    notes.extend(stage.map(|stage| ("bottleneck stage", Known::Text(stage))));
+    let remedies = summary.remedies.iter();
+    notes.extend(remedies.map(|remedy| ("remedy", Known::Text(remedy.what.clone()))));
+    notes
+}
+
+#[cfg(test)]
+mod tests;

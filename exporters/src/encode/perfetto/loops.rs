@@ -1,0 +1,257 @@
+//! A loop's tracks: epochs, phases with the ticks in them, the probe's windows, and its times.
+//!
+//! Records hold histograms and not single steps, so the finest slice is a tick with its counts.
+//! Where a tick holds several phases they share it in the order of their steps, by the time they
+//! took. Windows of the probe are placed by counting steps from the first that was replayed.
+
+use headspace_agent::model::Distribution;
+use headspace_agent::model::distribution::DistributionRecord;
+use headspace_agent::model::record::{EpochRecord, LoopTick, Phase, ProbeRecord, WindowRecord};
+
+use super::schema::Known;
+use super::tracks::{Notes, Track, Writer};
+
+/// Steps of a phase within a tick, and when they were.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    phase: Phase,
+    first_step: u64,
+    steps: u64,
+    from: u64,
+    to: u64,
+}
+
+/// One loop of one process.
+#[derive(Debug)]
+pub(super) struct Loop {
+    /// Holds its tracks.
+    group: Track,
+    /// The phase that goes on.
+    phase: Option<Phase>,
+    /// The epoch that goes on, and when it began.
+    epoch: Option<(u64, u64)>,
+    /// Epochs that have ended.
+    ended: u64,
+    /// When the last of them ended.
+    ended_at: u64,
+    stretches: Vec<Stretch>,
+}
+
+impl Loop {
+    pub(super) fn new(process: Track, name: &str, began: u64, to: &mut Writer) -> Self {
+        let group = to.below(process, &format!("loop {name}"));
+        for name in ["epochs", "steps"] {
+            to.below(group, name);
+        }
+        Self {
+            group,
+            phase: None,
+            epoch: None,
+            ended: 0,
+            ended_at: began,
+            stretches: Vec::new(),
+        }
+    }
+
+    /// What the loop did in a tick.
+    pub(super) fn tick(&mut self, entries: &[&LoopTick], from: u64, until: u64, to: &mut Writer) {
+        let mut entries = entries.to_vec();
+        entries.sort_by_key(|entry| entry.first_step);
+        let all: f64 = entries.iter().map(|entry| took_ms(entry)).sum();
+        let mut gone = 0.0;
+        let mut start = from;
+        for (nth, entry) in (1..).zip(&entries) {
+            gone += took_ms(entry);
+            let share = if all > 0.0 { gone / all } else { 1.0 };
+            let end = if nth == entries.len() {
+                until
+            } else {
+                from + part(until - from, share)
+            };
+            self.stretch(entry, start, end.max(start), to);
+            start = end.max(start);
+        }
+        self.times(&entries, from, to);
+    }
+
+    fn stretch(&mut self, entry: &LoopTick, from: u64, until: u64, to: &mut Writer) {
+        if self.epoch.is_none() && entry.epoch >= self.ended {
+            self.epoch = Some((entry.epoch, from));
+        }
+        let track = to.below(self.group, "steps");
+        if self.phase != Some(entry.phase) {
+            self.leave_phase(from, to);
+            self.phase = Some(entry.phase);
+            to.begin(track, from, phase(entry.phase), Notes::new());
+        }
+        let mut notes = vec![
+            ("steps", Known::Count(entry.steps)),
+            ("first step", Known::Count(entry.first_step)),
+            ("epoch", Known::Count(entry.epoch)),
+        ];
+        notes.extend(entry.samples.map(|n| ("samples", Known::Count(n))));
+        for (names, times) in [
+            (["step ms", "step p50 ms", "step p95 ms"], &entry.step),
+            (["wait ms", "wait p50 ms", "wait p95 ms"], &entry.wait),
+            (
+                ["compute ms", "compute p50 ms", "compute p95 ms"],
+                &entry.compute,
+            ),
+        ] {
+            let times = Distribution::from(times);
+            let found = [
+                times.mean_ms(),
+                times.quantile_ms(0.5),
+                times.quantile_ms(0.95),
+            ];
+            for (name, value) in names.into_iter().zip(found) {
+                notes.extend(value.map(|value| (name, Known::Number(value))));
+            }
+        }
+        let plural = if entry.steps == 1 { "" } else { "s" };
+        to.slice(
+            track,
+            from,
+            until,
+            &format!("{} step{plural}", entry.steps),
+            notes,
+        );
+        self.stretches.push(Stretch {
+            phase: entry.phase,
+            first_step: entry.first_step,
+            steps: entry.steps,
+            from,
+            to: until,
+        });
+    }
+
+    /// Means over the tick, from its beginning on.
+    fn times(&self, entries: &[&LoopTick], from: u64, to: &mut Writer) {
+        let kinds: [(&str, fn(&LoopTick) -> &DistributionRecord); 3] = [
+            ("step", |entry| &entry.step),
+            ("wait", |entry| &entry.wait),
+            ("compute", |entry| &entry.compute),
+        ];
+        for (name, of) in kinds {
+            let count: u64 = entries.iter().map(|entry| of(entry).count).sum();
+            let sum: f64 = entries.iter().map(|entry| of(entry).sum_ms).sum();
+            if count > 0 {
+                let track = to.counter(self.group, name, "ms", Some("Mean over a tick"));
+                to.count(track, from, sum / count as f64);
+            }
+        }
+    }
+
+    /// An epoch ended.
+    pub(super) fn epoch(&mut self, epoch: &EpochRecord, at: u64, last: u64, to: &mut Writer) {
+        let began = match self.epoch.take() {
+            Some((number, began)) if number == epoch.epoch => began,
+            _ => self.ended_at.max(last),
+        };
+        let mut notes = vec![
+            ("steps", Known::Count(epoch.steps)),
+            ("replayed", Known::Count(epoch.replayed)),
+            ("exhausted", Known::Flag(epoch.exhausted)),
+        ];
+        notes.extend(epoch.samples.map(|n| ("samples", Known::Count(n))));
+        notes.extend(
+            epoch
+                .ttfb_s
+                .map(|s| ("first batch after s", Known::Number(s))),
+        );
+        notes.extend(epoch.boundary_s.map(|s| ("boundary s", Known::Number(s))));
+        let track = to.below(self.group, "epochs");
+        let began = began.max(self.ended_at);
+        to.slice(track, began, at, &format!("epoch {}", epoch.epoch), notes);
+        self.ended = epoch.epoch + 1;
+        self.ended_at = at.max(began);
+    }
+
+    /// What the probe measured, by its windows.
+    pub(super) fn probe(&self, probe: &ProbeRecord, to: &mut Writer) {
+        let replayed = |phase| phase == Phase::Replay;
+        let anchor = self.stretches.iter().find(|s| replayed(s.phase));
+        let (Some(anchor), Some(first)) =
+            (anchor, probe.windows.iter().position(|w| replayed(w.phase)))
+        else {
+            return;
+        };
+        // A window of n steps takes n + 1 batches.
+        let batches = |window: &WindowRecord| u64::from(window.steps) + 1;
+        let before: u64 = probe.windows.iter().take(first).map(batches).sum();
+        let mut step = anchor.first_step.saturating_sub(before);
+        let track = to.below(self.group, "probe windows");
+        for window in &probe.windows {
+            let from = self.at_step(step);
+            step += batches(window);
+            let until = self.at_step(step);
+            let mut notes = vec![
+                ("cycle", Known::Count(window.cycle.into())),
+                ("steps", Known::Count(window.steps.into())),
+                ("left out", Known::Count(window.discarded.into())),
+                ("wait ms", Known::Number(window.wait_ms)),
+                ("compute ms", Known::Number(window.compute_ms)),
+            ];
+            let unused = window.unused.clone();
+            notes.extend(unused.map(|why| ("not used because", Known::Text(why))));
+            let name = format!("{} window {}", phase(window.phase), window.cycle);
+            to.slice(track, from, until, &name, notes);
+        }
+    }
+
+    /// The end of the records.
+    pub(super) fn finish(&mut self, at: u64, to: &mut Writer) {
+        self.leave_phase(at, to);
+        if let Some((number, began)) = self.epoch.take() {
+            let track = to.below(self.group, "epochs");
+            let notes = vec![("ended", Known::Flag(false))];
+            to.slice(
+                track,
+                began.max(self.ended_at),
+                at,
+                &format!("epoch {number}"),
+                notes,
+            );
+        }
+    }
+
+    fn leave_phase(&mut self, at: u64, to: &mut Writer) {
+        if self.phase.take().is_some() {
+            let track = to.below(self.group, "steps");
+            to.end(track, at);
+        }
+    }
+
+    /// When a step was: its place in the stretch that holds it.
+    fn at_step(&self, step: u64) -> u64 {
+        let next = self.stretches.partition_point(|s| s.first_step <= step);
+        let Some(s) = next.checked_sub(1).and_then(|at| self.stretches.get(at)) else {
+            return self.stretches.first().map_or(0, |s| s.from);
+        };
+        let into = (step - s.first_step).min(s.steps) as f64 / s.steps.max(1) as f64;
+        s.from + part(s.to - s.from, into)
+    }
+}
+
+/// Milliseconds that the steps of an entry took.
+fn took_ms(entry: &LoopTick) -> f64 {
+    (entry.wait.sum_ms + entry.compute.sum_ms).max(0.0)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a part of a whole that is none of both"
+)]
+fn part(whole: u64, share: f64) -> u64 {
+    (whole as f64 * share.clamp(0.0, 1.0)) as u64
+}
+
+/// As records write it.
+fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Live => "live",
+        Phase::Settle => "settle",
+        Phase::Replay => "replay",
+    }
+}

@@ -1,0 +1,136 @@
+//! Stages, queues and readings as counters.
+//!
+//! A mean over an interval is drawn over that interval, a level from when it was read. A total is
+//! drawn as what it grew by in a second. Names, units and help are those of the declarations.
+
+use std::collections::HashMap;
+
+use headspace_agent::model::metric::{Metric, MetricKind};
+use headspace_agent::model::record::{QueueTick, StageTick, TickRecord};
+
+use super::tracks::{Track, Writer};
+
+/// What was last heard of totals and stages.
+#[derive(Debug, Default)]
+pub(super) struct Resources {
+    /// Last value of a total, and when, by scope and key.
+    totals: HashMap<String, (u64, f64)>,
+    /// When a stage was last told of.
+    stages: HashMap<String, u64>,
+}
+
+impl Resources {
+    pub(super) fn tick(
+        &mut self,
+        tick: &TickRecord,
+        process: Track,
+        (from, until): (u64, u64),
+        to: &mut Writer,
+    ) {
+        for stage in &tick.stages {
+            self.stage(stage, process, (from, until), to);
+        }
+        for queue in &tick.queues {
+            take_queue(queue, process, until, to);
+        }
+        for (scope, readings) in &tick.readings {
+            for (key, value) in readings {
+                self.reading(scope, key, *value, process, until, to);
+            }
+        }
+    }
+
+    fn stage(
+        &mut self,
+        stage: &StageTick,
+        process: Track,
+        (from, until): (u64, u64),
+        to: &mut Writer,
+    ) {
+        let name = of_process(&stage.name, stage.worker.as_deref());
+        let since = self.stages.insert(name.clone(), until).unwrap_or(from);
+        let group = to.below(process, "stages");
+        let ms = until.saturating_sub(since) as f64 / 1e6;
+        if ms > 0.0 {
+            let help = "Calls at once, a mean since it was last told of";
+            let busy = to.counter(group, &format!("{name} busy"), "calls", Some(help));
+            to.count(busy, since, stage.time.sum_ms / ms);
+        }
+        if stage.time.count > 0 {
+            let help = "Time of a call, a mean since it was last told of";
+            let time = to.counter(group, &format!("{name} time"), "ms", Some(help));
+            to.count(time, since, stage.time.sum_ms / stage.time.count as f64);
+        }
+    }
+
+    fn reading(
+        &mut self,
+        scope: &str,
+        key: &str,
+        value: f64,
+        process: Track,
+        at: u64,
+        to: &mut Writer,
+    ) {
+        let name = key.split_once('{').map_or(key, |(name, _)| name);
+        // What is not declared is another version's.
+        let Some(metric) = Metric::named(name) else {
+            return;
+        };
+        let group = to.below(process, scope);
+        if metric.kind == MetricKind::Counter {
+            let before = self.totals.insert(format!("{scope} {key}"), (at, value));
+            if let Some((since, last)) = before
+                && at > since
+                && value >= last
+            {
+                let unit = format!("{}/s", metric.unit);
+                let track = to.counter(group, key, &unit, Some(metric.help));
+                let seconds = (at - since) as f64 / 1e9;
+                to.count(track, since, (value - last) / seconds);
+            }
+            return;
+        }
+        let (unit, factor) = match metric.unit {
+            "1" => ("%", 100.0),
+            unit => (unit, 1.0),
+        };
+        let track = to.counter(group, key, unit, Some(metric.help));
+        to.count(track, at, value * factor);
+    }
+}
+
+fn take_queue(queue: &QueueTick, process: Track, until: u64, to: &mut Writer) {
+    let name = of_process(&queue.name, queue.worker.as_deref());
+    let group = to.below(process, "queues");
+    let from = until.saturating_sub(nanos(queue.seen_ms));
+    let help = match queue.capacity {
+        Some(capacity) => {
+            format!("Items in it, a mean since it was last told of; room for {capacity}")
+        }
+        None => "Items in it, a mean since it was last told of".to_owned(),
+    };
+    let depth = to.counter(group, &format!("{name} depth"), "items", Some(&help));
+    to.count(depth, from, queue.depth);
+    if let Some(active) = queue.active {
+        let help = "Workers of the pool that had an item in hand, a mean";
+        let track = to.counter(group, &format!("{name} active"), "workers", Some(help));
+        to.count(track, from, active);
+    }
+}
+
+fn of_process(name: &str, worker: Option<&str>) -> String {
+    match worker {
+        Some(worker) => format!("{name} ({worker})"),
+        None => name.to_owned(),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates, and nothing is negative"
+)]
+fn nanos(ms: f64) -> u64 {
+    (ms * 1e6) as u64
+}

@@ -1,0 +1,290 @@
+use std::collections::HashMap;
+
+use headspace_agent::model::Distribution;
+use headspace_agent::model::distribution::DistributionRecord;
+use headspace_agent::model::record::{
+    EpochRecord, Phase, Phase::Live, Phase::Replay, ProbeRecord, QueueTick, StageTick, WindowRecord,
+};
+use proptest::prelude::*;
+use prost::Message;
+
+use super::super::samples;
+use super::schema::{Data, EventType, Trace, TrackEvent};
+use super::*;
+
+const S: u64 = 1_000_000_000;
+
+fn written(records: &[Record]) -> Trace {
+    let mut trace = PerfettoTrace::default();
+    let mut bytes: Vec<u8> = records.iter().flat_map(|r| trace.take(r)).collect();
+    bytes.extend(trace.finish());
+    Trace::decode(&bytes[..]).unwrap()
+}
+
+/// Events with their time and their track's path below the process.
+fn events(trace: &Trace) -> Vec<(u64, String, TrackEvent)> {
+    let mut names: HashMap<u64, String> = HashMap::new();
+    let mut found = Vec::new();
+    for packet in &trace.packet {
+        match packet.data.as_ref().unwrap() {
+            Data::TrackDescriptor(track) => {
+                let own = match (&track.process, &track.name) {
+                    (Some(process), _) => process.process_name.clone(),
+                    (None, name) => name.clone().unwrap(),
+                };
+                let above = track
+                    .parent_uuid
+                    .map(|parent| format!("{}/", names[&parent]));
+                names.insert(track.uuid, above.unwrap_or_default() + &own);
+            }
+            Data::TrackEvent(event) => {
+                let track = names[&event.track_uuid].clone();
+                found.push((packet.timestamp.unwrap(), track, event.clone()));
+            }
+            Data::ClockSnapshot(_) => {}
+        }
+    }
+    found
+}
+
+/// Slices by track: when they began and ended, and what they are called.
+fn slices(trace: &Trace) -> HashMap<String, Vec<(u64, u64, String)>> {
+    let mut open: HashMap<String, Vec<(u64, String)>> = HashMap::new();
+    let mut done: HashMap<String, Vec<_>> = HashMap::new();
+    for (at, track, event) in events(trace) {
+        let open = open.entry(track.clone()).or_default();
+        if event.r#type() == EventType::SliceBegin {
+            open.push((at, event.name.unwrap()));
+        } else if event.r#type() == EventType::SliceEnd {
+            let (from, name) = open.pop().unwrap();
+            done.entry(track).or_default().push((from, at, name));
+        }
+    }
+    assert!(open.values().all(Vec::is_empty), "{open:?}");
+    done
+}
+
+fn counts(trace: &Trace, track: &str) -> Vec<(u64, f64)> {
+    let of_track = events(trace)
+        .into_iter()
+        .filter(|(_, name, _)| name == track);
+    of_track
+        .filter_map(|(at, _, event)| Some((at, event.double_counter_value?)))
+        .collect()
+}
+
+fn durations(count: u64, ms: u64) -> DistributionRecord {
+    let mut d = Distribution::default();
+    (0..count).for_each(|_| d.record(ms * 1_000_000));
+    DistributionRecord::from(&d)
+}
+
+fn steps(phase: Phase, first_step: u64, steps: u64, wait_ms: u64, compute_ms: u64) -> LoopTick {
+    LoopTick {
+        name: "train".into(),
+        phase,
+        first_step,
+        steps,
+        wait: durations(steps, wait_ms),
+        compute: durations(steps, compute_ms),
+        step: durations(steps, wait_ms + compute_ms),
+        ..LoopTick::default()
+    }
+}
+
+/// A tick of a second's interval that ends `at` seconds after the beginning, 100 s after 1970.
+fn tick(at: u64, edit: impl FnOnce(&mut TickRecord)) -> Record {
+    let mut tick = TickRecord {
+        at_s: at as f64,
+        interval_s: 1.0,
+        ..TickRecord::default()
+    };
+    edit(&mut tick);
+    samples::record((100 + at) * S, RecordBody::Tick(tick))
+}
+
+#[test]
+fn ticks_are_slices_within_their_phase_and_share_their_interval_by_what_steps_took() {
+    let trace = written(&[
+        tick(1, |t| t.loops = vec![steps(Live, 0, 10, 20, 10)]),
+        tick(2, |t| {
+            t.loops = vec![steps(Replay, 20, 20, 0, 10), steps(Live, 10, 10, 50, 10)]
+        }),
+    ]);
+    let found = &slices(&trace)["rank 0/loop train/steps"];
+    let expected = [
+        (100 * S, 101 * S, "10 steps"),
+        (101 * S, 101 * S + S / 4 * 3, "10 steps"),
+        (100 * S, 101 * S + S / 4 * 3, "live"),
+        (101 * S + S / 4 * 3, 102 * S, "20 steps"),
+        (101 * S + S / 4 * 3, 102 * S, "replay"),
+    ];
+    let expected = expected.map(|(from, to, name)| (from, to, name.to_owned()));
+    assert_eq!(found[..], expected);
+    // Means are drawn over the tick that they are of.
+    assert_eq!(
+        counts(&trace, "rank 0/loop train/wait"),
+        [(100 * S, 20.0), (101 * S, 500.0 / 30.0)]
+    );
+}
+
+#[test]
+fn epochs_begin_with_their_first_tick_and_end_with_their_record() {
+    let epoch = RecordBody::Epoch(EpochRecord {
+        loop_name: "train".into(),
+        steps: 30,
+        ..EpochRecord::default()
+    });
+    let second = LoopTick {
+        epoch: 1,
+        ..steps(Live, 30, 5, 1, 1)
+    };
+    let trace = written(&[
+        tick(1, |t| t.loops = vec![steps(Live, 0, 15, 1, 1)]),
+        tick(2, |t| t.loops = vec![steps(Live, 15, 15, 1, 1)]),
+        samples::record(102 * S + 5, epoch),
+        tick(3, |t| t.loops = vec![second]),
+    ]);
+    let found = &slices(&trace)["rank 0/loop train/epochs"];
+    assert_eq!(found[0], (100 * S, 102 * S + 5, "epoch 0".to_owned()));
+    assert_eq!(found[1], (102 * S + 5, 103 * S, "epoch 1".to_owned()));
+}
+
+#[test]
+fn windows_of_the_probe_are_placed_by_their_steps() {
+    let window = |phase, cycle, steps| WindowRecord {
+        phase,
+        cycle,
+        steps,
+        ..WindowRecord::default()
+    };
+    let probe = RecordBody::Probe(ProbeRecord {
+        loop_name: "train".into(),
+        windows: vec![window(Live, 0, 9), window(Replay, 0, 19)],
+        ..ProbeRecord::default()
+    });
+    let trace = written(&[
+        tick(1, |t| t.loops = vec![steps(Live, 0, 20, 1, 1)]),
+        tick(2, |t| t.loops = vec![steps(Replay, 20, 20, 0, 1)]),
+        samples::record(102 * S, probe),
+    ]);
+    let found = &slices(&trace)["rank 0/loop train/probe windows"];
+    let live = (100 * S + S / 2, 101 * S, "live window 0".to_owned());
+    assert_eq!(found[0], live);
+    assert_eq!(found[1], (101 * S, 102 * S, "replay window 0".to_owned()));
+}
+
+#[test]
+fn levels_stand_from_when_they_were_read_and_totals_are_what_they_grew_by_in_a_second() {
+    let read = |at: u64, cpu: f64| {
+        tick(at, |t| {
+            t.readings = BTreeMap::from([
+                (
+                    "process".into(),
+                    BTreeMap::from([
+                        ("process.cpu.time{cpu.mode=user}".into(), cpu),
+                        ("of.another.version".into(), 1.0),
+                    ]),
+                ),
+                (
+                    "gpu:0".into(),
+                    BTreeMap::from([("headspace.gpu.sm.utilization{source=gpm}".into(), 0.5)]),
+                ),
+            ]);
+        })
+    };
+    let trace = written(&[read(1, 3.0), read(3, 7.0)]);
+    assert_eq!(
+        counts(
+            &trace,
+            "rank 0/gpu:0/headspace.gpu.sm.utilization{source=gpm}"
+        ),
+        [(101 * S, 50.0), (103 * S, 50.0)]
+    );
+    assert_eq!(
+        counts(&trace, "rank 0/process/process.cpu.time{cpu.mode=user}"),
+        [(101 * S, 2.0)]
+    );
+    assert!(
+        !events(&trace)
+            .iter()
+            .any(|(_, track, _)| track.contains("another"))
+    );
+}
+
+#[test]
+fn a_stage_told_of_in_turn_is_busy_over_the_time_since_it_was_told_of() {
+    let stage = StageTick {
+        name: "decode".into(),
+        worker: Some("worker 0".into()),
+        time: durations(40, 100),
+        ..StageTick::default()
+    };
+    let queue = QueueTick {
+        name: "decoded".into(),
+        depth: 2.5,
+        seen_ms: 1000.0,
+        ..QueueTick::default()
+    };
+    let with = |t: &mut TickRecord| t.stages = vec![stage.clone()];
+    let trace = written(&[
+        tick(1, with),
+        tick(2, |t| t.queues = vec![queue.clone()]),
+        tick(3, with),
+    ]);
+    assert_eq!(
+        counts(&trace, "rank 0/stages/decode (worker 0) busy"),
+        [(100 * S, 4.0), (101 * S, 2.0)]
+    );
+    assert_eq!(
+        counts(&trace, "rank 0/queues/decoded depth"),
+        [(101 * S, 2.5)]
+    );
+}
+
+#[test]
+fn notices_before_the_first_tick_lie_at_the_beginning_of_the_run() {
+    let notice = RecordBody::Notice(NoticeRecord {
+        code: "source_off".into(),
+        severity: Severity::Warning,
+        text: "`perf` is off".into(),
+    });
+    let trace = written(&[
+        samples::record(100 * S + 7, RecordBody::Run(RunRecord::default())),
+        samples::record(100 * S + 9, notice),
+        tick(1, |_| ()),
+    ]);
+    let found = events(&trace);
+    let (at, track, event) = &found[0];
+    assert_eq!((*at, track.as_str()), (100 * S + 9, "rank 0/notices"));
+    assert_eq!(event.name.as_deref(), Some("source_off"));
+}
+
+#[test]
+fn ranks_with_one_process_id_are_processes_of_their_own() {
+    let other = Record {
+        rank: 1,
+        ..tick(1, |_| ())
+    };
+    let trace = written(&[tick(1, |_| ()), other]);
+    let pids: Vec<i32> = trace
+        .packet
+        .iter()
+        .filter_map(|packet| match packet.data.as_ref()? {
+            Data::TrackDescriptor(track) => Some(track.process.as_ref()?.pid),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(pids.len(), 2);
+    assert_ne!(pids[0], pids[1]);
+    assert!(slices(&trace).contains_key("rank 1/run"));
+}
+
+proptest! {
+    #[test]
+    fn any_records_make_a_trace_whose_slices_all_end(
+        records in prop::collection::vec(samples::any_record(), 0..12),
+    ) {
+        slices(&written(&records));
+    }
+}
