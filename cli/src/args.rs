@@ -17,6 +17,7 @@ pub(crate) enum Command {
     Report(ReportArgs),
     Compare(CompareArgs),
     Doctor(DoctorArgs),
+    Top(TopArgs),
 }
 
 /// Print the verdict of a run, or compare several.
@@ -42,6 +43,11 @@ pub(crate) struct ReportArgs {
     /// browser. Of one run
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) html: Option<PathBuf>,
+
+    /// Write the run as a trace to FILE, for ui.perfetto.dev: ticks, epochs, probe windows and
+    /// notices of every rank, and what was read as counters. Of one run
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html"])]
+    pub(crate) perfetto: Option<PathBuf>,
 }
 
 /// Say how two runs differ, and whether that is more than noise.
@@ -99,6 +105,24 @@ pub(crate) struct DoctorArgs {
     /// "cost": {...}}. What there is nothing to say of is null
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Watch a run in the terminal while it goes on.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Keys: ? shows them all; q quits. The training process is not touched, and may end and start again:
+of a folder of runs the newest is shown, and then each that begins. NO_COLOR=1 leaves colours away.
+
+Exit code: 0; 1 when PATH cannot be read; 2 when this is no terminal, or the command line was not
+understood.")]
+pub(crate) struct TopArgs {
+    /// What to watch.
+    #[arg(
+        value_name = "PATH",
+        help = "A folder of runs, a run's folder, a rank<r>.jsonl file, a named pipe, or unix:SOCKET. \
+                Without it: HEADSPACE_DIR (default: headspace-runs)"
+    )]
+    pub(crate) path: Option<PathBuf>,
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub mod page;
 pub mod python;
 mod report;
 mod skipped;
+mod top;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -99,6 +100,7 @@ pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i
             Command::Report(args) => report::report(&args, context),
             Command::Compare(args) => compare::compare(&args, context),
             Command::Doctor(args) => doctor::doctor(&args, context),
+            Command::Top(args) => top::top(&args, context),
         },
         Err(error) => explain(&error, context),
     };

@@ -1,0 +1,171 @@
+//! `headspace top`: a run in the terminal, live, from another process.
+//!
+//! ```text
+//! source ─ records ─▶ state ─▶ view ─▶ terminal
+//!   files, a pipe      a fold    pure    raw mode, keys, signals
+//! ```
+//!
+//! Reads only: the training process does not know that it is looked at.
+
+mod keys;
+mod source;
+mod state;
+mod terminal;
+mod view;
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use self::keys::{Act, act};
+use self::source::Source;
+use self::state::State;
+use self::terminal::{Input, Terminal};
+use self::view::{Choice, Palette, Scene};
+use crate::args::TopArgs;
+use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
+
+/// How often the files are looked at. Records come once a second.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How often the screen is drawn although nothing came: it says for how long nothing did.
+const IDLE_DRAW: Duration = Duration::from_secs(1);
+
+/// Longest that reading a long history keeps the screen from being drawn.
+const READ_AT_ONCE: Duration = Duration::from_millis(100);
+
+/// Runs the command.
+pub(crate) fn top(args: &TopArgs, context: &mut Context<'_>) -> io::Result<i32> {
+    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        writeln!(
+            context.err,
+            "headspace: `top` draws on a terminal, and this is none (`headspace report` prints a \
+             run once, also while it goes on)"
+        )?;
+        return Ok(EXIT_USAGE);
+    }
+    let (source, place) = match Source::open(args.path.as_deref(), &context.runs) {
+        Ok(opened) => opened,
+        Err(error) => {
+            writeln!(context.err, "headspace: {error}")?;
+            return Ok(EXIT_UNREADABLE);
+        }
+    };
+    Watching::new(source, place).run(&mut Terminal::enter()?)
+}
+
+/// The loop around state and view.
+struct Watching {
+    source: Source,
+    place: String,
+    palette: Palette,
+    state: State,
+    /// What is shown while the view is paused, and the time it is of.
+    frozen: Option<(State, u64)>,
+    choice: Choice,
+    trouble: Option<String>,
+    /// Lines that the list could be scrolled by when it was last drawn.
+    scrolls: usize,
+}
+
+impl Watching {
+    fn new(source: Source, place: String) -> Self {
+        Self {
+            source,
+            place,
+            palette: Palette::of_environment(),
+            state: State::default(),
+            frozen: None,
+            choice: Choice::default(),
+            trouble: None,
+            scrolls: 0,
+        }
+    }
+
+    fn run(mut self, terminal: &mut Terminal) -> io::Result<i32> {
+        let mut drawn: Option<Instant> = None;
+        loop {
+            let (came, more) = self.look();
+            if came || drawn.is_none_or(|at| at.elapsed() >= IDLE_DRAW) {
+                self.draw(terminal)?;
+                drawn = Some(Instant::now());
+            }
+            let wait = if more { Duration::ZERO } else { LOOK };
+            match terminal.wait(wait)? {
+                Input::Nothing => {}
+                Input::Signal(number) => return Ok(128 + number),
+                Input::Resized => drawn = None,
+                Input::Key(key) => {
+                    let page = usize::from(terminal.height() / 2);
+                    match act(key, page) {
+                        Some(Act::Quit) => return Ok(EXIT_OK),
+                        Some(act) => self.choose(act),
+                        None => continue,
+                    }
+                    drawn = None;
+                }
+            }
+        }
+    }
+
+    /// Reads what came. Whether something did, and whether there is more already.
+    fn look(&mut self) -> (bool, bool) {
+        let began = Instant::now();
+        let mut came = false;
+        loop {
+            match self.source.poll(&mut self.state) {
+                Ok(polled) => {
+                    came |= polled.came || self.trouble.take().is_some();
+                    if !polled.more || began.elapsed() >= READ_AT_ONCE {
+                        return (came, polled.more);
+                    }
+                }
+                Err(error) => {
+                    self.trouble = Some(error);
+                    return (true, false);
+                }
+            }
+        }
+    }
+
+    fn choose(&mut self, act: Act) {
+        if act == Act::Pause {
+            self.frozen = match self.frozen.take() {
+                Some(_) => None,
+                None => Some((self.state.clone(), now())),
+            };
+            self.choice.paused = self.frozen.is_some();
+        } else {
+            let ranks: Vec<u32> = self.shown().0.ranks.keys().copied().collect();
+            self.choice = keys::chosen(self.choice, act, &ranks, self.scrolls);
+        }
+    }
+
+    fn shown(&self) -> (&State, u64) {
+        match &self.frozen {
+            Some((state, at)) => (state, *at),
+            None => (&self.state, now()),
+        }
+    }
+
+    fn draw(&mut self, terminal: &mut Terminal) -> io::Result<()> {
+        let (state, now_unix_nano) = self.shown();
+        let scene = Scene {
+            state,
+            choice: self.choice,
+            palette: self.palette,
+            place: &self.place,
+            trouble: self.trouble.as_deref(),
+            now_unix_nano,
+        };
+        self.scrolls = terminal.draw(|frame| view::draw(frame, &scene))?;
+        Ok(())
+    }
+}
+
+/// Nanoseconds since 1970-01-01 UTC.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    })
+}

@@ -1,0 +1,136 @@
+//! Where the records come from: a run's files, or a pipe or socket that the trainer writes to.
+
+use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::time::Duration;
+
+use headspace_agent::model::Record;
+use headspace_exporters::encode::json_lines::Kind;
+use headspace_exporters::encode::reader::Records;
+use headspace_exporters::run_folder::Follower;
+
+use super::state::State;
+
+/// Records that wait to be shown. While it is full nothing is read, and the trainer drops.
+const WAITING: usize = 4096;
+
+/// How long until a socket that nobody listens at is tried again.
+const TRY_AGAIN: Duration = Duration::from_millis(300);
+
+/// Gives records.
+pub(super) enum Source {
+    Files(Box<Follower>),
+    Stream(Receiver<Record>),
+}
+
+/// What a look found.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Looked {
+    /// Something did.
+    pub(super) came: bool,
+    /// There is more already.
+    pub(super) more: bool,
+}
+
+impl Source {
+    /// Opens what is at `path`, else the folder of runs `base`, which may not be there yet. Returns
+    /// how to call it, too.
+    pub(super) fn open(path: Option<&Path>, base: &Path) -> Result<(Self, String), String> {
+        let Some(path) = path else {
+            let follower = Follower::of_base(base);
+            return Ok((Self::Files(Box::new(follower)), base.display().to_string()));
+        };
+        let shown = path.display().to_string();
+        if let Some(socket) = shown.strip_prefix("unix:") {
+            return Ok((Self::stream(socket.into(), true), shown));
+        }
+        let kind = std::fs::metadata(path).map(|meta| meta.file_type());
+        match kind {
+            Ok(kind) if kind.is_socket() => Ok((Self::stream(path.into(), true), shown)),
+            Ok(kind) if kind.is_fifo() => Ok((Self::stream(path.into(), false), shown)),
+            _ => match Follower::open(path) {
+                Ok(follower) => Ok((Self::Files(Box::new(follower)), shown)),
+                Err(error) => Err(format!(
+                    "{error} (name a folder of runs, a run, a rank's file, a pipe, or `unix:` and \
+                     a socket)"
+                )),
+            },
+        }
+    }
+
+    fn stream(path: PathBuf, socket: bool) -> Self {
+        let (send, receive) = sync_channel(WAITING);
+        // Left behind at the end: it may wait for a writer for ever.
+        std::thread::spawn(move || read(&path, socket, &send));
+        Self::Stream(receive)
+    }
+
+    /// Hands what came to the state.
+    pub(super) fn poll(&mut self, state: &mut State) -> Result<Looked, String> {
+        match self {
+            Self::Files(follower) => {
+                let polled = follower.poll().map_err(|error| error.to_string())?;
+                if polled.another_run {
+                    let run = follower.run().and_then(Path::file_name);
+                    state.begin(run.unwrap_or_default().to_string_lossy().into_owned());
+                }
+                let came = polled.another_run || !polled.records.is_empty();
+                for (rank, record) in polled.records {
+                    state.take(rank, record);
+                }
+                Ok(Looked {
+                    came,
+                    more: polled.more,
+                })
+            }
+            Self::Stream(receive) => {
+                let mut looked = Looked::default();
+                for _ in 0..WAITING {
+                    match receive.try_recv() {
+                        Ok(record) => {
+                            state.take(record.rank, record);
+                            looked.came = true;
+                        }
+                        Err(TryRecvError::Empty) => return Ok(looked),
+                        Err(TryRecvError::Disconnected) => {
+                            return Err("the stream's reader ended".to_owned());
+                        }
+                    }
+                }
+                looked.more = true;
+                Ok(looked)
+            }
+        }
+    }
+}
+
+/// Reads one stream after the other, until nobody wants the records any more.
+fn read(path: &Path, socket: bool, send: &SyncSender<Record>) {
+    loop {
+        let goes_on = if socket {
+            UnixStream::connect(path).map(|stream| hand_on(Records::new(stream, Kind::ALL), send))
+        } else {
+            // Waits until somebody writes.
+            File::open(path).map(|pipe| hand_on(Records::new(pipe, Kind::ALL), send))
+        };
+        match goes_on {
+            Ok(true) | Err(_) => std::thread::sleep(TRY_AGAIN),
+            Ok(false) => return,
+        }
+    }
+}
+
+/// Whether somebody still wants more.
+fn hand_on<R: std::io::Read>(records: Records<R>, send: &SyncSender<Record>) -> bool {
+    for record in records {
+        // A stream that breaks off is one that ended.
+        let Ok(record) = record else { break };
+        if send.send(record).is_err() {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,179 @@
+//! Steps over time: the last minutes tick by tick, and the whole run in as many points.
+
+use std::collections::VecDeque;
+
+use headspace_agent::model::distribution::DistributionRecord;
+use headspace_agent::model::record::{LoopTick, Phase, TickRecord};
+
+/// Points kept of the last minutes, and of the whole run.
+const POINTS: usize = 512;
+
+/// Durations that add up.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Sum {
+    count: u64,
+    ms: f64,
+}
+
+impl Sum {
+    fn add(&mut self, record: &DistributionRecord) {
+        self.count += record.count;
+        self.ms += record.sum_ms;
+    }
+
+    fn merge(self, other: Self) -> Self {
+        Self {
+            count: self.count + other.count,
+            ms: self.ms + other.ms,
+        }
+    }
+
+    fn mean(self) -> Option<f64> {
+        (self.count > 0).then(|| self.ms / self.count as f64)
+    }
+}
+
+/// The steps of an interval, of the phase that most of them were in.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Moment {
+    /// Seconds of the interval.
+    pub(crate) span_s: f64,
+    pub(crate) phase: Phase,
+    /// Batches received, of any phase.
+    pub(crate) steps: u64,
+    /// Samples in them, where known.
+    pub(crate) samples: Option<u64>,
+    step: Sum,
+    wait: Sum,
+    compute: Sum,
+}
+
+impl Moment {
+    /// What a tick says of the loop of that name, or of all loops where none has it.
+    pub(crate) fn of(tick: &TickRecord, name: Option<&str>) -> Self {
+        let of_name = |entry: &&LoopTick| Some(entry.name.as_str()) == name;
+        let mut entries: Vec<&LoopTick> = tick.loops.iter().filter(of_name).collect();
+        if entries.is_empty() {
+            entries = tick.loops.iter().collect();
+        }
+        let mut moment = Self {
+            span_s: tick.interval_s,
+            ..Self::default()
+        };
+        let mut most = 0;
+        for phase in [Phase::Live, Phase::Settle, Phase::Replay] {
+            let of_phase = entries.iter().filter(|entry| entry.phase == phase);
+            let steps: u64 = of_phase.clone().map(|entry| entry.steps).sum();
+            moment.steps += steps;
+            if steps > most {
+                most = steps;
+                moment.phase = phase;
+                (moment.step, moment.wait, moment.compute) = Default::default();
+                for entry in of_phase {
+                    moment.step.add(&entry.step);
+                    moment.wait.add(&entry.wait);
+                    moment.compute.add(&entry.compute);
+                }
+            }
+        }
+        let samples = entries.iter().filter_map(|entry| entry.samples);
+        moment.samples = samples.reduce(|a, b| a + b);
+        moment
+    }
+
+    /// Mean step in milliseconds.
+    pub(crate) fn step_ms(&self) -> Option<f64> {
+        self.step.mean()
+    }
+
+    /// Mean wait in milliseconds.
+    pub(crate) fn wait_ms(&self) -> Option<f64> {
+        self.wait.mean()
+    }
+
+    /// Mean compute in milliseconds.
+    pub(crate) fn compute_ms(&self) -> Option<f64> {
+        self.compute.mean()
+    }
+
+    /// Both together: times of the phase that more of the steps were in.
+    fn merge(self, other: Self) -> Self {
+        let (more, less) = if self.step.count >= other.step.count {
+            (self, other)
+        } else {
+            (other, self)
+        };
+        let mut both = more;
+        if more.phase == less.phase {
+            both.step = more.step.merge(less.step);
+            both.wait = more.wait.merge(less.wait);
+            both.compute = more.compute.merge(less.compute);
+        }
+        both.span_s += less.span_s;
+        both.steps += less.steps;
+        both.samples = match (more.samples, less.samples) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+        both
+    }
+}
+
+/// Moments of a run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Course {
+    recent: VecDeque<Moment>,
+    whole: Vec<Moment>,
+    /// Ticks in each point of `whole` but the last, as a power of two.
+    doubled: u32,
+    /// Ticks in the last point of `whole`.
+    open: u64,
+}
+
+impl Course {
+    pub(crate) fn push(&mut self, moment: Moment) {
+        if self.recent.len() >= POINTS {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(moment);
+        match self.whole.last_mut() {
+            Some(last) if self.open < 1 << self.doubled => {
+                *last = last.merge(moment);
+                self.open += 1;
+            }
+            _ => {
+                if self.whole.len() >= POINTS {
+                    self.whole = joined(&self.whole, POINTS / 2);
+                    self.doubled += 1;
+                }
+                self.whole.push(moment);
+                self.open = 1;
+            }
+        }
+    }
+
+    /// The last `columns` ticks, the newest last.
+    pub(crate) fn last(&self, columns: usize) -> Vec<Moment> {
+        let skip = self.recent.len().saturating_sub(columns);
+        self.recent.iter().skip(skip).copied().collect()
+    }
+
+    /// The whole run in at most `columns` moments.
+    pub(crate) fn all(&self, columns: usize) -> Vec<Moment> {
+        joined(&self.whole, columns)
+    }
+
+    /// Seconds that the whole run took, as far as ticks tell.
+    pub(crate) fn span_s(&self) -> f64 {
+        self.whole.iter().map(|moment| moment.span_s).sum()
+    }
+}
+
+/// Neighbours joined evenly until there are at most `most`.
+fn joined(moments: &[Moment], most: usize) -> Vec<Moment> {
+    let each = moments.len().div_ceil(most.max(1)).max(1);
+    moments
+        .chunks(each)
+        .filter_map(|chunk| chunk.iter().copied().reduce(Moment::merge))
+        .collect()
+}

@@ -1,0 +1,165 @@
+//! One process of the run.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use headspace_agent::model::record::{
+    NoticeRecord, ProbeRecord, Record, RecordBody, RunRecord, RunState, SummaryRecord,
+};
+
+use super::course::{Course, Moment};
+use super::parts::Parts;
+
+/// Notices kept.
+const NOTICES: usize = 256;
+
+/// Probes kept: one a loop.
+const PROBES: usize = 16;
+
+/// How long a reading stands after it was last read, in seconds. Slow ones are read once a minute.
+const STANDS_S: f64 = 180.0;
+
+/// What is known of a process's life.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Life {
+    /// Its records come.
+    Live,
+    /// They stopped coming, so many seconds ago, without an end.
+    Silent(f64),
+    /// It was stopped in order.
+    Ended,
+}
+
+/// A notice and when it was written.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    /// Nanoseconds since 1970-01-01 UTC.
+    pub(crate) at_unix_nano: u64,
+    pub(crate) notice: NoticeRecord,
+}
+
+/// What a process's records say.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rank {
+    pub(crate) run: Option<RunRecord>,
+    pub(crate) summary: Option<Box<SummaryRecord>>,
+    probes: VecDeque<ProbeRecord>,
+    pub(crate) notices: VecDeque<Told>,
+    pub(crate) course: Course,
+    /// The last interval in which the main loop had steps.
+    pub(crate) now: Option<Moment>,
+    pub(crate) parts: Parts,
+    /// Value and time (seconds of the run) of each reading, by scope and key.
+    readings: BTreeMap<String, BTreeMap<String, (f64, f64)>>,
+    /// Epochs begun by the main loop, from 0; and the batches that it received.
+    pub(crate) epoch: u64,
+    pub(crate) steps: u64,
+    /// Seconds of the run at the last tick.
+    pub(crate) at_s: f64,
+    interval_s: f64,
+    /// Wall-clock time of the last record.
+    pub(crate) last_unix_nano: u64,
+}
+
+impl Rank {
+    pub(super) fn take(&mut self, record: Record) {
+        self.last_unix_nano = self.last_unix_nano.max(record.time_unix_nano);
+        match record.body {
+            RecordBody::Run(run) => self.run = Some(run),
+            RecordBody::Tick(tick) => {
+                let name = self.summary.as_ref().and_then(|s| s.loop_name.as_deref());
+                let moment = Moment::of(&tick, name);
+                self.course.push(moment);
+                if moment.step_ms().is_some() {
+                    self.now = Some(moment);
+                }
+                let of_name = |entry: &&_| name.is_none_or(|name| loop_name(entry) == name);
+                for entry in tick.loops.iter().filter(of_name) {
+                    self.epoch = self.epoch.max(entry.epoch);
+                    self.steps = self.steps.max(entry.first_step + entry.steps);
+                }
+                self.parts.take(&tick);
+                self.at_s = tick.at_s;
+                self.interval_s = tick.interval_s / f64::from(tick.merged.max(1));
+                for (scope, values) in tick.readings {
+                    let known = self.readings.entry(scope).or_default();
+                    known.extend(values.into_iter().map(|(key, v)| (key, (v, tick.at_s))));
+                }
+            }
+            RecordBody::Epoch(_) => {}
+            RecordBody::Probe(probe) => push(&mut self.probes, probe, PROBES),
+            RecordBody::Notice(notice) => {
+                let told = Told {
+                    at_unix_nano: record.time_unix_nano,
+                    notice,
+                };
+                push(&mut self.notices, told, NOTICES);
+            }
+            RecordBody::Summary(summary) => self.summary = Some(summary),
+        }
+    }
+
+    /// Whether it still trains, at a wall-clock time in nanoseconds since 1970-01-01 UTC.
+    pub(crate) fn life(&self, now_unix_nano: u64) -> Life {
+        if self
+            .summary
+            .as_ref()
+            .is_some_and(|s| s.state == RunState::Finished)
+        {
+            return Life::Ended;
+        }
+        let silent_s = now_unix_nano.saturating_sub(self.last_unix_nano) as f64 / 1e9;
+        // A tick may be late on a machine without a free core.
+        if silent_s > (self.interval_s * 4.0).max(4.0) {
+            Life::Silent(silent_s)
+        } else {
+            Life::Live
+        }
+    }
+
+    /// The probe of the summary's loop, else the last one.
+    pub(crate) fn main_probe(&self) -> Option<&ProbeRecord> {
+        let name = self.summary.as_ref().and_then(|s| s.loop_name.as_deref());
+        let of_loop = |probe: &&ProbeRecord| Some(probe.loop_name.as_str()) == name;
+        self.probes
+            .iter()
+            .rev()
+            .find(of_loop)
+            .or(self.probes.back())
+    }
+
+    /// A reading that still stands.
+    pub(crate) fn reading(&self, scope: &str, key: &str) -> Option<f64> {
+        let (value, at_s) = self.readings.get(scope)?.get(key)?;
+        (self.at_s - at_s <= STANDS_S).then_some(*value)
+    }
+
+    /// The readings of a scope that still stand and whose keys begin so, in order.
+    pub(crate) fn readings(&self, scope: &str, prefix: &str) -> Vec<(&str, f64)> {
+        let known = self.readings.get(scope).into_iter().flatten();
+        known
+            .filter(|(key, (_, at_s))| key.starts_with(prefix) && self.at_s - at_s <= STANDS_S)
+            .map(|(key, (value, _))| (key.as_str(), *value))
+            .collect()
+    }
+
+    /// Numbers of the GPUs that were read, in order.
+    pub(crate) fn gpus(&self) -> Vec<u32> {
+        let scopes = self.readings.keys();
+        let mut gpus: Vec<u32> = scopes
+            .filter_map(|scope| scope.strip_prefix("gpu:")?.parse().ok())
+            .collect();
+        gpus.sort_unstable();
+        gpus
+    }
+}
+
+fn loop_name(entry: &headspace_agent::model::record::LoopTick) -> &str {
+    &entry.name
+}
+
+fn push<T>(all: &mut VecDeque<T>, one: T, most: usize) {
+    if all.len() >= most {
+        all.pop_front();
+    }
+    all.push_back(one);
+}

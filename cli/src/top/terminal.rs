@@ -1,0 +1,122 @@
+//! The terminal: taken over, and given back as it was, however the command ends.
+
+use std::io::{self, Stdout};
+use std::panic;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crossterm::cursor::{Hide, Show};
+use crossterm::event::{self, Event, KeyEvent, KeyEventKind};
+use crossterm::execute;
+use crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::Frame;
+use ratatui::backend::CrosstermBackend;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// What happened while waiting.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Input {
+    /// The time is over.
+    Nothing,
+    Key(KeyEvent),
+    Resized,
+    /// A signal that ends the command, by number.
+    Signal(i32),
+}
+
+/// A terminal in raw mode that shows its second screen.
+pub(super) struct Terminal {
+    inner: ratatui::Terminal<CrosstermBackend<Stdout>>,
+    /// The last signal that ends the command; 0 before one.
+    signal: Arc<AtomicUsize>,
+    handlers: Vec<signal_hook::SigId>,
+}
+
+impl Terminal {
+    /// Takes the terminal over.
+    pub(super) fn enter() -> io::Result<Self> {
+        let signal = Arc::new(AtomicUsize::new(0));
+        let mut handlers = Vec::new();
+        for number in [SIGINT, SIGTERM, SIGHUP] {
+            let stored = usize::try_from(number).unwrap_or(0);
+            let flag = Arc::clone(&signal);
+            handlers.push(signal_hook::flag::register_usize(number, flag, stored)?);
+        }
+        // A panic's message belongs on the first screen.
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            give_back();
+            before(info);
+        }));
+        enable_raw_mode()?;
+        let inner = execute!(io::stdout(), EnterAlternateScreen, Hide)
+            .and_then(|()| ratatui::Terminal::new(CrosstermBackend::new(io::stdout())));
+        match inner {
+            Ok(inner) => Ok(Self {
+                inner,
+                signal,
+                handlers,
+            }),
+            Err(error) => {
+                give_back();
+                Err(error)
+            }
+        }
+    }
+
+    /// Lines of the screen.
+    pub(super) fn height(&self) -> u16 {
+        self.inner.size().map_or(24, |size| size.height)
+    }
+
+    /// Draws, and returns what `draw` does.
+    pub(super) fn draw<T: Default>(
+        &mut self,
+        draw: impl FnOnce(&mut Frame<'_>) -> T,
+    ) -> io::Result<T> {
+        let mut answer = T::default();
+        self.inner.draw(|frame| answer = draw(frame))?;
+        Ok(answer)
+    }
+
+    /// Waits for something to happen, at most so long.
+    pub(super) fn wait(&mut self, time: Duration) -> io::Result<Input> {
+        let polled = event::poll(time);
+        if let Ok(number @ 1..) = i32::try_from(self.signal.load(Ordering::Relaxed)) {
+            return Ok(Input::Signal(number));
+        }
+        match polled {
+            Ok(true) => {}
+            Ok(false) => return Ok(Input::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Input::Nothing),
+            Err(error) => return Err(error),
+        }
+        Ok(match event::read()? {
+            Event::Key(key) if key.kind != KeyEventKind::Release => Input::Key(key),
+            Event::Resize(..) => Input::Resized,
+            _ => Input::Nothing,
+        })
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        give_back();
+        for handler in self.handlers.drain(..) {
+            signal_hook::low_level::unregister(handler);
+        }
+        if !std::thread::panicking() {
+            // Back to the hook that prints.
+            drop(panic::take_hook());
+        }
+    }
+}
+
+/// Leaves raw mode and the second screen. Whatever fails: there is no more to be done about it.
+fn give_back() {
+    let _ = disable_raw_mode();
+    let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+}

@@ -1,0 +1,167 @@
+//! From a state to a screen: a pure function.
+//!
+//! From top to bottom: what runs and whether it does, the steps now and over time, the verdict, and
+//! a list of queues, stages, GPUs, workers and notices that can be scrolled. No meaning is in a
+//! colour alone.
+
+mod body;
+mod chart;
+mod header;
+mod help;
+mod palette;
+mod ranks;
+mod text;
+mod verdict;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
+
+pub(crate) use self::palette::Palette;
+use super::state::{Rank, State};
+
+/// Columns from which the list stands in two columns.
+const WIDE: u16 = 116;
+
+/// Which rank is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// This one, or the first where there is none of that number.
+    Rank(u32),
+    /// All of them, a line each.
+    All,
+}
+
+/// What the user chose to see.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Choice {
+    pub(crate) shown: Shown,
+    /// Lines of the list that are scrolled away.
+    pub(crate) scroll: usize,
+    pub(crate) paused: bool,
+    pub(crate) help: bool,
+    /// The whole run in the chart instead of the last minutes.
+    pub(crate) whole: bool,
+    /// The verdict in full length.
+    pub(crate) verdict: bool,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Self {
+            shown: Shown::Rank(0),
+            scroll: 0,
+            paused: false,
+            help: false,
+            whole: false,
+            verdict: false,
+        }
+    }
+}
+
+/// All that a screen shows.
+pub(crate) struct Scene<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) choice: Choice,
+    pub(crate) palette: Palette,
+    /// Where records are looked for.
+    pub(crate) place: &'a str,
+    /// Why the last look failed.
+    pub(crate) trouble: Option<&'a str>,
+    /// Nanoseconds since 1970-01-01 UTC.
+    pub(crate) now_unix_nano: u64,
+}
+
+impl Scene<'_> {
+    /// The rank that is shown; `None` where all are, or none is there.
+    pub(crate) fn rank(&self) -> Option<(u32, &Rank)> {
+        let Shown::Rank(number) = self.choice.shown else {
+            return None;
+        };
+        let ranks = &self.state.ranks;
+        let found = ranks.get_key_value(&number).or(ranks.first_key_value());
+        found.map(|(number, rank)| (*number, rank))
+    }
+}
+
+/// Draws the screen. Returns how far the list can be scrolled.
+pub(crate) fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>) -> usize {
+    let [top, middle, bottom] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Min(0),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(header::line(scene, top.width), top);
+    frame.render_widget(help::footer(scene), bottom);
+    if scene.choice.help {
+        return list(
+            frame,
+            middle,
+            help::lines(&scene.palette),
+            scene.choice.scroll,
+        );
+    }
+    if scene.state.ranks.is_empty() {
+        let lines = header::waiting(scene);
+        return list(frame, middle, lines, scene.choice.scroll);
+    }
+    let Some((_, rank)) = scene.rank() else {
+        let lines = ranks::lines(scene, middle.width);
+        return list(frame, middle, lines, scene.choice.scroll);
+    };
+    let verdict = verdict::lines(rank, scene, middle.width);
+    if scene.choice.verdict {
+        return list(frame, middle, verdict, scene.choice.scroll);
+    }
+    let height = middle.height;
+    let told = u16::try_from(verdict.len()).unwrap_or(u16::MAX);
+    let [now, chart, verdict_area, body] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length((height / 3).clamp(4, 14)),
+        Constraint::Length(told.min((height / 4).max(4))),
+        Constraint::Min(0),
+    ])
+    .areas(middle);
+    frame.render_widget(header::now(rank, &scene.palette), now);
+    chart::draw(frame.buffer_mut(), chart, rank, scene);
+    let verdict = text::cut(verdict, usize::from(verdict_area.height), "v shows all");
+    frame.render_widget(Paragraph::new(verdict), verdict_area);
+    draw_body(frame, body, rank, scene)
+}
+
+fn draw_body(frame: &mut Frame<'_>, area: Rect, rank: &Rank, scene: &Scene<'_>) -> usize {
+    let scroll = scene.choice.scroll;
+    if area.width < WIDE {
+        let mut lines = body::pipeline(rank, scene, area.width);
+        lines.extend(body::machine(rank, scene, area.width));
+        return list(frame, area, lines, scroll);
+    }
+    let [left, _, right] = Layout::horizontal([
+        Constraint::Percentage(55),
+        Constraint::Length(2),
+        Constraint::Min(0),
+    ])
+    .areas(area);
+    let one = list(frame, left, body::pipeline(rank, scene, left.width), scroll);
+    let two = list(
+        frame,
+        right,
+        body::machine(rank, scene, right.width),
+        scroll,
+    );
+    one.max(two)
+}
+
+/// Lines that are scrolled. Returns how far they can be.
+fn list(frame: &mut Frame<'_>, area: Rect, lines: Vec<Line<'static>>, scroll: usize) -> usize {
+    let most = lines.len().saturating_sub(usize::from(area.height));
+    let from = scroll.min(most);
+    let seen: Vec<Line<'static>> = lines.into_iter().skip(from).collect();
+    frame.render_widget(Paragraph::new(seen), area);
+    most
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,306 @@
+//! The list: queues and stages, and then GPUs, the machine, workers and notices.
+
+use headspace_agent::analysis::verdict::units::{bytes, duration_ms, percent};
+use headspace_agent::model::record::Severity;
+use ratatui::text::{Line, Span};
+
+use super::super::state::{QueueNow, Rank, StageNow};
+use super::Scene;
+use super::text::{bar, left, rate, spark, wrapped};
+
+/// Columns of a bar.
+const BAR: usize = 10;
+
+/// Queues and stages.
+pub(super) fn pipeline(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
+    let width = usize::from(width);
+    let mut lines = Vec::new();
+    let queues = rank.parts.queues();
+    if !queues.is_empty() {
+        lines.push(head(
+            scene,
+            &format!(
+                " {} {:>9}  {:<BAR$} {:>6} {:>6}  history",
+                left("queues", 16),
+                "depth",
+                "filled",
+                "empty",
+                "full"
+            ),
+        ));
+        lines.extend(queues.iter().map(|queue| queue_line(queue, scene, width)));
+    }
+    let stages = rank.parts.stages();
+    if !stages.is_empty() {
+        lines.push(head(
+            scene,
+            &format!(
+                " {} {:>6}  {:<BAR$} {:>9} {:>9} {:>8} {:>6}",
+                left("stages", 16),
+                "busy",
+                "",
+                "p50",
+                "p95",
+                "calls/s",
+                "places"
+            ),
+        ));
+        let summary = rank.summary.as_ref();
+        let bottleneck = summary.and_then(|s| s.bottleneck_stage.as_deref());
+        for stage in &stages {
+            let binds = bottleneck == Some(stage.name.as_str());
+            lines.push(stage_line(stage, binds, scene));
+        }
+    }
+    if lines.is_empty() {
+        lines.push(head(scene, " stages"));
+        let hint = "   None is marked: `headspace.stage` and `headspace.queue` show the pipeline.";
+        lines.extend(
+            wrapped(hint, width.saturating_sub(4))
+                .into_iter()
+                .map(|l| Line::from(format!("   {l}"))),
+        );
+    }
+    lines
+}
+
+/// GPUs, cores and memory, workers, notices.
+pub(super) fn machine(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for gpu in rank.gpus() {
+        gpu_lines(gpu, rank, scene, &mut lines);
+    }
+    lines.extend(host(rank, scene));
+    lines.extend(workers(rank, scene));
+    lines.extend(notices(rank, scene, usize::from(width)));
+    lines
+}
+
+fn head(scene: &Scene<'_>, text: &str) -> Line<'static> {
+    Line::styled(text.to_owned(), scene.palette.label())
+}
+
+fn queue_line(queue: &QueueNow, scene: &Scene<'_>, width: usize) -> Line<'static> {
+    let palette = scene.palette;
+    let depth = match queue.capacity {
+        Some(capacity) => format!("{:.1}/{capacity}", queue.depth),
+        None => format!("{:.1}", queue.depth),
+    };
+    let deepest = queue.history.iter().copied().fold(1.0, f64::max);
+    let most = queue.capacity.map_or(deepest, |capacity| capacity as f64);
+    let mut spans = vec![Span::raw(format!(
+        " {} {depth:>9}  ",
+        left(&queue.name, 16)
+    ))];
+    spans.extend(bar(
+        queue.depth / most.max(1.0),
+        BAR,
+        palette.level(),
+        palette.label(),
+    ));
+    let share = |share: f64| format!("{} %", percent(share * 100.0, 0));
+    spans.push(Span::raw(format!(
+        " {:>6} {:>6}  ",
+        share(queue.empty),
+        share(queue.full)
+    )));
+    let room = width.saturating_sub(56).min(48).min(queue.history.len());
+    spans.push(Span::styled(
+        spark(&queue.history, most, room),
+        palette.level(),
+    ));
+    Line::from(spans)
+}
+
+fn stage_line(stage: &StageNow, binds: bool, scene: &Scene<'_>) -> Line<'static> {
+    let palette = scene.palette;
+    let name = match &stage.within {
+        Some(_) => format!("└ {}", stage.name),
+        None => stage.name.clone(),
+    };
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), duration_ms);
+    let mut spans = vec![Span::raw(format!(
+        " {} {:>4} %  ",
+        left(&name, 16),
+        percent(stage.busy * 100.0, 0)
+    ))];
+    spans.extend(bar(stage.busy, BAR, palette.level(), palette.label()));
+    spans.push(Span::raw(format!(
+        " {:>9} {:>9} {:>8} {:>6}",
+        ms(stage.p50_ms),
+        ms(stage.p95_ms),
+        rate(stage.calls_per_s),
+        stage.places
+    )));
+    if stage.failures > 0 {
+        spans.push(Span::styled(
+            format!(" {} failed", stage.failures),
+            palette.warning(),
+        ));
+    }
+    if binds {
+        spans.push(Span::styled(" ◂ limit", palette.warning()));
+    }
+    Line::from(spans)
+}
+
+fn gpu_lines(gpu: u32, rank: &Rank, scene: &Scene<'_>, lines: &mut Vec<Line<'static>>) {
+    let palette = scene.palette;
+    let scope = format!("gpu:{gpu}");
+    let known = rank
+        .run
+        .as_ref()
+        .and_then(|run| run.gpus.iter().find(|g| g.ordinal == gpu));
+    let name = known
+        .and_then(|known| known.name.clone())
+        .unwrap_or_default();
+    let mut facts = Vec::new();
+    if let Some(watts) = rank.reading(&scope, "hw.power") {
+        facts.push(format!("{watts:.0} W"));
+    }
+    if let Some(degrees) = rank.reading(&scope, "hw.temperature") {
+        facts.push(format!("{degrees:.0} °C"));
+    }
+    lines.push(head(
+        scene,
+        &format!(" gpu {gpu}  {name}   {}", facts.join("  ")),
+    ));
+    let mut level = |label: String, share: f64, more: String| {
+        let mut spans = vec![Span::raw(format!(
+            "   {} {:>4} %  ",
+            left(&label, 14),
+            percent(share * 100.0, 0)
+        ))];
+        spans.extend(bar(share, BAR, palette.level(), palette.label()));
+        spans.push(Span::raw(more));
+        lines.push(Line::from(spans));
+    };
+    let sm = rank.readings(&scope, "headspace.gpu.sm.utilization");
+    if let Some((_, share)) = sm.first() {
+        level("SMs".to_owned(), *share, String::new());
+    }
+    let tasks = rank.readings(&scope, "hw.gpu.utilization{");
+    for (key, share) in tasks {
+        let label = match key {
+            _ if key.ends_with("=general}") => "any kernel",
+            _ if key.ends_with("=decoder}") => "all decoders",
+            _ if key.ends_with("=encoder}") && share > 0.0 => "all encoders",
+            _ => continue,
+        };
+        level(label.to_owned(), share, String::new());
+    }
+    for (key, share) in rank.readings(&scope, "headspace.gpu.engine.utilization{") {
+        let engine = key
+            .split_once('=')
+            .map_or(key, |(_, engine)| engine)
+            .trim_end_matches('}');
+        if engine.starts_with("nvdec") || share > 0.0 {
+            level(engine.to_owned(), share, String::new());
+        }
+    }
+    let used = rank.reading(&scope, "hw.gpu.memory.usage");
+    let limit = rank.reading(&scope, "hw.gpu.memory.limit");
+    if let (Some(used), Some(limit)) = (used, limit.filter(|limit| *limit > 0.0)) {
+        let more = format!("  {} of {}", bytes(used), bytes(limit));
+        level("memory".to_owned(), used / limit, more);
+    }
+}
+
+/// Cores and memory.
+fn host(rank: &Rank, scene: &Scene<'_>) -> Vec<Line<'static>> {
+    let palette = scene.palette;
+    let mut spans = Vec::new();
+    if let Some(share) = rank.reading("host", "headspace.host.cpu.utilization") {
+        let cores = rank.reading("host", "headspace.host.cpu.usable");
+        let cores = cores.map_or(String::new(), |cores| format!(" of {cores:.0}"));
+        spans.push(Span::raw(format!(
+            "   cores{cores} {:>4} %  ",
+            percent(share * 100.0, 0)
+        )));
+        spans.extend(bar(share, BAR, palette.level(), palette.label()));
+    }
+    let memory = |scope| rank.reading(scope, "process.memory.usage");
+    if let Some(memory) = memory("tree").or_else(|| memory("process")) {
+        spans.push(Span::raw(format!("   memory {}", bytes(memory))));
+    }
+    if let Some(processes) = rank.reading("tree", "headspace.process.count") {
+        spans.push(Span::raw(format!("   processes {processes:.0}")));
+    }
+    if spans.is_empty() {
+        return Vec::new();
+    }
+    vec![head(scene, " machine"), Line::from(spans)]
+}
+
+fn workers(rank: &Rank, scene: &Scene<'_>) -> Vec<Line<'static>> {
+    let workers = rank.parts.workers();
+    if workers.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![head(
+        scene,
+        &format!(
+            " {} {} {:>6} {:>9} {:>9} {:>8}",
+            left("workers", 16),
+            left("stage", 10),
+            "busy",
+            "p50",
+            "p95",
+            "calls/s"
+        ),
+    )];
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), duration_ms);
+    for worker in workers {
+        let mut name = worker.name.as_str();
+        for stage in &worker.stages {
+            lines.push(Line::from(format!(
+                " {} {} {:>4} % {:>9} {:>9} {:>8}",
+                left(name, 16),
+                left(&stage.name, 10),
+                percent(stage.busy * 100.0, 0),
+                ms(stage.p50_ms),
+                ms(stage.p95_ms),
+                rate(stage.calls_per_s)
+            )));
+            name = "";
+        }
+    }
+    lines
+}
+
+/// The newest first.
+fn notices(rank: &Rank, scene: &Scene<'_>, width: usize) -> Vec<Line<'static>> {
+    if rank.notices.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![head(scene, " notices, the newest first (UTC)")];
+    for told in rank.notices.iter().rev() {
+        let (style, mark) = match told.notice.severity {
+            Severity::Warning => (scene.palette.warning(), "!"),
+            Severity::Info => (scene.palette.plain(), " "),
+        };
+        let mut clock = time_of_day(told.at_unix_nano);
+        let mut mark = mark;
+        for line in wrapped(&told.notice.text, width.saturating_sub(14).max(20)) {
+            lines.push(Line::from(vec![
+                Span::styled(format!("   {clock:8} "), scene.palette.label()),
+                Span::styled(format!("{mark} "), style),
+                Span::raw(line),
+            ]));
+            clock.clear();
+            mark = " ";
+        }
+    }
+    lines
+}
+
+/// `09:30:12`, UTC.
+fn time_of_day(unix_nano: u64) -> String {
+    let seconds = unix_nano / 1_000_000_000 % 86_400;
+    format!(
+        "{:02}:{:02}:{:02}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}

@@ -1,0 +1,122 @@
+//! The first line, and the steps now.
+
+use headspace_agent::analysis::verdict::units::{duration_ms, duration_s, percent};
+use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr;
+
+use super::super::state::{Life, Rank};
+use super::text::{grouped, rate, shorten};
+use super::{Palette, Scene, Shown};
+
+/// What runs, which rank is shown, and whether it goes on.
+pub(super) fn line(scene: &Scene<'_>, width: u16) -> Line<'static> {
+    let width = usize::from(width);
+    let state = scene.state;
+    let mut right = Vec::new();
+    match scene.rank() {
+        Some((number, rank)) => {
+            if state.world_size() > 1 {
+                right.push(format!("rank {number} of {}", state.world_size()));
+            }
+            if let Some(run) = &rank.run {
+                right.push(run.mode.clone());
+            }
+            right.push(duration_s(rank.at_s));
+            right.push(alive(rank.life(scene.now_unix_nano)));
+        }
+        None if state.ranks.is_empty() => right.push("waiting for a run".to_owned()),
+        None => {
+            right.push(format!("{} ranks", state.ranks.len()));
+            let live = |rank: &&Rank| rank.life(scene.now_unix_nano) == Life::Live;
+            right.push(format!(
+                "{} live",
+                state.ranks.values().filter(live).count()
+            ));
+        }
+    }
+    if scene.choice.paused {
+        right.push("VIEW PAUSED".to_owned());
+    }
+    let right = format!("{} ", right.join("   "));
+    let name = if state.run_id.is_empty() {
+        scene.place
+    } else {
+        &state.run_id
+    };
+    let left = format!(" headspace   {name}");
+    let left = shorten(&left, width.saturating_sub(right.width() + 1));
+    let room = width.saturating_sub(left.width() + right.width());
+    Line::from(format!("{left}{}{right}", " ".repeat(room))).style(scene.palette.bar())
+}
+
+/// Whether a rank goes on, in words.
+pub(super) fn alive(life: Life) -> String {
+    match life {
+        Life::Live => "live".to_owned(),
+        Life::Silent(seconds) => format!("silent for {}", duration_s(seconds.round())),
+        Life::Ended => "ended".to_owned(),
+    }
+}
+
+/// The screen before the first record.
+pub(super) fn waiting(scene: &Scene<'_>) -> Vec<Line<'static>> {
+    let mut lines = vec![
+        Line::from(""),
+        Line::from(format!(" Waiting for a run in `{}`.", scene.place)),
+        Line::from(""),
+        Line::from(
+            " It begins when a training script with `headspace.wrap` takes its first batch.",
+        ),
+    ];
+    if let Some(trouble) = scene.trouble {
+        lines.push(Line::from(""));
+        lines.push(Line::from(format!(" {trouble}")).style(scene.palette.warning()));
+    }
+    lines
+}
+
+/// Step, wait and compute of the last interval, and how fast it goes.
+pub(super) fn now(rank: &Rank, palette: &Palette) -> Line<'static> {
+    let Some(now) = &rank.now else {
+        return Line::from(" No step yet: waiting for the first batches.");
+    };
+    let mut spans = vec![Span::styled(" now        ", palette.label())];
+    let mut part = |name: &str, value: String, style| {
+        spans.push(Span::styled(format!("{name} "), style));
+        spans.push(Span::styled(value, palette.strong()));
+        spans.push(Span::raw("   "));
+    };
+    if let Some(step) = now.step_ms() {
+        part("step", duration_ms(step), palette.plain());
+        if let Some(wait) = now.wait_ms() {
+            let share = if step > 0.0 {
+                format!(" ({} %)", percent(100.0 * (wait / step).min(1.0), 0))
+            } else {
+                String::new()
+            };
+            part("wait", duration_ms(wait) + &share, palette.wait());
+        }
+    }
+    if let Some(compute) = now.compute_ms() {
+        part("compute", duration_ms(compute), palette.compute());
+    }
+    if now.span_s > 0.0 {
+        let steps = rate(now.steps as f64 / now.span_s);
+        spans.push(Span::raw(format!("{steps} steps/s   ")));
+        if let Some(samples) = now.samples {
+            let samples = rate(samples as f64 / now.span_s);
+            spans.push(Span::raw(format!("{samples} samples/s   ")));
+        }
+    }
+    let (steps, epoch) = (grouped(rank.steps), rank.epoch);
+    spans.push(Span::styled(
+        format!("step {steps} epoch {epoch}"),
+        palette.label(),
+    ));
+    Line::from(spans)
+}
+
+/// Whether all ranks are chosen.
+pub(super) fn shows_all(scene: &Scene<'_>) -> bool {
+    scene.choice.shown == Shown::All
+}

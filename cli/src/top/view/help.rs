@@ -1,0 +1,68 @@
+//! Which key does what.
+
+use ratatui::text::{Line, Span};
+
+use super::{Palette, Scene, header};
+
+const KEYS: &[(&str, &str)] = &[
+    ("q, Ctrl-C", "quit"),
+    (
+        "p, space",
+        "pause the view and go on; training does not notice",
+    ),
+    ("↑ ↓, k j", "scroll the list by a line"),
+    ("PgUp PgDn", "scroll by a page; Home and End go to its ends"),
+    ("Tab", "the next rank, and then all ranks side by side"),
+    ("0 to 9", "that rank"),
+    ("a", "all ranks side by side"),
+    ("w", "the chart: the last minutes, or the whole run"),
+    ("v", "the verdict in full length"),
+    ("?, h", "this page"),
+];
+
+/// The page of help.
+pub(super) fn lines(palette: &Palette) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::from("")];
+    for (key, what) in KEYS {
+        lines.push(Line::from(vec![
+            Span::styled(format!("  {key:<12}"), palette.strong()),
+            Span::raw((*what).to_owned()),
+        ]));
+    }
+    let notes = [
+        "",
+        "  step = compute + wait; wait is the time in which the loop waits for a batch.",
+        "  floor is the step if data were free, measured by a probe (HEADSPACE_MODE=probe).",
+        "  Numbers of stages and queues are of the last interval, those of the verdict of the",
+        "  steady state. `silent` means that records stopped coming without an end: the process",
+        "  was killed, or the session is paused.",
+    ];
+    lines.extend(notes.map(Line::from));
+    lines
+}
+
+/// The last line of the screen.
+pub(super) fn footer(scene: &Scene<'_>) -> Line<'static> {
+    let many = scene.state.ranks.len() > 1;
+    let mut text = String::from(" q quit  p ");
+    text.push_str(if scene.choice.paused {
+        "go on "
+    } else {
+        "pause "
+    });
+    text.push_str(" ↑↓ scroll  w whole run  v verdict  ");
+    if many && header::shows_all(scene) {
+        text.push_str("0-9 rank  ");
+    } else if many {
+        text.push_str("Tab rank  a all ranks  ");
+    }
+    text.push_str("? help");
+    if scene.state.earlier > 0 {
+        let runs = scene.state.earlier + 1;
+        text.push_str(&format!("   run {runs} since the start"));
+    }
+    if let Some(trouble) = scene.trouble {
+        text.push_str(&format!("   {trouble}"));
+    }
+    Line::from(text).style(scene.palette.label())
+}

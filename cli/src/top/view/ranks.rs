@@ -1,0 +1,105 @@
+//! All ranks side by side, a line each.
+
+use headspace_agent::analysis::verdict::units::{duration_ms, percent};
+use ratatui::text::{Line, Span};
+
+use super::super::state::Rank;
+use super::Scene;
+use super::header::alive;
+use super::text::{grouped, left, spark};
+
+/// Columns before the history.
+const BEFORE: usize = 78;
+
+/// The table.
+pub(super) fn lines(scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
+    let palette = scene.palette;
+    let room = usize::from(width).saturating_sub(BEFORE + 1).min(60);
+    let waits = |rank: &Rank| rank.now.and_then(|now| now.wait_ms());
+    let slowest = slowest(scene);
+    let mut lines = vec![
+        Line::from(""),
+        Line::styled(
+            format!(
+                " {:<6}{:<16}{:>9}{:>11}{:>11}{:>8}{:>11}   {}",
+                "rank",
+                "state",
+                "steps",
+                "step",
+                "wait",
+                "of it",
+                "compute",
+                if room > 8 { "step over time" } else { "" }
+            ),
+            palette.label(),
+        ),
+    ];
+    for (number, rank) in &scene.state.ranks {
+        let now = rank.now.unwrap_or_default();
+        let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), duration_ms);
+        let share = match (waits(rank), now.step_ms()) {
+            (Some(wait), Some(step)) if step > 0.0 => {
+                format!("{} %", percent(100.0 * (wait / step).min(1.0), 0))
+            }
+            _ => "-".to_owned(),
+        };
+        let life = alive(rank.life(scene.now_unix_nano));
+        let mut spans = vec![Span::raw(format!(
+            " {number:<6}{}{:>9}{:>11}",
+            left(&life, 16),
+            grouped(rank.steps),
+            ms(now.step_ms())
+        ))];
+        spans.push(Span::styled(
+            format!("{:>11}", ms(now.wait_ms())),
+            palette.wait(),
+        ));
+        spans.push(Span::raw(format!("{share:>8}")));
+        spans.push(Span::styled(
+            format!("{:>11}", ms(now.compute_ms())),
+            palette.compute(),
+        ));
+        let steps: Vec<f64> = rank
+            .course
+            .last(room)
+            .iter()
+            .filter_map(|m| m.step_ms())
+            .collect();
+        let most = steps.iter().copied().fold(0.0, f64::max);
+        if room > 8 {
+            let line = spark(&steps, most, steps.len().min(room));
+            spans.push(Span::styled(format!("   {line}"), palette.level()));
+        }
+        if slowest == Some(*number) {
+            spans.push(Span::styled("  waits most", palette.warning()));
+        }
+        lines.push(Line::from(spans));
+    }
+    let missing = scene.state.world_size() - scene.state.ranks.len();
+    if missing > 0 {
+        lines.push(Line::from(""));
+        lines.push(Line::from(format!(
+            " {missing} of {} ranks have written nothing here.",
+            scene.state.world_size()
+        )));
+    }
+    lines
+}
+
+/// The rank that waits most for its data, where it waits clearly more than the others.
+fn slowest(scene: &Scene<'_>) -> Option<u32> {
+    let mut waits: Vec<(f64, f64, u32)> = scene
+        .state
+        .ranks
+        .iter()
+        .filter_map(|(number, rank)| {
+            let now = rank.now?;
+            Some((now.wait_ms()?, now.step_ms()?, *number))
+        })
+        .collect();
+    waits.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let [(most, step, number), (next, ..), ..] = waits[..] else {
+        return None;
+    };
+    (most - next > 0.1 * step).then_some(number)
+}

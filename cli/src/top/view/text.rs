@@ -1,0 +1,155 @@
+//! Cells, bars and lines of text of a given width.
+
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::layout::plain;
+
+const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The lower part of a cell that is filled by a share of it in `[0, 1]`.
+pub(super) fn eighth(share: f64) -> char {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 0 and 8"
+    )]
+    let index = (share.clamp(0.0, 1.0) * 8.0).round() as usize;
+    EIGHTHS.get(index).copied().unwrap_or(' ')
+}
+
+/// A share in `[0, 1]` of so many cells, rounded; at least one where it is above zero.
+pub(super) fn cells(share: f64, width: usize) -> usize {
+    if share.is_nan() || share <= 0.0 {
+        return 0;
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not negative, and as wide as a screen"
+    )]
+    let filled = (share.min(1.0) * width as f64).round() as usize;
+    filled.max(1)
+}
+
+/// `████····`: a share in `[0, 1]` of a width.
+pub(super) fn bar(share: f64, width: usize, style: Style, rest: Style) -> Vec<Span<'static>> {
+    let filled = cells(share, width).min(width);
+    vec![
+        Span::styled("█".repeat(filled), style),
+        Span::styled("·".repeat(width - filled), rest),
+    ]
+}
+
+/// A line of levels between 0 and `most`, the newest last, to the right of so many cells.
+pub(super) fn spark(values: &[f64], most: f64, width: usize) -> String {
+    let skip = values.len().saturating_sub(width);
+    let shown = values.iter().skip(skip);
+    let levels: String = shown
+        .map(|value| match value / most.max(f64::MIN_POSITIVE) {
+            share if share > 0.0 => eighth(share.max(0.125)),
+            _ => '▁',
+        })
+        .collect();
+    format!("{levels:>width$}")
+}
+
+/// Text in exactly so many columns, to the left. What is too long keeps its beginning.
+pub(super) fn left(text: &str, width: usize) -> String {
+    let text = shorten(text, width);
+    let room = width.saturating_sub(text.width());
+    format!("{text}{}", " ".repeat(room))
+}
+
+/// Text in at most so many columns.
+pub(super) fn shorten(text: &str, width: usize) -> String {
+    let text = plain(text);
+    if text.width() <= width {
+        return text;
+    }
+    let mut out = String::new();
+    let mut used = 1;
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
+        if used > width {
+            break;
+        }
+        out.push(c);
+    }
+    if width > 0 {
+        out.push('…');
+    }
+    out
+}
+
+/// Words in lines of at most that width.
+pub(super) fn wrapped(words: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in plain(words).split_whitespace() {
+        match lines.last_mut() {
+            Some(last) if last.width() + 1 + word.width() <= width => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => lines.push(shorten(word, width)),
+        }
+    }
+    lines
+}
+
+/// At most so many lines; where there are more, the last says how many are missing.
+pub(super) fn cut(mut lines: Vec<Line<'static>>, most: usize, way: &str) -> Vec<Line<'static>> {
+    if lines.len() > most && most > 0 {
+        let more = lines.len() + 1 - most;
+        lines.truncate(most - 1);
+        let indent = " ".repeat(11);
+        lines.push(Line::from(format!("{indent}… {more} more lines ({way})")));
+    }
+    lines
+}
+
+/// `1 234 567`.
+pub(super) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(' ');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A rate: `0.25`, `8.1`, `104`.
+pub(super) fn rate(per_s: f64) -> String {
+    match per_s {
+        r if r <= 0.0 => "0".to_owned(),
+        r if r < 0.995 => format!("{r:.2}"),
+        r if r < 99.95 => format!("{r:.1}"),
+        r => format!("{r:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_as_wide_as_asked_and_shows_the_least_share() {
+        for (share, filled) in [(0.0, 0), (0.001, 1), (0.5, 4), (1.0, 8), (7.0, 8)] {
+            let spans = bar(share, 8, Style::new(), Style::new());
+            assert_eq!(spans[0].content.chars().count(), filled, "{share}");
+            assert_eq!(spans[0].width() + spans[1].width(), 8);
+        }
+    }
+
+    #[test]
+    fn text_keeps_its_columns_also_where_characters_are_wide() {
+        assert_eq!(left("解码解码", 5), "解码…");
+        assert_eq!(left("ab\ncd", 6), "ab cd ");
+        assert_eq!(spark(&[0.0, 4.0, 8.0], 8.0, 4), " ▁▄█");
+        assert_eq!(grouped(1_234_567), "1 234 567");
+    }
+}
