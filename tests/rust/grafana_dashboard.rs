@@ -23,6 +23,11 @@ use serde_json::{Value, json};
 
 const BLESS: &str = "HEADSPACE_BLESS=1 cargo test -p headspace-tests --test grafana_dashboard";
 
+/// How Grafana orders a variable's values.
+const RISING: u32 = 1;
+const FALLING: u32 = 2;
+const RISING_NUMBERS: u32 = 3;
+
 fn dashboard() -> Value {
     json!({
         "uid": "headspace",
@@ -45,10 +50,10 @@ fn dashboard() -> Value {
 /// Which data source, and which of its series. Every run has steps.
 fn variables() -> Vec<Value> {
     let steps = names::name(&LOOP_STEPS);
-    let label = |name: &str, title: &str, chosen: &str, several: bool, newest_first: bool| {
+    let label = |name: &str, chosen: &str, sort: u32| {
         json!({
             "name": name,
-            "label": title,
+            "label": name,
             "type": "query",
             "datasource": panel::source(),
             "query": {
@@ -58,22 +63,26 @@ fn variables() -> Vec<Value> {
             },
             // With the time range: runs come and go.
             "refresh": 2,
-            "sort": if newest_first { 2 } else { 3 },
-            "multi": several,
-            "includeAll": several,
-            "allValue": ".*",
-            "current": if several { json!({"text": ["All"], "value": ["$__all"]}) } else { json!({}) },
+            "sort": sort,
             "hide": 0,
         })
+    };
+    let several = |mut variable: Value| {
+        variable["multi"] = json!(true);
+        variable["includeAll"] = json!(true);
+        variable["allValue"] = json!(".*");
+        variable["current"] = json!({"text": ["All"], "value": ["$__all"]});
+        variable
     };
     vec![
         json!({
             "name": "datasource", "label": "data source", "type": "datasource",
-            "query": "prometheus", "current": {}, "hide": 0,
+            "query": "prometheus", "hide": 0,
         }),
-        label("job", "job", "", true, false),
-        label("run", "run", r#"job=~"$job""#, false, true),
-        label("rank", "rank", r#"job=~"$job", run=~"$run""#, true, false),
+        several(label("job", "", RISING)),
+        // A run's name begins with its time: the newest is the one to begin with.
+        label("run", r#"job=~"$job""#, FALLING),
+        several(label("rank", r#"job=~"$job", run=~"$run""#, RISING_NUMBERS)),
     ]
 }
 

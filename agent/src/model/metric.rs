@@ -280,7 +280,7 @@ metrics! {
     RUN_BOTTLENECK = Gauge "headspace.run.bottleneck" ["1"] on "run" by "kind" "name" =>
         "What limits throughput, by `kind` and `name`: the confidence in it, from 0 to 1";
     RUN_REMEDY_STEP_TIME = Gauge "headspace.run.remedy.step.time" ["s"] on "run" by "remedy" "what" =>
-        "Step that a `remedy` is predicted to lead to";
+        "Step that a `remedy` is predicted to lead to; `what` it is in words";
     RUN_OVERHEAD = Gauge "headspace.run.overhead" ["1"] on "run" =>
         "Share of the run that went to measuring";
     RUN_NOTICES = Counter "headspace.run.notices" ["{notice}"] on "run" by "severity" =>

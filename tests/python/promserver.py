@@ -1,0 +1,88 @@
+"""A real Prometheus on loopback, and what it says.
+
+The fixture is in `promserver_fixtures.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from running import DEADLINE_S, Started, read_records, wait_until
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A server that scrapes every second."""
+
+    url: str
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """Series that the expression gives now, without those that are not a number."""
+        found = self._get("query", query=expression)["result"]
+        return [series for series in found if not math.isnan(float(series["value"][1]))]
+
+    def targets(self) -> list[dict[str, Any]]:
+        targets: list[dict[str, Any]] = self._get("targets")["activeTargets"]
+        return targets
+
+    def _get(self, path: str, **arguments: str) -> Any:
+        url = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(arguments)}"
+        try:
+            with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            pytest.fail(f"{arguments}: {error.read().decode()}")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def ready(process: subprocess.Popen[bytes], url: str) -> bool:
+    """Whether it answers within the deadline; not if its port was taken meanwhile."""
+    end = time.monotonic() + DEADLINE_S
+    while process.poll() is None and time.monotonic() < end:
+        try:
+            with urllib.request.urlopen(f"{url}/-/ready", timeout=DEADLINE_S):
+                return True
+        except OSError:
+            time.sleep(0.05)
+    return False
+
+
+def address_of(run: Started, rank: int = 0) -> str:
+    """Where the endpoint of that rank listens, as the records tell."""
+    told: list[str] = []
+
+    def look() -> bool:
+        files = list(run.path.glob(f"*/rank{rank}.jsonl"))
+        if files:
+            told[:] = [
+                record["text"].rpartition(" ")[2]
+                for record in read_records(files[0], killed=True)
+                if record["kind"] == "notice" and record["code"] == "serving"
+            ]
+        return bool(told)
+
+    wait_until(look, "the notice that says where metrics are served")
+    return told[0].removeprefix("http://").removesuffix("/metrics")
+
+
+def scrape(address: str, accept: str = "text/plain") -> tuple[str, str]:
+    """The text that is served, and its type."""
+    request = urllib.request.Request(f"http://{address}/metrics", headers={"Accept": accept})
+    with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+        return answer.read().decode(), answer.headers["Content-Type"]

@@ -1,0 +1,194 @@
+"""The dashboard: every query of it returns data, and Grafana's own types know every field of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from promserver import Prometheus, address_of
+from running import Programs, Started, wait_until
+
+pytest_plugins = ["nvml_fixtures", "promserver_fixtures"]
+
+ROOT = Path(__file__).parents[2]
+DASHBOARD = ROOT / "examples" / "grafana" / "dashboards" / "headspace.json"
+TYPES = ROOT / "tests" / "grafana"
+HEALTHY = json.loads((ROOT / "tests" / "fake_nvml" / "src" / "healthy_h100.json").read_text())
+
+#: What Grafana puts into a query for each variable, with everything chosen.
+CHOSEN = {"$job": ".*", "$run": ".*", "$rank": ".*", "$__rate_interval": "10s"}
+
+
+@pytest.fixture(scope="module")
+def dashboard() -> dict[str, Any]:
+    board: dict[str, Any] = json.loads(DASHBOARD.read_text())
+    return board
+
+
+def queries(dashboard: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every query with the title of its panel."""
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", []):
+            expression = target["expr"]
+            for name, value in CHOSEN.items():
+                expression = expression.replace(name, value)
+            assert "$" not in expression.replace("$1", ""), expression
+            yield panel["title"], expression
+
+
+@pytest.fixture
+def trained(program: Programs, library: Path, tmp_path: Path) -> Iterator[list[Started]]:
+    """Two ranks of a run that trains: stages, queues, a probe, a GPU each."""
+    stop = tmp_path / "stop"
+    ranks = [
+        program.start(
+            "pipeline.py",
+            stop,
+            runs=tmp_path / "runs",
+            env={
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": "2",
+                "HEADSPACE_MODE": "probe",
+                "HEADSPACE_INTERVAL": "250ms",
+                "HEADSPACE_EXPORT": "prometheus:0",
+                "HEADSPACE_NVML_LIB": str(library),
+                "HEADSPACE_FAKE_NVML": json.dumps({"clock": "real", "devices": [HEALTHY]}),
+            },
+        )
+        for rank in (0, 1)
+    ]
+    for rank in ranks:
+        rank.wait_for("training")
+    yield ranks
+    stop.touch()
+    for rank in ranks:
+        ran = rank.finish()
+        assert ran.exit_code == 0, ran.stderr
+
+
+@pytest.mark.timeout(300)
+def test_every_query_of_the_dashboard_returns_data_of_a_run_that_trains(
+    dashboard: dict[str, Any],
+    trained: list[Started],
+    prometheus: Callable[[dict[str, list[str]]], Prometheus],
+) -> None:
+    addresses = [address_of(run, rank) for rank, run in enumerate(trained)]
+    server = prometheus({"training": addresses})
+
+    asked = list(queries(dashboard))
+    silent = dict.fromkeys(asked)
+
+    def all_answer() -> bool:
+        for panel, expression in list(silent):
+            if server.query(expression):
+                del silent[panel, expression]
+        return not silent
+
+    try:
+        wait_until(all_answer, "data for every query", timeout=120)
+    except pytest.fail.Exception:
+        pytest.fail("no data for " + "\n".join(f"{title}: {query}" for title, query in silent))
+    assert len(asked) > 40
+    [down] = [[t["lastError"] for t in server.targets() if t["health"] != "up"]]
+    assert down == []
+    floor = server.query('headspace_run_floor_time_seconds{estimate="value"}')
+    assert {series["metric"]["rank"] for series in floor} == {"0", "1"}
+    assert {series["metric"]["job"] for series in floor} == {"training"}
+    assert len({series["metric"]["run"] for series in floor}) == 1
+
+
+def _typescript(dashboard: dict[str, Any]) -> str:
+    """The dashboard as a program that compiles where each part is of Grafana's type."""
+    packages = {
+        kind: f"@grafana/schema/dist/esm/raw/composable/{folder}/panelcfg/x/{name}PanelCfg_types.gen"
+        for kind, folder, name in [
+            ("timeseries", "timeseries", "TimeSeries"),
+            ("stat", "stat", "Stat"),
+            ("table", "table", "Table"),
+            ("bargauge", "bargauge", "BarGauge"),
+        ]
+    }
+    with_fields = {"timeseries", "table"}
+    lines = [
+        'import type { Dashboard, Panel } from "@grafana/schema";',
+        'import type { Plain } from "./plain";',
+        *(f'import type * as {kind} from "{path}";' for kind, path in packages.items()),
+    ]
+    rest = {**dashboard, "panels": []}
+    lines.append(f"export const dashboard: Plain<Dashboard> = {json.dumps(rest)};")
+    for panel in dashboard["panels"]:
+        kind, name = panel["type"], f"panel{panel['id']}"
+        if kind == "row":
+            continue
+        fields = f"{kind}.FieldConfig" if kind in with_fields else "Record<string, never>"
+        wanted = f"Panel<Partial<{kind}.Options>, Partial<{fields}>>"
+        # `Panel` leaves options open; its own type says what they are.
+        lines.append(f"export const {name}: Plain<Panel> = {json.dumps(panel)};")
+        lines.append(
+            f"export const {name}Options: Plain<Partial<{kind}.Options>> = "
+            f"{json.dumps(panel['options'])};"
+        )
+        lines.append(
+            f"export const {name}Fields: Plain<NonNullable<{wanted}['fieldConfig']>"
+            f"['defaults']['custom']> & Plain<Partial<{fields}>> = "
+            f"{json.dumps(panel['fieldConfig']['defaults']['custom'])};"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _compile(source: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    if not (TYPES / "node_modules" / "typescript").is_dir():
+        pytest.skip("`@grafana/schema` is not installed (npm ci in tests/grafana)")
+    (folder / "node_modules").symlink_to(TYPES / "node_modules")
+    shutil.copy(TYPES / "plain.ts", folder)
+    shutil.copy(TYPES / "tsconfig.json", folder)
+    (folder / "dashboard.ts").write_text(source)
+    tsc = TYPES / "node_modules" / "typescript" / "bin" / "tsc"
+    return subprocess.run(
+        ["node", os.fspath(tsc), "--project", os.fspath(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_dashboard_is_of_grafanas_own_types(dashboard: dict[str, Any], tmp_path: Path) -> None:
+    compiled = _compile(_typescript(dashboard), tmp_path)
+    assert compiled.returncode == 0, compiled.stdout
+
+
+def _first(dashboard: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next(panel for panel in dashboard["panels"] if panel["type"] == kind)
+
+
+FAULTS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "a field of the dashboard that is a number instead of a text": lambda board: board.update(
+        title=7
+    ),
+    "a panel without a place of its own": lambda board: _first(board, "stat")["gridPos"].pop("h"),
+    "a way to draw that there is not": lambda board: _first(board, "timeseries")["fieldConfig"][
+        "defaults"
+    ]["custom"].update(drawStyle="crayon"),
+    "an option that there is not": lambda board: _first(board, "stat")["options"].update(
+        colourMode="none"
+    ),
+    "a legend in a place that there is not": lambda board: _first(board, "timeseries")["options"][
+        "legend"
+    ].update(placement="left"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_dashboard_does_not_compile(
+    fault: str, dashboard: dict[str, Any], tmp_path: Path
+) -> None:
+    broken = json.loads(json.dumps(dashboard))
+    FAULTS[fault](broken)
+    assert _compile(_typescript(broken), tmp_path).returncode != 0
