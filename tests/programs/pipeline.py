@@ -46,9 +46,11 @@ for work in (read, decode, decode):
     threading.Thread(target=work, daemon=True).start()
 loader = headspace.wrap(Batches(), name="train", batch_size=8)
 said = False
-while not os.path.exists(stop):
+while True:
     for _ in loader:
         time.sleep(0.002)
     if not said:
         print("training", flush=True)
         said = True
+    if os.path.exists(stop):
+        break

@@ -1,0 +1,277 @@
+"""What Prometheus is told: an endpoint in the process that trains, and a file.
+
+The oracles are foreign: `promtool`, and the official parsers of both text forms.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+from promserver import address_of, scrape
+from running import DEADLINE_S, Programs, Runs, Started, steps_in_ticks, wait_until
+
+import headspace
+
+pytest_plugins = ["nvml_fixtures"]
+
+ROOT = Path(__file__).parents[2]
+HEALTHY = json.loads((ROOT / "tests" / "fake_nvml" / "src" / "healthy_h100.json").read_text())
+OPEN = "application/openmetrics-text; version=1.0.0"
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def samples(families: Iterator[Metric]) -> Samples:
+    """Every value by name and labels. A series that is told twice is a failure."""
+    found: Samples = {}
+    for family in families:
+        for sample in family.samples:
+            key = sample.name, tuple(sorted(sample.labels.items()))
+            assert key not in found, key
+            found[key] = sample.value
+    return found
+
+
+def values(found: Samples, name: str, **labels: str) -> list[float]:
+    """Values of the series of that name with these labels among others."""
+    return [
+        value
+        for (of, pairs), value in found.items()
+        if of == name and labels.items() <= dict(pairs).items()
+    ]
+
+
+def lint(text: str) -> str:
+    """What `promtool` has to say."""
+    if shutil.which("promtool") is None:
+        pytest.skip("`promtool` is not installed (requirements/debian-test.txt)")
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False
+    )
+    return f"{checked.stdout}{checked.stderr}"
+
+
+@pytest.fixture
+def training(program: Programs, library: Path, tmp_path: Path) -> Iterator[Started]:
+    """A run that trains, with stages, queues, a probe and a GPU."""
+    stop = tmp_path / "stop"
+    run = program.start(
+        "pipeline.py",
+        stop,
+        env={
+            "HEADSPACE_MODE": "probe",
+            "HEADSPACE_INTERVAL": "250ms",
+            "HEADSPACE_EXPORT": "prometheus:0",
+            "HEADSPACE_NVML_LIB": str(library),
+            "HEADSPACE_FAKE_NVML": json.dumps({"clock": "real", "devices": [HEALTHY]}),
+        },
+    )
+    run.wait_for("training")
+    yield run
+    stop.touch()
+    assert run.finish().exit_code == 0
+
+
+def test_promtool_is_silent_and_both_official_parsers_read_the_same_of_a_run_that_trains(
+    training: Started,
+) -> None:
+    address = address_of(training)
+    wait_until(lambda: "headspace_run_floor_time_seconds{" in scrape(address)[0], "the floor")
+    wait_until(lambda: "headspace_gpu_engine_utilization" in scrape(address)[0], "the GPU")
+
+    text, kind = scrape(address)
+    assert kind == "text/plain; version=0.0.4; charset=utf-8"
+    assert lint(text) == ""
+    opened, kind = scrape(address, OPEN)
+    assert kind == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+    classic, modern = samples(parse_text(text)), samples(parse_open(opened))
+    # Of two scrapes the series are the same; values go on.
+    assert {key for key in classic if key[0] != "target_info"} - set(modern) == set()
+    run = training.folder.name
+    for name, pairs in classic:
+        assert {"run": run, "rank": "0"}.items() <= dict(pairs).items(), name
+    units = {family.name: family.unit for family in parse_open(opened)}
+    assert units["headspace_loop_step_time_seconds"] == "seconds"
+    assert units["process_memory_usage_bytes"] == "bytes"
+    assert units["headspace_run_headspace_ratio"] == "ratio"
+    assert len(values(classic, "headspace_gpu_engine_utilization_ratio")) > 7
+    # A loop of 2 ms behind a pipeline of 4 ms.
+    [floor] = values(classic, "headspace_run_floor_time_seconds", estimate="value")
+    assert 0.002 <= floor < 0.004
+
+
+def test_the_file_at_the_end_says_what_the_records_say(program: Programs, tmp_path: Path) -> None:
+    stop, folder = tmp_path / "stop", tmp_path / "metrics"
+    run = program.start(
+        "pipeline.py",
+        stop,
+        env={"HEADSPACE_INTERVAL": "100ms", "HEADSPACE_EXPORT": f"textfile:{folder}"},
+    )
+    run.wait_for("training")
+    stop.touch()
+    ran = run.finish()
+
+    [file] = folder.iterdir()
+    assert file.name == f"headspace_{ran.folder.name}_rank0.prom"
+    text = file.read_text()
+    assert lint(text) == ""
+    found = samples(parse_text(text))
+
+    ticks = ran.kind("tick")
+    loops = [entry for tick in ticks for entry in tick.get("loops", [])]
+    calls = [
+        entry for tick in ticks for entry in tick.get("stages", []) if entry["name"] == "decode"
+    ]
+    summary = ran.summary()
+    near = pytest.approx
+    assert sum(values(found, "headspace_loop_steps_total")) == steps_in_ticks(ran.records())
+    assert values(found, "headspace_loop_samples_total") == [8 * summary["steps"]]
+    for part in ("step", "wait", "compute"):
+        name = f"headspace_loop_{part}_time_seconds"
+        sums = sum(entry[part]["sum_ms"] for entry in loops) / 1e3
+        assert sum(values(found, f"{name}_sum")) == near(sums)
+        counts = sum(entry[part]["count"] for entry in loops)
+        assert values(found, f"{name}_count") == [counts]
+        assert values(found, f"{name}_bucket", le="+Inf") == [counts]
+    assert values(found, "headspace_stage_time_seconds_count", stage="decode") == [
+        sum(entry["time"]["count"] for entry in calls)
+    ]
+    assert values(found, "headspace_run_steady_step_time_seconds") == [
+        near(summary["steady_step_mean_ms"] / 1e3)
+    ]
+    assert values(found, "headspace_run_overhead_ratio") == [near(summary["overhead_pct"] / 100)]
+    [cpu] = [
+        tick["readings"]["process"]["process.cpu.time{cpu.mode=user}"]
+        for tick in ticks
+        if "process.cpu.time{cpu.mode=user}" in tick["readings"].get("process", {})
+    ][-1:]
+    told = values(found, "process_cpu_time_seconds_total", scope="process", cpu_mode="user")
+    assert told == [near(cpu)]
+
+
+def test_a_counted_step_is_in_the_bucket_of_its_length(runs: Runs) -> None:
+    with headspace.start(to=headspace.Prometheus(port=0), interval=0.05) as session:
+        address = address_of_session(session)
+        for _ in headspace.wrap(range(50), name="train"):
+            pass
+        series = "headspace_loop_step_time_seconds"
+
+        def counted() -> Samples:
+            return samples(parse_text(scrape(address)[0]))
+
+        wait_until(lambda: values(counted(), f"{series}_count") == [49.0], "the steps")
+        found = counted()
+        # Nothing is done in them: they are far shorter than 0.1 s.
+        assert values(found, f"{series}_bucket", le="0.1") == [49.0]
+        assert 0 < sum(values(found, f"{series}_sum")) < 0.1 * 49
+
+
+def address_of_session(session: headspace.Session) -> str:
+    """Where it is served, from the first notice of the session's records."""
+    found: list[str] = []
+
+    def look() -> bool:
+        file = Path(session.folder) / "rank0.jsonl"
+        lines = file.read_text().splitlines() if file.exists() else []
+        records: list[dict[str, Any]] = [json.loads(line) for line in lines if line.endswith("}")]
+        found[:] = [
+            record["text"].rpartition(" ")[2]
+            for record in records
+            if record["kind"] == "notice" and record["code"] == "serving"
+        ]
+        return bool(found)
+
+    wait_until(look, "the notice that says where metrics are served")
+    return found[0].removeprefix("http://").removesuffix("/metrics")
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that somebody else listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        yield port
+
+
+def test_a_port_that_is_taken_is_an_error_before_training_begins(runs: Runs, taken: int) -> None:
+    with pytest.raises(OSError, match=f"port {taken} of `127.0.0.1`"):
+        headspace.start(to=headspace.Prometheus(port=taken))
+    with pytest.raises(ValueError, match="`70000` is not a port"):
+        headspace.start(to=headspace.Prometheus(port=70_000))
+    # Nothing of it stays: another session can start.
+    headspace.start(to=headspace.Prometheus(port=0)).stop()
+
+
+def test_a_port_in_the_environment_that_is_taken_costs_a_notice(
+    program: Programs, taken: int, tmp_path: Path
+) -> None:
+    stop = tmp_path / "stop"
+    stop.touch()
+    env = {
+        "HEADSPACE_EXPORT": f"prometheus:{taken - 1}",
+        "LOCAL_RANK": "1",
+        "HEADSPACE_INTERVAL": "50ms",
+    }
+    ran = program("pipeline.py", stop, env=env)
+
+    assert ran.exit_code == 0, ran.stderr
+    assert "setting_refused" in ran.notices()
+    # The port of the second process of a machine is the next one.
+    assert f"port {taken} of `127.0.0.1`" in ran.stderr
+
+
+def refuses(address: str) -> bool:
+    try:
+        scrape(address)
+    except urllib.error.URLError:
+        return True
+    return False
+
+
+def test_a_forked_child_answers_nothing_and_does_not_keep_the_address(runs: Runs) -> None:
+    session = headspace.start(to=headspace.Prometheus(port=0), interval=0.05)
+    address = address_of_session(session)
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(tell)
+        os.read(told, 1)
+        os._exit(0)
+    try:
+        assert scrape(address)[0]
+        session.stop()
+        wait_until(lambda: refuses(address), "nobody answers")
+        port = int(address.rpartition(":")[2])
+        with headspace.start(to=headspace.Prometheus(port=port), interval=0.05) as again:
+            assert address_of_session(again) == address
+            assert scrape(address)[0]
+    finally:
+        os.close(tell)
+        os.waitpid(child, 0)
+
+
+def test_only_the_metrics_are_answered(runs: Runs) -> None:
+    with headspace.start(to=headspace.Prometheus(port=0), interval=0.05) as session:
+        address = address_of_session(session)
+        for path, method, status in [
+            ("/../rank0.jsonl", "GET", 404),
+            ("/metrics", "POST", 405),
+        ]:
+            request = urllib.request.Request(f"http://{address}{path}", method=method)
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request, timeout=DEADLINE_S)
+            assert refused.value.code == status
