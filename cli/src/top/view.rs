@@ -22,7 +22,10 @@ pub(crate) use self::palette::Palette;
 use super::state::{Rank, State};
 
 /// Columns from which the list stands in two columns.
-const WIDE: u16 = 116;
+const WIDE: u16 = 140;
+
+/// Columns of queues and stages, where the list stands in two.
+const PIPELINE: u16 = 86;
 
 /// Which rank is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,17 +119,17 @@ pub(crate) fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>) -> usize {
         return list(frame, middle, verdict, scene.choice.scroll);
     }
     let height = middle.height;
+    let verdict = verdict::shortened(verdict, usize::from((height / 4).max(5)));
     let told = u16::try_from(verdict.len()).unwrap_or(u16::MAX);
     let [now, chart, verdict_area, body] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length((height / 3).clamp(4, 14)),
-        Constraint::Length(told.min((height / 4).max(4))),
+        Constraint::Length(told),
         Constraint::Min(0),
     ])
     .areas(middle);
-    frame.render_widget(header::now(rank, &scene.palette), now);
+    frame.render_widget(header::now(rank, &scene.palette, now.width), now);
     chart::draw(frame.buffer_mut(), chart, rank, scene);
-    let verdict = text::cut(verdict, usize::from(verdict_area.height), "v shows all");
     frame.render_widget(Paragraph::new(verdict), verdict_area);
     draw_body(frame, body, rank, scene)
 }
@@ -139,7 +142,7 @@ fn draw_body(frame: &mut Frame<'_>, area: Rect, rank: &Rank, scene: &Scene<'_>) 
         return list(frame, area, lines, scroll);
     }
     let [left, _, right] = Layout::horizontal([
-        Constraint::Percentage(55),
+        Constraint::Length(PIPELINE),
         Constraint::Length(2),
         Constraint::Min(0),
     ])

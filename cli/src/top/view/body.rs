@@ -212,9 +212,9 @@ fn host(rank: &Rank, scene: &Scene<'_>) -> Vec<Line<'static>> {
     let mut spans = Vec::new();
     if let Some(share) = rank.reading("host", "headspace.host.cpu.utilization") {
         let cores = rank.reading("host", "headspace.host.cpu.usable");
-        let cores = cores.map_or(String::new(), |cores| format!(" of {cores:.0}"));
+        let cores = cores.map_or(String::new(), |cores| format!("of {cores:.0} "));
         spans.push(Span::raw(format!(
-            "   cores{cores} {:>4} %  ",
+            "   cores {:>3} % {cores} ",
             percent(share * 100.0, 0)
         )));
         spans.extend(bar(share, BAR, palette.level(), palette.label()));

@@ -12,7 +12,7 @@ use super::Scene;
 use super::text::{cells, eighth, shorten};
 
 /// Columns of the scale to the left.
-const SCALE: u16 = 11;
+const SCALE: u16 = 14;
 
 /// Draws the chart: its columns, an axis that says where batches came from, and a legend.
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, rank: &Rank, scene: &Scene<'_>) {
@@ -99,7 +99,7 @@ fn scale(buffer: &mut Buffer, plot: Rect, most: f64, floor: Option<f64>, scene: 
     let left = plot.x - SCALE;
     let label = scene.palette.label();
     let write = |buffer: &mut Buffer, y: u16, text: &str, style| {
-        buffer.set_string(left, y, format!("{:>10}", shorten(text, 10)), style);
+        buffer.set_string(left, y, format!("{:>13}", shorten(text, 13)), style);
     };
     if most > 0.0 {
         write(buffer, plot.y, &duration_ms(most), label);
@@ -114,7 +114,7 @@ fn scale(buffer: &mut Buffer, plot: Rect, most: f64, floor: Option<f64>, scene: 
     for x in plot.left()..plot.right() {
         buffer.set_string(x, y, "┄", scene.palette.floor());
     }
-    let text = format!("floor {}", duration_ms(floor).replace(' ', ""));
+    let text = format!("floor {}", duration_ms(floor));
     write(buffer, y, &text, scene.palette.floor());
 }
 

@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
 use super::super::state::{Life, Rank};
-use super::text::{grouped, rate, shorten};
+use super::text::{clock, grouped, rate, shorten};
 use super::{Palette, Scene, Shown};
 
 /// What runs, which rank is shown, and whether it goes on.
@@ -21,7 +21,7 @@ pub(super) fn line(scene: &Scene<'_>, width: u16) -> Line<'static> {
             if let Some(run) = &rank.run {
                 right.push(run.mode.clone());
             }
-            right.push(duration_s(rank.at_s));
+            right.push(clock(rank.at_s));
             right.push(alive(rank.life(scene.now_unix_nano)));
         }
         None if state.ranks.is_empty() => right.push("waiting for a run".to_owned()),
@@ -75,8 +75,9 @@ pub(super) fn waiting(scene: &Scene<'_>) -> Vec<Line<'static>> {
     lines
 }
 
-/// Step, wait and compute of the last interval, and how fast it goes.
-pub(super) fn now(rank: &Rank, palette: &Palette) -> Line<'static> {
+/// Step, wait and compute of the last interval, and how fast it goes; the least of it is left out
+/// where there is no room.
+pub(super) fn now(rank: &Rank, palette: &Palette, width: u16) -> Line<'static> {
     let Some(now) = &rank.now else {
         return Line::from(" No step yet: waiting for the first batches.");
     };
@@ -100,19 +101,22 @@ pub(super) fn now(rank: &Rank, palette: &Palette) -> Line<'static> {
     if let Some(compute) = now.compute_ms() {
         part("compute", duration_ms(compute), palette.compute());
     }
+    let mut more = Vec::new();
     if now.span_s > 0.0 {
-        let steps = rate(now.steps as f64 / now.span_s);
-        spans.push(Span::raw(format!("{steps} steps/s   ")));
-        if let Some(samples) = now.samples {
-            let samples = rate(samples as f64 / now.span_s);
-            spans.push(Span::raw(format!("{samples} samples/s   ")));
+        more.push(format!("{} steps/s", rate(now.steps as f64 / now.span_s)));
+    }
+    more.push(format!("step {} epoch {}", grouped(rank.steps), rank.epoch));
+    if let Some(samples) = now.samples.filter(|_| now.span_s > 0.0) {
+        let samples = rate(samples as f64 / now.span_s);
+        more.push(format!("{samples} samples/s"));
+    }
+    let mut used: usize = spans.iter().map(Span::width).sum();
+    for text in more {
+        used += text.width() + 3;
+        if used <= usize::from(width) + 3 {
+            spans.push(Span::styled(format!("{text}   "), palette.label()));
         }
     }
-    let (steps, epoch) = (grouped(rank.steps), rank.epoch);
-    spans.push(Span::styled(
-        format!("step {steps} epoch {epoch}"),
-        palette.label(),
-    ));
     Line::from(spans)
 }
 

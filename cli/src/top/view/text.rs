@@ -1,7 +1,7 @@
 //! Cells, bars and lines of text of a given width.
 
 use ratatui::style::Style;
-use ratatui::text::{Line, Span};
+use ratatui::text::Span;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::layout::plain;
@@ -98,17 +98,6 @@ pub(super) fn wrapped(words: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// At most so many lines; where there are more, the last says how many are missing.
-pub(super) fn cut(mut lines: Vec<Line<'static>>, most: usize, way: &str) -> Vec<Line<'static>> {
-    if lines.len() > most && most > 0 {
-        let more = lines.len() + 1 - most;
-        lines.truncate(most - 1);
-        let indent = " ".repeat(11);
-        lines.push(Line::from(format!("{indent}… {more} more lines ({way})")));
-    }
-    lines
-}
-
 /// `1 234 567`.
 pub(super) fn grouped(count: u64) -> String {
     let digits = count.to_string();
@@ -120,6 +109,22 @@ pub(super) fn grouped(count: u64) -> String {
         out.push(c);
     }
     out
+}
+
+/// Seconds as a clock shows them: `0:07`, `12:05`, `3:20:00`.
+pub(super) fn clock(seconds: f64) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "`as` saturates, and a run began at 0"
+    )]
+    let all = seconds as u64;
+    let (hours, minutes, seconds) = (all / 3600, all / 60 % 60, all % 60);
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes}:{seconds:02}")
+    }
 }
 
 /// A rate: `0.25`, `8.1`, `104`.
@@ -151,5 +156,7 @@ mod tests {
         assert_eq!(left("ab\ncd", 6), "ab cd ");
         assert_eq!(spark(&[0.0, 4.0, 8.0], 8.0, 4), " ▁▄█");
         assert_eq!(grouped(1_234_567), "1 234 567");
+        assert_eq!(clock(7.9), "0:07");
+        assert_eq!(clock(12_000.0), "3:20:00");
     }
 }

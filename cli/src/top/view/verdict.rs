@@ -36,3 +36,46 @@ pub(super) fn lines(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<Line<'sta
         })
         .collect()
 }
+
+/// The same in at most so many lines: of each row, the first first, as many lines as there is room
+/// for.
+pub(super) fn shortened(lines: Vec<Line<'static>>, most: usize) -> Vec<Line<'static>> {
+    if lines.len() <= most || most < 2 {
+        return lines;
+    }
+    let all = lines.len();
+    let mut rows: Vec<Vec<Line<'static>>> = Vec::new();
+    for line in lines {
+        let labelled = line
+            .spans
+            .first()
+            .is_some_and(|label| !label.content.trim().is_empty());
+        match rows.last_mut() {
+            Some(row) if !labelled => row.push(line),
+            _ => rows.push(vec![line]),
+        }
+    }
+    rows.truncate(most - 1);
+    let mut shown = vec![1; rows.len()];
+    let mut left = (most - 1).saturating_sub(rows.len());
+    for (row, shown) in rows.iter().zip(&mut shown) {
+        let more = left.min(row.len() - 1);
+        *shown += more;
+        left -= more;
+    }
+    let mut out = Vec::new();
+    for (mut row, shown) in rows.into_iter().zip(shown) {
+        let cut = row.len() > shown;
+        row.truncate(shown);
+        if let (true, Some(last)) = (cut, row.last_mut()) {
+            last.push_span(Span::raw(" …"));
+        }
+        out.extend(row);
+    }
+    let more = all - out.len();
+    let indent = " ".repeat(LABEL + 1);
+    out.push(Line::from(format!(
+        "{indent}… {more} more lines (v shows all)"
+    )));
+    out
+}
