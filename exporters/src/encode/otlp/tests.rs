@@ -266,3 +266,29 @@ fn named<'a>(spans: &'a [Span], start: &str) -> &'a Span {
         .find(|span| span.name.starts_with(start))
         .unwrap_or_else(|| panic!("no span begins with {start}"))
 }
+
+#[test]
+fn short_epochs_leave_nothing_behind_and_begin_after_the_tick_before() {
+    let mut spans = Spans::default();
+    for number in 0..50 {
+        let mut tick = samples::tick(number);
+        tick.loops.iter_mut().for_each(|entry| entry.epoch = number);
+        let epoch = EpochRecord {
+            loop_name: tick.loops[0].name.clone(),
+            epoch: number,
+            ..EpochRecord::default()
+        };
+        let at = (number + 5) * SECOND;
+        spans.take(&samples::record(at, RecordBody::Epoch(epoch)));
+        spans.take(&samples::record(at, RecordBody::Tick(tick)));
+    }
+    let found = spans.waiting(usize::MAX);
+    let epochs: Vec<_> = found
+        .iter()
+        .filter(|span| span.name.starts_with("epoch"))
+        .collect();
+    assert_eq!(epochs.len(), 50);
+    assert_eq!(epochs[7].start_time_unix_nano, 11 * SECOND);
+    assert_eq!(epochs[7].end_time_unix_nano, 12 * SECOND);
+    assert_eq!(spans.going_on(), 0);
+}

@@ -41,8 +41,10 @@ pub struct Spans {
     /// When the first replayed steps of a loop were heard of: the probe began.
     replays: BTreeMap<String, u64>,
     sampled_at_s: f64,
-    /// When the last tick's interval began.
-    tick_began: u64,
+    /// The last epoch of each loop that has ended.
+    ended: BTreeMap<String, u64>,
+    /// When the last tick was made.
+    last_tick: u64,
 }
 
 impl Spans {
@@ -84,6 +86,12 @@ impl Spans {
         self.dropped
     }
 
+    /// Epochs that have begun and not ended, for tests.
+    #[cfg(test)]
+    pub(super) fn going_on(&self) -> usize {
+        self.epochs.len()
+    }
+
     fn push(&mut self, span: Span) {
         if self.waiting.len() < MOST_WAITING {
             self.waiting.push_back(span);
@@ -95,10 +103,17 @@ impl Spans {
     fn take_tick(&mut self, record: &Record, tick: &TickRecord) {
         let nanos = tick.interval_s.max(0.0) * 1e9;
         let from = record.time_unix_nano - whole(nanos).min(record.time_unix_nano);
-        self.tick_began = from;
+        self.last_tick = record.time_unix_nano;
         for entry in &tick.loops {
-            let epoch = (entry.name.clone(), entry.epoch);
-            self.epochs.entry(epoch).or_insert(from);
+            // Of an epoch that ended in this interval the record was before the tick.
+            if self
+                .ended
+                .get(&entry.name)
+                .is_none_or(|ended| *ended < entry.epoch)
+            {
+                let epoch = (entry.name.clone(), entry.epoch);
+                self.epochs.entry(epoch).or_insert(from);
+            }
             if entry.phase == Phase::Replay {
                 self.replays.entry(entry.name.clone()).or_insert(from);
             }
@@ -127,8 +142,10 @@ impl Spans {
 
     fn take_epoch(&mut self, record: &Record, epoch: &EpochRecord) {
         let key = (epoch.loop_name.clone(), epoch.epoch);
-        // One that began and ended between two ticks lies between them.
-        let from = self.epochs.remove(&key).unwrap_or(self.tick_began);
+        // One that no tick told of began after the last one.
+        let since = self.last_tick.max(self.began_unix_nano);
+        let from = self.epochs.remove(&key).unwrap_or(since);
+        self.ended.insert(epoch.loop_name.clone(), epoch.epoch);
         let mut attributes = vec![
             text("loop", &epoch.loop_name),
             count("epoch", epoch.epoch),

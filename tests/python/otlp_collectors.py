@@ -1,0 +1,254 @@
+"""OpenTelemetry collectors for tests: one that keeps what it gets, and ones that misbehave."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import grpc
+from google.protobuf import json_format
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Point:
+    """A data point, whatever its kind, with what its metric says."""
+
+    name: str
+    unit: str
+    kind: str
+    attributes: dict[str, Any]
+    start: int
+    time: int
+    point: Any
+
+    @property
+    def value(self) -> float:
+        return float(self.point.as_double)
+
+
+@dataclass
+class Collector:
+    """What arrived, in order."""
+
+    port: int
+    metrics: list[Any] = field(default_factory=list)
+    spans: list[Any] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    arrived: list[float] = field(default_factory=list)
+
+    def resources(self) -> list[dict[str, Any]]:
+        """The resource of each request for metrics."""
+        return [
+            attributes(one.resource.attributes) for r in self.metrics for one in r.resource_metrics
+        ]
+
+    def points(self, request: Any = None) -> list[Point]:
+        """Every point of a request for metrics, by default of the last one."""
+        found = []
+        for resource in (request or self.metrics[-1]).resource_metrics:
+            for scope in resource.scope_metrics:
+                assert scope.scope.name == "headspace"
+                for metric in scope.metrics:
+                    kind = metric.WhichOneof("data")
+                    found += [
+                        Point(
+                            metric.name,
+                            metric.unit,
+                            kind,
+                            attributes(point.attributes),
+                            point.start_time_unix_nano,
+                            point.time_unix_nano,
+                            point,
+                        )
+                        for point in getattr(metric, kind).data_points
+                    ]
+        return found
+
+    def take(self, metrics: Any = None, spans: Any = None) -> None:
+        self.arrived.append(time.monotonic())
+        if metrics is not None:
+            self.metrics.append(metrics)
+        if spans is not None:
+            for resource in spans.resource_spans:
+                for scope in resource.scope_spans:
+                    self.spans.extend(scope.spans)
+
+
+def attributes(pairs: Any) -> dict[str, Any]:
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in pairs}
+
+
+@dataclass
+class Answer:
+    """What an HTTP collector says to a request."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@contextmanager
+def http_collector(answer: Callable[[int], Answer] | None = None) -> Iterator[Collector]:
+    """Keeps what it accepts. `answer` is asked for each request, by its number from 0."""
+    numbers = iter(range(10**9))
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            said = answer(next(numbers)) if answer else Answer()
+            if self.headers["Content-Encoding"] == "gzip":
+                body = gzip.decompress(body)
+            collector.headers.append({k.lower(): v for k, v in self.headers.items()})
+            if said.status == 200:
+                parse(self.path, self.headers["Content-Type"], body, collector)
+            else:
+                collector.take()
+            self.send_response(said.status)
+            for name, value in said.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(said.body)))
+            self.end_headers()
+            self.wfile.write(said.body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    collector = Collector(server.server_address[1])
+    with running(server):
+        yield collector
+
+
+@contextmanager
+def running(server: ThreadingHTTPServer) -> Iterator[None]:
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def parse(path: str, kind: str, body: bytes, collector: Collector) -> None:
+    assert path in ("/v1/metrics", "/v1/traces"), path
+    message: Any
+    if path == "/v1/metrics":
+        message = metrics_service_pb2.ExportMetricsServiceRequest()
+    else:
+        message = trace_service_pb2.ExportTraceServiceRequest()
+    if kind == "application/json":
+        found = json.loads(body)
+        base64_ids(found)
+        # A field that the definition does not know is an error here.
+        json_format.ParseDict(found, message)
+    else:
+        assert kind == "application/x-protobuf", kind
+        message.ParseFromString(body)
+    if path == "/v1/metrics":
+        collector.take(metrics=message)
+    else:
+        collector.take(spans=message)
+
+
+def base64_ids(found: Any) -> None:
+    """OTLP writes ids in hexadecimal, where protobuf's own JSON has base64."""
+    import base64
+
+    if isinstance(found, dict):
+        for key, value in found.items():
+            if key in ("traceId", "spanId", "parentSpanId"):
+                found[key] = base64.b64encode(bytes.fromhex(value)).decode()
+            else:
+                base64_ids(value)
+    elif isinstance(found, list):
+        for one in found:
+            base64_ids(one)
+
+
+@contextmanager
+def grpc_collector(refuse: Callable[[int], grpc.StatusCode | None] | None = None) -> Iterator[Any]:
+    """The same over gRPC. `refuse` names the code that a request is refused with."""
+    numbers = iter(range(10**9))
+
+    def heed(context: Any) -> None:
+        collector.headers.append(dict(context.invocation_metadata()))
+        code = refuse(next(numbers)) if refuse else None
+        if code is not None:
+            collector.take()
+            context.abort(code, "not now")
+
+    class Metrics(metrics_service_pb2_grpc.MetricsServiceServicer):  # type: ignore[misc]
+        def Export(self, request: Any, context: Any) -> Any:
+            heed(context)
+            collector.take(metrics=request)
+            return metrics_service_pb2.ExportMetricsServiceResponse()
+
+    class Traces(trace_service_pb2_grpc.TraceServiceServicer):  # type: ignore[misc]
+        def Export(self, request: Any, context: Any) -> Any:
+            heed(context)
+            collector.take(spans=request)
+            return trace_service_pb2.ExportTraceServiceResponse()
+
+    server = grpc.server(futures.ThreadPoolExecutor(4))
+    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(Metrics(), server)
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(Traces(), server)
+    collector = Collector(server.add_insecure_port("127.0.0.1:0"))
+    server.start()
+    try:
+        yield collector
+    finally:
+        server.stop(None).wait()
+
+
+@contextmanager
+def rude_server(manner: Callable[[socket.socket], None]) -> Iterator[int]:
+    """Accepts connections and treats each as `manner` does. Gives its port."""
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    held = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            held.append(connection)
+            try:
+                manner(connection)
+            except OSError:
+                pass
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield int(listening.getsockname()[1])
+    finally:
+        # Wakes `accept`, which `close` alone does not.
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        thread.join()
+        for connection in held:
+            connection.close()

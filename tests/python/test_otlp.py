@@ -1,0 +1,451 @@
+"""To OpenTelemetry collectors: what arrives is what the records say, and a bad one costs nothing."""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from otlp_collectors import (
+    Answer,
+    Collector,
+    free_port,
+    grpc_collector,
+    http_collector,
+    rude_server,
+)
+from running import Programs, Ran, Record, Runs, of_kind, steps_in_ticks, wait_until
+
+import headspace
+
+PROTOCOLS = ("http/protobuf", "http/json", "grpc")
+
+METRICS = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+
+def environment(port: int, protocol: str = "http/protobuf", **more: str) -> dict[str, str]:
+    """For a program that exports to this machine ten times a second."""
+    return {
+        "HEADSPACE_EXPORT": "otlp",
+        "HEADSPACE_INTERVAL": "0.1",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
+        "OTEL_METRIC_EXPORT_INTERVAL": "100",
+        **more,
+    }
+
+
+@pytest.fixture(params=PROTOCOLS)
+def collector(request: pytest.FixtureRequest) -> Iterator[tuple[Collector, str]]:
+    serve: Any = grpc_collector if request.param == "grpc" else http_collector
+    with serve() as collector:
+        yield collector, request.param
+
+
+def units() -> dict[str, str]:
+    """Unit by name, from the table of metrics."""
+    rows = re.findall(r"^\| `([^`]+)` \| [^|]* \| `([^`]+)` \|", METRICS.read_text(), re.M)
+    return dict(rows)
+
+
+def last_readings(records: list[Record], until: int) -> dict[tuple[str, str], float]:
+    """The last value of each reading by scope and key, among records up to that time."""
+    found = {}
+    for tick in of_kind(records, "tick"):
+        if tick["time_unix_nano"] <= until:
+            for scope, readings in tick["readings"].items():
+                found.update({(scope, key): value for key, value in readings.items()})
+    return found
+
+
+def durations(records: list[Record], until: int, what: str) -> dict[Any, list[float]]:
+    """Count and sum of a loop's times by phase, or of a stage's, up to that time."""
+    found: dict[Any, list[float]] = defaultdict(lambda: [0, 0.0])
+    for tick in of_kind(records, "tick"):
+        if tick["time_unix_nano"] > until:
+            continue
+        if what == "stage":
+            parts = [((e["name"],), e["time"]) for e in tick.get("stages", [])]
+        else:
+            parts = [((e["name"], e["phase"]), e[what]) for e in tick["loops"]]
+        for key, times in parts:
+            found[key][0] += times["count"]
+            found[key][1] += times["sum_ms"] / 1e3
+    return found
+
+
+def test_what_arrives_is_what_the_records_of_the_same_time_say(
+    collector: tuple[Collector, str], program: Programs
+) -> None:
+    received, protocol = collector
+    ran = program("exported.py", env=environment(received.port, protocol))
+
+    assert ran.exit_code == 0, ran.stderr
+    records, unit_of = ran.records(), units()
+    run_id = records[0]["run_id"]
+    assert len(received.metrics) > 2
+    for request in received.metrics:
+        points = received.points(request)
+        (at,) = {point.time for point in points}
+        for point in points:
+            assert point.unit == unit_of.get(point.name, point.unit)
+            assert (point.attributes["run"], point.attributes["rank"]) == (run_id, 0)
+            if point.kind != "gauge":
+                assert point.start == records[0]["time_unix_nano"]
+        for (scope, key), value in last_readings(records, at).items():
+            name, _, braces = key.partition("{")
+            pairs = dict(pair.split("=") for pair in braces.rstrip("}").split(",") if pair)
+            kind, _, which = scope.partition(":")
+            matching = [
+                point
+                for point in points
+                if point.name == name
+                and pairs.items() <= point.attributes.items()
+                and point.attributes.get("scope", kind) == kind
+                and (not which or which in point.attributes.values())
+            ]
+            assert [point.value for point in matching] == [value], (scope, key)
+        for what, name in [
+            ("step", "headspace.loop.step.time"),
+            ("wait", "headspace.loop.wait.time"),
+            ("compute", "headspace.loop.compute.time"),
+            ("stage", "headspace.stage.time"),
+        ]:
+            expected = durations(records, at, what)
+            found = {}
+            for point in points:
+                if point.name == name:
+                    own = point.attributes
+                    key2 = (own["stage"],) if what == "stage" else (own["loop"], own["phase"])
+                    found[key2] = point.point
+                    assert sum(point.point.positive.bucket_counts) == point.point.count
+                    assert len(point.point.positive.bucket_counts) <= 160
+            assert {k: p.count for k, p in found.items()} == {
+                k: v[0] for k, v in expected.items()
+            }, what
+            for key3, (_, total) in expected.items():
+                assert found[key3].sum == pytest.approx(total, rel=1e-9)
+    assert steps_in_ticks(records) == 200
+    last = {
+        point.name: point for point in received.points() if point.name == "headspace.loop.steps"
+    }
+    assert last["headspace.loop.steps"].value == 200
+
+
+def test_the_resource_tells_processes_apart_and_heeds_the_user(program: Programs) -> None:
+    with http_collector() as received:
+        env = environment(
+            received.port,
+            OTEL_SERVICE_NAME="trainer",
+            OTEL_RESOURCE_ATTRIBUTES="team=vision,service.name=unused",
+            OTEL_EXPORTER_OTLP_HEADERS="api-key=s%20ecret",
+            OTEL_EXPORTER_OTLP_COMPRESSION="gzip",
+            RANK="3",
+            LOCAL_RANK="1",
+            WORLD_SIZE="8",
+        )
+        ran = program("exported.py", "--epochs", 1, env=env)
+
+    pid = ran.records(rank=3)[0]["pid"]
+    (first, *others) = received.resources()
+    assert all(other == first for other in others)
+    assert first["service.name"] == "trainer"
+    assert first["team"] == "vision"
+    assert first["process.pid"] == pid
+    assert first["headspace.run.id"] == ran.folder.name
+    ranks = [first[f"headspace.{what}"] for what in ("rank", "local_rank", "world_size")]
+    assert ranks == [3, 1, 8]
+    assert first["host.name"] == socket.gethostname()
+    assert len(first["service.instance.id"]) == 36
+    assert {one["api-key"] for one in received.headers} == {"s ecret"}
+    assert {one["content-encoding"] for one in received.headers} == {"gzip"}
+
+
+def test_spans_arrive_on_request_in_one_trace(collector: tuple[Collector, str], runs: Runs) -> None:
+    received, protocol = collector
+    endpoint = f"http://127.0.0.1:{received.port}"
+    to = headspace.OpenTelemetry(endpoint, protocol=protocol, interval=0.1, spans=True)  # type: ignore[arg-type]
+    with headspace.start(to=[to], interval=0.05):
+        for _ in range(2):
+            for _ in headspace.wrap(list(range(50)), name="train"):
+                pass
+    spans = received.spans
+    assert len({span.trace_id for span in spans}) == 1
+    named = defaultdict(list)
+    for span in spans:
+        named[span.name].append(span)
+        assert 0 < span.start_time_unix_nano <= span.end_time_unix_nano
+    (run,) = named["run"]
+    assert not run.parent_span_id
+    assert [span.parent_span_id for span in named["epoch train"]] == [run.span_id] * 2
+    epochs = {span.span_id for span in named["epoch train"]}
+    assert {span.parent_span_id for span in named["steps train"]} <= epochs
+
+
+def test_metrics_alone_bring_no_spans(runs: Runs) -> None:
+    with http_collector() as received:
+        to = headspace.OpenTelemetry(f"http://127.0.0.1:{received.port}", interval=0.1)
+        with headspace.start(to=to, interval=0.05):
+            pass
+    assert received.metrics
+    assert not received.spans
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_real_collector_takes_it(protocol: str, program: Programs, tmp_path: Path) -> None:
+    rotel = pytest.importorskip("rotel")
+    agent = Path(rotel.__file__).parent / "rotel-agent"
+    ports = {"grpc": free_port(), "http": free_port()}
+    log = tmp_path / "rotel.log"
+    command = [
+        agent,
+        "start",
+        *("--otlp-grpc-endpoint", f"127.0.0.1:{ports['grpc']}"),
+        *("--otlp-http-endpoint", f"127.0.0.1:{ports['http']}"),
+        *("--exporter", "blackhole"),
+        *("--debug-log", "metrics", "--debug-log-verbosity", "detailed"),
+    ]
+    with log.open("w") as out, subprocess.Popen(command, stdout=out, stderr=out) as collector:
+        try:
+            for port in ports.values():
+                wait_until(lambda port=port: answers(port), "rotel listens")  # type: ignore[misc]
+            port = ports["grpc" if protocol == "grpc" else "http"]
+            ran = program("exported.py", env=environment(port, protocol))
+            assert (ran.exit_code, ran.notices()) == (0, [])
+            # The total that only the delivery at the end tells.
+            wait_until(lambda: steps_received(log.read_text())[-1:] == [200.0], "all steps")
+        finally:
+            collector.terminate()
+    said = log.read_text()
+    assert f"-> headspace.run.id: Str({ran.folder.name})" in said
+    assert "Name: headspace.stage.time" in said
+    assert "Name: process.cpu.time" in said
+
+
+def steps_received(log: str) -> list[float]:
+    """The values of `headspace.loop.steps` that rotel printed, in order."""
+    blocks = log.split("-> Name: headspace.loop.steps\n")[1:]
+    return [float(m[1]) for b in blocks if (m := re.search(r"^Value: ([\d.]+)", b, re.M))]
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+# --- Chaos -----------------------------------------------------------------------------------
+
+
+def unharmed(ran: Ran) -> None:
+    """Training went as it would have: its own end, every step counted, nothing lost on the way."""
+    assert ran.exit_code == 0, ran.stderr
+    assert ran.stdout.endswith("steps 200\n")
+    summary = ran.summary()
+    assert summary["state"] == "finished"
+    assert summary["steps"] == 200
+    assert summary["dropped"] == {"steps": 0, "records": 0}
+    assert ran.notices().count("export_failing") <= 1
+
+
+def lost(ran: Ran) -> float:
+    """Deliveries given up, as the last tick says."""
+    values = last_readings(ran.records(), 2**63)
+    return values.get(("agent", "headspace.agent.dropped.exports"), 0)
+
+
+def hang(connection: socket.socket) -> None:
+    pass
+
+
+def reset(connection: socket.socket) -> None:
+    connection.recv(1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def garbage(connection: socket.socket) -> None:
+    connection.recv(1)
+    connection.sendall(b"\x16\x03\xff\x00SSH-2.0 hello\r\n\r\n" * 20)
+    connection.close()
+
+
+def endless(connection: socket.socket) -> None:
+    connection.settimeout(5)
+    connection.recv(1)
+    connection.sendall(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        connection.sendall(b"X-More: and more\r\n" * 1000)
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+@pytest.mark.parametrize("manner", [hang, reset, garbage, endless])
+def test_a_server_that_misbehaves_costs_the_training_nothing(
+    manner: Callable[[socket.socket], None], protocol: str, program: Programs
+) -> None:
+    with rude_server(manner) as port:
+        env = environment(port, protocol, OTEL_EXPORTER_OTLP_TIMEOUT="300")
+        ran = program("exported.py", env=env)
+    unharmed(ran)
+    assert "export_failing" in ran.notices()
+    assert lost(ran) > 0
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_port_that_nobody_listens_at_is_told_once_and_counted(
+    protocol: str, program: Programs
+) -> None:
+    ran = program("exported.py", env=environment(free_port(), protocol))
+    unharmed(ran)
+    assert ran.notices().count("export_failing") == 1
+    assert lost(ran) > 0
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_an_end_does_not_wait_for_a_server_that_never_answers(
+    protocol: str, program: Programs
+) -> None:
+    # Its limits allow two minutes: twice what the test allows.
+    patience = {"OTEL_EXPORTER_OTLP_TIMEOUT": "120000", "OTEL_METRIC_EXPORT_TIMEOUT": "120000"}
+    with rude_server(hang) as port:
+        ran = program("exported.py", env=environment(port, protocol, **patience))
+    unharmed(ran)
+    # Told at the very end, when the records are closed.
+    assert "no answer to the last delivery" in ran.stderr
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_tls_to_one_that_speaks_none_is_refused(protocol: str, program: Programs) -> None:
+    with rude_server(garbage) as port:
+        env = environment(port, protocol)
+        env["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"https://127.0.0.1:{port}"
+        ran = program("exported.py", env=env)
+    unharmed(ran)
+    assert "export_failing" in ran.notices()
+    assert lost(ran) > 0
+
+
+def test_too_many_requests_are_not_answered_with_more(program: Programs) -> None:
+    with http_collector(lambda _: Answer(429, {"Retry-After": "60"})) as received:
+        ran = program("exported.py", env=environment(received.port))
+    unharmed(ran)
+    assert lost(ran) > 0
+    # The first, and the attempt at the end.
+    assert len(received.arrived) == 2
+
+
+def test_a_wait_that_is_asked_for_is_kept_and_totals_arrive_after_it(program: Programs) -> None:
+    def answer(number: int) -> Answer:
+        return Answer(503, {"Retry-After": "1"}) if number == 0 else Answer()
+
+    with http_collector(answer) as received:
+        ran = program("exported.py", "--compute-ms", 10, env=environment(received.port))
+    unharmed(ran)
+    assert received.arrived[1] - received.arrived[0] >= 1.0
+    assert [n for n in ran.notices() if n.startswith("export")] == [
+        "export_failing",
+        "export_resumed",
+    ]
+    (steps,) = [p.value for p in received.points() if p.name == "headspace.loop.steps"]
+    assert steps == 200
+
+
+def test_a_grpc_server_that_is_unavailable_for_a_while_gets_the_totals_later(
+    program: Programs,
+) -> None:
+    def refuse(number: int) -> grpc.StatusCode | None:
+        return grpc.StatusCode.UNAVAILABLE if number < 2 else None
+
+    with grpc_collector(refuse) as received:
+        ran = program("exported.py", "--compute-ms", 10, env=environment(received.port, "grpc"))
+    unharmed(ran)
+    assert "export_resumed" in ran.notices()
+    (steps,) = [p.value for p in received.points() if p.name == "headspace.loop.steps"]
+    assert steps == 200
+
+
+def test_an_answer_that_is_no_protobuf_is_an_acceptance(program: Programs) -> None:
+    with http_collector(lambda _: Answer(200, {}, b"<html>fine</html>")) as received:
+        ran = program("exported.py", env=environment(received.port))
+    unharmed(ran)
+    assert (ran.notices(), lost(ran)) == ([], 0)
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_a_forked_child_ends_at_once_and_sends_nothing(protocol: str, program: Programs) -> None:
+    serve: Any = grpc_collector if protocol == "grpc" else http_collector
+    with serve() as received:
+        ran = program("exported.py", "--fork", env=environment(received.port, protocol))
+    unharmed(ran)
+    assert "child 7\n" in ran.stdout
+    assert {one["process.pid"] for one in received.resources()} == {ran.records()[0]["pid"]}
+
+
+# --- Settings --------------------------------------------------------------------------------
+
+
+def test_a_variable_that_cannot_be_read_is_refused_aloud_and_the_default_holds(
+    program: Programs,
+) -> None:
+    with http_collector() as received:
+        env = environment(received.port, OTEL_EXPORTER_OTLP_TIMEOUT="soon")
+        ran = program("exported.py", env=env)
+    unharmed(ran)
+    assert "`OTEL_EXPORTER_OTLP_TIMEOUT`: `soon` is not a number of milliseconds" in ran.stderr
+    assert ran.notices().count("setting_refused") == 1
+    assert received.metrics
+
+
+def test_a_destination_that_is_none_is_refused_aloud_and_the_others_go_on(
+    program: Programs,
+) -> None:
+    with http_collector() as received:
+        env = environment(received.port, HEADSPACE_EXPORT="smoke:signals, otlp")
+        ran = program("exported.py", env=env)
+    unharmed(ran)
+    assert "no destination is called `smoke`" in ran.stderr
+    assert received.metrics
+
+
+def test_opentelemetrys_own_switch_turns_it_off(program: Programs) -> None:
+    with http_collector() as received:
+        ran = program("exported.py", env=environment(received.port, OTEL_SDK_DISABLED="true"))
+    unharmed(ran)
+    assert not received.arrived
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"endpoint": "localhost:4318"}, {"protocol": "smoke"}, {"interval": 0}, {"timeout": -1}],
+)
+def test_an_argument_that_makes_no_sense_is_an_error(wrong: dict[str, Any], runs: Runs) -> None:
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"`otlp`: `{name}`"):
+        headspace.start(to=headspace.OpenTelemetry(**wrong))
+    assert not runs.folders
+
+
+def test_several_destinations_are_several_and_a_path_says_where_the_records_go(
+    runs: Runs, tmp_path: Path
+) -> None:
+    with http_collector() as one, http_collector() as other:
+        to = [
+            headspace.JsonLines(tmp_path / "elsewhere"),
+            headspace.OpenTelemetry(f"http://127.0.0.1:{one.port}"),
+            headspace.OpenTelemetry(f"http://127.0.0.1:{other.port}"),
+        ]
+        with headspace.start(to=to):
+            pass
+    assert one.metrics
+    assert other.metrics
+    assert Runs(tmp_path / "elsewhere").summary()["state"] == "finished"
+    assert not runs.folders
