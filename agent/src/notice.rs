@@ -31,6 +31,13 @@ pub enum Notice {
         /// Why.
         reason: String,
     },
+    /// A library that numbers are handed to failed for good.
+    IntegrationOff {
+        /// Its name, as the user wrote it.
+        integration: String,
+        /// Why.
+        reason: String,
+    },
     /// Records were lost because a destination is slow or failing.
     RecordsDropped {
         /// How many so far.
@@ -144,6 +151,7 @@ impl Notice {
             Self::SourceOff { .. } => "source_off",
             Self::SourceSilent { .. } => "source_silent",
             Self::ExporterOff { .. } => "exporter_off",
+            Self::IntegrationOff { .. } => "integration_off",
             Self::RecordsDropped { .. } => "records_dropped",
             Self::ExportFailing { .. } => "export_failing",
             Self::ExportResumed { .. } => "export_resumed",
@@ -179,6 +187,7 @@ impl Notice {
             | Self::BatchesMutated { loop_name, .. }
             | Self::ConcurrentIteration { loop_name } => loop_name.clone(),
             Self::SettingRefused { setting, .. } => setting.clone(),
+            Self::IntegrationOff { integration, .. } => integration.clone(),
             Self::WorkerLost { label, pid } => format!("{label} {pid}"),
             Self::QueueOff { queue, .. } => queue.clone(),
             Self::RecordsDropped { .. }
@@ -211,6 +220,7 @@ impl Notice {
 }
 
 impl fmt::Display for Notice {
+    #[expect(clippy::too_many_lines, reason = "a sentence for each notice")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SourceOff { source, reason } => {
@@ -228,6 +238,14 @@ impl fmt::Display for Notice {
                 f,
                 "`{exporter}` is off for this run: {reason}. Training goes on; what it did not \
                  deliver is counted as dropped."
+            ),
+            Self::IntegrationOff {
+                integration,
+                reason,
+            } => write!(
+                f,
+                "`{integration}` is off for this run: {reason}. Training and the run folder go on \
+                 without it."
             ),
             Self::RecordsDropped { count, reason } => write!(
                 f,

@@ -10,6 +10,7 @@ pub mod perfetto;
 pub mod prometheus;
 pub mod reader;
 pub mod retention;
+pub mod scalars;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod snapshot;

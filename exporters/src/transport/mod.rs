@@ -6,4 +6,5 @@ pub mod file;
 pub mod otlp;
 pub mod pipe;
 pub mod prometheus;
+pub mod scalars;
 pub mod textfile;

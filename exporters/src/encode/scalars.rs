@@ -1,0 +1,278 @@
+//! Records as named numbers at a step: what experiment trackers draw.
+//!
+//! Means and percentiles are of one tick, so that a curve moves as training does; what the run
+//! concludes is under `run/`. The step is that of the main loop: the summary's, and until there is
+//! one the first that was seen.
+
+use std::collections::{BTreeMap, HashMap};
+
+use headspace_agent::model::Distribution;
+use headspace_agent::model::metric::{self, Metric};
+use headspace_agent::model::record::{
+    LoopTick, Phase, Record, RecordBody, StageTick, SummaryRecord, TickRecord,
+};
+
+/// Numbers of one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Scalars {
+    /// Batches that the main loop had received.
+    pub step: u64,
+    /// When they were written, nanoseconds since 1970-01-01 UTC.
+    pub time_unix_nano: u64,
+    /// By name; the unit is the name's end. Finite.
+    pub values: BTreeMap<String, f64>,
+}
+
+/// What is drawn of readings: the metric, an attribute that is part of the name, the name, and the
+/// factor to its unit.
+const READINGS: &[(&Metric, Option<&str>, &str, f64)] = &[
+    (&metric::GPU_SM_UTILIZATION, None, "sm_pct", 100.0),
+    (
+        &metric::GPU_ENGINE_UTILIZATION,
+        Some("engine"),
+        "pct",
+        100.0,
+    ),
+    (&metric::GPU_MEMORY_USAGE, None, "memory_bytes", 1.0),
+    (&metric::HOST_CPU_UTILIZATION, None, "cpu_pct", 100.0),
+    (&metric::PROCESS_MEMORY_USAGE, None, "memory_bytes", 1.0),
+];
+
+/// Remembers which step it is. Takes the records of one process in order.
+#[derive(Debug, Default)]
+pub struct Scalar {
+    steps: HashMap<String, u64>,
+    main: Option<String>,
+}
+
+impl Scalar {
+    /// The record's numbers, where it has any.
+    pub fn take(&mut self, record: &Record) -> Option<Scalars> {
+        let mut values = BTreeMap::new();
+        match &record.body {
+            RecordBody::Tick(tick) => self.tick(tick, &mut values),
+            RecordBody::Summary(summary) => {
+                if let Some(name) = &summary.loop_name {
+                    self.main = Some(name.clone());
+                }
+                concluded(summary, &mut values);
+            }
+            _ => {}
+        }
+        values.retain(|_, value| value.is_finite());
+        let main = self.main.as_ref();
+        (!values.is_empty()).then(|| Scalars {
+            step: main.and_then(|name| self.steps.get(name)).map_or(0, |n| *n),
+            time_unix_nano: record.time_unix_nano,
+            values,
+        })
+    }
+
+    fn tick(&mut self, tick: &TickRecord, to: &mut BTreeMap<String, f64>) {
+        for entry in &tick.loops {
+            let end = entry.first_step + entry.steps;
+            let steps = self.steps.entry(entry.name.clone()).or_default();
+            *steps = end.max(*steps);
+            let main = self.main.get_or_insert_with(|| entry.name.clone());
+            let mut place = String::new();
+            if *main != entry.name {
+                place = format!("loop/{}/", entry.name);
+            }
+            place += match entry.phase {
+                Phase::Live => "",
+                Phase::Settle => "settle/",
+                Phase::Replay => "replay/",
+            };
+            take_loop(entry, tick.interval_s, &place, to);
+        }
+        let mut stages: BTreeMap<&str, Distribution> = BTreeMap::new();
+        for StageTick { name, time, .. } in &tick.stages {
+            stages.entry(name).or_default().merge_record(time);
+        }
+        for (name, times) in stages {
+            put(to, format!("stage/{name}/mean_ms"), times.mean_ms());
+            put(to, format!("stage/{name}/p95_ms"), times.quantile_ms(0.95));
+        }
+        for queue in &tick.queues {
+            let of = queue.worker.as_ref().map(|worker| format!("/{worker}"));
+            let of = of.unwrap_or_default();
+            put(
+                to,
+                format!("queue/{}{of}/depth", queue.name),
+                Some(queue.depth),
+            );
+        }
+        for (scope, readings) in &tick.readings {
+            for (key, value) in readings {
+                take_reading(scope, key, *value, to);
+            }
+        }
+    }
+}
+
+fn take_loop(entry: &LoopTick, interval_s: f64, place: &str, to: &mut BTreeMap<String, f64>) {
+    for (name, times) in [
+        ("step", &entry.step),
+        ("wait", &entry.wait),
+        ("compute", &entry.compute),
+    ] {
+        let times = Distribution::from(times);
+        put(to, format!("{place}{name}_ms"), times.mean_ms());
+        put(to, format!("{place}{name}_p95_ms"), times.quantile_ms(0.95));
+    }
+    if interval_s > 0.0 {
+        let rate = |count: u64| count as f64 / interval_s;
+        put(to, format!("{place}steps_per_s"), Some(rate(entry.steps)));
+        put(to, format!("{place}samples_per_s"), entry.samples.map(rate));
+    }
+}
+
+fn take_reading(scope: &str, key: &str, value: f64, to: &mut BTreeMap<String, f64>) {
+    let (name, pairs) = key.split_once('{').unwrap_or((key, ""));
+    let Some((_, by, unit, factor)) = READINGS.iter().find(|row| row.0.name == name) else {
+        return;
+    };
+    let pairs = pairs.trim_end_matches('}');
+    let of = by.and_then(|by| {
+        let mut pairs = pairs.split(',').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(name, _)| *name == by).map(|(_, value)| value)
+    });
+    let of = of.map(|of| format!("{of}_")).unwrap_or_default();
+    let place = scope.replace(':', "/");
+    put(to, format!("{place}/{of}{unit}"), Some(value * factor));
+}
+
+fn concluded(summary: &SummaryRecord, to: &mut BTreeMap<String, f64>) {
+    let (low, high) = summary.headspace_ci_pct.unzip();
+    for (name, value) in [
+        ("step_ms", summary.steady_step_mean_ms),
+        ("step_p95_ms", summary.step_p95_ms),
+        ("wait_ms", summary.wait_ms),
+        ("compute_ms", summary.compute_ms),
+        ("samples_per_s", summary.throughput_samples_per_s),
+        ("data_readiness_pct", summary.data_readiness_pct),
+        ("floor_ms", summary.floor_step_ms),
+        ("headspace_pct", summary.headspace_pct),
+        ("headspace_low_pct", low),
+        ("headspace_high_pct", high),
+        ("headspace_at_most_pct", summary.headspace_upper_bound_pct),
+        ("sm_pct", summary.steady_sm_utilization_pct),
+        ("cpu_pct", summary.cpu_utilization_pct),
+        ("overhead_pct", summary.overhead_pct),
+    ] {
+        put(to, format!("run/{name}"), value);
+    }
+}
+
+fn put(to: &mut BTreeMap<String, f64>, name: String, value: Option<f64>) {
+    if let Some(value) = value {
+        to.insert(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headspace_agent::model::distribution::DistributionRecord;
+
+    use super::super::samples;
+    use super::*;
+
+    fn times(millis: &[u64]) -> DistributionRecord {
+        let mut d = Distribution::default();
+        millis.iter().for_each(|ms| d.record(ms * 1_000_000));
+        DistributionRecord::from(&d)
+    }
+
+    fn entry(name: &str, phase: Phase, first_step: u64, steps: u64) -> LoopTick {
+        LoopTick {
+            name: name.into(),
+            phase,
+            first_step,
+            steps,
+            samples: Some(8 * steps),
+            step: times(&[10, 10, 40]),
+            ..LoopTick::default()
+        }
+    }
+
+    fn tick(loops: Vec<LoopTick>) -> Record {
+        let tick = TickRecord {
+            interval_s: 0.5,
+            loops,
+            ..TickRecord::default()
+        };
+        samples::record(7, RecordBody::Tick(tick))
+    }
+
+    #[test]
+    fn the_main_loop_has_the_plain_names_and_its_steps_count() {
+        let mut scalar = Scalar::default();
+        let told = scalar
+            .take(&tick(vec![
+                entry("train", Phase::Live, 0, 3),
+                entry("train", Phase::Replay, 3, 2),
+                entry("check", Phase::Live, 0, 9),
+            ]))
+            .unwrap();
+        assert_eq!((told.step, told.time_unix_nano), (5, 7));
+        assert!((told.values["step_ms"] - 20.0).abs() < 1e-9);
+        assert!((told.values["step_p95_ms"] - 40.0).abs() < 0.4);
+        assert!((told.values["samples_per_s"] - 48.0).abs() < 1e-9);
+        assert!((told.values["replay/steps_per_s"] - 4.0).abs() < 1e-9);
+        assert!((told.values["loop/check/steps_per_s"] - 18.0).abs() < 1e-9);
+        assert!(!told.values.contains_key("wait_ms"), "no wait was measured");
+    }
+
+    #[test]
+    fn the_summary_says_which_loop_is_the_main_one_and_what_is_not_known_is_absent() {
+        let mut scalar = Scalar::default();
+        scalar.take(&tick(vec![
+            entry("check", Phase::Live, 0, 9),
+            entry("train", Phase::Live, 0, 3),
+        ]));
+        let summary = SummaryRecord {
+            loop_name: Some("train".into()),
+            headspace_pct: Some(60.0),
+            headspace_ci_pct: Some((58.0, 61.0)),
+            ..SummaryRecord::default()
+        };
+        let record = samples::record(8, RecordBody::Summary(Box::new(summary)));
+        let told = scalar.take(&record).unwrap();
+        assert_eq!(told.step, 3);
+        let names: Vec<_> = told.values.keys().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            [
+                "run/headspace_high_pct",
+                "run/headspace_low_pct",
+                "run/headspace_pct"
+            ]
+        );
+    }
+
+    #[test]
+    fn workers_of_a_stage_are_one_curve_and_readings_keep_their_device() {
+        let stage = |worker: &str, millis: &[u64]| StageTick {
+            name: "decode".into(),
+            worker: Some(worker.into()),
+            time: times(millis),
+            ..StageTick::default()
+        };
+        let read = |key: &str, value| BTreeMap::from([(key.to_owned(), value)]);
+        let body = RecordBody::Tick(TickRecord {
+            stages: vec![stage("worker 0", &[10]), stage("worker 1", &[30, 50])],
+            readings: BTreeMap::from([
+                (
+                    "gpu:1".into(),
+                    read("headspace.gpu.engine.utilization{engine=nvdec0}", 0.5),
+                ),
+                ("tree".into(), read("process.memory.usage", 9.0)),
+            ]),
+            ..TickRecord::default()
+        });
+        let told = Scalar::default().take(&samples::record(1, body)).unwrap();
+        assert!((told.values["stage/decode/mean_ms"] - 30.0).abs() < 1e-9);
+        assert!((told.values["gpu/1/nvdec0_pct"] - 50.0).abs() < 1e-9);
+        assert!((told.values["tree/memory_bytes"] - 9.0).abs() < 1e-9);
+    }
+}
