@@ -11,6 +11,8 @@ mod keys;
 mod source;
 mod state;
 mod terminal;
+#[cfg(test)]
+mod testing;
 mod view;
 
 use std::io::{self, IsTerminal};

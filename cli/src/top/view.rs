@@ -119,12 +119,15 @@ pub(crate) fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>) -> usize {
         return list(frame, middle, verdict, scene.choice.scroll);
     }
     let height = middle.height;
-    let verdict = verdict::shortened(verdict, usize::from((height / 4).max(5)));
+    let verdict = verdict::shortened(verdict, usize::from((height / 4).max(6)));
     let told = u16::try_from(verdict.len()).unwrap_or(u16::MAX);
-    let [now, chart, verdict_area, body] = Layout::vertical([
+    let gap = u16::from(airy(height));
+    let [now, chart, _, verdict_area, _, body] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length((height / 3).clamp(4, 14)),
+        Constraint::Length(gap),
         Constraint::Length(told),
+        Constraint::Length(gap),
         Constraint::Min(0),
     ])
     .areas(middle);
@@ -155,6 +158,11 @@ fn draw_body(frame: &mut Frame<'_>, area: Rect, rank: &Rank, scene: &Scene<'_>) 
         scroll,
     );
     one.max(two)
+}
+
+/// Whether there is room for empty lines.
+fn airy(height: u16) -> bool {
+    height >= 34
 }
 
 /// Lines that are scrolled. Returns how far they can be.

@@ -112,7 +112,11 @@ fn scale(buffer: &mut Buffer, plot: Rect, most: f64, floor: Option<f64>, scene: 
     let Ok(row) = u16::try_from(row) else { return };
     let y = (plot.bottom() - 1).saturating_sub(row).max(plot.y);
     for x in plot.left()..plot.right() {
-        buffer.set_string(x, y, "┄", scene.palette.floor());
+        let free = buffer.cell((x, y)).is_none_or(|cell| cell.symbol() == " ");
+        // In front of columns it is thin, so that what they are made of can still be seen.
+        if free || x % 4 == 0 {
+            buffer.set_string(x, y, "┄", scene.palette.floor());
+        }
     }
     let text = format!("floor {}", duration_ms(floor));
     write(buffer, y, &text, scene.palette.floor());

@@ -44,19 +44,18 @@ pub(super) fn lines(palette: &Palette) -> Vec<Line<'static>> {
 /// The last line of the screen.
 pub(super) fn footer(scene: &Scene<'_>) -> Line<'static> {
     let many = scene.state.ranks.len() > 1;
-    let mut text = String::from(" q quit  p ");
+    let mut text = String::from(" q quit  ? help  p ");
     text.push_str(if scene.choice.paused {
         "go on "
     } else {
         "pause "
     });
-    text.push_str(" ↑↓ scroll  w whole run  v verdict  ");
+    text.push_str(" ↑↓ scroll  w whole run  v verdict");
     if many && header::shows_all(scene) {
-        text.push_str("0-9 rank  ");
+        text.push_str("  0-9 rank");
     } else if many {
-        text.push_str("Tab rank  a all ranks  ");
+        text.push_str("  Tab rank  a all");
     }
-    text.push_str("? help");
     if scene.state.earlier > 0 {
         let runs = scene.state.earlier + 1;
         text.push_str(&format!("   run {runs} since the start"));

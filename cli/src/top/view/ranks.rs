@@ -9,7 +9,7 @@ use super::header::alive;
 use super::text::{grouped, left, spark};
 
 /// Columns before the history.
-const BEFORE: usize = 78;
+const BEFORE: usize = 92;
 
 /// The table.
 pub(super) fn lines(scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
@@ -21,7 +21,7 @@ pub(super) fn lines(scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
         Line::from(""),
         Line::styled(
             format!(
-                " {:<6}{:<16}{:>9}{:>11}{:>11}{:>8}{:>11}   {}",
+                " {:<6}{:<16}{:>9}{:>11}{:>11}{:>8}{:>11}                {}",
                 "rank",
                 "state",
                 "steps",
@@ -59,19 +59,18 @@ pub(super) fn lines(scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
             format!("{:>11}", ms(now.compute_ms())),
             palette.compute(),
         ));
-        let steps: Vec<f64> = rank
-            .course
-            .last(room)
-            .iter()
-            .filter_map(|m| m.step_ms())
-            .collect();
+        let mark = if slowest == Some(*number) {
+            "◂ waits most"
+        } else {
+            ""
+        };
+        spans.push(Span::styled(format!("  {mark:<12}"), palette.warning()));
+        let course = rank.course.last(room);
+        let steps: Vec<f64> = course.iter().filter_map(|m| m.step_ms()).collect();
         let most = steps.iter().copied().fold(0.0, f64::max);
         if room > 8 {
             let line = spark(&steps, most, steps.len().min(room));
-            spans.push(Span::styled(format!("   {line}"), palette.level()));
-        }
-        if slowest == Some(*number) {
-            spans.push(Span::styled("  waits most", palette.warning()));
+            spans.push(Span::styled(format!("  {line}"), palette.level()));
         }
         lines.push(Line::from(spans));
     }

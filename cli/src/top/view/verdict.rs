@@ -55,6 +55,10 @@ pub(super) fn shortened(lines: Vec<Line<'static>>, most: usize) -> Vec<Line<'sta
             _ => rows.push(vec![line]),
         }
     }
+    // What the headspace is made of, and what measuring costs, can wait for more room.
+    if rows.len() > most - 1 {
+        rows.retain(|row| !labelled(row, "split") && !labelled(row, "cost"));
+    }
     rows.truncate(most - 1);
     let mut shown = vec![1; rows.len()];
     let mut left = (most - 1).saturating_sub(rows.len());
@@ -78,4 +82,9 @@ pub(super) fn shortened(lines: Vec<Line<'static>>, most: usize) -> Vec<Line<'sta
         "{indent}… {more} more lines (v shows all)"
     )));
     out
+}
+
+fn labelled(row: &[Line<'static>], label: &str) -> bool {
+    let first = row.first().and_then(|line| line.spans.first());
+    first.is_some_and(|span| span.content.trim() == label)
 }
