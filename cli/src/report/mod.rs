@@ -1,6 +1,7 @@
 //! `headspace report`: one run as its verdict, several as a table, or either as JSON.
 
 mod html;
+mod perfetto;
 pub(crate) mod ranks;
 mod table;
 
@@ -62,6 +63,9 @@ impl<'a> Reported<'a> {
 pub(crate) fn report(args: &ReportArgs, context: &mut Context<'_>) -> io::Result<i32> {
     if let Some(file) = &args.html {
         return html::write(args, file, context);
+    }
+    if let Some(file) = &args.perfetto {
+        return perfetto::write(args, file, context);
     }
     let mut code = EXIT_OK;
     let mut runs = Vec::new();

@@ -1,0 +1,87 @@
+//! `headspace report --perfetto`: one run as a trace.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use headspace_agent::analysis::verdict::units::bytes;
+use headspace_exporters::encode::json_lines::Kind;
+use headspace_exporters::encode::perfetto::PerfettoTrace;
+use headspace_exporters::encode::reader::Records;
+use headspace_exporters::run_folder::Run;
+
+use super::ranks::FoundRun;
+use crate::args::ReportArgs;
+use crate::find::{find, newest};
+use crate::skipped::tell_skipped;
+use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
+
+/// Writes the trace of the one run that was named, or of the newest.
+pub(super) fn write(args: &ReportArgs, file: &Path, context: &mut Context<'_>) -> io::Result<i32> {
+    let mut found = match args.paths.as_slice() {
+        [] => newest(&context.runs, &FoundRun::read),
+        paths => paths
+            .iter()
+            .flat_map(|path| find(path, &FoundRun::read))
+            .collect(),
+    };
+    let count = found.len();
+    let run = match found.pop() {
+        Some(run) if count == 1 => run,
+        _ => {
+            writeln!(
+                context.err,
+                "headspace: `--perfetto` writes the trace of one run, and {count} were named: name \
+                 one"
+            )?;
+            return Ok(EXIT_USAGE);
+        }
+    };
+    let run = match run {
+        Ok(run) => run.run,
+        Err(error) => {
+            writeln!(context.err, "headspace: {error}")?;
+            return Ok(EXIT_UNREADABLE);
+        }
+    };
+    tell_skipped(&run, context)?;
+    if run.tally().records == 0 {
+        let place = run.folder.display();
+        writeln!(context.err, "headspace: `{place}` holds no record")?;
+        return Ok(EXIT_UNREADABLE);
+    }
+    match trace(&run, file) {
+        Ok(size) => {
+            writeln!(
+                context.out,
+                "{} ({}): open it at https://ui.perfetto.dev",
+                file.display(),
+                bytes(size as f64)
+            )?;
+            Ok(EXIT_OK)
+        }
+        Err(error) => {
+            let place = file.display();
+            writeln!(context.err, "headspace: cannot write `{place}`: {error}")?;
+            Ok(EXIT_UNREADABLE)
+        }
+    }
+}
+
+/// Reads the run's records once more and writes them as they come. Gives the trace's size in bytes.
+fn trace(run: &Run, file: &Path) -> io::Result<usize> {
+    let mut out = BufWriter::new(File::create(file)?);
+    let mut trace = PerfettoTrace::default();
+    let mut size = 0;
+    for path in run.ranks.iter().flat_map(|rank| &rank.files) {
+        for record in Records::new(File::open(path)?, Kind::ALL) {
+            let bytes = trace.take(&record?);
+            size += bytes.len();
+            out.write_all(&bytes)?;
+        }
+    }
+    let rest = trace.finish();
+    out.write_all(&rest)?;
+    out.flush()?;
+    Ok(size + rest.len())
+}
