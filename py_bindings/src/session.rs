@@ -20,6 +20,7 @@ use headspace_collectors::{host, process};
 use headspace_exporters::catalog::{Destination, DestinationError, Options, Place};
 use headspace_exporters::run_folder;
 use headspace_exporters::transport::file::{FileExporter, FileLimits};
+use headspace_exporters::transport::scalars::{Fetch, ScalarExporter};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -51,6 +52,8 @@ pub(crate) struct Session {
     folder: PathBuf,
     /// Where its workers find it; removed when it ends.
     marker: Option<Marker>,
+    /// Numbers for integrations, where there are some.
+    scalars: Option<Fetch>,
 }
 
 impl Session {
@@ -66,6 +69,9 @@ impl Session {
 
 /// A destination as Python names it: its kind, its options, and whether it must open.
 type Asked = (String, Options, bool);
+
+/// Numbers of one moment: the step, seconds since 1970-01-01 UTC, and values by name.
+type Moment = (u64, f64, BTreeMap<String, f64>);
 
 /// A destination, or why there is none.
 type Wanted = Result<Destination, DestinationError>;
@@ -91,6 +97,7 @@ impl Session {
     ///     local_rank: This process's rank on its machine.
     ///     exports: Where records go besides the run folder: the kind, its options, and whether it
     ///         is an error that it cannot be opened. Else that is a notice.
+    ///     scalars: Keep numbers for `scalars()`.
     ///
     /// Raises:
     ///     ValueError: If `interval` is too short, or an option of a destination makes no sense.
@@ -99,7 +106,7 @@ impl Session {
     #[new]
     #[pyo3(signature = (
         base, *, run_id, interval, rank, world_size, versions, argv, settings, quiet, origin,
-        local_rank, exports,
+        local_rank, exports, scalars,
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -119,6 +126,7 @@ impl Session {
         origin: Option<u64>,
         local_rank: u32,
         exports: Vec<Asked>,
+        scalars: bool,
     ) -> PyResult<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let interval = Duration::try_from_secs_f64(interval)
@@ -139,6 +147,8 @@ impl Session {
             ..RunRecord::default()
         };
         let exports = destinations(exports)?;
+        let exporter = scalars.then(ScalarExporter::default);
+        let scalars = exporter.as_ref().map(ScalarExporter::fetch);
         let (mut interpreter, sources) = Interpreter::open(py);
         let run_id = run_id.as_deref();
         slots::sweep();
@@ -148,7 +158,7 @@ impl Session {
         let started = py.detach(|| {
             start(
                 &base, run_id, interval, rank, run, sources, quiet, origin, counted, of_workers,
-                local_rank, exports,
+                local_rank, exports, exporter,
             )
         });
         let (agent, folder) = match started {
@@ -168,6 +178,7 @@ impl Session {
             interpreter,
             folder,
             marker,
+            scalars,
         })
     }
 
@@ -201,6 +212,27 @@ impl Session {
     fn refuse_setting(&self, setting: String, problem: String) {
         self.agent
             .notice(&Notice::SettingRefused { setting, problem });
+    }
+
+    /// An integration is called no more. Says so once, and writes it down.
+    fn integration_off(&self, integration: String, reason: String) {
+        self.agent.notice(&Notice::IntegrationOff {
+            integration,
+            reason,
+        });
+    }
+
+    /// What integrations have not been handed yet, the oldest first.
+    fn scalars(&self) -> Vec<Moment> {
+        match &self.scalars {
+            // In a forked process nobody would give the lock back.
+            Some(fetch) if self.agent.is_here() => {
+                let told = fetch.fetch().into_iter();
+                told.map(|s| (s.step, s.time_unix_nano as f64 / 1e9, s.values))
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Writes down what there is. Returns whether it was delivered within `timeout` seconds.
@@ -274,6 +306,7 @@ fn start(
     marker: Option<Marker>,
     local_rank: u32,
     asked: Vec<(Wanted, bool)>,
+    scalars: Option<ScalarExporter>,
 ) -> PyResult<(Agent, PathBuf)> {
     let os_error = |error: &dyn std::fmt::Display| PyOSError::new_err(error.to_string());
     let unix_nanos = SystemTime::now()
@@ -300,6 +333,9 @@ fn start(
     let (others, notices) = open(asked, &place)?;
     let mut exporters: Vec<Box<dyn Exporter>> = vec![Box::new(exporter)];
     exporters.extend(others);
+    if let Some(scalars) = scalars {
+        exporters.push(Box::new(scalars));
+    }
     let settings = Settings {
         driver_patience: DRIVER_PATIENCE,
         ..headspace::source_settings()

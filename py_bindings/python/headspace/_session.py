@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from headspace._report import Report
     from headspace.config import Destination
+    from headspace.integrations._sink import Feed, Sink
 
 #: The session that goes on, in this process or in the one this was forked from.
 _current: Session | None = None
@@ -27,6 +28,9 @@ _gave_up = False
 
 #: The loop of `step()`.
 _steps: _native.Loop | None = None
+
+#: What a destination that is no text has: a path, a native destination, a sink of numbers.
+_DESTINATIONS = ("__fspath__", "_export", "_sink")
 
 #: Held while a session is started, so that threads that begin to iterate at once share one.
 _starting = RLock()
@@ -44,10 +48,13 @@ os.register_at_fork(after_in_child=_after_fork)
 class Session:
     """A run under watch. Made by :func:`start`; ends with :func:`stop`, or with its ``with`` block."""
 
-    __slots__ = ("_native", "_quiet", "_rank")
+    __slots__ = ("_feed", "_native", "_quiet", "_rank")
 
-    def __init__(self, native: _native.Session, *, quiet: bool, rank: int) -> None:
+    def __init__(
+        self, native: _native.Session, *, quiet: bool, rank: int, feed: Feed | None = None
+    ) -> None:
         self._native = native
+        self._feed = feed
         self._quiet = quiet
         self._rank = rank
 
@@ -101,6 +108,8 @@ class Session:
         if rendered is None:
             return None
         atexit.unregister(self._end)
+        if self._feed is not None:
+            self._feed.finish()
         if not (self._quiet or self._rank):
             _print(rendered[1])
         return rendered
@@ -178,54 +187,73 @@ def _start(
         raise RuntimeError(
             f"a session goes on already, in `{_current.folder}`: call `headspace.stop()` first"
         )
-    base, exports = _destinations(to)
+    base, exports, asked = _destinations(to)
     base = base or _settings.directory()
     silent = _settings.quiet() if quiet is None else quiet
     # Without a stderr, its descriptor belongs to whatever file was opened next.
     silent = silent or sys.__stderr__ is None
     seconds = _settings.interval() if interval is None else _seconds(interval)
     rank, world_size = _settings.rank(), _settings.world_size()
-    native = _native.Session(
-        base,
-        run_id=_settings.run_id() if run_id is None else run_id,
-        interval=seconds,
-        rank=rank,
-        world_size=world_size,
-        versions=_settings.versions(_native.__version__),
-        argv=[str(argument) for argument in sys.argv],
-        settings={"interval": f"{seconds:g}s", "dir": str(base), "mode": _settings.mode()},
-        quiet=silent,
-        origin=origin,
-        local_rank=_settings.local_rank(),
-        exports=[*exports, *_settings.export()],
-    )
-    session = Session(native, quiet=silent, rank=rank)
+    sinks = [sink for sink in asked if sink.open(rank)]
+    feed = _feed(sinks, seconds, silent) if sinks else None
+    try:
+        native = _native.Session(
+            base,
+            run_id=_settings.run_id() if run_id is None else run_id,
+            interval=seconds,
+            rank=rank,
+            world_size=world_size,
+            versions=_settings.versions(_native.__version__),
+            argv=[str(argument) for argument in sys.argv],
+            settings={"interval": f"{seconds:g}s", "dir": str(base), "mode": _settings.mode()},
+            quiet=silent,
+            origin=origin,
+            local_rank=_settings.local_rank(),
+            exports=[*exports, *_settings.export()],
+            scalars=bool(sinks),
+        )
+    except BaseException:
+        for sink in sinks:
+            sink.close()
+        raise
+    session = Session(native, quiet=silent, rank=rank, feed=feed)
     while _settings.refused:
         native.refuse_setting(*_settings.refused.popitem())
     _current = session
     atexit.register(session._end)
+    if feed is not None:
+        feed.start(native)
     return session
 
 
 def _destinations(
     to: Destination | Iterable[Destination] | None,
-) -> tuple[str | PathLike[str] | None, list[tuple[str, dict[str, str], bool]]]:
-    """The folder for the runs, where one is named, and where records go besides."""
+) -> tuple[str | PathLike[str] | None, list[tuple[str, dict[str, str], bool]], list[Sink]]:
+    """The folder for the runs, where one is named, where records go besides, and numbers."""
     base: str | PathLike[str] | None = None
     exports = []
+    sinks: list[Sink] = []
     several: Any = to
     if to is None:
         several = ()
-    elif isinstance(to, str) or hasattr(to, "__fspath__") or hasattr(to, "_export"):
+    elif isinstance(to, str) or any(hasattr(to, kind) for kind in _DESTINATIONS):
         several = (to,)
     for one in several:
         if isinstance(one, str) or hasattr(one, "__fspath__"):
             base = one
+        elif hasattr(one, "_sink"):
+            sinks.append(one)
         elif (asked := one._export()) is not None:
             exports.append((*asked, True))
         else:
             base = one.path or base
-    return base, exports
+    return base, exports, sinks
+
+
+def _feed(sinks: list[Sink], interval: float, quiet: bool) -> Feed:
+    from headspace.integrations._sink import Feed
+
+    return Feed(sinks, interval, quiet)
 
 
 def _seconds(interval: float | str) -> float:

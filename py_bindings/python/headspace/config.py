@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from headspace.integrations._sink import Sink
 
 
 @dataclass(frozen=True)
@@ -136,5 +139,5 @@ class Textfile:
 
 #: What `headspace.start(to=)` takes.
 Destination: TypeAlias = (
-    "JsonLines | OpenTelemetry | Pipe | Prometheus | Textfile | str | os.PathLike[str]"
+    "JsonLines | OpenTelemetry | Pipe | Prometheus | Sink | Textfile | str | os.PathLike[str]"
 )

@@ -1,0 +1,63 @@
+"""Curves in MLflow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from headspace.integrations._sink import Sink, missing
+
+#: What a metric's name may not have.
+FOREIGN = re.compile(r"[^\w\-. :/]", re.ASCII)
+
+#: Metrics that a server takes at once.
+AT_ONCE = 1000
+
+
+class MLflow(Sink):
+    """Numbers as metrics of an MLflow run, named ``headspace/...``, over the steps of the main loop.
+
+        with mlflow.start_run():
+            headspace.start(to=MLflow())
+
+    Args:
+        run_id: The run; by default the one that is active when the session starts. On ranks other
+            than 0 without an active run nothing is logged.
+        tracking_uri: Where the run is kept, if not where ``mlflow`` is set to.
+
+    Raises:
+        ImportError: If ``mlflow`` is not installed (``mlflow-skinny`` is enough).
+    """
+
+    def __init__(self, run_id: str | None = None, *, tracking_uri: str | None = None) -> None:
+        try:
+            import mlflow
+        except ImportError as error:
+            raise missing("MLflow", "mlflow-skinny") from error
+        self._mlflow: Any = mlflow
+        self._run_id = run_id
+        self._tracking_uri = tracking_uri
+        self._client: Any = None
+
+    def open(self, rank: int) -> bool:
+        if self._run_id is None:
+            run = self._mlflow.active_run()
+            if run is None and rank:
+                return False
+            if run is None:
+                raise ValueError(
+                    "no MLflow run is active: call `mlflow.start_run()` before, or give `run_id`"
+                )
+            self._run_id = run.info.run_id
+        self._client = self._mlflow.MlflowClient(self._tracking_uri)
+        return True
+
+    def log(self, step: int, time: float, values: Mapping[str, float]) -> None:
+        metric = self._mlflow.entities.Metric
+        told = [
+            metric(FOREIGN.sub("_", f"headspace/{name}"), value, int(time * 1000), step)
+            for name, value in values.items()
+        ]
+        for start in range(0, len(told), AT_ONCE):
+            self._client.log_batch(self._run_id, metrics=told[start : start + AT_ONCE])
