@@ -36,7 +36,7 @@ pub enum Destination {
         /// The port of the machine's first process; each further one takes the next. 0 is any.
         port: u16,
     },
-    /// A file in this folder, for node_exporter's textfile collector.
+    /// A file in this folder, for `node_exporter`'s textfile collector.
     Textfile(PathBuf),
 }
 

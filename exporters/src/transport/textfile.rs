@@ -1,4 +1,4 @@
-//! A file for node_exporter's textfile collector: `headspace_<run>_rank<r>.prom`, replaced as a whole.
+//! A file for `node_exporter`'s textfile collector: `headspace_<run>_rank<r>.prom`, replaced as a whole.
 //!
 //! For machines on which nothing may listen. A reader sees the file before or after, never half of
 //! it. It is written once a second at most and when the run ends, and stays: the verdict of a short
