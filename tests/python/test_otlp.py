@@ -202,6 +202,8 @@ def test_metrics_alone_bring_no_spans(runs: Runs) -> None:
 def test_a_real_collector_takes_it(protocol: str, program: Programs, tmp_path: Path) -> None:
     rotel = pytest.importorskip("rotel")
     agent = Path(rotel.__file__).parent / "rotel-agent"
+    if subprocess.run([agent, "--version"], capture_output=True, check=False).returncode:
+        pytest.skip("`rotel-agent` does not start: it needs Debian's libpython3.11")
     ports = {"grpc": free_port(), "http": free_port()}
     log = tmp_path / "rotel.log"
     command = [
