@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -192,3 +193,21 @@ def test_a_fault_in_the_dashboard_does_not_compile(
     broken = json.loads(json.dumps(dashboard))
     FAULTS[fault](broken)
     assert _compile(_typescript(broken), tmp_path).returncode != 0
+
+
+def test_the_example_mounts_what_is_there_and_its_configuration_is_prometheus_own() -> None:
+    example = ROOT / "examples" / "grafana"
+    compose = (example / "compose.yaml").read_text()
+    mounted = re.findall(r"- (\./\S+?):", compose)
+    assert len(mounted) == 3
+    for path in mounted:
+        assert (example / path).exists(), path
+    if shutil.which("promtool") is None:
+        pytest.skip("`promtool` is not installed (requirements/debian-test.txt)")
+    checked = subprocess.run(
+        ["promtool", "check", "config", os.fspath(example / "prometheus.yml")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stderr
