@@ -24,6 +24,7 @@ mod gil;
 mod interpreter;
 mod iterator;
 mod lanes;
+mod log;
 mod queues;
 mod session;
 mod slots;

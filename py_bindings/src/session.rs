@@ -146,6 +146,7 @@ impl Session {
             world_size,
             ..RunRecord::default()
         };
+        let log = crate::log::begin();
         let exports = destinations(exports)?;
         let exporter = scalars.then(ScalarExporter::default);
         let scalars = exporter.as_ref().map(ScalarExporter::fetch);
@@ -171,6 +172,11 @@ impl Session {
                 return Err(error);
             }
         };
+        if let Err(problem) = log {
+            let setting = "HEADSPACE_LOG".to_owned();
+            agent.notice(&Notice::SettingRefused { setting, problem });
+        }
+        tracing::info!(folder = %folder.display(), rank, "watching");
         interpreter.look_at_queues(agent.clone());
         Ok(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -367,6 +373,7 @@ fn start(
             pid,
         },
         say: Box::new(move |notice| {
+            tracing::info!(code = notice.code(), "{notice}");
             if !quiet {
                 say(&format!("headspace: {notice}\n"));
             }

@@ -267,7 +267,13 @@ fn run<S: State>(inner: &Inner<S>, mut deliver: impl Deliver<S>, pace: Pace) {
                 .min(pace.timeout),
             None => pace.timeout,
         };
+        let begun = Instant::now();
         let outcome = deliver.deliver(&inner.state, limit);
+        let (to, took) = (inner.name, begun.elapsed());
+        match &outcome {
+            Ok(()) => tracing::debug!(to, ?took, "delivered"),
+            Err(failure) => tracing::debug!(to, ?took, ?failure, "not delivered"),
+        }
         let given_up = plan.after(&outcome, Instant::now());
         status = inner.status();
         status.note(inner.name, outcome, given_up || closing.is_some());
