@@ -18,6 +18,7 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     Doctor(DoctorArgs),
     Top(TopArgs),
+    Serve(ServeArgs),
 }
 
 /// Print the verdict of a run, or compare several.
@@ -81,6 +82,38 @@ pub(crate) struct CompareArgs {
     /// Print one JSON object instead (its schema is docs/schema/headspace-compare-1.schema.json)
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Show a run as a live web page, with charts from its start, in a process of its own.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Besides the page: /api/summary (what `report --json` prints), /api/page (the page's data), /metrics
+(all ranks, for Prometheus) and /events (what is new, as server-sent events).
+
+Exit code: 0 after Ctrl-C, 1 when the path cannot be read, 2 when it cannot listen there or the
+command line was not understood.")]
+pub(crate) struct ServeArgs {
+    /// A run, or a folder of runs.
+    #[arg(
+        value_name = "PATH",
+        help = "A run's folder, a rank<r>.jsonl file, or a folder of runs, of which the newest is \
+                shown and then each that begins. Without it: HEADSPACE_DIR (default: headspace-runs)"
+    )]
+    pub(crate) path: Option<PathBuf>,
+
+    /// Where to listen: a name or an address of this machine. Other machines reach it only with a
+    /// token
+    #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
+    pub(crate) host: String,
+
+    /// The port; 0 takes any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 8321)]
+    pub(crate) port: u16,
+
+    /// What requests must bring: in `Authorization: Bearer`, or once in the address as `?token=`
+    #[arg(long, value_name = "TOKEN", env = "HEADSPACE_TOKEN", hide_env_values = true,
+          value_parser = crate::serve::token)]
+    pub(crate) token: Option<crate::serve::Token>,
 }
 
 /// Reads `5%`, `5 %` or `5`.

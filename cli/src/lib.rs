@@ -16,6 +16,7 @@ mod layout;
 pub mod page;
 pub mod python;
 mod report;
+mod serve;
 mod skipped;
 mod top;
 
@@ -100,6 +101,7 @@ pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i
             Command::Report(args) => report::report(&args, context),
             Command::Compare(args) => compare::compare(&args, context),
             Command::Doctor(args) => doctor::doctor(&args, context),
+            Command::Serve(args) => serve::serve(&args, context),
             Command::Top(args) => top::top(&args, context),
         },
         Err(error) => explain(&error, context),

@@ -90,7 +90,9 @@ impl Drawn<'_> {
         charts.push(self.cores());
         charts.push(self.causes());
         for chart in &mut charts {
-            chart.lines.retain(|line| line.values.iter().any(Option::is_some));
+            chart
+                .lines
+                .retain(|line| line.values.iter().any(Option::is_some));
             for value in chart.lines.iter_mut().flat_map(|line| &mut line.values) {
                 *value = value.map(rounded);
             }
@@ -132,11 +134,19 @@ impl Drawn<'_> {
         named.sort_by_key(|queue| !queue.last);
         named.truncate(MOST_QUEUES);
         let name = |name: &str, last| {
-            if last { format!("{name} (before the loop)") } else { name.to_owned() }
+            if last {
+                format!("{name} (before the loop)")
+            } else {
+                name.to_owned()
+            }
         };
-        let lines = named
-            .into_iter()
-            .map(|queue| line(name(&queue.name, queue.last), "", self.history.depth(&queue.name)));
+        let lines = named.into_iter().map(|queue| {
+            line(
+                name(&queue.name, queue.last),
+                "",
+                self.history.depth(&queue.name),
+            )
+        });
         Chart {
             id: "queues",
             title: "Queue depths".to_owned(),
@@ -152,7 +162,11 @@ impl Drawn<'_> {
             .readings()
             .filter_map(|(scope, _)| scope.strip_prefix("gpu:")?.parse().ok())
             .collect();
-        scopes.into_iter().take(MOST_GPUS).map(|gpu| self.gpu(gpu)).collect()
+        scopes
+            .into_iter()
+            .take(MOST_GPUS)
+            .map(|gpu| self.gpu(gpu))
+            .collect()
     }
 
     fn gpu(&self, ordinal: u32) -> Chart {
@@ -161,10 +175,16 @@ impl Drawn<'_> {
             let gpu = run.gpus.iter().find(|gpu| gpu.ordinal == ordinal)?;
             gpu.name.clone()
         });
-        let mut keys: Vec<&str> =
-            self.history.readings().filter(|(of, _)| *of == scope).map(|(_, key)| key).collect();
+        let mut keys: Vec<&str> = self
+            .history
+            .readings()
+            .filter(|(of, _)| *of == scope)
+            .map(|(_, key)| key)
+            .collect();
         keys.sort_unstable();
-        let has_sms = keys.iter().any(|key| key.starts_with(metric::GPU_SM_UTILIZATION.name));
+        let has_sms = keys
+            .iter()
+            .any(|key| key.starts_with(metric::GPU_SM_UTILIZATION.name));
         let named = |key: &str| {
             let value = attribute(key);
             if key.starts_with(metric::GPU_SM_UTILIZATION.name) {
@@ -206,15 +226,24 @@ impl Drawn<'_> {
         let name = metric::PROCESS_CPU_TIME.name;
         let used = |scope| self.sum_of_rates(scope, name);
         let tree = used("tree");
-        let used = if tree.iter().any(Option::is_some) { tree } else { used("process") };
+        let used = if tree.iter().any(Option::is_some) {
+            tree
+        } else {
+            used("process")
+        };
         let usable = self.summary.and_then(|s| s.resources.cores_usable);
         let mark = |value| Mark {
             label: format!("{value} usable"),
             tone: "quiet",
             value,
         };
-        let busy = self.history.level("host", metric::HOST_CPU_UTILIZATION.name);
-        let busy = busy.into_iter().map(|share| Some(share? * usable?)).collect();
+        let busy = self
+            .history
+            .level("host", metric::HOST_CPU_UTILIZATION.name);
+        let busy = busy
+            .into_iter()
+            .map(|share| Some(share? * usable?))
+            .collect();
         Chart {
             id: "cores",
             title: "Cores in use".to_owned(),
@@ -255,10 +284,10 @@ impl Drawn<'_> {
             title: "What keeps the CPU from the work".to_owned(),
             unit: "%",
             lines: vec![
-                line("training thread waits for a core", "wait", percents(queue)),
-                line("CPU quota used up", "p95", percents(throttled)),
-                line("somebody waits for a core", "compute", pressure("cpu")),
-                line("somebody waits for storage", "replay", pressure("io")),
+                line("training thread waits for a core", "", percents(queue)),
+                line("CPU quota used up", "", percents(throttled)),
+                line("somebody waits for a core", "", pressure("cpu")),
+                line("somebody waits for storage", "", pressure("io")),
                 line("somebody waits for memory", "", pressure("memory")),
                 line("garbage collection", "", percents(collecting)),
             ],
@@ -268,7 +297,10 @@ impl Drawn<'_> {
 
     fn sum_of_rates(&self, scope: &str, name: &str) -> Column {
         let of_metric = |key: &str| key.split_once('{').map_or(key, |(name, _)| name) == name;
-        let keys = self.history.readings().filter(|(of, key)| *of == scope && of_metric(key));
+        let keys = self
+            .history
+            .readings()
+            .filter(|(of, key)| *of == scope && of_metric(key));
         let mut sum: Column = Vec::new();
         for (_, key) in keys {
             let rates = self.history.rate(scope, key);
@@ -296,7 +328,10 @@ fn line(name: impl Into<String>, tone: &'static str, values: Column) -> Line {
 }
 
 fn percents(shares: Column) -> Column {
-    shares.into_iter().map(|share| share.map(|share| 100.0 * share)).collect()
+    shares
+        .into_iter()
+        .map(|share| share.map(|share| 100.0 * share))
+        .collect()
 }
 
 fn ratio(part: &Column, whole: &Column) -> Column {
@@ -318,7 +353,10 @@ pub(super) fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return 0.0;
     }
-    #[expect(clippy::cast_possible_truncation, reason = "a logarithm of an f64 is small")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a logarithm of an f64 is small"
+    )]
     let digits = 4 - value.abs().log10().floor() as i32;
     let digits = digits.clamp(0, 12);
     let scale = 10_f64.powi(digits);

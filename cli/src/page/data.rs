@@ -76,7 +76,8 @@ impl RankCharts {
                 }
             }
         }
-        let middle = |at_s: f64, interval_s: f64| ((at_s - interval_s / 2.0 + later_s) * 1e3).round() / 1e3;
+        let middle =
+            |at_s: f64, interval_s: f64| ((at_s - interval_s / 2.0 + later_s) * 1e3).round() / 1e3;
         let mut at_s: Vec<f64> = Vec::with_capacity(points.len());
         for point in points {
             // A script's axis needs rising numbers, whatever a damaged file says.
@@ -141,7 +142,9 @@ impl Page {
             return None;
         }
         let parts = self.parts.iter().zip(&before.parts);
-        let parts = parts.filter(|(new, old)| new != old).map(|(new, _)| new.clone());
+        let parts = parts
+            .filter(|(new, old)| new != old)
+            .map(|(new, _)| new.clone());
         let mut update = Update {
             parts: parts.collect(),
             ranks: Vec::new(),

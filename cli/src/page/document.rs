@@ -13,9 +13,21 @@ pub(crate) const ASSETS: &[(&str, &str, &str)] = &[
     ("/assets/page.css", "text/css; charset=utf-8", PAGE_CSS),
     ("/assets/uplot.css", "text/css; charset=utf-8", PLOT_CSS),
     ("/assets/page.js", "text/javascript; charset=utf-8", PAGE_JS),
-    ("/assets/charts.js", "text/javascript; charset=utf-8", CHARTS_JS),
-    ("/assets/uplot.js", "text/javascript; charset=utf-8", PLOT_JS),
-    ("/assets/uplot.license.txt", "text/plain; charset=utf-8", PLOT_LICENSE),
+    (
+        "/assets/charts.js",
+        "text/javascript; charset=utf-8",
+        CHARTS_JS,
+    ),
+    (
+        "/assets/uplot.js",
+        "text/javascript; charset=utf-8",
+        PLOT_JS,
+    ),
+    (
+        "/assets/uplot.license.txt",
+        "text/plain; charset=utf-8",
+        PLOT_LICENSE,
+    ),
 ];
 
 const PAGE_CSS: &str = include_str!("assets/page.css");
@@ -104,7 +116,9 @@ impl Page {
             let _ = write!(body, "<div class=\"charts\" data-chart=\"{chart}\"></div>");
         }
         if id == "way" {
-            body.push_str("<noscript><p>The charts need scripts; the numbers do not.</p></noscript>");
+            body.push_str(
+                "<noscript><p>The charts need scripts; the numbers do not.</p></noscript>",
+            );
         }
         body.push_str("</section>");
     }

@@ -11,7 +11,7 @@ use headspace_agent::model::ranks::RanksRecord;
 use headspace_agent::model::record::{NoticeRecord, RunState, Severity, SummaryRecord};
 
 use super::data::Part;
-use super::html::{Head, Row, escape, table};
+use super::html::{Head, Row, escape, prose, table};
 
 /// Remedies, findings and notices that are shown of each.
 const MOST_TOLD: usize = 24;
@@ -47,7 +47,9 @@ impl Facts<'_> {
     fn name(&self) -> String {
         let location = self.verdict.location.unwrap_or_default();
         let name = location.trim_end_matches('/').rsplit('/').next();
-        name.filter(|name| !name.is_empty()).unwrap_or("a run").to_owned()
+        name.filter(|name| !name.is_empty())
+            .unwrap_or("a run")
+            .to_owned()
     }
 
     /// Every part, in the order in which they stand. One with nothing to say is empty.
@@ -126,20 +128,30 @@ impl Facts<'_> {
         };
         card(&mut out, "step", "Step", &duration_ms(step), &tail);
         if let Some(wait) = s.wait_ms {
-            let share = s.wait_pct.map(|pct| format!("{} % of the step", percent(pct, 0)));
+            let share = s
+                .wait_pct
+                .map(|pct| format!("{} % of the step", percent(pct, 0)));
             let share = share.unwrap_or_default();
-            card(&mut out, "wait", "Waiting for data", &duration_ms(wait), &share);
+            card(
+                &mut out,
+                "wait",
+                "Waiting for data",
+                &duration_ms(wait),
+                &share,
+            );
         }
         if let Some(compute) = s.compute_ms {
             let rate = s.throughput_samples_per_s;
-            let rate = rate.map(|rate| format!("{rate:.1} samples/s")).unwrap_or_default();
+            let rate = rate
+                .map(|rate| format!("{rate:.1} samples/s"))
+                .unwrap_or_default();
             card(&mut out, "compute", "Compute", &duration_ms(compute), &rate);
         }
         self.floor_cards(&mut out, step);
         out.push_str("</dl>");
         out.push_str(&bar(s, step));
         if let Some(caution) = self.verdict.caution() {
-            let _ = write!(out, "<p class=\"caution\">{}</p>", escape(&caution));
+            let _ = write!(out, "<p class=\"caution\">{}</p>", prose(&caution));
         }
         out
     }
@@ -149,7 +161,13 @@ impl Facts<'_> {
         let within = |low: String, high: String| format!("95 % interval {low} to {high}");
         if s.mode == "replay" {
             let floor = duration_ms(s.floor_step_ms.unwrap_or(step));
-            card(out, "floor", "Floor", &floor, "every batch came from the cache");
+            card(
+                out,
+                "floor",
+                "Floor",
+                &floor,
+                "every batch came from the cache",
+            );
             return;
         }
         if let Some(floor) = s.floor_step_ms {
@@ -162,9 +180,8 @@ impl Facts<'_> {
         }
         match (s.headspace_pct, s.headspace_ci_pct) {
             (Some(pct), interval) => {
-                let about = interval.map(|(low, high)| {
-                    format!(" ± {}", percent((high - pct).max(pct - low), 1))
-                });
+                let about = interval
+                    .map(|(low, high)| format!(" ± {}", percent((high - pct).max(pct - low), 1)));
                 let value = format!("{} %{}", percent(pct, 1), about.unwrap_or_default());
                 let surely = interval.map_or(pct, |(low, _)| low) > 0.0;
                 let words = match s.max_speedup.filter(|_| surely) {
@@ -176,7 +193,13 @@ impl Facts<'_> {
             (None, _) => {
                 if let Some(bound) = s.headspace_upper_bound_pct {
                     let value = format!("≤ {} %", percent(bound, 1));
-                    card(out, "headspace", "Headspace", &value, "an upper bound, not measured");
+                    card(
+                        out,
+                        "headspace",
+                        "Headspace",
+                        &value,
+                        "an upper bound, not measured",
+                    );
                 }
             }
         }
@@ -195,12 +218,14 @@ impl Facts<'_> {
         let s = self.verdict.summary;
         let mut out = String::new();
         if let Some(found) = &s.bottleneck {
-            let limit = found.limit_ms.map(|ms| format!("; allows {} a step", duration_ms(ms)));
+            let limit = found
+                .limit_ms
+                .map(|ms| format!("; allows {} a step", duration_ms(ms)));
             let _ = write!(
                 out,
                 "<h2>Bottleneck: <strong>{}</strong></h2><p>{}{}.</p>",
                 escape(&bottleneck_name(found)),
-                escape(&found.evidence),
+                prose(&found.evidence),
                 escape(&limit.unwrap_or_default())
             );
         } else if self.is_told && s.steady_step_mean_ms.is_some() && !s.stages.is_empty() {
@@ -215,13 +240,18 @@ impl Facts<'_> {
         out.push_str("<h3>Remedies</h3><ol class=\"remedies\">");
         for remedy in s.remedies.iter().take(MOST_TOLD) {
             let sure = percent(100.0 * remedy.confidence, 0);
+            let told = s.bottleneck.as_ref().map(|found| found.evidence.as_str());
+            let evidence = match remedy.evidence.as_str() {
+                "" => String::new(),
+                same if Some(same) == told => String::new(),
+                other => format!("{} · ", prose(other)),
+            };
             let _ = write!(
                 out,
                 "<li><span class=\"outcome\">{}</span><span class=\"what\">{}\
-                 <small>{} · confidence {sure} %</small></span></li>",
+                 <small>{evidence}confidence {sure} %</small></span></li>",
                 escape(&remedy_outcome(remedy)),
-                escape(&remedy.what),
-                escape(&remedy.evidence)
+                prose(&remedy.what)
             );
         }
         out.push_str("</ol>");
@@ -238,7 +268,7 @@ impl Facts<'_> {
                 out,
                 "<p><b class=\"label\">{}</b> {}</p>",
                 escape(label),
-                escape(&words)
+                prose(&words)
             );
         }
         out.push_str(&tables::ranks(together, &self.summaries));
@@ -252,19 +282,31 @@ impl Facts<'_> {
             let _ = write!(
                 items,
                 "<li class=\"{class}\"><b class=\"label\">{kind}</b> {}</li>",
-                escape(words)
+                prose(words)
             );
         };
-        for found in s.findings.iter().filter(|f| f.code != REFUSED).take(MOST_TOLD) {
+        for found in s
+            .findings
+            .iter()
+            .filter(|f| f.code != REFUSED)
+            .take(MOST_TOLD)
+        {
             item("found", "found", &found.text);
         }
         let lost = s.dropped;
         if lost.steps + lost.records > 0 {
-            let words = format!("{} steps and {} records are missing", lost.steps, lost.records);
+            let words = format!(
+                "{} steps and {} records are missing",
+                lost.steps, lost.records
+            );
             item("warning", "lost", &words);
         }
         if self.skipped > 0 {
-            item("warning", "skipped", &format!("{} lines are no records", self.skipped));
+            item(
+                "warning",
+                "skipped",
+                &format!("{} lines are no records", self.skipped),
+            );
         }
         let mut told: Vec<&str> = Vec::new();
         for (rank, notice) in &self.notices {
@@ -292,7 +334,11 @@ impl Facts<'_> {
     fn about(&self) -> String {
         let mut out = String::from("<h2>The run</h2>");
         if let Some(pct) = self.verdict.summary.overhead_pct {
-            let cost = if pct < 0.01 { "less than 0.01".to_owned() } else { percent(pct, 2) };
+            let cost = if pct < 0.01 {
+                "less than 0.01".to_owned()
+            } else {
+                percent(pct, 2)
+            };
             let _ = write!(out, "<p>{cost} % of the run went to measuring.</p>");
         }
         if let Some(run) = self.verdict.run {
@@ -313,9 +359,7 @@ impl Facts<'_> {
 /// The facts of a notebook's cell: what a page says of one rank, without charts.
 pub(crate) fn notebook(facts: &Facts<'_>) -> String {
     let parts = facts.parts().into_iter();
-    let shown = parts.filter(|part| {
-        !part.html.is_empty() && !matches!(part.id, "ranks" | "about")
-    });
+    let shown = parts.filter(|part| !part.html.is_empty() && !matches!(part.id, "ranks" | "about"));
     shown
         .map(|part| format!("<section class=\"{}\">{}</section>", part.id, part.html))
         .collect()
@@ -379,5 +423,4 @@ fn titled(title: &str, heads: &[Head], rows: &[Row], after: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

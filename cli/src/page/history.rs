@@ -169,7 +169,9 @@ impl History {
     pub(crate) fn busiest_loop(&self) -> Option<&str> {
         let steps = |number: usize| -> u64 {
             let phases = self.points.iter().filter_map(|p| p.loops.get(&number));
-            phases.map(|p| p.live.compute.count() + p.replay.compute.count()).sum()
+            phases
+                .map(|p| p.live.compute.count() + p.replay.compute.count())
+                .sum()
         };
         let busiest = (0..self.loops.len()).max_by_key(|number| steps(*number))?;
         self.loops.get(busiest).map(String::as_str)
@@ -179,7 +181,11 @@ impl History {
     /// is looked at again, since a tick tells of a few queues in turn.
     pub(crate) fn depth(&self, name: &str) -> Column {
         let numbers: Vec<usize> = (0..self.queues.len())
-            .filter(|number| self.queues.get(*number).is_some_and(|(known, _)| known == name))
+            .filter(|number| {
+                self.queues
+                    .get(*number)
+                    .is_some_and(|(known, _)| known == name)
+            })
             .collect();
         let mut last: BTreeMap<usize, f64> = BTreeMap::new();
         let depth = |point: &Point| {
@@ -197,7 +203,9 @@ impl History {
 
     /// Scopes and keys of the readings that are kept.
     pub(crate) fn readings(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.series.iter().map(|(scope, key)| (scope.as_str(), key.as_str()))
+        self.series
+            .iter()
+            .map(|(scope, key)| (scope.as_str(), key.as_str()))
     }
 
     /// A level at each point.
@@ -271,7 +279,10 @@ impl Phases {
     }
 
     fn add(&mut self, next: &Self) {
-        for (mine, theirs) in [(&mut self.live, &next.live), (&mut self.replay, &next.replay)] {
+        for (mine, theirs) in [
+            (&mut self.live, &next.live),
+            (&mut self.replay, &next.replay),
+        ] {
             mine.step.add(&theirs.step);
             mine.wait.add(&theirs.wait);
             mine.compute.add(&theirs.compute);
@@ -293,8 +304,14 @@ impl Looks {
 impl Level {
     fn of(metric: &Metric, value: f64, seconds: f64) -> Self {
         match metric.kind {
-            MetricKind::Counter => Self { sum: value, weight: 0.0 },
-            _ => Self { sum: value * seconds.max(1e-9), weight: seconds.max(1e-9) },
+            MetricKind::Counter => Self {
+                sum: value,
+                weight: 0.0,
+            },
+            _ => Self {
+                sum: value * seconds.max(1e-9),
+                weight: seconds.max(1e-9),
+            },
         }
     }
 

@@ -1,1 +1,152 @@
+use headspace_agent::model::Distribution;
+use headspace_agent::model::distribution::DistributionRecord;
+
 use super::*;
+
+fn durations(millis: &[u64]) -> DistributionRecord {
+    let mut d = Distribution::default();
+    for ms in millis {
+        d.record(ms * 1_000_000);
+    }
+    DistributionRecord::from(&d)
+}
+
+fn tick(at_s: f64, millis: &[u64]) -> TickRecord {
+    let entry = LoopTick {
+        name: "train".into(),
+        step: durations(millis),
+        wait: durations(millis),
+        compute: durations(millis),
+        ..LoopTick::default()
+    };
+    TickRecord {
+        at_s,
+        interval_s: 1.0,
+        loops: vec![entry],
+        ..TickRecord::default()
+    }
+}
+
+fn queue(at_s: f64, worker: &str, depth: f64, seen_ms: f64) -> TickRecord {
+    let entry = QueueTick {
+        name: "decoded".into(),
+        worker: Some(worker.into()),
+        depth,
+        seen_ms,
+        ..QueueTick::default()
+    };
+    TickRecord {
+        at_s,
+        interval_s: 1.0,
+        queues: vec![entry],
+        ..TickRecord::default()
+    }
+}
+
+fn reading(at_s: f64, scope: &str, key: &str, value: f64) -> TickRecord {
+    let readings = [(scope.to_owned(), [(key.to_owned(), value)].into())];
+    TickRecord {
+        at_s,
+        interval_s: 1.0,
+        readings: readings.into(),
+        ..TickRecord::default()
+    }
+}
+
+#[test]
+fn a_long_run_takes_no_more_points_and_loses_no_step() {
+    let mut history = History::new(32);
+    for second in 1..=5000_u32 {
+        history.take(&tick(f64::from(second), &[10, 30]));
+    }
+
+    assert!(
+        (16..=32).contains(&history.points().len()),
+        "{}",
+        history.points().len()
+    );
+    let steps = history.steps("train").unwrap();
+    let count: u64 = steps.iter().flatten().map(|p| p.live.step.count()).sum();
+    assert_eq!(count, 10_000);
+    let seconds: f64 = history.points().iter().map(|p| p.interval_s).sum();
+    assert!((seconds - 5000.0).abs() < 1e-6);
+    assert!(
+        history
+            .points()
+            .windows(2)
+            .all(|pair| pair[0].at_s < pair[1].at_s)
+    );
+}
+
+#[test]
+fn a_mean_over_merged_ticks_is_of_their_steps_and_not_of_their_means() {
+    let mut history = History::new(16);
+    history.take(&tick(1.0, &[10; 9]));
+    history.take(&tick(2.0, &[110]));
+    let mut point = history.points[0].clone();
+    point.add(history.points[1].clone());
+
+    assert_eq!(point.loops[&0].live.step.mean_ms(), Some(20.0));
+}
+
+#[test]
+fn ticks_of_no_length_are_bounded_too() {
+    let mut history = History::new(16);
+    for _ in 0..1000 {
+        history.take(&TickRecord::default());
+    }
+    assert!(history.points().len() <= 16);
+}
+
+#[test]
+fn a_queue_in_several_processes_is_as_deep_as_all_of_them() {
+    let mut history = History::new(16);
+    history.take(&queue(1.0, "worker 0", 3.0, 900.0));
+    history.take(&queue(2.0, "worker 1", 4.0, 900.0));
+    history.take(&TickRecord::default());
+
+    assert_eq!(history.depth("decoded"), [Some(3.0), Some(7.0), None]);
+}
+
+#[test]
+fn a_total_that_is_written_now_and_then_grows_evenly_between() {
+    let key = "headspace.thread.run_queue.time";
+    let mut history = History::new(16);
+    history.take(&reading(1.0, "thread:consumer", key, 5.0));
+    history.take(&TickRecord {
+        at_s: 2.0,
+        interval_s: 1.0,
+        ..TickRecord::default()
+    });
+    history.take(&reading(3.0, "thread:consumer", key, 6.0));
+
+    assert_eq!(
+        history.rate("thread:consumer", key),
+        [None, Some(0.5), Some(0.5)]
+    );
+}
+
+#[test]
+fn levels_are_weighted_by_time_and_what_no_chart_shows_is_not_kept() {
+    let key = "headspace.gpu.sm.utilization{source=gpm}";
+    let mut history = History::new(16);
+    history.take(&reading(1.0, "gpu:0", key, 0.2));
+    history.take(&reading(2.0, "gpu:0", key, 0.4));
+    history.take(&reading(3.0, "gpu:0", "hw.temperature", 60.0));
+    assert_eq!(history.readings().count(), 1);
+    let mut point = history.points[0].clone();
+    point.add(history.points[1].clone());
+    let mean = point.values[&0].mean().unwrap();
+    assert!((mean - 0.3).abs() < 1e-12);
+}
+
+#[test]
+fn names_without_end_are_bounded() {
+    let mut history = History::new(16);
+    for number in 0..5000 {
+        let mut one = tick(f64::from(number), &[1]);
+        one.loops[0].name = number.to_string();
+        history.take(&one);
+    }
+    assert_eq!(history.loops.len(), MOST_NAMES);
+}

@@ -15,10 +15,33 @@ pub(crate) fn escape(text: &str) -> String {
             '\'' => out.push_str("&#39;"),
             '\n' => out.push('\n'),
             // Also those that would turn the text's direction around.
-            c if c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') => {
+            c if c.is_control()
+                || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
+            {
                 out.push(' ');
             }
             c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A sentence as HTML: what stands between backticks is code.
+pub(crate) fn prose(words: &str) -> String {
+    let mut out = String::new();
+    let pieces: Vec<&str> = words.split('`').collect();
+    let last = pieces.len() - 1;
+    for (place, piece) in pieces.iter().enumerate() {
+        let text = escape(piece);
+        match (place % 2 == 1, place == last) {
+            (true, false) => {
+                let _ = write!(out, "<code>{text}</code>");
+            }
+            // A backtick without its pair is one.
+            (true, true) => {
+                let _ = write!(out, "`{text}");
+            }
+            (false, _) => out.push_str(&text),
         }
     }
     out
@@ -69,7 +92,11 @@ pub(crate) fn table(label: &str, heads: &[Head], rows: &[Row]) -> String {
     }
     out.push_str("</tr></thead><tbody>");
     for row in rows {
-        out.push_str(if row.mark.is_some() { "<tr class=\"marked\">" } else { "<tr>" });
+        out.push_str(if row.mark.is_some() {
+            "<tr class=\"marked\">"
+        } else {
+            "<tr>"
+        });
         for column in &shown {
             let text = escape(&cell(row, *column));
             match (column, row.mark) {
@@ -112,8 +139,17 @@ mod tests {
     fn text_from_outside_is_never_markup() {
         let bad = "</script><img src=x onerror='alert(1)'>\u{202e}&\u{7}";
         let good = escape(bad);
-        assert!(!good.contains(['<', '>', '\'', '\u{202e}', '\u{7}']), "{good}");
+        assert!(
+            !good.contains(['<', '>', '\'', '\u{202e}', '\u{7}']),
+            "{good}"
+        );
         assert_eq!(escape("4 < 5 & \"x\""), "4 &lt; 5 &amp; &quot;x&quot;");
+    }
+
+    #[test]
+    fn words_between_backticks_are_code_and_a_single_backtick_stays() {
+        assert_eq!(prose("run `a<b` and `c"), "run <code>a&lt;b</code> and `c");
+        assert_eq!(prose(""), "");
     }
 
     #[test]

@@ -19,10 +19,14 @@ mod html;
 mod spread;
 mod watched;
 
+#[cfg(test)]
+#[path = "../../benches/hour.rs"]
+mod hour;
+
 pub use self::charts::{Chart, Line, Mark};
 pub use self::data::{Page, Part, RankCharts, RankUpdate, Update};
-pub use self::watched::Watched;
 pub(crate) use self::document::ASSETS;
+pub use self::watched::Watched;
 
 use headspace_agent::analysis::verdict::Verdict;
 

@@ -51,7 +51,10 @@ impl Spread {
         self.min_ms = self.min_ms.min(other.min_ms);
         self.max_ms = self.max_ms.max(other.max_ms);
         let mut all = Vec::with_capacity(self.buckets.len() + other.buckets.len());
-        let (mut mine, mut theirs) = (self.buckets.iter().peekable(), other.buckets.iter().peekable());
+        let (mut mine, mut theirs) = (
+            self.buckets.iter().peekable(),
+            other.buckets.iter().peekable(),
+        );
         loop {
             let next = match (mine.peek(), theirs.peek()) {
                 (Some(a), Some(b)) if a.0 == b.0 => {

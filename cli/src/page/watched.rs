@@ -120,7 +120,10 @@ impl Watched {
     /// The first rank that has a summary, else the first.
     fn main(&self) -> Option<&Rank> {
         let told = |rank: &&Rank| rank.run.last_summary().is_some();
-        self.ranks.values().find(told).or(self.ranks.values().next())
+        self.ranks
+            .values()
+            .find(told)
+            .or(self.ranks.values().next())
     }
 
     /// What the ranks say together, where there are several.
@@ -134,7 +137,9 @@ impl Watched {
             let course = if several { &rank.course } else { &nothing };
             ranks.add(*number, world_size, rank.run.last_summary(), course);
         }
-        ranks.finish().filter(|ranks| several || ranks.missing_count > 0)
+        ranks
+            .finish()
+            .filter(|ranks| several || ranks.missing_count > 0)
     }
 
     /// The last summary of the first rank that has one, with what all ranks say together: what
@@ -165,7 +170,10 @@ impl Watched {
             ..Verdict::new(summary.unwrap_or(&nothing))
         };
         let notices = self.ranks.values().flat_map(|rank| {
-            rank.run.notices.iter().map(|notice| (rank.run.rank, notice))
+            rank.run
+                .notices
+                .iter()
+                .map(|notice| (rank.run.rank, notice))
         });
         let facts = Facts {
             verdict,
@@ -174,7 +182,11 @@ impl Watched {
             ranks: together.as_ref(),
             summaries: self.summaries(),
             notices: notices.collect(),
-            skipped: self.ranks.values().map(|rank| rank.run.tally.skipped.total()).sum(),
+            skipped: self
+                .ranks
+                .values()
+                .map(|rank| rank.run.tally.skipped.total())
+                .sum(),
         };
         Page {
             title: facts.title(),
@@ -185,11 +197,17 @@ impl Watched {
 
     fn summaries(&self) -> Vec<(u32, &SummaryRecord)> {
         let told = self.ranks.iter();
-        told.filter_map(|(number, rank)| Some((*number, rank.run.last_summary()?))).collect()
+        told.filter_map(|(number, rank)| Some((*number, rank.run.last_summary()?)))
+            .collect()
     }
 
     fn charts(&self) -> Vec<RankCharts> {
-        let first = self.ranks.values().map(|rank| rank.began_unix_nano).min().unwrap_or(0);
+        let first = self
+            .ranks
+            .values()
+            .map(|rank| rank.began_unix_nano)
+            .min()
+            .unwrap_or(0);
         let of = |(number, rank): (&u32, &Rank)| {
             let history = rank.history.as_ref()?;
             let summary = rank.run.last_summary();

@@ -1,1 +1,149 @@
+use super::super::hour;
 use super::*;
+
+fn watched(ranks: u32, seconds: u64) -> Watched {
+    let mut watched = Watched::new("runs/a-run".as_ref());
+    for rank in 0..ranks {
+        for record in hour::records(rank, seconds) {
+            watched.take(rank, record);
+        }
+    }
+    watched
+}
+
+#[test]
+fn an_hour_of_eight_ranks_is_a_small_page() {
+    let mut watched = watched(1, 1500);
+    // Points are as many after an hour, and a test should be quick.
+    for rank in 1..8 {
+        for record in hour::records(rank, 490) {
+            watched.take(rank, record);
+        }
+    }
+    let page = watched.page();
+    let json = serde_json::to_string(&page).unwrap();
+    assert!(json.len() < 1 << 20, "{} bytes", json.len());
+    assert!(page.ranks[0].at_s.len() <= MOST_POINTS);
+}
+
+#[test]
+fn the_page_says_what_the_summary_says() {
+    let page = watched(1, 60).page();
+    let part = |id: &str| &page.parts.iter().find(|part| part.id == id).unwrap().html;
+    for words in ["11.2 ms", "6.2 ms", "5.0 ms", "54.9 % ± 0.8", "up to 2.2x"] {
+        assert!(part("verdict").contains(words), "{words}");
+    }
+    assert!(part("way").contains("<code>decode</code> 7 at a time"));
+    assert!(part("stages").contains("bottleneck") && part("stages").contains("44.6 ms"));
+    assert!(part("queues").contains("0.6 of 16"));
+    assert!(part("gpus").contains("1.7 of 7 engines"));
+}
+
+#[test]
+fn ranks_are_told_side_by_side() {
+    let watched = watched(4, 60);
+    let page = watched.page();
+    let ranks = &page
+        .parts
+        .iter()
+        .find(|part| part.id == "ranks")
+        .unwrap()
+        .html;
+    assert!(ranks.contains("Rank 3, because of its data"), "{ranks}");
+    assert_eq!(page.ranks.len(), 4);
+    let summary = watched.summary().unwrap();
+    let RecordBody::Summary(summary) = summary.body else {
+        panic!("no summary")
+    };
+    assert_eq!(summary.ranks.unwrap().slowest, Some(3));
+}
+
+#[test]
+fn what_is_new_makes_the_page_before_the_page_of_now() {
+    let mut watched = watched(2, 465);
+    let mut shown = watched.page();
+    for second in 466..490 {
+        for rank in 0..2 {
+            let body = RecordBody::Tick(hour::tick(rank, second));
+            let mut record = hour::records(rank, 0).remove(0);
+            record.body = body;
+            watched.take(rank, record);
+        }
+        let now = watched.page();
+        let update = now.since(&shown).unwrap();
+        for part in update.parts {
+            let place = shown
+                .parts
+                .iter_mut()
+                .find(|old| old.id == part.id)
+                .unwrap();
+            *place = part;
+        }
+        for news in update.ranks {
+            let rank = &mut shown.ranks[news.place];
+            rank.at_s.truncate(news.from);
+            rank.at_s.extend(news.tail.at_s);
+            rank.replays = news.tail.replays;
+            for (chart, tail) in rank.charts.iter_mut().zip(news.tail.charts) {
+                chart.marks = tail.marks;
+                for (line, tail) in chart.lines.iter_mut().zip(tail.lines) {
+                    line.values.truncate(news.from);
+                    line.values.extend(tail.values);
+                }
+            }
+        }
+        assert_eq!(shown, now, "second {second}");
+    }
+}
+
+#[test]
+fn what_is_new_after_a_second_is_little() {
+    let mut watched = watched(1, 400);
+    let before = watched.page();
+    let mut record = hour::records(0, 0).remove(0);
+    record.body = RecordBody::Tick(hour::tick(0, 401));
+    watched.take(0, record);
+    let update = watched.page().since(&before).unwrap();
+    let json = serde_json::to_string(&update).unwrap();
+    assert!(json.len() < 8 << 10, "{} bytes", json.len());
+}
+
+#[test]
+fn a_run_without_a_record_has_a_page_too() {
+    let page = Watched::default().page();
+    assert!(page.file().contains("just begun"));
+}
+
+#[test]
+fn a_stage_called_like_markup_changes_nothing() {
+    let name = "</script><script>alert(1)</script><img src=x onerror=alert(2)>";
+    let mut watched = Watched::new(name.as_ref());
+    for mut record in hour::records(0, 30) {
+        match &mut record.body {
+            RecordBody::Summary(summary) => {
+                summary.stages[1].name = name.into();
+                summary.queues[0].name = name.into();
+                summary.bottleneck_stage = Some(name.into());
+                summary.remedies[0].what = format!("Run `{name}` more.");
+            }
+            RecordBody::Tick(tick) => tick.queues[0].name = name.into(),
+            _ => {}
+        }
+        watched.take(0, record);
+    }
+    for document in [watched.page().file(), watched.page().served()] {
+        assert!(!document.contains("<img"), "markup from outside");
+        assert!(!document.contains("<script>alert"), "a script from outside");
+    }
+    // Data, style, three scripts: what the page itself has.
+    assert_eq!(watched.page().file().matches("</script").count(), 4);
+}
+
+#[test]
+fn a_file_asks_nobody_for_anything() {
+    let file = watched(2, 30).page().file();
+    for fetches in ["src=", "@import", "url(", "<link rel=\"stylesheet\""] {
+        assert!(!file.contains(fetches), "{fetches}");
+    }
+    assert!(file.contains("The MIT License"));
+}

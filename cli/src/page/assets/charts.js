@@ -129,7 +129,16 @@ const headspaceCharts = (() => {
       ctx.fillStyle = tone("replay-band");
       for (const [from, to] of this.replays) {
         const left = u.valToPos(from, "x", true);
-        ctx.fillRect(left, bbox.top, Math.max(1, u.valToPos(to, "x", true) - left), bbox.height);
+        const wide = Math.max(1, u.valToPos(to, "x", true) - left);
+        ctx.fillRect(left, bbox.top, wide, bbox.height);
+        if (wide > 44 * devicePixelRatio && this.chart.id === "step") {
+          ctx.save();
+          ctx.fillStyle = tone("tone-replay");
+          ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+          ctx.textBaseline = "top";
+          ctx.fillText("replay", left + 5 * devicePixelRatio, bbox.top + 4 * devicePixelRatio);
+          ctx.restore();
+        }
       }
       ctx.restore();
     }

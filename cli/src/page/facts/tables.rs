@@ -8,7 +8,7 @@ use headspace_agent::model::record::{
     GpuUse, ResourcesRecord, RunRecord, SourceState, StageSummary, SummaryRecord,
 };
 
-use super::super::html::{Head, Row, escape, table, terms};
+use super::super::html::{Head, Row, escape, prose, table, terms};
 use super::{Facts, titled};
 
 /// Rows of a table; all are in the records.
@@ -21,13 +21,22 @@ const fn head(name: &'static str, about: &'static str) -> Head {
 const STAGES: &[Head] = &[
     head("stage", "What the stage is called"),
     head("busy", "Share of the time in which its places were taken"),
-    head("places", "How many calls may run at once, over all processes"),
+    head(
+        "places",
+        "How many calls may run at once, over all processes",
+    ),
     head("a call", "Mean time of a call"),
     head("p50", "Median time of a call"),
     head("p95", "95th percentile"),
     head("p99", "99th percentile"),
-    head("over 3x", "Share of calls that took more than three times the median"),
-    head("CPU", "Share of a call's time in which a core worked for it"),
+    head(
+        "over 3x",
+        "Share of calls that took more than three times the median",
+    ),
+    head(
+        "CPU",
+        "Share of a call's time in which a core worked for it",
+    ),
     head("calls/batch", "Calls for one batch of the loop"),
     head("allows", "Shortest step that it allows at this concurrency"),
     head("failed", "Calls that ended in an exception"),
@@ -38,16 +47,31 @@ const QUEUES: &[Head] = &[
     head("depth", "Mean depth, of the items it holds at most"),
     head("empty", "Share of time in which it was empty"),
     head("full", "Share of time in which it was full"),
-    head("at work", "Mean number of its threads or processes that had an item in hand"),
+    head(
+        "at work",
+        "Mean number of its threads or processes that had an item in hand",
+    ),
 ];
 
 const GPUS: &[Head] = &[
     head("GPU", "The process's own number for it"),
-    head("SMs busy", "Share of SMs with work, over time, by the performance counters"),
-    head("a kernel ran", "Share of time in which any kernel ran; says nothing of how many SMs were busy"),
-    head("NVDEC", "Video decoders that were busy on average, of those there are"),
+    head(
+        "SMs busy",
+        "Share of SMs with work, over time, by the performance counters",
+    ),
+    head(
+        "a kernel ran",
+        "Share of time in which any kernel ran; says nothing of how many SMs were busy",
+    ),
+    head(
+        "NVDEC",
+        "Video decoders that were busy on average, of those there are",
+    ),
     head("memory peak", "Most memory seen in use, of what there is"),
-    head("throttled", "Share of time in which the clocks were held down"),
+    head(
+        "throttled",
+        "Share of time in which the clocks were held down",
+    ),
 ];
 
 const RANKS: &[Head] = &[
@@ -55,8 +79,14 @@ const RANKS: &[Head] = &[
     head("steps", "Batches that its main loop received"),
     head("step", "Mean step in steady state"),
     head("waiting", "Mean wait for data"),
-    head("compute", "Mean compute, in which waiting for other ranks is"),
-    head("for others", "Part of the compute that is waiting for the slowest rank"),
+    head(
+        "compute",
+        "Mean compute, in which waiting for other ranks is",
+    ),
+    head(
+        "for others",
+        "Part of the compute that is waiting for the slowest rank",
+    ),
     head("floor", "Step if data were free, from a probe"),
     head("headspace", "Share of the step that free data would save"),
 ];
@@ -66,7 +96,8 @@ impl Facts<'_> {
         let s = self.verdict.summary;
         let rows = s.stages.iter().take(MOST_ROWS).map(|stage| Row {
             cells: stage_cells(stage),
-            mark: (s.bottleneck_stage.as_deref() == Some(stage.name.as_str())).then_some("bottleneck"),
+            mark: (s.bottleneck_stage.as_deref() == Some(stage.name.as_str()))
+                .then_some("bottleneck"),
         });
         let rows: Vec<Row> = rows.collect();
         titled("Stages", STAGES, &rows, &more(s.stages.len()))
@@ -169,24 +200,44 @@ fn pairs(r: &ResourcesRecord) -> Vec<(String, String)> {
     };
     let rate = |value: Option<f64>| value.map(|rate| format!("{}/s", bytes(rate)));
     let pct = |value: Option<f64>| value.map(|pct| format!("{} % of the time", percent(pct, 1)));
-    add("cores used", r.cores_used.map(|used| match r.cores_usable {
-        Some(usable) => format!("{} of {}", amount(used), amount(usable)),
-        None => amount(used),
-    }));
-    add("threads that wanted a core, whole machine", r.runnable_threads.map(amount));
-    add("training thread waits for a core", pct(r.consumer_run_queue_pct));
+    add(
+        "cores used",
+        r.cores_used.map(|used| match r.cores_usable {
+            Some(usable) => format!("{} of {}", amount(used), amount(usable)),
+            None => amount(used),
+        }),
+    );
+    add(
+        "threads that wanted a core, whole machine",
+        r.runnable_threads.map(amount),
+    );
+    add(
+        "training thread waits for a core",
+        pct(r.consumer_run_queue_pct),
+    );
     add(
         "CPU quota used up",
-        r.throttled_pct.map(|pct| format!("in {} % of its periods", percent(pct, 1))),
+        r.throttled_pct
+            .map(|pct| format!("in {} % of its periods", percent(pct, 1))),
     );
     add("somebody waits for a core", pct(r.cpu_pressure_pct));
     add("somebody waits for storage", pct(r.io_pressure_pct));
     add("somebody waits for memory", pct(r.memory_pressure_pct));
-    add("interpreter lock (GIL)", r.gil_wait_ms.map(|ms| format!("{} to get it", duration_ms(ms))));
+    add(
+        "interpreter lock (GIL)",
+        r.gil_wait_ms
+            .map(|ms| format!("{} to get it", duration_ms(ms))),
+    );
     add("garbage collection", pct(r.gc_pct));
     add("longest collection", r.gc_longest_ms.map(duration_ms));
-    add("instructions per cycle", r.consumer_ipc.map(|ipc| format!("{ipc:.2}")));
-    add("memory", r.memory_proportional_bytes.or(r.memory_bytes).map(bytes));
+    add(
+        "instructions per cycle",
+        r.consumer_ipc.map(|ipc| format!("{ipc:.2}")),
+    );
+    add(
+        "memory",
+        r.memory_proportional_bytes.or(r.memory_bytes).map(bytes),
+    );
     let growth = r.memory_growth_per_step.filter(|growth| growth.low > 0.0);
     add(
         "memory grows by",
@@ -195,7 +246,10 @@ fn pairs(r: &ResourcesRecord) -> Vec<(String, String)> {
     add("asked of files", rate(r.requested_bytes_per_s));
     add("read from storage", rate(r.disk_read_bytes_per_s));
     add("busiest disk", pct(r.disk_utilization_pct));
-    add("received from the network", rate(r.network_receive_bytes_per_s));
+    add(
+        "received from the network",
+        rate(r.network_receive_bytes_per_s),
+    );
     pairs
 }
 
@@ -224,9 +278,11 @@ pub(super) fn ranks(together: &RanksRecord, summaries: &[(u32, &SummaryRecord)])
             mark: (together.slowest == Some(rank.rank)).then_some("slowest"),
         }
     };
-    let shown = together.each.iter().enumerate().filter(|(place, rank)| {
-        *place < MOST_ROWS || together.slowest == Some(rank.rank)
-    });
+    let shown = together
+        .each
+        .iter()
+        .enumerate()
+        .filter(|(place, rank)| *place < MOST_ROWS || together.slowest == Some(rank.rank));
     let rows: Vec<Row> = shown.map(|(_, rank)| row(rank)).collect();
     table("Ranks", RANKS, &rows) + &more(together.each.len())
 }
@@ -236,14 +292,27 @@ pub(super) fn run(run: &RunRecord) -> String {
     let host = &run.host;
     let mut pairs = Vec::new();
     let mut add = |term: &str, words: Option<String>| {
-        pairs.extend(words.filter(|words| !words.is_empty()).map(|words| (term.to_owned(), words)));
+        pairs.extend(
+            words
+                .filter(|words| !words.is_empty())
+                .map(|words| (term.to_owned(), words)),
+        );
     };
     add("command", Some(run.argv.join(" ")));
     add("host", host.name.clone());
     add("kernel", host.kernel.clone());
     add("processor", host.cpu_model.clone());
-    add("cores", host.cores_affinity.or(host.cores_online).map(|cores| cores.to_string()));
-    add("quota", host.cores_quota.map(|quota| format!("{} cores", amount(quota))));
+    add(
+        "cores",
+        host.cores_affinity
+            .or(host.cores_online)
+            .map(|cores| cores.to_string()),
+    );
+    add(
+        "quota",
+        host.cores_quota
+            .map(|quota| format!("{} cores", amount(quota))),
+    );
     add("memory", host.memory_bytes.map(|all| bytes(all as f64)));
     if let Some(loader) = &run.loader {
         add("loader", Some(loader.type_name.clone()));
@@ -257,18 +326,21 @@ pub(super) fn run(run: &RunRecord) -> String {
         add(product, Some(version.clone()));
     }
     let mut out = terms(&pairs);
-    let off = run.sources.iter().filter(|source| source.state == SourceState::Off);
+    let off = run
+        .sources
+        .iter()
+        .filter(|source| source.state == SourceState::Off);
     let mut list = String::new();
     for source in off {
         let _ = write!(
             list,
             "<li><b class=\"label\">{}</b> {}{}</li>",
             escape(&source.name),
-            escape(source.reason.as_deref().unwrap_or("off")),
+            prose(source.reason.as_deref().unwrap_or("off")),
             source
                 .remedy
                 .as_deref()
-                .map(|remedy| format!(" <small>{}</small>", escape(remedy)))
+                .map(|remedy| format!(" <small>{}</small>", prose(remedy)))
                 .unwrap_or_default()
         );
     }

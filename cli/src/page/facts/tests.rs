@@ -1,1 +1,83 @@
+use headspace_agent::model::record::FindingRecord;
+
+use super::super::notebook;
 use super::*;
+
+fn html(summary: &SummaryRecord) -> String {
+    notebook(Verdict::new(summary))
+}
+
+fn measured() -> SummaryRecord {
+    SummaryRecord {
+        steps: 640,
+        steady_step_mean_ms: Some(30.0),
+        wait_ms: Some(20.1),
+        wait_pct: Some(67.0),
+        compute_ms: Some(9.9),
+        headspace_upper_bound_pct: Some(67.0),
+        ..SummaryRecord::default()
+    }
+}
+
+#[test]
+fn an_upper_bound_is_called_one_and_the_floor_unknown() {
+    let html = html(&measured());
+    assert!(
+        html.contains("≤ 67.0 %") && html.contains("upper bound"),
+        "{html}"
+    );
+    assert!(html.contains("unknown") && html.contains("HEADSPACE_MODE=probe"));
+}
+
+#[test]
+fn a_gain_that_cannot_be_told_from_none_is_no_speedup() {
+    let summary = SummaryRecord {
+        floor_step_ms: Some(29.9),
+        headspace_pct: Some(0.3),
+        headspace_ci_pct: Some((-0.5, 1.1)),
+        max_speedup: Some(1.003),
+        ..measured()
+    };
+    let html = html(&summary);
+    assert!(
+        html.contains("no gain from free data") && !html.contains("faster"),
+        "{html}"
+    );
+}
+
+#[test]
+fn a_run_too_short_for_a_number_has_none() {
+    let summary = SummaryRecord {
+        steps: 7,
+        ..SummaryRecord::default()
+    };
+    assert!(html(&summary).contains("Too few steps for a number: 7"));
+}
+
+#[test]
+fn the_bar_is_to_scale_and_says_the_same_in_words() {
+    let html = html(&SummaryRecord {
+        floor_step_ms: Some(10.0),
+        ..measured()
+    });
+    assert!(
+        html.contains("x=\"33.00%\" y=\"4\" width=\"67.00%\""),
+        "{html}"
+    );
+    assert!(
+        html.contains("compute takes 9.9 ms and waiting for data 20.1 ms; the floor is 10.0 ms")
+    );
+}
+
+#[test]
+fn findings_are_escaped() {
+    let finding = FindingRecord {
+        code: "x".into(),
+        text: "<b>bold</b>".into(),
+    };
+    let html = html(&SummaryRecord {
+        findings: vec![finding],
+        ..measured()
+    });
+    assert!(html.contains("&lt;b&gt;bold&lt;/b&gt;"));
+}

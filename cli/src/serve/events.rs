@@ -1,0 +1,63 @@
+//! The page's news as server-sent events.
+//!
+//! A listener holds its place in a bounded ring and nothing else: one that is slow or asleep is given
+//! the whole page when it comes back, and nobody waits for it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::stream::{self, Stream};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::live::{Live, News};
+
+/// How often a word is sent where there is no news, so that a connection that is gone is noticed.
+const BREATH: Duration = Duration::from_secs(15);
+
+struct Listener {
+    live: Arc<Live>,
+    first: Option<News>,
+    news: Receiver<News>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The page, and then what is new.
+pub(super) fn events(
+    live: Arc<Live>,
+    place: OwnedSemaphorePermit,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let (page, news) = live.listen();
+    let listener = Listener {
+        live,
+        first: Some(page),
+        news,
+        _place: place,
+    };
+    let told = stream::unfold(listener, |mut listener| async move {
+        let news = listener.next().await?;
+        let event = Event::default().event(news.event).data(&*news.json);
+        Some((Ok(event), listener))
+    });
+    Sse::new(told).keep_alive(KeepAlive::new().interval(BREATH))
+}
+
+impl Listener {
+    async fn next(&mut self) -> Option<News> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        match self.news.recv().await {
+            Ok(news) => Some(news),
+            Err(RecvError::Lagged(_)) => {
+                let (page, news) = self.live.listen();
+                self.news = news;
+                Some(page)
+            }
+            Err(RecvError::Closed) => None,
+        }
+    }
+}

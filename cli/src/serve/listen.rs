@@ -1,0 +1,69 @@
+//! Connections: at most so many, and none that says nothing.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tower_service::Service as _;
+
+/// Connections at a time. More wait to be accepted.
+pub(super) const CONNECTIONS: usize = 64;
+
+/// How long a client may take to ask, and how long an idle connection is kept.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a client may leave unread what was sent to it.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long to wait after the system had no descriptor for a connection.
+const REST: Duration = Duration::from_millis(100);
+
+/// Answers by `router` until the system refuses to listen.
+pub(super) async fn serve(listener: TcpListener, router: Router) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else {
+            return Ok(());
+        };
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(REST).await;
+            continue;
+        };
+        let router = router.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            answer(stream, router).await;
+        });
+    }
+}
+
+async fn answer(stream: TcpStream, router: Router) {
+    let socket = socket2::SockRef::from(&stream);
+    let _ = socket.set_tcp_user_timeout(Some(READ_TIMEOUT));
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let mut router = router.clone();
+        async move {
+            let Ok(response) = router.call(request.map(Body::new)).await;
+            Ok::<_, Infallible>(response)
+        }
+    });
+    // A client that goes away is its own affair.
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(32 << 10)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}

@@ -1,0 +1,138 @@
+//! `headspace serve`: the page of a run while it goes on, and what programs ask of it.
+//!
+//! A process of its own reads the run's files, so that nothing here can hold up training. What is
+//! served is made from records and from files built into the program: no path of a request ever
+//! becomes a path on disk. Other sites' pages cannot read it (no CORS, and `Host` is checked), and
+//! from other machines nobody without the token.
+
+mod access;
+mod events;
+mod listen;
+mod live;
+mod routes;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::Arc;
+
+use headspace_exporters::run_folder::Follower;
+
+use self::access::Access;
+pub(crate) use self::access::Token;
+use self::live::Live;
+use crate::args::ServeArgs;
+use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+enum ServeError {
+    #[error("cannot listen at `{host}`, port {port}: {source} (choose another with `--port`)")]
+    Listen {
+        host: String,
+        port: u16,
+        source: io::Error,
+    },
+    #[error(
+        "`{host}` can be reached from other machines: serving there needs a token (`--token`, or \
+         HEADSPACE_TOKEN), or `--host 127.0.0.1` and a tunnel such as `ssh -L`"
+    )]
+    NoToken { host: String },
+    #[error("cannot start: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// Runs the command, until Ctrl-C.
+pub(crate) fn serve(args: &ServeArgs, context: &mut Context<'_>) -> io::Result<i32> {
+    let follower = match &args.path {
+        None => Follower::of_base(&context.runs),
+        Some(path) => match Follower::open(path) {
+            Ok(follower) => follower,
+            Err(error) => {
+                writeln!(context.err, "headspace: {error}")?;
+                return Ok(EXIT_UNREADABLE);
+            }
+        },
+    };
+    let place = args
+        .path
+        .as_ref()
+        .unwrap_or(&context.runs)
+        .display()
+        .to_string();
+    let (listener, address) = match listen(args) {
+        Ok(listening) => listening,
+        Err(error) => {
+            writeln!(context.err, "headspace: {error}")?;
+            return Ok(EXIT_USAGE);
+        }
+    };
+    let access = Access::new(&args.host, address, args.token.clone());
+    let with = if args.token.is_some() {
+        ", with the token"
+    } else {
+        ""
+    };
+    writeln!(
+        context.out,
+        "http://{address}/{with} shows {place} (Ctrl-C ends it)"
+    )?;
+    context.out.flush()?;
+    if let Err(error) = run(listener, access, follower) {
+        writeln!(context.err, "headspace: {error}")?;
+        return Ok(EXIT_UNREADABLE);
+    }
+    Ok(EXIT_OK)
+}
+
+fn listen(args: &ServeArgs) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let failed = |source| ServeError::Listen {
+        host: args.host.clone(),
+        port: args.port,
+        source,
+    };
+    let bare = args.host.trim_start_matches('[').trim_end_matches(']');
+    let addresses: Vec<SocketAddr> = (bare, args.port)
+        .to_socket_addrs()
+        .map_err(failed)?
+        .collect();
+    if args.token.is_none() && !addresses.iter().all(|address| address.ip().is_loopback()) {
+        return Err(ServeError::NoToken {
+            host: args.host.clone(),
+        });
+    }
+    let listener = TcpListener::bind(addresses.as_slice()).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
+}
+
+fn run(listener: TcpListener, access: Access, follower: Follower) -> Result<(), ServeError> {
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()?;
+    let live = Arc::new(Live::default());
+    let following = live::follow(Arc::clone(&live), follower)?;
+    let done = runtime.block_on(async {
+        let router = routes::router(live, access);
+        let serving = listen::serve(listener, router);
+        let ended = tokio::signal::ctrl_c();
+        futures_util::pin_mut!(serving, ended);
+        match futures_util::future::select(serving, ended).await {
+            futures_util::future::Either::Left((done, _)) => done,
+            futures_util::future::Either::Right((done, _)) => done,
+        }
+    });
+    // Connections end with the runtime; the thread that reads ends when it is next asked to wait.
+    drop(following);
+    runtime.shutdown_background();
+    done.map_err(ServeError::Start)
+}
+
+/// Reads the option `--token`.
+pub(crate) fn token(text: &str) -> Result<Token, String> {
+    Token::parse(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! What is served by which path. There are no others, and none is looked up on disk.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::{
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY,
+    RETRY_AFTER, SET_COOKIE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use headspace_exporters::encode::prometheus::Form;
+use tokio::sync::Semaphore;
+
+use super::access::{Access, Decision};
+use super::events::events;
+use super::live::Live;
+use crate::page::ASSETS;
+
+/// Pages that may be open at a time: half of the connections there are.
+pub(super) const LISTENERS: usize = super::listen::CONNECTIONS / 2;
+
+/// The page may use what this server gives, and nothing else.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const JSON: &str = "application/json";
+
+#[derive(Clone)]
+struct Shared {
+    live: Arc<Live>,
+    listeners: Arc<Semaphore>,
+}
+
+/// The routes, for those whom `access` lets in.
+pub(super) fn router(live: Arc<Live>, access: Access) -> Router {
+    let shared = Shared {
+        live,
+        listeners: Arc::new(Semaphore::new(LISTENERS)),
+    };
+    let mut router = Router::new()
+        .route("/", get(page))
+        .route("/events", get(listen))
+        .route("/api/page", get(page_data))
+        .route("/api/summary", get(summary))
+        .route("/metrics", get(metrics));
+    for (path, content_type, content) in ASSETS {
+        let asset = ([(CONTENT_TYPE, *content_type)], *content);
+        router = router.route(path, get(move || async move { asset }));
+    }
+    router
+        .fallback(|| async { (StatusCode::NOT_FOUND, "nothing is here\n") })
+        .with_state(shared)
+        .layer(middleware::from_fn_with_state(Arc::new(access), check))
+        .layer(middleware::map_response(guarded))
+}
+
+/// Lets a request through, or says why not.
+async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    match access.decide(request.method(), request.uri(), request.headers()) {
+        Decision::Allowed => next.run(request).await,
+        Decision::NotReading => {
+            let code = StatusCode::METHOD_NOT_ALLOWED;
+            (code, [(ALLOW, "GET, HEAD")], "only GET and HEAD\n").into_response()
+        }
+        Decision::OtherHost => {
+            let words = "this server goes by another name: open it by the address it printed, or \
+                         name that host with --host\n";
+            (StatusCode::MISDIRECTED_REQUEST, words).into_response()
+        }
+        Decision::NoToken => {
+            let words = "a token is needed: `Authorization: Bearer TOKEN`, or open /?token=TOKEN \
+                         once\n";
+            let ask = [(WWW_AUTHENTICATE, "Bearer")];
+            (StatusCode::UNAUTHORIZED, ask, words).into_response()
+        }
+        Decision::Enter { cookie, location } => {
+            let headers = [(SET_COOKIE, cookie), (LOCATION, location)];
+            (StatusCode::SEE_OTHER, headers).into_response()
+        }
+    }
+}
+
+/// Headers that every answer has.
+async fn guarded(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    let mut set = |name: HeaderName, value| {
+        headers.insert(name, HeaderValue::from_static(value));
+    };
+    set(CONTENT_SECURITY_POLICY, POLICY);
+    set(X_CONTENT_TYPE_OPTIONS, "nosniff");
+    set(X_FRAME_OPTIONS, "DENY");
+    set(REFERRER_POLICY, "no-referrer");
+    set(CACHE_CONTROL, "no-store");
+    set(
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    );
+    response
+}
+
+async fn page(State(shared): State<Shared>) -> Html<String> {
+    Html(shared.live.page().served())
+}
+
+async fn page_data(State(shared): State<Shared>) -> Response {
+    as_json(serde_json::to_string(&shared.live.page()))
+}
+
+async fn summary(State(shared): State<Shared>) -> Response {
+    match shared.live.summary() {
+        Some(record) => as_json(serde_json::to_string_pretty(&record).map(|text| text + "\n")),
+        None => (StatusCode::NOT_FOUND, "no summary yet\n").into_response(),
+    }
+}
+
+async fn metrics(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let form = Form::accepted(accept.unwrap_or_default());
+    let text = shared.live.metrics(form);
+    ([(CONTENT_TYPE, form.content_type())], text).into_response()
+}
+
+async fn listen(State(shared): State<Shared>) -> Response {
+    match shared.listeners.try_acquire_owned() {
+        Ok(place) => events(shared.live, place).into_response(),
+        Err(_) => {
+            let later = [(RETRY_AFTER, "10")];
+            let words = "too many pages are open\n";
+            (StatusCode::SERVICE_UNAVAILABLE, later, words).into_response()
+        }
+    }
+}
+
+fn as_json(text: serde_json::Result<String>) -> Response {
+    match text {
+        Ok(text) => ([(CONTENT_TYPE, JSON)], text).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
