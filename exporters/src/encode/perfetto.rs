@@ -51,6 +51,8 @@ struct Process {
     loops: BTreeMap<String, Loop>,
     resources: Resources,
     summary: Option<Box<SummaryRecord>>,
+    /// The latest record, nanoseconds of the trace's clock.
+    until: u64,
 }
 
 impl PerfettoTrace {
@@ -108,6 +110,7 @@ impl PerfettoTrace {
             loops: BTreeMap::new(),
             resources: Resources::default(),
             summary: None,
+            until: 0,
         });
     }
 }
@@ -129,10 +132,12 @@ impl Process {
         }
         let Some(mut times) = self.times else { return };
         let at = times.of(record.time_unix_nano);
+        self.until = self.until.max(at);
         match &record.body {
             RecordBody::Tick(tick) => {
                 let span = times.tick(record.time_unix_nano, tick.at_s, tick.interval_s);
                 self.times = Some(times);
+                self.until = self.until.max(span.1);
                 self.tick(tick, span, to);
             }
             RecordBody::Epoch(epoch) => {
@@ -202,9 +207,10 @@ impl Process {
         for entry in self.loops.values_mut() {
             entry.finish(times.at, to);
         }
+        let until = self.until.max(times.began);
         let track = to.below(self.track, "run");
         let notes = self.summary.as_deref().map(concluded).unwrap_or_default();
-        to.slice(track, times.began, times.at, &self.run_id, notes);
+        to.slice(track, times.began, until, &self.run_id, notes);
     }
 }
 
