@@ -111,8 +111,6 @@ impl RecordQueue {
                 return Some(batch);
             }
             if state.closed {
-                // Until the exporters have ended.
-                state.busy = true;
                 return None;
             }
             state = self
@@ -138,16 +136,17 @@ impl RecordQueue {
     }
 
     /// Waits until everything handed over has been delivered (or has failed), at most `timeout`.
-    /// Returns whether it has; what is still waiting then is not counted as dropped yet.
+    /// Once closed, also until the exporters have ended. Returns whether it has; what is still waiting
+    /// then is not counted as dropped yet.
     #[must_use]
     pub fn wait_empty(&self, timeout: Duration) -> bool {
         let (state, _) = self
             .changed
             .wait_timeout_while(self.lock(), timeout, |state| {
-                !state.ended && (state.busy || !state.waiting.is_empty())
+                !state.ended && (state.closed || state.busy || !state.waiting.is_empty())
             })
             .unwrap_or_else(PoisonError::into_inner);
-        !state.busy && state.waiting.is_empty()
+        !state.busy && state.waiting.is_empty() && (state.ended || !state.closed)
     }
 }
 
@@ -174,6 +173,19 @@ mod tests {
 
         assert!(queue.pop().is_some());
         assert!(queue.pop().is_none());
+    }
+
+    #[test]
+    fn a_closed_queue_is_waited_for_until_its_exporters_have_ended() {
+        let queue = RecordQueue::new(4);
+        queue.push(vec![record(0)]);
+        assert!(queue.pop().is_some());
+        queue.close();
+        assert!(queue.pop().is_none());
+        assert!(!queue.wait_empty(Duration::from_millis(5)));
+
+        queue.end();
+        assert!(queue.wait_empty(Duration::ZERO));
     }
 
     #[test]
