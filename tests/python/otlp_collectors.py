@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import grpc
+import trustme
 from google.protobuf import json_format
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
@@ -105,7 +107,9 @@ class Answer:
 
 
 @contextmanager
-def http_collector(answer: Callable[[int], Answer] | None = None) -> Iterator[Collector]:
+def http_collector(
+    answer: Callable[[int], Answer] | None = None, tls: trustme.LeafCert | None = None
+) -> Iterator[Collector]:
     """Keeps what it accepts. `answer` is asked for each request, by its number from 0."""
     numbers = iter(range(10**9))
 
@@ -133,6 +137,10 @@ def http_collector(answer: Callable[[int], Answer] | None = None) -> Iterator[Co
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.configure_cert(context)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     collector = Collector(server.server_address[1])
     with running(server):
         yield collector
@@ -187,7 +195,10 @@ def base64_ids(found: Any) -> None:
 
 
 @contextmanager
-def grpc_collector(refuse: Callable[[int], grpc.StatusCode | None] | None = None) -> Iterator[Any]:
+def grpc_collector(
+    refuse: Callable[[int], grpc.StatusCode | None] | None = None,
+    tls: trustme.LeafCert | None = None,
+) -> Iterator[Collector]:
     """The same over gRPC. `refuse` names the code that a request is refused with."""
     numbers = iter(range(10**9))
 
@@ -213,7 +224,13 @@ def grpc_collector(refuse: Callable[[int], grpc.StatusCode | None] | None = None
     server = grpc.server(futures.ThreadPoolExecutor(4))
     metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(Metrics(), server)
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(Traces(), server)
-    collector = Collector(server.add_insecure_port("127.0.0.1:0"))
+    if tls is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        chain = b"".join(part.bytes() for part in tls.cert_chain_pems)
+        credentials = grpc.ssl_server_credentials([(tls.private_key_pem.bytes(), chain)])
+        port = server.add_secure_port("127.0.0.1:0", credentials)
+    collector = Collector(port)
     server.start()
     try:
         yield collector

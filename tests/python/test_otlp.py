@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
+import trustme
 from otlp_collectors import (
     Answer,
     Collector,
@@ -336,6 +337,27 @@ def test_tls_to_one_that_speaks_none_is_refused(protocol: str, program: Programs
     assert lost(ran) > 0
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_tls_is_spoken_with_those_whose_certificate_is_trusted_and_no_others(
+    protocol: str, program: Programs, tmp_path: Path
+) -> None:
+    authority = trustme.CA()
+    trusted = tmp_path / "authority.pem"
+    authority.cert_pem.write_to_path(str(trusted))
+    serve: Any = grpc_collector if protocol == "grpc" else http_collector
+    with serve(tls=authority.issue_cert("127.0.0.1")) as received:
+        env = environment(received.port, protocol)
+        env["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"https://127.0.0.1:{received.port}"
+        refused = program("exported.py", env=env)
+        assert not received.metrics
+        ran = program("exported.py", env={**env, "OTEL_EXPORTER_OTLP_CERTIFICATE": str(trusted)})
+    unharmed(refused)
+    assert "export_failing" in refused.notices()
+    unharmed(ran)
+    assert ran.notices() == []
+    assert received.metrics
+
+
 def test_too_many_requests_are_not_answered_with_more(program: Programs) -> None:
     with http_collector(lambda _: Answer(429, {"Retry-After": "60"})) as received:
         ran = program("exported.py", env=environment(received.port))
@@ -451,3 +473,15 @@ def test_several_destinations_are_several_and_a_path_says_where_the_records_go(
     assert other.metrics
     assert Runs(tmp_path / "elsewhere").summary()["state"] == "finished"
     assert not runs.folders
+
+
+def test_the_agents_own_log_is_off_unless_it_is_asked_for(program: Programs) -> None:
+    with http_collector() as received:
+        quiet = program("exported.py", env=environment(received.port))
+        env = environment(received.port, HEADSPACE_LOG="headspace_exporters=debug")
+        loud = program("exported.py", env=env)
+        wrong = program("exported.py", env=environment(received.port, HEADSPACE_LOG="a=b=c"))
+    assert "delivered" not in quiet.stderr
+    assert "DEBUG hs-otlp headspace_exporters::transport::apart: delivered" in loud.stderr
+    assert "`HEADSPACE_LOG`: `a=b=c` is not a filter" in wrong.stderr
+    assert "setting_refused" in wrong.notices()
