@@ -61,7 +61,8 @@ for item in headspace.wrap(source(), name="train", batch_size=8):
         run.log({"loss": 1.0}, step=item)
     time.sleep(0.001)
 
-session.stop()
 if which == "wandb":
+    session.stop()
     run.finish()
+# The others end with the program.
 print("trained", flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -242,3 +243,16 @@ def test_importing_the_integrations_imports_none_of_their_libraries() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
     )
     assert told.stdout.strip() == "[]"
+
+
+def test_the_snippet_of_the_documentation_runs(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tensorboard")
+    text = (Path(__file__).parents[2] / "docs" / "exporting.md").read_text()
+    (snippet,) = re.findall(
+        r"```python\n(import headspace\nfrom headspace\.integ.*?)```", text, re.S
+    )
+    monkeypatch.chdir(tmp_path)
+    exec(snippet, {"train": lambda: list(headspace.wrap(range(10)))})
+    assert "headspace/run/overhead_pct" in read_tensorboard(tmp_path / "runs" / "x")

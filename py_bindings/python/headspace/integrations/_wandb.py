@@ -41,13 +41,21 @@ class Wandb(Sink):
         self._rows = rows
         self._known: Any = None
 
+    def open(self, rank: int) -> bool:
+        self._run()  # Here rather than while it trains: the first call takes its time.
+        return True
+
     def log(self, step: int, time: float, values: Mapping[str, float]) -> None:
+        run = self._run()
+        if run is not None:
+            row = {f"headspace/{name}": value for name, value in values.items()}
+            run.log({**row, STEP: step}, commit=self._rows)
+
+    def _run(self) -> Any:
+        """The run that goes on, which knows of our x axis."""
         run = self._given if self._given is not None else self._wandb.run
-        if run is None:
-            return
-        if run is not self._known:
+        if run is not None and run is not self._known:
             run.define_metric(STEP, hidden=True)
             run.define_metric("headspace/*", step_metric=STEP)
             self._known = run
-        row = {f"headspace/{name}": value for name, value in values.items()}
-        run.log({**row, STEP: step}, commit=self._rows)
+        return run
