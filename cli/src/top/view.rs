@@ -119,7 +119,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>) -> usize {
         return list(frame, middle, verdict, scene.choice.scroll);
     }
     let height = middle.height;
-    let verdict = verdict::shortened(verdict, usize::from((height / 4).max(6)));
+    let told = if height < 18 { 3 } else { (height / 4).max(6) };
+    let verdict = verdict::shortened(verdict, usize::from(told));
     let told = u16::try_from(verdict.len()).unwrap_or(u16::MAX);
     let gap = u16::from(airy(height));
     let [now, chart, _, verdict_area, _, body] = Layout::vertical([

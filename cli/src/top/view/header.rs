@@ -1,5 +1,7 @@
 //! The first line, and the steps now.
 
+use std::fmt::Write as _;
+
 use headspace_agent::analysis::verdict::units::{duration_ms, duration_s, percent};
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
@@ -43,7 +45,11 @@ pub(super) fn line(scene: &Scene<'_>, width: u16) -> Line<'static> {
     } else {
         &state.run_id
     };
-    let left = format!(" headspace   {name}");
+    let mut left = format!(" headspace   {name}");
+    if state.earlier > 0 {
+        // The trainer was started again while the screen was open.
+        let _ = write!(left, " (run {})", state.earlier + 1);
+    }
     let left = shorten(&left, width.saturating_sub(right.width() + 1));
     let room = width.saturating_sub(left.width() + right.width());
     Line::from(format!("{left}{}{right}", " ".repeat(room))).style(scene.palette.bar())

@@ -56,12 +56,9 @@ pub(super) fn footer(scene: &Scene<'_>) -> Line<'static> {
     } else if many {
         text.push_str("  Tab rank  a all");
     }
-    if scene.state.earlier > 0 {
-        let runs = scene.state.earlier + 1;
-        text.push_str(&format!("   run {runs} since the start"));
-    }
     if let Some(trouble) = scene.trouble {
-        text.push_str(&format!("   {trouble}"));
+        text.push_str("   ");
+        text.push_str(trouble);
     }
     Line::from(text).style(scene.palette.label())
 }

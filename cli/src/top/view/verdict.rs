@@ -55,6 +55,8 @@ pub(super) fn shortened(lines: Vec<Line<'static>>, most: usize) -> Vec<Line<'sta
             _ => rows.push(vec![line]),
         }
     }
+    // The list below shows them as they are now.
+    rows.retain(|row| !labelled(row, "stages"));
     // What the headspace is made of, and what measuring costs, can wait for more room.
     if rows.len() > most - 1 {
         rows.retain(|row| !labelled(row, "split") && !labelled(row, "cost"));

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-/// Bytes that may wait for a reader. A pipe of the system holds 64 KiB more. A tick is some 2 KiB,
-/// with a thousand stages 500.
-const BACKLOG: usize = 4 << 20;
+/// Bytes that may wait for a reader: minutes of ticks of 2 KiB. A pipe of the system holds 64 KiB
+/// more, and a larger line fits where nothing else waits.
+const BACKLOG: usize = 1 << 20;
 
 /// An open stream, and what is still to be written to it.
 pub(super) struct Reader {

@@ -1,0 +1,190 @@
+"""Records to a reader in another process, through a named pipe or a socket."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from running import Programs, Record, Runs, wait_until
+
+import headspace
+
+
+def lines(stream: BinaryIO, count: int) -> list[Record]:
+    """The next `count` records. Each line must be whole."""
+    found = []
+    for _ in range(count):
+        line = stream.readline()
+        assert line.endswith(b"\n"), f"cut: {line!r}"
+        found.append(json.loads(line))
+    return found
+
+
+def until_end(stream: BinaryIO) -> list[Record]:
+    text = stream.read()
+    assert text.endswith(b"\n")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def connected(path: Path) -> socket.socket:
+    reader = socket.socket(socket.AF_UNIX)
+    reader.settimeout(60)
+    reader.connect(str(path))
+    return reader
+
+
+def test_a_reader_begins_with_the_run_and_the_last_summary_and_reads_the_files_lines(
+    program: Programs, tmp_path: Path
+) -> None:
+    pipe, stop = tmp_path / "records", tmp_path / "stop"
+    run = program.start(
+        "loop.py",
+        *("--until", stop, "--load-ms", 2, "--say", 50),
+        env={"HEADSPACE_EXPORT": f"pipe:{pipe}", "HEADSPACE_INTERVAL": "0.05"},
+    )
+    run.wait_for("ready")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert pipe.stat().st_mode & 0o077 == 0
+    wait_until(lambda: run.kind("summary"), "a summary")
+
+    with open(pipe, "rb") as reader:
+        first, second, *rest = lines(reader, 12)
+        assert (first["kind"], second["kind"]) == ("run", "summary")
+        stop.touch()
+        rest += until_end(reader)
+    ran = run.finish()
+
+    assert ran.exit_code == 0
+    written = ran.records()
+    assert all(record in written for record in (first, second, *rest))
+    # Nothing is left out from the first on, and the end is among them.
+    tail = written[written.index(rest[0]) :]
+    assert rest == tail
+    assert rest[-1]["kind"] == "summary"
+    assert rest[-1]["state"] == "finished"
+    assert ran.summary()["dropped"]["records"] == 0
+
+
+def test_readers_come_and_go_while_training_goes_on(program: Programs, tmp_path: Path) -> None:
+    path, stop = tmp_path / "socket", tmp_path / "stop"
+    run = program.start(
+        "loop.py",
+        *("--until", stop, "--load-ms", 2, "--say", 50),
+        env={"HEADSPACE_EXPORT": f"pipe:unix:{path}", "HEADSPACE_INTERVAL": "0.05"},
+    )
+    run.wait_for("ready")
+    wait_until(lambda: run.kind("summary"), "a summary")
+    for _ in range(3):
+        with connected(path) as one, connected(path) as two:
+            streams = one.makefile("rb"), two.makefile("rb")
+            for stream in streams:
+                kinds = [record["kind"] for record in lines(stream, 6)]
+                assert kinds[:2] == ["run", "summary"]
+                assert "tick" in kinds
+    stop.touch()
+    ran = run.finish()
+
+    assert ran.exit_code == 0
+    assert ran.summary()["dropped"] == {"steps": 0, "records": 0}
+    assert not path.exists()
+
+
+def test_a_reader_that_stops_loses_records_that_are_counted_and_training_goes_on(
+    program: Programs, tmp_path: Path
+) -> None:
+    path, stop = tmp_path / "socket", tmp_path / "stop"
+    run = program.start(
+        "loop.py",
+        *("--until", stop, "--load-ms", 1, "--say", 50),
+        env={"HEADSPACE_EXPORT": f"pipe:unix:{path}", "HEADSPACE_INTERVAL": "0.01"},
+    )
+    run.wait_for("ready")
+    wait_until(path.exists, "a socket")
+    with connected(path) as reader:
+
+        def last_tick() -> Record:
+            tail = (run.folder / "rank0.jsonl").read_bytes()[-200_000:].splitlines()[1:-1]
+            ticks = (json.loads(line) for line in reversed(tail) if b'"kind":"tick"' in line)
+            return next(ticks, {"tick": 0, "dropped": {"records": 0}})
+
+        wait_until(lambda: last_tick()["dropped"]["records"] > 50, "drops", timeout=120)
+        number = last_tick()["tick"]
+        wait_until(lambda: last_tick()["tick"] > number + 20, "training going on")
+        # It reads on: at the beginning of a line, and whole lines only.
+        stop.touch()
+        seen = until_end(reader.makefile("rb"))
+    ran = run.finish()
+
+    assert ran.exit_code == 0
+    summary = ran.summary()
+    assert summary["dropped"]["records"] > 50
+    assert summary["dropped"]["steps"] == 0
+    assert "records_dropped" in ran.notices()
+    assert seen[0]["kind"] == "run"
+    assert len(seen) < len(ran.records())
+    # The loop took each batch in the time that the source needs, as without a reader.
+    live = [e for t in ran.kind("tick") for e in t["loops"]]
+    assert sum(entry["steps"] for entry in live) == summary["steps"]
+
+
+def test_nobody_reading_costs_nothing_and_loses_nothing(program: Programs, tmp_path: Path) -> None:
+    ran = program(
+        "loop.py",
+        *("--steps", 100, "--load-ms", 1),
+        env={"HEADSPACE_EXPORT": f"pipe:{tmp_path}/records", "HEADSPACE_INTERVAL": "0.01"},
+    )
+    assert ran.exit_code == 0
+    assert ran.summary()["dropped"] == {"steps": 0, "records": 0}
+
+
+def test_a_forked_child_neither_writes_nor_ends_the_stream(runs: Runs, tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    headspace.start(to=headspace.Pipe(path, socket=True), interval=0.01)
+    with connected(path) as reader:
+        stream = reader.makefile("rb")
+        lines(stream, 5)
+        child = multiprocessing.get_context("fork").Process(target=headspace.stop)
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+        assert path.exists()
+        lines(stream, 5)
+        headspace.stop()
+        seen = until_end(stream)
+    assert {record["pid"] for record in seen} == {os.getpid()}
+    assert seen[-1]["state"] == "finished"
+
+
+def test_a_paused_session_writes_nothing_until_it_goes_on(runs: Runs, tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    session = headspace.start(to=headspace.Pipe(path, socket=True), interval=0.01)
+    with connected(path) as reader:
+        stream = reader.makefile("rb")
+        lines(stream, 5)
+        session.pause()
+        headspace.step()
+        session.resume()
+        lines(stream, 5)
+        headspace.stop()
+        assert until_end(stream)[-1]["state"] == "finished"
+
+
+def test_what_is_in_the_way_is_named(runs: Runs, program: Programs, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    with pytest.raises(OSError, match="mine"):
+        headspace.start(to=headspace.Pipe(mine))
+    with pytest.raises(OSError, match="mine"):
+        headspace.start(to=headspace.Pipe(mine, socket=True))
+    assert mine.read_text() == "mine"
+
+    ran = program("loop.py", env={"HEADSPACE_EXPORT": f"pipe:{mine},pipe:"})
+    assert ran.exit_code == 0
+    assert ran.notices().count("setting_refused") == 2
+    assert os.fspath(mine) in ran.stderr
