@@ -44,6 +44,7 @@ fn record(rank: u32, second: u64, body: RecordBody) -> Record {
     }
 }
 
+#[allow(clippy::too_many_lines, reason = "one record, field by field")]
 /// One second of a rank: rank 3 waits longer for its data than the others.
 pub(crate) fn tick(rank: u32, second: u64) -> TickRecord {
     let mut seed = (second * 8 + u64::from(rank)).wrapping_mul(2_654_435_761) | 1;
@@ -150,6 +151,7 @@ pub(crate) fn tick(rank: u32, second: u64) -> TickRecord {
     }
 }
 
+#[allow(clippy::too_many_lines, reason = "one record, field by field")]
 /// What it comes to.
 pub(crate) fn summary(rank: u32, seconds: u64) -> SummaryRecord {
     let wait_ms = if rank == 3 { 8.2 } else { 6.2 };

@@ -292,7 +292,7 @@ fn render(summary: &SummaryRecord, probes: &[ProbeRecord], folder: &Path) -> PyR
         location: Some(&location),
         ..Verdict::new(summary)
     };
-    Ok((json, verdict.lines().join("\n"), verdict.to_html()))
+    Ok((json, verdict.lines().join("\n"), headspace::page::notebook(verdict)))
 }
 
 #[expect(

@@ -317,7 +317,8 @@ def test_a_report_prints_and_converts_and_shows_in_a_notebook(runs: Runs) -> Non
     assert 0 < numbers["headspace_upper_bound_pct"] <= 100
     assert numbers["headspace_pct"] is None
     assert json.loads(json.dumps(numbers)) == numbers
-    assert "<table" in html
+    assert 'class="headspace-report"' in html
+    assert "Waiting for data" in html
     assert "<b>reported" not in html
 
 

@@ -89,7 +89,7 @@ impl Page {
     fn document(&self, head: &str, tail: &str, live: &str) -> String {
         let mut body = String::new();
         for part in &self.parts {
-            self.place(&mut body, part, live);
+            place(&mut body, part, live);
         }
         format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -100,28 +100,27 @@ impl Page {
             escape(&self.title)
         )
     }
+}
 
-    fn place(&self, body: &mut String, part: &Part, live: &str) {
-        let id = part.id;
-        let content = format!("<div class=\"part\" id=\"part-{id}\">{}</div>", part.html);
-        if id == "head" {
-            let picker = "<label class=\"picker\" id=\"picker\" hidden>charts of rank \
-                          <select></select></label>";
-            let _ = write!(body, "<header>{content}{picker}{live}</header><main>");
-            return;
-        }
-        let _ = write!(body, "<section class=\"{id}\">{content}");
-        let charts = PLACES.iter().find(|(below, _)| *below == id);
-        for chart in charts.map_or(&[][..], |(_, charts)| charts) {
-            let _ = write!(body, "<div class=\"charts\" data-chart=\"{chart}\"></div>");
-        }
-        if id == "way" {
-            body.push_str(
-                "<noscript><p>The charts need scripts; the numbers do not.</p></noscript>",
-            );
-        }
-        body.push_str("</section>");
+/// A part in its section, with the charts that stand below it.
+fn place(body: &mut String, part: &Part, live: &str) {
+    let id = part.id;
+    let content = format!("<div class=\"part\" id=\"part-{id}\">{}</div>", part.html);
+    if id == "head" {
+        let picker = "<label class=\"picker\" id=\"picker\" hidden>charts of rank \
+                      <select></select></label>";
+        let _ = write!(body, "<header>{content}{picker}{live}</header><main>");
+        return;
     }
+    let _ = write!(body, "<section class=\"{id}\">{content}");
+    let charts = PLACES.iter().find(|(below, _)| *below == id);
+    for chart in charts.map_or(&[][..], |(_, charts)| charts) {
+        let _ = write!(body, "<div class=\"charts\" data-chart=\"{chart}\"></div>");
+    }
+    if id == "way" {
+        body.push_str("<noscript><p>The charts need scripts; the numbers do not.</p></noscript>");
+    }
+    body.push_str("</section>");
 }
 
 /// The facts of a notebook's cell, in a style of their own.

@@ -94,13 +94,13 @@ impl Facts<'_> {
                 chips.push(host.clone());
             }
         }
-        let chips: String = chips
-            .iter()
-            .map(|chip| format!("<li>{}</li>", escape(chip)))
-            .collect();
+        let mut list = String::new();
+        for chip in &chips {
+            let _ = write!(list, "<li>{}</li>", escape(chip));
+        }
         format!(
             "<h1><span class=\"brand\">headspace</span> <span class=\"run\">{}</span></h1>\
-             <ul class=\"chips\" aria-label=\"The run\">{chips}</ul>",
+             <ul class=\"chips\" aria-label=\"The run\">{list}</ul>",
             escape(&self.name())
         )
     }
@@ -358,11 +358,17 @@ impl Facts<'_> {
 
 /// The facts of a notebook's cell: what a page says of one rank, without charts.
 pub(crate) fn notebook(facts: &Facts<'_>) -> String {
-    let parts = facts.parts().into_iter();
-    let shown = parts.filter(|part| !part.html.is_empty() && !matches!(part.id, "ranks" | "about"));
-    shown
-        .map(|part| format!("<section class=\"{}\">{}</section>", part.id, part.html))
-        .collect()
+    let mut out = String::new();
+    for part in facts.parts() {
+        if !part.html.is_empty() && !matches!(part.id, "ranks" | "about") {
+            let _ = write!(
+                out,
+                "<section class=\"{}\">{}</section>",
+                part.id, part.html
+            );
+        }
+    }
+    out
 }
 
 fn card(out: &mut String, tone: &str, term: &str, value: &str, words: &str) {

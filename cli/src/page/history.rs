@@ -105,7 +105,7 @@ impl History {
             ..Point::default()
         };
         for entry in &tick.loops {
-            if let Some(number) = number_of(&mut self.loops, &entry.name, |name| name.clone()) {
+            if let Some(number) = number_of(&mut self.loops, &entry.name) {
                 point.loops.entry(number).or_default().take(entry);
             }
         }
@@ -339,16 +339,12 @@ fn wanted(scope: &str, key: &str) -> Option<&'static Metric> {
         .map(|(_, metric)| *metric)
 }
 
-fn number_of<T: PartialEq<String>>(
-    known: &mut Vec<T>,
-    name: &String,
-    make: impl Fn(&String) -> T,
-) -> Option<usize> {
+fn number_of(known: &mut Vec<String>, name: &String) -> Option<usize> {
     if let Some(place) = known.iter().position(|one| one == name) {
         return Some(place);
     }
     (known.len() < MOST_NAMES).then(|| {
-        known.push(make(name));
+        known.push(name.clone());
         known.len() - 1
     })
 }

@@ -118,10 +118,10 @@ fn run(listener: TcpListener, access: Access, follower: Follower) -> Result<(), 
         let serving = listen::serve(listener, router);
         let ended = tokio::signal::ctrl_c();
         futures_util::pin_mut!(serving, ended);
-        match futures_util::future::select(serving, ended).await {
-            futures_util::future::Either::Left((done, _)) => done,
-            futures_util::future::Either::Right((done, _)) => done,
-        }
+        futures_util::future::select(serving, ended)
+            .await
+            .factor_first()
+            .0
     });
     // Connections end with the runtime; the thread that reads ends when it is next asked to wait.
     drop(following);

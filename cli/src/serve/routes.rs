@@ -125,14 +125,12 @@ async fn metrics(State(shared): State<Shared>, headers: HeaderMap) -> Response {
 }
 
 async fn listen(State(shared): State<Shared>) -> Response {
-    match shared.listeners.try_acquire_owned() {
-        Ok(place) => events(shared.live, place).into_response(),
-        Err(_) => {
-            let later = [(RETRY_AFTER, "10")];
-            let words = "too many pages are open\n";
-            (StatusCode::SERVICE_UNAVAILABLE, later, words).into_response()
-        }
+    if let Ok(place) = shared.listeners.try_acquire_owned() {
+        return events(shared.live, place).into_response();
     }
+    let later = [(RETRY_AFTER, "10")];
+    let words = "too many pages are open\n";
+    (StatusCode::SERVICE_UNAVAILABLE, later, words).into_response()
 }
 
 fn as_json(text: serde_json::Result<String>) -> Response {

@@ -58,7 +58,7 @@ impl Server {
         thread::spawn(move || run(listener, access, follower));
         let server = Self { folder, address };
         let allowed = format!("Authorization: Bearer {TOKEN}\r\n");
-        server.until(|| {
+        Self::until(|| {
             server
                 .get_with("/api/summary", &allowed)
                 .starts_with("HTTP/1.1 200")
@@ -66,7 +66,7 @@ impl Server {
         server
     }
 
-    fn until(&self, holds: impl Fn() -> bool) {
+    fn until(holds: impl Fn() -> bool) {
         let end = Instant::now() + DEADLINE;
         while !holds() {
             assert!(Instant::now() < end, "not in time");
@@ -243,7 +243,7 @@ fn pages_beyond_the_limit_are_told_to_come_later_and_others_are_answered() {
     assert_eq!(code(&server.get("/events")), "503");
     assert_eq!(code(&server.get("/api/summary")), "200");
     drop(open);
-    server.until(|| {
+    Server::until(|| {
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream
             .write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")

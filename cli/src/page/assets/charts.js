@@ -2,6 +2,9 @@
 "use strict";
 
 const headspaceCharts = (() => {
+  // Seconds between two times on an axis: what people count in.
+  const TIMES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200]
+    .concat([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].map((days) => 86400 * days));
   const tone = (name) =>
     getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const digits = (value, unit) => {
@@ -104,7 +107,7 @@ const headspaceCharts = (() => {
         scales: { x: { time: false }, y: { range: rising } },
         series: [{}, ...lines],
         axes: [
-          { ...axis, values: (u, splits) => splits.map(clock), size: 28, space: 70 },
+          { ...axis, values: (u, splits) => splits.map(clock), size: 28, space: 70, incrs: TIMES },
           { ...axis, size: 46, values: (u, splits) => splits.map((value) =>
             Number(value.toPrecision(6)).toLocaleString("en", { maximumFractionDigits: 3 })) },
         ],

@@ -1,0 +1,148 @@
+"""`headspace report --html` and reports in notebooks, looked at in a real browser."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from running import Programs, Ran
+
+if TYPE_CHECKING:
+    from browser import Browser
+
+pytest_plugins = ["browser_fixtures"]
+
+STAGE = "decode </script><b>"
+
+
+@pytest.fixture
+def ran(program: Programs) -> Ran:
+    """A run that is long enough for a verdict."""
+    run = program("loop.py", "--steps", 400, "--load-ms", 3, "--compute-ms", 2, "--batch-size", 4)
+    assert run.exit_code == 0, run.stderr
+    return run
+
+
+def command(*args: object) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "headspace", *map(str, args)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60)
+
+
+def milliseconds(number: float) -> str:
+    return f"{number:.1f} ms"
+
+
+def numbers_of(browser: Browser) -> dict[str, str]:
+    """The cards: what each is about, and its number."""
+    cards: dict[str, str] = browser.run(
+        "return Object.fromEntries([...document.querySelectorAll('.card')].map((card) => ["
+        "card.querySelector('dt').innerText, card.querySelector('.value').innerText]))"
+    )
+    return cards
+
+
+def test_a_file_shows_the_numbers_of_the_records(
+    ran: Ran, tmp_path: Path, browser: Browser
+) -> None:
+    page = tmp_path / "page.html"
+    done = command("report", ran.folder, "--html", page)
+    assert (done.returncode, done.stderr) == (0, "")
+    summary = ran.summary()
+
+    browser.look(1440, 900)
+    browser.open(page.as_uri())
+    cards = numbers_of(browser)
+    assert cards["Step"] == milliseconds(summary["steady_step_mean_ms"])
+    assert cards["Waiting for data"] == milliseconds(summary["wait_ms"])
+    assert cards["Compute"] == milliseconds(summary["compute_ms"])
+    assert cards["Headspace"] == f"≤ {summary['headspace_upper_bound_pct']:.1f} %"
+    browser.wait(
+        lambda: browser.run("return document.querySelectorAll('section.way canvas').length") == 1,
+        "the steps are drawn",
+    )
+    assert browser.errors() == []
+    assert browser.hosts() == set()
+
+
+def test_without_scripts_the_facts_are_there(ran: Ran, tmp_path: Path, browser: Browser) -> None:
+    page = tmp_path / "page.html"
+    command("report", ran.folder, "--html", page)
+    browser.look(1440, 900, scripts=False)
+    try:
+        browser.open(page.as_uri())
+        assert browser.text("section.verdict").startswith("Verdict Step")
+        assert "The charts need scripts" in browser.text("section.way")
+    finally:
+        browser.look(1440, 900)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (820, 1100), (1600, 900)])
+def test_nothing_overlaps_and_all_can_be_read(
+    ran: Ran, tmp_path: Path, browser: Browser, width: int, height: int, dark: bool
+) -> None:
+    page = tmp_path / "page.html"
+    command("report", ran.folder, "--html", page)
+    browser.look(width, height, dark=dark)
+    browser.open(page.as_uri())
+    browser.wait(lambda: browser.run("return document.querySelector('canvas')"), "it is drawn")
+    assert browser.faults() == []
+
+
+def test_a_page_is_of_one_run_and_says_what_it_cannot_read(ran: Ran, tmp_path: Path) -> None:
+    none = command("report", tmp_path / "none", "--html", tmp_path / "page.html")
+    assert none.returncode == 1
+    assert "none" in none.stderr
+    two = command("report", ran.folder, ran.folder, "--html", tmp_path / "page.html")
+    assert two.returncode == 2
+    assert "name one" in two.stderr
+    full = command("report", ran.folder, "--html", tmp_path / "no" / "page.html")
+    assert full.returncode == 1
+    assert "cannot write" in full.stderr
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_names_from_outside_are_only_text(ran: Ran, tmp_path: Path, browser: Browser) -> None:
+    folder = tmp_path / "a-run"
+    folder.mkdir()
+    records = (ran.folder / "rank0.jsonl").read_text()
+    escaped = STAGE.replace("/", "\\/")
+    records = records.replace('"name":"train"', f'"name":"{escaped}"')
+    records = re.sub('"loop":"train"', lambda _: f'"loop":"{escaped}"', records)
+    (folder / "rank0.jsonl").write_text(records)
+    page = tmp_path / "page.html"
+    assert command("report", folder, "--html", page).returncode == 0
+
+    browser.look(1440, 900)
+    browser.open(page.as_uri())
+    assert f"loop {STAGE}" in browser.text(".chips")
+    browser.wait(lambda: browser.run("return document.querySelector('canvas')"), "it is drawn")
+    assert browser.run("return document.querySelectorAll('b').length") == browser.run(
+        "return document.querySelectorAll('b.label, .legend b').length"
+    )
+    assert browser.errors() == []
+
+
+def test_a_notebook_shows_the_same_facts(runs: Any, tmp_path: Path, browser: Browser) -> None:
+    import time
+
+    import headspace
+
+    with headspace.start():
+        for _ in headspace.wrap(range(200), name="train"):
+            time.sleep(0.001)
+        report = headspace.report()
+    assert report is not None
+    page = tmp_path / "cell.html"
+    page.write_text(f"<!doctype html><meta charset=utf-8><body>{report._repr_html_()}")
+
+    browser.look(1000, 800)
+    browser.open(page.as_uri())
+    shown = report.to_dict()
+    assert numbers_of(browser)["Step"] == milliseconds(shown["steady_step_mean_ms"])
+    assert "script" not in report._repr_html_()
+    assert browser.errors() == []

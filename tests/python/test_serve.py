@@ -1,0 +1,178 @@
+"""`headspace serve` beside a real training run, looked at in a real browser."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from running import Programs, Started
+
+if TYPE_CHECKING:
+    from browser import Browser
+
+pytest_plugins = ["browser_fixtures"]
+
+Serve = Callable[..., str]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts the command on a free port; gives the page's address."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*args: object) -> str:
+        argv = [sys.executable, "-m", "headspace", "serve", "--port", "0", *map(str, args)]
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("http://127.0.0.1:"), line
+        return line.split()[0].rstrip(",")
+
+    yield start
+    for process in started:
+        # Ctrl-C ends it at once, whoever still listens.
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        assert (process.returncode, err) == (0, "")
+
+
+@pytest.fixture
+def training(program: Programs, tmp_path: Path) -> Iterator[Started]:
+    """A run that goes on until its end is asked for."""
+    stop = tmp_path / "stop"
+    run = program.start("pipeline.py", stop, env={"HEADSPACE_INTERVAL": "0.2"})
+    run.wait_for("training")
+    yield run
+    stop.touch()
+    assert run.finish().exit_code == 0
+
+
+def get(url: str, **headers: str) -> tuple[int, str]:
+    request = urllib.request.Request(url, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def points(browser: Browser) -> int:
+    """How many points the chart of steps has."""
+    count: int = browser.run(
+        "return document.querySelectorAll('section.way canvas').length === 0 ? 0 : "
+        "Number(document.querySelector('.chips').innerText.match(/(\\d+) steps/)?.[1] ?? 0)"
+    )
+    return count
+
+
+def test_the_page_shows_a_run_that_goes_on_and_what_is_new_arrives(
+    training: Started, serve: Serve, browser: Browser
+) -> None:
+    url = serve(training.path)
+    browser.look(1440, 900)
+    browser.open(url)
+    browser.wait(lambda: browser.text("#live") == "live", "the page is told what is new")
+    browser.wait(lambda: points(browser) > 0, "the steps are drawn")
+    before = points(browser)
+    browser.wait(lambda: points(browser) > before, "more steps arrive")
+    browser.wait(lambda: "decode" in browser.text("#part-stages"), "the stages are told")
+    browser.wait(lambda: "Queue depths" in browser.text("section.queues"), "queues are drawn")
+    assert browser.errors() == []
+    assert browser.hosts() == {"127.0.0.1"}
+
+
+def test_what_is_shown_is_what_the_records_say(
+    program: Programs, serve: Serve, browser: Browser
+) -> None:
+    run = program("loop.py", "--steps", 400, "--load-ms", 3, "--compute-ms", 2, "--batch-size", 4)
+    summary = run.summary()
+    url = serve(run.folder)
+    browser.look(1440, 900)
+    browser.open(url)
+    browser.wait(lambda: browser.text(".card.step .value") != "", "the verdict is told")
+    assert browser.text(".card.step .value") == f"{summary['steady_step_mean_ms']:.1f} ms"
+    assert browser.text(".card.wait .value") == f"{summary['wait_ms']:.1f} ms"
+    assert browser.text(".card.compute .value") == f"{summary['compute_ms']:.1f} ms"
+
+    argv = [sys.executable, "-m", "headspace", "report", "--json", str(run.folder)]
+    printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert get(f"{url}api/summary") == (200, printed)
+
+    code, text = get(f"{url}api/page")
+    (rank,) = json.loads(text)["ranks"]
+    (steps,) = [chart for chart in rank["charts"] if chart["id"] == "step"]
+    told = next(line["values"] for line in steps["lines"] if line["name"] == "wait")
+    ticks = [entry for tick in run.kind("tick") for entry in tick["loops"]]
+    means = [entry["wait"]["sum_ms"] / entry["wait"]["count"] for entry in ticks]
+    assert code == 200
+    assert [value for value in told if value is not None] == pytest.approx(means, rel=1e-4)
+
+    code, text = get(f"{url}metrics")
+    assert code == 200
+    assert "headspace_loop_steps_total{" in text
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1600, 900)])
+def test_nothing_overlaps_while_it_goes_on(
+    training: Started, serve: Serve, browser: Browser, width: int, height: int, dark: bool
+) -> None:
+    url = serve(training.path)
+    browser.look(width, height, dark=dark)
+    browser.open(url)
+    browser.wait(lambda: "decode" in browser.text("#part-stages"), "the stages are told")
+    browser.wait(lambda: points(browser) > 0, "the steps are drawn")
+    assert browser.faults() == []
+    assert browser.errors() == []
+
+
+def test_the_next_run_is_shown_when_it_begins(
+    program: Programs, serve: Serve, browser: Browser, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    first = program("loop.py", "--steps", 50, runs=runs)
+    name = first.folder.name
+    url = serve(runs)
+    browser.look(1440, 900)
+    browser.open(url)
+    browser.wait(lambda: name in browser.text("h1"), "the first run is shown")
+    program("loop.py", "--steps", 60, runs=runs)
+    browser.wait(lambda: name not in browser.text("h1"), "the second run is shown")
+    browser.wait(lambda: "60 steps" in browser.text(".chips"), "its steps are told")
+
+
+def test_a_token_lets_in_who_has_it(training: Started, serve: Serve, browser: Browser) -> None:
+    token = "a-long-token-0123456789"
+    url = serve(training.path, "--token", token)
+    assert get(url)[0] == 401
+    assert get(f"{url}api/summary", Authorization=f"Bearer {token}")[0] in (200, 404)
+    assert get(url, Authorization="Bearer a-long-token-0123456788")[0] == 401
+    browser.look(1440, 900)
+    browser.open(f"{url}?token={token}")
+    browser.wait(lambda: browser.text("#live") == "live", "the page is told what is new")
+    assert token not in browser.driver.current_url
+
+
+def test_another_host_needs_a_token(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "headspace", "serve", "--host", "0.0.0.0", str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert "--token" in done.stderr
+
+
+def test_a_page_that_calls_it_by_another_name_reads_nothing(
+    training: Started, serve: Serve
+) -> None:
+    url = serve(training.path)
+    code, text = get(url, Host="evil.example")
+    assert code == 421
+    assert training.folder.name not in text
