@@ -14,6 +14,8 @@ from typing import Any
 import grpc
 import pytest
 import trustme
+from google.protobuf.json_format import MessageToJson
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 from otlp_collectors import (
     Answer,
     Collector,
@@ -397,6 +399,20 @@ def test_a_grpc_server_that_is_unavailable_for_a_while_gets_the_totals_later(
     assert steps == 200
 
 
+@pytest.mark.parametrize("protocol", ["http/protobuf", "http/json"])
+def test_what_a_collector_takes_in_part_is_told(protocol: str, program: Programs) -> None:
+    partial = metrics_service_pb2.ExportMetricsServiceResponse()
+    partial.partial_success.rejected_data_points = 3
+    partial.partial_success.error_message = "too old"
+    json = protocol == "http/json"
+    body = MessageToJson(partial).encode() if json else partial.SerializeToString()
+    with http_collector(lambda _: Answer(200, {}, body)) as received:
+        ran = program("exported.py", env=environment(received.port, protocol))
+    unharmed(ran)
+    assert "rejected 3 data points: too old" in ran.stderr
+    assert lost(ran) > 0
+
+
 def test_an_answer_that_is_no_protobuf_is_an_acceptance(program: Programs) -> None:
     with http_collector(lambda _: Answer(200, {}, b"<html>fine</html>")) as received:
         ran = program("exported.py", env=environment(received.port))
@@ -456,6 +472,20 @@ def test_an_argument_that_makes_no_sense_is_an_error(wrong: dict[str, Any], runs
     with pytest.raises(ValueError, match=f"`otlp`: `{name}`"):
         headspace.start(to=headspace.OpenTelemetry(**wrong))
     assert not runs.folders
+
+
+def test_what_the_script_asks_for_goes_before_the_environment(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with http_collector() as one, http_collector() as other:
+        monkeypatch.setenv("HEADSPACE_EXPORT", f"otlp:http://127.0.0.1:{other.port}")
+        with headspace.start(to=headspace.OpenTelemetry(f"http://127.0.0.1:{one.port}")):
+            pass
+        assert not other.arrived
+        with headspace.start():
+            pass
+    assert one.metrics
+    assert other.metrics
 
 
 def test_several_destinations_are_several_and_a_path_says_where_the_records_go(

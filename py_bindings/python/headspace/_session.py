@@ -209,7 +209,7 @@ def _start(
             quiet=silent,
             origin=origin,
             local_rank=_settings.local_rank(),
-            exports=[*exports, *_settings.export()],
+            exports=[*exports, *_settings.export(besides={kind for kind, _, _ in exports})],
             scalars=bool(sinks),
         )
     except BaseException:

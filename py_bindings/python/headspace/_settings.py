@@ -120,16 +120,20 @@ def local_rank() -> int:
     return _number(_LOCAL_RANK, rank(), os.environ)
 
 
-def export() -> list[tuple[str, dict[str, str], bool]]:
+def export(besides: set[str]) -> list[tuple[str, dict[str, str], bool]]:
     """Where records go besides the run folder (``HEADSPACE_EXPORT``, default nowhere).
 
     A list with commas: ``otlp``, ``prometheus:9464``. What is wrong with one of them is said when it
-    is opened, and costs the others nothing.
+    is opened, and costs the others nothing. A kind that the script itself asks for is left out: two
+    exporters of one run to one collector would contradict each other.
+
+    Args:
+        besides: Kinds that the script asks for.
     """
     found = []
     for entry in os.environ.get("HEADSPACE_EXPORT", "").split(","):
         kind, colon, at = entry.strip().partition(":")
-        if kind:
+        if kind and kind.lower() not in besides:
             found.append((kind.lower(), {"at": at} if colon else {}, False))
     return found
 

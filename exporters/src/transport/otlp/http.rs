@@ -9,6 +9,7 @@ use flate2::write::GzEncoder;
 use headspace_agent::notice::Notice;
 use prost::Message;
 use serde::Serialize;
+use serde_json::Value;
 use ureq::Agent;
 use ureq::http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
@@ -45,7 +46,7 @@ impl HttpLine {
         })
     }
 
-    /// Sends a message. The answer, where there is one that can be read, is of type `A`.
+    /// Sends a message. Its answer in protobuf is of type `A`.
     pub(super) fn send<M, A>(
         &self,
         message: &M,
@@ -54,7 +55,7 @@ impl HttpLine {
     ) -> Result<(), Failure>
     where
         M: Message + Serialize,
-        A: Message + Default + for<'a> serde::Deserialize<'a>,
+        A: Message + Default,
     {
         let json = self.line.protocol == Protocol::HttpJson;
         let lasting = |reason: String| Failure {
@@ -93,14 +94,14 @@ impl HttpLine {
             let mut body = answer.into_body();
             // An answer that cannot be read was an acceptance all the same.
             let read = body.with_config().limit(MOST_ANSWER).read_to_vec();
-            let told = read.ok().and_then(|bytes| {
+            let problem = read.ok().and_then(|bytes| {
                 if json {
-                    serde_json::from_slice(&bytes).ok()
+                    refused_in_json(&bytes)
                 } else {
-                    A::decode(&bytes[..]).ok()
+                    A::decode(&bytes[..]).ok().and_then(refused)
                 }
             });
-            return match told.and_then(refused) {
+            return match problem {
                 Some(problem) => Err(rejected(&to, &problem)),
                 None => Ok(()),
             };
@@ -117,6 +118,26 @@ impl HttpLine {
             },
         })
     }
+}
+
+/// What was not taken, from an answer in JSON, where a count may be a number or, as protobuf's own
+/// JSON writes 64 bits, a text.
+fn refused_in_json(answer: &[u8]) -> Option<String> {
+    let answer: Value = serde_json::from_slice(answer).ok()?;
+    let partial = answer.get("partialSuccess")?;
+    let told = partial.get("errorMessage").and_then(Value::as_str);
+    [
+        ("rejectedDataPoints", "data points"),
+        ("rejectedSpans", "spans"),
+    ]
+    .into_iter()
+    .find_map(|(field, what)| {
+        let count = partial.get(field)?;
+        let count = count
+            .as_i64()
+            .or_else(|| count.as_str().and_then(|text| text.parse().ok()))?;
+        (count > 0).then(|| format!("{count} {what}: {}", told.unwrap_or_default()))
+    })
 }
 
 /// What cannot be reached now may be later; what is misconfigured stays so.
@@ -159,4 +180,30 @@ fn certificates(path: &str) -> Result<Vec<ureq::tls::Certificate<'static>>, Noti
         return Err(refused("no certificate is in it".to_owned()));
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partial_success_in_json_is_read_with_its_count_as_number_or_text() {
+        for count in ["3", "\"3\""] {
+            let answer = format!(
+                r#"{{"partialSuccess": {{"rejectedSpans": {count}, "errorMessage": "too old"}}}}"#
+            );
+            let found = refused_in_json(answer.as_bytes());
+            assert_eq!(found.as_deref(), Some("3 spans: too old"));
+        }
+        assert_eq!(refused_in_json(br#"{"partialSuccess": {}}"#), None);
+        assert_eq!(refused_in_json(b"{}"), None);
+        assert_eq!(refused_in_json(b"<html>"), None);
+    }
+
+    #[test]
+    fn a_server_is_left_alone_as_long_as_it_asks_and_a_date_counts_as_soon() {
+        assert_eq!(after(Some("7")), Retry::After(Duration::from_secs(7)));
+        assert_eq!(after(Some("Sat, 21 Nov 2026 21:00:00 GMT")), Retry::Soon);
+        assert_eq!(after(None), Retry::Soon);
+    }
 }
