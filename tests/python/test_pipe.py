@@ -111,9 +111,13 @@ def test_a_reader_that_stops_loses_records_that_are_counted_and_training_goes_on
         def last_tick() -> Record:
             tail = (run.folder / "rank0.jsonl").read_bytes()[-200_000:].splitlines()[1:-1]
             ticks = (json.loads(line) for line in reversed(tail) if b'"kind":"tick"' in line)
-            return next(ticks, {"tick": 0, "dropped": {"records": 0}})
+            return next(ticks, {"tick": 0, "readings": {}})
 
-        wait_until(lambda: last_tick()["dropped"]["records"] > 50, "drops", timeout=120)
+        def lost() -> float:
+            agent = last_tick()["readings"].get("agent", {})
+            return float(agent.get("headspace.agent.dropped.exports", 0))
+
+        wait_until(lambda: lost() > 50, "drops", timeout=120)
         number = last_tick()["tick"]
         wait_until(lambda: last_tick()["tick"] > number + 20, "training going on")
         # It reads on: at the beginning of a line, and whole lines only.
@@ -123,9 +127,8 @@ def test_a_reader_that_stops_loses_records_that_are_counted_and_training_goes_on
 
     assert ran.exit_code == 0
     summary = ran.summary()
-    assert summary["dropped"]["records"] > 50
-    assert summary["dropped"]["steps"] == 0
-    assert "records_dropped" in ran.notices()
+    assert summary["dropped"] == {"steps": 0, "records": 0}
+    assert "export_failing" in ran.notices()
     assert seen[0]["kind"] == "run"
     assert len(seen) < len(ran.records())
     # The loop took each batch in the time that the source needs, as without a reader.
@@ -186,5 +189,5 @@ def test_what_is_in_the_way_is_named(runs: Runs, program: Programs, tmp_path: Pa
 
     ran = program("loop.py", env={"HEADSPACE_EXPORT": f"pipe:{mine},pipe:"})
     assert ran.exit_code == 0
-    assert ran.notices().count("setting_refused") == 2
+    assert "setting_refused" in ran.notices()
     assert os.fspath(mine) in ran.stderr

@@ -233,14 +233,14 @@ impl Exporter for PipeExporter {
     }
 
     fn tell(&mut self) -> Vec<Notice> {
-        let count = self.lost();
-        if self.told || count == 0 {
+        if self.told || self.lost() == 0 {
             return Vec::new();
         }
         self.told = true;
-        vec![Notice::RecordsDropped {
-            count,
-            reason: "the reader of `pipe` is too slow for them".to_owned(),
+        vec![Notice::ExportFailing {
+            exporter: "pipe",
+            reason: "its reader takes records too slowly, and what it has no room for is dropped"
+                .to_owned(),
         }]
     }
 

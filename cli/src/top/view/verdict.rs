@@ -6,6 +6,9 @@ use ratatui::text::{Line, Span};
 use super::super::state::Rank;
 use super::Scene;
 
+/// Rows of which a line at least is shown: the step, the floor, the bottleneck and the remedies.
+const FIRST: usize = 4;
+
 /// Columns of a line's label.
 const LABEL: usize = 11;
 
@@ -55,23 +58,26 @@ pub(super) fn shortened(lines: Vec<Line<'static>>, most: usize) -> Vec<Line<'sta
             _ => rows.push(vec![line]),
         }
     }
-    // The list below shows them as they are now.
-    rows.retain(|row| !labelled(row, "stages"));
+    // The list below the verdict shows them as they are now.
+    rows.retain(|row| !labelled(row, "stages") && !labelled(row, "queues"));
     // What the headspace is made of, and what measuring costs, can wait for more room.
     if rows.len() > most - 1 {
         rows.retain(|row| !labelled(row, "split") && !labelled(row, "cost"));
     }
-    rows.truncate(most - 1);
-    let mut shown = vec![1; rows.len()];
-    let mut left = (most - 1).saturating_sub(rows.len());
+    let mut left = most - 1;
+    let mut shown = vec![0; rows.len()];
+    for shown in shown.iter_mut().take(FIRST.min(left)) {
+        *shown = 1;
+        left -= 1;
+    }
     for (row, shown) in rows.iter().zip(&mut shown) {
-        let more = left.min(row.len() - 1);
+        let more = left.min(row.len() - *shown);
         *shown += more;
         left -= more;
     }
     let mut out = Vec::new();
     for (mut row, shown) in rows.into_iter().zip(shown) {
-        let cut = row.len() > shown;
+        let cut = row.len() > shown && shown > 0;
         row.truncate(shown);
         if let (true, Some(last)) = (cut, row.last_mut()) {
             last.push_span(Span::raw(" …"));

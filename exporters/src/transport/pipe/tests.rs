@@ -163,7 +163,7 @@ fn a_reader_that_stops_loses_whole_records_that_are_counted_and_delays_nobody() 
     }
     let lost = pipe.lost();
     let notices = pipe.tell();
-    assert!(matches!(notices[..], [Notice::RecordsDropped { .. }]) && pipe.tell().is_empty());
+    assert!(matches!(notices[..], [Notice::ExportFailing { .. }]) && pipe.tell().is_empty());
 
     // It goes on at the beginning of a line.
     let mut behind = Vec::new();
