@@ -171,6 +171,7 @@ def test_keys_lead_to_help_and_scroll(pipeline: Callable[..., Started], top: Ope
     terminal.type("?")
     terminal.wait_for("stages")
     terminal.resize(80, 14)
+    wait_until(lambda: terminal.read() or "q quit" in terminal.screen.display[13], "14 lines")
     terminal.type("\x1b[F")
     terminal.wait_for("cores")
     terminal.type("q")

@@ -37,6 +37,10 @@ pub(crate) enum Shown {
 }
 
 /// What the user chose to see.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a key that switches something on and off"
+)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Choice {
     pub(crate) shown: Shown,
@@ -102,7 +106,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>) -> usize {
         return list(
             frame,
             middle,
-            help::lines(&scene.palette),
+            help::lines(scene.palette),
             scene.choice.scroll,
         );
     }
@@ -132,7 +136,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>) -> usize {
         Constraint::Min(0),
     ])
     .areas(middle);
-    frame.render_widget(header::now(rank, &scene.palette, now.width), now);
+    frame.render_widget(header::now(rank, scene.palette, now.width), now);
     chart::draw(frame.buffer_mut(), chart, rank, scene);
     frame.render_widget(Paragraph::new(verdict), verdict_area);
     draw_body(frame, body, rank, scene)

@@ -12,7 +12,7 @@
 mod endpoint;
 mod reader;
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ impl Address {
         };
         let mut path = path.to_owned();
         if rank > 0 {
-            path.push_str(&format!(".{rank}"));
+            let _ = write!(path, ".{rank}");
         }
         // The training script may change its working directory.
         let path = std::path::absolute(&path).unwrap_or_else(|_| path.into());

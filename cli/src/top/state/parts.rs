@@ -218,7 +218,7 @@ fn stage<'a>(name: &str, entries: impl Iterator<Item = &'a Entry<StageTick>>) ->
         ..StageNow::default()
     };
     let mut time = Distribution::default();
-    let (mut busy_s, mut place_s) = (0.0, 0.0);
+    let (mut busy_s, mut offered_s) = (0.0, 0.0);
     for Entry { told, span_s, .. } in entries {
         let places = told.concurrency.unwrap_or(told.peak.max(1));
         now.within = now.within.or_else(|| told.within.clone());
@@ -227,11 +227,11 @@ fn stage<'a>(name: &str, entries: impl Iterator<Item = &'a Entry<StageTick>>) ->
         now.calls_per_s += told.time.count as f64 / span_s;
         now.failures += told.failures;
         busy_s += told.time.sum_ms / 1e3;
-        place_s += span_s * f64::from(places);
+        offered_s += span_s * f64::from(places);
         time.merge_record(&told.time);
     }
-    if place_s > 0.0 {
-        now.busy = (busy_s / place_s).min(1.0);
+    if offered_s > 0.0 {
+        now.busy = (busy_s / offered_s).min(1.0);
     }
     now.p50_ms = time.quantile_ms(0.5);
     now.p95_ms = time.quantile_ms(0.95);

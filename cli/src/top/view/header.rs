@@ -83,7 +83,7 @@ pub(super) fn waiting(scene: &Scene<'_>) -> Vec<Line<'static>> {
 
 /// Step, wait and compute of the last interval, and how fast it goes; the least of it is left out
 /// where there is no room.
-pub(super) fn now(rank: &Rank, palette: &Palette, width: u16) -> Line<'static> {
+pub(super) fn now(rank: &Rank, palette: Palette, width: u16) -> Line<'static> {
     let Some(now) = &rank.now else {
         return Line::from(" No step yet: waiting for the first batches.");
     };

@@ -21,7 +21,7 @@ const KEYS: &[(&str, &str)] = &[
 ];
 
 /// The page of help.
-pub(super) fn lines(palette: &Palette) -> Vec<Line<'static>> {
+pub(super) fn lines(palette: Palette) -> Vec<Line<'static>> {
     let mut lines = vec![Line::from("")];
     for (key, what) in KEYS {
         lines.push(Line::from(vec![

@@ -2,12 +2,16 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// The styles of the screen. With `NO_COLOR` set only weight and inversion are left.
+/// The styles of the screen, asked for by meaning. With `NO_COLOR` set only weight and inversion are left.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Palette {
     colour: bool,
 }
 
+#[expect(
+    clippy::unused_self,
+    reason = "which styles have a colour is the palette's to know"
+)]
 impl Palette {
     pub(crate) fn new(colour: bool) -> Self {
         Self { colour }
@@ -16,7 +20,7 @@ impl Palette {
     /// The palette that the environment asks for: without colours where `NO_COLOR` is set to
     /// anything (no-color.org).
     pub(crate) fn of_environment() -> Self {
-        Self::new(!std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()))
+        Self::new(std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()))
     }
 
     /// Colours of the 256 that lie in the middle between black and white.

@@ -3,7 +3,7 @@
 use headspace_agent::analysis::verdict::units::{duration_ms, percent};
 use ratatui::text::{Line, Span};
 
-use super::super::state::Rank;
+use super::super::state::{Moment, Rank};
 use super::Scene;
 use super::header::alive;
 use super::text::{grouped, left, spark};
@@ -66,11 +66,11 @@ pub(super) fn lines(scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
         };
         spans.push(Span::styled(format!("  {mark:<12}"), palette.warning()));
         let course = rank.course.last(room);
-        let steps: Vec<f64> = course.iter().filter_map(|m| m.step_ms()).collect();
+        let steps: Vec<f64> = course.iter().filter_map(Moment::step_ms).collect();
         let most = steps.iter().copied().fold(0.0, f64::max);
         if room > 8 {
-            let line = spark(&steps, most, steps.len().min(room));
-            spans.push(Span::styled(format!("  {line}"), palette.level()));
+            let history = spark(&steps, most, steps.len().min(room));
+            spans.push(Span::styled(format!("  {history}"), palette.level()));
         }
         lines.push(Line::from(spans));
     }
