@@ -179,7 +179,9 @@ mod tests {
 
     fn times(millis: &[u64]) -> DistributionRecord {
         let mut d = Distribution::default();
-        millis.iter().for_each(|ms| d.record(ms * 1_000_000));
+        for ms in millis {
+            d.record(ms * 1_000_000);
+        }
         DistributionRecord::from(&d)
     }
 

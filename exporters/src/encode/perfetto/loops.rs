@@ -5,7 +5,6 @@
 //! took. Windows of the probe are placed by counting steps from the first that was replayed.
 
 use headspace_agent::model::Distribution;
-use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{EpochRecord, LoopTick, Phase, ProbeRecord, WindowRecord};
 
 use super::schema::Known;
@@ -127,14 +126,12 @@ impl Loop {
 
     /// Means over the tick, from its beginning on.
     fn times(&self, entries: &[&LoopTick], from: u64, to: &mut Writer) {
-        let kinds: [(&str, fn(&LoopTick) -> &DistributionRecord); 3] = [
-            ("step", |entry| &entry.step),
-            ("wait", |entry| &entry.wait),
-            ("compute", |entry| &entry.compute),
-        ];
-        for (name, of) in kinds {
-            let count: u64 = entries.iter().map(|entry| of(entry).count).sum();
-            let sum: f64 = entries.iter().map(|entry| of(entry).sum_ms).sum();
+        let of = |entry: &LoopTick| {
+            [&entry.step, &entry.wait, &entry.compute].map(|times| (times.count, times.sum_ms))
+        };
+        for (kind, name) in ["step", "wait", "compute"].into_iter().enumerate() {
+            let count: u64 = entries.iter().map(|entry| of(entry)[kind].0).sum();
+            let sum: f64 = entries.iter().map(|entry| of(entry)[kind].1).sum();
             if count > 0 {
                 let track = to.counter(self.group, name, "ms", Some("Mean over a tick"));
                 to.count(track, from, sum / count as f64);

@@ -22,10 +22,10 @@ fn written(records: &[Record]) -> Trace {
 }
 
 /// Events with their time and their track's path below the process.
-fn events(trace: &Trace) -> Vec<(u64, String, TrackEvent)> {
+fn events(whole: &Trace) -> Vec<(u64, String, TrackEvent)> {
     let mut names: HashMap<u64, String> = HashMap::new();
     let mut found = Vec::new();
-    for packet in &trace.packet {
+    for packet in &whole.packet {
         match packet.data.as_ref().unwrap() {
             Data::TrackDescriptor(track) => {
                 let own = match (&track.process, &track.name) {
@@ -48,10 +48,10 @@ fn events(trace: &Trace) -> Vec<(u64, String, TrackEvent)> {
 }
 
 /// Slices by track: when they began and ended, and what they are called.
-fn slices(trace: &Trace) -> HashMap<String, Vec<(u64, u64, String)>> {
+fn slices(whole: &Trace) -> HashMap<String, Vec<(u64, u64, String)>> {
     let mut open: HashMap<String, Vec<(u64, String)>> = HashMap::new();
     let mut done: HashMap<String, Vec<_>> = HashMap::new();
-    for (at, track, event) in events(trace) {
+    for (at, track, event) in events(whole) {
         let open = open.entry(track.clone()).or_default();
         if event.r#type() == EventType::SliceBegin {
             open.push((at, event.name.unwrap()));
@@ -64,8 +64,8 @@ fn slices(trace: &Trace) -> HashMap<String, Vec<(u64, u64, String)>> {
     done
 }
 
-fn counts(trace: &Trace, track: &str) -> Vec<(u64, f64)> {
-    let of_track = events(trace)
+fn counts(whole: &Trace, track: &str) -> Vec<(u64, f64)> {
+    let of_track = events(whole)
         .into_iter()
         .filter(|(_, name, _)| name == track);
     of_track
@@ -75,7 +75,9 @@ fn counts(trace: &Trace, track: &str) -> Vec<(u64, f64)> {
 
 fn durations(count: u64, ms: u64) -> DistributionRecord {
     let mut d = Distribution::default();
-    (0..count).for_each(|_| d.record(ms * 1_000_000));
+    for _ in 0..count {
+        d.record(ms * 1_000_000);
+    }
     DistributionRecord::from(&d)
 }
 
@@ -105,13 +107,13 @@ fn tick(at: u64, edit: impl FnOnce(&mut TickRecord)) -> Record {
 
 #[test]
 fn ticks_are_slices_within_their_phase_and_share_their_interval_by_what_steps_took() {
-    let trace = written(&[
+    let whole = written(&[
         tick(1, |t| t.loops = vec![steps(Live, 0, 10, 20, 10)]),
         tick(2, |t| {
-            t.loops = vec![steps(Replay, 20, 20, 0, 10), steps(Live, 10, 10, 50, 10)]
+            t.loops = vec![steps(Replay, 20, 20, 0, 10), steps(Live, 10, 10, 50, 10)];
         }),
     ]);
-    let found = &slices(&trace)["rank 0/loop train/steps"];
+    let found = &slices(&whole)["rank 0/loop train/steps"];
     let expected = [
         (100 * S, 101 * S, "10 steps"),
         (101 * S, 101 * S + S / 4 * 3, "10 steps"),
@@ -123,7 +125,7 @@ fn ticks_are_slices_within_their_phase_and_share_their_interval_by_what_steps_to
     assert_eq!(found[..], expected);
     // Means are drawn over the tick that they are of.
     assert_eq!(
-        counts(&trace, "rank 0/loop train/wait"),
+        counts(&whole, "rank 0/loop train/wait"),
         [(100 * S, 20.0), (101 * S, 500.0 / 30.0)]
     );
 }
@@ -139,13 +141,13 @@ fn epochs_begin_with_their_first_tick_and_end_with_their_record() {
         epoch: 1,
         ..steps(Live, 30, 5, 1, 1)
     };
-    let trace = written(&[
+    let whole = written(&[
         tick(1, |t| t.loops = vec![steps(Live, 0, 15, 1, 1)]),
         tick(2, |t| t.loops = vec![steps(Live, 15, 15, 1, 1)]),
         samples::record(102 * S + 5, epoch),
         tick(3, |t| t.loops = vec![second]),
     ]);
-    let found = &slices(&trace)["rank 0/loop train/epochs"];
+    let found = &slices(&whole)["rank 0/loop train/epochs"];
     assert_eq!(found[0], (100 * S, 102 * S + 5, "epoch 0".to_owned()));
     assert_eq!(found[1], (102 * S + 5, 103 * S, "epoch 1".to_owned()));
 }
@@ -163,12 +165,12 @@ fn windows_of_the_probe_are_placed_by_their_steps() {
         windows: vec![window(Live, 0, 9), window(Replay, 0, 19)],
         ..ProbeRecord::default()
     });
-    let trace = written(&[
+    let whole = written(&[
         tick(1, |t| t.loops = vec![steps(Live, 0, 20, 1, 1)]),
         tick(2, |t| t.loops = vec![steps(Replay, 20, 20, 0, 1)]),
         samples::record(102 * S, probe),
     ]);
-    let found = &slices(&trace)["rank 0/loop train/probe windows"];
+    let found = &slices(&whole)["rank 0/loop train/probe windows"];
     let live = (100 * S + S / 2, 101 * S, "live window 0".to_owned());
     assert_eq!(found[0], live);
     assert_eq!(found[1], (101 * S, 102 * S, "replay window 0".to_owned()));
@@ -193,20 +195,20 @@ fn levels_stand_from_when_they_were_read_and_totals_are_what_they_grew_by_in_a_s
             ]);
         })
     };
-    let trace = written(&[read(1, 3.0), read(3, 7.0)]);
+    let whole = written(&[read(1, 3.0), read(3, 7.0)]);
     assert_eq!(
         counts(
-            &trace,
+            &whole,
             "rank 0/gpu:0/headspace.gpu.sm.utilization{source=gpm}"
         ),
         [(101 * S, 50.0), (103 * S, 50.0)]
     );
     assert_eq!(
-        counts(&trace, "rank 0/process/process.cpu.time{cpu.mode=user}"),
+        counts(&whole, "rank 0/process/process.cpu.time{cpu.mode=user}"),
         [(101 * S, 2.0)]
     );
     assert!(
-        !events(&trace)
+        !events(&whole)
             .iter()
             .any(|(_, track, _)| track.contains("another"))
     );
@@ -227,17 +229,17 @@ fn a_stage_told_of_in_turn_is_busy_over_the_time_since_it_was_told_of() {
         ..QueueTick::default()
     };
     let with = |t: &mut TickRecord| t.stages = vec![stage.clone()];
-    let trace = written(&[
+    let whole = written(&[
         tick(1, with),
         tick(2, |t| t.queues = vec![queue.clone()]),
         tick(3, with),
     ]);
     assert_eq!(
-        counts(&trace, "rank 0/stages/decode (worker 0) busy"),
+        counts(&whole, "rank 0/stages/decode (worker 0) busy"),
         [(100 * S, 4.0), (101 * S, 2.0)]
     );
     assert_eq!(
-        counts(&trace, "rank 0/queues/decoded depth"),
+        counts(&whole, "rank 0/queues/decoded depth"),
         [(101 * S, 2.5)]
     );
 }
@@ -249,12 +251,12 @@ fn notices_before_the_first_tick_lie_at_the_beginning_of_the_run() {
         severity: Severity::Warning,
         text: "`perf` is off".into(),
     });
-    let trace = written(&[
+    let whole = written(&[
         samples::record(100 * S + 7, RecordBody::Run(RunRecord::default())),
         samples::record(100 * S + 9, notice),
         tick(1, |_| ()),
     ]);
-    let found = events(&trace);
+    let found = events(&whole);
     let (at, track, event) = &found[0];
     assert_eq!((*at, track.as_str()), (100 * S + 9, "rank 0/notices"));
     assert_eq!(event.name.as_deref(), Some("source_off"));
@@ -266,8 +268,8 @@ fn ranks_with_one_process_id_are_processes_of_their_own() {
         rank: 1,
         ..tick(1, |_| ())
     };
-    let trace = written(&[tick(1, |_| ()), other]);
-    let pids: Vec<i32> = trace
+    let whole = written(&[tick(1, |_| ()), other]);
+    let pids: Vec<i32> = whole
         .packet
         .iter()
         .filter_map(|packet| match packet.data.as_ref()? {
@@ -277,7 +279,7 @@ fn ranks_with_one_process_id_are_processes_of_their_own() {
         .collect();
     assert_eq!(pids.len(), 2);
     assert_ne!(pids[0], pids[1]);
-    assert!(slices(&trace).contains_key("rank 1/run"));
+    assert!(slices(&whole).contains_key("rank 1/run"));
 }
 
 proptest! {
