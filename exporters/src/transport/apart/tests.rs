@@ -33,7 +33,7 @@ impl Deliver<Count> for Told {
 type Ends = (Apart<Count>, Receiver<usize>, Sender<Result<(), Failure>>);
 
 fn start(interval: Duration) -> Ends {
-    let (seen, sees) = channel();
+    let (seen, counts) = channel();
     let (answer, answers) = channel();
     let pace = Pace {
         interval,
@@ -42,7 +42,7 @@ fn start(interval: Duration) -> Ends {
     let told = Told { seen, answers };
     (
         Apart::start("told", Count(0), told, pace).unwrap(),
-        sees,
+        counts,
         answer,
     )
 }
@@ -64,43 +64,43 @@ fn until(condition: impl Fn() -> bool) {
 
 #[test]
 fn the_first_records_are_delivered_at_once_and_the_last_at_the_end() {
-    let (mut apart, sees, answer) = start(Duration::from_secs(3600));
+    let (mut apart, counts, answer) = start(Duration::from_secs(3600));
     apart.export(&[record(0)]).unwrap();
-    assert_eq!(sees.recv_timeout(DEADLINE), Ok(1));
+    assert_eq!(counts.recv_timeout(DEADLINE), Ok(1));
     answer.send(Ok(())).unwrap();
 
     apart.export(&[record(1), record(2)]).unwrap();
     answer.send(Ok(())).unwrap();
     apart.close();
     apart.finish();
-    assert_eq!(sees.recv_timeout(DEADLINE), Ok(3));
+    assert_eq!(counts.recv_timeout(DEADLINE), Ok(3));
     assert_eq!((apart.lost(), apart.tell().len()), (0, 0));
 }
 
 #[test]
 fn a_slow_delivery_holds_nobody_up_and_the_next_one_says_all() {
-    let (mut apart, sees, answer) = start(Duration::from_millis(1));
+    let (mut apart, counts, answer) = start(Duration::from_millis(1));
     apart.export(&[record(0)]).unwrap();
-    assert_eq!(sees.recv_timeout(DEADLINE), Ok(1));
+    assert_eq!(counts.recv_timeout(DEADLINE), Ok(1));
     for time in 1..100 {
         apart.export(&[record(time)]).unwrap(); // Returns, though the delivery goes on.
     }
     answer.send(Ok(())).unwrap();
-    assert_eq!(sees.recv_timeout(DEADLINE), Ok(100));
+    assert_eq!(counts.recv_timeout(DEADLINE), Ok(100));
     answer.send(Ok(())).unwrap();
 }
 
 #[test]
 fn failing_is_told_once_and_so_is_recovery_with_what_was_given_up() {
-    let (mut apart, sees, answer) = start(Duration::from_millis(1));
+    let (mut apart, counts, answer) = start(Duration::from_millis(1));
     apart.export(&[record(0)]).unwrap();
     for _ in 0..3 {
-        sees.recv_timeout(DEADLINE).unwrap();
+        counts.recv_timeout(DEADLINE).unwrap();
         answer.send(Err(refused(Retry::No))).unwrap();
     }
-    sees.recv_timeout(DEADLINE).unwrap();
+    counts.recv_timeout(DEADLINE).unwrap();
     answer.send(Ok(())).unwrap();
-    sees.recv_timeout(DEADLINE).unwrap();
+    counts.recv_timeout(DEADLINE).unwrap();
 
     let told = apart.tell();
     assert_eq!(apart.lost(), 3);
@@ -122,9 +122,9 @@ fn failing_is_told_once_and_so_is_recovery_with_what_was_given_up() {
 
 #[test]
 fn an_end_does_not_wait_for_one_that_never_answers() {
-    let (mut apart, sees, answer) = start(Duration::from_secs(3600));
+    let (mut apart, counts, answer) = start(Duration::from_secs(3600));
     apart.export(&[record(0)]).unwrap();
-    sees.recv_timeout(DEADLINE).unwrap();
+    counts.recv_timeout(DEADLINE).unwrap();
     apart.close();
     apart.finish(); // The answer has not come, and is not waited for any longer.
     assert_eq!(apart.lost(), 1);
