@@ -97,12 +97,12 @@ def test_every_query_of_the_dashboard_returns_data_of_a_run_that_trains(
     except pytest.fail.Exception:
         pytest.fail("no data for " + "\n".join(f"{title}: {query}" for title, query in silent))
     assert len(asked) > 40
-    [down] = [[t["lastError"] for t in server.targets() if t["health"] != "up"]]
-    assert down == []
-    floor = server.query('headspace_run_floor_time_seconds{estimate="value"}')
-    assert {series["metric"]["rank"] for series in floor} == {"0", "1"}
-    assert {series["metric"]["job"] for series in floor} == {"training"}
-    assert len({series["metric"]["run"] for series in floor}) == 1
+    # On a busy machine a scrape may miss its second.
+    wait_until(lambda: all(t["health"] == "up" for t in server.targets()), "both ranks are up")
+    steps = server.query('headspace_loop_steps_total{phase="live"}')
+    assert {series["metric"]["rank"] for series in steps} == {"0", "1"}
+    assert {series["metric"]["job"] for series in steps} == {"training"}
+    assert len({series["metric"]["run"] for series in steps}) == 1
 
 
 def _typescript(dashboard: dict[str, Any]) -> str:
