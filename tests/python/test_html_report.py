@@ -68,6 +68,30 @@ def test_a_file_shows_the_numbers_of_the_records(
     assert browser.hosts() == set()
 
 
+def test_arrow_keys_tell_the_numbers_of_a_point(ran: Ran, tmp_path: Path, browser: Browser) -> None:
+    page = tmp_path / "page.html"
+    command("report", ran.folder, "--html", page)
+    browser.look(1440, 900)
+    browser.open(page.as_uri())
+    browser.wait(lambda: browser.run("return document.querySelector('canvas')"), "it is drawn")
+    ticks = ran.kind("tick")
+    # Each tick of so short a run is a point.
+    at, first = next((at, tick) for at, tick in enumerate(ticks) if tick["loops"])
+    browser.run(
+        "const plot = document.querySelector('section.way .plot'); plot.focus();"
+        f"for (let at = 0; at <= {at}; at += 1)"
+        " plot.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight'}));"
+    )
+    browser.wait(lambda: "wait" in browser.text("section.way .tip"), "the point is told")
+    wait = first["loops"][0]["wait"]
+    assert f"{wait['sum_ms'] / wait['count']:.1f} ms" in browser.text("section.way .tip")
+    label = browser.run(
+        "return document.querySelector('section.way .plot').getAttribute('aria-label')"
+    )
+    assert "wait" in label
+    assert " ms" in label
+
+
 def test_without_scripts_the_facts_are_there(ran: Ran, tmp_path: Path, browser: Browser) -> None:
     page = tmp_path / "page.html"
     command("report", ran.folder, "--html", page)

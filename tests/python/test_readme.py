@@ -26,6 +26,9 @@ TESTED = {
     "HEADSPACE_MODE=probe python train.py": "here",
     "headspace report": "here",
     "headspace doctor": "here",
+    "headspace top": "test_top.py",
+    "headspace serve": "test_serve.py",
+    "headspace report --html page.html RUN": "test_html_report.py",
     "headspace compare before after --fail-if-slower 5%": "here",
 }
 
@@ -178,10 +181,13 @@ def test_with_headspace_0_nothing_is_left_and_nothing_said(script: Path) -> None
 def test_the_variables_are_those_that_the_package_reads() -> None:
     told = set(re.findall(r"^\| `(HEADSPACE\w*)`", README, re.MULTILINE))
     package = (ROOT / "py_bindings/python/headspace/_settings.py").read_text()
-    command = (ROOT / "cli/src/lib.rs").read_text()
+    places = [ROOT / "cli/src/lib.rs", ROOT / "py_bindings/src/log.rs"]
+    command = "".join(place.read_text() for place in places)
 
     read = re.findall(r'environ\.get\("(HEADSPACE\w*)"', package)
-    assert told == {*read, *re.findall(r'env::var(?:_os)?\("(HEADSPACE\w*)"', command)}
+    options = re.findall(r'env = "(HEADSPACE\w*)"', (ROOT / "cli/src/args.rs").read_text())
+    read += re.findall(r'env::var(?:_os)?\("(HEADSPACE\w*)"', command)
+    assert told == {*read, *options}
 
 
 def test_the_targets_are_targets_and_the_links_lead_somewhere() -> None:

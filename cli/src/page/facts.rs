@@ -33,6 +33,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) summaries: Vec<(u32, &'a SummaryRecord)>,
     /// What the user was told, by rank.
     pub(crate) notices: Vec<(u32, &'a NoticeRecord)>,
+    /// Why nothing more is learned of the run at the moment.
+    pub(crate) trouble: Option<&'a str>,
     /// Lines that were no records.
     pub(crate) skipped: u64,
 }
@@ -285,6 +287,9 @@ impl Facts<'_> {
                 prose(words)
             );
         };
+        if let Some(trouble) = self.trouble {
+            item("warning", "trouble", trouble);
+        }
         for found in s
             .findings
             .iter()

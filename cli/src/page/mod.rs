@@ -40,6 +40,7 @@ pub fn notebook(verdict: Verdict<'_>) -> String {
         ranks: None,
         summaries: Vec::new(),
         notices: Vec::new(),
+        trouble: None,
         skipped: 0,
     };
     document::cell(&facts::notebook(&facts))

@@ -29,6 +29,8 @@ pub struct Watched {
     /// Its folder, or the one file of it that was named.
     place: PathBuf,
     ranks: BTreeMap<u32, Rank>,
+    /// Why nothing more is learned of it at the moment.
+    trouble: Option<String>,
 }
 
 #[derive(Debug)]
@@ -46,6 +48,7 @@ impl Watched {
         Self {
             place: place.to_path_buf(),
             ranks: BTreeMap::new(),
+            trouble: None,
         }
     }
 
@@ -103,6 +106,13 @@ impl Watched {
         if let Some(first) = self.ranks.values_mut().next() {
             first.run.tally.skipped = all.skipped;
         }
+    }
+
+    /// Says why nothing more is learned of it, or that there is no trouble. Whether that is new.
+    pub(crate) fn set_trouble(&mut self, trouble: Option<String>) -> bool {
+        let is_new = self.trouble != trouble;
+        self.trouble = trouble;
+        is_new
     }
 
     /// Whether no record was taken.
@@ -182,6 +192,7 @@ impl Watched {
             ranks: together.as_ref(),
             summaries: self.summaries(),
             notices: notices.collect(),
+            trouble: self.trouble.as_deref(),
             skipped: self
                 .ranks
                 .values()

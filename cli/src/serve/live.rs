@@ -78,6 +78,14 @@ impl Live {
         }
     }
 
+    /// Remembers why the files could not be read, or that they were.
+    pub(super) fn set_trouble(&self, trouble: Option<String>) {
+        let mut now = self.lock();
+        if now.watched.set_trouble(trouble) && self.news.receiver_count() > 0 {
+            self.tell(&mut now);
+        }
+    }
+
     /// Tells those who listen what is new. Nobody waits for them.
     fn tell(&self, now: &mut Now) {
         let page = now.watched.page();
@@ -135,10 +143,14 @@ pub(super) fn follow(live: Arc<Live>, mut follower: Follower) -> io::Result<Foll
                     Ok(polled) => {
                         let more = polled.more;
                         live.take(polled, &follower);
+                        live.set_trouble(None);
                         more
                     }
-                    // Said by what the page no longer learns; the next look tries again.
-                    Err(_) => false,
+                    // The next look tries again.
+                    Err(error) => {
+                        live.set_trouble(Some(error.to_string()));
+                        false
+                    }
                 };
                 let wait = if more { Duration::ZERO } else { LOOK };
                 if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {

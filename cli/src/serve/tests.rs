@@ -266,3 +266,18 @@ fn an_address_for_others_needs_a_token() {
     args.token = Some(Token::parse(TOKEN).unwrap());
     assert!(listen(&args).is_ok());
 }
+
+#[test]
+fn files_that_cannot_be_read_are_told_on_the_page_until_they_can() {
+    let live = Live::default();
+    let told = || {
+        live.page()
+            .parts
+            .iter()
+            .any(|part| part.html.contains("no permission"))
+    };
+    live.set_trouble(Some("no permission".to_owned()));
+    assert!(told());
+    live.set_trouble(None);
+    assert!(!told());
+}
