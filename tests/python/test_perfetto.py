@@ -144,8 +144,10 @@ def test_slices_and_counters_are_what_the_records_say(probed: Ran, tmp_path: Pat
         end = run.start + tick["at_s"] * 1e9
         assert drawn.end <= end + NEAR_NS
         assert drawn.start >= end - tick["interval_s"] * 1e9 - NEAR_NS
-        (phase,) = [p for p in phases if p.start <= drawn.start and drawn.end <= p.end]
-        assert phase.name == entry["phase"]
+        # One without a duration may lie between two phases.
+        around = [p.name for p in phases if p.start <= drawn.start and drawn.end <= p.end]
+        assert entry["phase"] in around
+        assert len(around) == 1 or drawn.start == drawn.end
 
     for what in ("step", "wait", "compute"):
         means = []
