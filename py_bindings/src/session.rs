@@ -73,6 +73,9 @@ type Asked = (String, Options, bool);
 /// Numbers of one moment: the step, seconds since 1970-01-01 UTC, and values by name.
 type Moment = (u64, f64, BTreeMap<String, f64>);
 
+/// The destinations that opened.
+type Exporters = Vec<Box<dyn Exporter>>;
+
 /// A destination, or why there is none.
 type Wanted = Result<Destination, DestinationError>;
 
@@ -419,7 +422,7 @@ fn destinations(asked: Vec<Asked>) -> PyResult<Vec<(Wanted, bool)>> {
 fn open(
     asked: Vec<(Wanted, bool)>,
     place: &Place<'_>,
-) -> PyResult<(Vec<Box<dyn Exporter>>, Vec<Notice>)> {
+) -> PyResult<(Exporters, Vec<Notice>)> {
     let (mut exporters, mut notices) = (Vec::new(), Vec::new());
     for (wanted, must) in asked {
         match wanted.and_then(|destination| destination.open(place)) {
