@@ -38,7 +38,7 @@ def svg(screen: pyte.Screen) -> str:
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
         'aria-label="headspace top in a terminal">',
         f'<rect width="100%" height="100%" rx="8" fill="{PAPER}"/>',
-        '<g font-family="ui-monospace, \'DejaVu Sans Mono\', Menlo, Consolas, monospace" '
+        "<g font-family=\"ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace\" "
         'font-size="14">',
     ]
     for y in range(screen.lines):
