@@ -119,7 +119,9 @@ impl<'a> Verdict<'a> {
         (world > 1).then(|| {
             Row::sentence(
                 "rank",
-                format!("One of {world} processes; the numbers are its own."),
+                format!(
+                    "One of {world} processes; the numbers are its own. `headspace report` reads all."
+                ),
             )
         })
     }

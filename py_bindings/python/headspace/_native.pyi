@@ -99,10 +99,11 @@ def stage(name: str, *, concurrency: int | None = None) -> Stage:
 
     Args:
         name: What the stage is called. One name is one stage, wherever it is used.
-        concurrency: How many calls may go on at once, such as the number of threads, where known.
+        concurrency: How many calls may go on at once in this process, such as the number of threads,
+            where known.
 
     Raises:
-        ValueError: If `concurrency` is 0.
+        ValueError: If `concurrency` is not a count of at least 1.
     """
 
 @final

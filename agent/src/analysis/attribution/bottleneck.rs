@@ -43,6 +43,12 @@ const CROWD_UNSEEN: f64 = 4.0;
 /// Share of time that the training thread waits for a core from which on it is starved.
 const STARVED_PCT: f64 = 15.0;
 
+/// Cores' worth of work of other threads from which on they may hold the interpreter lock.
+const SHARES_LOCK: f64 = 0.2;
+
+/// Share of a step that a wait for the interpreter lock takes where it holds the loop up.
+const LOCKED: f64 = 0.1;
+
 /// Share of the cores in use from which on hardly any time is left over.
 const ALL_CORES: f64 = 0.87;
 
@@ -75,6 +81,14 @@ pub(super) struct Binding {
 /// Finds what binds; `None` where nothing clearly does.
 pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
     let model = predictor.model;
+    let found = suspects(predictor)?;
+    let held_up = held_up_loop(model).filter(|_| found.term == Term::Compute);
+    Some(held_up.unwrap_or(found))
+}
+
+/// What the laws and the simulation say, as if the loop's own part were as fast as it can be.
+fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
+    let model = predictor.model;
     let step = model.facts.step_ms;
     if let Some(free) = compute_bound(model) {
         return Some(Binding {
@@ -100,6 +114,33 @@ pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
         limit_ms: limit_ms(model, found.term).min(step),
         ..found
     }))
+}
+
+/// What makes the loop's own part look slow although it is not at work: its thread waits for a core,
+/// or for the interpreter lock that other threads hold.
+fn held_up_loop(model: &Model<'_>) -> Option<Binding> {
+    let r = &model.facts.resources;
+    let starved = r
+        .consumer_run_queue_pct
+        .is_some_and(|pct| pct >= STARVED_PCT);
+    let shares = r
+        .other_threads_cores
+        .is_some_and(|cores| cores >= SHARES_LOCK);
+    let locked = r
+        .gil_wait_ms
+        .is_some_and(|ms| ms >= GIL_WAIT_MS.max(LOCKED * model.facts.step_ms));
+    let term = if starved {
+        cores_or_quota(model)
+    } else if shares && locked {
+        Term::Gil
+    } else {
+        return None;
+    };
+    Some(Binding {
+        term,
+        limit_ms: 0.0,
+        confidence: 0.6,
+    })
 }
 
 /// The loop's own part, where it hardly waits, or where data for free would gain nothing.

@@ -111,7 +111,22 @@ fn remedy(remedy: &RemedyRecord) -> (String, String) {
             percent(gain, 0)
         ),
     };
-    (outcome, remedy.what.clone())
+    let what = if remedy.code == "stop" {
+        remedy.what.clone()
+    } else {
+        let sentence = remedy.what.trim_end_matches('.');
+        format!("{sentence} ({}).", certainty(remedy.confidence))
+    };
+    (outcome, what)
+}
+
+/// How sure a conclusion is, in a word.
+fn certainty(confidence: f64) -> &'static str {
+    match confidence {
+        c if c >= 0.7 => "likely",
+        c if c >= 0.4 => "plausible",
+        _ => "a guess",
+    }
 }
 
 /// Whether items do not pass it: a start of workers, a delay.
