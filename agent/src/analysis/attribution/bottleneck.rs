@@ -82,8 +82,17 @@ pub(super) struct Binding {
 pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
     let model = predictor.model;
     let found = suspects(predictor)?;
-    let held_up = held_up_loop(model).filter(|_| found.term == Term::Compute);
-    Some(held_up.unwrap_or(found))
+    let held_up = match found.term {
+        Term::Compute if starved(model) => Some(cores_or_quota(model)),
+        Term::Compute if lock_contended(model) => Some(Term::Gil),
+        Term::Stage(stage) if waits_for_lock(model, stage) => Some(Term::Gil),
+        _ => None,
+    };
+    Some(held_up.map_or(found, |term| Binding {
+        term,
+        limit_ms: 0.0,
+        confidence: 0.6,
+    }))
 }
 
 /// What the laws and the simulation say, as if the loop's own part were as fast as it can be.
@@ -116,31 +125,27 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
     }))
 }
 
-/// What makes the loop's own part look slow although it is not at work: its thread waits for a core,
-/// or for the interpreter lock that other threads hold.
-fn held_up_loop(model: &Model<'_>) -> Option<Binding> {
+/// Whether the loop's thread waits for a core so much that its own part only looks slow.
+fn starved(model: &Model<'_>) -> bool {
+    let waits = model.facts.resources.consumer_run_queue_pct;
+    waits.is_some_and(|pct| pct >= STARVED_PCT)
+}
+
+/// Whether threads wait long for the interpreter lock, and more than one of them holds it: one thread
+/// that computes in Python makes whoever asks wait, and hinders nobody.
+fn lock_contended(model: &Model<'_>) -> bool {
     let r = &model.facts.resources;
-    let starved = r
-        .consumer_run_queue_pct
-        .is_some_and(|pct| pct >= STARVED_PCT);
-    let shares = r
-        .other_threads_cores
-        .is_some_and(|cores| cores >= SHARES_LOCK);
-    let locked = r
-        .gil_wait_ms
-        .is_some_and(|ms| ms >= GIL_WAIT_MS.max(LOCKED * model.facts.step_ms));
-    let term = if starved {
-        cores_or_quota(model)
-    } else if shares && locked {
-        Term::Gil
-    } else {
-        return None;
-    };
-    Some(Binding {
-        term,
-        limit_ms: 0.0,
-        confidence: 0.6,
-    })
+    let long = GIL_WAIT_MS.max(LOCKED * model.facts.step_ms);
+    r.other_threads_cores
+        .is_some_and(|cores| cores >= SHARES_LOCK)
+        && r.gil_wait_ms.is_some_and(|ms| ms >= long)
+}
+
+/// Whether a stage of this process works little of its time, in such a crowd.
+pub(super) fn waits_for_lock(model: &Model<'_>, stage: usize) -> bool {
+    let link = &model.links[stage];
+    let here = link.stage.processes <= 1 && model.workers != Some(stage);
+    here && lock_contended(model) && link.cpu().is_none_or(|cpu| cpu > 0.05 && cpu < 0.9)
 }
 
 /// The loop's own part, where it hardly waits, or where data for free would gain nothing.
@@ -194,8 +199,7 @@ fn relieved(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
 
 /// The cores, where what gains most only seems slow because it waits for one.
 fn for_want_of_cores(model: &Model<'_>, gains: &[Gain]) -> Option<Term> {
-    let starved = model.facts.resources.consumer_run_queue_pct;
-    if starved.is_none_or(|pct| pct < STARVED_PCT) {
+    if !starved(model) {
         return None;
     }
     // Whoever holds the lock waits for a core as well, and lets the others wait for longer.

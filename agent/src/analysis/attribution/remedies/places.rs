@@ -1,6 +1,6 @@
 //! More calls of a stage at once, or fewer where more hold each other up.
 
-use super::super::bottleneck::{Term, limit_ms, memory_suspect};
+use super::super::bottleneck::{Term, limit_ms, memory_suspect, waits_for_lock};
 use super::super::model::{BUSY, Model, whole};
 use super::{Context, Draft, HOPED_FOR, Outcome, change};
 use crate::model::record::{ChangeRecord, QueueSummary};
@@ -90,7 +90,8 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
             confidence: 0.6,
         });
     }
-    if memory_suspect(model, stage) || model.holds_gil(stage) || reads_all_it_can(model, stage) {
+    let locked = model.holds_gil(stage) || waits_for_lock(model, stage);
+    if memory_suspect(model, stage) || locked || reads_all_it_can(model, stage) {
         return None;
     }
     let from = whole(link.places);
