@@ -156,7 +156,7 @@ class Stage:
         bytes: int | None = None,
         failed: bool = False,
     ) -> None:
-        """Counts a call that was timed elsewhere.
+        """Counts a call that was timed elsewhere. One whose time is no duration is not counted.
 
         Args:
             seconds: How long it took.
