@@ -50,6 +50,8 @@ pub(crate) struct Session {
     agent: Agent,
     interpreter: Interpreter,
     folder: PathBuf,
+    /// Processes of the run.
+    world_size: u32,
     /// Where its workers find it; removed when it ends.
     marker: Option<Marker>,
     /// Numbers for integrations, where there are some.
@@ -186,6 +188,7 @@ impl Session {
             agent,
             interpreter,
             folder,
+            world_size,
             marker,
             scalars,
         })
@@ -260,7 +263,7 @@ impl Session {
         }
         py.detach(|| {
             let (summary, probes) = self.agent.report();
-            render(&summary, &probes, &self.folder)
+            render(&summary, &probes, &self.folder, self.world_size)
         })
     }
 
@@ -271,26 +274,38 @@ impl Session {
             return Ok(None);
         }
         let (agent, folder, marker) = (&self.agent, &self.folder, &self.marker);
+        let world_size = self.world_size;
         self.interpreter.end_around(py, || {
             let stopped = agent.stop();
             if let (Some(_), Some(marker)) = (&stopped, marker) {
                 marker.remove();
             }
             stopped
-                .map(|stopped| render(&stopped.summary, &stopped.probes, folder))
+                .map(|stopped| render(&stopped.summary, &stopped.probes, folder, world_size))
                 .transpose()
         })
     }
 }
 
-fn render(summary: &SummaryRecord, probes: &[ProbeRecord], folder: &Path) -> PyResult<Rendered> {
+/// The numbers and the verdict of one of so many processes.
+fn render(
+    summary: &SummaryRecord,
+    probes: &[ProbeRecord],
+    folder: &Path,
+    world_size: u32,
+) -> PyResult<Rendered> {
     let json = serde_json::to_string(summary)
         .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     let location = folder.display().to_string();
     let probe = probes
         .iter()
         .find(|probe| summary.loop_name.as_ref() == Some(&probe.loop_name));
+    let run = RunRecord {
+        world_size,
+        ..RunRecord::default()
+    };
     let verdict = Verdict {
+        run: Some(&run),
         probe,
         location: Some(&location),
         ..Verdict::new(summary)
@@ -356,7 +371,7 @@ fn start(
     let clock = origin.map_or_else(MonotonicClock::new, |at| clock().starting_at(at));
     let since_origin = clock.nanos(clock.ticks()) as f64 / 1e9;
     let shown = folder.clone();
-    let terminated = marker.clone();
+    let (terminated, world_size) = (marker.clone(), run.world_size);
     let builder = AgentBuilder {
         limits: Limits {
             interval,
@@ -382,7 +397,8 @@ fn start(
             }
         }),
         on_terminate: Box::new(move |summary, probes| {
-            if let (false, 0, Ok((_, text, _))) = (quiet, rank, render(summary, probes, &shown)) {
+            let rendered = render(summary, probes, &shown, world_size);
+            if let (false, 0, Ok((_, text, _))) = (quiet, rank, rendered) {
                 say(&format!("{text}\n"));
             }
             if let Some(marker) = &terminated {

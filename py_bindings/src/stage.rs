@@ -47,16 +47,17 @@ static HANDLES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 ///
 /// Args:
 ///     name: What the stage is called. One name is one stage, wherever it is used.
-///     concurrency: How many calls may go on at once, such as the number of threads, where known.
+///     concurrency: How many calls may go on at once in this process, such as the number of threads,
+///         where known.
 ///
 /// Raises:
-///     ValueError: If `concurrency` is 0.
+///     ValueError: If `concurrency` is not a count of at least 1.
 #[pyfunction]
 #[pyo3(signature = (name, *, concurrency = None))]
 pub(crate) fn stage<'py>(
     py: Python<'py>,
     name: &Bound<'py, PyString>,
-    concurrency: Option<u32>,
+    concurrency: Option<i64>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let handles = HANDLES
         .get_or_init(py, || PyDict::new(py).unbind())
@@ -151,12 +152,13 @@ impl Stage {
         place
     }
 
-    fn set_concurrency(&self, concurrency: u32) -> PyResult<()> {
-        if concurrency == 0 {
-            return Err(PyValueError::new_err(
-                "`concurrency` is not a count of at least 1: 0",
-            ));
-        }
+    fn set_concurrency(&self, said: i64) -> PyResult<()> {
+        let concurrency = u32::try_from(said).ok().filter(|count| *count > 0);
+        let concurrency = concurrency.ok_or_else(|| {
+            PyValueError::new_err(format!(
+                "`concurrency` is not a count of at least 1: {said}"
+            ))
+        })?;
         self.concurrency.store(concurrency, Ordering::Relaxed);
         if let Some(slot) = self.place().slot {
             slot.concurrency.store(concurrency, Ordering::Relaxed);
@@ -250,7 +252,7 @@ impl Stage {
         calls::tell(self.handle(), told(inputs, outputs, bytes));
     }
 
-    /// Counts a call that was timed elsewhere.
+    /// Counts a call that was timed elsewhere. One whose time is no duration is not counted.
     ///
     /// Args:
     ///     seconds: How long it took.
@@ -270,8 +272,10 @@ impl Stage {
         let Some(slot) = self.place().slot else {
             return;
         };
-        let nanos = std::time::Duration::try_from_secs_f64(seconds)
-            .map_or(0, |took| u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        let Ok(took) = std::time::Duration::try_from_secs_f64(seconds) else {
+            return;
+        };
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let end = if failed { End::Failed } else { End::Done };
         let outcome = told(inputs, outputs, bytes).outcome(end, 0);
         slot.record_as(self.writers, nanos, outcome);

@@ -572,16 +572,19 @@ def test_a_handle_goes_wherever_a_name_goes(name: str) -> None:
     assert (decode.name, repr(decode)) == (name, f'headspace.stage("{name}")')
     with pytest.raises(ValueError, match="not a count of at least 1"):
         headspace.stage(name, concurrency=0)
+    with pytest.raises(ValueError, match="not a count of at least 1: -1"):
+        headspace.stage(name, concurrency=-1)
 
 
 def test_calls_timed_elsewhere_are_counted(session: headspace.Session, name: str) -> None:
     stage = headspace.stage(name)
     stage.record(0.5, outputs=6, bytes=10)
     stage.record(0.25, failed=True)
-    stage.record(float("nan"))
+    for no_duration in (float("nan"), -1.0, float("inf")):
+        stage.record(no_duration)
 
     seen = counted(session, name)
-    assert (seen.calls, seen.failures, seen.items_out, seen.bytes) == (3, 1, 7, 10)
+    assert (seen.calls, seen.failures, seen.items_out, seen.bytes) == (2, 1, 6, 10)
     assert 749 < seen.time_ms < 751
 
 

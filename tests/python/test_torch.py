@@ -240,8 +240,9 @@ def test_what_is_made_before_its_turn_has_a_delay(runs: Runs, method: str) -> No
     # Worker 1 is done with its three, which wait for one, two and three of worker 0's.
     times = [entry["time"] for entry in entries(runs, "stages", "reorder delay")]
     assert max(time["max_ms"] for time in times) > 2 * 60
-    assert sum(time["sum_ms"] for time in times) < most * (3 * 60 + 30)
     delay = summarised(runs, "reorder delay")
+    # But for those first three again.
+    assert delay["p50_ms"] < 4 * 60
     assert (delay["calls"], delay["concurrency"]) == (calls(runs, "reorder delay")[None], None)
     # Items do not pass it: it limits nothing.
     assert (delay["limit_ms"], delay["out_per_in"]) == (None, None)

@@ -516,3 +516,109 @@ fn facts_that_do_not_explain_the_step_name_no_stage() {
     let found = attribute(&facts);
     assert_eq!(found.bottleneck, None, "{found:?}");
 }
+
+// What an independent reader of verdicts found wrong.
+
+/// A loop that hardly waits, with threads beside it.
+fn hardly_waits(resources: ResourcesRecord) -> Pipeline {
+    Pipeline {
+        stages: vec![told("transform", 2.0, 1.0, 40.0, 45.0)],
+        queues: vec![sink(4, 1.0)],
+        step_ms: 23.2,
+        wait_ms: 0.3,
+        resources,
+        ..Pipeline::default()
+    }
+}
+
+#[test]
+fn a_loop_whose_thread_waits_for_a_core_is_not_told_to_look_at_the_model() {
+    let found = attribute(&hardly_waits(ResourcesRecord {
+        cores_used: Some(0.8),
+        cores_usable: Some(2.0),
+        others_cores: Some(1.2),
+        consumer_run_queue_pct: Some(61.0),
+        ..ResourcesRecord::default()
+    }));
+
+    assert_eq!(binds(&found), is("resource", "cores"));
+    assert!(remedy(&found, "stop").is_none());
+    let away = remedy(&found, "others_away").unwrap();
+    assert!(away.what.contains("1.2 of 2 cores"), "{away:?}");
+}
+
+#[test]
+fn a_loop_that_shares_the_interpreter_lock_is_not_told_to_look_at_the_model() {
+    let with = |others| ResourcesRecord {
+        cores_used: Some(1.0),
+        cores_usable: Some(8.0),
+        gil_wait_ms: Some(18.0),
+        other_threads_cores: Some(others),
+        ..ResourcesRecord::default()
+    };
+    let found = attribute(&hardly_waits(with(0.6)));
+    assert_eq!(binds(&found), is("resource", "gil"));
+    assert!(remedy(&found, "stop").is_none());
+    assert!(remedy(&found, "subprocess").is_some());
+
+    // One thread that computes in Python makes whoever asks wait, and hinders nobody.
+    let alone = attribute(&hardly_waits(with(0.0)));
+    assert_eq!(binds(&alone), is("compute", ""));
+}
+
+#[test]
+fn half_of_a_stage_called_within_spares_half_of_that_and_not_of_all() {
+    let inner = StageSummary {
+        within: Some("load".to_owned()),
+        ..told("parse", 1.0, 1.0, 24.0, 0.0)
+    };
+    let found = attribute(&Pipeline {
+        stages: vec![told("load", 1.0, 1.0, 40.0, 0.0), inner],
+        queues: vec![sink(4, 95.0)],
+        step_ms: 40.2,
+        wait_ms: 30.1,
+        ..Pipeline::default()
+    });
+    let cheaper = remedy(&found, "cheaper_calls").unwrap();
+
+    assert!(cheaper.what.contains("`parse`"), "{cheaper:?}");
+    assert!(
+        (cheaper.predicted_step_ms / 28.2 - 1.0).abs() < 0.03,
+        "{cheaper:?}"
+    );
+}
+
+#[test]
+fn a_pool_in_which_nothing_waits_is_not_given_more_workers() {
+    let pool = QueueSummary {
+        name: "pool".to_owned(),
+        empty_pct: Some(100.0),
+        places: Some(4),
+        active: Some(3.95),
+        ..QueueSummary::default()
+    };
+    let found = attribute(&Pipeline {
+        stages: vec![told("decode", 4.0, 1.0, 60.0, 0.0)],
+        queues: vec![pool],
+        step_ms: 15.1,
+        wait_ms: 5.0,
+        ..Pipeline::default()
+    });
+
+    assert!(remedy(&found, "more_workers").is_none());
+    assert!(remedy(&found, "submit_ahead").is_some());
+}
+
+#[test]
+fn no_remedy_of_the_loader_goes_below_the_loops_own_part() {
+    let mut read = stage("read", 1, 28.0, 30);
+    read.service = Service::new(1.0, 1.2, Shape::Rare, 0.0);
+    let line = Line::of(vec![read], 30.2);
+    let seen = run(&line, 500, 1);
+    let facts = facts(&line, &seen, false, Blind::default());
+    let own = facts.step_ms - facts.wait_ms;
+
+    for remedy in attribute(&facts).remedies {
+        assert!(remedy.predicted_step_ms >= 0.999 * own, "{remedy:?} {own}");
+    }
+}

@@ -9,10 +9,10 @@ use crate::model::metric::{
     CGROUP_CPU_PERIODS, CGROUP_CPU_THROTTLED_PERIODS, DISK_UTILIZATION, GC_PAUSE_LONGEST,
     GC_PAUSE_TIME, GIL_WAIT_TIME, GIL_WAITS, GPU_ECC_ERRORS, GPU_ENGINE_UTILIZATION,
     GPU_MEMORY_LIMIT, GPU_MEMORY_OWNED, GPU_MEMORY_USAGE, GPU_SM_UTILIZATION, GPU_THROTTLED,
-    GPU_UTILIZATION, HOST_CPU_USABLE, HOST_THREADS_RUNNABLE, Metric, NETWORK_IO, PERF_CYCLES,
-    PERF_INSTRUCTIONS, PRESSURE_TIME, PROCESS_CPU_TIME, PROCESS_DISK_IO, PROCESS_IO_REQUESTED,
-    PROCESS_MEMORY_ANONYMOUS, PROCESS_MEMORY_PROPORTIONAL, PROCESS_MEMORY_USAGE, THREAD_CPU_TIME,
-    THREAD_RUN_QUEUE_TIME,
+    GPU_UTILIZATION, HOST_CPU_USABLE, HOST_CPU_UTILIZATION, HOST_THREADS_RUNNABLE, Metric,
+    NETWORK_IO, PERF_CYCLES, PERF_INSTRUCTIONS, PRESSURE_TIME, PROCESS_CPU_TIME, PROCESS_DISK_IO,
+    PROCESS_IO_REQUESTED, PROCESS_MEMORY_ANONYMOUS, PROCESS_MEMORY_PROPORTIONAL,
+    PROCESS_MEMORY_USAGE, THREAD_CPU_TIME, THREAD_RUN_QUEUE_TIME,
 };
 use crate::model::reading::Attributes;
 use crate::model::record::{GpuRecord, GpuUse, ResourcesRecord};
@@ -46,13 +46,20 @@ pub fn resources(history: &History, part: Part, gpus: &[GpuRecord]) -> Resources
         Some(part? / whole)
     };
     let (growing, growth) = memory_growth(&span, part).unzip();
+    let cores_used = whole_tree(|scope| span.rate_of_all(&PROCESS_CPU_TIME, scope));
+    let cores_usable = span.mean(&HOST_CPU_USABLE, &Scope::Host, &[]);
+    let all_used = span.mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[]);
     ResourcesRecord {
         seconds: span.seconds(),
         gpus: ordinals(history)
             .map(|ordinal| gpu(&span, ordinal, gpus))
             .collect(),
-        cores_used: whole_tree(|scope| span.rate_of_all(&PROCESS_CPU_TIME, scope)),
-        cores_usable: span.mean(&HOST_CPU_USABLE, &Scope::Host, &[]),
+        cores_used,
+        cores_usable,
+        others_cores: all_used
+            .zip(cores_usable)
+            .zip(cores_used)
+            .map(|((share, usable), used)| (share * usable - used).max(0.0)),
         runnable_threads: span.mean(&HOST_THREADS_RUNNABLE, &Scope::Host, &[]),
         consumer_run_queue_pct: span
             .rate(&THREAD_RUN_QUEUE_TIME, &consumer, &[])

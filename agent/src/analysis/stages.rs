@@ -59,11 +59,7 @@ fn stage(
     };
     let mean_ms = ratio(busy_ns as f64 / 1e6, calls as f64);
     let concurrency_known = totals.concurrency > 0;
-    let concurrency = match (totals.concurrency, totals.peak) {
-        (0, 0) => None,
-        (0, peak) => Some(f64::from(peak)),
-        (said, _) => Some(f64::from(said)),
-    };
+    let concurrency = places(totals).map(f64::from);
     let calls_per_batch = span
         .calls_and_batches(&run.name, main_loop)
         .filter(|_| totals.calls > 0)
@@ -102,6 +98,17 @@ fn stage(
             .then(|| ratio(totals.bytes as f64, seconds))
             .flatten(),
         workers: workers(run),
+    }
+}
+
+/// Calls at once: as the user says, else the most seen. What is said in several processes is said of
+/// each, unless all of them together never had more calls at once than one of them says.
+fn places(totals: StageTotals) -> Option<u32> {
+    let each = totals.concurrency / totals.processes.max(1);
+    match (totals.concurrency, totals.peak) {
+        (0, peak) => (peak > 0).then_some(peak),
+        (said, peak) if peak > each => Some(said),
+        _ => Some(each),
     }
 }
 

@@ -256,3 +256,21 @@ fn what_items_do_not_pass_is_told_even_if_it_was_over_before() {
         (None, None, None)
     );
 }
+
+#[test]
+fn places_said_in_each_process_add_up_unless_they_are_those_of_all_together() {
+    let of = |concurrency, processes, peak| {
+        places(StageTotals {
+            processes,
+            concurrency,
+            peak,
+            ..StageTotals::default()
+        })
+    };
+    // Two processes that each say 2, and have one call at a time each.
+    assert_eq!(of(4, 2, 2), Some(2));
+    assert_eq!(of(4, 2, 4), Some(4));
+    assert_eq!(of(0, 2, 3), Some(3));
+    assert_eq!(of(0, 2, 0), None);
+    assert_eq!(of(8, 1, 3), Some(8));
+}

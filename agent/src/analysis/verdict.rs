@@ -9,7 +9,7 @@ mod render;
 mod resources;
 pub mod units;
 
-pub use self::pipeline::{bottleneck_name, remedy_outcome};
+pub use self::pipeline::{bottleneck_name, remedy_advice, remedy_outcome};
 
 use std::fmt;
 
@@ -143,7 +143,9 @@ impl<'a> Verdict<'a> {
         (world > 1).then(|| {
             Row::sentence(
                 "rank",
-                format!("One of {world} processes; the numbers are its own."),
+                format!(
+                    "One of {world} processes; the numbers are its own. `headspace report` reads all."
+                ),
             )
         })
     }

@@ -141,6 +141,7 @@ fn scrub_resources(resources: &mut ResourcesRecord) {
     for value in [
         &mut resources.cores_used,
         &mut resources.cores_usable,
+        &mut resources.others_cores,
         &mut resources.runnable_threads,
         &mut resources.consumer_run_queue_pct,
         &mut resources.throttled_pct,

@@ -99,10 +99,11 @@ def stage(name: str, *, concurrency: int | None = None) -> Stage:
 
     Args:
         name: What the stage is called. One name is one stage, wherever it is used.
-        concurrency: How many calls may go on at once, such as the number of threads, where known.
+        concurrency: How many calls may go on at once in this process, such as the number of threads,
+            where known.
 
     Raises:
-        ValueError: If `concurrency` is 0.
+        ValueError: If `concurrency` is not a count of at least 1.
     """
 
 @final
@@ -155,7 +156,7 @@ class Stage:
         bytes: int | None = None,
         failed: bool = False,
     ) -> None:
-        """Counts a call that was timed elsewhere.
+        """Counts a call that was timed elsewhere. One whose time is no duration is not counted.
 
         Args:
             seconds: How long it took.

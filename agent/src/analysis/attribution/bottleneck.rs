@@ -43,6 +43,12 @@ const CROWD_UNSEEN: f64 = 4.0;
 /// Share of time that the training thread waits for a core from which on it is starved.
 const STARVED_PCT: f64 = 15.0;
 
+/// Cores' worth of work of other threads from which on they may hold the interpreter lock.
+const SHARES_LOCK: f64 = 0.2;
+
+/// Share of a step that a wait for the interpreter lock takes where it holds the loop up.
+const LOCKED: f64 = 0.1;
+
 /// Share of the cores in use from which on hardly any time is left over.
 const ALL_CORES: f64 = 0.87;
 
@@ -75,6 +81,23 @@ pub(super) struct Binding {
 /// Finds what binds; `None` where nothing clearly does.
 pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
     let model = predictor.model;
+    let found = suspects(predictor)?;
+    let held_up = match found.term {
+        Term::Compute if starved(model) => Some(cores_or_quota(model)),
+        Term::Compute if lock_contended(model) => Some(Term::Gil),
+        Term::Stage(stage) if waits_for_lock(model, stage) => Some(Term::Gil),
+        _ => None,
+    };
+    Some(held_up.map_or(found, |term| Binding {
+        term,
+        limit_ms: 0.0,
+        confidence: 0.6,
+    }))
+}
+
+/// What the laws and the simulation say, as if the loop's own part were as fast as it can be.
+fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
+    let model = predictor.model;
     let step = model.facts.step_ms;
     if let Some(free) = compute_bound(model) {
         return Some(Binding {
@@ -100,6 +123,29 @@ pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
         limit_ms: limit_ms(model, found.term).min(step),
         ..found
     }))
+}
+
+/// Whether the loop's thread waits for a core so much that its own part only looks slow.
+fn starved(model: &Model<'_>) -> bool {
+    let waits = model.facts.resources.consumer_run_queue_pct;
+    waits.is_some_and(|pct| pct >= STARVED_PCT)
+}
+
+/// Whether threads wait long for the interpreter lock, and more than one of them holds it: one thread
+/// that computes in Python makes whoever asks wait, and hinders nobody.
+fn lock_contended(model: &Model<'_>) -> bool {
+    let r = &model.facts.resources;
+    let long = GIL_WAIT_MS.max(LOCKED * model.facts.step_ms);
+    r.other_threads_cores
+        .is_some_and(|cores| cores >= SHARES_LOCK)
+        && r.gil_wait_ms.is_some_and(|ms| ms >= long)
+}
+
+/// Whether a stage of this process works little of its time, in such a crowd.
+pub(super) fn waits_for_lock(model: &Model<'_>, stage: usize) -> bool {
+    let link = &model.links[stage];
+    let here = link.stage.processes <= 1 && model.workers != Some(stage);
+    here && lock_contended(model) && link.cpu().is_none_or(|cpu| cpu > 0.05 && cpu < 0.9)
 }
 
 /// The loop's own part, where it hardly waits, or where data for free would gain nothing.
@@ -153,8 +199,7 @@ fn relieved(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
 
 /// The cores, where what gains most only seems slow because it waits for one.
 fn for_want_of_cores(model: &Model<'_>, gains: &[Gain]) -> Option<Term> {
-    let starved = model.facts.resources.consumer_run_queue_pct;
-    if starved.is_none_or(|pct| pct < STARVED_PCT) {
+    if !starved(model) {
         return None;
     }
     // Whoever holds the lock waits for a core as well, and lets the others wait for longer.

@@ -10,23 +10,13 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> String {
     let share = |used: Option<f64>| percent(100.0 * used.unwrap_or(0.0), 0);
     match term {
         Term::Stage(stage) => of_stage(model, stage),
-        Term::Cores => format!(
-            "{} of {} cores used{}",
-            amount(r.cores_used.unwrap_or(0.0)),
-            amount(r.cores_usable.unwrap_or(0.0)),
-            crowd(model)
-        ),
+        Term::Cores => cores_evidence(model),
         Term::Quota => format!(
             "the quota of {} cores ran out in {} % of its periods",
             amount(r.cores_usable.unwrap_or(0.0)),
             percent(r.throttled_pct.unwrap_or(0.0), 0)
         ),
-        Term::Gil => format!(
-            "a thread waits {} for the interpreter lock, and the stages' threads together do \
-             {} cores' worth of work",
-            duration_ms(r.gil_wait_ms.unwrap_or(0.0)),
-            amount(model.uses.gil.unwrap_or(0.0))
-        ),
+        Term::Gil => gil_evidence(model),
         Term::Gc => format!(
             "the garbage collector stops the process for {} % of the time",
             percent(r.gc_pct.unwrap_or(0.0), 1)
@@ -62,6 +52,32 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> String {
             duration_ms(facts.wait_ms),
             duration_ms(facts.step_ms)
         ),
+    }
+}
+
+fn cores_evidence(model: &Model<'_>) -> String {
+    let r = &model.facts.resources;
+    let others = r.others_cores.filter(|others| *others >= 0.1);
+    let others = others.map_or_else(String::new, |others| {
+        format!(", other programs use {}", amount(others))
+    });
+    format!(
+        "{} of {} cores used{others}{}",
+        amount(r.cores_used.unwrap_or(0.0)),
+        amount(r.cores_usable.unwrap_or(0.0)),
+        crowd(model)
+    )
+}
+
+fn gil_evidence(model: &Model<'_>) -> String {
+    let wait = duration_ms(model.facts.resources.gil_wait_ms.unwrap_or(0.0));
+    let waits = format!("a thread waits {wait} for the interpreter lock");
+    match model.uses.gil.filter(|_| model.gil_binds()) {
+        Some(work) => format!(
+            "{waits}, and the stages' threads together do {} cores' worth of work",
+            amount(work)
+        ),
+        None => format!("{waits} that the loop needs, too"),
     }
 }
 

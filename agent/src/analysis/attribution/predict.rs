@@ -73,8 +73,12 @@ impl<'a> Predictor<'a> {
         let now = &model.tandem;
         let loop_same = same(changed.loop_ms, now.loop_ms) && changed.device_ms == now.device_ms;
         let mut bound: f64 = 0.0;
-        if loop_same && let Some(floor) = model.facts.floor_ms {
-            bound = bound.max(floor.value.min(step));
+        if loop_same {
+            let own = model
+                .facts
+                .floor_ms
+                .map_or(now.loop_ms, |floor| floor.value);
+            bound = bound.max(own.min(step));
         }
         for (supply, used) in [
             (Supply::Disk, model.uses.disk),

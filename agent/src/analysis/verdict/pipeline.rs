@@ -106,7 +106,7 @@ fn resource(name: &str) -> &str {
 
 /// The step that it leads to, and what to do.
 fn remedy(remedy: &RemedyRecord) -> (String, String) {
-    (remedy_outcome(remedy), remedy.what.clone())
+    (remedy_outcome(remedy), remedy_advice(remedy))
 }
 
 /// The step that a remedy leads to, and by how much that is shorter.
@@ -122,6 +122,25 @@ pub fn remedy_outcome(remedy: &RemedyRecord) -> String {
             duration_ms(remedy.predicted_step_ms),
             percent(gain, 0)
         ),
+    }
+}
+
+/// What to do, and how sure the prediction is.
+#[must_use]
+pub fn remedy_advice(remedy: &RemedyRecord) -> String {
+    if remedy.code == "stop" {
+        return remedy.what.clone();
+    }
+    let sentence = remedy.what.trim_end_matches('.');
+    format!("{sentence} ({}).", certainty(remedy.confidence))
+}
+
+/// How sure a conclusion is, in a word.
+fn certainty(confidence: f64) -> &'static str {
+    match confidence {
+        c if c >= 0.7 => "likely",
+        c if c >= 0.4 => "plausible",
+        _ => "a guess",
     }
 }
 

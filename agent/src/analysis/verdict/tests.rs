@@ -257,7 +257,7 @@ fn a_killed_run_says_that_it_did_not_end_and_how_old_its_numbers_are() {
 headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 ended      The run did not end in order: its process was killed, or still runs. These numbers are
            from 4.00 s before its last record.
-rank       One of 8 processes; the numbers are its own.
+rank       One of 8 processes; the numbers are its own. `headspace report` reads all.
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      unknown   headspace at most 67.0 %, an upper bound
            It bounds the waiting only. Work on the device may go on during the wait, and the loader
@@ -444,9 +444,13 @@ fn with_pipeline() -> SummaryRecord {
             ..BottleneckRecord::default()
         }),
         remedies: vec![
-            remedy("Run `decode` 8 at a time instead of 4.", 17.4, 42.0),
+            RemedyRecord {
+                confidence: 0.86,
+                ..remedy("Run `decode` 8 at a time instead of 4.", 17.4, 42.0)
+            },
             RemedyRecord {
                 at_least: true,
+                confidence: 0.5,
                 ..remedy(
                     "Let the queue `decoded` hold 16 items instead of 4: it absorbs slow calls.",
                     28.8,
@@ -509,10 +513,11 @@ fn the_bottleneck_the_best_remedies_and_the_stages_are_told() {
         "\
 bottleneck decode   4 of 4 places busy 99 %, the queue after it empty 97 % of
                     the time
-remedies   17.4 ms (−42 %)    Run `decode` 8 at a time instead of 4.
+remedies   17.4 ms (−42 %)    Run `decode` 8 at a time instead of 4 (likely).
            ≤ 28.8 ms (−4 %)   Let the queue `decoded` hold 16 items instead of
-                              4: it absorbs slow calls.
-           gain unknown       Copy batches to the GPU from page-locked memory.
+                              4: it absorbs slow calls (plausible).
+           gain unknown       Copy batches to the GPU from page-locked memory (a
+                              guess).
 stages              busy   places   a call      p95   over 3x
            read      3 %        1   850 µs   1.1 ms
            decode   99 %        4   119 ms   164 ms     2.1 %

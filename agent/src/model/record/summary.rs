@@ -130,6 +130,8 @@ pub struct ResourcesRecord {
     pub cores_used: Option<f64>,
     /// Cores that they may use.
     pub cores_usable: Option<f64>,
+    /// Cores' worth of time that other programs used, of those that this process may use.
+    pub others_cores: Option<f64>,
     /// Mean number of threads of the machine that ran or waited for a core.
     pub runnable_threads: Option<f64>,
     /// Share of time in which the thread that takes the batches could have run but waited for a core.

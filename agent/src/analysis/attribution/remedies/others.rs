@@ -3,8 +3,13 @@
 
 use super::super::bottleneck::{Term, limit_ms, relieve};
 use super::super::evidence::inner;
-use super::super::model::{BUSY, GIL_WAIT_MS, whole};
+use super::super::model::{BUSY, GIL_WAIT_MS, Model, whole};
+use crate::analysis::verdict::units::amount;
+
 use super::{ASSUMED, Context, Draft, HOPED_FOR, Outcome, change};
+
+/// Cores in the hands of other programs from which on they are worth a word.
+const OTHERS_CORES: f64 = 0.3;
 
 /// Share of time in the collector from which on it is worth a word, in percent.
 const GC_PCT: f64 = 1.0;
@@ -16,6 +21,7 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
         collection(context),
         page_cache(context),
         cores(context),
+        others_away(context),
         contention(context),
         pinned(context),
     ]
@@ -35,12 +41,12 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
         Term::Cores | Term::Quota | Term::Gil | Term::Memory => most_work(context)?,
         Term::Jitter | Term::Gc | Term::Compute => return None,
     };
+    let name = &model.links[stage].stage.name;
+    let (named, part) = inner(model, stage).unwrap_or((name, 1.0));
     let mut tandem = model.tandem.clone();
     for (_, ms) in &mut tandem.stations[stage].parts {
-        *ms *= 0.5;
+        *ms *= 1.0 - 0.5 * part.min(1.0);
     }
-    let name = &model.links[stage].stage.name;
-    let named = inner(model, stage).map_or(name.as_str(), |(inner, _)| inner);
     let lower = format!("{name} {named}").to_lowercase();
     let of = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     let how = if of(&["dec", "video", "demux", "clip", "frame"]) {
@@ -84,8 +90,10 @@ fn most_work(context: &Context<'_>) -> Option<usize> {
 fn subprocess(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let waits = model.facts.resources.gil_wait_ms? >= GIL_WAIT_MS;
-    model.links.iter().find(|link| link.stage.processes <= 1)?;
-    if !waits || (context.binds(Term::Compute) && model.facts.floor_ms.is_some()) {
+    let in_this_process =
+        |stage: usize| model.workers != Some(stage) && model.links[stage].stage.processes <= 1;
+    let threads = (0..model.links.len()).any(in_this_process) && !only_workers(model);
+    if !waits || !threads || (context.binds(Term::Compute) && model.facts.floor_ms.is_some()) {
         return None;
     }
     let sure = model.gil_binds();
@@ -109,6 +117,16 @@ fn subprocess(context: &Context<'_>) -> Option<Draft> {
         },
         confidence: if sure { ASSUMED } else { HOPED_FOR },
     })
+}
+
+/// Whether all that loads is in worker processes already, whatever the stages are called.
+fn only_workers(model: &Model<'_>) -> bool {
+    let loads = model
+        .facts
+        .loader
+        .workers
+        .is_some_and(|workers| workers > 0);
+    loads && model.links.len() == 1
 }
 
 fn collection(context: &Context<'_>) -> Option<Draft> {
@@ -182,6 +200,30 @@ fn cores(context: &Context<'_>) -> Option<Draft> {
         change: Some(change("cores", &now, &whole(to))),
         outcome: Outcome::Becomes(Box::new(tandem)),
         confidence: 0.75,
+    })
+}
+
+/// Other programs have the cores.
+fn others_away(context: &Context<'_>) -> Option<Draft> {
+    let model = context.model;
+    let r = &model.facts.resources;
+    let others = r.others_cores.filter(|others| *others >= OTHERS_CORES)?;
+    if !context.binds(Term::Cores) {
+        return None;
+    }
+    Some(Draft {
+        code: "others_away",
+        what: format!(
+            "Stop what else runs here, or give training cores of its own: other programs use {} \
+             of {} cores.",
+            amount(others),
+            amount(r.cores_usable?)
+        ),
+        stage: None,
+        term: Term::Cores,
+        change: None,
+        outcome: Outcome::AtLeast,
+        confidence: 0.6,
     })
 }
 

@@ -1,9 +1,12 @@
 //! More calls of a stage at once, or fewer where more hold each other up.
 
-use super::super::bottleneck::{Term, limit_ms, memory_suspect};
+use super::super::bottleneck::{Term, limit_ms, memory_suspect, waits_for_lock};
 use super::super::model::{BUSY, Model, whole};
 use super::{Context, Draft, HOPED_FOR, Outcome, change};
-use crate::model::record::ChangeRecord;
+use crate::model::record::{ChangeRecord, QueueSummary};
+
+/// Share of time in which a pool's queue is empty from which on it is starved, in percent.
+const STARVED_PCT: f64 = 80.0;
 
 /// How many times as many places are proposed at most.
 const MOST_TIMES: u32 = 8;
@@ -57,10 +60,38 @@ fn next_limit(context: &Context<'_>, stage: usize) -> f64 {
         .max(0.02 * context.step_ms())
 }
 
+/// The queue of the pool that a stage runs in, where it is empty: the loop submits too few calls
+/// ahead, and more workers would wait for more.
+fn starved_pool<'a>(model: &'a Model<'_>, stage: usize) -> Option<&'a QueueSummary> {
+    let active = model.links[stage].active(model.facts.step_ms);
+    model.facts.queues.iter().find(|queue| {
+        let at_work = queue
+            .active
+            .is_some_and(|at_work| (at_work - active).abs() <= 0.15 * active);
+        at_work && queue.empty_pct.is_some_and(|pct| pct >= STARVED_PCT)
+    })
+}
+
 fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let model = context.model;
     let link = &model.links[stage];
-    if memory_suspect(model, stage) || model.holds_gil(stage) || reads_all_it_can(model, stage) {
+    if let Some(pool) = starved_pool(model, stage) {
+        return Some(Draft {
+            code: "submit_ahead",
+            what: format!(
+                "Submit more calls of `{}` ahead: nothing waits in `{}`, so that more workers would \
+                 have nothing to do.",
+                link.stage.name, pool.name
+            ),
+            stage: Some(stage),
+            term: Term::Stage(stage),
+            change: None,
+            outcome: Outcome::AtLeast,
+            confidence: 0.6,
+        });
+    }
+    let locked = model.holds_gil(stage) || waits_for_lock(model, stage);
+    if memory_suspect(model, stage) || locked || reads_all_it_can(model, stage) {
         return None;
     }
     let from = whole(link.places);
