@@ -180,6 +180,7 @@ fn relieved(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
         .collect();
     gains.sort_by(|a, b| b.1.total_cmp(&a.1));
     let best = *gains.first().filter(|(_, gain)| *gain >= LEAST_GAIN)?;
+    let best = longest(model, &gains, best);
     let cored = for_want_of_cores(model, &gains).unwrap_or(best.0);
     let found = *gains.iter().find(|(term, _)| *term == cored)?;
     let found = beside_the_loop(model, &gains, found);
@@ -195,6 +196,21 @@ fn relieved(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
         limit_ms: 0.0,
         confidence,
     })
+}
+
+/// Of a stage and a resource whose relief gains about as much, the one with the longer limit: they
+/// bind together, and the law tells which does so first.
+fn longest(model: &Model<'_>, gains: &[Gain], best: Gain) -> Gain {
+    let lawful = |term: Term| !matches!(term, Term::Jitter | Term::Compute | Term::Gc);
+    if !lawful(best.0) {
+        return best;
+    }
+    gains
+        .iter()
+        .filter(|(term, gain)| lawful(*term) && *gain >= AS_GOOD * best.1)
+        .max_by(|a, b| limit_ms(model, a.0).total_cmp(&limit_ms(model, b.0)))
+        .copied()
+        .unwrap_or(best)
 }
 
 /// The cores, where what gains most only seems slow because it waits for one.
