@@ -310,7 +310,11 @@ fn render(
         location: Some(&location),
         ..Verdict::new(summary)
     };
-    Ok((json, verdict.lines().join("\n"), headspace::page::notebook(verdict)))
+    Ok((
+        json,
+        verdict.lines().join("\n"),
+        headspace::page::notebook(verdict),
+    ))
 }
 
 #[expect(
@@ -435,10 +439,7 @@ fn destinations(asked: Vec<Asked>) -> PyResult<Vec<(Wanted, bool)>> {
 }
 
 /// Opens the destinations, and says what there is to tell of them.
-fn open(
-    asked: Vec<(Wanted, bool)>,
-    place: &Place<'_>,
-) -> PyResult<(Exporters, Vec<Notice>)> {
+fn open(asked: Vec<(Wanted, bool)>, place: &Place<'_>) -> PyResult<(Exporters, Vec<Notice>)> {
     let (mut exporters, mut notices) = (Vec::new(), Vec::new());
     for (wanted, must) in asked {
         match wanted.and_then(|destination| destination.open(place)) {
