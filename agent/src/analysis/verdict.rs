@@ -9,7 +9,7 @@ mod render;
 mod resources;
 pub mod units;
 
-pub use self::pipeline::{bottleneck_name, remedy_advice, remedy_outcome};
+pub use self::pipeline::{bottleneck_name, remedy_outcome};
 
 use std::fmt;
 

@@ -6,7 +6,7 @@ mod tables;
 use std::fmt::Write as _;
 
 use headspace_agent::analysis::verdict::units::{duration_ms, duration_s, percent};
-use headspace_agent::analysis::verdict::{Verdict, bottleneck_name, remedy_advice, remedy_outcome};
+use headspace_agent::analysis::verdict::{Verdict, bottleneck_name, remedy_outcome};
 use headspace_agent::model::ranks::RanksRecord;
 use headspace_agent::model::record::{NoticeRecord, RunState, Severity, SummaryRecord};
 
@@ -253,7 +253,7 @@ impl Facts<'_> {
                 "<li><span class=\"outcome\">{}</span><span class=\"what\">{}\
                  <small>{evidence}confidence {sure} %</small></span></li>",
                 escape(&remedy_outcome(remedy)),
-                prose(&remedy_advice(remedy))
+                prose(&remedy.what)
             );
         }
         out.push_str("</ol>");

@@ -126,8 +126,7 @@ pub fn remedy_outcome(remedy: &RemedyRecord) -> String {
 }
 
 /// What to do, and how sure the prediction is.
-#[must_use]
-pub fn remedy_advice(remedy: &RemedyRecord) -> String {
+fn remedy_advice(remedy: &RemedyRecord) -> String {
     if remedy.code == "stop" {
         return remedy.what.clone();
     }
