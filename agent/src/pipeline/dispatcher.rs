@@ -17,6 +17,8 @@ pub(crate) fn run(
     board: &NoticeBoard,
 ) {
     let mut exporters: Vec<Option<Box<dyn Exporter>>> = exporters.into_iter().map(Some).collect();
+    // What those that were retired had lost.
+    let mut lost_before = 0;
     while let Some(batch) = queue.pop() {
         for slot in &mut exporters {
             let Some(exporter) = slot else {
@@ -44,16 +46,18 @@ pub(crate) fn run(
                     });
                     // A panicked exporter's `drop` may panic as well.
                     if let Some(exporter) = slot.take() {
+                        lost_before += contain(|| exporter.lost()).unwrap_or(0);
                         let _ = contain(|| drop(exporter));
                     }
                 }
             }
         }
-        let lost = exporters.iter().flatten().map(|e| e.lost()).sum();
-        queue.set_exports_lost(lost);
+        let open = || exporters.iter().flatten();
+        let lost = open().map(|e| contain(|| e.lost()).unwrap_or(0));
+        queue.set_exports_lost(lost_before + lost.sum::<u64>());
         if let Some(used) = thread_cpu_time() {
-            let apart: Duration = exporters.iter().flatten().map(|e| e.cpu_time()).sum();
-            queue.set_cpu_time(used + apart);
+            let apart = open().map(|e| contain(|| e.cpu_time()).unwrap_or_default());
+            queue.set_cpu_time(used + apart.sum::<Duration>());
         }
     }
     close(exporters, board);

@@ -286,9 +286,14 @@ impl Shared {
     /// The thread: waits for readers and for room until the session ends.
     fn serve(&self) {
         never_signal();
+        // Somebody asked, and could not be let in: no descriptors are left, say. Whoever asks stays
+        // there to be seen, so that the next look has to wait.
+        let (mut asked, mut before) = (false, 0);
         loop {
             let mut state = self.lock();
             state.go_on();
+            let refused = asked && state.readers.len() <= before;
+            before = state.readers.len();
             let left = state
                 .ends
                 .map(|end| end.saturating_duration_since(Instant::now()));
@@ -308,8 +313,9 @@ impl Shared {
             let listener = state
                 .endpoint
                 .listener()
-                .filter(|_| watched.len() < MAX_READERS);
-            let tries = matches!(state.endpoint, Endpoint::Fifo(_)) && watched.is_empty();
+                .filter(|_| watched.len() < MAX_READERS && !refused);
+            let tries =
+                refused || matches!(state.endpoint, Endpoint::Fifo(_)) && watched.is_empty();
             drop(state);
             let wait = match (left, tries) {
                 (Some(left), true) => Some(left.min(TRY_PIPE)),
@@ -330,6 +336,7 @@ impl Shared {
             let answered = poll(&mut polled, wait.as_ref());
             let over = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
             let skipped = 1 + usize::from(listener.is_some());
+            asked = listener.is_some() && answered.is_ok() && !polled[1].revents().is_empty();
             let gone: Vec<bool> = polled
                 .iter()
                 .skip(skipped)

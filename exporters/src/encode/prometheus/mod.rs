@@ -20,7 +20,8 @@ use self::write::{Kind, Writer};
 use super::snapshot::{Point, Snapshot, Value};
 
 /// Upper boundaries of the buckets of every duration, in seconds: five a decade from 100 µs to
-/// 100 s, so that a quantile is off by a third of its value at most.
+/// 100 s. A quantile is known as far as the bucket it lies in, which ends at 1.3 to 2 times its
+/// beginning.
 pub const BOUNDS_S: [f64; 31] = [
     1e-4, 2e-4, 3e-4, 5e-4, 7e-4, 1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1,
     0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 30.0, 50.0, 70.0, 100.0,

@@ -223,8 +223,14 @@ impl Reader<'_> {
 
 fn endpoint(text: &str) -> Result<Uri, String> {
     let wrong = || {
+        // A name with a password, or a key after a question mark: neither is for a record.
+        let shown = if text.contains(['@', '?']) {
+            "what is given, which may hold a secret,".to_owned()
+        } else {
+            format!("`{text}`")
+        };
         format!(
-            "`{text}` is not an address such as `http://localhost:4318` (with `http` or `https`)"
+            "{shown} is not an address such as `http://localhost:4318` (with `http` or `https`)"
         )
     };
     let uri: Uri = text.parse().map_err(|_| wrong())?;
