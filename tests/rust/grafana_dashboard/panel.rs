@@ -264,7 +264,7 @@ pub(crate) fn source() -> Value {
 /// Grafana's name for a metric's unit. A total is shown as its rate.
 fn unit(metric: &Metric) -> &'static str {
     match (metric.unit, metric.kind) {
-        ("s", MetricKind::Counter) | ("J", MetricKind::Counter) => "none",
+        ("s" | "J", MetricKind::Counter) => "none",
         ("By", MetricKind::Counter) => "Bps",
         (_, MetricKind::Counter) => "cps",
         ("s", _) => "s",

@@ -1,4 +1,4 @@
-//! PromQL over declared metrics, for series that were scraped and for those that came by OTLP.
+//! `PromQL` over declared metrics, for series that were scraped and for those that came by OTLP.
 //!
 //! Both have the same names. Durations differ: scraped ones are classic histograms (`_bucket`, `_sum`,
 //! `_count`), and OTLP's may be native ones under the bare name. So each query of durations is one or
