@@ -7,15 +7,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+mod generated;
 #[path = "grafana_dashboard/panel.rs"]
 mod panel;
 #[path = "grafana_dashboard/query.rs"]
 mod query;
 #[path = "grafana_dashboard/rows.rs"]
 mod rows;
-
-use std::fs;
-use std::path::Path;
 
 use headspace_agent::model::metric::LOOP_STEPS;
 use headspace_exporters::encode::prometheus::names;
@@ -88,20 +86,12 @@ fn variables() -> Vec<Value> {
 
 #[test]
 fn the_committed_dashboard_is_the_one_that_the_metrics_give() {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/grafana/dashboards/headspace.json");
     let mut expected = serde_json::to_string_pretty(&dashboard()).unwrap();
     expected.push('\n');
-    if std::env::var_os("HEADSPACE_BLESS").is_some_and(|value| value == "1") {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, &expected).unwrap();
-    }
-
-    let committed = fs::read_to_string(&path).unwrap_or_default();
-
-    assert!(
-        committed == expected,
-        "examples/grafana/dashboards/headspace.json is out of date; run `{BLESS}`"
+    generated::assert_is(
+        "examples/grafana/dashboards/headspace.json",
+        &expected,
+        BLESS,
     );
 }
 

@@ -4,9 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+mod generated;
+
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
 use headspace_agent::model::metric::{ALL, Metric, MetricKind};
 
@@ -55,19 +55,7 @@ fn table() -> String {
 
 #[test]
 fn the_committed_table_says_what_the_metrics_declare() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
-    let expected = table();
-    if std::env::var_os("HEADSPACE_BLESS").is_some_and(|value| value == "1") {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, &expected).unwrap();
-    }
-
-    let committed = fs::read_to_string(&path).unwrap_or_default();
-
-    assert!(
-        committed == expected,
-        "docs/metrics.md is out of date; run `{BLESS}`"
-    );
+    generated::assert_is("docs/metrics.md", &table(), BLESS);
 }
 
 #[test]

@@ -1,0 +1,21 @@
+//! Files of the project that are generated from its declarations, and committed.
+
+use std::fs;
+use std::path::Path;
+
+/// Compares a committed file with what it should hold. With `HEADSPACE_BLESS=1` it is written first;
+/// `bless` is the command that does so.
+pub(crate) fn assert_is(place: &str, expected: &str, bless: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(place);
+    if std::env::var_os("HEADSPACE_BLESS").is_some_and(|value| value == "1") {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, expected).unwrap();
+    }
+
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+
+    assert!(
+        committed == expected,
+        "{place} is out of date; run `{bless}`"
+    );
+}
