@@ -60,6 +60,20 @@ pub(crate) fn find<T>(path: &Path, reader: Reader<'_, T>) -> Found<T> {
     }
 }
 
+/// The one run that is named, or the newest in `base` where none is; else how many are.
+pub(crate) fn only<T>(
+    paths: &[PathBuf],
+    base: &Path,
+    reader: Reader<'_, T>,
+) -> Result<Result<T, FindError>, usize> {
+    let mut found: Found<T> = match paths {
+        [] => newest(base, reader),
+        paths => paths.iter().flat_map(|path| find(path, reader)).collect(),
+    };
+    let count = found.len();
+    found.pop().filter(|_| count == 1).ok_or(count)
+}
+
 /// The run in `base` that was written to last.
 pub(crate) fn newest<T>(base: &Path, reader: Reader<'_, T>) -> Found<T> {
     match run_folder::newest(base).ok().flatten() {

@@ -7,23 +7,15 @@ use std::path::Path;
 use headspace_agent::analysis::verdict::units::bytes;
 
 use crate::args::ReportArgs;
-use crate::find::{find, newest};
+use crate::find::only;
 use crate::page::Watched;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 
 /// Writes the page of the one run that was named, or of the newest.
 pub(super) fn write(args: &ReportArgs, file: &Path, context: &mut Context<'_>) -> io::Result<i32> {
-    let mut found = match args.paths.as_slice() {
-        [] => newest(&context.runs, &Watched::read),
-        paths => paths
-            .iter()
-            .flat_map(|path| find(path, &Watched::read))
-            .collect(),
-    };
-    let count = found.len();
-    let run = match found.pop() {
-        Some(run) if count == 1 => run,
-        _ => {
+    let run = match only(&args.paths, &context.runs, &Watched::read) {
+        Ok(run) => run,
+        Err(count) => {
             writeln!(
                 context.err,
                 "headspace: `--html` writes the page of one run, and {count} were named: name one"

@@ -12,23 +12,15 @@ use headspace_exporters::run_folder::Run;
 
 use super::ranks::FoundRun;
 use crate::args::ReportArgs;
-use crate::find::{find, newest};
+use crate::find::only;
 use crate::skipped::tell_skipped;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 
 /// Writes the trace of the one run that was named, or of the newest.
 pub(super) fn write(args: &ReportArgs, file: &Path, context: &mut Context<'_>) -> io::Result<i32> {
-    let mut found = match args.paths.as_slice() {
-        [] => newest(&context.runs, &FoundRun::read),
-        paths => paths
-            .iter()
-            .flat_map(|path| find(path, &FoundRun::read))
-            .collect(),
-    };
-    let count = found.len();
-    let run = match found.pop() {
-        Some(run) if count == 1 => run,
-        _ => {
+    let run = match only(&args.paths, &context.runs, &FoundRun::read) {
+        Ok(run) => run,
+        Err(count) => {
             writeln!(
                 context.err,
                 "headspace: `--perfetto` writes the trace of one run, and {count} were named: name \
