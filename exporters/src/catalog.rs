@@ -9,7 +9,7 @@ mod otlp;
 mod prometheus;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use headspace_agent::notice::Notice;
 use headspace_agent::port::Exporter;
@@ -42,9 +42,7 @@ pub enum Destination {
 
 /// The process whose records they are, as far as a destination must know before the first of them.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
-    /// The run folder.
-    pub folder: &'a Path,
+pub struct Place {
     /// The process's rank.
     pub rank: u32,
     /// Its rank among the processes of its machine.
@@ -121,7 +119,7 @@ impl Destination {
     /// # Errors
     ///
     /// [`DestinationError::Option`] and [`DestinationError::Closed`].
-    pub fn open(&self, place: &Place<'_>) -> Result<Opened, DestinationError> {
+    pub fn open(&self, place: &Place) -> Result<Opened, DestinationError> {
         match self {
             #[cfg(feature = "otlp")]
             Self::Otlp(given) => otlp::open(given, place),
@@ -150,7 +148,7 @@ fn parse_pipe(options: &Options) -> Result<Destination, DestinationError> {
     }
 }
 
-fn open_pipe(at: &str, place: &Place<'_>) -> Result<Opened, DestinationError> {
+fn open_pipe(at: &str, place: &Place) -> Result<Opened, DestinationError> {
     let pipe = PipeExporter::open(&Address::of(at, place.rank)).map_err(|error| {
         DestinationError::Closed {
             kind: "pipe",

@@ -353,7 +353,6 @@ fn start(
     let exporter = FileExporter::create(&folder, rank, FileLimits::default())
         .map_err(|error| os_error(&error))?;
     let place = Place {
-        folder: &folder,
         rank,
         local_rank,
         world_size: run.world_size,
@@ -439,7 +438,7 @@ fn destinations(asked: Vec<Asked>) -> PyResult<Vec<(Wanted, bool)>> {
 }
 
 /// Opens the destinations, and says what there is to tell of them.
-fn open(asked: Vec<(Wanted, bool)>, place: &Place<'_>) -> PyResult<(Exporters, Vec<Notice>)> {
+fn open(asked: Vec<(Wanted, bool)>, place: &Place) -> PyResult<(Exporters, Vec<Notice>)> {
     let (mut exporters, mut notices) = (Vec::new(), Vec::new());
     for (wanted, must) in asked {
         match wanted.and_then(|destination| destination.open(place)) {

@@ -113,6 +113,23 @@ impl Reading {
     }
 }
 
+/// The metric's name in a [key](Reading::key), and its attributes as they are written there, without
+/// the braces.
+#[must_use]
+pub fn split_key(key: &str) -> (&str, &str) {
+    match key.split_once('{') {
+        Some((name, attributes)) => (name, attributes.trim_end_matches('}')),
+        None => (key, ""),
+    }
+}
+
+/// The attributes of a key, from what [`split_key`] gives of them.
+pub fn pairs(attributes: &str) -> impl Iterator<Item = (&str, &str)> {
+    attributes
+        .split(',')
+        .filter_map(|pair| pair.split_once('='))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,5 +147,16 @@ mod tests {
 
         assert_eq!(plain.key(), "process.thread.count");
         assert_eq!(split.key(), "process.cpu.time{cpu.mode=user}");
+    }
+
+    #[test]
+    fn a_key_is_taken_apart_as_it_was_put_together() {
+        let (name, attributes) = split_key("headspace.pressure.time{resource=io,stalled=some}");
+
+        assert_eq!(name, "headspace.pressure.time");
+        let found: Vec<_> = pairs(attributes).collect();
+        assert_eq!(found, [("resource", "io"), ("stalled", "some")]);
+        let (plain, none) = split_key("process.thread.count");
+        assert_eq!((plain, pairs(none).count()), ("process.thread.count", 0));
     }
 }

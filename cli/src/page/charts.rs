@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use headspace_agent::analysis::verdict::units::duration_ms;
 use headspace_agent::model::metric::{self, Metric};
+use headspace_agent::model::reading::split_key;
 use headspace_agent::model::record::{RunRecord, SummaryRecord};
 use serde::Serialize;
 
@@ -296,7 +297,7 @@ impl Drawn<'_> {
     }
 
     fn sum_of_rates(&self, scope: &str, name: &str) -> Column {
-        let of_metric = |key: &str| key.split_once('{').map_or(key, |(name, _)| name) == name;
+        let of_metric = |key: &str| split_key(key).0 == name;
         let keys = self
             .history
             .readings()

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use headspace_agent::model::metric::{Metric, MetricKind};
+use headspace_agent::model::reading::split_key;
 use headspace_agent::model::record::{LoopTick, Phase, QueueTick, TickRecord};
 
 use super::spread::Spread;
@@ -331,7 +332,7 @@ impl Level {
 
 /// The metric of a reading that the page shows.
 fn wanted(scope: &str, key: &str) -> Option<&'static Metric> {
-    let name = key.split_once('{').map_or(key, |(name, _)| name);
+    let (name, _) = split_key(key);
     let kind = scope.split_once(':').map_or(scope, |(kind, _)| kind);
     super::charts::READINGS
         .iter()

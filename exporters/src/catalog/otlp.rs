@@ -15,7 +15,7 @@ pub(super) fn parse(options: &Options) -> Result<Destination, DestinationError> 
         })
 }
 
-pub(super) fn open(given: &Given, place: &Place<'_>) -> Result<Opened, DestinationError> {
+pub(super) fn open(given: &Given, place: &Place) -> Result<Opened, DestinationError> {
     let opened = otlp::open(given, place.local_rank, place.world_size);
     let (exporter, notices) = opened.map_err(|error| DestinationError::Closed {
         kind: KIND,

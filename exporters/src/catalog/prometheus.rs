@@ -42,7 +42,7 @@ pub(super) fn parse(options: &Options) -> Result<Destination, DestinationError> 
     })
 }
 
-pub(super) fn open(host: &str, port: u16, place: &Place<'_>) -> Result<Opened, DestinationError> {
+pub(super) fn open(host: &str, port: u16, place: &Place) -> Result<Opened, DestinationError> {
     let own = match port {
         0 => Some(0),
         port => u16::try_from(place.local_rank)
@@ -129,9 +129,7 @@ mod tests {
 
     #[test]
     fn each_process_of_a_machine_has_a_port_of_its_own_and_says_which() {
-        let folder = Path::new("unused");
         let place = |local_rank| Place {
-            folder,
             rank: 5,
             local_rank,
             world_size: 8,

@@ -5,10 +5,10 @@
 //! weighted by the ticks' intervals. What is lost is the resolution in time. Of the summaries only
 //! the last counts, so only the last is kept. Runs, epochs, probes and notices pass as they are.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::LazyLock;
+use std::collections::BTreeMap;
 
-use headspace_agent::model::metric::{self, MetricKind};
+use headspace_agent::model::metric::{Metric, MetricKind};
+use headspace_agent::model::reading::split_key;
 use headspace_agent::model::record::{LoopTick, QueueTick, StageTick, TickRecord};
 use headspace_agent::model::{Distribution, QueueSample, Record, RecordBody, StageSample};
 
@@ -257,10 +257,8 @@ fn tick_mut(record: &mut Record) -> Option<&mut TickRecord> {
 /// How values under `key` combine. What is not known is taken for a counter: its last value was
 /// true once, an average of totals never.
 fn kind(key: &str) -> MetricKind {
-    static KINDS: LazyLock<HashMap<&str, MetricKind>> =
-        LazyLock::new(|| metric::ALL.iter().map(|m| (m.name, m.kind)).collect());
-    let name = key.split('{').next().unwrap_or(key);
-    KINDS.get(name).copied().unwrap_or(MetricKind::Counter)
+    let (name, _) = split_key(key);
+    Metric::named(name).map_or(MetricKind::Counter, |metric| metric.kind)
 }
 
 #[cfg(test)]

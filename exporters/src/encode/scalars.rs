@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use headspace_agent::model::Distribution;
 use headspace_agent::model::metric::{self, Metric};
+use headspace_agent::model::reading::{pairs, split_key};
 use headspace_agent::model::record::{
     LoopTick, Phase, Record, RecordBody, StageTick, SummaryRecord, TickRecord,
 };
@@ -128,13 +129,12 @@ fn take_loop(entry: &LoopTick, interval_s: f64, place: &str, to: &mut BTreeMap<S
 }
 
 fn take_reading(scope: &str, key: &str, value: f64, to: &mut BTreeMap<String, f64>) {
-    let (name, pairs) = key.split_once('{').unwrap_or((key, ""));
+    let (name, written) = split_key(key);
     let Some((_, by, unit, factor)) = READINGS.iter().find(|row| row.0.name == name) else {
         return;
     };
-    let pairs = pairs.trim_end_matches('}');
     let of = by.and_then(|by| {
-        let mut pairs = pairs.split(',').filter_map(|pair| pair.split_once('='));
+        let mut pairs = pairs(written);
         pairs.find(|(name, _)| *name == by).map(|(_, value)| value)
     });
     let of = of.map(|of| format!("{of}_")).unwrap_or_default();

@@ -143,9 +143,8 @@ fn lock_contended(model: &Model<'_>) -> bool {
 
 /// Whether a stage of this process works little of its time, in such a crowd.
 pub(super) fn waits_for_lock(model: &Model<'_>, stage: usize) -> bool {
-    let link = &model.links[stage];
-    let here = link.stage.processes <= 1 && model.workers != Some(stage);
-    here && lock_contended(model) && link.cpu().is_none_or(|cpu| cpu > 0.05 && cpu < 0.9)
+    let waits = |cpu: f64| cpu > 0.05 && cpu < 0.9;
+    model.runs_here(stage) && lock_contended(model) && model.links[stage].cpu().is_none_or(waits)
 }
 
 /// The loop's own part, where it hardly waits, or where data for free would gain nothing.

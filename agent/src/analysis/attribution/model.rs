@@ -182,6 +182,11 @@ impl<'a> Model<'a> {
         vec![(Supply::Free, waits), (Supply::Cores, work)]
     }
 
+    /// Whether a stage is threads of this process, and not worker processes.
+    pub(super) fn runs_here(&self, stage: usize) -> bool {
+        self.workers != Some(stage) && self.links[stage].stage.processes <= 1
+    }
+
     /// Whether the interpreter lock is what the process has too little of.
     pub(super) fn gil_binds(&self) -> bool {
         self.uses

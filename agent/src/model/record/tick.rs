@@ -67,6 +67,18 @@ pub enum Phase {
     Replay,
 }
 
+impl Phase {
+    /// As records write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Settle => "settle",
+            Self::Replay => "replay",
+        }
+    }
+}
+
 /// A loop's steps of one phase since the tick before.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

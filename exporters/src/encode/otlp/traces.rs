@@ -176,7 +176,7 @@ impl Spans {
         let events = probe.windows.iter().map(|window| Event {
             // When a window was is not in the records, only how it went.
             time_unix_nano: record.time_unix_nano,
-            name: format!("window {}", phase(window.phase)),
+            name: format!("window {}", window.phase.name()),
             attributes: vec![
                 integer("cycle", window.cycle),
                 integer("steps", window.steps),
@@ -217,7 +217,7 @@ pub fn request(spans: Vec<Span>, resource: Resource) -> ExportTraceServiceReques
 fn of_loop(entry: &LoopTick) -> Vec<KeyValue> {
     let mut attributes = vec![
         text("loop", &entry.name),
-        text("phase", phase(entry.phase)),
+        text("phase", entry.phase.name()),
         count("epoch", entry.epoch),
         count("steps.first", entry.first_step),
         count("steps", entry.steps),
@@ -302,13 +302,4 @@ fn hash(what: &impl Hash) -> u64 {
 )]
 fn whole(nanos: f64) -> u64 {
     nanos as u64
-}
-
-/// As records write it.
-fn phase(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Live => "live",
-        Phase::Settle => "settle",
-        Phase::Replay => "replay",
-    }
 }

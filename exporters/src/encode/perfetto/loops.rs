@@ -81,7 +81,7 @@ impl Loop {
         if self.phase != Some(entry.phase) {
             self.leave_phase(from, to);
             self.phase = Some(entry.phase);
-            to.begin(track, from, phase(entry.phase), Notes::new());
+            to.begin(track, from, entry.phase.name(), Notes::new());
         }
         let mut notes = vec![
             ("steps", Known::Count(entry.steps)),
@@ -191,7 +191,7 @@ impl Loop {
             ];
             let unused = window.unused.clone();
             notes.extend(unused.map(|why| ("not used because", Known::Text(why))));
-            let name = format!("{} window {}", phase(window.phase), window.cycle);
+            let name = format!("{} window {}", window.phase.name(), window.cycle);
             to.slice(track, from, until, &name, notes);
         }
     }
@@ -242,13 +242,4 @@ fn took_ms(entry: &LoopTick) -> f64 {
 )]
 fn part(whole: u64, share: f64) -> u64 {
     (whole as f64 * share.clamp(0.0, 1.0)) as u64
-}
-
-/// As records write it.
-fn phase(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Live => "live",
-        Phase::Settle => "settle",
-        Phase::Replay => "replay",
-    }
 }

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use headspace_agent::model::metric::{Metric, MetricKind};
+use headspace_agent::model::reading::split_key;
 use headspace_agent::model::record::{QueueTick, StageTick, TickRecord};
 
 use super::tracks::{Track, Writer};
@@ -72,7 +73,7 @@ impl Resources {
         at: u64,
         to: &mut Writer,
     ) {
-        let name = key.split_once('{').map_or(key, |(name, _)| name);
+        let (name, _) = split_key(key);
         // What is not declared is another version's.
         let Some(metric) = Metric::named(name) else {
             return;

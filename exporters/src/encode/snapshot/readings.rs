@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use headspace_agent::model::metric::Metric;
+use headspace_agent::model::reading::{pairs, split_key};
 
 use super::{Attribute, Snapshot, named};
 
@@ -10,22 +11,17 @@ impl Snapshot {
     /// Takes a reading, `process.cpu.time{cpu.mode=user}` in the scope `process`. What no metric is
     /// declared for is another version's, and left out.
     pub(super) fn take_reading(&mut self, scope: &str, key: &str, value: f64) {
-        let (name, braces) = key.split_once('{').unwrap_or((key, ""));
+        let (name, written) = split_key(key);
         let Some(metric) = Metric::named(name) else {
             return;
         };
         let mut attributes = self.of_scope(metric, scope);
-        let pairs = braces.trim_end_matches('}').split(',');
-        attributes.extend(
-            pairs
-                .filter_map(|pair| pair.split_once('='))
-                .map(|(name, value)| {
-                    match metric.attributes.iter().find(|known| **known == name) {
-                        Some(known) => named(known, value),
-                        None => (Cow::Owned(name.to_owned()), value.to_owned()),
-                    }
-                }),
-        );
+        attributes.extend(pairs(written).map(|(name, value)| {
+            match metric.attributes.iter().find(|known| **known == name) {
+                Some(known) => named(known, value),
+                None => (Cow::Owned(name.to_owned()), value.to_owned()),
+            }
+        }));
         self.set(metric, attributes, value);
     }
 

@@ -2,9 +2,7 @@
 
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::metric::{self, Metric};
-use headspace_agent::model::record::{
-    EpochRecord, LoopTick, Phase, QueueTick, StageTick, TickRecord,
-};
+use headspace_agent::model::record::{EpochRecord, LoopTick, QueueTick, StageTick, TickRecord};
 
 use super::{Attribute, Snapshot, Value, named};
 
@@ -42,7 +40,7 @@ impl Snapshot {
         let of = || {
             vec![
                 named("loop", &entry.name),
-                named("phase", phase(entry.phase)),
+                named("phase", entry.phase.name()),
             ]
         };
         self.add_times(&metric::LOOP_STEP_TIME, of(), &entry.step);
@@ -113,13 +111,4 @@ fn of_process(what: &'static str, name: &str, worker: Option<&String>) -> Vec<At
     let mut attributes = vec![named(what, name)];
     attributes.extend(worker.map(|worker| named("worker", worker)));
     attributes
-}
-
-/// As records write it.
-fn phase(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Live => "live",
-        Phase::Settle => "settle",
-        Phase::Replay => "replay",
-    }
 }

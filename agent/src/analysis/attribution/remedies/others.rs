@@ -90,9 +90,8 @@ fn most_work(context: &Context<'_>) -> Option<usize> {
 fn subprocess(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let waits = model.facts.resources.gil_wait_ms? >= GIL_WAIT_MS;
-    let in_this_process =
-        |stage: usize| model.workers != Some(stage) && model.links[stage].stage.processes <= 1;
-    let threads = (0..model.links.len()).any(in_this_process) && !only_workers(model);
+    let here = (0..model.links.len()).any(|stage| model.runs_here(stage));
+    let threads = here && !only_workers(model);
     if !waits || !threads || (context.binds(Term::Compute) && model.facts.floor_ms.is_some()) {
         return None;
     }
