@@ -128,8 +128,14 @@ pub(crate) fn train() -> Option<(&'static Slots, Option<Marker>)> {
 }
 
 /// A loop is about to begin: workers that are forked for it are to find this process. What was
-/// forked from a process that trains is no trainer. Gives the marker if it is new.
+/// forked from a process that trains is no trainer. Gives the marker if it is new; every epoch but
+/// the first has one already.
 pub(crate) fn train_unless_forked() -> Option<Marker> {
+    let is_marked =
+        |here: &Here| here.owner.is_here() && here.trains.get().is_some_and(Marker::stands);
+    if known().is_some_and(is_marked) {
+        return None;
+    }
     if known().is_some_and(|here| !here.owner.is_here() && here.run().is_some()) {
         return None;
     }

@@ -124,6 +124,12 @@ impl Marker {
         self.is_new
     }
 
+    /// Whether it is still there: nobody has removed it. One look at the file system.
+    #[must_use]
+    pub fn stands(&self) -> bool {
+        is_own(&self.folder)
+    }
+
     /// Removes it with all files in it. Workers that live go on by themselves.
     pub fn remove(&self) {
         let _ = fs::remove_dir_all(&self.folder);
@@ -171,8 +177,9 @@ mod tests {
         for made in [marker.folder(), marker.folder().parent().unwrap()] {
             assert_eq!(fs::metadata(made).unwrap().mode() & 0o777, 0o700);
         }
+        assert!(marker.stands());
         marker.remove();
-        assert!(!marker.folder().exists());
+        assert!(!marker.stands() && !marker.folder().exists());
     }
 
     #[test]
