@@ -73,6 +73,27 @@ def engines(records: list[Record]) -> dict[str, float]:
     return {}
 
 
+#: The most pixels in one row of the first GPU's chart that have the colour of its first line.
+WIDEST = """
+const figure = [...document.querySelectorAll('figure')].find((one) => one.innerText.startsWith('GPU 0'));
+const wanted = getComputedStyle(figure.querySelector('.legend i')).backgroundColor.match(/\\d+/g);
+const canvas = figure.querySelector('canvas');
+const { width, height } = canvas;
+const pixels = canvas.getContext('2d').getImageData(0, 0, width, height).data;
+let widest = 0;
+for (let y = 0; y < height; y += 1) {
+  let here = 0;
+  for (let x = 0; x < width; x += 1) {
+    const at = 4 * (y * width + x);
+    if ([0, 1, 2].every((i) => Math.abs(pixels[at + i] - wanted[i]) < 8) && pixels[at + 3] > 200)
+      here += 1;
+  }
+  widest = Math.max(widest, here);
+}
+return widest / width;
+"""
+
+
 def test_top_shows_each_gpu_and_each_engine(run: Started, tmp_path: Path) -> None:
     told = engines(run.records())
     assert told == pytest.approx({f"nvdec{i}": e for i, e in enumerate(ENGINES)})
@@ -112,6 +133,10 @@ def test_the_page_shows_each_gpu_and_each_engine(
 ) -> None:
     told = engines(run.records())
     wait_until(lambda: run.kind("summary"), "a summary")
+    # They are read once a second, which is not in every tick.
+    wait_until(
+        lambda: sum("gpu:0" in tick["readings"] for tick in run.kind("tick")) > 3, "four readings"
+    )
     page = tmp_path / "page.html"
     command = [*HEADSPACE, "report", str(run.folder), "--html", str(page)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
@@ -137,3 +162,5 @@ def test_the_page_shows_each_gpu_and_each_engine(
     assert cells["0"][3] == f"{sum(ENGINES) / 100:.1f} of 7 engines"
     assert "37 %" in cells["1"][3]
     assert browser.faults() == []
+    # Lines, and not a dot for each reading.
+    assert browser.run(WIDEST) > 0.3
