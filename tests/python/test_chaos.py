@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from beside import PATIENT, side_by_side, untouched
@@ -147,26 +148,36 @@ def test_a_full_disk_with_every_destination_on_costs_records_and_nothing_else(
 
 
 class Reader:
-    """Reads a socket's stream to its end, beside the test; at most `lines` of it."""
+    """Reads a socket or a named pipe to its end, beside the test; at most `lines` of it."""
 
     def __init__(self, path: Path, lines: int | None = None) -> None:
         self._path, self._lines = path, lines
         self._read: list[bytes] = []
+        self._stream: BinaryIO
         self.socket = socket.socket(socket.AF_UNIX)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
-        wait_until(self._connected, "a socket")
-        stream = self.socket.makefile("rb")
-        for line in stream:
+        wait_until(self._opened, "a writer")
+        for line in self._stream:
             self._read.append(line)
             if len(self._read) == self._lines:
                 return
-        self.socket.close()
+        self.close()
 
-    def _connected(self) -> bool:
-        return self.socket.connect_ex(str(self._path)) == 0
+    def _opened(self) -> bool:
+        if self._path.is_fifo():
+            self._stream = self._path.open("rb")
+        elif self.socket.connect_ex(str(self._path)) == 0:
+            self._stream = self.socket.makefile("rb")
+        else:
+            return False
+        return True
+
+    def close(self) -> None:
+        self._stream.close()
+        self.socket.close()
 
     def all(self) -> list[Record]:
         """What was read. Every line is whole."""
@@ -244,18 +255,19 @@ def test_a_thousand_stages_and_two_hundred_queues_arrive_everywhere_and_no_step_
     assert counted(records, "exports") == 0
 
 
-def test_a_reader_that_stops_midway_and_a_crowd_cost_no_step(
+def test_readers_that_stop_midway_of_a_crowd_cost_no_step(
     program: Programs, tmp_path: Path
 ) -> None:
-    path = tmp_path / "socket"
-    reader = Reader(path, lines=10)
+    path, pipe = tmp_path / "socket", tmp_path / "pipe"
+    readers = [Reader(path, lines=10), Reader(pipe, lines=10)]
     with http_collector(lambda _: Answer(503, {"Retry-After": "60"})) as received:
         env = to_collector(received.port, HEADSPACE_INTERVAL="0.05", **PATIENT)
-        env["HEADSPACE_EXPORT"] = f"otlp,pipe:unix:{path}"
+        env["HEADSPACE_EXPORT"] = f"otlp,pipe:unix:{path},pipe:{pipe}"
         pair = side_by_side(program, *("crowd.py", "--steps", 400), last="steps 400", env=env)
     untouched(pair)
-    assert len(reader.all()) == 10
-    reader.socket.close()
+    for reader in readers:
+        assert len(reader.all()) == 10
+        reader.close()
     lost = counted(pair.troubled.records(), "exports")
     # More than a collector that asks for a minute could have cost.
     assert lost > len(received.arrived)
