@@ -1,13 +1,18 @@
-//! The page of a run of 8 ranks and an hour, beside reading its records alone. `HEADSPACE_BENCH_S`
-//! sets the seconds of the run (3600).
+//! The page of a run of 8 ranks and an hour, beside reading its records alone: as one file, and as
+//! `serve` gives it. `HEADSPACE_BENCH_S` sets the seconds of the run (3600).
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops where it fails")]
 
+use std::ffi::OsString;
 use std::fs;
+use std::io::{self, LineWriter, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, mpsc};
+use std::time::{Duration, Instant};
 
 use divan::Bencher;
+use headspace::Context;
 use headspace::page::Watched;
 use headspace_exporters::encode::json_lines::encode;
 use headspace_exporters::run_folder::{Follower, rank_path};
@@ -23,12 +28,18 @@ static FOLDER: OnceLock<TempDir> = OnceLock::new();
 fn main() {
     let watched = Watched::read(folder()).unwrap();
     let page = watched.page();
-    let bytes = serde_json::to_string(&page).unwrap().len();
+    let data = serde_json::to_string(&page).unwrap().len();
+    let records: u64 = (0..RANKS)
+        .map(|rank| fs::metadata(rank_path(folder(), rank)).unwrap().len())
+        .sum();
     println!(
-        "page of {RANKS} ranks: {} KiB of data, {} KiB as one file",
-        bytes / 1024,
-        page.file().len() / 1024
+        "page of {RANKS} ranks: {} MiB of records, {} KiB of data, {} KiB as one file",
+        records >> 20,
+        data >> 10,
+        page.file().len() >> 10
     );
+    drop(watched);
+    println!("served whole {:.1} s after its start", whole(data));
     divan::main();
     if let Some(folder) = FOLDER.get() {
         let _ = fs::remove_dir_all(folder.path());
@@ -81,4 +92,81 @@ fn read_and_render_one_file(bencher: Bencher<'_, '_>) {
 fn render_the_data_again(bencher: Bencher<'_, '_>) {
     let watched = Watched::read(folder()).unwrap();
     bencher.bench_local(|| serde_json::to_string(&watched.page()).unwrap());
+}
+
+/// What somebody waits for who opens the page.
+#[divan::bench(sample_count = 20, sample_size = 1)]
+fn first_byte_of_the_served_page(bencher: Bencher<'_, '_>) {
+    bencher.bench_local(|| {
+        let mut first = [0];
+        asked("/").read_exact(&mut first).unwrap();
+        first
+    });
+}
+
+/// And until its charts have all their numbers.
+#[divan::bench(sample_count = 20, sample_size = 1)]
+fn served_page_and_its_data(bencher: Bencher<'_, '_>) {
+    bencher.bench_local(|| answer("/").len() + answer("/api/page").len());
+}
+
+/// Seconds until `serve` has read everything: until it gives as much as the page's `data` is long.
+fn whole(data: usize) -> f64 {
+    let begun = Instant::now();
+    while answer("/api/page").len() < data {
+        std::thread::sleep(Duration::from_millis(250));
+    }
+    begun.elapsed().as_secs_f64()
+}
+
+fn asked(path: &str) -> TcpStream {
+    let at = served();
+    let mut stream = TcpStream::connect(at).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
+}
+
+fn answer(path: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    asked(path).read_to_end(&mut bytes).unwrap();
+    assert!(bytes.starts_with(b"HTTP/1.1 200"), "{path} is not answered");
+    bytes
+}
+
+/// Where the command serves the run. Its thread goes on until the benchmark ends.
+fn served() -> SocketAddr {
+    static AT: OnceLock<SocketAddr> = OnceLock::new();
+    *AT.get_or_init(|| {
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            let command = ["headspace", "serve", "--port", "0"].map(OsString::from);
+            headspace::run(
+                command.into_iter().chain([folder().into()]),
+                &mut Context {
+                    out: &mut LineWriter::new(Told(tell)),
+                    err: &mut io::stderr(),
+                    runs: folder().into(),
+                    settings: headspace::source_settings(),
+                    more_sources: &mut Vec::new,
+                },
+            )
+        });
+        let line = told.recv().unwrap();
+        line.split('/').nth(2).unwrap().parse().unwrap()
+    })
+}
+
+/// Hands each line on.
+struct Told(mpsc::Sender<String>);
+
+impl Write for Told {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.0.send(String::from_utf8_lossy(bytes).into_owned());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

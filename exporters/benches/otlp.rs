@@ -1,5 +1,6 @@
 //! What the export of one interval's metrics to a collector costs: the hand-over, which the export
-//! thread pays each tick, and the encoding, which the destination's own thread pays each interval.
+//! thread pays each tick, and the encoding, which the destination's own thread pays each interval;
+//! beside the latter, what OpenTelemetry's SDK takes for as many instruments of its own.
 //!
 //! The run has a loop, 10 stages, 8 GPUs and what is read of a process, and has gone on for ten
 //! minutes.
@@ -16,10 +17,21 @@ use headspace_exporters::encode::otlp::resource::{Process, resource};
 use headspace_exporters::encode::snapshot::Snapshot;
 use prost::Message;
 
+mod official;
+mod ratio;
 mod synthetic;
 
 fn main() {
+    let (snapshot, _) = after_ten_minutes();
+    let sdk = official::Sdk::after_ten_minutes();
+    let what = "one interval's metrics as OTLP";
+    let ours = || as_protobuf(&snapshot);
+    ratio::print(what, ours, "opentelemetry_sdk", || sdk.request());
     divan::main();
+}
+
+fn as_protobuf(snapshot: &Snapshot) -> Vec<u8> {
+    request(snapshot, resource(&Process::default(), snapshot)).encode_to_vec()
 }
 
 /// Tick `number` of such a run.
@@ -72,10 +84,7 @@ fn hand_over_a_tick(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn make_a_request_as_protobuf(bencher: Bencher<'_, '_>) {
     let (snapshot, _) = after_ten_minutes();
-    let make = || {
-        let of = resource(&Process::default(), &snapshot);
-        request(&snapshot, of).encode_to_vec()
-    };
+    let make = || as_protobuf(&snapshot);
     bencher
         .counter(BytesCount::new(make().len()))
         .bench_local(make);
@@ -91,4 +100,12 @@ fn make_a_request_as_json(bencher: Bencher<'_, '_>) {
     bencher
         .counter(BytesCount::new(make().len()))
         .bench_local(make);
+}
+
+#[divan::bench]
+fn make_a_request_by_the_official_sdk(bencher: Bencher<'_, '_>) {
+    let sdk = official::Sdk::after_ten_minutes();
+    bencher
+        .counter(BytesCount::new(sdk.request()))
+        .bench_local(|| sdk.request());
 }

@@ -1,17 +1,29 @@
-//! What a scrape costs: the text of a run, by how many stages it has. The export thread waits for it
-//! at most once a scrape; training never does.
+//! What a scrape costs: the text of a run, by how many stages it has, beside what `prometheus-client`,
+//! the official library, takes for as many histograms. The export thread waits for it at most once a
+//! scrape; training never does.
 
 use divan::Bencher;
 use divan::counter::BytesCount;
 use headspace_agent::model::RecordBody;
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::StageTick;
-use headspace_exporters::encode::prometheus::{self, Form};
+use headspace_exporters::encode::prometheus::{self, BOUNDS_S, Form};
 use headspace_exporters::encode::snapshot::Snapshot;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
 
+mod ratio;
 mod synthetic;
 
 fn main() {
+    let (snapshot, registry) = (run(100), registry(100));
+    ratio::print(
+        "a scrape with 100 stages",
+        || prometheus::encode([&snapshot], Form::OpenMetrics),
+        "prometheus-client",
+        || official(&registry),
+    );
     divan::main();
 }
 
@@ -37,6 +49,42 @@ fn run(stages: usize) -> Snapshot {
 fn text_of_a_run_with_stages(bencher: Bencher<'_, '_>, stages: usize) {
     let snapshot = run(stages);
     let make = || prometheus::encode([&snapshot], Form::OpenMetrics);
+    bencher
+        .counter(BytesCount::new(make().len()))
+        .bench_local(make);
+}
+
+/// Stages alone, but with the same labels.
+fn registry(stages: usize) -> Registry {
+    let mut registry = Registry::default();
+    let times =
+        Family::<Vec<(&str, String)>, Histogram>::new_with_constructor(|| Histogram::new(BOUNDS_S));
+    for stage in 0..stages {
+        let labels = vec![
+            ("run", "2026-11-21T09-30-12-4711".to_owned()),
+            ("rank", "0".to_owned()),
+            ("stage", format!("stage {stage}")),
+        ];
+        let time = times.get_or_create(&labels);
+        for call in 0..100 {
+            time.observe(0.0075 + 5e-5 * f64::from(call));
+        }
+    }
+    let help = "Duration of one call of a stage";
+    registry.register_with_unit("headspace_stage_time", help, Unit::Seconds, times);
+    registry
+}
+
+fn official(registry: &Registry) -> String {
+    let mut text = String::new();
+    let made = prometheus_client::encoding::text::encode(&mut text, registry);
+    made.map(|()| text).unwrap_or_default()
+}
+
+#[divan::bench(args = [10, 100, 1000])]
+fn text_by_the_official_library(bencher: Bencher<'_, '_>, stages: usize) {
+    let registry = registry(stages);
+    let make = || official(&registry);
     bencher
         .counter(BytesCount::new(make().len()))
         .bench_local(make);

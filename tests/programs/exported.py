@@ -1,4 +1,8 @@
-"""A training loop with a stage and a queue, which may fork in its midst: `exported.py [--fork]`."""
+"""A training loop with a stage and a queue: `exported.py [--fork] [--ask URL]`.
+
+It may fork in its midst, or ask somebody and wait for the answer, as a script does that sends metrics
+of its own.
+"""
 
 import argparse
 import os
@@ -6,6 +10,7 @@ import queue
 import sys
 import threading
 import time
+import urllib.request
 
 import headspace
 
@@ -14,6 +19,7 @@ parser.add_argument("--steps", type=int, default=100)
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--compute-ms", type=float, default=5.0)
 parser.add_argument("--fork", action="store_true", help="fork a child that ends at once")
+parser.add_argument("--ask", metavar="URL", help="in its midst, for two seconds at most")
 args = parser.parse_args()
 
 # What is wrong on the way is no reason to hang.
@@ -53,6 +59,13 @@ def fork():
     print("child", os.waitstatus_to_exitcode(status), flush=True)
 
 
+def ask():
+    try:
+        urllib.request.urlopen(args.ask, timeout=2).close()
+    except OSError:
+        pass  # Nobody answered.
+
+
 steps = 0
 for _ in range(args.epochs):
     for _ in headspace.wrap(Loader(), name="train", batch_size=8):
@@ -60,4 +73,6 @@ for _ in range(args.epochs):
         steps += 1
         if args.fork and steps == args.steps // 2:
             fork()
-print("steps", steps)
+        if args.ask and steps == args.steps // 2:
+            ask()
+print("steps", steps, flush=True)

@@ -14,7 +14,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from running_fixtures import name, program, runs, session  # noqa: F401
+from running_fixtures import mounted, name, program, runs, session  # noqa: F401
 
 ALLOWED_PREFIX = "platform: "
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from remote_write import snappy
 from running import DEADLINE_S, Started, read_records, wait_until
 
 
@@ -34,6 +35,26 @@ class Prometheus:
     def targets(self) -> list[dict[str, Any]]:
         targets: list[dict[str, Any]] = self._get("targets")["activeTargets"]
         return targets
+
+    def write(self, message: Any) -> None:
+        """By remote write."""
+        request = urllib.request.Request(
+            f"{self.url}/api/v1/write",
+            data=snappy(message.SerializeToString()),
+            headers={
+                "Content-Type": "application/x-protobuf",
+                "Content-Encoding": "snappy",
+                "X-Prometheus-Remote-Write-Version": "0.1.0",
+            },
+        )
+        try:
+            urllib.request.urlopen(request, timeout=DEADLINE_S).close()
+        except urllib.error.HTTPError as error:
+            pytest.fail(f"not written: {error.read().decode()}")
+
+    def names(self) -> set[str]:
+        """Of all series that it has."""
+        return set(self._get("label/__name__/values"))
 
     def _get(self, path: str, **arguments: str) -> Any:
         url = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(arguments)}"

@@ -13,14 +13,14 @@ from promserver import Prometheus, free_port, ready
 
 
 @pytest.fixture
-def prometheus(tmp_path: Path) -> Iterator[Callable[[dict[str, list[str]]], Prometheus]]:
-    """Starts a Prometheus that scrapes these addresses, by job."""
+def prometheus(tmp_path: Path) -> Iterator[Callable[..., Prometheus]]:
+    """Starts a Prometheus that scrapes these addresses, by job, and has these options."""
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("`prometheus` is not installed (requirements/debian-test.txt)")
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(jobs: dict[str, list[str]]) -> Prometheus:
+    def start(jobs: dict[str, list[str]], *options: str) -> Prometheus:
         folder = tmp_path / f"prometheus-{len(started)}"
         folder.mkdir()
         config = {
@@ -40,6 +40,7 @@ def prometheus(tmp_path: Path) -> Iterator[Callable[[dict[str, list[str]]], Prom
                         f"--config.file={folder / 'prometheus.yml'}",
                         f"--storage.tsdb.path={folder / 'data'}",
                         f"--web.listen-address=127.0.0.1:{port}",
+                        *options,
                     ],
                     stdin=subprocess.DEVNULL,
                     stdout=log,

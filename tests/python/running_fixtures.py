@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +29,19 @@ def program(tmp_path: Path) -> Iterator[Programs]:
     programs = Programs(tmp_path)
     yield programs
     programs.end()
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 KiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = shutil.which("mount")
+    options = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if mount is None or subprocess.run([mount, *options], capture_output=True).returncode != 0:
+        pytest.skip("platform: nothing can be mounted here")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 @pytest.fixture

@@ -8,11 +8,14 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from otlp_collectors import Collector, http_collector
 from promserver import Prometheus, address_of
+from remote_write import translate
 from running import Programs, Started, wait_until
 
 pytest_plugins = ["nvml_fixtures", "promserver_fixtures"]
@@ -43,66 +46,121 @@ def queries(dashboard: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield panel["title"], expression
 
 
+@dataclass(frozen=True)
+class Trained:
+    """Two ranks of a run that goes on, and what the collector got of them."""
+
+    ranks: list[Started]
+    received: Collector
+
+
 @pytest.fixture
-def trained(program: Programs, library: Path, tmp_path: Path) -> Iterator[list[Started]]:
+def trained(program: Programs, library: Path, tmp_path: Path) -> Iterator[Trained]:
     """Two ranks of a run that trains: stages, queues, a probe, a GPU each."""
     stop = tmp_path / "stop"
-    ranks = [
-        program.start(
-            "pipeline.py",
-            stop,
-            runs=tmp_path / "runs",
-            env={
-                "RANK": str(rank),
-                "LOCAL_RANK": str(rank),
-                "WORLD_SIZE": "2",
-                "HEADSPACE_MODE": "probe",
-                "HEADSPACE_INTERVAL": "250ms",
-                "HEADSPACE_EXPORT": "prometheus:0",
-                "HEADSPACE_NVML_LIB": str(library),
-                "HEADSPACE_FAKE_NVML": json.dumps({"clock": "real", "devices": [HEALTHY]}),
-            },
-        )
-        for rank in (0, 1)
-    ]
-    for rank in ranks:
-        rank.wait_for("training")
-    yield ranks
-    stop.touch()
-    for rank in ranks:
-        ran = rank.finish()
-        assert ran.exit_code == 0, ran.stderr
+    with http_collector() as received:
+        ranks = [
+            program.start(
+                "pipeline.py",
+                stop,
+                runs=tmp_path / "runs",
+                env={
+                    "RANK": str(rank),
+                    "LOCAL_RANK": str(rank),
+                    "WORLD_SIZE": "2",
+                    "HEADSPACE_MODE": "probe",
+                    "HEADSPACE_INTERVAL": "250ms",
+                    "HEADSPACE_EXPORT": "prometheus:0,otlp",
+                    "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{received.port}",
+                    "OTEL_METRIC_EXPORT_INTERVAL": "1000",
+                    "HEADSPACE_NVML_LIB": str(library),
+                    "HEADSPACE_FAKE_NVML": json.dumps({"clock": "real", "devices": [HEALTHY]}),
+                },
+            )
+            for rank in (0, 1)
+        ]
+        for rank in ranks:
+            rank.wait_for("training")
+        yield Trained(ranks, received)
+        stop.touch()
+        for rank in ranks:
+            ran = rank.finish()
+            assert ran.exit_code == 0, ran.stderr
+
+
+def lasting(names: set[str]) -> set[str]:
+    """Names of metrics: a histogram is one, in either form.
+
+    Without what Prometheus adds itself, and what is concluded of a run, which may be taken back
+    before it is scraped.
+    """
+    parts = r"(?<=_seconds)_(bucket|sum|count)$"
+    others = r"up$|scrape_|headspace_run_"
+    return {re.sub(parts, "", name) for name in names if not re.match(others, name)}
 
 
 @pytest.mark.timeout(300)
-def test_every_query_of_the_dashboard_returns_data_of_a_run_that_trains(
-    dashboard: dict[str, Any],
-    trained: list[Started],
-    prometheus: Callable[[dict[str, list[str]]], Prometheus],
+def test_every_query_of_the_dashboard_returns_data_scraped_and_by_otlp(
+    dashboard: dict[str, Any], trained: Trained, prometheus: Callable[..., Prometheus]
 ) -> None:
-    addresses = [address_of(run, rank) for rank, run in enumerate(trained)]
-    server = prometheus({"training": addresses})
+    """Of a run that trains.
 
+    By OTLP means: the messages that the run's exporter sends, translated by `remote_write.py` and
+    written to a real Prometheus, which answers the queries from native histograms. So the names, the
+    labels and the queries are proven, as far as that translation is Prometheus' own; its receiver is
+    not, since Debian's build leaves it out.
+    """
+    addresses = [address_of(run, rank) for rank, run in enumerate(trained.ranks)]
+    receives = ("--web.enable-remote-write-receiver", "--enable-feature=native-histograms")
+    servers = {
+        "scraped": prometheus({"training": addresses}),
+        "by OTLP": prometheus({}, *receives),
+    }
     asked = list(queries(dashboard))
-    silent = dict.fromkeys(asked)
+    silent = dict.fromkeys((way, *one) for way in servers for one in asked)
+    written = 0
+
+    def write_on() -> None:
+        nonlocal written
+        new = trained.received.metrics[written:]
+        written += len(new)
+        if new:
+            servers["by OTLP"].write(translate(new))
 
     def all_answer() -> bool:
-        for panel, expression in list(silent):
-            if server.query(expression):
-                del silent[panel, expression]
+        write_on()
+        for way, panel, expression in list(silent):
+            if servers[way].query(expression):
+                del silent[way, panel, expression]
         return not silent
 
     try:
         wait_until(all_answer, "data for every query", timeout=120)
     except pytest.fail.Exception:
-        pytest.fail("no data for " + "\n".join(f"{title}: {query}" for title, query in silent))
+        pytest.fail("no data for " + "\n".join(": ".join(one) for one in silent))
     assert len(asked) > 40
     # On a busy machine a scrape may miss its second.
-    wait_until(lambda: all(t["health"] == "up" for t in server.targets()), "both ranks are up")
-    steps = server.query('headspace_loop_steps_total{phase="live"}')
-    assert {series["metric"]["rank"] for series in steps} == {"0", "1"}
-    assert {series["metric"]["job"] for series in steps} == {"training"}
-    assert len({series["metric"]["run"] for series in steps}) == 1
+    scraped, by_otlp = servers.values()
+    wait_until(lambda: all(t["health"] == "up" for t in scraped.targets()), "both ranks are up")
+    for way, server, job in [("scraped", scraped, "training"), ("OTLP", by_otlp, "headspace")]:
+        steps = server.query('headspace_loop_steps_total{phase="live"}')
+        assert {series["metric"]["rank"] for series in steps} == {"0", "1"}, way
+        assert {series["metric"]["job"] for series in steps} == {job}, way
+        assert len({series["metric"]["instance"] for series in steps}) == 2, way
+        assert len({series["metric"]["run"] for series in steps}) == 1, way
+    # What one way tells the other tells too, under the same name.
+    names: list[set[str]] = []
+
+    def same() -> bool:
+        write_on()
+        names[:] = lasting(by_otlp.names()), lasting(scraped.names())
+        return names[0] == names[1]
+
+    try:
+        wait_until(same, "the same names")
+    except pytest.fail.Exception:
+        pytest.fail(f"of one way only: {names[0] ^ names[1]}")
+    assert len(names[0]) > 50
 
 
 def _typescript(dashboard: dict[str, Any]) -> str:

@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -50,19 +49,6 @@ def ended_in_order(run: Ran) -> None:
 
 
 # Disks and folders.
-
-
-@pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 KiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = shutil.which("mount")
-    options = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
-    if mount is None or subprocess.run([mount, *options], capture_output=True).returncode != 0:
-        pytest.skip("platform: nothing can be mounted here")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 def test_training_finishes_when_the_disk_is_full(program: Programs, mounted: Path) -> None:

@@ -30,6 +30,16 @@ const headspaceCharts = (() => {
     if (text !== undefined) made.textContent = text;
     return made;
   };
+  // What is read less often than the steps are told has no value at most times. Its line is broken only
+  // where it is silent for three times as long as it usually is.
+  const silences = (u, line, from, to, gaps) => {
+    const told = u.data[0].filter((_, at) => u.data[line][at] != null);
+    const between = told.slice(1).map((time, at) => time - told[at]).sort((a, b) => a - b);
+    const usual = between[Math.floor(between.length / 2)] ?? 0;
+    const { min, max } = u.scales.x;
+    const long = (3 * usual * u.bbox.width) / (max - min);
+    return gaps.filter(([left, right]) => right - left > long);
+  };
   const last = (values) => {
     for (let at = values.length - 1; at >= 0; at -= 1) if (values[at] != null) return values[at];
     return null;
@@ -89,6 +99,7 @@ const headspaceCharts = (() => {
           label: line.name, stroke, width: line.tone === "p95" || line.tone === "quiet" ? 1 : 1.75,
           dash: line.tone === "p95" ? [4, 3] : free > 8 ? [6, 3] : undefined,
           spanGaps: this.chart.id === "queues" || this.chart.id === "ranks",
+          ...(this.chart.id === "step" ? {} : { gaps: silences }),
           points: { show: few, size: 4, fill: stroke }, show: !this.hidden.has(line.name),
         };
       });

@@ -1,0 +1,275 @@
+"""Whatever becomes of those who are told, training's steps and its end are as they would have been.
+
+Each run in trouble has one without beside it (`beside.py`), and what was lost is counted. What
+arrives, and what is said, is in `test_otlp.py`, `test_prometheus.py` and `test_pipe.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from beside import PATIENT, side_by_side, untouched
+from otlp_collectors import Answer, free_port, http_collector, rude_server
+from promserver import address_of, scrape
+from running import Programs, Record, Started, of_kind, wait_until
+
+DROPPED = "headspace.agent.dropped"
+
+
+def counted(records: list[Record], what: str) -> float:
+    """What the last tick that tells of it says was dropped: `exports` or `records`."""
+    agents = [tick["readings"].get("agent", {}) for tick in of_kind(records, "tick")]
+    told = [agent[f"{DROPPED}.{what}"] for agent in agents if f"{DROPPED}.{what}" in agent]
+    return float(told[-1]) if told else 0.0
+
+
+def to_collector(port: int, **more: str) -> dict[str, str]:
+    return {
+        "HEADSPACE_EXPORT": "otlp",
+        "HEADSPACE_INTERVAL": "0.1",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+        "OTEL_METRIC_EXPORT_INTERVAL": "100",
+        **more,
+    }
+
+
+# --- A collector -------------------------------------------------------------------------------
+
+
+def hang(connection: socket.socket) -> None:
+    pass
+
+
+def reset(connection: socket.socket) -> None:
+    connection.recv(1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def garbage(connection: socket.socket) -> None:
+    connection.recv(1)
+    connection.sendall(b"\x16\x03\xff\x00SSH-2.0 hello\r\n\r\n" * 20)
+    connection.close()
+
+
+@contextmanager
+def refusing() -> Iterator[int]:
+    yield free_port()
+
+
+@contextmanager
+def answering(answer: Answer) -> Iterator[int]:
+    with http_collector(lambda _: answer) as collector:
+        yield collector.port
+
+
+COLLECTORS: dict[str, Callable[[], AbstractContextManager[int]]] = {
+    "refuses": refusing,
+    "hangs": lambda: rude_server(hang),
+    "resets": lambda: rude_server(reset),
+    "tells garbage": lambda: rude_server(garbage),
+    "answers 429": lambda: answering(Answer(429, {"Retry-After": "60"})),
+    "answers 503": lambda: answering(Answer(503, {"Retry-After": "1"})),
+}
+
+
+CASES = [
+    (protocol, manner)
+    for protocol in ("http/protobuf", "grpc")
+    for manner in COLLECTORS
+    # A status of HTTP is none of gRPC's.
+    if protocol != "grpc" or not manner.startswith("answers")
+]
+
+
+@pytest.mark.parametrize(("protocol", "manner"), CASES)
+def test_steps_and_end_are_as_without_a_collector_that(
+    protocol: str, manner: str, program: Programs
+) -> None:
+    with COLLECTORS[manner]() as port:
+        env = to_collector(port, OTEL_EXPORTER_OTLP_PROTOCOL=protocol, **PATIENT)
+        pair = side_by_side(program, "exported.py", last="steps 200", env=env)
+    untouched(pair)
+    if manner == "hangs":
+        # Within its limits nothing was given up but the last, after which no record comes.
+        assert "no answer to the last delivery" in pair.troubled.stderr
+    else:
+        assert counted(pair.troubled.records(), "exports") > 0
+
+
+def test_a_script_that_waits_for_such_a_collector_itself_is_seen(program: Programs) -> None:
+    with rude_server(hang) as port:
+        asks = ("--ask", f"http://127.0.0.1:{port}")
+        env = {"HEADSPACE_INTERVAL": "0.1"}
+        pair = side_by_side(program, "exported.py", last="steps 200", env=env, only=asks)
+    with pytest.raises(AssertionError, match="longest_ms"):
+        untouched(pair, patience=2)
+
+
+# --- A disk ------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_with_every_destination_on_costs_records_and_nothing_else(
+    program: Programs, mounted: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "socket"
+    reader = Reader(path)
+    with http_collector() as received:
+        env = to_collector(received.port, HEADSPACE_INTERVAL="0.01")
+        env["HEADSPACE_EXPORT"] = f"otlp,prometheus:0,textfile:{mounted},pipe:unix:{path}"
+        how = {"runs": mounted / "runs"}
+        pair = side_by_side(program, "exported.py", last="steps 200", env=env, **how)
+    seen = reader.all()
+
+    assert os.statvfs(mounted).f_bavail == 0, "the disk is full"
+    untouched(pair, seen)
+    summary = of_kind(seen, "summary")[-1]
+    assert summary["dropped"]["records"] > 0
+    assert counted(seen, "records") > 0
+    assert f"{summary['dropped']['records']} records are missing" in pair.troubled.stderr
+    # The others had everything.
+    points = {p.name: p.value for p in received.points() if p.kind != "exponential_histogram"}
+    assert points["headspace.loop.steps"] == 200
+    assert points[f"{DROPPED}.records"] > 0
+
+
+# --- A crowd, and a pipe -----------------------------------------------------------------------
+
+
+class Reader:
+    """Reads a socket or a named pipe to its end, beside the test; at most `lines` of it."""
+
+    def __init__(self, path: Path, lines: int | None = None) -> None:
+        self._path, self._lines = path, lines
+        self._read: list[bytes] = []
+        self._stream: BinaryIO
+        self.socket = socket.socket(socket.AF_UNIX)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        wait_until(self._opened, "a writer")
+        for line in self._stream:
+            self._read.append(line)
+            if len(self._read) == self._lines:
+                return
+        self.close()
+
+    def _opened(self) -> bool:
+        if self._path.is_fifo():
+            self._stream = self._path.open("rb")
+        elif self.socket.connect_ex(str(self._path)) == 0:
+            self._stream = self.socket.makefile("rb")
+        else:
+            return False
+        return True
+
+    def close(self) -> None:
+        self._stream.close()
+        self.socket.close()
+
+    def all(self) -> list[Record]:
+        """What was read. Every line is whole."""
+        self._thread.join()
+        assert all(line.endswith(b"\n") for line in self._read)
+        return [json.loads(line) for line in self._read]
+
+
+def calls_by_stage(records: list[Record]) -> Counter[str]:
+    calls: Counter[str] = Counter()
+    for tick in of_kind(records, "tick"):
+        calls.update({stage["name"]: stage["time"]["count"] for stage in tick.get("stages", [])})
+    return calls
+
+
+def stages_told(text: str) -> Counter[str]:
+    """Calls by stage in what Prometheus is told."""
+    found = re.findall(
+        r'^headspace_stage_time_seconds_count\{.*stage="([^"]+)".*\} (\d+)$', text, re.M
+    )
+    return Counter({stage: int(calls) for stage, calls in found})
+
+
+def test_a_thousand_stages_and_two_hundred_queues_arrive_everywhere_and_no_step_is_longer(
+    program: Programs, tmp_path: Path
+) -> None:
+    path = tmp_path / "socket"
+    reader = Reader(path)
+    scraped: list[str] = []
+
+    def scrape_it(run: Started) -> None:
+        run.wait_for("ready")
+        address = address_of(run)
+
+        def every_stage() -> bool:
+            scraped[:] = [scrape(address)[0]]
+            return scraped[0].count("\nheadspace_stage_time_seconds_count{") == 1000
+
+        wait_until(every_stage, "every stage in a scrape")
+
+    with http_collector() as received:
+        env = to_collector(received.port, HEADSPACE_INTERVAL="0.25")
+        env["OTEL_METRIC_EXPORT_INTERVAL"] = "1000"
+        env["HEADSPACE_EXPORT"] = f"otlp,prometheus:0,pipe:unix:{path},textfile:{tmp_path}/text"
+        pair = side_by_side(
+            program,
+            *("crowd.py", "--steps", 400),
+            last="steps 400",
+            env=env,
+            meanwhile=scrape_it,
+        )
+    untouched(pair)
+    records, seen = pair.troubled.records(), reader.all()
+
+    calls = calls_by_stage(records)
+    assert calls == {f"stage {number}": 16 for number in range(1000)}
+    assert calls_by_stage(seen) == calls
+    points = received.points()
+    arrived = {
+        point.attributes["stage"]: point.point.count
+        for point in points
+        if point.name == "headspace.stage.time"
+    }
+    assert arrived == calls
+    [file] = (tmp_path / "text").iterdir()
+    assert stages_told(file.read_text()) == calls
+    queues = {f"queue {number}" for number in range(200)}
+    assert {
+        q["name"] for tick in of_kind(records, "tick") for q in tick.get("queues", [])
+    } == queues
+    depths = [point for point in points if point.name == "headspace.queue.depth"]
+    assert {point.attributes["queue"] for point in depths} == queues
+    assert scraped[0].count("\nheadspace_queue_depth{") == 200
+    assert pair.troubled.summary()["dropped"] == {"steps": 0, "records": 0}
+    assert counted(records, "exports") == 0
+
+
+def test_readers_that_stop_midway_of_a_crowd_cost_no_step(
+    program: Programs, tmp_path: Path
+) -> None:
+    path, pipe = tmp_path / "socket", tmp_path / "pipe"
+    readers = [Reader(path, lines=10), Reader(pipe, lines=10)]
+    with http_collector(lambda _: Answer(503, {"Retry-After": "60"})) as received:
+        env = to_collector(received.port, HEADSPACE_INTERVAL="0.05", **PATIENT)
+        env["HEADSPACE_EXPORT"] = f"otlp,pipe:unix:{path},pipe:{pipe}"
+        pair = side_by_side(program, *("crowd.py", "--steps", 400), last="steps 400", env=env)
+    untouched(pair)
+    for reader in readers:
+        assert len(reader.all()) == 10
+        reader.close()
+    lost = counted(pair.troubled.records(), "exports")
+    # More than a collector that asks for a minute could have cost.
+    assert lost > len(received.arrived)
+    assert calls_by_stage(pair.troubled.records()).total() == 16_000
+    assert pair.troubled.summary()["dropped"] == {"steps": 0, "records": 0}
