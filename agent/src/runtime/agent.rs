@@ -158,6 +158,12 @@ impl AgentBuilder {
             });
         }
         let clock = self.clock;
+        let mut run = self.run;
+        run.process_started_unix_nano = self.process_age_s.and_then(|age_s| {
+            let age = Duration::try_from_secs_f64(age_s).ok()? + clock.now();
+            let age = u64::try_from(age.as_nanos()).ok()?;
+            clock.unix_nanos().checked_sub(age)
+        });
         let step_cost_ns = recorder::cost_per_batch_ns(&clock);
         let watched = Watched::new(
             NoticeBoard::new(self.say),
@@ -183,7 +189,7 @@ impl AgentBuilder {
             Arc::clone(&inner.queue),
             Arc::new(clock.clone()),
             self.identity,
-            self.run,
+            run,
             attend(self.collectors, &clock, &inner.watched.board),
             StageReader::new(self.stages, self.workers),
         );

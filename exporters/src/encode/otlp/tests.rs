@@ -1,5 +1,5 @@
 use headspace_agent::model::Record;
-use headspace_agent::model::record::{EpochRecord, RecordBody, RunState, SummaryRecord};
+use headspace_agent::model::record::{EpochRecord, RecordBody, RunRecord, RunState, SummaryRecord};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::metrics::v1::{Metric, metric::Data, number_data_point};
@@ -46,33 +46,79 @@ fn said(attributes: &[KeyValue], key: &str) -> Option<String> {
     }
 }
 
-#[test]
-fn a_total_is_cumulative_since_the_run_began_and_names_its_run_and_rank() {
-    let request = request(&ticks(3));
-    let cpu = metric(&request, "process.cpu.time");
-    let Some(Data::Sum(sum)) = &cpu.data else {
-        panic!("{cpu:?}")
+/// A counter's points, told apart by one attribute: value, start and time.
+fn points(request: &ExportMetricsServiceRequest, name: &str, of: (&str, &str)) -> (f64, u64, u64) {
+    let metric = metric(request, name);
+    let Some(Data::Sum(sum)) = &metric.data else {
+        panic!("{metric:?}")
     };
-    assert_eq!((cpu.unit.as_str(), sum.is_monotonic), ("s", true));
-    assert_eq!(sum.aggregation_temporality, 2);
-    let user = sum
+    assert_eq!((sum.is_monotonic, sum.aggregation_temporality), (true, 2));
+    let point = sum
         .data_points
         .iter()
-        .find(|point| said(&point.attributes, "cpu.mode").as_deref() == Some("user"))
+        .find(|point| said(&point.attributes, of.0).as_deref() == Some(of.1))
         .unwrap();
+    let Some(number_data_point::Value::AsDouble(value)) = point.value else {
+        panic!("{point:?}")
+    };
+    (value, point.start_time_unix_nano, point.time_unix_nano)
+}
+
+#[test]
+fn a_total_is_cumulative_and_names_its_run_and_rank() {
+    let request = request(&ticks(3));
+    let cpu = metric(&request, "process.cpu.time");
+    assert_eq!(cpu.unit, "s");
+    let steps = metric(&request, "headspace.loop.steps");
+    let Some(Data::Sum(sum)) = &steps.data else {
+        panic!("{steps:?}")
+    };
+    let point = &sum.data_points[0];
     assert_eq!(
-        user.value,
-        Some(number_data_point::Value::AsDouble(2.0 * 3.21))
-    );
-    assert_eq!(
-        (user.start_time_unix_nano, user.time_unix_nano),
-        (5 * SECOND, 7 * SECOND)
-    );
-    assert_eq!(
-        said(&user.attributes, "run").as_deref(),
+        said(&point.attributes, "run").as_deref(),
         Some("2026-11-21T09-30-12-4711")
     );
-    assert_eq!(said(&user.attributes, "rank").as_deref(), Some("0"));
+    assert_eq!(said(&point.attributes, "rank").as_deref(), Some("0"));
+    let (value, start, at) = points(&request, "headspace.loop.steps", ("phase", "live"));
+    assert_eq!((value, at), (300.0, 7 * SECOND));
+    // The run began before the first tick.
+    assert_eq!(start, 5 * SECOND - first_at());
+}
+
+/// Nanoseconds from the run's beginning to the first tick.
+fn first_at() -> u64 {
+    (samples::tick_with_stages(0).at_s * 1e9) as u64
+}
+
+#[test]
+fn a_total_that_began_before_the_run_is_sent_with_its_beginning_or_since_its_first_reading() {
+    let user = ("cpu.mode", "user");
+    let mut records = ticks(3);
+    for (number, record) in (0..).zip(&mut records) {
+        if let RecordBody::Tick(tick) = &mut record.body {
+            let gpu = tick.readings.entry("gpu:0".into()).or_default();
+            gpu.insert("hw.energy".into(), 1e6 + f64::from(number) * 300.0);
+        }
+    }
+    let unknown = request(&records);
+    let since_first = points(&unknown, "process.cpu.time", user);
+    assert_eq!(since_first, (2.0 * 3.21, 5 * SECOND, 7 * SECOND));
+    let energy = points(&unknown, "hw.energy", ("gpu", "0"));
+    assert_eq!(energy, (600.0, 5 * SECOND, 7 * SECOND));
+
+    let run = RunRecord {
+        process_started_unix_nano: Some(SECOND),
+        ..RunRecord::default()
+    };
+    records.insert(0, samples::record(4 * SECOND, RecordBody::Run(run)));
+    for record in &mut records {
+        if let RecordBody::Tick(tick) = &mut record.body {
+            let process = tick.readings.get_mut("process").unwrap();
+            *process.get_mut("process.cpu.time{cpu.mode=user}").unwrap() += 40.0;
+        }
+    }
+    let known = points(&request(&records), "process.cpu.time", user);
+    assert_eq!(known, (40.0 + 2.0 * 3.21, SECOND, 7 * SECOND));
 }
 
 #[test]
