@@ -8,11 +8,11 @@ use super::loops::LoopEntry;
 use super::queue::RecordQueue;
 use super::sources::Sources;
 use super::stages::{StageReader, Taken};
-use super::thinning::{Thinning, Turns};
+use super::thinning::{Thinning, Turns, WHOLE};
 use super::watched::Watched;
 use crate::model::metric::{
-    AGENT_CPU_TIME, AGENT_DROPPED_EXPORTS, AGENT_DROPPED_RECORDS, AGENT_DROPPED_STEPS,
-    AGENT_STEP_COST, AGENT_TICK_LATENESS,
+    AGENT_CPU_TIME, AGENT_DROPPED_EXPORTS, AGENT_DROPPED_LINES, AGENT_DROPPED_RECORDS,
+    AGENT_DROPPED_SPANS, AGENT_DROPPED_STEPS, AGENT_STEP_COST, AGENT_TICK_LATENESS,
 };
 use crate::model::record::{LoopTick, Phase, RecordBody, RunRecord, RunState, SCHEMA, TickRecord};
 use crate::model::stage_history::StageTicks;
@@ -134,7 +134,7 @@ impl Sampler {
         let taken = self.take_stages(&ticks, replayed);
         self.sources
             .collect(at, last, &self.watched.board, &mut self.readings);
-        self.watch_self(late, at);
+        self.watch_self(late, at, last);
         self.watched.keep(at, elapsed, replayed, &self.readings);
         let dropped = self.watched.dropped(self.queue.dropped());
         if dropped.steps > 0 {
@@ -222,7 +222,7 @@ impl Sampler {
         }
     }
 
-    fn watch_self(&mut self, late: Duration, at: Duration) {
+    fn watch_self(&mut self, late: Duration, at: Duration, last: bool) {
         let dropped = self.watched.dropped(self.queue.dropped());
         let cpu =
             thread_cpu_time().map(|cpu| cpu + self.queue.cpu_time() + self.sources.cpu_time());
@@ -238,15 +238,22 @@ impl Sampler {
                 self.watched.board.post(&Notice::OverBudget { percent });
             }
         }
-        if self.tick == 0 {
+        // For readers that begin in the middle as well.
+        if last || self.tick.is_multiple_of(WHOLE) {
             own(&AGENT_STEP_COST, self.watched.step_cost_ns() / 1e9);
         }
         own(&AGENT_TICK_LATENESS, late.as_secs_f64());
         own(&AGENT_DROPPED_STEPS, dropped.steps as f64);
         own(&AGENT_DROPPED_RECORDS, dropped.records as f64);
-        let lost = self.queue.exports_lost();
-        if lost > 0 {
-            own(&AGENT_DROPPED_EXPORTS, lost as f64);
+        let lost = self.queue.lost();
+        for (metric, count) in [
+            (&AGENT_DROPPED_EXPORTS, lost.exports),
+            (&AGENT_DROPPED_LINES, lost.lines),
+            (&AGENT_DROPPED_SPANS, lost.spans),
+        ] {
+            if count > 0 {
+                own(metric, count as f64);
+            }
         }
     }
 
@@ -280,7 +287,7 @@ mod tests {
     use crate::model::record::GpuRecord;
     use crate::model::{Scope, metric};
     use crate::pipeline::{NoticeBoard, Source};
-    use crate::port::{CollectError, Collector};
+    use crate::port::{CollectError, Collector, Lost};
     use crate::record::stage::slot::Outcome;
     use crate::record::stage::{Region, Slots};
     use crate::testing::{CollectWith, ManualClock};
@@ -331,6 +338,44 @@ mod tests {
             Scope::Process,
             3.0,
         ));
+    }
+
+    #[test]
+    fn what_a_step_costs_is_told_again_for_readers_that_begin_in_the_middle() {
+        let (mut sampler, clock, queue) = sampler(vec![]);
+        let mut told = Vec::new();
+        for number in 0..=123 {
+            clock.advance(Duration::from_secs(1));
+            sampler.tick(Duration::ZERO, number == 123);
+            for record in queue.pop().unwrap() {
+                if let RecordBody::Tick(tick) = record.body
+                    && tick.readings["agent"].contains_key("headspace.agent.step.cost")
+                {
+                    told.push(number);
+                }
+            }
+        }
+        assert_eq!(told, [0, 60, 120, 123]);
+    }
+
+    #[test]
+    fn what_destinations_lose_is_told_in_units_of_its_own() {
+        let (mut sampler, _, queue) = sampler(vec![]);
+        queue.set_lost(Lost {
+            exports: 2,
+            lines: 0,
+            spans: 512,
+        });
+        sampler.tick(Duration::ZERO, false);
+        let records = queue.pop().unwrap();
+        let tick = records.iter().find_map(|record| match &record.body {
+            RecordBody::Tick(tick) => Some(tick),
+            _ => None,
+        });
+        let own = &tick.unwrap().readings["agent"];
+        assert_eq!(own.get("headspace.agent.dropped.exports"), Some(&2.0));
+        assert_eq!(own.get("headspace.agent.dropped.spans"), Some(&512.0));
+        assert_eq!(own.get("headspace.agent.dropped.lines"), None);
     }
 
     #[test]

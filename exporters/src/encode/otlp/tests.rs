@@ -1,5 +1,7 @@
 use headspace_agent::model::Record;
-use headspace_agent::model::record::{EpochRecord, RecordBody, RunRecord, RunState, SummaryRecord};
+use headspace_agent::model::record::{
+    EpochRecord, RecordBody, RunRecord, RunState, StepRecord, SummaryRecord,
+};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::metrics::v1::{Metric, metric::Data, number_data_point};
@@ -337,4 +339,47 @@ fn short_epochs_leave_nothing_behind_and_begin_after_the_tick_before() {
     assert_eq!(epochs[7].start_time_unix_nano, 11 * SECOND);
     assert_eq!(epochs[7].end_time_unix_nano, 12 * SECOND);
     assert_eq!(spans.going_on(), 0);
+}
+
+#[test]
+fn single_steps_lie_where_they_were_in_their_epoch_however_late_the_tick_was_written() {
+    let step = |step, epoch, received_s| StepRecord {
+        step,
+        epoch,
+        received_s,
+        step_ms: 10.0,
+        wait_ms: Some(4.0),
+    };
+    let tick = |at_s: f64, late_ms: u64, sampled| {
+        let mut tick = samples::tick(0);
+        tick.at_s = at_s;
+        tick.loops.truncate(1);
+        tick.loops[0].sampled = sampled;
+        let at = 100 * SECOND + (at_s * 1e9) as u64 + late_ms * 1_000_000;
+        samples::record(at, RecordBody::Tick(tick))
+    };
+    let found = spans(&[
+        tick(1.0, 0, vec![step(70, 0, 0.5)]),
+        tick(2.0, 20, vec![step(170, 0, 1.5), step(171, 1, 1.75)]),
+    ])
+    .waiting(usize::MAX);
+    let steps: Vec<_> = found.iter().filter(|s| s.name == "step loader").collect();
+    let ends: Vec<_> = steps.iter().map(|span| span.end_time_unix_nano).collect();
+    let millis = |ms: u64| 100 * SECOND + ms * 1_000_000;
+    assert_eq!(ends, [millis(500), millis(1_500), millis(1_750)]);
+    assert_eq!(steps[0].start_time_unix_nano, millis(490));
+    assert_eq!(said(&steps[0].attributes, "step").as_deref(), Some("70"));
+    assert_eq!(steps[0].parent_span_id, steps[1].parent_span_id);
+    assert_ne!(steps[1].parent_span_id, steps[2].parent_span_id);
+}
+
+#[test]
+fn spans_that_are_given_up_are_counted_and_those_that_arrived_are_not() {
+    let mut spans = spans(&ticks(1));
+    let held = spans.waiting(usize::MAX).len();
+    spans.done(2);
+    spans.give_up(3);
+    assert_eq!(spans.dropped(), 3);
+    spans.give_up(usize::MAX);
+    assert_eq!(spans.dropped(), held as u64 - 2);
 }
