@@ -165,9 +165,9 @@ mod tests {
         exporter.finish();
         let last = fs::read_to_string(&file).unwrap();
         let mut snapshot = Snapshot::default();
-        [tick(1_000), tick(2_100)]
-            .iter()
-            .for_each(|r| snapshot.take(r));
+        for record in [tick(1_000), tick(2_100)] {
+            snapshot.take(&record);
+        }
         assert_eq!(last, prometheus::encode([&snapshot], Form::Text));
         assert_ne!(last, first);
 

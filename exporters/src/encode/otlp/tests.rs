@@ -89,7 +89,12 @@ fn a_total_is_cumulative_and_names_its_run_and_rank() {
 
 /// Nanoseconds from the run's beginning to the first tick.
 fn first_at() -> u64 {
-    (samples::tick_with_stages(0).at_s * 1e9) as u64
+    nanos(samples::tick_with_stages(0).at_s)
+}
+
+fn nanos(seconds: f64) -> u64 {
+    let time = std::time::Duration::from_secs_f64(seconds);
+    u64::try_from(time.as_nanos()).unwrap()
 }
 
 #[test]
@@ -355,7 +360,7 @@ fn single_steps_lie_where_they_were_in_their_epoch_however_late_the_tick_was_wri
         tick.at_s = at_s;
         tick.loops.truncate(1);
         tick.loops[0].sampled = sampled;
-        let at = 100 * SECOND + (at_s * 1e9) as u64 + late_ms * 1_000_000;
+        let at = 100 * SECOND + nanos(at_s) + late_ms * 1_000_000;
         samples::record(at, RecordBody::Tick(tick))
     };
     let found = spans(&[
