@@ -98,6 +98,13 @@ pub enum Notice {
         /// Deliveries given up in between.
         lost: u64,
     },
+    /// Spans were lost: a collector refused them, or is too slow.
+    SpansDropped {
+        /// The destination's name.
+        exporter: &'static str,
+        /// How many so far.
+        count: u64,
+    },
     /// A destination is there to be asked.
     Serving {
         /// The destination's name.
@@ -155,6 +162,7 @@ impl Notice {
             Self::RecordsDropped { .. } => "records_dropped",
             Self::ExportFailing { .. } => "export_failing",
             Self::ExportResumed { .. } => "export_resumed",
+            Self::SpansDropped { .. } => "spans_dropped",
             Self::Serving { .. } => "serving",
             Self::ProbeBegins { .. } => "probe_begins",
             Self::ReplayBegins { .. } => "replay_begins",
@@ -180,6 +188,7 @@ impl Notice {
             Self::ExporterOff { exporter, .. }
             | Self::ExportFailing { exporter, .. }
             | Self::ExportResumed { exporter, .. }
+            | Self::SpansDropped { exporter, .. }
             | Self::Serving { exporter, .. } => (*exporter).to_owned(),
             Self::ProbeBegins { loop_name, .. }
             | Self::ReplayBegins { loop_name, .. }
@@ -260,6 +269,11 @@ impl fmt::Display for Notice {
                 f,
                 "`{exporter}` delivers again, after {lost} that were given up. Totals are whole; \
                  levels in between are missing there."
+            ),
+            Self::SpansDropped { exporter, count } => write!(
+                f,
+                "`{exporter}` dropped {count} spans: the collector refused them, or does not take \
+                 them fast enough. What they told is in the run folder."
             ),
             Self::Serving { exporter, at } => write!(f, "`{exporter}` is served at {at}"),
             Self::ProbeBegins {

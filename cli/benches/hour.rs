@@ -73,6 +73,7 @@ pub(crate) fn tick(rank: u32, second: u64) -> TickRecord {
         wait: times(wait_us),
         compute: times(5000),
         step: times(5000 + wait_us),
+        ..LoopTick::default()
     }];
     let mut stage = |name: &str, mean| StageTick {
         name: name.into(),

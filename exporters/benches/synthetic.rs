@@ -27,6 +27,7 @@ pub(crate) fn tick(number: u64) -> Record {
         wait: distribution(5_000_000),
         compute: distribution(5_000_000),
         step: distribution(10_000_000),
+        ..LoopTick::default()
     };
     let readings = (0..20)
         .map(|i| {

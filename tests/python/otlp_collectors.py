@@ -40,6 +40,8 @@ class Point:
     time: int
     point: Any
 
+    is_monotonic: bool = False
+
     @property
     def value(self) -> float:
         return float(self.point.as_double)
@@ -78,6 +80,7 @@ class Collector:
                             point.start_time_unix_nano,
                             point.time_unix_nano,
                             point,
+                            kind == "sum" and metric.sum.is_monotonic,
                         )
                         for point in getattr(metric, kind).data_points
                     ]

@@ -115,7 +115,7 @@ def test_a_reader_that_stops_loses_records_that_are_counted_and_training_goes_on
 
         def lost() -> float:
             agent = last_tick()["readings"].get("agent", {})
-            return float(agent.get("headspace.agent.dropped.exports", 0))
+            return float(agent.get("headspace.agent.dropped.lines", 0))
 
         wait_until(lambda: lost() > 50, "drops", timeout=120)
         number = last_tick()["tick"]

@@ -24,6 +24,20 @@ pub enum MetricKind {
     Histogram,
 }
 
+/// Since when a total counts: where its zero lies.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Since {
+    /// The run's beginning. What no system counts does.
+    #[default]
+    Run,
+    /// The process's beginning, for the process and its children. A single thread's count may have
+    /// begun later, nobody knows when.
+    Process,
+    /// Some moment before the run that nobody knows: the machine or a driver was started, a group
+    /// was made.
+    Before,
+}
+
 /// The declaration of one metric. Made only in this module; refer to it by its constant.
 #[derive(Debug)]
 pub struct Metric {
@@ -37,6 +51,8 @@ pub struct Metric {
     pub scopes: &'static [&'static str],
     /// Names of the attributes that tell its values apart in one scope; empty where it has one.
     pub attributes: &'static [&'static str],
+    /// Since when it counts, where it is a total.
+    pub since: Since,
     /// One sentence for people, without a final stop.
     pub help: &'static str,
 }
@@ -68,7 +84,8 @@ impl Hash for Metric {
 
 macro_rules! metrics {
     ($($(#[$meta:meta])* $id:ident = $kind:ident $name:literal [$unit:literal]
-        on $($scope:literal)+ $(by $($attribute:literal)+)? => $help:literal;)*) => {
+        on $($scope:literal)+ $(by $($attribute:literal)+)? $(since $since:ident)? =>
+        $help:literal;)*) => {
         $(
             #[doc = $help]
             #[allow(clippy::doc_markdown, reason = "the text is for people who read no Rust")]
@@ -79,6 +96,7 @@ macro_rules! metrics {
                 kind: MetricKind::$kind,
                 scopes: &[$($scope),+],
                 attributes: &[$($($attribute),+)?],
+                since: metrics!(@since $($since)?),
                 help: $help,
             };
         )*
@@ -86,10 +104,12 @@ macro_rules! metrics {
         /// Every metric there is, in the order of the documentation table.
         pub static ALL: &[&Metric] = &[$(&$id),*];
     };
+    (@since) => { Since::Run };
+    (@since $since:ident) => { Since::$since };
 }
 
 metrics! {
-    PROCESS_CPU_TIME = Counter "process.cpu.time" ["s"] on "process" "tree" by "cpu.mode" =>
+    PROCESS_CPU_TIME = Counter "process.cpu.time" ["s"] on "process" "tree" by "cpu.mode" since Process =>
         "CPU seconds used, by `cpu.mode` (user, system)";
     PROCESS_MEMORY_USAGE = UpDownCounter "process.memory.usage" ["By"] on "process" "tree" =>
         "Resident memory; pages that several processes of the tree share count once for each";
@@ -105,20 +125,20 @@ metrics! {
         "Open file descriptors";
     PROCESS_COUNT = UpDownCounter "headspace.process.count" ["{process}"] on "tree" =>
         "Processes of the tree: the training process and all its descendants";
-    PROCESS_DISK_IO = Counter "process.disk.io" ["By"] on "process" "tree" by "disk.io.direction" =>
+    PROCESS_DISK_IO = Counter "process.disk.io" ["By"] on "process" "tree" by "disk.io.direction" since Process =>
         "Bytes that storage was made to read or write, children that have ended included, by `disk.io.direction`";
-    PROCESS_IO_REQUESTED = Counter "headspace.process.io.requested" ["By"] on "process" "tree" by "disk.io.direction" =>
+    PROCESS_IO_REQUESTED = Counter "headspace.process.io.requested" ["By"] on "process" "tree" by "disk.io.direction" since Process =>
         "Bytes asked for through read and write calls, page-cache hits and children that have ended included, by `disk.io.direction`";
-    PROCESS_CONTEXT_SWITCHES = Counter "process.context_switches" ["{context_switch}"] on "process" "thread" by "process.context_switch.type" =>
+    PROCESS_CONTEXT_SWITCHES = Counter "process.context_switches" ["{context_switch}"] on "process" "thread" by "process.context_switch.type" since Process =>
         "Times a thread left its core, by `process.context_switch.type`";
-    PROCESS_PAGING_FAULTS = Counter "process.paging.faults" ["{fault}"] on "process" "tree" by "system.paging.fault.type" =>
+    PROCESS_PAGING_FAULTS = Counter "process.paging.faults" ["{fault}"] on "process" "tree" by "system.paging.fault.type" since Process =>
         "Page faults, by `system.paging.fault.type` (minor: no disk read)";
 
     THREAD_CPU_TIME = Counter "headspace.thread.cpu.time" ["s"] on "process" "thread" =>
         "CPU seconds of the threads that are counted one by one (perf's task clock)";
     THREAD_PAGE_FAULTS = Counter "headspace.thread.page_faults" ["{fault}"] on "process" "thread" =>
         "Page faults in user mode of the threads that are counted one by one, minor and major together";
-    THREAD_RUN_QUEUE_TIME = Counter "headspace.thread.run_queue.time" ["s"] on "process" "thread" =>
+    THREAD_RUN_QUEUE_TIME = Counter "headspace.thread.run_queue.time" ["s"] on "process" "thread" since Before =>
         "Seconds that threads could have run but waited for a core";
     PERF_INSTRUCTIONS = Counter "headspace.perf.instructions" ["{instruction}"] on "process" "thread" =>
         "Instructions retired";
@@ -164,27 +184,27 @@ metrics! {
         "Cores' worth of time the tightest cgroup above this process allows; absent without a limit";
     HOST_THREADS_RUNNABLE = Gauge "headspace.host.threads.runnable" ["{thread}"] on "host" =>
         "Threads of the whole machine that run or wait for a core, without the one that looks";
-    PRESSURE_TIME = Counter "headspace.pressure.time" ["s"] on "host" "cgroup" by "resource" "stalled" =>
+    PRESSURE_TIME = Counter "headspace.pressure.time" ["s"] on "host" "cgroup" by "resource" "stalled" since Before =>
         "Seconds that work waited for a `resource` (cpu, io, memory), by who was `stalled` (some: at least one thread; full: all of them)";
-    NETWORK_IO = Counter "system.network.io" ["By"] on "host" by "network.io.direction" =>
+    NETWORK_IO = Counter "system.network.io" ["By"] on "host" by "network.io.direction" since Before =>
         "Bytes over the network interfaces of this namespace without loopback, by `network.io.direction` (receive, transmit)";
-    CGROUP_CPU_PERIODS = Counter "headspace.cgroup.cpu.periods" ["{period}"] on "cgroup" =>
+    CGROUP_CPU_PERIODS = Counter "headspace.cgroup.cpu.periods" ["{period}"] on "cgroup" since Before =>
         "Periods of the CPU quota in which the group had something to run";
-    CGROUP_CPU_THROTTLED_PERIODS = Counter "headspace.cgroup.cpu.throttled.periods" ["{period}"] on "cgroup" =>
+    CGROUP_CPU_THROTTLED_PERIODS = Counter "headspace.cgroup.cpu.throttled.periods" ["{period}"] on "cgroup" since Before =>
         "Those of the periods in which the quota ran out";
-    CGROUP_CPU_THROTTLED_TIME = Counter "headspace.cgroup.cpu.throttled.time" ["s"] on "cgroup" =>
+    CGROUP_CPU_THROTTLED_TIME = Counter "headspace.cgroup.cpu.throttled.time" ["s"] on "cgroup" since Before =>
         "Seconds that the group was kept from running because its quota had run out, added up over its cores";
     CGROUP_MEMORY_USAGE = UpDownCounter "headspace.cgroup.memory.usage" ["By"] on "cgroup" =>
         "Memory charged to the group, page cache included";
     CGROUP_MEMORY_LIMIT = UpDownCounter "headspace.cgroup.memory.limit" ["By"] on "cgroup" =>
         "The tightest memory limit above this process; absent without one";
-    CGROUP_MEMORY_EVENTS = Counter "headspace.cgroup.memory.events" ["{event}"] on "cgroup" by "event" =>
+    CGROUP_MEMORY_EVENTS = Counter "headspace.cgroup.memory.events" ["{event}"] on "cgroup" by "event" since Before =>
         "Times that memory became scarce, by `event` (high: slowed down; max: the limit was hit; oom: no memory was found; oom_kill: a process was killed)";
-    DISK_IO = Counter "system.disk.io" ["By"] on "disk" by "disk.io.direction" =>
+    DISK_IO = Counter "system.disk.io" ["By"] on "disk" by "disk.io.direction" since Before =>
         "Bytes the device read or wrote, whoever asked, by `disk.io.direction`";
-    DISK_OPERATIONS = Counter "system.disk.operations" ["{operation}"] on "disk" by "disk.io.direction" =>
+    DISK_OPERATIONS = Counter "system.disk.operations" ["{operation}"] on "disk" by "disk.io.direction" since Before =>
         "Operations the device has finished, by `disk.io.direction`";
-    DISK_OPERATION_TIME = Counter "system.disk.operation_time" ["s"] on "disk" by "disk.io.direction" =>
+    DISK_OPERATION_TIME = Counter "system.disk.operation_time" ["s"] on "disk" by "disk.io.direction" since Before =>
         "Seconds these operations took, added up, by `disk.io.direction`";
     DISK_UTILIZATION = Gauge "headspace.disk.utilization" ["1"] on "disk" =>
         "Share of time since the reading before in which the device had something to do; a device that serves many requests at once may be far from full at 1";
@@ -211,11 +231,11 @@ metrics! {
         "Memory of the GPU by its `owner` (own: this process and its children; others)";
     GPU_SM_OWNED = Gauge "headspace.gpu.process.utilization" ["1"] on "gpu" by "owner" =>
         "Share of the driver's sampling period in which kernels of an `owner` ran (own: this process and its children; others)";
-    GPU_IO = Counter "hw.gpu.io" ["By"] on "gpu" by "network.io.direction" =>
+    GPU_IO = Counter "hw.gpu.io" ["By"] on "gpu" by "network.io.direction" since Before =>
         "Bytes over PCIe since the driver was loaded, by `network.io.direction` (receive: into the GPU; transmit)";
     GPU_POWER = Gauge "hw.power" ["W"] on "gpu" =>
         "Power draw, an average over one second on most GPUs";
-    GPU_ENERGY = Counter "hw.energy" ["J"] on "gpu" =>
+    GPU_ENERGY = Counter "hw.energy" ["J"] on "gpu" since Before =>
         "Energy used since the driver was loaded";
     GPU_TEMPERATURE = Gauge "hw.temperature" ["Cel"] on "gpu" =>
         "Temperature of the chip";
@@ -223,7 +243,7 @@ metrics! {
         "Clock rate, by `domain` (sm, memory, video)";
     GPU_THROTTLED = Gauge "headspace.gpu.throttled" ["1"] on "gpu" by "reason" =>
         "Whether the clocks are held down, by `reason` (power: the power cap; thermal; hardware: brake or slowdown); averaged, the share of time";
-    GPU_ECC_ERRORS = Counter "headspace.gpu.ecc.errors" ["{error}"] on "gpu" by "severity" =>
+    GPU_ECC_ERRORS = Counter "headspace.gpu.ecc.errors" ["{error}"] on "gpu" by "severity" since Before =>
         "Memory errors since the driver was loaded, by `severity` (corrected, uncorrected)";
 
     LOOP_STEP_TIME = Histogram "headspace.loop.step.time" ["s"] on "loop" by "phase" =>
@@ -297,7 +317,13 @@ metrics! {
     AGENT_DROPPED_RECORDS = Counter "headspace.agent.dropped.records" ["{record}"] on "agent" =>
         "Records dropped because an exporter was slow or failed";
     AGENT_DROPPED_EXPORTS = Counter "headspace.agent.dropped.exports" ["{export}"] on "agent" =>
-        "Deliveries to a collector that were given up; totals come with the next one that arrives. Absent until there is one";
+        "Deliveries of the run as it stands that were given up (OpenTelemetry, textfile); totals come with the next one that arrives. Absent until there is one";
+    AGENT_DROPPED_SPANS = Counter "headspace.agent.dropped.spans" ["{span}"] on "agent" =>
+        "Spans that no collector took: it refused them, or was too slow. Absent until there is one";
+    AGENT_DROPPED_LINES = Counter "headspace.agent.dropped.lines" ["{line}"] on "agent" =>
+        "Records that readers of a pipe were too slow for, or a tracker's library: the run folder has them. Absent until there is one";
+    AGENT_DROPPED_SERIES = Gauge "headspace.agent.dropped.series" ["{series}"] on "agent" =>
+        "Series that are not exported because there are more than 10,000; what is exported tells it, records do not. Absent without any";
 }
 
 #[cfg(test)]

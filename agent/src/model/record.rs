@@ -17,7 +17,7 @@ pub use self::conclusion::{
 pub use self::probe::{FloorRecord, ProbeRecord, WindowRecord};
 pub use self::run::{GpuRecord, HostRecord, LoaderRecord, RunRecord, SourceRecord, SourceState};
 pub use self::summary::{GpuUse, ResourcesRecord, RunState, SummaryRecord};
-pub use self::tick::{Dropped, LoopTick, Phase, QueueTick, StageTick, TickRecord};
+pub use self::tick::{Dropped, LoopTick, Phase, QueueTick, StageTick, StepRecord, TickRecord};
 
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,7 @@ use super::queue::RecordQueue;
 use crate::notice::Notice;
 use crate::port::clock::thread_cpu_time;
 use crate::port::contain::contain;
-use crate::port::{ExportError, Exporter};
+use crate::port::{ExportError, Exporter, Lost};
 
 /// Delivers what the queue holds until it is closed and empty.
 pub(crate) fn run(
@@ -18,7 +18,7 @@ pub(crate) fn run(
 ) {
     let mut exporters: Vec<Option<Box<dyn Exporter>>> = exporters.into_iter().map(Some).collect();
     // What those that were retired had lost.
-    let mut lost_before = 0;
+    let mut lost_before = Lost::default();
     while let Some(batch) = queue.pop() {
         for slot in &mut exporters {
             let Some(exporter) = slot else {
@@ -46,15 +46,16 @@ pub(crate) fn run(
                     });
                     // A panicked exporter's `drop` may panic as well.
                     if let Some(exporter) = slot.take() {
-                        lost_before += contain(|| exporter.lost()).unwrap_or(0);
+                        lost_before += contain(|| exporter.lost()).unwrap_or_default();
                         let _ = contain(|| drop(exporter));
                     }
                 }
             }
         }
         let open = || exporters.iter().flatten();
-        let lost = open().map(|e| contain(|| e.lost()).unwrap_or(0));
-        queue.set_exports_lost(lost_before + lost.sum::<u64>());
+        let mut lost = lost_before;
+        open().for_each(|e| lost += contain(|| e.lost()).unwrap_or_default());
+        queue.set_lost(lost);
         if let Some(used) = thread_cpu_time() {
             let apart = open().map(|e| contain(|| e.cpu_time()).unwrap_or_default());
             queue.set_cpu_time(used + apart.sum::<Duration>());

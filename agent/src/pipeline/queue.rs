@@ -9,6 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::model::Record;
+use crate::port::Lost;
 
 /// Batches of records that wait for the export thread.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ pub struct RecordQueue {
     changed: Condvar,
     dropped: AtomicU64,
     cpu_nanos: AtomicU64,
-    exports_lost: AtomicU64,
+    lost: Mutex<Lost>,
 }
 
 #[derive(Debug, Default)]
@@ -41,7 +42,7 @@ impl RecordQueue {
             changed: Condvar::new(),
             dropped: AtomicU64::new(0),
             cpu_nanos: AtomicU64::new(0),
-            exports_lost: AtomicU64::new(0),
+            lost: Mutex::default(),
         }
     }
 
@@ -88,15 +89,15 @@ impl RecordQueue {
         self.cpu_nanos.store(nanos, Ordering::Relaxed);
     }
 
-    /// Deliveries that destinations with a thread of their own have given up, as they said last.
+    /// What destinations lost besides records, as they said last.
     #[must_use]
-    pub fn exports_lost(&self) -> u64 {
-        self.exports_lost.load(Ordering::Relaxed)
+    pub fn lost(&self) -> Lost {
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The export thread says how many deliveries were given up.
-    pub(crate) fn set_exports_lost(&self, lost: u64) {
-        self.exports_lost.store(lost, Ordering::Relaxed);
+    /// The export thread says what destinations lost.
+    pub(crate) fn set_lost(&self, lost: Lost) {
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = lost;
     }
 
     /// The next batch; waits for one. `None` once the queue is closed and empty. Only the export

@@ -8,11 +8,11 @@ use super::loops::LoopEntry;
 use super::queue::RecordQueue;
 use super::sources::Sources;
 use super::stages::{StageReader, Taken};
-use super::thinning::{Thinning, Turns};
+use super::thinning::{Thinning, Turns, WHOLE};
 use super::watched::Watched;
 use crate::model::metric::{
-    AGENT_CPU_TIME, AGENT_DROPPED_EXPORTS, AGENT_DROPPED_RECORDS, AGENT_DROPPED_STEPS,
-    AGENT_STEP_COST, AGENT_TICK_LATENESS,
+    AGENT_CPU_TIME, AGENT_DROPPED_EXPORTS, AGENT_DROPPED_LINES, AGENT_DROPPED_RECORDS,
+    AGENT_DROPPED_SPANS, AGENT_DROPPED_STEPS, AGENT_STEP_COST, AGENT_TICK_LATENESS,
 };
 use crate::model::record::{LoopTick, Phase, RecordBody, RunRecord, RunState, SCHEMA, TickRecord};
 use crate::model::stage_history::StageTicks;
@@ -134,7 +134,7 @@ impl Sampler {
         let taken = self.take_stages(&ticks, replayed);
         self.sources
             .collect(at, last, &self.watched.board, &mut self.readings);
-        self.watch_self(late, at);
+        self.watch_self(late, at, last);
         self.watched.keep(at, elapsed, replayed, &self.readings);
         let dropped = self.watched.dropped(self.queue.dropped());
         if dropped.steps > 0 {
@@ -222,7 +222,7 @@ impl Sampler {
         }
     }
 
-    fn watch_self(&mut self, late: Duration, at: Duration) {
+    fn watch_self(&mut self, late: Duration, at: Duration, last: bool) {
         let dropped = self.watched.dropped(self.queue.dropped());
         let cpu =
             thread_cpu_time().map(|cpu| cpu + self.queue.cpu_time() + self.sources.cpu_time());
@@ -238,15 +238,22 @@ impl Sampler {
                 self.watched.board.post(&Notice::OverBudget { percent });
             }
         }
-        if self.tick == 0 {
+        // For readers that begin in the middle as well.
+        if last || self.tick.is_multiple_of(WHOLE) {
             own(&AGENT_STEP_COST, self.watched.step_cost_ns() / 1e9);
         }
         own(&AGENT_TICK_LATENESS, late.as_secs_f64());
         own(&AGENT_DROPPED_STEPS, dropped.steps as f64);
         own(&AGENT_DROPPED_RECORDS, dropped.records as f64);
-        let lost = self.queue.exports_lost();
-        if lost > 0 {
-            own(&AGENT_DROPPED_EXPORTS, lost as f64);
+        let by_destinations = self.queue.lost();
+        for (metric, count) in [
+            (&AGENT_DROPPED_EXPORTS, by_destinations.exports),
+            (&AGENT_DROPPED_LINES, by_destinations.lines),
+            (&AGENT_DROPPED_SPANS, by_destinations.spans),
+        ] {
+            if count > 0 {
+                own(metric, count as f64);
+            }
         }
     }
 
@@ -275,189 +282,4 @@ fn with_loader(mut run: RunRecord, loops: &[Arc<LoopEntry>]) -> RunRecord {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::record::GpuRecord;
-    use crate::model::{Scope, metric};
-    use crate::pipeline::{NoticeBoard, Source};
-    use crate::port::{CollectError, Collector};
-    use crate::record::stage::slot::Outcome;
-    use crate::record::stage::{Region, Slots};
-    use crate::testing::{CollectWith, ManualClock};
-
-    fn sampler(collectors: Vec<Box<dyn Collector>>) -> (Sampler, ManualClock, Arc<RecordQueue>) {
-        let clock = ManualClock::default();
-        let queue = Arc::new(RecordQueue::new(16));
-        let watched = Arc::new(Watched::new(
-            NoticeBoard::new(Box::new(|_| {})),
-            Arc::default(),
-            None,
-            50.0,
-        ));
-        let identity = Identity {
-            run_id: "r".into(),
-            rank: 0,
-            pid: 1,
-        };
-        let sampler = Sampler::new(
-            watched,
-            Arc::clone(&queue),
-            Arc::new(clock.clone()),
-            identity,
-            RunRecord::default(),
-            Sources::new(collectors.into_iter().map(Source::Inline).collect()),
-            StageReader::new(None, None),
-        );
-        (sampler, clock, queue)
-    }
-
-    fn kinds(batch: &[Record]) -> Vec<&'static str> {
-        batch
-            .iter()
-            .map(|record| match record.body {
-                RecordBody::Run(_) => "run",
-                RecordBody::Tick(_) => "tick",
-                RecordBody::Notice(_) => "notice",
-                RecordBody::Summary(_) => "summary",
-                RecordBody::Epoch(_) => "epoch",
-                RecordBody::Probe(_) => "probe",
-            })
-            .collect()
-    }
-
-    fn threads(_: Duration, out: &mut Vec<Reading>) {
-        out.push(Reading::new(
-            &metric::PROCESS_THREAD_COUNT,
-            Scope::Process,
-            3.0,
-        ));
-    }
-
-    #[test]
-    fn gpus_that_are_known_late_are_written_down_when_they_are() {
-        let (mut sampler, clock, queue) = sampler(vec![]);
-        let runs = |batch: &[Record]| -> Vec<usize> {
-            let run = |record: &Record| match &record.body {
-                RecordBody::Run(run) => Some(run.gpus.len()),
-                _ => None,
-            };
-            batch.iter().filter_map(run).collect()
-        };
-        let gpus = Arc::clone(&sampler.watched.gpus);
-        let mut seen = Vec::new();
-        for tick in 0..4 {
-            if tick == 2 {
-                gpus.set(vec![GpuRecord::default()]).unwrap();
-            }
-            clock.advance(Duration::from_secs(1));
-            sampler.tick(Duration::ZERO, false);
-            seen.push(runs(&queue.pop().unwrap()));
-        }
-
-        assert_eq!(seen, [vec![0], vec![], vec![1], vec![]]);
-    }
-
-    #[test]
-    fn the_run_comes_first_and_the_summary_last() {
-        let (mut sampler, clock, queue) = sampler(vec![]);
-        clock.advance(Duration::from_secs(1));
-        sampler.tick(Duration::ZERO, true);
-
-        assert_eq!(kinds(&queue.pop().unwrap()), ["run", "tick", "summary"]);
-    }
-
-    #[test]
-    fn ticks_and_summary_tell_what_stages_and_queues_did() {
-        let slots = Slots::new(Region::private().unwrap());
-        let (_, decode) = slots.stage("decode").unwrap();
-        let out = slots.queue("out", 4).unwrap();
-        out.last.store(1, std::sync::atomic::Ordering::Relaxed);
-        let (mut sampler, clock, queue) = sampler(vec![]);
-        sampler.stages = StageReader::new(Some(slots.region()), None);
-        for _ in 0..3 {
-            decode.record(20_000_000, Outcome::default());
-            out.observe(0, 750_000_000);
-            out.observe(2, 250_000_000);
-            clock.advance(Duration::from_secs(1));
-            sampler.tick(Duration::ZERO, false);
-        }
-        // While the watch is off nothing counts.
-        decode.record(20_000_000, Outcome::default());
-        clock.advance(Duration::from_secs(10));
-        sampler.forget();
-        clock.advance(Duration::from_secs(1));
-        sampler.tick(Duration::ZERO, true);
-
-        let batches: Vec<_> = (0..4).filter_map(|_| queue.pop()).collect();
-        let ticks = batches.iter().flatten().filter_map(|r| match &r.body {
-            RecordBody::Tick(tick) => Some((tick.stages.len(), tick.queues.len())),
-            _ => None,
-        });
-        assert_eq!(ticks.collect::<Vec<_>>(), [(1, 1), (1, 1), (1, 1), (0, 0)]);
-        let Some(RecordBody::Summary(summary)) = batches[3].last().map(|r| &r.body) else {
-            unreachable!()
-        };
-        assert_eq!(summary.stages[0].mean_ms, Some(20.0));
-        // Calls that were timed elsewhere do not say how many went on at once, and batches there
-        // were none.
-        assert_eq!(summary.stages[0].concurrency, None);
-        assert_eq!(summary.stages[0].calls_per_batch, None);
-        assert_eq!(summary.queues[0].depth, Some(0.5));
-        assert_eq!(summary.data_readiness_pct, Some(25.0));
-    }
-
-    #[test]
-    fn a_collector_that_panics_is_retired_with_one_notice_and_the_others_go_on() {
-        let hook = std::panic::take_hook();
-        std::panic::set_hook(Box::new(|_| {}));
-        let (mut sampler, clock, queue) = sampler(vec![
-            Box::new(CollectWith(|_, _: &mut Vec<Reading>| panic!("gone"))),
-            Box::new(CollectWith(|at, out: &mut Vec<Reading>| {
-                threads(at, out);
-                Ok(())
-            })),
-        ]);
-        clock.advance(Duration::from_secs(1));
-        sampler.tick(Duration::ZERO, false);
-        sampler.tick(Duration::ZERO, false);
-        std::panic::set_hook(hook);
-
-        let (first, second) = (queue.pop().unwrap(), queue.pop().unwrap());
-        assert_eq!(kinds(&first), ["run", "tick", "notice", "summary"]);
-        assert_eq!(kinds(&second), ["tick", "summary"]);
-        let RecordBody::Tick(tick) = &second[0].body else {
-            unreachable!()
-        };
-        assert_eq!(
-            tick.readings["process"].get("process.thread.count"),
-            Some(&3.0)
-        );
-    }
-
-    #[test]
-    fn a_transient_error_costs_the_readings_of_one_tick() {
-        let mut calls = 0;
-        let (mut sampler, _, queue) = sampler(vec![Box::new(CollectWith(
-            move |at, out: &mut Vec<Reading>| {
-                threads(at, out);
-                calls += 1;
-                if calls == 1 {
-                    Err(CollectError::Transient("busy".into()))
-                } else {
-                    Ok(())
-                }
-            },
-        ))]);
-        sampler.tick(Duration::ZERO, false);
-        sampler.tick(Duration::ZERO, false);
-
-        let has_process = |batch: Vec<Record>| {
-            batch.iter().any(|record| match &record.body {
-                RecordBody::Tick(tick) => tick.readings.contains_key("process"),
-                _ => false,
-            })
-        };
-        assert!(!has_process(queue.pop().unwrap()));
-        assert!(has_process(queue.pop().unwrap()));
-    }
-}
+mod tests;

@@ -30,7 +30,7 @@ const BEGINNING: u64 = 20;
 const EVERY: u64 = 5;
 
 /// A tick that holds all totals, moved or not, for readers that begin in the middle.
-const WHOLE: u64 = 60;
+pub(super) const WHOLE: u64 = 60;
 
 /// What was written last of every total.
 #[derive(Debug, Default)]

@@ -1,5 +1,6 @@
 //! Where records go.
 
+use std::ops::AddAssign;
 use std::time::Duration;
 
 use crate::model::Record;
@@ -14,6 +15,25 @@ pub enum ExportError {
     /// These records are lost; the next ones may arrive.
     #[error("{0}")]
     Transient(String),
+}
+
+/// What a destination lost so far that no error told of, each in its own unit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Deliveries of the run as it stands that were given up.
+    pub exports: u64,
+    /// Records that a reader was too slow for.
+    pub lines: u64,
+    /// Spans that were not taken.
+    pub spans: u64,
+}
+
+impl AddAssign for Lost {
+    fn add_assign(&mut self, more: Self) {
+        self.exports += more.exports;
+        self.lines += more.lines;
+        self.spans += more.spans;
+    }
 }
 
 /// Delivers records to one destination.
@@ -41,9 +61,15 @@ pub trait Exporter: Send + 'static {
         Vec::new()
     }
 
-    /// Deliveries given up so far that no error of `export` told of.
-    fn lost(&self) -> u64 {
-        0
+    /// What was lost so far that no error of `export` told of.
+    fn lost(&self) -> Lost {
+        Lost::default()
+    }
+
+    /// Whether it tells of single steps, a sample of which is then in the ticks. Asked once, before
+    /// the first record.
+    fn wants_steps(&self) -> bool {
+        false
     }
 
     /// CPU time that threads of its own have used so far.

@@ -9,4 +9,4 @@ pub mod exporter;
 pub use clock::{Clock, MonotonicClock};
 pub use collector::{CollectError, Collector, Pace};
 pub use consumer::ConsumerThread;
-pub use exporter::{ExportError, Exporter};
+pub use exporter::{ExportError, Exporter, Lost};

@@ -12,7 +12,8 @@
 //! compute and step are either all known or all left out.
 
 use super::event::Event;
-use crate::model::record::{EpochRecord, LoopTick, Phase};
+use super::sampled::Sampled;
+use crate::model::record::{EpochRecord, LoopTick, Phase, StepRecord};
 use crate::model::{Distribution, Series, StepSample};
 use crate::port::MonotonicClock;
 
@@ -42,6 +43,8 @@ pub struct Fold {
     live: Series,
     replay: Series,
     ended: Vec<EpochRecord>,
+    /// Where somebody wants single steps.
+    sampled: Option<Sampled>,
 }
 
 #[derive(Debug, Default)]
@@ -129,7 +132,13 @@ impl Fold {
             live: Series::default(),
             replay: Series::default(),
             ended: Vec::new(),
+            sampled: None,
         }
+    }
+
+    /// From now on ticks hold a sample of single steps.
+    pub fn sample_steps(&mut self) {
+        self.sampled = Some(Sampled::new());
     }
 
     /// Takes the next event.
@@ -200,6 +209,17 @@ impl Fold {
         }
         part.steps += 1;
         part.samples += self.batch_size;
+        if let (Some(sample), Some(sampled)) = (sample, &mut self.sampled) {
+            let wait = (!self.without_loader).then_some(sample.wait_ns);
+            let record = StepRecord {
+                step: self.steps,
+                epoch: self.epochs.saturating_sub(1),
+                received_s: seconds(at),
+                step_ms: seconds(sample.step_ns()) * 1e3,
+                wait_ms: wait.map(|wait| seconds(wait) * 1e3),
+            };
+            sampled.see(at, self.phase, sample, record);
+        }
         if let Some(sample) = sample {
             part.step.record(sample.step_ns());
             if !self.without_loader {
@@ -266,6 +286,10 @@ impl Fold {
                 wait: (&part.wait).into(),
                 compute: (&part.compute).into(),
                 step: (&part.step).into(),
+                sampled: self
+                    .sampled
+                    .as_mut()
+                    .map_or_else(Vec::new, |sampled| sampled.take(phase)),
             });
             part.steps = 0;
             part.samples = 0;
@@ -385,6 +409,26 @@ mod tests {
 
         assert_eq!((ticks[0].steps, ticks[0].step.count), (2, 1));
         assert_eq!((ticks[1].steps, ticks[1].step.count), (2, 1));
+    }
+
+    #[test]
+    fn single_steps_are_in_a_tick_only_where_somebody_wants_them() {
+        let mut fold = fold();
+        one_epoch(&mut fold, 0, 3);
+        assert!(fold.take_tick()[0].sampled.is_empty());
+
+        fold.sample_steps();
+        one_epoch(&mut fold, 1_000, 3);
+        let tick = fold.take_tick().remove(0);
+        let expected = StepRecord {
+            step: 4,
+            epoch: 1,
+            received_s: 1.014,
+            step_ms: 10.0,
+            wait_ms: Some(4.0),
+        };
+        assert_eq!(tick.sampled, [expected]);
+        assert_eq!(tick.step.count, 2);
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod event;
 pub mod fold;
 pub mod recorder;
 pub mod ring;
+mod sampled;
 pub mod stage;
 
 pub use event::Event;

@@ -26,7 +26,7 @@ use crate::pipeline::{
 };
 use crate::port::{Clock, Collector, ConsumerThread, Exporter, MonotonicClock, Pace};
 use crate::record::stage::{Region, Workers};
-use crate::record::{Recorder, recorder};
+use crate::record::{Fold, Recorder, recorder};
 
 /// Stack of a thread of ours: they hold no deep recursion, and address space is the user's.
 const STACK: usize = 512 * 1024;
@@ -117,6 +117,8 @@ struct Inner {
     /// Read by the training thread once a batch.
     watching: Arc<AtomicBool>,
     consumer: ConsumerThread,
+    /// A destination tells of single steps.
+    sample_steps: bool,
     sampler: Waker,
     terminator: Waker,
     requests: Mutex<Requests>,
@@ -158,6 +160,12 @@ impl AgentBuilder {
             });
         }
         let clock = self.clock;
+        let mut run = self.run;
+        run.process_started_unix_nano = self.process_age_s.and_then(|age_s| {
+            let age = Duration::try_from_secs_f64(age_s).ok()? + clock.now();
+            let age = u64::try_from(age.as_nanos()).ok()?;
+            clock.unix_nanos().checked_sub(age)
+        });
         let step_cost_ns = recorder::cost_per_batch_ns(&clock);
         let watched = Watched::new(
             NoticeBoard::new(self.say),
@@ -173,6 +181,7 @@ impl AgentBuilder {
             watched: Arc::new(watched),
             watching: Arc::new(AtomicBool::new(true)),
             consumer: self.consumer,
+            sample_steps: self.exporters.iter().any(|exporter| exporter.wants_steps()),
             sampler: Waker::new()?,
             terminator: Waker::new()?,
             requests: Mutex::default(),
@@ -183,7 +192,7 @@ impl AgentBuilder {
             Arc::clone(&inner.queue),
             Arc::new(clock.clone()),
             self.identity,
-            self.run,
+            run,
             attend(self.collectors, &clock, &inner.watched.board),
             StageReader::new(self.stages, self.workers),
         );
@@ -332,6 +341,9 @@ impl Agent {
             inner.consumer.clone(),
             wake,
         );
+        if inner.sample_steps {
+            recorder.fold(Fold::sample_steps);
+        }
         let entry = LoopEntry::new(recorder, loader, mode);
         if inner.owner.is_here() {
             inner.watched.add(Arc::clone(&entry));

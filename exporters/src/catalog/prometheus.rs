@@ -6,7 +6,7 @@ use headspace_agent::notice::Notice;
 
 use super::{Destination, DestinationError, Opened, Options, Place};
 use crate::transport::prometheus::PrometheusExporter;
-use crate::transport::textfile::TextfileExporter;
+use crate::transport::textfile;
 
 /// Where OpenTelemetry's exporters for Prometheus listen.
 const PORT: u16 = 9464;
@@ -81,7 +81,7 @@ pub(super) fn parse_textfile(options: &Options) -> Result<Destination, Destinati
 }
 
 pub(super) fn open_textfile(folder: &Path) -> Result<Opened, DestinationError> {
-    let exporter = TextfileExporter::open(folder).map_err(|error| DestinationError::Closed {
+    let exporter = textfile::open(folder).map_err(|error| DestinationError::Closed {
         kind: "textfile",
         problem: format!("cannot make `{}`: {error}", folder.display()),
     })?;

@@ -9,7 +9,7 @@ use headspace_agent::model::RecordBody;
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{
     Estimate, FloorRecord, LoopTick, ProbeRecord, QueueTick, RemedyRecord, ResourcesRecord,
-    SummaryRecord, TickRecord, WindowRecord,
+    StepRecord, SummaryRecord, TickRecord, WindowRecord,
 };
 
 /// Leaves out what cannot be written. A required number with nothing optional around it (the age
@@ -32,6 +32,9 @@ fn scrub_tick(tick: &mut TickRecord) {
     zero_unless_finite(&mut tick.at_s);
     zero_unless_finite(&mut tick.interval_s);
     tick.loops.retain(loop_is_finite);
+    for entry in &mut tick.loops {
+        entry.sampled.retain(step_is_finite);
+    }
     tick.queues.retain(queue_is_finite);
     tick.stages
         .retain(|stage| distribution_is_finite(&stage.time));
@@ -203,6 +206,13 @@ fn loop_is_finite(entry: &LoopTick) -> bool {
     [&entry.wait, &entry.compute, &entry.step]
         .into_iter()
         .all(distribution_is_finite)
+}
+
+fn step_is_finite(step: &StepRecord) -> bool {
+    [step.received_s, step.step_ms]
+        .iter()
+        .chain(&step.wait_ms)
+        .all(|v| v.is_finite())
 }
 
 fn distribution_is_finite(d: &DistributionRecord) -> bool {

@@ -242,6 +242,7 @@ impl MergedLoop {
             wait: (&self.wait).into(),
             compute: (&self.compute).into(),
             step: (&self.step).into(),
+            sampled: Vec::new(),
             ..self.entry
         }
     }

@@ -13,7 +13,7 @@ use headspace_agent::model::Record;
 use headspace_agent::notice::Notice;
 use headspace_agent::port::clock::thread_cpu_time;
 use headspace_agent::port::contain::contain;
-use headspace_agent::port::{ExportError, Exporter};
+use headspace_agent::port::{ExportError, Exporter, Lost};
 
 /// How long the end of the process waits for the last delivery.
 const LAST_DELIVERY: Duration = Duration::from_millis(1200);
@@ -34,6 +34,19 @@ const STACK: usize = 2 << 20;
 pub trait State: Send + 'static {
     /// Takes a record.
     fn take(&mut self, record: &Record);
+
+    /// What of it was lost so far. Deliveries that were given up are not counted here.
+    fn lost(&self) -> Lost {
+        Lost::default()
+    }
+
+    /// The last delivery is over: what waits in it is lost.
+    fn end(&mut self) {}
+
+    /// Whether it tells of single steps.
+    fn wants_steps(&self) -> bool {
+        false
+    }
 }
 
 /// Why a delivery failed.
@@ -43,6 +56,24 @@ pub struct Failure {
     pub reason: String,
     /// Whether the same may succeed later, and how long the destination wants to be left alone.
     pub retry: Retry,
+    /// How much of it was refused, where the rest was taken.
+    pub refused: Option<u64>,
+}
+
+impl Failure {
+    /// One that may go well next time.
+    pub fn passing(reason: impl Into<String>, retry: Retry) -> Self {
+        Self {
+            reason: reason.into(),
+            retry,
+            refused: None,
+        }
+    }
+
+    /// One that is not repeated.
+    pub fn lasting(reason: impl Into<String>) -> Self {
+        Self::passing(reason, Retry::No)
+    }
 }
 
 /// Whether a delivery may be tried again.
@@ -119,6 +150,9 @@ impl<S> Inner<S> {
 pub struct Apart<S> {
     inner: Arc<Inner<S>>,
     owner: u32,
+    /// Lost spans were told of.
+    told: bool,
+    wants_steps: bool,
 }
 
 impl<S: State> Apart<S> {
@@ -134,6 +168,7 @@ impl<S: State> Apart<S> {
         deliver: impl Deliver<S>,
         pace: Pace,
     ) -> std::io::Result<Self> {
+        let wants_steps = state.wants_steps();
         let inner = Arc::new(Inner {
             name,
             state: Shared(Mutex::new(state)),
@@ -159,6 +194,8 @@ impl<S: State> Apart<S> {
         Ok(Self {
             inner,
             owner: std::process::id(),
+            told: false,
+            wants_steps,
         })
     }
 }
@@ -183,11 +220,25 @@ impl<S: State> Exporter for Apart<S> {
     }
 
     fn tell(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.inner.status().notices)
+        let mut notices = std::mem::take(&mut self.inner.status().notices);
+        let count = self.inner.state.lock().lost().spans;
+        if count > 0 && !std::mem::replace(&mut self.told, true) {
+            notices.push(Notice::SpansDropped {
+                exporter: self.inner.name,
+                count,
+            });
+        }
+        notices
     }
 
-    fn lost(&self) -> u64 {
-        self.inner.status().lost
+    fn lost(&self) -> Lost {
+        let mut lost = self.inner.state.lock().lost();
+        lost.exports += self.inner.status().lost;
+        lost
+    }
+
+    fn wants_steps(&self) -> bool {
+        self.wants_steps
     }
 
     fn cpu_time(&self) -> Duration {
@@ -218,6 +269,8 @@ impl<S: State> Exporter for Apart<S> {
                 });
             }
         }
+        drop(status);
+        self.inner.state.lock().end();
     }
 }
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use headspace_agent::model::{Record, RecordBody};
 use headspace_agent::notice::Notice;
-use headspace_agent::port::{ExportError, Exporter};
+use headspace_agent::port::{ExportError, Exporter, Lost};
 use headspace_agent::runtime::fork::Owner;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
@@ -233,7 +233,7 @@ impl Exporter for PipeExporter {
     }
 
     fn tell(&mut self) -> Vec<Notice> {
-        if self.told || self.lost() == 0 {
+        if self.told || self.shared.lock().lost == 0 {
             return Vec::new();
         }
         self.told = true;
@@ -244,8 +244,11 @@ impl Exporter for PipeExporter {
         }]
     }
 
-    fn lost(&self) -> u64 {
-        self.shared.lock().lost
+    fn lost(&self) -> Lost {
+        Lost {
+            lines: self.shared.lock().lost,
+            ..Lost::default()
+        }
     }
 
     fn close(&mut self) {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use headspace_agent::model::Record;
-use headspace_agent::port::{ExportError, Exporter};
+use headspace_agent::port::{ExportError, Exporter, Lost};
 
 use crate::encode::scalars::{Scalar, Scalars};
 
@@ -64,9 +64,12 @@ impl Exporter for ScalarExporter {
         Ok(())
     }
 
-    fn lost(&self) -> u64 {
+    fn lost(&self) -> Lost {
         let waiting = self.fetch.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.lost
+        Lost {
+            lines: waiting.lost,
+            ..Lost::default()
+        }
     }
 }
 
@@ -97,7 +100,7 @@ mod tests {
         for number in 1..=CAPACITY as u64 + 3 {
             exporter.export(&[tick(number)]).unwrap();
         }
-        assert_eq!(exporter.lost(), 3);
+        assert_eq!(exporter.lost().lines, 3);
         let kept = exporter.fetch().fetch();
         assert_eq!((kept.len(), kept[0].time_unix_nano), (CAPACITY, 4));
     }

@@ -4,123 +4,105 @@
 //! it. It is written once a second at most and when the run ends, and stays: the verdict of a short
 //! run would otherwise be gone before anybody looked. A folder that cannot be written costs nothing
 //! but the file, and is tried again.
+//!
+//! A thread of its own writes it ([`apart`](super::apart)): the folder may be on a network, which may
+//! hang for minutes, and the run folder's records must not wait for that.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use headspace_agent::model::Record;
-use headspace_agent::notice::Notice;
-use headspace_agent::port::{ExportError, Exporter};
 
+use super::apart::{Apart, Deliver, Failure, Pace, Shared, State};
 use crate::encode::prometheus::{self, Form};
 use crate::encode::snapshot::Snapshot;
 
-/// Shortest time between two files, in nanoseconds. Collectors look every few seconds.
-const PACE_NANOS: u64 = 1_000_000_000;
+/// Time between two files. Collectors look every few seconds.
+const PACE: Duration = Duration::from_secs(1);
+
+/// How long the folder may take to be made, or found, before training begins without that.
+const OPEN_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The run as it stands.
+#[derive(Debug, Default)]
+pub struct Latest(Snapshot);
+
+impl State for Latest {
+    fn take(&mut self, record: &Record) {
+        self.0.take(record);
+    }
+}
 
 /// Keeps one file up to date.
-pub struct TextfileExporter {
+pub type TextfileExporter = Apart<Latest>;
+
+/// Writes into `folder`, which is made where it is missing.
+///
+/// # Errors
+///
+/// What the system said when the folder could not be made, or that it gives no thread.
+pub fn open(folder: &Path) -> io::Result<TextfileExporter> {
+    let (made, answer) = channel();
+    let path = folder.to_path_buf();
+    std::thread::Builder::new()
+        .name("hs-textfile-dir".to_owned())
+        .spawn(move || {
+            let _ = made.send(fs::create_dir_all(&path));
+        })?;
+    // One that does not answer in time may do so later: each file is tried anew.
+    answer.recv_timeout(OPEN_PATIENCE).unwrap_or(Ok(()))?;
+    let file = File {
+        folder: folder.to_path_buf(),
+        written_unix_nano: 0,
+    };
+    let pace = Pace {
+        interval: PACE,
+        // A write cannot be cut short: who waits for the last one has a limit of his own.
+        timeout: PACE,
+    };
+    Apart::start("textfile", Latest::default(), file, pace)
+}
+
+/// The file.
+#[derive(Debug)]
+struct File {
     folder: PathBuf,
-    snapshot: Snapshot,
     /// The time of the last record that was written, in nanoseconds since 1970.
     written_unix_nano: u64,
-    /// Files given up since the last that was written, and all of them.
-    failed: u64,
-    lost: u64,
-    notices: Vec<Notice>,
 }
 
-impl TextfileExporter {
-    /// Writes into `folder`, which is made where it is missing.
-    ///
-    /// # Errors
-    ///
-    /// What the system said when the folder could not be made.
-    pub fn open(folder: &Path) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
-        Ok(Self {
-            folder: folder.to_path_buf(),
-            snapshot: Snapshot::default(),
-            written_unix_nano: 0,
-            failed: 0,
-            lost: 0,
-            notices: Vec::new(),
-        })
-    }
-
+impl Deliver<Latest> for File {
     /// Puts the file in place, if there is something new.
-    fn write(&mut self) {
-        let at = self.snapshot.at_unix_nano();
-        if at == self.written_unix_nano {
-            return;
-        }
+    fn deliver(&mut self, latest: &Shared<Latest>, _: Duration) -> Result<(), Failure> {
+        let (at, name, text) = {
+            let Latest(snapshot) = &*latest.lock();
+            let at = snapshot.at_unix_nano();
+            if at == self.written_unix_nano {
+                return Ok(());
+            }
+            let who = snapshot.who();
+            let name = format!("headspace_{}_rank{}.prom", who.run_id, who.rank);
+            (at, name, prometheus::encode([snapshot], Form::Text))
+        };
+        replace(&self.folder, &name, text.as_bytes()).map_err(|error| {
+            let path = self.folder.join(&name);
+            Failure::lasting(format!("cannot write `{}`: {error}", path.display()))
+        })?;
         self.written_unix_nano = at;
-        let who = self.snapshot.who();
-        let name = format!("headspace_{}_rank{}.prom", who.run_id, who.rank);
-        let text = prometheus::encode([&self.snapshot], Form::Text);
-        match replace(&self.folder, &name, text.as_bytes()) {
-            Ok(()) => {
-                if self.failed > 0 {
-                    self.notices.push(Notice::ExportResumed {
-                        exporter: self.name(),
-                        lost: self.failed,
-                    });
-                }
-                self.failed = 0;
-            }
-            Err(error) => {
-                if self.failed == 0 {
-                    let path = self.folder.join(name);
-                    self.notices.push(Notice::ExportFailing {
-                        exporter: self.name(),
-                        reason: format!("cannot write `{}`: {error}", path.display()),
-                    });
-                }
-                self.failed += 1;
-                self.lost += 1;
-            }
-        }
-    }
-}
-
-impl Exporter for TextfileExporter {
-    fn name(&self) -> &'static str {
-        "textfile"
-    }
-
-    fn export(&mut self, records: &[Record]) -> Result<(), ExportError> {
-        for record in records {
-            self.snapshot.take(record);
-        }
-        // A clock that was set back does not silence it.
-        if self
-            .snapshot
-            .at_unix_nano()
-            .abs_diff(self.written_unix_nano)
-            >= PACE_NANOS
-        {
-            self.write();
-        }
         Ok(())
     }
-
-    fn tell(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.notices)
-    }
-
-    fn lost(&self) -> u64 {
-        self.lost
-    }
-
-    fn close(&mut self) {
-        self.write();
-    }
 }
 
-/// Writes beside the file, under a name that collectors pass over, and renames.
+/// Where a file is written before it is renamed: under a name that collectors pass over.
+fn beside(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!(".{name}.new"))
+}
+
 fn replace(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let beside = folder.join(format!(".{name}.new"));
+    let beside = beside(folder, name);
     let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, folder.join(name)));
     match written {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -139,35 +121,55 @@ fn replace(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Instant;
+
     use headspace_agent::model::RecordBody;
+    use headspace_agent::notice::Notice;
+    use headspace_agent::port::Exporter;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
     use crate::encode::samples;
 
     const FILE: &str = "headspace_2026-11-21T09-30-12-4711_rank0.prom";
 
+    /// Long enough for anything: it only ends what hangs.
+    const DEADLINE: Duration = Duration::from_secs(30);
+
     fn tick(at_ms: u64) -> Record {
         let tick = samples::tick(at_ms);
         samples::record(at_ms * 1_000_000, RecordBody::Tick(tick))
     }
 
+    fn until(what: &str, mut condition: impl FnMut() -> bool) {
+        let end = Instant::now() + DEADLINE;
+        while !condition() {
+            assert!(Instant::now() < end, "not in time: {what}");
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
-    fn a_file_is_replaced_once_a_second_and_at_the_end() {
+    fn a_file_is_there_with_the_first_records_and_is_replaced_at_the_end() {
         let folder = tempfile::tempdir().unwrap();
-        let mut exporter = TextfileExporter::open(&folder.path().join("made")).unwrap();
+        let mut exporter = open(&folder.path().join("made")).unwrap();
         let file = folder.path().join("made").join(FILE);
         exporter.export(&[tick(1_000)]).unwrap();
+        until("a file", || file.exists());
         let first = fs::read_to_string(&file).unwrap();
         assert!(first.contains("process_cpu_time_seconds_total{"));
 
-        exporter.export(&[tick(1_500)]).unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), first);
-        exporter.export(&[tick(2_000)]).unwrap();
-        let second = fs::read_to_string(&file).unwrap();
-        assert_ne!(second, first);
         exporter.export(&[tick(2_100)]).unwrap();
         exporter.close();
-        assert_ne!(fs::read_to_string(&file).unwrap(), second);
+        exporter.finish();
+        let last = fs::read_to_string(&file).unwrap();
+        let mut snapshot = Snapshot::default();
+        for record in [tick(1_000), tick(2_100)] {
+            snapshot.take(&record);
+        }
+        assert_eq!(last, prometheus::encode([&snapshot], Form::Text));
+        assert_ne!(last, first);
 
         let names: Vec<_> = fs::read_dir(file.parent().unwrap())
             .unwrap()
@@ -180,10 +182,12 @@ mod tests {
     fn a_folder_that_is_gone_is_made_again() {
         let folder = tempfile::tempdir().unwrap();
         let below = folder.path().join("metrics");
-        let mut exporter = TextfileExporter::open(&below).unwrap();
+        let mut exporter = open(&below).unwrap();
         fs::remove_dir(&below).unwrap();
         exporter.export(&[tick(1_000)]).unwrap();
-        assert!(below.join(FILE).exists());
+        until("a file", || below.join(FILE).exists());
+        exporter.close();
+        exporter.finish();
         assert!(exporter.tell().is_empty());
     }
 
@@ -191,25 +195,53 @@ mod tests {
     fn a_folder_that_cannot_be_written_is_told_of_once_and_when_it_can_be_again() {
         let folder = tempfile::tempdir().unwrap();
         let below = folder.path().join("metrics");
-        let mut exporter = TextfileExporter::open(&below).unwrap();
+        let mut exporter = open(&below).unwrap();
         fs::remove_dir(&below).unwrap();
         fs::write(&below, "in the way").unwrap();
 
         exporter.export(&[tick(1_000)]).unwrap();
-        exporter.export(&[tick(2_000)]).unwrap();
+        until("two failures", || exporter.lost().exports >= 2);
         let told = exporter.tell();
         assert!(
             matches!(&told[..], [Notice::ExportFailing { .. }]),
             "{told:?}"
         );
-        assert_eq!(exporter.lost(), 2);
 
         fs::remove_file(&below).unwrap();
-        exporter.export(&[tick(3_000)]).unwrap();
-        let told = exporter.tell();
+        let mut told = Vec::new();
+        until("a file", || {
+            told.extend(exporter.tell());
+            !told.is_empty()
+        });
         assert!(
-            matches!(&told[..], [Notice::ExportResumed { lost: 2, .. }]),
+            matches!(&told[..], [Notice::ExportResumed { lost: 2.., .. }]),
             "{told:?}"
         );
+    }
+
+    #[test]
+    fn a_folder_that_hangs_holds_up_neither_the_records_nor_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        // Who opens a pipe that nobody reads waits, as for a server that is gone.
+        let hanging = beside(folder.path(), FILE);
+        let mode = Mode::RUSR | Mode::WUSR;
+        mknodat(CWD, &hanging, FileType::Fifo, mode, 0).unwrap();
+        let mut exporter = open(folder.path()).unwrap();
+        let (done, passed) = channel();
+        std::thread::spawn(move || {
+            for at_ms in [1_000, 2_000, 3_000] {
+                exporter.export(&[tick(at_ms)]).unwrap();
+            }
+            exporter.close();
+            exporter.finish();
+            let _ = done.send((exporter.lost().exports, exporter.tell()));
+        });
+        let passed = passed.recv_timeout(DEADLINE);
+        // It goes on, for the thread's sake.
+        let reader = fs::File::open(&hanging);
+        let (lost, told) = passed.expect("it waits for the folder");
+        assert_eq!(lost, 1);
+        assert!(matches!(&told[..], [Notice::ExportFailing { .. }]));
+        drop(reader);
     }
 }

@@ -48,8 +48,8 @@ class OpenTelemetry:
             default ``OTEL_METRIC_EXPORT_INTERVAL``, else 10.
         timeout: Seconds that an export may take. By default ``OTEL_METRIC_EXPORT_TIMEOUT`` and
             ``OTEL_EXPORTER_OTLP_TIMEOUT``, else 10 a request.
-        spans: Send spans as well: the run, its epochs and the probe, and for each interval what loops
-            and stages did in it. Single steps are not spans.
+        spans: Send spans as well: the run, its epochs and the probe, for each interval what loops and
+            stages did in it, and of single steps a sample of at most ten a second.
     """
 
     endpoint: str | None = None

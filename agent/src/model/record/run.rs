@@ -31,6 +31,10 @@ pub struct RunRecord {
     pub sources: Vec<SourceRecord>,
     /// How many processes the run has (`WORLD_SIZE`), 1 where nothing says otherwise.
     pub world_size: u32,
+    /// When the process began, nanoseconds since 1970-01-01 UTC: totals of the process, such as its
+    /// CPU time, count from there. Absent where the system does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_started_unix_nano: Option<u64>,
 }
 
 /// The machine a run is on.

@@ -102,6 +102,27 @@ pub struct LoopTick {
     pub compute: DistributionRecord,
     /// From a batch to the next within an epoch.
     pub step: DistributionRecord,
+    /// Single steps, at most ten a second, where a destination tells of them (`spans`); gone once
+    /// ticks are merged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sampled: Vec<StepRecord>,
+}
+
+/// One step.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StepRecord {
+    /// Number of the batch it ended with, counted over the run from 0.
+    pub step: u64,
+    /// The epoch it was in, from 0.
+    pub epoch: u64,
+    /// When that batch was received: monotonic seconds since the run began, as the tick's `at_s`.
+    pub received_s: f64,
+    /// From the batch before to this one.
+    pub step_ms: f64,
+    /// Of these, from asking for the batch to having it; absent where the loop has no loader.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<f64>,
 }
 
 /// What a stage did in one process since it was last told of.

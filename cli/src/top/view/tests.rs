@@ -106,6 +106,7 @@ fn tick(second: u64, wait_ms: f64) -> TickRecord {
             wait: times(&[(33, wait)]),
             compute: times(&[(33, 10.0)]),
             step: times(&[(33, step)]),
+            ..LoopTick::default()
         }],
         stages: vec![
             stage("read", None, 100, 1.2, 1),

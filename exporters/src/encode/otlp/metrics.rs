@@ -1,8 +1,10 @@
 //! The run as it stands, as a request to OpenTelemetry's metrics service.
 //!
-//! Totals are cumulative since the run began: a collector that missed some exports knows with the
-//! next one all that they would have told it. Durations are exponential histograms with the counts
-//! of the records. Each point also names its run and its rank, since Prometheus keeps a resource's
+//! Totals are cumulative: a collector that missed some exports knows with the next one all that they
+//! would have told it. Each says since when it counts. Of one that began before the run nobody knows
+//! when (what the GPU used since its driver was loaded) the first reading is the beginning, and what
+//! is sent is what came since: OpenTelemetry's data model takes a point for what happened from its
+//! start to its time. Durations are exponential histograms with the counts of the records. Each point also names its run and its rank, since Prometheus keeps a resource's
 //! attributes apart from its series.
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -80,14 +82,11 @@ fn empty(kind: MetricKind) -> Data {
 fn add(data: &mut Data, point: Point<'_>, snapshot: &Snapshot) {
     match (data, point.value) {
         (Data::Gauge(gauge), Value::Number(value)) => {
-            let start = 0; // A level has none.
-            gauge
-                .data_points
-                .push(number(point, *value, start, snapshot));
+            gauge.data_points.push(number(point, *value, snapshot));
         }
         (Data::Sum(sum), Value::Number(value)) => {
-            let start = snapshot.began_unix_nano();
-            sum.data_points.push(number(point, *value, start, snapshot));
+            let since = *value - point.start.base;
+            sum.data_points.push(number(point, since, snapshot));
         }
         (Data::ExponentialHistogram(histogram), Value::Times(times)) => {
             histogram
@@ -99,10 +98,10 @@ fn add(data: &mut Data, point: Point<'_>, snapshot: &Snapshot) {
     }
 }
 
-fn number(point: Point<'_>, value: f64, start: u64, snapshot: &Snapshot) -> NumberDataPoint {
+fn number(point: Point<'_>, value: f64, snapshot: &Snapshot) -> NumberDataPoint {
     NumberDataPoint {
         attributes: attributes(point, snapshot),
-        start_time_unix_nano: start,
+        start_time_unix_nano: point.start.unix_nano,
         time_unix_nano: snapshot.at_unix_nano(),
         value: Some(number_data_point::Value::AsDouble(value)),
         ..NumberDataPoint::default()
@@ -118,7 +117,7 @@ fn durations(
     let some = times.count() > 0;
     ExponentialHistogramDataPoint {
         attributes: attributes(point, snapshot),
-        start_time_unix_nano: snapshot.began_unix_nano(),
+        start_time_unix_nano: point.start.unix_nano,
         time_unix_nano: snapshot.at_unix_nano(),
         count: times.count(),
         sum: Some(times.sum_s()),

@@ -1,5 +1,7 @@
 use headspace_agent::model::Record;
-use headspace_agent::model::record::{EpochRecord, RecordBody, RunState, SummaryRecord};
+use headspace_agent::model::record::{
+    EpochRecord, RecordBody, RunRecord, RunState, StepRecord, SummaryRecord,
+};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::metrics::v1::{Metric, metric::Data, number_data_point};
@@ -46,33 +48,84 @@ fn said(attributes: &[KeyValue], key: &str) -> Option<String> {
     }
 }
 
-#[test]
-fn a_total_is_cumulative_since_the_run_began_and_names_its_run_and_rank() {
-    let request = request(&ticks(3));
-    let cpu = metric(&request, "process.cpu.time");
-    let Some(Data::Sum(sum)) = &cpu.data else {
-        panic!("{cpu:?}")
+/// A counter's points, told apart by one attribute: value, start and time.
+fn points(request: &ExportMetricsServiceRequest, name: &str, of: (&str, &str)) -> (f64, u64, u64) {
+    let metric = metric(request, name);
+    let Some(Data::Sum(sum)) = &metric.data else {
+        panic!("{metric:?}")
     };
-    assert_eq!((cpu.unit.as_str(), sum.is_monotonic), ("s", true));
-    assert_eq!(sum.aggregation_temporality, 2);
-    let user = sum
+    assert_eq!((sum.is_monotonic, sum.aggregation_temporality), (true, 2));
+    let point = sum
         .data_points
         .iter()
-        .find(|point| said(&point.attributes, "cpu.mode").as_deref() == Some("user"))
+        .find(|point| said(&point.attributes, of.0).as_deref() == Some(of.1))
         .unwrap();
+    let Some(number_data_point::Value::AsDouble(value)) = point.value else {
+        panic!("{point:?}")
+    };
+    (value, point.start_time_unix_nano, point.time_unix_nano)
+}
+
+#[test]
+fn a_total_is_cumulative_and_names_its_run_and_rank() {
+    let request = request(&ticks(3));
+    let cpu = metric(&request, "process.cpu.time");
+    assert_eq!(cpu.unit, "s");
+    let steps = metric(&request, "headspace.loop.steps");
+    let Some(Data::Sum(sum)) = &steps.data else {
+        panic!("{steps:?}")
+    };
+    let point = &sum.data_points[0];
     assert_eq!(
-        user.value,
-        Some(number_data_point::Value::AsDouble(2.0 * 3.21))
-    );
-    assert_eq!(
-        (user.start_time_unix_nano, user.time_unix_nano),
-        (5 * SECOND, 7 * SECOND)
-    );
-    assert_eq!(
-        said(&user.attributes, "run").as_deref(),
+        said(&point.attributes, "run").as_deref(),
         Some("2026-11-21T09-30-12-4711")
     );
-    assert_eq!(said(&user.attributes, "rank").as_deref(), Some("0"));
+    assert_eq!(said(&point.attributes, "rank").as_deref(), Some("0"));
+    let (value, start, at) = points(&request, "headspace.loop.steps", ("phase", "live"));
+    assert_eq!((value, at), (300.0, 7 * SECOND));
+    // The run began before the first tick.
+    assert_eq!(start, 5 * SECOND - first_at());
+}
+
+/// Nanoseconds from the run's beginning to the first tick.
+fn first_at() -> u64 {
+    nanos(samples::tick_with_stages(0).at_s)
+}
+
+fn nanos(seconds: f64) -> u64 {
+    let time = std::time::Duration::from_secs_f64(seconds);
+    u64::try_from(time.as_nanos()).unwrap()
+}
+
+#[test]
+fn a_total_that_began_before_the_run_is_sent_with_its_beginning_or_since_its_first_reading() {
+    let user = ("cpu.mode", "user");
+    let mut records = ticks(3);
+    for (number, record) in (0..).zip(&mut records) {
+        if let RecordBody::Tick(tick) = &mut record.body {
+            let gpu = tick.readings.entry("gpu:0".into()).or_default();
+            gpu.insert("hw.energy".into(), 1e6 + f64::from(number) * 300.0);
+        }
+    }
+    let unknown = request(&records);
+    let since_first = points(&unknown, "process.cpu.time", user);
+    assert_eq!(since_first, (2.0 * 3.21, 5 * SECOND, 7 * SECOND));
+    let energy = points(&unknown, "hw.energy", ("gpu", "0"));
+    assert_eq!(energy, (600.0, 5 * SECOND, 7 * SECOND));
+
+    let run = RunRecord {
+        process_started_unix_nano: Some(SECOND),
+        ..RunRecord::default()
+    };
+    records.insert(0, samples::record(4 * SECOND, RecordBody::Run(run)));
+    for record in &mut records {
+        if let RecordBody::Tick(tick) = &mut record.body {
+            let process = tick.readings.get_mut("process").unwrap();
+            *process.get_mut("process.cpu.time{cpu.mode=user}").unwrap() += 40.0;
+        }
+    }
+    let known = points(&request(&records), "process.cpu.time", user);
+    assert_eq!(known, (40.0 + 2.0 * 3.21, SECOND, 7 * SECOND));
 }
 
 #[test]
@@ -291,4 +344,47 @@ fn short_epochs_leave_nothing_behind_and_begin_after_the_tick_before() {
     assert_eq!(epochs[7].start_time_unix_nano, 11 * SECOND);
     assert_eq!(epochs[7].end_time_unix_nano, 12 * SECOND);
     assert_eq!(spans.going_on(), 0);
+}
+
+#[test]
+fn single_steps_lie_where_they_were_in_their_epoch_however_late_the_tick_was_written() {
+    let step = |step, epoch, received_s| StepRecord {
+        step,
+        epoch,
+        received_s,
+        step_ms: 10.0,
+        wait_ms: Some(4.0),
+    };
+    let tick = |at_s: f64, late_ms: u64, sampled| {
+        let mut tick = samples::tick(0);
+        tick.at_s = at_s;
+        tick.loops.truncate(1);
+        tick.loops[0].sampled = sampled;
+        let at = 100 * SECOND + nanos(at_s) + late_ms * 1_000_000;
+        samples::record(at, RecordBody::Tick(tick))
+    };
+    let found = spans(&[
+        tick(1.0, 0, vec![step(70, 0, 0.5)]),
+        tick(2.0, 20, vec![step(170, 0, 1.5), step(171, 1, 1.75)]),
+    ])
+    .waiting(usize::MAX);
+    let steps: Vec<_> = found.iter().filter(|s| s.name == "step loader").collect();
+    let ends: Vec<_> = steps.iter().map(|span| span.end_time_unix_nano).collect();
+    let millis = |ms: u64| 100 * SECOND + ms * 1_000_000;
+    assert_eq!(ends, [millis(500), millis(1_500), millis(1_750)]);
+    assert_eq!(steps[0].start_time_unix_nano, millis(490));
+    assert_eq!(said(&steps[0].attributes, "step").as_deref(), Some("70"));
+    assert_eq!(steps[0].parent_span_id, steps[1].parent_span_id);
+    assert_ne!(steps[1].parent_span_id, steps[2].parent_span_id);
+}
+
+#[test]
+fn spans_that_are_given_up_are_counted_and_those_that_arrived_are_not() {
+    let mut spans = spans(&ticks(1));
+    let held = spans.waiting(usize::MAX).len();
+    spans.done(2);
+    spans.give_up(3);
+    assert_eq!(spans.dropped(), 3);
+    spans.give_up(usize::MAX);
+    assert_eq!(spans.dropped(), held as u64 - 2);
 }

@@ -1,16 +1,17 @@
 //! The course of a run as spans, from its records.
 //!
-//! The records hold no single steps or calls, whose spans would cost more than the steps. So a span
-//! of a loop or a stage is an interval in which it did something, and says how much: `steps loader`
-//! with the number, the first and the mean of its steps, `stage decode` with its calls and the time
-//! that they took together. Epochs are spans of their own, as exact as the ticks that told of them,
+//! Spans of all steps and calls would cost more than the steps. So a span of a loop or a stage is an
+//! interval in which it did something, and says how much: `steps loader` with the number, the first
+//! and the mean of its steps, `stage decode` with its calls and the time that they took together. Of
+//! single steps there is the sample that the ticks hold, at most ten a second: `step loader`. Epochs are spans of their own, as exact as the ticks that told of them,
 //! and so is the probe with its windows as events. One trace holds all ranks of a run.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use headspace_agent::model::record::{
-    EpochRecord, LoopTick, Phase, ProbeRecord, Record, RecordBody, RunState, StageTick, TickRecord,
+    EpochRecord, LoopTick, Phase, ProbeRecord, Record, RecordBody, RunState, StageTick, StepRecord,
+    TickRecord,
 };
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
@@ -26,6 +27,9 @@ const MOST_WAITING: usize = 4096;
 /// Shortest time between two intervals that become spans, in seconds: a run with many ticks a second
 /// is sampled.
 const SAMPLED_S: f64 = 0.1;
+
+/// A record's clock that goes ahead by so much was set, and did not merely come late.
+const CLOCK_SET_NANOS: u64 = 1_000_000_000;
 
 /// Stages that an interval tells of, those that took most time first.
 const MOST_STAGES: usize = 64;
@@ -45,6 +49,8 @@ pub struct Spans {
     ended: BTreeMap<String, u64>,
     /// When the last tick was made.
     last_tick: u64,
+    /// The run's beginning by the records' clock: steps are told of in time since then.
+    origin_unix_nano: u64,
 }
 
 impl Spans {
@@ -80,7 +86,7 @@ impl Spans {
         self.waiting.drain(..spans.min(self.waiting.len()));
     }
 
-    /// Spans lost because nobody took them.
+    /// Spans lost so far: there was no room, or they were refused.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
@@ -90,6 +96,13 @@ impl Spans {
     #[cfg(test)]
     pub(super) fn going_on(&self) -> usize {
         self.epochs.len()
+    }
+
+    /// The first so many are lost.
+    pub fn give_up(&mut self, spans: usize) {
+        let spans = spans.min(self.waiting.len());
+        self.done(spans);
+        self.dropped += spans as u64;
     }
 
     fn push(&mut self, span: Span) {
@@ -118,6 +131,7 @@ impl Spans {
                 self.replays.entry(entry.name.clone()).or_insert(from);
             }
         }
+        self.take_steps(record, tick);
         if tick.at_s < self.sampled_at_s + SAMPLED_S && self.sampled_at_s > 0.0 {
             return;
         }
@@ -137,6 +151,27 @@ impl Spans {
         for entry in stages.into_iter().take(MOST_STAGES) {
             let name = format!("stage {}", entry.name);
             self.push(span(record, name, from, of_stage(entry)));
+        }
+    }
+
+    /// The single steps of a tick.
+    fn take_steps(&mut self, record: &Record, tick: &TickRecord) {
+        // A tick is written some milliseconds after its time, the least of which is nearest to the
+        // truth; unless the clock was set.
+        let origin = record.time_unix_nano.saturating_sub(whole(tick.at_s * 1e9));
+        if origin < self.origin_unix_nano || origin - self.origin_unix_nano > CLOCK_SET_NANOS {
+            self.origin_unix_nano = origin;
+        }
+        for entry in &tick.loops {
+            for step in &entry.sampled {
+                let end = self.origin_unix_nano + whole(step.received_s * 1e9);
+                let name = format!("step {}", entry.name);
+                let mut span = span(record, name, 0, of_step(entry, step));
+                span.parent_span_id = epoch_id(record, &entry.name, step.epoch);
+                span.start_time_unix_nano = end.saturating_sub(whole(step.step_ms * 1e6));
+                span.end_time_unix_nano = end;
+                self.push(span);
+            }
         }
     }
 
@@ -229,6 +264,17 @@ fn of_loop(entry: &LoopTick) -> Vec<KeyValue> {
         attributes.push(number("step_mean_ms", mean));
         attributes.push(number("step_max_ms", entry.step.max_ms));
     }
+    attributes
+}
+
+fn of_step(entry: &LoopTick, step: &StepRecord) -> Vec<KeyValue> {
+    let mut attributes = vec![
+        text("loop", &entry.name),
+        text("phase", entry.phase.name()),
+        count("epoch", step.epoch),
+        count("step", step.step),
+    ];
+    attributes.extend(step.wait_ms.map(|wait| number("wait_ms", wait)));
     attributes
 }
 

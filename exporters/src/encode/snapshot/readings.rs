@@ -22,7 +22,8 @@ impl Snapshot {
                 None => (Cow::Owned(name.to_owned()), value.to_owned()),
             }
         }));
-        self.set(metric, attributes, value);
+        let (kind, _) = scope.split_once(':').unwrap_or((scope, ""));
+        self.read(metric, kind, attributes, value);
     }
 
     /// What the scope adds: which GPU, disk or thread, and for metrics of several scopes which kind.

@@ -1,12 +1,13 @@
 use headspace_agent::model::Distribution;
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{
-    BottleneckRecord, LoopTick,
+    BottleneckRecord, EpochRecord, LoopTick, NoticeRecord,
     Phase::{Live, Replay},
-    QueueTick, StageTick, SummaryRecord, TickRecord,
+    QueueTick, Severity, StageTick, SummaryRecord, TickRecord,
 };
 
 use super::super::samples;
+use super::lifetime::{MOST_SERIES, STANDS_S};
 use super::*;
 
 fn durations(millis: &[u64]) -> DistributionRecord {
@@ -166,22 +167,187 @@ fn a_stage_counts_one_item_a_call_where_it_says_nothing_else() {
     );
 }
 
-#[test]
-fn a_level_nobody_speaks_of_any_more_goes_and_a_total_stays() {
-    let queue = QueueTick {
+fn queue_of(worker: Option<&str>) -> QueueTick {
+    QueueTick {
         name: "decoded".into(),
+        worker: worker.map(ToOwned::to_owned),
         depth: 3.0,
         seen_ms: 900.0,
         ..QueueTick::default()
-    };
-    let first = RecordBody::Tick(TickRecord {
-        queues: vec![queue],
-        ..tick(1.0)
-    });
-    let found = numbers(&taken([first, RecordBody::Tick(tick(2.0 + STANDS_S))]));
+    }
+}
 
-    assert_eq!(found.get("headspace.queue.depth{queue=decoded}"), None);
-    assert_eq!(found.get("headspace.queue.time{queue=decoded}"), Some(&0.9));
+/// A tick at that second, with these queues.
+fn queues(at_s: f64, queues: Vec<QueueTick>) -> RecordBody {
+    RecordBody::Tick(TickRecord {
+        queues,
+        ..tick(at_s)
+    })
+}
+
+#[test]
+fn a_queue_nobody_speaks_of_any_more_goes_and_comes_back_with_its_total() {
+    let (depth, time) = (
+        "headspace.queue.depth{queue=decoded}",
+        "headspace.queue.time{queue=decoded}",
+    );
+    let silent = [
+        queues(1.0, vec![queue_of(None)]),
+        queues(2.0 + STANDS_S, Vec::new()),
+    ];
+    let found = numbers(&taken(silent.clone()));
+    assert_eq!((found.get(depth), found.get(time)), (None, None));
+
+    let again = queues(3.0 + STANDS_S, vec![queue_of(None)]);
+    let found = numbers(&taken(silent.into_iter().chain([again])));
+    assert_eq!(found.get(time), Some(&1.8));
+}
+
+#[test]
+fn workers_without_end_are_forgotten_and_one_that_comes_back_counts_from_then() {
+    let mut snapshot = Snapshot::default();
+    for number in 0..3_000_u64 {
+        let worker = format!("pid {number}");
+        let body = queues(number as f64, vec![queue_of(Some(&worker))]);
+        snapshot.take(&samples::record((number + 1) * 1_000_000_000, body));
+    }
+    let known = snapshot.series.len();
+    // Four series each, of the last ten minutes and what there was before the last look.
+    assert!((2_400..2_500).contains(&known), "{known}");
+
+    let body = queues(3_000.0, vec![queue_of(Some("pid 0"))]);
+    snapshot.take(&samples::record(3_001_000_000_000, body));
+    let back = snapshot.points().find(|point| {
+        point.metric.name == "headspace.queue.time" && point.attributes[1].1 == "pid 0"
+    });
+    let back = back.unwrap();
+    assert_eq!(*back.value, Value::Number(0.9));
+    assert!(back.start.unix_nano > 2_900_000_000_000, "{:?}", back.start);
+}
+
+#[test]
+fn stages_that_are_told_of_in_turn_do_not_end_however_long_a_turn_takes() {
+    let mut snapshot = Snapshot::default();
+    for number in 0..40_u64 {
+        // A minute a tick: each is told of every twenty minutes.
+        let mut queue = queue_of(None);
+        queue.name = format!("queue {}", number % 20);
+        let body = RecordBody::Tick(TickRecord {
+            queues: vec![queue],
+            interval_s: 60.0,
+            ..tick(60.0 * number as f64)
+        });
+        snapshot.take(&samples::record((number + 1) * 60_000_000_000, body));
+    }
+    let depths = numbers(&snapshot);
+    let told = depths.keys().filter(|key| key.contains("queue.depth"));
+    assert_eq!(told.count(), 20);
+}
+
+#[test]
+fn series_beyond_the_limit_are_left_out_and_counted_and_the_run_has_room() {
+    let many = |at_s: f64| {
+        let worker = |n: usize| queue_of(Some(&format!("pid {n}")));
+        queues(at_s, (0..MOST_SERIES).map(worker).collect())
+    };
+    let notice = RecordBody::Notice(NoticeRecord {
+        code: "source_off".into(),
+        severity: Severity::Warning,
+        text: String::new(),
+    });
+    let snapshot = taken([many(0.0), many(20.0), notice]);
+    let found = numbers(&snapshot);
+
+    // Four series each: the second tick finds the same ones beyond the limit.
+    let left_out = found.get("headspace.agent.dropped.series{}");
+    assert_eq!(left_out, Some(&(3.0 * MOST_SERIES as f64)));
+    assert!(found.contains_key("headspace.run.notices{severity=warning}"));
+    assert!(found.len() < MOST_SERIES + 10);
+
+    let later = numbers(&taken([many(0.0), queues(20.0 + STANDS_S, Vec::new())]));
+    assert!(!later.contains_key("headspace.agent.dropped.series{}"));
+}
+
+#[test]
+fn what_was_calibrated_or_is_of_the_last_epoch_stands_however_long_ago() {
+    let mut first = tick(0.0);
+    let own = first.readings.entry("agent".into()).or_default();
+    own.insert("headspace.agent.step.cost".into(), 5e-8);
+    let epoch = EpochRecord {
+        loop_name: "train".into(),
+        ttfb_s: Some(2.5),
+        ..EpochRecord::default()
+    };
+    let found = numbers(&taken([
+        RecordBody::Tick(first),
+        RecordBody::Epoch(epoch),
+        RecordBody::Tick(tick(10.0 * STANDS_S)),
+    ]));
+    assert_eq!(found.get("headspace.agent.step.cost{}"), Some(&5e-8));
+    assert_eq!(
+        found.get("headspace.loop.first_batch.time{loop=train}"),
+        Some(&2.5)
+    );
+}
+
+/// A tick at that second that read this.
+fn read(at_s: f64, scope: &str, key: &str, value: f64) -> RecordBody {
+    let mut tick = tick(at_s);
+    let readings = tick.readings.entry(scope.to_owned()).or_default();
+    readings.insert(key.to_owned(), value);
+    RecordBody::Tick(tick)
+}
+
+fn only(snapshot: &Snapshot, metric: &str) -> (f64, Start) {
+    let mut points = snapshot.points().filter(|p| p.metric.name == metric);
+    let point = points.next().unwrap();
+    let Value::Number(value) = point.value else {
+        panic!("{metric}")
+    };
+    (*value, point.start)
+}
+
+#[test]
+fn a_total_says_since_when_it_counts() {
+    let second = 1_000_000_000;
+    let run = RunRecord {
+        process_started_unix_nano: Some(7),
+        ..RunRecord::default()
+    };
+    let cpu = "process.cpu.time{cpu.mode=user}";
+    let of_process = taken([RecordBody::Run(run), read(1.0, "process", cpu, 30.0)]);
+    let (value, start) = only(&of_process, "process.cpu.time");
+    assert_eq!((value, start.unix_nano, start.base), (30.0, 7, 0.0));
+
+    // Nobody knows when it began: the first reading is its beginning.
+    for (scope, key, name) in [
+        ("process", cpu, "process.cpu.time"),
+        ("gpu:0", "hw.energy", "hw.energy"),
+    ] {
+        let snapshot = taken([read(1.0, scope, key, 30.0), read(2.0, scope, key, 34.0)]);
+        let (value, start) = only(&snapshot, name);
+        assert_eq!((value, start.unix_nano, start.base), (34.0, second, 30.0));
+    }
+
+    // The driver was loaded again.
+    let energy = |at_s, value| read(at_s, "gpu:0", "hw.energy", value);
+    let (value, start) = only(
+        &taken([energy(1.0, 30.0), energy(2.0, 2.0), energy(3.0, 5.0)]),
+        "hw.energy",
+    );
+    assert_eq!((value, start.unix_nano, start.base), (5.0, 2 * second, 2.0));
+
+    // A count of our own began with the run, before the first tick.
+    let waits = read(0.25, "process", "headspace.gil.waits", 3.0);
+    let (value, start) = only(&taken([waits]), "headspace.gil.waits");
+    assert_eq!(
+        (value, start.unix_nano, start.base),
+        (3.0, second * 3 / 4, 0.0)
+    );
+
+    let level = read(1.0, "process", "process.thread.count", 3.0);
+    let (_, start) = only(&taken([level]), "process.thread.count");
+    assert_eq!(start, Start::default());
 }
 
 #[test]

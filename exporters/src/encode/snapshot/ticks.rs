@@ -9,6 +9,7 @@ use super::{Attribute, Snapshot, Value, named};
 impl Snapshot {
     pub(super) fn take_tick(&mut self, tick: &TickRecord) {
         self.at_s = tick.at_s;
+        self.interval_s = tick.interval_s / f64::from(tick.merged.max(1));
         for entry in &tick.loops {
             self.take_loop(entry);
         }
@@ -34,6 +35,7 @@ impl Snapshot {
             Vec::new(),
             dropped.records as f64,
         );
+        self.sweep();
     }
 
     fn take_loop(&mut self, entry: &LoopTick) {
@@ -101,7 +103,9 @@ impl Snapshot {
         attributes: Vec<Attribute>,
         more: &DistributionRecord,
     ) {
-        if let Value::Times(times) = &mut self.series_of(metric, attributes).value {
+        if let Some((series, _)) = self.series_of(metric, attributes)
+            && let Value::Times(times) = &mut series.value
+        {
             times.add(more);
         }
     }

@@ -48,10 +48,7 @@ fn start(interval: Duration) -> Ends {
 }
 
 fn refused(retry: Retry) -> Failure {
-    Failure {
-        reason: "it is closed".to_owned(),
-        retry,
-    }
+    Failure::passing("it is closed", retry)
 }
 
 fn until(condition: impl Fn() -> bool) {
@@ -74,7 +71,7 @@ fn the_first_records_are_delivered_at_once_and_the_last_at_the_end() {
     apart.close();
     apart.finish();
     assert_eq!(counts.recv_timeout(DEADLINE), Ok(3));
-    assert_eq!((apart.lost(), apart.tell().len()), (0, 0));
+    assert_eq!((apart.lost(), apart.tell().len()), (Lost::default(), 0));
 }
 
 #[test]
@@ -103,7 +100,7 @@ fn failing_is_told_once_and_so_is_recovery_with_what_was_given_up() {
     counts.recv_timeout(DEADLINE).unwrap();
 
     let told = apart.tell();
-    assert_eq!(apart.lost(), 3);
+    assert_eq!(apart.lost().exports, 3);
     assert_eq!(
         told,
         [
@@ -127,7 +124,7 @@ fn an_end_does_not_wait_for_one_that_never_answers() {
     counts.recv_timeout(DEADLINE).unwrap();
     apart.close();
     apart.finish(); // The answer has not come, and is not waited for any longer.
-    assert_eq!(apart.lost(), 1);
+    assert_eq!(apart.lost().exports, 1);
     assert!(matches!(apart.tell()[..], [Notice::ExportFailing { .. }]));
     drop(answer);
 }

@@ -22,7 +22,7 @@ use tonic_types::StatusExt;
 
 use super::super::apart::{Failure, Retry};
 use super::settings::Line;
-use super::{of_metrics, of_traces, place, rejected};
+use super::{Refused, of_metrics, of_traces, place, rejected};
 
 /// The way to one address.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl GrpcLine {
         &self,
         limit: Duration,
         answer: impl Future<Output = Result<Response<A>, Status>>,
-        refused: impl Fn(A) -> Option<String>,
+        refused: impl Fn(A) -> Option<Refused>,
     ) -> Result<(), Failure> {
         let to = place(&self.line.endpoint);
         let limit = limit.min(self.line.timeout);
@@ -116,18 +116,18 @@ impl GrpcLine {
             .runtime
             .block_on(async { tokio::time::timeout(limit, answer).await });
         match answer {
-            Err(_) => Err(Failure {
-                reason: format!("`{to}` did not answer within {:.1} s", limit.as_secs_f64()),
-                retry: Retry::Soon,
-            }),
-            Ok(Err(status)) => Err(Failure {
-                reason: format!(
+            Err(_) => Err(Failure::passing(
+                format!("`{to}` did not answer within {:.1} s", limit.as_secs_f64()),
+                Retry::Soon,
+            )),
+            Ok(Err(status)) => Err(Failure::passing(
+                format!(
                     "`{to}` answered with {:?}: {}",
                     status.code(),
                     short(status.message())
                 ),
-                retry: retry_of(&status),
-            }),
+                retry_of(&status),
+            )),
             Ok(Ok(answer)) => match refused(answer.into_inner()) {
                 Some(problem) => Err(rejected(&to, &problem)),
                 None => Ok(()),
@@ -136,29 +136,46 @@ impl GrpcLine {
     }
 }
 
-/// OpenTelemetry's list of codes that a sender may try again after.
+/// OpenTelemetry's list of codes that a sender may try again after. One whose resources are exhausted
+/// must say that it will recover, by saying when; a request that is too large has the same code.
 fn retry_of(status: &Status) -> Retry {
     let asked = status
         .get_details_retry_info()
         .and_then(|info| info.retry_delay);
-    let again = matches!(
-        status.code(),
+    match status.code() {
         Code::Unavailable
-            | Code::Cancelled
-            | Code::DeadlineExceeded
-            | Code::Aborted
-            | Code::OutOfRange
-            | Code::DataLoss
-            | Code::ResourceExhausted
-    );
-    match asked {
-        _ if !again => Retry::No,
-        Some(delay) => Retry::After(delay),
-        None => Retry::Soon,
+        | Code::Cancelled
+        | Code::DeadlineExceeded
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::DataLoss => asked.map_or(Retry::Soon, Retry::After),
+        Code::ResourceExhausted => asked.map_or(Retry::No, Retry::After),
+        _ => Retry::No,
     }
 }
 
 /// A server may say anything, at any length.
 fn short(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic_types::ErrorDetails;
+
+    use super::*;
+
+    #[test]
+    fn exhausted_resources_are_tried_again_only_where_the_server_says_when() {
+        let details = ErrorDetails::with_retry_info(Some(Duration::from_secs(3)));
+        let says_when = |code| Status::with_error_details(code, "full", details.clone());
+        let after = Retry::After(Duration::from_secs(3));
+        assert_eq!(retry_of(&says_when(Code::ResourceExhausted)), after);
+        let silent = Status::new(Code::ResourceExhausted, "message too large");
+        assert_eq!(retry_of(&silent), Retry::No);
+
+        assert_eq!(retry_of(&says_when(Code::Unavailable)), after);
+        assert_eq!(retry_of(&Status::new(Code::Unavailable, "")), Retry::Soon);
+        assert_eq!(retry_of(&says_when(Code::InvalidArgument)), Retry::No);
+    }
 }

@@ -2,11 +2,12 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use headspace_agent::notice::Notice;
+use jiff::fmt::rfc2822::DateTimeParser;
 use prost::Message;
 use serde::Serialize;
 use serde_json::Value;
@@ -16,7 +17,7 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::super::apart::{Failure, Retry};
 use super::settings::{Line, Protocol};
-use super::{place, rejected};
+use super::{Refused, place, rejected};
 
 /// Bytes of an answer that are read: it holds nothing but what was refused.
 const MOST_ANSWER: u64 = 64 << 10;
@@ -51,19 +52,15 @@ impl HttpLine {
         &self,
         message: &M,
         limit: Duration,
-        refused: impl Fn(A) -> Option<String>,
+        refused: impl Fn(A) -> Option<Refused>,
     ) -> Result<(), Failure>
     where
         M: Message + Serialize,
         A: Message + Default,
     {
         let json = self.line.protocol == Protocol::HttpJson;
-        let lasting = |reason: String| Failure {
-            reason,
-            retry: Retry::No,
-        };
         let (body, kind) = if json {
-            let body = serde_json::to_vec(message).map_err(|e| lasting(e.to_string()))?;
+            let body = serde_json::to_vec(message).map_err(|e| Failure::lasting(e.to_string()))?;
             (body, "application/json")
         } else {
             (message.encode_to_vec(), "application/x-protobuf")
@@ -75,7 +72,7 @@ impl HttpLine {
         request = request.header(CONTENT_TYPE, kind);
         let body = if self.line.gzip {
             request = request.header(CONTENT_ENCODING, "gzip");
-            compressed(&body).map_err(|error| lasting(error.to_string()))?
+            compressed(&body).map_err(|error| Failure::lasting(error.to_string()))?
         } else {
             body
         };
@@ -85,9 +82,9 @@ impl HttpLine {
             .timeout_global(Some(limit.min(self.line.timeout)))
             .build()
             .send(&body[..])
-            .map_err(|error| Failure {
-                retry: retry_of(&error),
-                reason: format!("`{to}` cannot be reached: {error}"),
+            .map_err(|error| {
+                let reason = format!("`{to}` cannot be reached: {error}");
+                Failure::passing(reason, retry_of(&error))
             })?;
         let status = answer.status();
         if status.is_success() {
@@ -110,19 +107,18 @@ impl HttpLine {
             .headers()
             .get(RETRY_AFTER)
             .and_then(|value| value.to_str().ok());
-        Err(Failure {
-            reason: format!("`{to}` answered with status {status}"),
-            retry: match status.as_u16() {
-                429 | 502 | 503 | 504 => after(asked),
-                _ => Retry::No,
-            },
-        })
+        let retry = match status.as_u16() {
+            429 | 502 | 503 | 504 => after(asked, SystemTime::now()),
+            _ => Retry::No,
+        };
+        let reason = format!("`{to}` answered with status {status}");
+        Err(Failure::passing(reason, retry))
     }
 }
 
 /// What was not taken, from an answer in JSON, where a count may be a number or, as protobuf's own
 /// JSON writes 64 bits, a text.
-fn refused_in_json(answer: &[u8]) -> Option<String> {
+fn refused_in_json(answer: &[u8]) -> Option<Refused> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let partial = answer.get("partialSuccess")?;
     let told = partial.get("errorMessage").and_then(Value::as_str);
@@ -136,7 +132,7 @@ fn refused_in_json(answer: &[u8]) -> Option<String> {
         let count = count
             .as_i64()
             .or_else(|| count.as_str().and_then(|text| text.parse().ok()))?;
-        (count > 0).then(|| format!("{count} {what}: {}", told.unwrap_or_default()))
+        (count > 0).then(|| (count, format!("{what}: {}", told.unwrap_or_default())))
     })
 }
 
@@ -149,13 +145,17 @@ fn retry_of(error: &ureq::Error) -> Retry {
     }
 }
 
-/// `Retry-After` in seconds, which is what collectors send; a date counts as "soon".
-fn after(asked: Option<&str>) -> Retry {
-    asked
-        .and_then(|text| text.trim().parse().ok())
-        .map_or(Retry::Soon, |seconds| {
-            Retry::After(Duration::from_secs(seconds))
-        })
+/// `Retry-After`: in seconds, or as a date.
+fn after(asked: Option<&str>, now: SystemTime) -> Retry {
+    let wait = asked.and_then(|text| {
+        let text = text.trim();
+        if let Ok(seconds) = text.parse() {
+            return Some(Duration::from_secs(seconds));
+        }
+        let date = DateTimeParser::new().parse_timestamp(text).ok()?;
+        SystemTime::from(date).duration_since(now).ok()
+    });
+    wait.map_or(Retry::Soon, Retry::After)
 }
 
 fn compressed(body: &[u8]) -> std::io::Result<Vec<u8>> {
@@ -193,7 +193,7 @@ mod tests {
                 r#"{{"partialSuccess": {{"rejectedSpans": {count}, "errorMessage": "too old"}}}}"#
             );
             let found = refused_in_json(answer.as_bytes());
-            assert_eq!(found.as_deref(), Some("3 spans: too old"));
+            assert_eq!(found, Some((3, "spans: too old".to_owned())));
         }
         assert_eq!(refused_in_json(br#"{"partialSuccess": {}}"#), None);
         assert_eq!(refused_in_json(b"{}"), None);
@@ -201,9 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_left_alone_as_long_as_it_asks_and_a_date_counts_as_soon() {
-        assert_eq!(after(Some("7")), Retry::After(Duration::from_secs(7)));
-        assert_eq!(after(Some("Sat, 21 Nov 2026 21:00:00 GMT")), Retry::Soon);
-        assert_eq!(after(None), Retry::Soon);
+    fn a_server_is_left_alone_as_long_as_it_asks_in_seconds_or_by_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_294_800);
+        let for_s = |seconds| Retry::After(Duration::from_secs(seconds));
+        assert_eq!(after(Some("7"), now), for_s(7));
+        assert_eq!(after(Some("Sat, 21 Nov 2026 21:00:30 GMT"), now), for_s(30));
+        let past = after(Some("Sat, 21 Nov 2026 20:00:00 GMT"), now);
+        assert_eq!(past, Retry::Soon);
+        assert_eq!(after(Some("later"), now), Retry::Soon);
+        assert_eq!(after(None, now), Retry::Soon);
     }
 }

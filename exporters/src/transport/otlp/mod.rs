@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use ::http::Uri;
 use headspace_agent::model::Record;
 use headspace_agent::notice::Notice;
+use headspace_agent::port::Lost;
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
@@ -50,6 +51,23 @@ impl State for Told {
         if let Some(spans) = &mut self.spans {
             spans.take(record);
         }
+    }
+
+    fn lost(&self) -> Lost {
+        Lost {
+            spans: self.spans.as_ref().map_or(0, traces::Spans::dropped),
+            ..Lost::default()
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(spans) = &mut self.spans {
+            spans.give_up(usize::MAX);
+        }
+    }
+
+    fn wants_steps(&self) -> bool {
+        self.spans.is_some()
     }
 }
 
@@ -160,20 +178,36 @@ struct Otlp {
 }
 
 impl Deliver<Told> for Otlp {
+    /// Each signal is sent whatever becomes of the other. Metrics that get no answer leave half of
+    /// the time to the spans.
     fn deliver(&mut self, told: &Shared<Told>, limit: Duration) -> Sent {
         let until = Instant::now() + limit;
-        let left = || until.saturating_duration_since(Instant::now());
-        if let Some(way) = &self.metrics {
-            let message = {
-                let told = told.lock();
-                let of = resource(&self.process, &told.snapshot);
-                metrics::request(&told.snapshot, of)
-            };
-            way.metrics(message, left())?;
-        }
+        let share = if self.traces.is_some() { 2 } else { 1 };
+        let metrics = self.send_metrics(told, limit / share);
+        let traces = self.send_traces(told, until);
+        metrics.and(traces)
+    }
+}
+
+impl Otlp {
+    fn send_metrics(&self, told: &Shared<Told>, limit: Duration) -> Sent {
+        let Some(way) = &self.metrics else {
+            return Ok(());
+        };
+        let message = {
+            let told = told.lock();
+            let of = resource(&self.process, &told.snapshot);
+            metrics::request(&told.snapshot, of)
+        };
+        way.metrics(message, limit)
+    }
+
+    /// Spans that were refused for good are lost; the others wait for the next attempt.
+    fn send_traces(&self, told: &Shared<Told>, until: Instant) -> Sent {
         let Some(way) = &self.traces else {
             return Ok(());
         };
+        let mut first = Ok(());
         loop {
             let (spans, of) = {
                 let told = told.lock();
@@ -184,40 +218,52 @@ impl Deliver<Told> for Otlp {
             };
             let sent = spans.len();
             if sent == 0 {
-                return Ok(());
+                return first;
             }
-            let outcome = way.traces(traces::request(spans, of), left());
-            let again = matches!(&outcome, Err(failure) if failure.retry != Retry::No);
-            if let (false, Some(spans)) = (again, &mut told.lock().spans) {
-                spans.done(sent);
+            let left = until.saturating_duration_since(Instant::now());
+            let outcome = way.traces(traces::request(spans, of), left);
+            match outcome {
+                Err(failure) if failure.retry != Retry::No => return first.and(Err(failure)),
+                outcome => {
+                    let failure = outcome.as_ref().err();
+                    let lost = failure.map(|failure| failure.refused.map_or(sent, saturated));
+                    if let Some(spans) = &mut told.lock().spans {
+                        let lost = lost.unwrap_or(0).min(sent);
+                        spans.done(sent - lost);
+                        spans.give_up(lost);
+                    }
+                    first = first.and(outcome);
+                }
             }
-            outcome?;
         }
     }
 }
 
+fn saturated(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// What a service did not take: how much, and of what and why.
+type Refused = (i64, String);
+
 /// What the metrics service did not take.
-fn of_metrics(answer: ExportMetricsServiceResponse) -> Option<String> {
+fn of_metrics(answer: ExportMetricsServiceResponse) -> Option<Refused> {
     let partial = answer.partial_success?;
-    (partial.rejected_data_points > 0).then(|| {
-        let count = partial.rejected_data_points;
-        format!("{count} data points: {}", partial.error_message)
-    })
+    let count = partial.rejected_data_points;
+    (count > 0).then(|| (count, format!("data points: {}", partial.error_message)))
 }
 
 /// What the trace service did not take.
-fn of_traces(answer: ExportTraceServiceResponse) -> Option<String> {
+fn of_traces(answer: ExportTraceServiceResponse) -> Option<Refused> {
     let partial = answer.partial_success?;
-    (partial.rejected_spans > 0).then(|| {
-        let count = partial.rejected_spans;
-        format!("{count} spans: {}", partial.error_message)
-    })
+    let count = partial.rejected_spans;
+    (count > 0).then(|| (count, format!("spans: {}", partial.error_message)))
 }
 
-fn rejected(to: &str, problem: &str) -> Failure {
+fn rejected(to: &str, (count, what): &Refused) -> Failure {
     Failure {
-        reason: format!("`{to}` rejected {problem}"),
-        retry: Retry::No,
+        refused: u64::try_from(*count).ok(),
+        ..Failure::lasting(format!("`{to}` rejected {count} {what}"))
     }
 }
 
@@ -231,3 +277,6 @@ fn place(uri: &Uri) -> String {
     let scheme = uri.scheme_str().unwrap_or("http");
     format!("{scheme}://{host}{port}{}", uri.path())
 }
+
+#[cfg(test)]
+mod tests;
