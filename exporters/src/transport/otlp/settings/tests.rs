@@ -85,7 +85,10 @@ fn what_cannot_be_read_is_refused_once_and_the_default_holds() {
     let mut refused: Vec<_> = settings
         .notices
         .iter()
-        .map(|notice| notice.identity().1)
+        .map(|notice| match notice {
+            Notice::SettingRefused { setting, .. } => setting.as_str(),
+            other => panic!("{other}"),
+        })
         .collect();
     refused.sort();
     let mut all = environment.map(|(name, _)| name);
