@@ -140,6 +140,8 @@ struct State {
     run: Arc<[u8]>,
     summary: Arc<[u8]>,
     lost: u64,
+    /// Why nobody can read.
+    trouble: Option<String>,
     /// No more records come: until then what is left is delivered.
     ends: Option<Instant>,
 }
@@ -169,6 +171,7 @@ impl PipeExporter {
                 run: Arc::default(),
                 summary: Arc::default(),
                 lost: 0,
+                trouble: None,
                 ends: None,
             }),
             alarm,
@@ -250,15 +253,20 @@ impl Exporter for PipeExporter {
     }
 
     fn tell(&mut self) -> Vec<Notice> {
-        if self.told || self.lost() == 0 {
-            return Vec::new();
+        let reason = {
+            let mut state = self.shared.lock();
+            let slow =
+                "its reader takes records too slowly, and what it has no room for is dropped";
+            let trouble = state.trouble.take();
+            trouble.or_else(|| (state.lost > 0).then(|| slow.to_owned()))
+        };
+        match reason {
+            Some(reason) if !std::mem::replace(&mut self.told, true) => {
+                let exporter = "pipe";
+                vec![Notice::ExportFailing { exporter, reason }]
+            }
+            _ => Vec::new(),
         }
-        self.told = true;
-        vec![Notice::ExportFailing {
-            exporter: "pipe",
-            reason: "its reader takes records too slowly, and what it has no room for is dropped"
-                .to_owned(),
-        }]
     }
 
     fn lost(&self) -> u64 {
@@ -325,10 +333,16 @@ impl Shared {
             state.ends.is_none() && state.readers.len() < most
         };
         while room() {
-            let Some(mut reader) = endpoint.next_reader() else {
-                return;
-            };
+            let next = endpoint.next_reader();
             let mut state = self.lock();
+            let mut reader = match next {
+                Ok(Some(reader)) => reader,
+                Ok(None) => return,
+                Err(trouble) => {
+                    state.trouble = Some(trouble);
+                    return;
+                }
+            };
             reader.begin(&state.run);
             reader.begin(&state.summary);
             state.readers.push(reader);

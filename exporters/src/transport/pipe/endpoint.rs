@@ -48,7 +48,11 @@ impl Endpoint {
     }
 
     /// The next reader, if there is one.
-    pub(super) fn next_reader(&mut self) -> Option<Reader> {
+    ///
+    /// # Errors
+    ///
+    /// Why there will be none: what is at the path now is not ours to write to.
+    pub(super) fn next_reader(&mut self) -> Result<Option<Reader>, String> {
         let stream = match self {
             Self::Fifo(path) => {
                 let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -57,20 +61,30 @@ impl Endpoint {
                     Err(Errno::NOENT) => {
                         // Somebody cleaned up. The next look opens it.
                         let _ = make_fifo(path);
-                        return None;
+                        return Ok(None);
                     }
-                    Err(_) => return None,
+                    Err(_) => return Ok(None),
                 };
-                let stat = rustix::fs::fstat(&stream).ok()?;
+                let Ok(stat) = rustix::fs::fstat(&stream) else {
+                    return Ok(None);
+                };
                 // Put in the pipe's place by somebody else: a file would fill up.
                 let fifo = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
-                (fifo && foreign(stat.st_uid, stat.st_mode).is_none()).then_some(stream)?
+                let found = if fifo {
+                    foreign(stat.st_uid, stat.st_mode).map(|(found, _)| found)
+                } else {
+                    Some("there and not a named pipe any more".to_owned())
+                };
+                if let Some(found) = found {
+                    return Err(format!("`{}` is {found}", path.display()));
+                }
+                Ok(stream)
             }
             Self::Socket { listener, .. } => {
-                accept_with(&**listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?
+                accept_with(&**listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
             }
         };
-        Some(Reader::new(stream))
+        Ok(stream.ok().map(Reader::new))
     }
 
     /// A named pipe is one stream, however many read it.

@@ -314,6 +314,27 @@ fn what_is_in_the_way_is_named_and_a_dead_socket_is_replaced() {
 }
 
 #[test]
+fn what_somebody_puts_in_the_place_of_a_pipe_is_not_written_to_and_told_of_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut pipe, path) = fifo(folder.path());
+    let theirs = folder.path().join("theirs");
+    fs::write(&theirs, "").unwrap();
+    fs::rename(&theirs, &path).unwrap();
+    let mut notices = Vec::new();
+    wait_until("it is told of", || {
+        pipe.export(&[run(), tick(1)]).unwrap();
+        notices.extend(pipe.tell());
+        !notices.is_empty()
+    });
+    let [Notice::ExportFailing { reason, .. }] = &notices[..] else {
+        panic!("{notices:?}")
+    };
+    assert!(reason.contains("not a named pipe any more"), "{reason}");
+    assert!(pipe.tell().is_empty());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "");
+}
+
+#[test]
 fn a_pipe_that_somebody_removed_is_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let (mut pipe, path) = fifo(folder.path());

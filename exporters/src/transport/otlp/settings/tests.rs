@@ -90,7 +90,7 @@ fn what_cannot_be_read_is_refused_once_and_the_default_holds() {
             other => panic!("{other}"),
         })
         .collect();
-    refused.sort();
+    refused.sort_unstable();
     let mut all = environment.map(|(name, _)| name);
     all.sort_unstable();
     assert_eq!(refused, all);
