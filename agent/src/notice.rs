@@ -195,7 +195,8 @@ impl Notice {
             | Self::SourceEndedEarly { loop_name, .. }
             | Self::BatchesMutated { loop_name, .. }
             | Self::ConcurrentIteration { loop_name } => loop_name.clone(),
-            Self::SettingRefused { setting, .. } => setting.clone(),
+            // A list may have several values that cannot be read.
+            Self::SettingRefused { setting, problem } => format!("{setting}: {problem}"),
             Self::IntegrationOff { integration, .. } => integration.clone(),
             Self::WorkerLost { label, pid } => format!("{label} {pid}"),
             Self::QueueOff { queue, .. } => queue.clone(),

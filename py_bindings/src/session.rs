@@ -54,8 +54,8 @@ pub(crate) struct Session {
     world_size: u32,
     /// Where its workers find it; removed when it ends.
     marker: Option<Marker>,
-    /// Numbers for integrations, where there are some.
-    scalars: Option<Fetch>,
+    /// Numbers for integrations, for each of them.
+    scalars: Vec<Fetch>,
 }
 
 impl Session {
@@ -102,7 +102,7 @@ impl Session {
     ///     local_rank: This process's rank on its machine.
     ///     exports: Where records go besides the run folder: the kind, its options, and whether it
     ///         is an error that it cannot be opened. Else that is a notice.
-    ///     scalars: Keep numbers for `scalars()`.
+    ///     scalars: For how many integrations to keep numbers, for `scalars()`.
     ///
     /// Raises:
     ///     ValueError: If `interval` is too short, or an option of a destination makes no sense.
@@ -131,7 +131,7 @@ impl Session {
         origin: Option<u64>,
         local_rank: u32,
         exports: Vec<Asked>,
-        scalars: bool,
+        scalars: usize,
     ) -> PyResult<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let interval = Duration::try_from_secs_f64(interval)
@@ -153,8 +153,10 @@ impl Session {
         };
         let log = crate::log::begin();
         let exports = destinations(exports)?;
-        let exporter = scalars.then(ScalarExporter::default);
-        let scalars = exporter.as_ref().map(ScalarExporter::fetch);
+        let exporter = (scalars > 0).then(|| ScalarExporter::new(scalars));
+        let scalars = exporter
+            .as_ref()
+            .map_or_else(Vec::new, ScalarExporter::fetches);
         let (mut interpreter, sources) = Interpreter::open(py);
         let run_id = run_id.as_deref();
         slots::sweep();
@@ -226,22 +228,31 @@ impl Session {
             .notice(&Notice::SettingRefused { setting, problem });
     }
 
-    /// An integration is called no more. Says so once, and writes it down.
-    fn integration_off(&self, integration: String, reason: String) {
+    /// The integration at `place` is called no more. Says so once, and writes it down.
+    fn integration_off(&self, place: usize, integration: String, reason: String) {
+        if let Some(fetch) = self.scalars.get(place)
+            && self.agent.is_here()
+        {
+            fetch.close();
+        }
         self.agent.notice(&Notice::IntegrationOff {
             integration,
             reason,
         });
     }
 
-    /// What integrations have not been handed yet, the oldest first.
-    fn scalars(&self) -> Vec<Moment> {
-        match &self.scalars {
+    /// What the integration at `place` has not been handed yet, the oldest first. Called by the
+    /// thread that hands it over.
+    fn scalars(&self, place: usize) -> Vec<Moment> {
+        match self.scalars.get(place) {
             // In a forked process nobody would give the lock back.
             Some(fetch) if self.agent.is_here() => {
                 let told = fetch.fetch().into_iter();
-                told.map(|s| (s.step, s.time_unix_nano as f64 / 1e9, s.values))
-                    .collect()
+                told.map(|s| {
+                    let s = Arc::unwrap_or_clone(s);
+                    (s.step, s.time_unix_nano as f64 / 1e9, s.values)
+                })
+                .collect()
             }
             _ => Vec::new(),
         }
@@ -341,6 +352,13 @@ fn start(
         .duration_since(UNIX_EPOCH)
         .map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
     let pid = std::process::id();
+    let place = Place {
+        rank,
+        local_rank,
+        world_size: run.world_size,
+    };
+    // Before the run folder is made: what cannot be opened leaves none behind.
+    let (others, notices) = open(asked, &place)?;
     let folder = match run_id {
         Some(run_id) if !is_plain(run_id) => {
             return Err(PyValueError::new_err(format!(
@@ -350,14 +368,11 @@ fn start(
         Some(run_id) => base.join(run_id),
         None => run_folder::create(base, unix_nanos, pid).map_err(|error| os_error(&error))?,
     };
-    let exporter = FileExporter::create(&folder, rank, FileLimits::default())
-        .map_err(|error| os_error(&error))?;
-    let place = Place {
-        rank,
-        local_rank,
-        world_size: run.world_size,
-    };
-    let (others, notices) = open(asked, &place)?;
+    let exporter = FileExporter::create(&folder, rank, FileLimits::default()).map_err(|error| {
+        // One that is not empty stays.
+        let _ = std::fs::remove_dir(&folder);
+        os_error(&error)
+    })?;
     let mut exporters: Vec<Box<dyn Exporter>> = vec![Box::new(exporter)];
     exporters.extend(others);
     if let Some(scalars) = scalars {

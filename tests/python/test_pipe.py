@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from running import Programs, Record, Runs, wait_until
+from running import Programs, Record, Runs, Started, wait_until
 
 import headspace
 
@@ -39,16 +40,22 @@ def connected(path: Path) -> socket.socket:
     return reader
 
 
+def training(program: Programs, stop: Path, at: str, *, interval: str = "0.05") -> Started:
+    """A run that trains and tells its records there, until `stop` exists."""
+    run = program.start(
+        "loop.py",
+        *("--until", stop, "--load-ms", 2, "--say", 50),
+        env={"HEADSPACE_EXPORT": at, "HEADSPACE_INTERVAL": interval},
+    )
+    run.wait_for("ready")
+    return run
+
+
 def test_a_reader_begins_with_the_run_and_the_last_summary_and_reads_the_files_lines(
     program: Programs, tmp_path: Path
 ) -> None:
     pipe, stop = tmp_path / "records", tmp_path / "stop"
-    run = program.start(
-        "loop.py",
-        *("--until", stop, "--load-ms", 2, "--say", 50),
-        env={"HEADSPACE_EXPORT": f"pipe:{pipe}", "HEADSPACE_INTERVAL": "0.05"},
-    )
-    run.wait_for("ready")
+    run = training(program, stop, f"pipe:{pipe}")
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert pipe.stat().st_mode & 0o077 == 0
     wait_until(lambda: run.kind("summary"), "a summary")
@@ -73,12 +80,7 @@ def test_a_reader_begins_with_the_run_and_the_last_summary_and_reads_the_files_l
 
 def test_readers_come_and_go_while_training_goes_on(program: Programs, tmp_path: Path) -> None:
     path, stop = tmp_path / "socket", tmp_path / "stop"
-    run = program.start(
-        "loop.py",
-        *("--until", stop, "--load-ms", 2, "--say", 50),
-        env={"HEADSPACE_EXPORT": f"pipe:unix:{path}", "HEADSPACE_INTERVAL": "0.05"},
-    )
-    run.wait_for("ready")
+    run = training(program, stop, f"pipe:unix:{path}")
     wait_until(lambda: run.kind("summary"), "a summary")
     for _ in range(3):
         with connected(path) as one, connected(path) as two:
@@ -99,12 +101,7 @@ def test_a_reader_that_stops_loses_records_that_are_counted_and_training_goes_on
     program: Programs, tmp_path: Path
 ) -> None:
     path, stop = tmp_path / "socket", tmp_path / "stop"
-    run = program.start(
-        "loop.py",
-        *("--until", stop, "--load-ms", 1, "--say", 50),
-        env={"HEADSPACE_EXPORT": f"pipe:unix:{path}", "HEADSPACE_INTERVAL": "0.01"},
-    )
-    run.wait_for("ready")
+    run = training(program, stop, f"pipe:unix:{path}", interval="0.01")
     wait_until(path.exists, "a socket")
     with connected(path) as reader:
 
@@ -120,17 +117,32 @@ def test_a_reader_that_stops_loses_records_that_are_counted_and_training_goes_on
         wait_until(lambda: lost() > 50, "drops", timeout=120)
         number = last_tick()["tick"]
         wait_until(lambda: last_tick()["tick"] > number + 20, "training going on")
-        # It reads on: at the beginning of a line, and whole lines only.
+        # It reads on, whole lines only, until it has caught up: from then on nothing is lost.
+        stream, seen = reader.makefile("rb"), []
+        number = last_tick()["tick"]
+        while not any(record.get("tick", 0) > number for record in seen[-1:]):
+            seen += lines(stream, 1)
         stop.touch()
-        seen = until_end(reader.makefile("rb"))
+        seen += until_end(stream)
     ran = run.finish()
 
     assert ran.exit_code == 0
     summary = ran.summary()
     assert summary["dropped"] == {"steps": 0, "records": 0}
     assert "export_failing" in ran.notices()
-    assert seen[0]["kind"] == "run"
-    assert len(seen) < len(ran.records())
+    # What it began with, and then of what was written all but what was counted, in order.
+    written, (run_record, summary_record, *rest) = ran.records(), seen
+    assert run_record == written[0]
+    assert summary_record in written
+    told = iter(written[written.index(rest[0]) :])
+    missing = 0
+    for record in rest:
+        missing += sum(1 for _ in itertools.takewhile(record.__ne__, told))
+    key = "headspace.agent.dropped.exports"
+    totals = [t["readings"].get("agent", {}).get(key) for t in ran.kind("tick")]
+    assert missing == [total for total in totals if total is not None][-1]
+    assert missing > 50
+    assert rest[-1] == written[-1]
     # The loop took each batch in the time that the source needs, as without a reader.
     live = [e for t in ran.kind("tick") for e in t["loops"]]
     assert sum(entry["steps"] for entry in live) == summary["steps"]
@@ -176,6 +188,18 @@ def test_a_paused_session_writes_nothing_until_it_goes_on(runs: Runs, tmp_path: 
         lines(stream, 5)
         headspace.stop()
         assert until_end(stream)[-1]["state"] == "finished"
+
+
+def test_a_pipe_that_others_may_write_to_is_refused_with_the_way_out(
+    runs: Runs, tmp_path: Path
+) -> None:
+    path = tmp_path / "records"
+    os.mkfifo(path)
+    path.chmod(0o622)
+    with pytest.raises(OSError, match=r"others may write to \(mode 622\).*chmod go-w"):
+        headspace.start(to=headspace.Pipe(path))
+    path.chmod(0o600)
+    headspace.start(to=headspace.Pipe(path)).stop()
 
 
 def test_what_is_in_the_way_is_named(runs: Runs, program: Programs, tmp_path: Path) -> None:

@@ -226,7 +226,8 @@ def test_a_port_that_is_taken_is_an_error_before_training_begins(runs: Runs, tak
         headspace.start(to=headspace.Prometheus(port=taken))
     with pytest.raises(ValueError, match="`70000` is not a port"):
         headspace.start(to=headspace.Prometheus(port=70_000))
-    # Nothing of it stays: another session can start.
+    # Nothing of it stays: no folder, and another session can start.
+    assert not runs.folders
     headspace.start(to=headspace.Prometheus(port=0)).stop()
 
 
@@ -276,6 +277,18 @@ def test_a_forked_child_answers_nothing_and_does_not_keep_the_address(runs: Runs
     finally:
         os.close(tell)
         os.waitpid(child, 0)
+
+
+def test_a_page_that_calls_it_by_another_name_reads_nothing(runs: Runs) -> None:
+    with headspace.start(to=headspace.Prometheus(port=0), interval=0.05) as session:
+        address = address_of_session(session)
+        request = urllib.request.Request(
+            f"http://{address}/metrics", headers={"Host": "evil.example"}
+        )
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=DEADLINE_S)
+        assert refused.value.code == 421
+        assert "headspace_" not in refused.value.read().decode()
 
 
 def test_only_the_metrics_are_answered(runs: Runs) -> None:

@@ -9,8 +9,11 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 from running import Programs, Started
@@ -160,6 +163,28 @@ def test_a_token_lets_in_who_has_it(training: Started, serve: Serve, browser: Br
     browser.open(f"{url}?token={token}")
     browser.wait(lambda: browser.text("#live") == "live", "the page is told what is new")
     assert token not in browser.driver.current_url
+
+
+def test_a_page_that_was_told_to_come_later_does(
+    training: Started, serve: Serve, browser: Browser
+) -> None:
+    url = serve(training.path)
+    at = urlsplit(url)
+    with ExitStack() as others:
+
+        def open_page() -> bool:
+            """Whether there was a place for one more page; it keeps it."""
+            connection = HTTPConnection(str(at.hostname), at.port, timeout=30)
+            connection.request("GET", "/events")
+            others.callback(connection.close)
+            return connection.getresponse().status == 200
+
+        while open_page():
+            pass
+        browser.look(1440, 900)
+        browser.open(url)
+        browser.wait(lambda: "trying again" in browser.text("#live"), "it has no place")
+    browser.wait(lambda: browser.text("#live") == "live", "it has one when others are gone")
 
 
 def test_another_host_needs_a_token(tmp_path: Path) -> None:

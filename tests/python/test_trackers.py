@@ -8,11 +8,14 @@ import re
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from time import thread_time
+from typing import Any
 
 import pytest
-from running import Programs, Ran, Runs, wait_until
+from running import DEADLINE_S, Programs, Ran, Runs, wait_until
 
 import headspace
 from headspace.integrations import MLflow, Sink, TensorBoard, Wandb
@@ -189,6 +192,69 @@ def test_a_sink_of_ones_own_is_called_while_training_goes_on_and_closed_at_the_e
         wait_until(lambda: 10 in sink.steps, "the sink is told of the tenth step")
         assert not sink.closed
     assert sink.closed
+
+
+class Stuck(Sink):
+    """Hangs at the first number, until it is let go."""
+
+    def __init__(self) -> None:
+        self.called, self.let_go = threading.Event(), threading.Event()
+
+    def log(self, step: int, time: float, values: object) -> None:
+        self.called.set()
+        self.let_go.wait()
+
+
+def test_a_tracker_that_hangs_holds_up_no_other(runs: Runs) -> None:
+    stuck, sink = Stuck(), Kept()
+    with headspace.start(to=[stuck, sink], interval=0.05):
+        list(headspace.wrap(range(10)))
+        assert stuck.called.wait(DEADLINE_S)
+        wait_until(lambda: 10 in sink.steps, "the other is told of the tenth step")
+        told = len(sink.steps)
+        wait_until(lambda: len(sink.steps) > told, "and of what comes after it")
+    assert sink.closed
+    stuck.let_go.set()
+
+
+def test_what_a_tracker_costs_is_part_of_what_measuring_costs(runs: Runs) -> None:
+    class Busy(Sink):
+        def log(self, step: int, time: float, values: object) -> None:
+            while thread_time() < 1:  # Of this thread, which is the sink's own.
+                pass
+
+    with headspace.start(to=Busy(), interval=0.25):
+        list(headspace.wrap(range(10)))
+        # All else takes some milliseconds of CPU a second.
+        wait_until(lambda: counted(runs) > 1, "what it used is counted", timeout=30)
+
+
+def counted(runs: Runs) -> float:
+    """CPU seconds that the agent says it used."""
+    text = (runs.folder / "rank0.jsonl").read_text()
+    told = re.findall(r'"headspace\.agent\.cpu\.time":([\d.e+-]+)', text)
+    return float(told[-1]) if told else 0.0
+
+
+class Refusing(Kept):
+    def open(self, rank: int) -> bool:
+        raise ConnectionError("no tracker is there")
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [(Refusing(), ConnectionError), (headspace.Prometheus(host="no.such.host.invalid"), OSError)],
+    ids=["a sink", "a destination"],
+)
+def test_a_start_that_fails_closes_what_it_has_opened_and_leaves_no_folder(
+    runs: Runs, more: Any, error: type[Exception]
+) -> None:
+    sink = Kept()
+    with pytest.raises(error):
+        headspace.start(to=[sink, more])
+    assert sink.closed
+    assert not runs.folders
+    headspace.start().stop()
 
 
 def test_the_summary_writer_of_the_user_stays_open(runs: Runs) -> None:

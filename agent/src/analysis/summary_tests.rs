@@ -59,7 +59,7 @@ fn the_interval_of_the_mean_step_is_wider_where_neighbouring_steps_are_alike() {
         let mut live = Series::default();
         for step in 0..420 {
             live.push(StepSample {
-                compute_ns: if step / run % 2 == 0 {
+                compute_ns: if (step / run).is_multiple_of(2) {
                     20_000_000
                 } else {
                     40_000_000

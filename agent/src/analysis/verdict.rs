@@ -13,7 +13,7 @@ pub use self::pipeline::{bottleneck_name, remedy_outcome};
 
 use std::fmt;
 
-use self::render::{COLUMNS, Row, html, text};
+use self::render::{COLUMNS, Row, text};
 use self::units::{duration_ms, duration_s, percent, signed_ms, steps};
 use crate::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 
@@ -69,12 +69,6 @@ impl<'a> Verdict<'a> {
     #[must_use]
     pub fn lines_within(&self, columns: usize) -> Vec<String> {
         text(&self.rows(), columns)
-    }
-
-    /// The same as a table for notebooks: self-contained, without script, everything escaped.
-    #[must_use]
-    pub fn to_html(&self) -> String {
-        html(&self.rows())
     }
 
     /// Why the floor is not known, or what an upper bound leaves open; `None` where it was measured

@@ -4,6 +4,7 @@
 //! unscaled); the sampler turns ticks into nanoseconds later. Code that decides by time takes a
 //! [`Clock`], so that a test can turn it by hand.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where the sampler gets its time from.
@@ -98,4 +99,24 @@ pub fn thread_cpu_time() -> Option<Duration> {
     let seconds = u64::try_from(time.tv_sec).ok()?;
     let nanos = u32::try_from(time.tv_nsec).ok()?;
     (status == 0).then(|| Duration::new(seconds, nanos))
+}
+
+/// CPU time of a thread, noted by itself as it goes on, for whoever adds up what the agent costs.
+#[derive(Debug, Default)]
+pub struct ThreadTime(AtomicU64);
+
+impl ThreadTime {
+    /// Notes what the calling thread has used so far. Called by one thread.
+    pub fn note(&self) {
+        if let Some(used) = thread_cpu_time() {
+            let nanos = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
+            self.0.store(nanos, Ordering::Relaxed);
+        }
+    }
+
+    /// What was noted last.
+    #[must_use]
+    pub fn get(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
 }

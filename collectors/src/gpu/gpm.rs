@@ -12,6 +12,7 @@ use headspace_agent::model::Reading;
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
 use headspace_agent::port::{Clock, CollectError, Collector, MonotonicClock, Pace};
+use headspace_agent::runtime::fork::Owner;
 use nvml_wrapper::enums::gpm::GpmMetricId as Id;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::gpm::{GpmSample, gpm_metrics_get};
@@ -115,7 +116,7 @@ struct Window {
 /// A sample, freed in the process that took it and in no other.
 pub(super) struct Sample {
     taken: Option<GpmSample<'static>>,
-    owner: u32,
+    owner: Owner,
 }
 
 impl Sample {
@@ -130,7 +131,7 @@ impl Sample {
         };
         Ok(Self {
             taken: Some(taken),
-            owner: std::process::id(),
+            owner: Owner::here(),
         })
     }
 
@@ -156,7 +157,7 @@ impl Drop for Sample {
         let Some(taken) = self.taken.take() else {
             return;
         };
-        if std::process::id() == self.owner {
+        if self.owner.is_here() {
             // Unlike the wrapper's `drop`, this does not panic where the call is missing. A sample
             // that the driver does not take back is lost: a few hundred bytes.
             let _ = taken.free();

@@ -7,10 +7,10 @@
 //! is the parent's.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use headspace_agent::port::CollectError;
+use headspace_agent::runtime::fork::Owner;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 
@@ -21,8 +21,8 @@ const DEFAULT: &str = "libnvidia-ml.so.1";
 const INSTALL: &str = "install the NVIDIA driver; in a container, start it with `--gpus all` and \
     `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility,video`";
 
-/// The process that loaded it, 0 before.
-static OWNER: AtomicU32 = AtomicU32::new(0);
+/// The process that loaded it, once one has.
+static OWNER: OnceLock<Owner> = OnceLock::new();
 
 /// Every library loaded, by the path that was asked for.
 static LOADED: Mutex<Vec<(PathBuf, &'static Nvml)>> = Mutex::new(Vec::new());
@@ -33,8 +33,7 @@ static LOADED: Mutex<Vec<(PathBuf, &'static Nvml)>> = Mutex::new(Vec::new());
 ///
 /// [`CollectError::Unsupported`] with the reason and what to do.
 pub(super) fn load(path: Option<&Path>) -> Result<&'static Nvml, CollectError> {
-    let (own, owner) = (std::process::id(), OWNER.load(Ordering::Acquire));
-    if owner != 0 && owner != own {
+    if OWNER.get().is_some_and(|owner| !owner.is_here()) {
         return Err(CollectError::unsupported(
             "the process that this one was forked from has loaded the driver's library, which does \
              not outlive a fork",
@@ -50,7 +49,7 @@ pub(super) fn load(path: Option<&Path>) -> Result<&'static Nvml, CollectError> {
         .init()
         .map_err(|error| explain(&error, wanted, path.is_some()))?;
     let nvml: &'static Nvml = Box::leak(Box::new(nvml));
-    OWNER.store(own, Ordering::Release);
+    OWNER.get_or_init(Owner::here);
     loaded.push((wanted.to_owned(), nvml));
     Ok(nvml)
 }

@@ -11,6 +11,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 
+use headspace_agent::runtime::fork::Owner;
 use perf_event::events::Event;
 use perf_event::{Builder, Counter};
 
@@ -33,7 +34,7 @@ pub(super) struct Lost;
 pub(super) struct Sensor {
     counter: ManuallyDrop<Counter>,
     /// The process that opened it.
-    owner: u32,
+    owner: Owner,
     /// What it was at the last advance.
     base: Raw,
 }
@@ -50,7 +51,7 @@ impl Sensor {
         }
         Ok(Self {
             counter: ManuallyDrop::new(counter),
-            owner: std::process::id(),
+            owner: Owner::here(),
             base: Raw::default(),
         })
     }
@@ -107,7 +108,7 @@ const IOC_ID: libc::Ioctl = libc::_IOR::<*mut u64>(b'$' as u32, 7);
 
 impl Drop for Sensor {
     fn drop(&mut self) {
-        if self.owner == std::process::id() && self.is_ours() {
+        if self.owner.is_here() && self.is_ours() {
             // SAFETY: this is the only place that drops it, and it is not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.counter) }
         }

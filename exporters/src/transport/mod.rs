@@ -1,7 +1,9 @@
-//! Destinations, one a module. Siblings do not import each other.
+//! Destinations, one a module. Siblings do not import each other; `apart` and `host` are what several
+//! of them do alike.
 
 pub mod apart;
 pub mod file;
+pub mod host;
 #[cfg(feature = "otlp")]
 pub mod otlp;
 pub mod pipe;

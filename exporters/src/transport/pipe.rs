@@ -7,7 +7,8 @@
 //! gives each of them a stream of its own.
 //!
 //! Lines are written by the export thread where there is room at once; a thread of this module
-//! waits for readers and for room.
+//! waits for readers and for room. That thread alone touches the path, and holds no lock meanwhile: a
+//! file system that hangs holds up it and nobody else.
 
 mod endpoint;
 mod reader;
@@ -16,12 +17,13 @@ use std::fmt::{self, Write as _};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use headspace_agent::model::{Record, RecordBody};
 use headspace_agent::notice::Notice;
+use headspace_agent::port::clock::ThreadTime;
+use headspace_agent::port::contain::contain;
 use headspace_agent::port::{ExportError, Exporter, Lost};
 use headspace_agent::runtime::fork::Owner;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -86,7 +88,7 @@ pub enum PipeError {
         /// The path.
         path: String,
         /// What is there.
-        found: &'static str,
+        found: String,
         /// What else may be done.
         way_out: &'static str,
     },
@@ -103,6 +105,9 @@ pub enum PipeError {
 /// How long the end of a session waits for readers to take what is left.
 const LAST_WAIT: Duration = Duration::from_millis(500);
 
+/// How much longer it waits for the thread to say that it has ended.
+const LAST_WORD: Duration = Duration::from_millis(250);
+
 /// How often a named pipe is tried while nobody reads.
 const TRY_PIPE: Duration = Duration::from_millis(200);
 
@@ -113,7 +118,6 @@ const MAX_READERS: usize = 16;
 pub struct PipeExporter {
     shared: Arc<Shared>,
     owner: Owner,
-    thread: Option<JoinHandle<()>>,
     told: bool,
     /// Lines of a delivery, with their kinds.
     buffer: Vec<u8>,
@@ -123,15 +127,21 @@ struct Shared {
     state: Mutex<State>,
     /// Wakes the thread.
     alarm: OwnedFd,
+    /// Whether the thread has ended.
+    ended: Mutex<bool>,
+    ending: Condvar,
+    /// CPU time of the thread.
+    cpu: ThreadTime,
 }
 
 struct State {
-    endpoint: Endpoint,
     readers: Vec<Reader>,
     /// What each reader begins with.
     run: Arc<[u8]>,
     summary: Arc<[u8]>,
     lost: u64,
+    /// Why nobody can read.
+    trouble: Option<String>,
     /// No more records come: until then what is left is delivered.
     ends: Option<Instant>,
 }
@@ -147,31 +157,41 @@ impl PipeExporter {
             path: address.path().display().to_string(),
             source,
         };
-        let endpoint = Endpoint::open(address)?;
-        let alarm = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|e| refused(e.into()))?;
+        let mut endpoint = Endpoint::open(address)?;
+        Self::start(move |shared| shared.serve(&mut endpoint)).map_err(refused)
+    }
+
+    /// Starts the thread.
+    fn start(work: impl FnOnce(&Shared) + Send + 'static) -> io::Result<Self> {
+        let alarm = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let owner = Owner::here();
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
-                endpoint,
                 readers: Vec::new(),
                 run: Arc::default(),
                 summary: Arc::default(),
                 lost: 0,
+                trouble: None,
                 ends: None,
             }),
             alarm,
+            ended: Mutex::new(false),
+            ending: Condvar::new(),
+            cpu: ThreadTime::default(),
         });
         let served = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
+        std::thread::Builder::new()
             .name("headspace-pipe".to_owned())
             .stack_size(256 << 10)
-            .spawn(move || served.serve())
-            .map_err(refused)?;
+            .spawn(move || {
+                // Whatever becomes of it, nobody waits for a thread that is not there any more.
+                let _ = contain(|| work(&served));
+                *served.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                served.ending.notify_all();
+            })?;
         Ok(Self {
             shared,
             owner,
-            thread: Some(thread),
             told: false,
             buffer: Vec::new(),
         })
@@ -233,15 +253,20 @@ impl Exporter for PipeExporter {
     }
 
     fn tell(&mut self) -> Vec<Notice> {
-        if self.told || self.shared.lock().lost == 0 {
-            return Vec::new();
+        let reason = {
+            let mut state = self.shared.lock();
+            let slow =
+                "its reader takes records too slowly, and what it has no room for is dropped";
+            let trouble = state.trouble.take();
+            trouble.or_else(|| (state.lost > 0).then(|| slow.to_owned()))
+        };
+        match reason {
+            Some(reason) if !std::mem::replace(&mut self.told, true) => {
+                let exporter = "pipe";
+                vec![Notice::ExportFailing { exporter, reason }]
+            }
+            _ => Vec::new(),
         }
-        self.told = true;
-        vec![Notice::ExportFailing {
-            exporter: "pipe",
-            reason: "its reader takes records too slowly, and what it has no room for is dropped"
-                .to_owned(),
-        }]
     }
 
     fn lost(&self) -> Lost {
@@ -251,16 +276,32 @@ impl Exporter for PipeExporter {
         }
     }
 
+    fn cpu_time(&self) -> Duration {
+        self.shared.cpu.get()
+    }
+
     fn close(&mut self) {
         self.shared.lock().ends = Some(Instant::now() + LAST_WAIT);
         self.shared.ring();
     }
 
     fn finish(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            // It ends within `LAST_WAIT`; if it panicked, nothing is left to deliver.
-            let _ = thread.join();
-        }
+        let until = self.shared.lock().ends.map(|end| end + LAST_WORD);
+        let left = until.map_or(Duration::ZERO, |until| {
+            until.saturating_duration_since(Instant::now())
+        });
+        let ended = self.shared.ended.lock();
+        // One that hangs is left behind.
+        drop(
+            self.shared
+                .ending
+                .wait_timeout_while(
+                    ended.unwrap_or_else(PoisonError::into_inner),
+                    left,
+                    |ended| !*ended,
+                )
+                .unwrap_or_else(PoisonError::into_inner),
+        );
     }
 }
 
@@ -286,13 +327,39 @@ impl Shared {
         let _ = rustix::io::write(&self.alarm, &1_u64.to_ne_bytes());
     }
 
+    /// Lets go of readers that left, and takes new ones.
+    fn let_in(&self, endpoint: &mut Endpoint) {
+        let most = endpoint.most_readers(MAX_READERS);
+        let room = || {
+            let mut state = self.lock();
+            state.readers.retain(|reader| !reader.gone());
+            state.ends.is_none() && state.readers.len() < most
+        };
+        while room() {
+            let next = endpoint.next_reader();
+            let mut state = self.lock();
+            let mut reader = match next {
+                Ok(Some(reader)) => reader,
+                Ok(None) => return,
+                Err(trouble) => {
+                    state.trouble = Some(trouble);
+                    return;
+                }
+            };
+            reader.begin(&state.run);
+            reader.begin(&state.summary);
+            state.readers.push(reader);
+        }
+    }
+
     /// The thread: waits for readers and for room until the session ends.
-    fn serve(&self) {
+    fn serve(&self, endpoint: &mut Endpoint) {
         never_signal();
         // Somebody asked, and could not be let in: no descriptors are left, say. Whoever asks stays
         // there to be seen, so that the next look has to wait.
         let (mut asked, mut before) = (false, 0);
         loop {
+            self.let_in(endpoint);
             let mut state = self.lock();
             state.go_on();
             let refused = asked && state.readers.len() <= before;
@@ -305,7 +372,8 @@ impl Shared {
                     reader.end();
                 }
                 state.readers.clear();
-                state.endpoint.close();
+                drop(state);
+                endpoint.close();
                 return;
             }
             let watched: Vec<_> = state
@@ -313,13 +381,11 @@ impl Shared {
                 .iter()
                 .map(|reader| (reader.descriptor(), reader.waits()))
                 .collect();
-            let listener = state
-                .endpoint
+            drop(state);
+            let listener = endpoint
                 .listener()
                 .filter(|_| watched.len() < MAX_READERS && !refused);
-            let tries =
-                refused || matches!(state.endpoint, Endpoint::Fifo(_)) && watched.is_empty();
-            drop(state);
+            let tries = refused || matches!(endpoint, Endpoint::Fifo(_)) && watched.is_empty();
             let wait = match (left, tries) {
                 (Some(left), true) => Some(left.min(TRY_PIPE)),
                 (None, true) => Some(TRY_PIPE),
@@ -336,6 +402,7 @@ impl Shared {
                 polled.push(PollFd::new(descriptor, events));
             }
             let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
+            self.cpu.note();
             let answered = poll(&mut polled, wait.as_ref());
             let over = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
             let skipped = 1 + usize::from(listener.is_some());
@@ -359,17 +426,9 @@ impl Shared {
 }
 
 impl State {
-    /// Lets go of readers that left, takes new ones, and writes what there is room for.
+    /// Lets go of readers that left, and writes what there is room for.
     fn go_on(&mut self) {
         self.readers.retain(|reader| !reader.gone());
-        while self.ends.is_none() && self.readers.len() < self.endpoint.most_readers(MAX_READERS) {
-            let Some(mut reader) = self.endpoint.next_reader() else {
-                break;
-            };
-            reader.begin(&self.run);
-            reader.begin(&self.summary);
-            self.readers.push(reader);
-        }
         for reader in &mut self.readers {
             reader.write();
         }

@@ -3,8 +3,9 @@
 //! A thread of its own answers, in a runtime of its own, so that a client that is slow or says
 //! nothing costs nobody else anything: it has [`HEAD_TIMEOUT`] to ask and [`CONNECTION_TIMEOUT`] to
 //! take the answer, and there are never more than [`CONNECTIONS`]. What is answered is the run as it
-//! stood at the last tick. Anyone who reaches the address can read it; nothing can be changed
-//! through it.
+//! stood at the last tick: a scrape keeps that for itself while it is encoded and sent, and the export
+//! thread writes the next, so that neither waits for the other. Anyone who reaches the address by one
+//! of its names can read it; nothing can be changed through it.
 //!
 //! In a forked child there is no thread, so nothing answers there; that the child holds the listening
 //! socket too does not keep the address from being used again once the session ends.
@@ -13,10 +14,11 @@ mod answer;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use headspace_agent::model::Record;
+use headspace_agent::port::clock::ThreadTime;
 use headspace_agent::port::{ExportError, Exporter};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -24,6 +26,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, oneshot};
 
+use self::answer::Answered;
+use super::host::ServedNames;
 use crate::encode::snapshot::Snapshot;
 
 /// Connections at a time. More wait to be accepted.
@@ -39,11 +43,28 @@ pub const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 const REST: Duration = Duration::from_millis(100);
 
 /// The run, as the exporter's thread and the answering one share it.
-type Shared = Arc<Mutex<Snapshot>>;
+#[derive(Default)]
+struct Shared {
+    /// Locked to take records, and to get hold of what stands: never while that is encoded.
+    snapshot: Mutex<Arc<Snapshot>>,
+    /// CPU time of the answering thread.
+    cpu: ThreadTime,
+}
+
+impl Shared {
+    /// The run as it stands. It does not change while it is held.
+    fn stands(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Snapshot>> {
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Answers scrapes.
 pub struct PrometheusExporter {
-    snapshot: Shared,
+    shared: Arc<Shared>,
     address: SocketAddr,
     /// The listening socket once more, to end it without waiting for the thread.
     socket: TcpListener,
@@ -62,18 +83,23 @@ impl PrometheusExporter {
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
         let listener = socket.try_clone()?;
+        let shared = Arc::<Shared>::default();
+        let at_rest = Arc::clone(&shared);
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
+            .on_thread_park(move || at_rest.cpu.note())
             .build()?;
-        let snapshot = Shared::default();
-        let shared = Arc::clone(&snapshot);
+        let answered = Answered {
+            names: ServedNames::new(host, address),
+            shared: Arc::clone(&shared),
+        };
         let (running, ended) = oneshot::channel();
         std::thread::Builder::new()
             .name("headspace-prom".to_owned())
-            .spawn(move || serve(&runtime, listener, &shared, ended))?;
+            .spawn(move || serve(&runtime, listener, answered, ended))?;
         Ok(Self {
-            snapshot,
+            shared,
             address,
             socket,
             _running: running,
@@ -93,11 +119,17 @@ impl Exporter for PrometheusExporter {
     }
 
     fn export(&mut self, records: &[Record]) -> Result<(), ExportError> {
-        let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stands = self.shared.lock();
+        // A copy only where a scrape still holds the last.
+        let snapshot = Arc::make_mut(&mut stands);
         for record in records {
             snapshot.take(record);
         }
         Ok(())
+    }
+
+    fn cpu_time(&self) -> Duration {
+        self.shared.cpu.get()
     }
 }
 
@@ -112,13 +144,14 @@ impl Drop for PrometheusExporter {
 fn serve(
     runtime: &Runtime,
     listener: TcpListener,
-    snapshot: &Shared,
+    answered: Answered,
     mut ended: oneshot::Receiver<()>,
 ) {
     runtime.block_on(async {
         let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
             return;
         };
+        let answered = Arc::new(answered);
         let room = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
             let next = async {
@@ -135,11 +168,11 @@ fn serve(
                     () = tokio::time::sleep(REST) => continue,
                 }
             };
-            let snapshot = Arc::clone(snapshot);
+            let answered = Arc::clone(&answered);
             tokio::spawn(async move {
                 let _place = place;
                 let answer = service_fn(move |request| {
-                    let answer = answer::answer(&request, &snapshot);
+                    let answer = answered.to(&request);
                     async move { Ok::<_, std::convert::Infallible>(answer) }
                 });
                 let connection = http1::Builder::new()

@@ -1,12 +1,15 @@
 //! Numbers for whoever fetches them: experiment trackers are libraries of the training program's
-//! own language, and are called on a thread of that language, never on the agent's.
+//! own language, and are called on threads of that language, never on the agent's.
 //!
-//! What nobody fetches is bounded: the oldest numbers make room, and are counted.
+//! Each tracker has a thread and a queue of its own, so that one that hangs holds up no other. What
+//! nobody fetches is bounded: the oldest numbers make room, and are counted.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use headspace_agent::model::Record;
+use headspace_agent::port::clock::ThreadTime;
 use headspace_agent::port::{ExportError, Exporter, Lost};
 
 use crate::encode::scalars::{Scalar, Scalars};
@@ -17,35 +20,68 @@ const CAPACITY: usize = 2_048;
 /// What waits to be fetched.
 #[derive(Debug, Default)]
 struct Waiting {
-    scalars: VecDeque<Scalars>,
+    scalars: VecDeque<Arc<Scalars>>,
     lost: u64,
+    /// Nobody will fetch any more.
+    closed: bool,
 }
 
-/// Where the numbers are fetched.
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    /// CPU time of the thread that fetches.
+    cpu: ThreadTime,
+}
+
+/// Where one tracker's thread fetches the numbers.
 #[derive(Debug, Clone, Default)]
-pub struct Fetch(Arc<Mutex<Waiting>>);
+pub struct Fetch(Arc<Shared>);
 
 impl Fetch {
-    /// What came since the last time, the oldest first.
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        let waiting = self.0.waiting.lock();
+        waiting.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What came since the last time, the oldest first. Called by one thread that does nothing but
+    /// hand numbers over: what it has used of a core so far is the agent's own cost.
     #[must_use]
-    pub fn fetch(&self) -> Vec<Scalars> {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut waiting.scalars).into()
+    pub fn fetch(&self) -> Vec<Arc<Scalars>> {
+        self.0.cpu.note();
+        std::mem::take(&mut self.lock().scalars).into()
+    }
+
+    /// Nobody will fetch any more, so that nothing is kept.
+    pub fn close(&self) {
+        let mut waiting = self.lock();
+        waiting.closed = true;
+        waiting.scalars = VecDeque::new();
     }
 }
 
 /// Keeps numbers until they are fetched.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ScalarExporter {
     scalar: Scalar,
-    fetch: Fetch,
+    fetches: Vec<Fetch>,
 }
 
 impl ScalarExporter {
-    /// Where its numbers are fetched.
+    /// For so many trackers.
     #[must_use]
-    pub fn fetch(&self) -> Fetch {
-        self.fetch.clone()
+    pub fn new(trackers: usize) -> Self {
+        Self {
+            scalar: Scalar::default(),
+            fetches: std::iter::repeat_with(Fetch::default)
+                .take(trackers)
+                .collect(),
+        }
+    }
+
+    /// Where each of them fetches its numbers.
+    #[must_use]
+    pub fn fetches(&self) -> Vec<Fetch> {
+        self.fetches.clone()
     }
 }
 
@@ -55,21 +91,30 @@ impl Exporter for ScalarExporter {
     }
 
     fn export(&mut self, records: &[Record]) -> Result<(), ExportError> {
-        let told: Vec<_> = records.iter().filter_map(|r| self.scalar.take(r)).collect();
-        let mut waiting = self.fetch.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.scalars.extend(told);
-        let over = waiting.scalars.len().saturating_sub(CAPACITY);
-        waiting.scalars.drain(..over);
-        waiting.lost += over as u64;
+        let told = records.iter().filter_map(|r| self.scalar.take(r));
+        let told: Vec<_> = told.map(Arc::new).collect();
+        for fetch in &self.fetches {
+            let mut waiting = fetch.lock();
+            if waiting.closed {
+                continue;
+            }
+            waiting.scalars.extend(told.iter().cloned());
+            let over = waiting.scalars.len().saturating_sub(CAPACITY);
+            waiting.scalars.drain(..over);
+            waiting.lost += over as u64;
+        }
         Ok(())
     }
 
     fn lost(&self) -> Lost {
-        let waiting = self.fetch.0.lock().unwrap_or_else(PoisonError::into_inner);
         Lost {
-            lines: waiting.lost,
+            lines: self.fetches.iter().map(|fetch| fetch.lock().lost).sum(),
             ..Lost::default()
         }
+    }
+
+    fn cpu_time(&self) -> Duration {
+        self.fetches.iter().map(|fetch| fetch.0.cpu.get()).sum()
     }
 }
 
@@ -84,24 +129,62 @@ mod tests {
         samples::record(number, RecordBody::Tick(samples::tick(number)))
     }
 
+    fn times(fetch: &Fetch) -> Vec<u64> {
+        fetch.fetch().iter().map(|s| s.time_unix_nano).collect()
+    }
+
     #[test]
     fn what_is_fetched_is_what_came_since_the_last_time() {
-        let mut exporter = ScalarExporter::default();
-        let fetch = exporter.fetch();
+        let mut exporter = ScalarExporter::new(1);
+        let fetch = exporter.fetches().remove(0);
         exporter.export(&[tick(1), tick(2)]).unwrap();
-        let times: Vec<u64> = fetch.fetch().iter().map(|s| s.time_unix_nano).collect();
-        assert_eq!(times, [1, 2]);
+        assert_eq!(times(&fetch), [1, 2]);
         assert!(fetch.fetch().is_empty());
     }
 
     #[test]
+    fn each_tracker_is_told_everything_however_slow_another_is() {
+        let mut exporter = ScalarExporter::new(2);
+        let [quick, slow] = <[Fetch; 2]>::try_from(exporter.fetches()).unwrap();
+        exporter.export(&[tick(1)]).unwrap();
+        assert_eq!(times(&quick), [1]);
+        exporter.export(&[tick(2)]).unwrap();
+        assert_eq!(times(&quick), [2]);
+        assert_eq!(times(&slow), [1, 2]);
+    }
+
+    #[test]
     fn what_nobody_fetches_makes_room_and_is_counted() {
-        let mut exporter = ScalarExporter::default();
+        let mut exporter = ScalarExporter::new(1);
         for number in 1..=CAPACITY as u64 + 3 {
             exporter.export(&[tick(number)]).unwrap();
         }
         assert_eq!(exporter.lost().lines, 3);
-        let kept = exporter.fetch().fetch();
+        let kept = exporter.fetches()[0].fetch();
         assert_eq!((kept.len(), kept[0].time_unix_nano), (CAPACITY, 4));
+    }
+
+    #[test]
+    fn for_a_tracker_that_is_called_no_more_nothing_is_kept_or_counted() {
+        let mut exporter = ScalarExporter::new(1);
+        let fetch = exporter.fetches().remove(0);
+        fetch.close();
+        for number in 1..=CAPACITY as u64 + 3 {
+            exporter.export(&[tick(number)]).unwrap();
+        }
+        assert_eq!(exporter.lost().lines, 0);
+        assert!(fetch.fetch().is_empty());
+    }
+
+    #[test]
+    fn what_the_threads_that_fetch_cost_is_told() {
+        let exporter = ScalarExporter::new(2);
+        let work = |fetch: Fetch| move || drop(fetch.fetch());
+        for fetch in exporter.fetches() {
+            std::thread::spawn(work(fetch)).join().unwrap();
+        }
+        let [one, two] = <[Fetch; 2]>::try_from(exporter.fetches()).unwrap();
+        assert!(one.0.cpu.get() > Duration::ZERO);
+        assert_eq!(exporter.cpu_time(), one.0.cpu.get() + two.0.cpu.get());
     }
 }

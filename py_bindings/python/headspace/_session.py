@@ -166,7 +166,8 @@ def start(
         quiet: Say nothing on stderr. By default ``HEADSPACE_QUIET``, else no.
 
     Raises:
-        ValueError: If ``interval`` is too short, or an option of a destination makes no sense.
+        TypeError: If ``to`` is no destination.
+        ValueError: If ``interval`` is too short, an option of a destination makes no sense, or two folders are named.
         OSError: If the run folder or its file cannot be made, or a destination not opened. Training has not started yet.
         RuntimeError: If a session goes on already.
     """
@@ -194,9 +195,12 @@ def _start(
     silent = silent or sys.__stderr__ is None
     seconds = _settings.interval() if interval is None else _seconds(interval)
     rank, world_size = _settings.rank(), _settings.world_size()
-    sinks = [sink for sink in asked if sink.open(rank)]
-    feed = _feed(sinks, seconds, silent) if sinks else None
+    sinks: list[Sink] = []
     try:
+        for sink in asked:
+            if sink.open(rank):
+                sinks.append(sink)  # noqa: PERF401 - those before one that raises must be known.
+        feed = _feed(sinks, seconds, silent) if sinks else None
         native = _native.Session(
             base,
             run_id=_settings.run_id() if run_id is None else run_id,
@@ -210,15 +214,18 @@ def _start(
             origin=origin,
             local_rank=_settings.local_rank(),
             exports=[*exports, *_settings.export(besides={kind for kind, _, _ in exports})],
-            scalars=bool(sinks),
+            scalars=len(sinks),
         )
     except BaseException:
         for sink in sinks:
-            sink.close()
+            try:
+                sink.close()
+            except Exception:  # What went wrong before is what the caller must know.
+                pass
         raise
     session = Session(native, quiet=silent, rank=rank, feed=feed)
     while _settings.refused:
-        native.refuse_setting(*_settings.refused.popitem())
+        native.refuse_setting(*_settings.refused.pop(0))
     _current = session
     atexit.register(session._end)
     if feed is not None:
@@ -230,24 +237,51 @@ def _destinations(
     to: Destination | Iterable[Destination] | None,
 ) -> tuple[str | PathLike[str] | None, list[tuple[str, dict[str, str], bool]], list[Sink]]:
     """The folder for the runs, where one is named, where records go besides, and numbers."""
-    base: str | PathLike[str] | None = None
+    bases: list[str | PathLike[str]] = []
     exports = []
     sinks: list[Sink] = []
     several: Any = to
     if to is None:
         several = ()
-    elif isinstance(to, str) or any(hasattr(to, kind) for kind in _DESTINATIONS):
+    elif (
+        _is_destination(to)
+        or isinstance(to, (type, bytes, dict))
+        or not hasattr(type(to), "__iter__")
+    ):
         several = (to,)
     for one in several:
+        if not _is_destination(one):
+            raise TypeError(_no_destination(one))
         if isinstance(one, str) or hasattr(one, "__fspath__"):
-            base = one
+            bases.append(one)
         elif hasattr(one, "_sink"):
             sinks.append(one)
         elif (asked := one._export()) is not None:
             exports.append((*asked, True))
-        else:
-            base = one.path or base
-    return base, exports, sinks
+        elif one.path is not None:
+            bases.append(one.path)
+    named = {os.path.abspath(base): base for base in bases}
+    if len(named) > 1:
+        folders = " and ".join(f"`{os.fspath(base)}`" for base in named.values())
+        raise ValueError(f"`to` names more than one folder for the run: {folders} (keep one)")
+    if any(not os.fspath(base) for base in bases):
+        raise ValueError("`to` names a folder by an empty path (write `.` for this one)")
+    return (bases[0] if bases else None), exports, sinks
+
+
+def _is_destination(one: Any) -> bool:
+    if isinstance(one, type):
+        return False
+    return isinstance(one, str) or any(hasattr(one, kind) for kind in _DESTINATIONS)
+
+
+def _no_destination(given: Any) -> str:
+    if isinstance(given, type) and any(hasattr(given, kind) for kind in _DESTINATIONS):
+        return f"`to` is a class: write `{given.__name__}(...)`"
+    return (
+        f"`to` is no destination: {given!r} (give a path, `headspace.JsonLines`, `OpenTelemetry`, "
+        "`Pipe`, `Prometheus` or `Textfile`, a sink of `headspace.integrations`, or a list of these)"
+    )
 
 
 def _feed(sinks: list[Sink], interval: float, quiet: bool) -> Feed:

@@ -19,12 +19,13 @@ _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _LOCAL_RANK = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _WORLD_SIZE = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
-#: Refusals not yet written down, by setting. A session takes them when it starts.
-refused: dict[str, str] = {}
+#: Refusals not yet written down: settings and what is wrong. A session takes them when it starts.
+refused: list[tuple[str, str]] = []
 
 
 def _refuse(setting: str, problem: str) -> None:
-    refused.setdefault(setting, problem)
+    if (setting, problem) not in refused:
+        refused.append((setting, problem))
 
 
 def enabled() -> bool:
@@ -124,8 +125,8 @@ def export(besides: set[str]) -> list[tuple[str, dict[str, str], bool]]:
     """Where records go besides the run folder (``HEADSPACE_EXPORT``, default nowhere).
 
     A list with commas: ``otlp``, ``prometheus:9464``. What is wrong with one of them is said when it
-    is opened, and costs the others nothing. A kind that the script itself asks for is left out: two
-    exporters of one run to one collector would contradict each other.
+    is opened, and costs the others nothing. A kind that the script itself asks for is left out, and
+    said to be: two exporters of one run to one collector would contradict each other.
 
     Args:
         besides: Kinds that the script asks for.
@@ -133,8 +134,20 @@ def export(besides: set[str]) -> list[tuple[str, dict[str, str], bool]]:
     found = []
     for entry in os.environ.get("HEADSPACE_EXPORT", "").split(","):
         kind, colon, at = entry.strip().partition(":")
-        if kind and kind.lower() not in besides:
-            found.append((kind.lower(), {"at": at} if colon else {}, False))
+        kind = kind.strip().lower()
+        if kind in besides:
+            _refuse(
+                "HEADSPACE_EXPORT",
+                f"`{entry.strip()}` is left out: the script asks for `{kind}` itself, and what it "
+                "says holds.",
+            )
+        elif kind:
+            found.append((kind, {"at": at} if colon else {}, False))
+        elif colon:
+            _refuse(
+                "HEADSPACE_EXPORT",
+                f"`{entry.strip()}` names no destination (write `prometheus:9464`); it is left out.",
+            )
     return found
 
 

@@ -85,8 +85,8 @@ class Pipe:
     summary. Ranks other than 0 have their number appended to the path.
 
     Args:
-        path: The named pipe, made where it is missing and left there; or the socket, made for the
-            session.
+        path: The named pipe, made where it is missing and left there, and refused where it is
+            another user's or others may write to it; or the socket, made for the session.
         socket: Listen at a Unix socket instead.
     """
 
@@ -105,11 +105,13 @@ class Prometheus:
         headspace.start(to=Prometheus())                        # http://127.0.0.1:9464/metrics
         headspace.start(to=Prometheus(host="0.0.0.0", port=9500))
 
-    Anyone who reaches the address can read the metrics, and nobody can change anything through it.
+    Anyone who reaches the address can read the metrics, and nobody can change anything through it. A
+    request must call the machine by a name or an address that it listens at, so that no page of
+    another site reads them through a browser.
     Of several processes on a machine each has a port of its own: `port` and its local rank.
 
     Args:
-        host: The address to listen at.
+        host: The address to listen at, or the name by which Prometheus finds this machine.
         port: The port of the machine's first process; 0 is any that is free. A notice says which.
     """
 

@@ -134,11 +134,19 @@
     live.className = `live ${state}`;
     live.textContent = words;
   };
-  const events = new EventSource("/events");
-  events.addEventListener("page", (event) => {
-    whole(JSON.parse(event.data));
-    say("on", "live");
-  });
-  events.addEventListener("update", (event) => update(JSON.parse(event.data)));
-  events.addEventListener("error", () => say("off", "connection lost, trying again"));
+  const listen = () => {
+    const events = new EventSource("/events");
+    events.addEventListener("page", (event) => {
+      whole(JSON.parse(event.data));
+      say("on", "live");
+    });
+    events.addEventListener("update", (event) => update(JSON.parse(event.data)));
+    events.addEventListener("error", () => {
+      say("off", "connection lost, trying again");
+      // It tries again by itself where a connection is lost, but not where an answer is an error:
+      // too many pages are open, or something on the way has nobody behind it yet.
+      if (events.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
+    });
+  };
+  listen();
 })();

@@ -8,7 +8,8 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process;
+
+use headspace_agent::runtime::fork::Owner;
 
 use super::FileLimits;
 use crate::encode::json_lines::{self, Kind};
@@ -226,21 +227,21 @@ impl Merging {
 /// owner, it stays.
 struct Temporary {
     path: PathBuf,
-    owner: u32,
+    owner: Owner,
 }
 
 impl Temporary {
     fn new(path: PathBuf) -> Self {
         Self {
             path,
-            owner: process::id(),
+            owner: Owner::here(),
         }
     }
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        if process::id() == self.owner {
+        if self.owner.is_here() {
             // Usually it is gone: it took the part's place.
             let _ = fs::remove_file(&self.path);
         }

@@ -48,7 +48,11 @@ impl Endpoint {
     }
 
     /// The next reader, if there is one.
-    pub(super) fn next_reader(&mut self) -> Option<Reader> {
+    ///
+    /// # Errors
+    ///
+    /// Why there will be none: what is at the path now is not ours to write to.
+    pub(super) fn next_reader(&mut self) -> Result<Option<Reader>, String> {
         let stream = match self {
             Self::Fifo(path) => {
                 let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -57,19 +61,30 @@ impl Endpoint {
                     Err(Errno::NOENT) => {
                         // Somebody cleaned up. The next look opens it.
                         let _ = make_fifo(path);
-                        return None;
+                        return Ok(None);
                     }
-                    Err(_) => return None,
+                    Err(_) => return Ok(None),
                 };
-                let stat = rustix::fs::fstat(&stream).ok()?;
+                let Ok(stat) = rustix::fs::fstat(&stream) else {
+                    return Ok(None);
+                };
                 // Put in the pipe's place by somebody else: a file would fill up.
-                (FileType::from_raw_mode(stat.st_mode) == FileType::Fifo).then_some(stream)?
+                let fifo = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
+                let found = if fifo {
+                    foreign(stat.st_uid, stat.st_mode).map(|(found, _)| found)
+                } else {
+                    Some("there and not a named pipe any more".to_owned())
+                };
+                if let Some(found) = found {
+                    return Err(format!("`{}` is {found}", path.display()));
+                }
+                Ok(stream)
             }
             Self::Socket { listener, .. } => {
-                accept_with(&**listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?
+                accept_with(&**listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
             }
         };
-        Some(Reader::new(stream))
+        Ok(stream.ok().map(Reader::new))
     }
 
     /// A named pipe is one stream, however many read it.
@@ -111,18 +126,40 @@ fn fifo(path: &Path) -> Result<Endpoint, PipeError> {
     match make_fifo(path) {
         Ok(()) => {}
         Err(Errno::EXIST) => {
-            let kind = fs::metadata(path).map(|meta| meta.file_type());
-            if !kind.is_ok_and(|kind| kind.is_fifo()) {
-                return Err(PipeError::Taken {
-                    path: path.display().to_string(),
-                    found: "there and not a named pipe",
-                    way_out: "write `unix:PATH` for a socket",
-                });
+            let taken = |found: String, way_out| PipeError::Taken {
+                path: path.display().to_string(),
+                found,
+                way_out,
+            };
+            let found = fs::metadata(path).ok();
+            let Some(meta) = found.filter(|meta| meta.file_type().is_fifo()) else {
+                let found = "there and not a named pipe".to_owned();
+                return Err(taken(found, "write `unix:PATH` for a socket"));
+            };
+            if let Some((found, way_out)) = foreign(meta.uid(), meta.mode()) {
+                return Err(taken(found, way_out));
             }
         }
         Err(error) => return Err(io_error(path, error)),
     }
     Ok(Endpoint::Fifo(path.to_path_buf()))
+}
+
+/// Why a named pipe is not for these records, and what to do. Whoever made it may take the lines out
+/// of it or change its mode, and whoever may write to it may put lines among them. That others may
+/// read it is for the user to say, who made it so.
+pub(super) fn foreign(uid: u32, mode: u32) -> Option<(String, &'static str)> {
+    if uid != rustix::process::geteuid().as_raw() {
+        let found = format!("a named pipe that belongs to another user (uid {uid})");
+        return Some((found, "remove it, so that it is made anew"));
+    }
+    (mode & 0o022 != 0).then(|| {
+        let found = format!(
+            "a named pipe that others may write to (mode {:o})",
+            mode & 0o777
+        );
+        (found, "run `chmod go-w` on it")
+    })
 }
 
 fn socket(path: &Path) -> Result<Endpoint, PipeError> {
@@ -134,10 +171,10 @@ fn socket(path: &Path) -> Result<Endpoint, PipeError> {
             match connect(&probe, &address) {
                 // Left by a process that was killed.
                 Err(Errno::CONNREFUSED) => None,
-                _ => Some("a socket that another process listens at"),
+                _ => Some("a socket that another process listens at".to_owned()),
             }
         } else {
-            Some("there and not a socket")
+            Some("there and not a socket".to_owned())
         };
         match found {
             None => fs::remove_file(path).map_err(|source| PipeError::Io {

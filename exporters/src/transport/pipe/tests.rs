@@ -239,6 +239,56 @@ fn what_is_left_at_the_end_is_delivered_and_a_stopped_reader_is_not_waited_for()
 }
 
 #[test]
+fn a_thread_that_hangs_is_not_waited_for_at_the_end() {
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let pipe = PipeExporter::start(move |_| {
+        let _ = held.recv();
+    })
+    .unwrap();
+
+    drop(pipe);
+
+    assert!(release.send(()).is_ok(), "it hangs still");
+}
+
+#[test]
+fn what_its_thread_costs_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, _) = fifo(folder.path());
+    wait_until("CPU time is counted", || !pipe.cpu_time().is_zero());
+}
+
+#[test]
+fn a_named_pipe_that_others_may_write_to_is_refused_and_one_that_they_may_read_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, path) = fifo(folder.path());
+    drop(first);
+    let address = Address::Fifo(path.clone());
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let error = PipeExporter::open(&address).err().unwrap().to_string();
+    assert!(error.contains("others may write to (mode 666)"), "{error}");
+
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(PipeExporter::open(&address).is_ok());
+}
+
+#[test]
+fn a_named_pipe_of_another_user_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, path) = fifo(folder.path());
+    drop(first);
+    if std::os::unix::fs::chown(&path, Some(1), None).is_err() {
+        // Only root can give a file away.
+        let error = endpoint::foreign(rustix::process::geteuid().as_raw() + 1, 0o600);
+        assert!(error.unwrap().0.contains("belongs to another user"));
+        return;
+    }
+    let error = PipeExporter::open(&Address::Fifo(path)).err().unwrap();
+    let error = error.to_string();
+    assert!(error.contains("belongs to another user (uid 1)"), "{error}");
+}
+
+#[test]
 fn what_is_in_the_way_is_named_and_a_dead_socket_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("records");
@@ -261,6 +311,27 @@ fn what_is_in_the_way_is_named_and_a_dead_socket_is_replaced() {
         "{second}"
     );
     drop(first);
+}
+
+#[test]
+fn what_somebody_puts_in_the_place_of_a_pipe_is_not_written_to_and_told_of_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut pipe, path) = fifo(folder.path());
+    let theirs = folder.path().join("theirs");
+    fs::write(&theirs, "").unwrap();
+    fs::rename(&theirs, &path).unwrap();
+    let mut notices = Vec::new();
+    wait_until("it is told of", || {
+        pipe.export(&[run(), tick(1)]).unwrap();
+        notices.extend(pipe.tell());
+        !notices.is_empty()
+    });
+    let [Notice::ExportFailing { reason, .. }] = &notices[..] else {
+        panic!("{notices:?}")
+    };
+    assert!(reason.contains("not a named pipe any more"), "{reason}");
+    assert!(pipe.tell().is_empty());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "");
 }
 
 #[test]

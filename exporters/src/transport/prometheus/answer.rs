@@ -1,7 +1,7 @@
 //! What a request is answered.
 
 use std::io::Write;
-use std::sync::PoisonError;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -13,33 +13,47 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 
+use super::super::host::ServedNames;
 use super::Shared;
 use crate::encode::prometheus::{self, Form};
+use crate::encode::snapshot::Snapshot;
 
 /// For whoever opens the address itself.
 const WHERE: &str = "headspace: metrics for Prometheus are at /metrics\n";
 
-/// The metrics, or what else to say.
-pub(super) fn answer<B>(request: &Request<B>, snapshot: &Shared) -> Response<Full<Bytes>> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
-        let headers = answer.headers_mut();
-        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return answer;
-    }
-    match request.uri().path() {
-        "/metrics" => metrics(request.headers(), snapshot),
-        "/" => plain(StatusCode::OK, WHERE),
-        _ => plain(StatusCode::NOT_FOUND, WHERE),
+/// For whoever calls it by a name that it does not know.
+const ELSEWHERE: &str = "headspace: this endpoint goes by another name: ask for it by the address it \
+                         listens at, or let it listen at that name (`prometheus:NAME:PORT`)\n";
+
+/// What is answered, and under which names.
+pub(super) struct Answered {
+    pub(super) names: ServedNames,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Answered {
+    /// The metrics, or what else to say.
+    pub(super) fn to<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            let headers = answer.headers_mut();
+            headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return answer;
+        }
+        if !self.names.include(request.uri(), request.headers()) {
+            return plain(StatusCode::MISDIRECTED_REQUEST, ELSEWHERE);
+        }
+        match request.uri().path() {
+            "/metrics" => metrics(request.headers(), &self.shared.stands()),
+            "/" => plain(StatusCode::OK, WHERE),
+            _ => plain(StatusCode::NOT_FOUND, WHERE),
+        }
     }
 }
 
-fn metrics(asked: &HeaderMap, snapshot: &Shared) -> Response<Full<Bytes>> {
+fn metrics(asked: &HeaderMap, stands: &Snapshot) -> Response<Full<Bytes>> {
     let form = Form::accepted(&all(asked, &ACCEPT));
-    let text = {
-        let snapshot = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-        prometheus::encode([&*snapshot], form)
-    };
+    let text = prometheus::encode([stands], form);
     let zipped = takes_gzip(&all(asked, &ACCEPT_ENCODING))
         .then(|| gzip(text.as_bytes()))
         .flatten();

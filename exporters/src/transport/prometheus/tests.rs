@@ -1,5 +1,6 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Instant;
 
 use headspace_agent::model::RecordBody;
 
@@ -24,8 +25,17 @@ fn connect(exporter: &PrometheusExporter) -> TcpStream {
 
 /// Head and body of the answer.
 fn ask(exporter: &PrometheusExporter, line: &str, headers: &str) -> (String, Vec<u8>) {
+    ask_by(exporter, "Host: localhost\r\n", line, headers)
+}
+
+fn ask_by(
+    exporter: &PrometheusExporter,
+    host: &str,
+    line: &str,
+    headers: &str,
+) -> (String, Vec<u8>) {
     let mut stream = connect(exporter);
-    write!(stream, "{line} HTTP/1.1\r\nHost: x\r\n{headers}\r\n").unwrap();
+    write!(stream, "{line} HTTP/1.1\r\n{host}{headers}\r\n").unwrap();
     let mut all = Vec::new();
     stream.read_to_end(&mut all).unwrap();
     let end = all.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
@@ -82,6 +92,49 @@ fn nothing_else_is_answered() {
         head.starts_with("http/1.1 200") && body.is_empty(),
         "{head}"
     );
+}
+
+#[test]
+fn a_page_that_calls_it_by_another_name_reads_nothing() {
+    let exporter = open();
+    let port = exporter.address().port();
+    for good in [format!("127.0.0.1:{port}"), format!("LocalHost:{port}")] {
+        let (head, _) = ask_by(&exporter, &format!("Host: {good}\r\n"), "GET /metrics", "");
+        assert!(head.starts_with("http/1.1 200"), "{good}: {head}");
+    }
+    for bad in [
+        "Host: evil.example\r\n",
+        "",
+        "Host: localhost\r\nHost: evil.example\r\n",
+    ] {
+        let (head, body) = ask_by(&exporter, bad, "GET /metrics", "");
+        assert!(head.starts_with("http/1.1 421"), "{bad}: {head}");
+        let text = String::from_utf8(body).unwrap();
+        assert!(!text.contains("process_cpu_time"), "{text}");
+    }
+}
+
+#[test]
+fn a_scrape_that_is_under_way_does_not_hold_up_the_export_thread() {
+    let mut exporter = open();
+    let under_way = exporter.shared.stands();
+
+    let tick = RecordBody::Tick(samples::tick(2));
+    exporter.export(&[samples::record(2, tick)]).unwrap();
+
+    assert_eq!(under_way.at_unix_nano(), 1, "it stays as it was");
+    assert_eq!(exporter.shared.stands().at_unix_nano(), 2);
+}
+
+#[test]
+fn what_answering_costs_is_told() {
+    let exporter = open();
+    let before = exporter.cpu_time();
+    let end = Instant::now() + DEADLINE;
+    while exporter.cpu_time() <= before {
+        assert!(Instant::now() < end, "nothing was counted");
+        ask(&exporter, "GET /metrics", "");
+    }
 }
 
 #[test]

@@ -4,9 +4,10 @@
     headspace.start(to=Wandb())                    # the run of wandb.init()
     headspace.start(to=[MLflow(), "/data/runs"])   # the active run; records in /data/runs
 
-Once a second a thread of this module fetches what the agent has to tell and calls the library. It
-needs the interpreter lock for that long and no longer; training never waits for it. A library that
-raises is called no more, with one notice. ``Sink`` is what a tracker of your own is made of.
+Once a second a thread fetches what the agent has to tell and calls the library. Each library has a
+thread of its own, so that one that hangs holds up no other. It needs the interpreter lock for that
+long and no longer; training never waits for it. A library that raises is called no more, with one
+notice. ``Sink`` is what a tracker of your own is made of.
 """
 
 from __future__ import annotations

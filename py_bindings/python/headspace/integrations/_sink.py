@@ -1,10 +1,11 @@
-"""What takes numbers, and the thread that hands them over."""
+"""What takes numbers, and the threads that hand them over: one for each sink."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 
 from headspace import _native
 
@@ -24,7 +25,8 @@ class Sink:
 
         headspace.start(to=Printed())
 
-    `log`, `flush` and `close` are called from one thread, which is not the one that trains.
+    `log`, `flush` and `close` are called from one thread, which is not the one that trains and calls
+    no other sink: one that hangs holds up nobody else.
     """
 
     #: What `headspace.start` knows it by.
@@ -60,74 +62,93 @@ class Sink:
         """Makes what was logged visible. Called after every few `log`."""
 
     def close(self) -> None:
-        """No more numbers come."""
+        """No more numbers come. Also called, by the thread that starts the session, where that fails
+        after `open`."""
 
 
 class Feed:
-    """Hands the numbers of a session to sinks, on a thread of its own."""
+    """Hands the numbers of a session to sinks, to each on a thread of its own."""
 
     def __init__(self, sinks: Sequence[Sink], interval: float, quiet: bool) -> None:
-        self._sinks = list(sinks)
-        self._interval = max(interval, SHORTEST_S)
         self._quiet = quiet
         self._ending = threading.Event()
-        self._session: _native.Session | None = None
-        self._thread = threading.Thread(
-            target=self._run, name="headspace-integrations", daemon=True
-        )
+        interval = max(interval, SHORTEST_S)
+        self._hands = [
+            _Hand(sink, place, interval, self._ending, quiet) for place, sink in enumerate(sinks)
+        ]
 
     def start(self, session: _native.Session) -> None:
-        """Begins. In a forked child there is no such thread, and nothing is handed over."""
-        self._session = session
-        try:
-            self._thread.start()
-        except RuntimeError as error:
-            for sink in self._sinks:
-                session.integration_off(sink.name, f"the system gives no thread: {error}")
+        """Begins. In a forked child there are no such threads, and nothing is handed over."""
+        for hand in self._hands:
+            hand.start(session)
 
     def finish(self) -> None:
         """Hands over what is left, and waits for that a moment. The agent has stopped."""
         self._ending.set()
-        if self._thread.ident is None:
-            return
-        self._thread.join(LAST_S)
-        if self._thread.is_alive() and not self._quiet:
-            names = ", ".join(f"`{sink.name}`" for sink in self._sinks)
+        until = time.monotonic() + LAST_S
+        late = [hand.name for hand in self._hands if not hand.ended(until)]
+        if late and not self._quiet:
+            names = ", ".join(f"`{name}`" for name in late)
             _say(
                 f"{names} did not take the last numbers within {LAST_S:g} s. The records have them."
             )
 
-    def _run(self) -> None:
-        while not self._ending.wait(self._interval):
-            self._hand_over()
-        self._hand_over()
-        for sink in list(self._sinks):
-            self._call(sink, sink.close)
 
-    def _hand_over(self) -> None:
-        session = self._session
-        moments = [] if session is None else session.scalars()
-        for sink in list(self._sinks) if moments else ():
+class _Hand:
+    """Hands one sink its numbers. What waits for one that hangs is bounded, in the agent."""
 
-            def log(sink: Sink = sink) -> None:
-                for step, time, values in moments:
-                    sink.log(step, time, values)
-                sink.flush()
+    def __init__(
+        self, sink: Sink, place: int, interval: float, ending: threading.Event, quiet: bool
+    ) -> None:
+        self.name = sink.name
+        self._sink = sink
+        self._place = place
+        self._interval = interval
+        self._ending = ending
+        self._quiet = quiet
+        self._session: _native.Session | None = None
+        self._thread = threading.Thread(
+            target=self._run, name=f"headspace-{self.name}", daemon=True
+        )
 
-            self._call(sink, log)
-
-    def _call(self, sink: Sink, what: Callable[[], None]) -> None:
+    def start(self, session: _native.Session) -> None:
+        self._session = session
         try:
-            what()
-        except Exception as error:
-            if sink in self._sinks:
-                self._sinks.remove(sink)
+            self._thread.start()
+        except RuntimeError as error:
+            self._off(session, f"the system gives no thread: {error}")
+
+    def ended(self, until: float) -> bool:
+        """Whether the last numbers were taken by then, a time of the monotonic clock."""
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, until - time.monotonic()))
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        session = self._session
+        if session is None:
+            return
+        try:
+            while not self._ending.wait(self._interval):
+                self._hand_over(session)
+            self._hand_over(session)
+            self._sink.close()
+        except BaseException as error:  # Also `SystemExit`, which would end the thread in silence.
             reason = f"{type(error).__name__}: {error}".rstrip(": .")
-            if self._ending.is_set():  # The records are closed.
-                if not self._quiet:
-                    _say(f"`{sink.name}` did not take the last numbers ({reason}).")
-            elif self._session is not None:
-                self._session.integration_off(sink.name, reason)
+            if not self._ending.is_set():
+                self._off(session, reason)
+            elif not self._quiet:  # The records are closed.
+                _say(f"`{self.name}` did not take the last numbers ({reason}).")
+
+    def _hand_over(self, session: _native.Session) -> None:
+        moments = session.scalars(self._place)
+        for step, at, values in moments:
+            self._sink.log(step, at, values)
+        if moments:
+            self._sink.flush()
+
+    def _off(self, session: _native.Session, reason: str) -> None:
+        session.integration_off(self._place, self.name, reason)
 
 
 def _say(text: str) -> None:

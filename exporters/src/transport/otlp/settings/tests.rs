@@ -85,9 +85,12 @@ fn what_cannot_be_read_is_refused_once_and_the_default_holds() {
     let mut refused: Vec<_> = settings
         .notices
         .iter()
-        .map(|notice| notice.identity().1)
+        .map(|notice| match notice {
+            Notice::SettingRefused { setting, .. } => setting.as_str(),
+            other => panic!("{other}"),
+        })
         .collect();
-    refused.sort();
+    refused.sort_unstable();
     let mut all = environment.map(|(name, _)| name);
     all.sort_unstable();
     assert_eq!(refused, all);

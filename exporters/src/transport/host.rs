@@ -1,0 +1,132 @@
+//! Whom a server answers over HTTP: a request must name the server it was sent to.
+//!
+//! Else a page of another site could make its own name lead here, and a browser would let it read
+//! the answers (DNS rebinding). The port is not compared, since a tunnel changes it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use hyper::header::HOST;
+use hyper::{HeaderMap, Uri};
+
+/// The names that a server goes by.
+#[derive(Debug, Clone)]
+pub struct ServedNames {
+    names: Vec<String>,
+    /// Whether any address of the machine will do, since it listens at all of them.
+    any_address: bool,
+}
+
+impl ServedNames {
+    /// `host` is what the user wants to listen at, `address` what that became.
+    #[must_use]
+    pub fn new(host: &str, address: SocketAddr) -> Self {
+        let mut names = vec![name_of(host), written(address.ip()), "localhost".to_owned()];
+        if address.ip().is_loopback() {
+            names.extend(["127.0.0.1".to_owned(), "[::1]".to_owned()]);
+        } else if let Ok(machine) = std::fs::read_to_string("/proc/sys/kernel/hostname") {
+            names.push(machine.trim().to_ascii_lowercase());
+        }
+        Self {
+            names,
+            any_address: address.ip().is_unspecified(),
+        }
+    }
+
+    /// Whether a request with this head names the server: once in `Host`, and by no other name in
+    /// its first line.
+    #[must_use]
+    pub fn include(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+        let mut hosts = headers.get_all(HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else {
+            return false;
+        };
+        let known = |name: &str| {
+            let name = name_of(name);
+            let address = name.trim_start_matches('[').trim_end_matches(']');
+            self.names.contains(&name) || self.any_address && address.parse::<IpAddr>().is_ok()
+        };
+        let host = host.to_str().is_ok_and(known);
+        // A request may name a server in its first line too.
+        host && uri.authority().is_none_or(|named| known(named.as_str()))
+    }
+}
+
+/// A host's name without its port, in lower case.
+fn name_of(host: &str) -> String {
+    let end = match host.rfind(']') {
+        Some(bracket) => bracket + 1,
+        None if host.matches(':').count() == 1 => host.find(':').unwrap_or(host.len()),
+        None => host.len(),
+    };
+    let name = host.get(..end).unwrap_or(host).to_ascii_lowercase();
+    match name.parse::<IpAddr>() {
+        Ok(address) => written(address),
+        Err(_) => name.trim_end_matches('.').to_owned(),
+    }
+}
+
+/// An address as it stands in `Host`.
+fn written(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(four) => four.to_string(),
+        IpAddr::V6(six) => format!("[{six}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(host: &str, address: &str) -> ServedNames {
+        ServedNames::new(host, address.parse().unwrap())
+    }
+
+    fn asked(served: &ServedNames, uri: &str, hosts: &[&str]) -> bool {
+        let mut headers = HeaderMap::new();
+        for host in hosts {
+            headers.append(HOST, host.parse().unwrap());
+        }
+        served.include(&uri.parse().unwrap(), &headers)
+    }
+
+    #[test]
+    fn only_names_of_this_server_are_answered() {
+        let local = served("127.0.0.1", "127.0.0.1:8321");
+        for good in [
+            "localhost",
+            "LOCALHOST:9000",
+            "127.0.0.1:8321",
+            "[::1]:8321",
+            "localhost.",
+        ] {
+            assert!(asked(&local, "/", &[good]), "{good}");
+        }
+        for bad in [
+            "evil.example",
+            "evil.example:8321",
+            "10.0.0.5:8321",
+            "localhost.evil.example",
+            "",
+        ] {
+            assert!(!asked(&local, "/", &[bad]), "{bad}");
+        }
+        assert!(!asked(&local, "/", &[]));
+        assert!(!asked(&local, "/", &["localhost", "evil.example"]));
+        assert!(!asked(&local, "http://evil.example/", &["localhost"]));
+    }
+
+    #[test]
+    fn a_server_at_all_addresses_goes_by_any_of_them_but_by_no_other_name() {
+        let all = served("0.0.0.0", "0.0.0.0:8321");
+        assert!(asked(&all, "/", &["10.1.2.3:8321"]));
+        assert!(asked(&all, "/", &["[fe80::1]:8321"]));
+        assert!(!asked(&all, "/", &["evil.example:8321"]));
+    }
+
+    #[test]
+    fn the_name_that_it_listens_at_is_one_of_its_names() {
+        let named = served("Node7.example.com", "10.1.2.3:9464");
+        assert!(asked(&named, "/metrics", &["node7.example.com:9464"]));
+        assert!(!asked(&named, "/metrics", &["node8.example.com:9464"]));
+    }
+}

@@ -1,0 +1,91 @@
+"""What `start(to=)` and `HEADSPACE_EXPORT` take, and what is said of what they don't."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import Runs
+
+import headspace
+
+
+@pytest.fixture
+def aloud(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    monkeypatch.setenv("HEADSPACE_QUIET", "0")
+    return runs
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that somebody else listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        yield port
+
+
+@pytest.mark.parametrize("wrong", [5, [5], 1.5, object(), b"runs", {"runs": 1}, [["runs"]]])
+def test_what_is_no_destination_is_a_type_error_that_names_what_may_be_given(
+    runs: Runs, wrong: Any
+) -> None:
+    with pytest.raises(TypeError, match=r"`to` is no destination: .*a path.*`Prometheus`"):
+        headspace.start(to=wrong)
+    assert not runs.folders
+
+
+def test_a_class_instead_of_a_destination_is_told_how_to_write_it(runs: Runs) -> None:
+    wrong: Any = headspace.Prometheus
+    with pytest.raises(TypeError, match=r"write `Prometheus\(\.\.\.\)`"):
+        headspace.start(to=wrong)
+
+
+def test_a_second_folder_is_an_error_and_the_same_one_twice_is_not(
+    runs: Runs, tmp_path: Path
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    with pytest.raises(ValueError, match=r"more than one folder for the run: .*one.* and .*two"):
+        headspace.start(to=[one, headspace.JsonLines(two)])
+    with pytest.raises(ValueError, match="empty path"):
+        headspace.start(to="")
+    assert not one.exists()
+    with headspace.start(to=[str(one), headspace.JsonLines(one), headspace.JsonLines()]) as session:
+        assert session.folder.startswith(str(one))
+
+
+def test_a_destination_of_the_environment_that_the_script_asks_for_too_is_told_of_once(
+    aloud: Runs, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADSPACE_EXPORT", "prometheus:9999, :9464")
+    headspace.start(to=headspace.Prometheus(port=0)).stop()
+    err = capfd.readouterr().err
+    assert err.count("`prometheus:9999` is left out: the script asks for `prometheus` itself") == 1
+    assert err.count("`:9464` names no destination") == 1
+    assert aloud.notices().count("setting_refused") == 2
+
+
+def test_each_destination_of_the_environment_that_does_not_open_is_told_of(
+    aloud: Runs,
+    taken: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HEADSPACE_EXPORT", f"smoke,prometheus:{taken},pipe:")
+    headspace.start().stop()
+    err = capfd.readouterr().err
+    assert err.count("no destination is called `smoke`") == 1
+    assert err.count(f"cannot listen at port {taken}") == 1
+    assert err.count("`pipe`: it needs a path") == 1
+    assert aloud.notices().count("setting_refused") == 3
+
+
+def test_a_folder_that_cannot_be_made_closes_what_was_opened(runs: Runs, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    path = tmp_path / "socket"
+    with pytest.raises(OSError, match="file"):
+        headspace.start(to=[headspace.Pipe(path, socket=True), file / "runs"])
+    assert not path.exists()
+    assert file.read_text() == "mine"
