@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use headspace_agent::model::Record;
 use headspace_agent::notice::Notice;
-use headspace_agent::port::clock::thread_cpu_time;
+use headspace_agent::port::clock::ThreadTime;
 use headspace_agent::port::contain::contain;
 use headspace_agent::port::{ExportError, Exporter, Lost};
+use headspace_agent::runtime::fork::Owner;
 
 /// How long the end of the process waits for the last delivery.
 const LAST_DELIVERY: Duration = Duration::from_millis(1200);
@@ -127,7 +128,7 @@ struct Status {
     /// The last delivery failed.
     failing: bool,
     lost: u64,
-    cpu: Duration,
+    cpu: ThreadTime,
     notices: Vec<Notice>,
 }
 
@@ -149,7 +150,7 @@ impl<S> Inner<S> {
 #[derive(Debug)]
 pub struct Apart<S> {
     inner: Arc<Inner<S>>,
-    owner: u32,
+    owner: Owner,
     /// Lost spans were told of.
     told: bool,
     wants_steps: bool,
@@ -193,7 +194,7 @@ impl<S: State> Apart<S> {
             })?;
         Ok(Self {
             inner,
-            owner: std::process::id(),
+            owner: Owner::here(),
             told: false,
             wants_steps,
         })
@@ -242,7 +243,7 @@ impl<S: State> Exporter for Apart<S> {
     }
 
     fn cpu_time(&self) -> Duration {
-        self.inner.status().cpu
+        self.inner.status().cpu.get()
     }
 
     fn close(&mut self) {
@@ -292,7 +293,7 @@ impl<S> Inner<S> {
 impl<S> Drop for Apart<S> {
     fn drop(&mut self) {
         // In a forked child the lock may be held for ever by a thread that is not there.
-        if self.owner == std::process::id() {
+        if self.owner.is_here() {
             self.inner.close();
         }
     }
@@ -357,7 +358,7 @@ fn wait<'a, S>(
 impl Status {
     /// Notes how a delivery went; `given_up` where a failed one is not tried again.
     fn note(&mut self, name: &'static str, outcome: Result<(), Failure>, given_up: bool) {
-        self.cpu = thread_cpu_time().unwrap_or_default();
+        self.cpu.note();
         match outcome {
             Ok(()) => {
                 if std::mem::take(&mut self.failing) {
