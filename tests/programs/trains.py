@@ -51,7 +51,7 @@ def evaluate(model, loader, args):
     with torch.no_grad():
         for batch in loader:
             model(batch)
-            time.sleep(0.002)
+            time.sleep(0.02)
     if not args.no_modes:
         model.train()
 

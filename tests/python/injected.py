@@ -16,7 +16,9 @@ def under(*options: str, python: list[str] | None = None) -> dict[str, Any]:
     return {"python": [*HEADSPACE, *options, "--", *(python or [sys.executable])]}
 
 
-def run(program: Programs, name: str, *args: object, options: tuple[str, ...] = (), **how: Any) -> Ran:
+def run(
+    program: Programs, name: str, *args: object, options: tuple[str, ...] = (), **how: Any
+) -> Ran:
     """A program under `headspace run`, to its end."""
     how = {"timeout": 120.0, **how}
     return program(name, *args, **under(*options, python=how.pop("by", None)), **how)

@@ -298,5 +298,3 @@ def test_within_another_run_a_script_is_watched_once(program: Programs, loop: Pa
 
     assert ran.stdout == "1225\n"
     assert len(ran.folders) == 1
-
-

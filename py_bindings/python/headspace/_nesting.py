@@ -60,7 +60,7 @@ def _goes_on(iterator: Any) -> bool:
 def interrupt() -> None:
     """What this thread iterates stands still: it begins an evaluation, which is no part of a step."""
     if not is_within():
-        for entry, _ in list(_given):
+        for entry, _ in _given:
             iterator = entry()
             if iterator is not None:
                 iterator._headspace_interrupt()

@@ -72,7 +72,7 @@ def _follow(kind: Any, method: str) -> None:
         return
     methods = {method}
 
-    def __init_subclass__(cls: Any, **kwargs: Any) -> None:
+    def __init_subclass__(cls: Any, /, **kwargs: Any) -> None:
         if own is None:
             super(kind, cls).__init_subclass__(**kwargs)
         else:

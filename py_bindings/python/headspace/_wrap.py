@@ -138,7 +138,7 @@ class Proxy(metaclass=_remade.Kind):
 def _iterate(proxy: Proxy) -> Any:
     wrapped = proxy._headspace_wrapped
     loop, name, role = proxy._headspace_loop.begin(wrapped)
-    kind = getattr(modules.get("torch.utils.data"), "DataLoader", None)
+    kind: Any = getattr(modules.get("torch.utils.data"), "DataLoader", None)
     # Accelerate's have one within.
     within = getattr(wrapped, "__dict__", {}).get("base_dataloader")
     for loader in () if kind is None else (wrapped, within):

@@ -104,6 +104,8 @@ loop       DataLoader (model in training mode). Kept apart: DataLoader (evaluati
             (Some(Role::Background), false, "on a background thread"),
         ] {
             let line = told(role, chosen, &others);
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let line = words.join(" ");
             assert!(line.contains(why), "{line}");
             assert!(line.contains("val (evaluation, 2.00 s)"), "{line}");
         }
