@@ -23,9 +23,7 @@ def test_evaluation_is_kept_apart_by_the_models_mode_and_said(program: Programs)
     # Ten of ten batches within the epochs, and two behind them.
     assert (summary["steps"], other["steps"]) == (100, 120)
     # An evaluation takes 200 ms or more: none is part of a step.
-    steps = of_kind(ran.records(), "tick")
-    longest = [entry["step"].get("max_ms", 0.0) for tick in steps for entry in tick["loops"]]
-    assert summary["step_p99_ms"] < 150, max(longest)
+    assert summary["step_p99_ms"] < 150
     # Each loop's roles are in its stages' names, so that they do not mix.
     assert {"fetch", "evaluation fetch"} <= {stage["name"] for stage in summary["stages"]}
     assert "loop       DataLoader (model in training mode). Kept apart:" in ran.stderr

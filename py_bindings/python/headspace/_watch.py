@@ -19,18 +19,25 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-#: By module: its classes, and the methods of each that begin an iteration.
-LOADERS: dict[str, dict[str, tuple[str, ...]]] = {
-    "torch.utils.data": {"DataLoader": ("__iter__",)},
-    "spdl.pipeline": {"Pipeline": ("get_iterator",)},
+#: By module: its classes, where each is defined, and the methods of each that begin an iteration.
+#: A program may have modules of its own by such names.
+LOADERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
+    "torch.utils.data": {"DataLoader": ("torch.", ("__iter__",))},
+    "spdl.pipeline": {"Pipeline": ("spdl.", ("get_iterator",))},
     "spdl.dataloader": {
-        "DataLoader": ("__iter__",),
-        "PyTorchDataLoader": ("__iter__",),
-        "CacheDataLoader": ("__iter__",),
+        "DataLoader": ("spdl.", ("__iter__",)),
+        "PyTorchDataLoader": ("spdl.", ("__iter__",)),
+        "CacheDataLoader": ("spdl.", ("__iter__",)),
     },
-    "datasets": {"Dataset": ("__iter__", "iter"), "IterableDataset": ("__iter__", "iter")},
-    "webdataset": {"DataPipeline": ("__iter__",)},
-    "monai.data": {"ThreadBuffer": ("__iter__",), "ThreadDataLoader": ("__iter__",)},
+    "datasets": {
+        "Dataset": ("datasets.arrow_dataset", ("__iter__", "iter")),
+        "IterableDataset": ("datasets.iterable_dataset", ("__iter__", "iter")),
+    },
+    "webdataset": {"DataPipeline": ("webdataset.", ("__iter__",))},
+    "monai.data": {
+        "ThreadBuffer": ("monai.", ("__iter__",)),
+        "ThreadDataLoader": ("monai.", ("__iter__",)),
+    },
 }
 
 #: SPDL's loaders in other processes are of a class that it keeps to itself.
@@ -42,9 +49,11 @@ def ready(name: str, module: ModuleType) -> None:
     if name == "torch.nn.modules.module":
         _role.adopt(vars(module)["Module"])
         return
-    for kind, methods in LOADERS[name].items():
-        for method in methods:
-            adopt(getattr(module, kind, None), method)
+    for kind, (home, methods) in LOADERS[name].items():
+        found = getattr(module, kind, None)
+        if str(getattr(found, "__module__", "")).startswith(home):
+            for method in methods:
+                adopt(found, method)
     if name == "spdl.pipeline":
         adopt(getattr(sys.modules.get(_SPDL_APART[0]), _SPDL_APART[1], None), "__iter__")
         from headspace import spdl

@@ -15,15 +15,13 @@ def _arrive():
     try:
         off = os.environ.get("HEADSPACE", "1").strip().lower() in ("0", "off", "false", "no")
         if not off and "HEADSPACE_RUN" in os.environ:
-            if sys.version_info < (3, 10):
+            if sys.hexversion < 0x030A0000:
                 raise ImportError("it needs Python 3.10 or later")
             package = os.path.dirname(folder)
             from _frozen_importlib import module_from_spec
             from _frozen_importlib_external import spec_from_file_location
 
-            spec = spec_from_file_location(
-                "headspace._hooks", os.path.join(package, "_hooks.py")
-            )
+            spec = spec_from_file_location("headspace._hooks", os.path.join(package, "_hooks.py"))
             if spec is None or spec.loader is None:
                 raise ImportError("the package is not whole")
             hooks = module_from_spec(spec)
