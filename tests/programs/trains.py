@@ -1,7 +1,7 @@
 """Trains a small torch model, and knows nothing of headspace.
 
 `trains.py [--workers N] [--start METHOD] [--epochs N] [--batches N] [--eval-every N] [--no-modes]
-[--end HOW]`. Prints what it saw of its loader.
+[--late-modes] [--end HOW]`. Prints what it saw of its loader.
 """
 
 import argparse
@@ -41,6 +41,7 @@ def parsed():
     parser.add_argument("--batches", type=int, default=50)
     parser.add_argument("--eval-every", type=int, default=0)
     parser.add_argument("--no-modes", action="store_true")
+    parser.add_argument("--late-modes", action="store_true")
     parser.add_argument("--end", default="")
     return parser.parse_args()
 
@@ -52,7 +53,7 @@ def evaluate(model, loader, args):
         for batch in loader:
             model(batch)
             time.sleep(0.02)
-    if not args.no_modes:
+    if not (args.no_modes or args.late_modes):
         model.train()
 
 
@@ -68,10 +69,12 @@ def main():
     )
     held_out = DataLoader(Numbers(20), batch_size=2)
     if not args.no_modes:
-        model.train()
+        model.train(not args.late_modes)
     seen = 0
     for _ in range(args.epochs):
         for step, batch in enumerate(loader):
+            if args.late_modes:
+                model.train()
             model(batch).sum().backward()
             time.sleep(0.001)
             seen += len(batch)

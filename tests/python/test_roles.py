@@ -104,6 +104,14 @@ def test_a_teacher_in_evaluation_mode_does_not_end_the_training() -> None:
 
 
 @pytest.mark.usefixtures("modes")
+def test_a_mode_that_is_put_back_without_a_call_counts() -> None:
+    model = Model().eval()
+    for part in model.modules():
+        part.training = True
+    assert _role.here() == "training"
+
+
+@pytest.mark.usefixtures("modes")
 def test_a_thread_that_sets_no_mode_feeds_another() -> None:
     found: list[str | None] = []
 

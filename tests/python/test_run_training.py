@@ -37,6 +37,34 @@ def test_without_a_models_mode_the_gradients_tell(program: Programs) -> None:
     assert [other["role"] for other in summary["other_loops"]] == ["evaluation"]
 
 
+def test_a_mode_that_is_set_once_there_is_a_batch_still_tells(program: Programs) -> None:
+    # As some trainers do, with a model that was loaded in evaluation mode.
+    summary = run(program, "trains.py", "--late-modes").summary()
+
+    assert (summary["loop"], summary["loop_role"]) == ("DataLoader", "training")
+    assert summary["steps"] == 100
+    assert [other["role"] for other in summary["other_loops"]] == ["evaluation"]
+
+
+def test_lightnings_validation_is_kept_apart(program: Programs) -> None:
+    pytest.importorskip("lightning")
+    ran = run(program, "fits.py")
+    summary = ran.summary()
+
+    assert ran.exit_code == 0, ran.stderr
+    assert (summary["loop_role"], summary["steps"]) == ("training", 100)
+    assert {other["role"] for other in summary["other_loops"]} == {"evaluation"}
+
+
+def test_a_loader_that_accelerate_prepared_is_watched_as_it_is_iterated(program: Programs) -> None:
+    pytest.importorskip("accelerate")
+    summary = run(program, "prepares.py").summary()
+
+    assert (summary["loop"], summary["loop_role"]) == ("DataLoaderShard", "training")
+    assert (summary["steps"], summary.get("other_loops", [])) == (200, [])
+    assert {"fetch", "collate"} <= {stage["name"] for stage in summary["stages"]}
+
+
 def test_the_user_may_name_the_training_loop(program: Programs) -> None:
     ran = run(program, "trains.py", options=("--loop", "DataLoader (evaluation)"))
     summary = ran.summary()
@@ -81,7 +109,11 @@ def test_workers_are_no_trainers(program: Programs, method: str) -> None:
     "launcher",
     [
         ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
-        ["accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1"],
+        [
+            "accelerate.commands.launch",
+            *("--multi_gpu", "--num_processes", "2", "--num_machines", "1"),
+            *("--mixed_precision", "no", "--dynamo_backend", "no"),
+        ],
     ],
 )
 def test_all_ranks_of_a_launcher_are_one_run(program: Programs, launcher: list[str]) -> None:

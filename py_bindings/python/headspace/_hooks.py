@@ -23,6 +23,7 @@ WATCHED = {
     "spdl.dataloader": "_watch",
     "datasets": "_watch",
     "webdataset": "_watch",
+    "accelerate.data_loader": "_watch",
     "monai.data": "_watch",
 }
 

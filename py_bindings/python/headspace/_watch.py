@@ -34,6 +34,12 @@ LOADERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
         "IterableDataset": ("datasets.iterable_dataset", ("__iter__", "iter")),
     },
     "webdataset": {"DataPipeline": ("webdataset.", ("__iter__",))},
+    # Made from torch's only as they are made.
+    "accelerate.data_loader": {
+        "DataLoaderShard": ("accelerate.", ("__iter__",)),
+        "DataLoaderDispatcher": ("accelerate.", ("__iter__",)),
+        "SkipDataLoader": ("accelerate.", ("__iter__",)),
+    },
     "monai.data": {
         "ThreadBuffer": ("monai.", ("__iter__",)),
         "ThreadDataLoader": ("monai.", ("__iter__",)),
@@ -48,6 +54,7 @@ def ready(name: str, module: ModuleType) -> None:
     """A module with loaders has been imported."""
     if name == "torch.nn.modules.module":
         _role.adopt(vars(module)["Module"])
+        _role.on_train[:] = [_reconsider]
         return
     for kind, (home, methods) in LOADERS[name].items():
         found = getattr(module, kind, None)
@@ -161,7 +168,7 @@ class _Source:
 class _Known:
     """A loop: a loader in one role, or several one after another at one place of the program."""
 
-    __slots__ = ("last", "loader", "loop", "prefix")
+    __slots__ = ("is_likely", "last", "loader", "loop", "prefix")
 
     def __init__(self, loader: Any, name: str, role: str | None) -> None:
         kind = type(loader)
@@ -188,6 +195,8 @@ class _Known:
         # The evaluation's stages are called so whatever its loader is called.
         plain = name.replace(f"{kind.__name__} (", "").replace(")", "")
         self.prefix = "" if name == kind.__name__ else f"{plain} "
+        #: It seems to evaluate: the models are in that mode, but gradients are on.
+        self.is_likely = role == _role.EVALUATION and not _role.is_sure()
         self.loader: Callable[[], Any] = _weak(loader)
         self.last: Callable[[], Any] = _nothing
 
@@ -262,6 +271,11 @@ def _loop_of(loader: Any) -> _Known | None:
         return None
     role = _role.here()
     if role == _role.EVALUATION:
+        if not _role.is_sure():
+            for trained in (_role.TRAINING, None):
+                known = _of_loader.get((id(loader), trained))
+                if known is not None and known.loader() is loader:
+                    return known  # Some trainers set the mode once they have a batch.
         _nesting.interrupt()
     key = (id(loader), role)
     known = _of_loader.get(key)
@@ -273,7 +287,7 @@ def _loop_of(loader: Any) -> _Known | None:
         known.loader = _weak(loader)
     else:
         name = type(loader).__name__
-        if role == _role.EVALUATION:
+        if role == _role.EVALUATION and _role.is_sure():
             name = f"{name} (evaluation)"
         known = _Known(loader, _wrap._unique(name), role)
     if len(_of_loader) >= _REMEMBERED:
@@ -281,6 +295,18 @@ def _loop_of(loader: Any) -> _Known | None:
             del _of_loader[gone]
     _of_loader[key] = _of_place[place] = known
     return known
+
+
+def _reconsider() -> None:
+    """A model goes into training mode: what is iterated meanwhile is no evaluation, if it seemed one."""
+    for (number, _), known in list(_of_loader.items()):
+        iterator = known.last() if known.is_likely else None
+        if iterator is None or getattr(iterator, "_headspace_has_ended", True):
+            continue
+        known.is_likely = False
+        iterator._headspace_trains()
+        _of_loader.pop((number, _role.EVALUATION), None)
+        _of_loader[number, _role.TRAINING] = known
 
 
 def _place(loader: Any, role: str | None) -> tuple[object, ...]:

@@ -166,6 +166,8 @@ class _Loops:
         """The loop that an epoch which begins now belongs to, its name, and what it is for."""
         role = _role.here()
         name: str = self._options["name"]
+        if role == _role.EVALUATION and not _role.is_sure():
+            role = None  # Some trainers set the mode once they have a batch.
         if role != _role.EVALUATION:
             # Whoever wraps a loader that a thread beside the main one iterates means that loop.
             role = None if role == _role.BACKGROUND else role
