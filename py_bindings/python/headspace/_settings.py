@@ -90,6 +90,11 @@ def quiet() -> bool:
     return value in ("1", "on", "true", "yes")
 
 
+def chosen_loop() -> str | None:
+    """The training loop's name, as the user of `headspace run` has it (``HEADSPACE_LOOP``)."""
+    return os.environ.get("HEADSPACE_LOOP") or None
+
+
 def stops_after_probe() -> bool:
     """Whether the loop that `headspace run` probes ends with the probe
     (``HEADSPACE_STOP_AFTER_PROBE``, default no)."""

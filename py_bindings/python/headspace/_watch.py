@@ -7,7 +7,6 @@ else it is the original's call and nothing more. Types stay as they are.
 
 from __future__ import annotations
 
-import os
 import sys
 from _weakref import ref
 
@@ -172,7 +171,7 @@ class _Known:
 
     def __init__(self, loader: Any, name: str, role: str | None) -> None:
         kind = type(loader)
-        chosen = os.environ.get("HEADSPACE_LOOP") or None
+        chosen = _settings.chosen_loop()
         probes = role in (None, _role.TRAINING) if chosen is None else name == chosen
         mode = _settings.mode() if probes else "measure"
         if mode == "replay" and _wrap._length(loader, mode) is None:
@@ -190,7 +189,6 @@ class _Known:
             probe_steps=None,
             stop_after_probe=_settings.stops_after_probe(),
             role=role,
-            chosen=name == chosen,
         )
         # The evaluation's stages are called so whatever its loader is called.
         plain = name.replace(f"{kind.__name__} (", "").replace(")", "")

@@ -374,6 +374,7 @@ def _unique(name: str) -> str:
 
 def _loop(wrapped: Any, *, mode: str, batch_size: int | None, **options: Any) -> _native.Loop:
     kind = type(wrapped)
+    options.setdefault("chosen", options["name"] == _settings.chosen_loop())
     workers = _whole(wrapped, "num_workers")
     factor = _whole(wrapped, "prefetch_factor")
     return _native.Loop(
