@@ -31,6 +31,15 @@ def spdl_pipeline():
             yield from consume(pipeline.get_iterator(timeout=30))
 
 
+def spdl_apart():
+    from spdl.pipeline import PipelineBuilder, run_pipeline_in_subprocess
+
+    builder = PipelineBuilder().add_source(range(60)).pipe(decode, concurrency=2).add_sink(3)
+    loader = run_pipeline_in_subprocess(builder.get_config(), num_threads=2)
+    for _ in range(EPOCHS):
+        yield from consume(loader)
+
+
 def spdl_loader():
     from spdl.dataloader import DataLoader
 
@@ -222,6 +231,7 @@ def consume(loader):
 
 KINDS = {
     "spdl pipeline": spdl_pipeline,
+    "spdl apart": spdl_apart,
     "spdl loader": spdl_loader,
     "spdl torch": spdl_torch,
     "hf": hf,

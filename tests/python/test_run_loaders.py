@@ -12,6 +12,7 @@ from running import Programs, Ran
 #: By kind: the packages it needs, the loop's name, its type, and stages that are told.
 KINDS: dict[str, tuple[tuple[str, ...], str, str, set[str]]] = {
     "spdl pipeline": (("spdl",), "Pipeline", "spdl.", {"decode"}),
+    "spdl apart": (("spdl",), "SubprocessIterable", "spdl.", {"decode"}),
     "spdl loader": (("spdl",), "DataLoader", "spdl.", {"decode"}),
     "spdl torch": (("spdl", "torch"), "PyTorchDataLoader", "spdl.", set()),
     "hf": (("datasets",), "Dataset", "datasets.", set()),

@@ -284,7 +284,7 @@ def _loop_of(loader: Any) -> _Known | None:
     if known is not None and known.is_over():
         known.loader = _weak(loader)
     else:
-        name = type(loader).__name__
+        name = type(loader).__name__.lstrip("_")
         if role == _role.EVALUATION and _role.is_sure():
             name = f"{name} (evaluation)"
         known = _Known(loader, _wrap._unique(name), role)
