@@ -9,8 +9,8 @@ use super::stages::{data_readiness_pct, stages};
 use super::steady;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
-    Dropped, FindingRecord, FloorRecord, GpuRecord, LoaderRecord, ProbeRecord, RunState,
-    SummaryRecord,
+    Dropped, FindingRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop, ProbeRecord, Role,
+    RunState, SummaryRecord,
 };
 use crate::model::series::{Series, Totals};
 use crate::model::{History, Mode, Scope, StageHistory};
@@ -113,6 +113,12 @@ impl LoopFacts {
         })
     }
 
+    /// Whether its waiting is a training loop's. That of a loop of `step()` calls was not seen, and
+    /// that of a thread which feeds another loop is something else.
+    fn waits(&self) -> bool {
+        !self.without_loader && self.loader.role != Some(Role::Background)
+    }
+
     /// The steps the verdict is about.
     pub(super) fn series(&self) -> &Series {
         if self.mode == Mode::Replay && !self.replay.is_empty() {
@@ -123,16 +129,43 @@ impl LoopFacts {
     }
 }
 
-/// The loop that the verdict is about: the probed one, else, of those with enough steps for a
-/// number, the one that most time was spent in.
+/// The loop that the verdict is about: the one that the user named, else the probed one. Else one that
+/// evaluates, or feeds another, stands behind all others; of the others those with enough steps for
+/// a number come first, then those that train a model, then the one that most time was spent in.
 #[must_use]
 pub fn main_loop(loops: &[LoopFacts]) -> Option<&LoopFacts> {
     loops.iter().max_by(|a, b| {
-        let rank = |l: &LoopFacts| (l.probe.is_some(), l.has_steady_state(), l.seconds());
+        let rank = |l: &LoopFacts| {
+            let role = l.loader.role;
+            (
+                l.loader.chosen && l.steps > 0,
+                l.probe.is_some(),
+                l.steps > 0 && !role.is_some_and(Role::is_apart),
+                l.has_steady_state(),
+                role == Some(Role::Training),
+                l.seconds(),
+            )
+        };
         rank(a)
             .partial_cmp(&rank(b))
             .unwrap_or(std::cmp::Ordering::Equal)
     })
+}
+
+/// The loops besides the main one that took steps, the longest first.
+fn others(loops: &[LoopFacts], main: &LoopFacts) -> Vec<OtherLoop> {
+    let mut others: Vec<OtherLoop> = loops
+        .iter()
+        .filter(|other| !std::ptr::eq(*other, main) && other.steps > 0)
+        .map(|other| OtherLoop {
+            name: other.name.clone(),
+            role: other.loader.role,
+            steps: other.steps,
+            seconds: other.seconds(),
+        })
+        .collect();
+    others.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    others
 }
 
 /// The summary of a run.
@@ -160,6 +193,9 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
     };
     main.mode.as_str().clone_into(&mut summary.mode);
     summary.loop_name = Some(main.name.clone());
+    summary.loop_role = main.loader.role;
+    summary.loop_chosen = main.loader.chosen;
+    summary.other_loops = others(loops, main);
     summary.steps = main.steps;
     summary.epochs = main.epochs;
     summary.ttfb_s = main.ttfb_s;
@@ -168,7 +204,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
     fill_steady(&mut summary, main);
     match main.probe.as_ref() {
         Some(probe) => fill_probe(&mut summary, probe),
-        None if main.mode != Mode::Replay && !main.without_loader => {
+        None if main.mode != Mode::Replay && main.waits() => {
             summary.headspace_upper_bound_pct = summary.wait_pct;
         }
         None => {}
@@ -262,7 +298,7 @@ fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) {
     summary.steady_step_ci_ms = steady_ci_ms(series, skip, &steady);
     summary.step_p95_ms = steady.step.quantile_ms(0.95);
     summary.step_p99_ms = steady.step.quantile_ms(0.99);
-    if !main.without_loader {
+    if main.waits() {
         set_parts(summary, steady.step_ms(), steady.wait_ms());
     }
     if main.concurrent {
@@ -351,3 +387,7 @@ fn set_floor(summary: &mut SummaryRecord, floor: FloorRecord, probe: &ProbeRecor
 #[cfg(test)]
 #[path = "summary_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "main_loop_tests.rs"]
+mod main_loop_tests;

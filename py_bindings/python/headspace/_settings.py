@@ -91,6 +91,22 @@ def quiet() -> bool:
     return value in ("1", "on", "true", "yes")
 
 
+def chosen_loop() -> str | None:
+    """The training loop's name, as the user of `headspace run` has it (``HEADSPACE_LOOP``)."""
+    return os.environ.get("HEADSPACE_LOOP") or None
+
+
+def stops_after_probe() -> bool:
+    """Whether the loop that `headspace run` probes ends with the probe
+    (``HEADSPACE_STOP_AFTER_PROBE``, default no)."""
+    return os.environ.get("HEADSPACE_STOP_AFTER_PROBE", "").strip().lower() in (
+        "1",
+        "on",
+        "true",
+        "yes",
+    )
+
+
 def _number(names: tuple[str, ...], default: int, environ: Mapping[str, str]) -> int:
     for name in names:
         value = environ.get(name)
@@ -108,12 +124,24 @@ def _number(names: tuple[str, ...], default: int, environ: Mapping[str, str]) ->
 
 def rank() -> int:
     """This process's rank, as its launcher says; 0 where none does."""
-    return _number(_RANK, 0, os.environ)
+    return _number(_RANK, _of_torch("get_rank", 0), os.environ)
 
 
 def world_size() -> int:
     """How many processes the run has, as its launcher says; 1 where none does."""
-    return max(1, _number(_WORLD_SIZE, 1, os.environ))
+    return max(1, _number(_WORLD_SIZE, _of_torch("get_world_size", 1), os.environ))
+
+
+def _of_torch(what: str, default: int) -> int:
+    """What ``torch.distributed`` says, where a program has set that up without a launcher."""
+    distributed = sys.modules.get("torch.distributed")
+    try:
+        if distributed is None or not distributed.is_initialized():
+            return default
+        number = getattr(distributed, what)()
+        return number if type(number) is int and number >= 0 else default
+    except Exception:
+        return default
 
 
 def local_rank() -> int:

@@ -1,0 +1,113 @@
+//! Which loop the numbers are of, and which were kept apart.
+
+use super::render::Row;
+use super::units::duration_s;
+use crate::model::record::{OtherLoop, Role, SummaryRecord};
+
+/// Loops that are named; the others are counted.
+const NAMED: usize = 3;
+
+/// Nothing where one loop is watched, and nothing is known of it beyond that.
+pub(super) fn row(s: &SummaryRecord) -> Option<Row> {
+    let name = s.loop_name.as_deref()?;
+    let only = s.other_loops.is_empty();
+    let why = match s.loop_role {
+        _ if s.loop_chosen => "as you named it",
+        Some(Role::Training) => "model in training mode",
+        Some(Role::Evaluation) if only => "an evaluation: no training loop was seen",
+        Some(Role::Evaluation) => "an evaluation: no training loop took steps",
+        Some(Role::Background) => {
+            "on a background thread, so its waiting is that thread's, not the training loop's"
+        }
+        None if only => return None,
+        None => "most time was spent in it",
+    };
+    let mut text = format!("{name} ({why})");
+    if !only {
+        let (named, rest) = s.other_loops.split_at(NAMED.min(s.other_loops.len()));
+        let mut apart: Vec<String> = named.iter().map(apart).collect();
+        if !rest.is_empty() {
+            apart.push(format!("{} more", rest.len()));
+        }
+        text = format!("{text}. Kept apart: {}", apart.join(", "));
+    }
+    Some(Row::sentence("loop", text))
+}
+
+fn apart(other: &OtherLoop) -> String {
+    let why = match other.role {
+        Some(Role::Evaluation) if !other.name.contains("evaluation") => "evaluation, ",
+        Some(Role::Background) => "background thread, ",
+        _ => "",
+    };
+    format!("{} ({why}{})", other.name, duration_s(other.seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::verdict::Verdict;
+
+    fn other(name: &str, role: Option<Role>, seconds: f64) -> OtherLoop {
+        OtherLoop {
+            name: name.to_owned(),
+            role,
+            steps: 10,
+            seconds,
+        }
+    }
+
+    fn told(role: Option<Role>, chosen: bool, others: &[OtherLoop]) -> String {
+        let summary = SummaryRecord {
+            loop_name: Some("DataLoader".to_owned()),
+            loop_role: role,
+            loop_chosen: chosen,
+            other_loops: others.to_vec(),
+            steps: 100,
+            ..SummaryRecord::default()
+        };
+        let lines = Verdict::new(&summary).lines();
+        let from = lines.iter().position(|line| line.starts_with("loop "));
+        let to = lines.iter().position(|line| line.starts_with("step "));
+        let rows = from.zip(to).map(|(from, to)| lines[from..to].join("\n"));
+        rows.unwrap_or_default()
+    }
+
+    #[test]
+    fn the_only_loop_has_no_line_where_nothing_is_known_of_it() {
+        assert_eq!(told(None, false, &[]), "");
+    }
+
+    #[test]
+    fn the_loop_is_named_with_the_reason_and_the_others_with_theirs() {
+        let others = [
+            other("DataLoader (evaluation)", Some(Role::Evaluation), 1.24),
+            other("feeder", Some(Role::Background), 0.5),
+            other("DataLoader-2", None, 0.25),
+            other("Dataset", None, 0.1),
+        ];
+        assert_eq!(
+            told(Some(Role::Training), false, &others),
+            "\
+loop       DataLoader (model in training mode). Kept apart: DataLoader (evaluation) (1.24 s), feeder
+           (background thread, 500 ms), DataLoader-2 (250 ms), 1 more"
+        );
+    }
+
+    #[test]
+    fn what_decided_is_said() {
+        let others = [other("val", Some(Role::Evaluation), 2.0)];
+        for (role, chosen, why) in [
+            (Some(Role::Training), true, "as you named it"),
+            (None, false, "most time was spent in it"),
+            (Some(Role::Evaluation), false, "no training loop took steps"),
+            (Some(Role::Background), false, "on a background thread"),
+        ] {
+            let line = told(role, chosen, &others);
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let line = words.join(" ");
+            assert!(line.contains(why), "{line}");
+            assert!(line.contains("val (evaluation, 2.00 s)"), "{line}");
+        }
+    }
+}
