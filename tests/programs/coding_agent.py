@@ -21,7 +21,10 @@ EDITS = {
     "mp_region": ("import argparse\n", "import argparse\n\nimport absent_module\n"),
     "mp_region_startup_retry_1": (DEFAULTS, "parser.set_defaults(**asdict(Knobs(pool='shared')))"),
     "decode": (DEFAULTS, "parser.set_defaults(**asdict(Knobs(decode_threads=2)))"),
-    "crash": (STEP, STEP + "            if steps == 45:\n                raise MemoryError('of no use')\n"),
+    "crash": (
+        STEP,
+        STEP + "            if steps == 45:\n                raise MemoryError('of no use')\n",
+    ),
     "stall": (STEP, STEP + "            if steps == 45:\n                time.sleep(3600)\n"),
 }
 

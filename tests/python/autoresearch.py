@@ -7,19 +7,17 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from running import PROGRAMS, Record, wait_until
+from running import PROGRAMS, Record
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "python"
 WORKFLOW = "spdl.autoresearch.pipeline_optimization:create_workflow"
-#: The whole search. Wide: it only ends what hangs.
-SEARCH_S = 280.0
 
 
 def entry_point(folder: Path) -> None:
@@ -30,7 +28,9 @@ def entry_point(folder: Path) -> None:
     name, target = (part.strip(' "') for part in named.split("="))
     info = folder / "headspace_as_installed-0.dist-info"
     info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: headspace-as-installed\nVersion: 0\n")
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: headspace-as-installed\nVersion: 0\n"
+    )
     (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {target}\n")
 
 
@@ -51,13 +51,13 @@ class Search:
         """The engine's own."""
         return self.folder / "search"
 
-    def prepare(self, videos: list[Path], script: str = "") -> None:
+    def prepare(self, videos: list[Path]) -> None:
         """A repository with the video example, a short film archive, and `codex` on the path."""
         self.source.mkdir(parents=True)
         shutil.copy(EXAMPLE / "video_classification.py", self.source)
-        shutil.copytree(EXAMPLE / "video", self.source / "video", ignore=shutil.ignore_patterns("__pycache__"))
-        if script:
-            (self.source / "video_classification.py").write_text(script)
+        shutil.copytree(
+            EXAMPLE / "video", self.source / "video", ignore=shutil.ignore_patterns("__pycache__")
+        )
         (self.source / ".gitignore").write_text("__pycache__/\n")
         films = self.folder / "films"
         films.mkdir()
@@ -81,9 +81,18 @@ class Search:
     def start(self, **env: str) -> subprocess.Popen[bytes]:
         """Starts the engine; the same again resumes it."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith("HEADSPACE")}
-        paths = [*os.environ.get("PYTHONPATH", "").split(os.pathsep), str(self.folder / "installed")]
+        paths = [
+            *os.environ.get("PYTHONPATH", "").split(os.pathsep),
+            str(self.folder / "installed"),
+        ]
         script = self.source / "video_classification.py"
-        command = [sys.executable, str(script), "--data", str(self.folder / "films"), *self.arguments]
+        command = [
+            sys.executable,
+            str(script),
+            "--data",
+            str(self.folder / "films"),
+            *self.arguments,
+        ]
         with (self.folder / "engine.log").open("ab") as log:
             return subprocess.Popen(
                 [
@@ -142,7 +151,27 @@ class Search:
         summary: Record = json.loads(done.stdout)
         return summary
 
-    def finish(self, engine: subprocess.Popen[bytes]) -> Any:
-        """Waits for the engine's end."""
-        wait_until(lambda: engine.poll() is not None, "the search ends", SEARCH_S)
-        return engine.returncode
+    def evidence(self, run: str) -> str:
+        """What the analysis of an experiment was handed."""
+        (prompt,) = (self.workdir / "logs").glob(f"*_analyze_{run}_prompt.md")
+        return prompt.read_text().split("### System Metrics", 1)[1].split("### Master Table", 1)[0]
+
+    def leftovers(self) -> list[str]:
+        """Command lines of processes that have to do with this search."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if str(self.folder) in words:
+                found.append(words)
+        return found
+
+    def end(self) -> None:
+        """Ends whatever still runs of it."""
+        for pid in (self.workdir / "headspace").glob("*/pid"):
+            try:
+                os.killpg(int(pid.read_text()), signal.SIGKILL)
+            except ProcessLookupError:
+                pass

@@ -33,7 +33,7 @@ def events(found: Measured) -> list[tuple[str, float]]:
         calls, ratio = stage.get("calls_per_batch"), stage.get("out_per_in")
         if step_ms and calls is not None:
             rows.append((f"{name}_queue_qps", calls * (ratio or 1.0) * 1e3 / step_ms))
-    for place, queue in enumerate(summary.get("queues", ()), start=1):
+    for place, queue in enumerate(summary.get("queues", ()), start=len(names) + 1):
         plain = queue["name"].removesuffix("_queue").removeprefix("after ")
         name = names.get(plain) or f"pipeline:0:{place}:{plain}"
         empty = queue.get("empty_pct")

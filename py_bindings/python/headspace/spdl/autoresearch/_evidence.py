@@ -46,9 +46,10 @@ class Evidence:
         found = measured(folder / "records")
         log = folder / "output.log"
         exit_code = self._jobs.exit_code(job_id)
+        how = _ending(exit_code, was_cancelled=self._jobs.was_cancelled(job_id))
         has_failed = self._jobs.status(job_id) != "SUCCEEDED"
         tail = _tail(log, tell_metrics=found.steps > 0)
-        error = _failure(exit_code, found, tail) if has_failed else None
+        error = _failure(how, found, tail) if has_failed else None
         answer = self._answer(self._jobs.job(job_id), found, error)
         _keep(metrics_dir, found, answer)
         return _MetricsEvidence(
@@ -66,12 +67,19 @@ class Evidence:
         if error is not None:
             return block(found, mode="failed", error=error)
         mode = "measure" if job is None else job.mode
+        duration = None if job is None else self._jobs.duration(job.job_id)
         others = {
             other.run_id: metrics
             for other in self._jobs.ended()
             if other.mode == "measure" and (metrics := self._kept(other.job_id))
         }
-        answer = block(found, mode=mode, others=others, run_id="" if job is None else job.run_id)
+        answer = block(
+            found,
+            mode=mode,
+            others=others,
+            run_id="" if job is None else job.run_id,
+            duration_s=duration,
+        )
         if job is not None:
             (self._jobs.folder(job.job_id) / "metrics.json").write_text(
                 json.dumps(answer["metrics"], indent=2) + "\n"
@@ -129,14 +137,18 @@ def _tail(log: Path, *, tell_metrics: bool) -> str:
     return "\n".join(lines[-_LOG_LINES:]) or "(the log is empty)"
 
 
-def _failure(exit_code: int | None, found: Measured, tail: str) -> str:
-    """How a job ended that did not end well, and its own words."""
+def _ending(exit_code: int | None, *, was_cancelled: bool) -> str:
+    if was_cancelled:
+        return "no further batch came, and it was ended"
     if exit_code is None:
-        how = "it was killed"
-    elif exit_code > 128 and exit_code - 128 in set(signal.Signals):
-        how = f"it ended by {signal.Signals(exit_code - 128).name}"
-    else:
-        how = f"exit code {exit_code}"
+        return "it was killed"
+    if exit_code > 128 and exit_code - 128 in set(signal.Signals):
+        return f"it ended by {signal.Signals(exit_code - 128).name}"
+    return f"exit code {exit_code}"
+
+
+def _failure(how: str, found: Measured, tail: str) -> str:
+    """When and how a job failed, and its own words."""
     if found.steps:
         when = f"after {found.steps} batches"
     else:

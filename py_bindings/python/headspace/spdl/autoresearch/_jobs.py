@@ -5,6 +5,7 @@
     ├── pid          of the shell that leads the job's process group
     ├── output.log   what the command printed
     ├── exit         its exit code
+    ├── cancelled    where the engine had it ended; `probed` where it was because its probe was done
     └── records/     headspace's run folders
 
 A job outlives the engine. All that is known of it is in its folder, so that an engine that was killed
@@ -90,7 +91,7 @@ class Jobs:
         if self._workdir is None:
             return []
         names = [path.parent.name for path in (self._workdir / "headspace").glob("*/job.json")]
-        jobs = [job for job in map(self.job, names) if job and self._code(job.job_id) == 0]
+        jobs = [job for job in map(self.job, names) if job and self._has_succeeded(job.job_id)]
         return sorted(jobs, key=lambda job: job.started_at)
 
     def launch(self, command: str, workdir: Path) -> str:
@@ -122,13 +123,14 @@ class Jobs:
         job = self.job(job_id)
         if job is None:
             return "FAILED"
-        if self._code(job_id) is None and self._is_alive(job_id):
+        if self.exit_code(job_id) is None and self._is_alive(job_id):
             if job.mode != "probe" or not self._look(job_id).is_probed:
                 return "RUNNING"
             # The rest of a probed run tells nothing more.
             _write(self.folder(job_id) / "probed", "")
-            self._end(job_id)
-        return "SUCCEEDED" if self._code(job_id) == 0 else "FAILED"
+            if not self._end(job_id):
+                return "RUNNING"
+        return "SUCCEEDED" if self._has_succeeded(job_id) else "FAILED"
 
     def progress(self, job_id: str) -> str | None:
         """Another text whenever a training loop took another batch; None before the first one."""
@@ -136,6 +138,8 @@ class Jobs:
 
     def cancel(self, job_id: str) -> bool:
         """Ends a job and all that it started. True where nothing of it runs any more."""
+        if self._is_alive(job_id):
+            _write(self.folder(job_id) / "cancelled", "")
         return self._end(job_id)
 
     def duration(self, job_id: str) -> float | None:
@@ -146,9 +150,9 @@ class Jobs:
         job = self.job(job_id)
         if job is None or job.mode == "probe":
             return None
-        if self._code(job_id) is None:
-            return time.time() - job.started_at if self._is_alive(job_id) else None
-        if self._code(job_id) != 0:
+        if self.exit_code(job_id) is None and self._is_alive(job_id):
+            return time.time() - job.started_at
+        if not self._has_succeeded(job_id):
             return None
         return (self.folder(job_id) / "exit").stat().st_mtime - job.started_at
 
@@ -159,11 +163,15 @@ class Jobs:
         except (FileNotFoundError, ValueError):
             return None
 
-    def _code(self, job_id: str) -> int | None:
-        """The exit code, or 0 where the job was ended because all was known."""
-        code = self.exit_code(job_id)
-        is_over = code is not None or not self._is_alive(job_id)
-        return 0 if is_over and (self.folder(job_id) / "probed").exists() else code
+    def was_cancelled(self, job_id: str) -> bool:
+        """Whether the engine had it ended, as it does with a job that stalls."""
+        return (self.folder(job_id) / "cancelled").exists()
+
+    def _has_succeeded(self, job_id: str) -> bool:
+        """Of a job that has ended: well, or because all was known."""
+        if (self.folder(job_id) / "probed").exists():
+            return True
+        return self.exit_code(job_id) == 0 and not self.was_cancelled(job_id)
 
     def _look(self, job_id: str) -> Progress:
         progress = self._progress.get(job_id)
@@ -173,6 +181,8 @@ class Jobs:
         return progress
 
     def _pid(self, job_id: str) -> int | None:
+        if job_id in self._children:
+            return self._children[job_id].pid
         try:
             return int((self.folder(job_id) / "pid").read_text())
         except (FileNotFoundError, ValueError):

@@ -27,6 +27,7 @@ def block(
     error: str = "",
     others: Mapping[str, Metrics] | None = None,
     run_id: str = "",
+    duration_s: float | None = None,
 ) -> dict[str, Any]:
     """Metrics and findings.
 
@@ -36,6 +37,8 @@ def block(
         error: Why it failed.
         others: The metrics of experiments that ended well, by the engine's name of each.
         run_id: The engine's name of this one.
+        duration_s: Seconds that it ran. The engine counts a practice as tried only where it is told
+            this, or the use of a GPU.
     """
     if mode == "failed":
         told = error.partition("\n")[0]
@@ -51,6 +54,7 @@ def block(
         return {"metrics": {**_nothing(), "notes": told}, "findings": [told]}
     metrics = _floor(found) if mode == "probe" else _live(found)
     if mode == "measure":
+        metrics["duration_s"] = _rounded(duration_s)
         metrics.update(_compared(metrics, dict(others or {}), run_id))
     told = _headspace(found) if mode == "probe" else _bottleneck(found)
     return {"metrics": {**metrics, "notes": told}, "findings": _findings(found, told)}

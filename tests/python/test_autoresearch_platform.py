@@ -1,0 +1,370 @@
+"""`headspace.spdl.autoresearch` piece by piece: what the engine asks of a platform."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autoresearch import entry_point
+from running import wait_until
+
+pytest.importorskip("matplotlib", reason="the engine draws with matplotlib, which is not installed")
+
+from spdl.autoresearch.pipeline_optimization._ops._failures import (
+    _classify_terminal_job_failure as classify,
+)
+from spdl.autoresearch.pipeline_optimization._platform import _providers, create_platform
+
+from headspace.spdl.autoresearch import Provider
+from headspace.spdl.autoresearch._agent import Agent
+from headspace.spdl.autoresearch._evidence import Evidence
+from headspace.spdl.autoresearch._jobs import Jobs
+from headspace.spdl.autoresearch._metrics import block
+from headspace.spdl.autoresearch._records import Measured, Progress
+
+TRAIN = """
+import sys, time
+import headspace
+for step, batch in enumerate(headspace.wrap(range(2000), batch_size=4)):
+    time.sleep(0.001)
+    if step == 60:
+        {then}
+"""
+
+
+class Workdir:
+    """An engine's workdir, with experiments prepared as the engine prepares them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.jobs = Jobs(path)
+
+    def launch(self, command: str, run: str = "003_this", **experiment: object) -> str:
+        folder = self.path / "runs" / run
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "meta.json").write_text(json.dumps(experiment))
+        job = self.jobs.launch(command, self.path)
+        (folder / "job_id.txt").write_text(job)
+        return job
+
+    def train(self, then: str, run: str = "003_this") -> str:
+        script = self.path / f"{run}.py"
+        script.write_text(TRAIN.format(then=then))
+        return self.launch(f"{sys.executable} {script}", run)
+
+    def ended(self, job: str) -> str:
+        wait_until(lambda: self.jobs.status(job) != "RUNNING", "the job ends")
+        return self.jobs.status(job)
+
+    def evidence(self, job: str) -> Any:
+        return Evidence(self.jobs).collect(job, self.path / "runs" / job / "metrics")
+
+
+@pytest.fixture
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workdir]:
+    for name in list(os.environ):
+        if name.startswith("HEADSPACE"):
+            monkeypatch.delenv(name)
+    workdir = Workdir(tmp_path)
+    yield workdir
+    for job in (tmp_path / "headspace").glob("*/job.json"):
+        workdir.jobs.cancel(job.parent.name)
+
+
+def kind(evidence: Any) -> str:
+    """How the engine itself classifies a job that failed with that evidence."""
+    name: str = classify(evidence, job_id="", progress_seen=False).kind.value
+    return name
+
+
+# --- the provider ---------------------------------------------------------------------------
+
+
+def test_the_engine_finds_the_platform_by_the_entry_point_that_is_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry_point(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    platform = create_platform({"platform": "headspace", "agent": "codex"}, tmp_path / "search")
+
+    assert isinstance(platform.execution, Jobs)
+    providers = _providers._resolve_providers()
+    assert _providers._find_provider(providers, "auto", {}, None).name == "headspace"
+
+
+@pytest.mark.parametrize("mode", ["dataloader_only", "dry_run"])
+def test_modes_that_run_something_else_are_left_to_the_engine(mode: str) -> None:
+    availability = Provider().is_available({"local_execution_mode": mode}, None)
+
+    assert not availability.available
+    assert f"`{mode}` is asked for" in availability.reason
+
+
+def test_experiments_go_one_at_a_time(tmp_path: Path) -> None:
+    config = {"agent": "codex", "max_concurrency": 3}
+
+    Provider().create(config, tmp_path, object())
+
+    assert config["max_concurrency"] == 1
+
+
+# --- jobs -----------------------------------------------------------------------------------
+
+
+def test_a_job_that_ended_while_no_engine_ran_has_its_exit_code(workdir: Workdir) -> None:
+    job = workdir.launch("exit 3")
+    wait_until((workdir.path / "headspace" / job / "exit").exists, "the job ends")
+
+    resumed = Jobs(workdir.path)
+
+    assert resumed.status(job) == "FAILED"
+    assert resumed.exit_code(job) == 3
+
+
+def test_a_job_that_runs_on_is_found_by_the_next_engine(workdir: Workdir) -> None:
+    job = workdir.launch("sleep 600")
+    wait_until((workdir.path / "headspace" / job / "pid").exists, "the job begins")
+
+    resumed = Jobs(workdir.path)
+
+    assert resumed.status(job) == "RUNNING"
+    # Its parent reaps it here, as `init` would.
+    pid = workdir.jobs._children[job].pid
+    os.killpg(pid, signal.SIGKILL)
+    workdir.jobs._children[job].wait()
+    assert resumed.status(job) == "FAILED"
+
+
+def test_a_process_that_got_the_jobs_number_is_not_the_job(workdir: Workdir) -> None:
+    job = workdir.launch("true")
+    workdir.ended(job)
+    folder = workdir.path / "headspace" / job
+    (folder / "exit").unlink()
+    (folder / "pid").write_text(f"{os.getpid()}\n")
+
+    resumed = Jobs(workdir.path)
+
+    assert resumed.status(job) == "FAILED"
+    assert resumed.cancel(job)  # And it is not this process that ends.
+
+
+def test_cancelling_ends_all_that_the_command_started(workdir: Workdir) -> None:
+    job = workdir.launch("(trap '' TERM; echo ready; sleep 600) & sleep 600")
+    log = workdir.path / "headspace" / job / "output.log"
+    wait_until(lambda: "ready" in log.read_text(), "the job begins")
+    group = workdir.jobs._children[job].pid
+
+    assert workdir.jobs.cancel(job)
+
+    assert workdir.jobs.status(job) == "FAILED"
+    wait_until(lambda: not _group_lives(group), "the group ends")
+
+
+def _group_lives(group: int) -> bool:
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, number = path.read_text().rsplit(")", 1)[1].split()[:3]
+        except OSError:
+            continue
+        if int(number) == group and state != "Z":
+            return True
+    return False
+
+
+def test_an_orphan_of_the_same_experiment_is_ended_before_it_is_launched_anew(
+    workdir: Workdir,
+) -> None:
+    first = workdir.launch("sleep 600")
+
+    second = workdir.launch("true")
+
+    assert (first, second) == ("003_this", "003_this.2")
+    assert workdir.jobs.status(first) == "FAILED"
+    assert workdir.ended(second) == "SUCCEEDED"
+
+
+def test_the_headspace_experiment_is_a_probe_and_ends_when_it_is_done(workdir: Workdir) -> None:
+    done = '{"kind": "probe"}\\n'
+    write = f"mkdir $HEADSPACE_DIR/run && printf '{done}' > $HEADSPACE_DIR/run/rank0.jsonl"
+    job = workdir.launch(
+        f"echo $HEADSPACE_MODE; mkdir -p $HEADSPACE_DIR; {write}; sleep 600",
+        "000_headspace",
+        _is_headspace=True,
+    )
+
+    assert workdir.ended(job) == "SUCCEEDED"
+    assert workdir.jobs.duration(job) is None
+    assert (workdir.path / "headspace" / job / "output.log").read_text().startswith("probe\n")
+
+
+def test_progress_is_of_batches_and_not_of_records(tmp_path: Path) -> None:
+    file = tmp_path / "run" / "rank0.jsonl"
+    file.parent.mkdir()
+    idle, busy = '{"kind": "tick", "loops": []}\n', '{"kind": "tick", "loops": [{"steps": 7}]}\n'
+    file.write_text(idle)
+    progress = Progress(tmp_path)
+
+    told = []
+    for line in ("", busy, idle, busy[:20], busy[20:]):
+        with file.open("a") as records:
+            records.write(line)
+        progress.look()
+        told.append(progress.text)
+
+    assert told == [None, "7 batches", "7 batches", "7 batches", "14 batches"]
+
+
+# --- evidence -------------------------------------------------------------------------------
+
+
+def test_a_failure_before_the_first_batch_is_one_of_start_up_whatever_its_words(
+    workdir: Workdir,
+) -> None:
+    job = workdir.launch("echo '[autoresearch] cpu_cores=2'; echo 'bad --step_time_ms' >&2; exit 2")
+    assert workdir.ended(job) == "FAILED"
+
+    evidence = workdir.evidence(job)
+
+    assert kind(evidence) == "job_startup_failed"
+    assert evidence.exit_code == 2
+    assert "(2 lines left out)" in evidence.pipeline_stats_log
+
+
+def test_a_failure_at_work_is_one_of_work_whatever_its_words(workdir: Workdir) -> None:
+    job = workdir.train("raise ImportError('cannot initialize: startup of mtp')")
+    assert workdir.ended(job) == "FAILED"
+
+    evidence = workdir.evidence(job)
+
+    assert kind(evidence) == "job_runtime_failed"
+    assert evidence.error_summary.endswith("ImportError: cannot initialize: startup of mtp")
+    assert evidence.progress_seen
+    answer = json.loads((workdir.path / "runs" / job / "metrics" / "answer.json").read_text())
+    assert answer["metrics"]["throughput_samples_per_s"] is None
+
+
+def test_the_signal_that_ended_a_job_is_named(workdir: Workdir) -> None:
+    job = workdir.train("import os; os.kill(os.getpid(), 11)")
+    assert workdir.ended(job) == "FAILED"
+
+    assert ": it ended by SIGSEGV.\n" in workdir.evidence(job).error_summary
+
+
+def test_an_experiment_is_compared_with_the_baseline_and_the_best(workdir: Workdir) -> None:
+    answers = {}
+    for run, then in (("000_baseline", "pass"), ("004_slower", "time.sleep(1)")):
+        job = workdir.train(then, run)
+        assert workdir.ended(job) == "SUCCEEDED"
+        workdir.evidence(job)
+        answer = json.loads((workdir.path / "runs" / job / "metrics" / "answer.json").read_text())
+        answers[run] = answer["metrics"]
+
+    assert answers["000_baseline"]["is_best_so_far"]
+    assert answers["000_baseline"]["improvement_vs_baseline_pct"] == 0.0
+    assert answers["000_baseline"]["throughput_samples_per_s"] > 0
+    assert not answers["004_slower"]["is_best_so_far"]
+    assert answers["004_slower"]["improvement_vs_baseline_pct"] < 0
+
+
+def test_a_command_without_a_loop_that_is_known_says_that_nothing_was_measured(
+    workdir: Workdir,
+) -> None:
+    job = workdir.launch("true")
+    assert workdir.ended(job) == "SUCCEEDED"
+
+    assert "nothing was measured: no loop" in workdir.evidence(job).metrics_summary
+
+
+SUMMARY: dict[str, Any] = {
+    "steps": 900,
+    "step_time_ms": 31.0,
+    "steady_step_time_ms": 29.5,
+    "steady_step_mean_ms": 30.0,
+    "throughput_samples_per_s": 100.0,
+    "floor_step_ms": 10.0,
+    "headspace_pct": 66.7,
+    "headspace_ci_pct": [65.0, 68.0],
+}
+
+
+def test_the_floor_is_told_as_a_run_with_free_data_that_the_engine_does_not_scale() -> None:
+    answer = block(Measured(SUMMARY, "", {}), mode="probe")
+
+    metrics = answer["metrics"]
+    assert metrics["throughput_samples_per_s"] == 300.0
+    # The engine multiplies by their ratio where the first is the shorter one.
+    assert metrics["steady_step_time_ms"] == metrics["step_time_ms"] == 10.0
+    assert "with free data a step takes 10.0 ms" in answer["findings"][0]
+
+
+def test_ranks_that_train_together_add_up() -> None:
+    summary = {**SUMMARY, "ranks": {"read": 4}}
+
+    metrics = block(Measured(summary, "", {}), mode="measure")["metrics"]
+
+    assert metrics["throughput_samples_per_s"] == 400.0
+    assert metrics["steady_step_time_ms"] == 29.5
+
+
+# --- agent ----------------------------------------------------------------------------------
+
+
+class Codex:
+    """An agent that notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def _load_prompt(self, name: str, **values: str) -> str:
+        return f"{name} {values}"
+
+    def run(self, prompt: str, workdir: Path, phase: str) -> str:
+        self.asked.append(phase)
+        return "its answer"
+
+
+SCRIPT = '\nimport this\n\n"""\n    ```\n"""\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "experiment"),
+    [("instrument", ""), ("headspace", ""), ("apply_changes", "baseline")],
+)
+def test_the_script_is_handed_back_as_it_is_where_only_measuring_would_edit_it(
+    name: str, experiment: str, tmp_path: Path
+) -> None:
+    from spdl.autoresearch.pipeline_optimization._factory import _extract_python_block
+
+    codex = Codex()
+    agent = Agent(codex)
+
+    prompt = agent._load_prompt(name, PIPELINE_CODE=SCRIPT, EXPERIMENT_NAME=experiment)
+    answer = agent.run(prompt, tmp_path, "phase")
+
+    assert codex.asked == []
+    assert _extract_python_block(answer) == SCRIPT.lstrip()
+
+
+def test_other_edits_are_the_agents(tmp_path: Path) -> None:
+    codex = Codex()
+    agent = Agent(codex)
+
+    prompt = agent._load_prompt("apply_changes", PIPELINE_CODE=SCRIPT, EXPERIMENT_NAME="mtp")
+
+    assert agent.run(prompt, tmp_path, "apply_001") == "its answer"
+    assert codex.asked == ["apply_001"]
+
+
+def test_a_script_that_the_engine_would_cut_off_is_refused_with_the_reason(tmp_path: Path) -> None:
+    agent = Agent(Codex())
+    prompt = agent._load_prompt("headspace", PIPELINE_CODE='"""\n```python\n```\n"""\n')
+
+    with pytest.raises(ValueError, match="begins with ```, where the engine would cut"):
+        agent.run(prompt, tmp_path, "apply_000")
