@@ -204,6 +204,44 @@ def test_the_headspace_experiment_is_a_probe_and_ends_when_it_is_done(workdir: W
     assert (workdir.path / "headspace" / job / "output.log").read_text().startswith("probe\n")
 
 
+PROBED = """
+import time
+import headspace
+
+
+def batches():
+    for number in range(1_000_000):
+        time.sleep(0.002)
+        yield number
+
+
+for batch in headspace.wrap(batches(), batch_size=4):
+    time.sleep(0.001)
+"""
+
+
+@pytest.mark.slow
+def test_a_real_probe_ends_its_job_and_the_floor_reaches_the_answer(workdir: Workdir) -> None:
+    script = workdir.path / "train.py"
+    script.write_text(PROBED)
+    job = workdir.launch(f"{sys.executable} {script}", "000_headspace", _is_headspace=True)
+
+    # Alone it would take the better part of an hour.
+    assert workdir.ended(job) == "SUCCEEDED"
+
+    workdir.evidence(job)
+    told = workdir.path / "runs" / job / "metrics"
+    summary = json.loads((told / "summary.json").read_text())
+    metrics = json.loads((told / "answer.json").read_text())["metrics"]
+    if summary["floor_step_ms"] is None:  # A busy machine: the windows disagreed.
+        assert metrics["steady_step_time_ms"] is None
+        assert "the floor was not measured: " in metrics["notes"]
+    else:
+        assert metrics["steady_step_time_ms"] == pytest.approx(summary["floor_step_ms"], abs=1e-3)
+        # A sleep of a millisecond, and not the three of a step.
+        assert metrics["throughput_samples_per_s"] > summary["throughput_samples_per_s"]
+
+
 def test_progress_is_of_batches_and_not_of_records(tmp_path: Path) -> None:
     file = tmp_path / "run" / "rank0.jsonl"
     file.parent.mkdir()
@@ -311,6 +349,31 @@ def test_ranks_that_train_together_add_up() -> None:
 
     assert metrics["throughput_samples_per_s"] == 400.0
     assert metrics["steady_step_time_ms"] == 29.5
+
+
+def test_findings_say_what_is_noise_and_what_a_remedy_is_predicted_to_gain() -> None:
+    remedy = {
+        "what": "Run `decode` 4 at a time.",
+        "predicted_step_ms": 15,
+        "predicted_gain_pct": 50,
+    }
+    summary = {
+        **SUMMARY,
+        "wait_pct": 66.0,
+        "steady_step_ci_ms": [28.0, 32.0],
+        "remedies": [remedy],
+        "bottleneck": {"kind": "stage", "name": "decode", "evidence": "busy 99 %"},
+    }
+
+    answer = block(Measured(summary, "", {}), mode="measure")
+
+    assert answer["findings"] == [
+        "66 % of a step is waiting for data; decode limits: busy 99 %",
+        "a step takes 28.0 to 32.0 ms (95 %): a difference within that is noise",
+        "predicted: Run `decode` 4 at a time: 15.0 ms a step (-50 %)",
+    ]
+    assert answer["metrics"]["notes"] == answer["findings"][0]
+    assert answer["metrics"]["bottleneck_stage"] == "decode"
 
 
 # --- agent ----------------------------------------------------------------------------------

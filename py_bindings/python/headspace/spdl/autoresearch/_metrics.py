@@ -167,6 +167,12 @@ def _bottleneck(found: Measured) -> str:
 
 def _findings(found: Measured, told: str) -> list[str]:
     findings = [told]
+    interval = found.summary.get("steady_step_ci_ms")
+    if interval:
+        low, high = interval
+        findings.append(
+            f"a step takes {low:.1f} to {high:.1f} ms (95 %): a difference within that is noise"
+        )
     for remedy in found.summary.get("remedies", ())[:_REMEDIES]:
         predicted, gain = remedy["predicted_step_ms"], remedy["predicted_gain_pct"]
         what = remedy["what"].rstrip(".")
