@@ -107,6 +107,14 @@ def test_modes_that_run_something_else_are_left_to_the_engine(mode: str) -> None
     assert f"`{mode}` is asked for" in availability.reason
 
 
+def test_where_headspace_is_turned_off_the_engine_takes_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HEADSPACE", "0")
+
+    assert not Provider().is_available({}, None).available
+
+
 def test_experiments_go_one_at_a_time(tmp_path: Path) -> None:
     config = {"agent": "codex", "max_concurrency": 3}
 
@@ -128,11 +136,15 @@ def test_a_job_that_ended_while_no_engine_ran_has_its_exit_code(workdir: Workdir
     assert resumed.exit_code(job) == 3
 
 
-def test_a_job_that_runs_on_is_found_by_the_next_engine(workdir: Workdir) -> None:
+@pytest.mark.parametrize("is_relative", [False, True], ids=["absolute", "relative"])
+def test_a_job_that_runs_on_is_found_by_the_next_engine(
+    workdir: Workdir, is_relative: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = workdir.launch("sleep 600")
     wait_until((workdir.path / "headspace" / job / "pid").exists, "the job begins")
 
-    resumed = Jobs(workdir.path)
+    monkeypatch.chdir(workdir.path.parent)
+    resumed = Jobs(Path(workdir.path.name) if is_relative else workdir.path)
 
     assert resumed.status(job) == "RUNNING"
     # Its parent reaps it here, as `init` would.

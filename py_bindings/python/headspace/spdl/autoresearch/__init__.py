@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headspace import _settings
 from headspace.spdl.autoresearch._agent import Agent
 from headspace.spdl.autoresearch._evidence import Evidence
 from headspace.spdl.autoresearch._jobs import Jobs
@@ -43,6 +44,8 @@ class Provider:
 
     def is_available(self, config: dict[str, Any], workdir: Path | None) -> Availability:
         """Everywhere, but for the engine's modes that run something else than the experiment."""
+        if not _settings.enabled():
+            return Availability(False, "`HEADSPACE` turns headspace off")
         mode = str(config.get("local_execution_mode", "full"))
         if mode != "full":
             return Availability(False, f"it runs experiments in full, and `{mode}` is asked for")

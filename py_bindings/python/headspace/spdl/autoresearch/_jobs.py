@@ -68,7 +68,8 @@ class Jobs:
     """
 
     def __init__(self, workdir: Path | None) -> None:
-        self._workdir = workdir
+        # Absolute, since a job is known by its folder's name.
+        self._workdir = None if workdir is None else workdir.absolute()
         #: Those that this process started, to be reaped.
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._progress: dict[str, Progress] = {}
