@@ -21,7 +21,7 @@ from spdl.autoresearch.pipeline_optimization._ops._failures import (
 )
 from spdl.autoresearch.pipeline_optimization._platform import _providers, create_platform
 
-from headspace.spdl.autoresearch import Provider
+from headspace.spdl.autoresearch import Provider, _jobs
 from headspace.spdl.autoresearch._agent import Agent
 from headspace.spdl.autoresearch._evidence import Evidence
 from headspace.spdl.autoresearch._jobs import Jobs
@@ -31,10 +31,26 @@ from headspace.spdl.autoresearch._records import Measured, Progress
 TRAIN = """
 import sys, time
 import headspace
-for step, batch in enumerate(headspace.wrap(range(2000), batch_size=4)):
+for step, batch in enumerate(headspace.wrap(range(400), batch_size=4)):
     time.sleep(0.001)
     if step == 60:
         {then}
+"""
+
+
+PROBED = """
+import time
+import headspace
+
+
+def batches():
+    for number in range(1_000_000):
+        time.sleep(0.002)
+        yield number
+
+
+for batch in headspace.wrap(batches(), batch_size=4):
+    time.sleep(0.001)
 """
 
 
@@ -167,27 +183,34 @@ def test_a_process_that_got_the_jobs_number_is_not_the_job(workdir: Workdir) -> 
     assert resumed.cancel(job)  # And it is not this process that ends.
 
 
-def test_cancelling_ends_all_that_the_command_started(workdir: Workdir) -> None:
+def test_cancelling_ends_all_that_the_command_started(
+    workdir: Workdir, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = workdir.launch("(trap '' TERM; echo ready; sleep 600) & sleep 600")
     log = workdir.path / "headspace" / job / "output.log"
     wait_until(lambda: "ready" in log.read_text(), "the job begins")
     group = workdir.jobs._children[job].pid
 
+    monkeypatch.setattr(_jobs, "GRACE_S", 0.2)
+
     assert workdir.jobs.cancel(job)
 
     assert workdir.jobs.status(job) == "FAILED"
-    wait_until(lambda: not _group_lives(group), "the group ends")
+    assert not _jobs._group_lives(group)
 
 
-def _group_lives(group: int) -> bool:
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, number = path.read_text().rsplit(")", 1)[1].split()[:3]
-        except OSError:
-            continue
-        if int(number) == group and state != "Z":
-            return True
-    return False
+def test_a_job_that_is_ended_completes_its_records_first(workdir: Workdir) -> None:
+    # A shell in between is gone at the first signal.
+    script = workdir.path / "train.py"
+    script.write_text(PROBED)
+    job = workdir.launch(f"cd . && {sys.executable} {script}; true")
+    wait_until(lambda: workdir.jobs.progress(job), "the loop takes batches")
+
+    assert workdir.jobs.cancel(job)
+
+    workdir.evidence(job)
+    told = workdir.path / "runs" / job / "metrics" / "summary.json"
+    assert json.loads(told.read_text())["state"] == "finished"
 
 
 def test_an_orphan_of_the_same_experiment_is_ended_before_it_is_launched_anew(
@@ -216,22 +239,6 @@ def test_the_headspace_experiment_is_a_probe_and_ends_when_it_is_done(workdir: W
     assert (workdir.path / "headspace" / job / "output.log").read_text().startswith("probe\n")
 
 
-PROBED = """
-import time
-import headspace
-
-
-def batches():
-    for number in range(1_000_000):
-        time.sleep(0.002)
-        yield number
-
-
-for batch in headspace.wrap(batches(), batch_size=4):
-    time.sleep(0.001)
-"""
-
-
 @pytest.mark.slow
 def test_a_real_probe_ends_its_job_and_the_floor_reaches_the_answer(workdir: Workdir) -> None:
     script = workdir.path / "train.py"
@@ -245,6 +252,7 @@ def test_a_real_probe_ends_its_job_and_the_floor_reaches_the_answer(workdir: Wor
     told = workdir.path / "runs" / job / "metrics"
     summary = json.loads((told / "summary.json").read_text())
     metrics = json.loads((told / "answer.json").read_text())["metrics"]
+    assert summary["state"] == "finished"
     if summary["floor_step_ms"] is None:  # A busy machine: the windows disagreed.
         assert metrics["steady_step_time_ms"] is None
         assert "the floor was not measured: " in metrics["notes"]

@@ -200,20 +200,15 @@ class Jobs:
         pid = self._pid(job_id)
         if pid is None or not self._is_alive(job_id):
             return not self._is_alive(job_id)
+        # Its shell may be gone at once while the command still completes its records.
         for number, seconds in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, _KILLED_S)):
+            until = time.monotonic() + seconds
             try:
                 os.killpg(pid, number)
             except ProcessLookupError:
                 break
-            until = time.monotonic() + seconds
-            while self._is_alive(job_id) and time.monotonic() < until:
+            while (self._is_alive(job_id) or _group_lives(pid)) and time.monotonic() < until:
                 time.sleep(0.02)
-            if not self._is_alive(job_id):
-                break
-        try:  # What the command started and left behind.
-            os.killpg(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         return not self._is_alive(job_id)
 
     def _end_orphans(self, run_id: str) -> None:
@@ -266,6 +261,19 @@ def _runs(pid: int, folder: Path) -> bool:
     except OSError:
         return False
     return os.fsencode(folder) in words
+
+
+def _group_lives(group: int) -> bool:
+    """Whether a process of that group runs; one that nobody reaps does not."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # Behind the name, which may hold anything: state, parent, group (proc_pid_stat(5)).
+            state, _, number = path.read_text().rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue
+        if int(number) == group and state != "Z":
+            return True
+    return False
 
 
 def _write(path: Path, text: str) -> None:
