@@ -95,7 +95,10 @@ def _replace(kind: Any, method: str) -> None:
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
         known = _quietly(_loop_of, self)
         if known is None:
-            return original(self, *args, **kwargs)
+            stages = _quietly(_stages_of, self)
+            if stages is None:
+                return original(self, *args, **kwargs)
+            return stages(_Source(self, original, args, kwargs))
         source = _Source(self, original, args, kwargs)
         iterator = _nesting.make(known.iterate, source)
         known.last = _weak(iterator)
@@ -122,7 +125,7 @@ def _quietly(function: Callable[..., Any], *args: Any) -> Any:
 
 
 class _Source:
-    """What a watched loader iterates: the original's iterator. Else it is as the loader."""
+    """A loader as it is to be iterated: by the original's method. Else it is as the loader."""
 
     __slots__ = ("_headspace_call", "_headspace_loader")
 
@@ -184,6 +187,27 @@ class _Known:
         return self.loader() is None and getattr(last, "_headspace_has_ended", True)
 
 
+def _stages_of(loader: Any) -> Callable[[_Source], Any] | None:
+    """What iterates a torch loader within another loader that is watched, so that its stages are told.
+    None for anything else."""
+    inner = _torch_loader(loader)
+    if inner is None or not _settings.enabled() or "_get_iterator" in vars(inner) or _is_worker():
+        return None
+    from headspace.torch import iterate
+
+    prefix = "evaluation " if _role.here() == _role.EVALUATION else ""
+    unwatched: Any = _Unwatched()
+    return lambda source: iterate(unwatched, source, inner, prefix)
+
+
+class _Unwatched:
+    """In the place of a loop: what iterates is the loader's own."""
+
+    @staticmethod
+    def iterate(loader: Any, _session: Any, _role: Any) -> Any:
+        return iter(loader)
+
+
 def _nothing() -> None:
     return None
 
@@ -219,6 +243,8 @@ def _loop_of(loader: Any) -> _Known | None:
     if not _settings.enabled() or _nesting.is_within() or _is_worker():
         return None
     role = _role.here()
+    if role == _role.EVALUATION:
+        _nesting.interrupt()
     key = (id(loader), role)
     known = _of_loader.get(key)
     if known is not None and known.loader() is loader:
