@@ -331,6 +331,44 @@ def test_an_experiment_is_compared_with_the_baseline_and_the_best(workdir: Workd
     assert answers["004_slower"]["improvement_vs_baseline_pct"] < 0
 
 
+UNEDITED = """
+import time
+from spdl.pipeline import PipelineBuilder
+
+
+def load(number):
+    time.sleep(0.001)
+    return number
+
+
+pipeline = (
+    PipelineBuilder()
+    .add_source(range(360))
+    .pipe(load, concurrency=2)
+    .aggregate(3)
+    .add_sink(2)
+    .build(num_threads=2)
+)
+with pipeline.auto_stop():
+    for batch in pipeline:
+        time.sleep(0.001)
+"""
+
+
+def test_a_script_that_knows_nothing_of_headspace_is_measured(workdir: Workdir) -> None:
+    script = workdir.path / "train.py"
+    script.write_text(UNEDITED)
+    job = workdir.launch(f"{sys.executable} {script}")
+    assert workdir.ended(job) == "SUCCEEDED"
+
+    evidence = workdir.evidence(job)
+
+    answer = json.loads((workdir.path / "runs" / job / "metrics" / "answer.json").read_text())
+    assert answer["metrics"]["steady_step_time_ms"] > 1.0
+    assert "[autoresearch] step=120 step_time_ms=" in evidence.pipeline_stats_log
+    assert "\npipeline:0:1:load[2]_ave_time\t" in evidence.metrics_summary
+
+
 def test_a_command_without_a_loop_that_is_known_says_that_nothing_was_measured(
     workdir: Workdir,
 ) -> None:
