@@ -33,12 +33,11 @@ GRACE_S = 35.0
 #: Seconds that the kernel is given after SIGKILL.
 _KILLED_S = 5.0
 
-# The shell stays to tell how the command ended, also where the whole group is told to end: the
-# command has the signals' own effects, since what a shell traps is reset in what it starts.
+# The shell stays to tell how the command ended. It traps no signal: what it starts would have its
+# handlers until it is another program, and a signal that comes in between would be lost.
 _LEAD = """
-trap : TERM INT
 folder=$1; shift
-echo $$ > "$folder/pid"
+echo $$ > "$folder/pid.new" && mv "$folder/pid.new" "$folder/pid"
 "$@"
 code=$?
 echo $code > "$folder/exit.new" && mv "$folder/exit.new" "$folder/exit"
