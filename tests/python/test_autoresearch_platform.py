@@ -419,7 +419,7 @@ def test_findings_say_what_is_noise_and_what_a_remedy_is_predicted_to_gain() -> 
         **SUMMARY,
         "wait_pct": 66.0,
         "steady_step_ci_ms": [28.0, 32.0],
-        "remedies": [remedy],
+        "remedies": [remedy, none],
         "bottleneck": {"kind": "stage", "name": "decode", "evidence": "busy 99 %"},
     }
 
@@ -429,6 +429,7 @@ def test_findings_say_what_is_noise_and_what_a_remedy_is_predicted_to_gain() -> 
         "66 % of a step is waiting for data; decode limits: busy 99 %",
         "a step takes 28.0 to 32.0 ms (95 %): a difference within that is noise",
         "predicted: Run `decode` 4 at a time: 15.0 ms a step (-50 %)",
+        "Look at the model",
     ]
     assert answer["metrics"]["notes"] == answer["findings"][0]
     assert answer["metrics"]["bottleneck_stage"] == "decode"

@@ -16,6 +16,8 @@ __all__ = ["block"]
 _BASELINE = "000_baseline"
 #: Remedies worth a finding each.
 _REMEDIES = 3
+#: A smaller gain is none: such a remedy says where not to look.
+_WORTH_PCT = 1.0
 
 Metrics = dict[str, Any]
 
@@ -176,7 +178,9 @@ def _findings(found: Measured, told: str) -> list[str]:
     for remedy in found.summary.get("remedies", ())[:_REMEDIES]:
         predicted, gain = remedy["predicted_step_ms"], remedy["predicted_gain_pct"]
         what = remedy["what"].rstrip(".")
-        findings.append(f"predicted: {what}: {predicted:.1f} ms a step (-{gain:.0f} %)")
+        if gain >= _WORTH_PCT:
+            what = f"predicted: {what}: {predicted:.1f} ms a step (-{gain:.0f} %)"
+        findings.append(what)
     findings.extend(finding["text"] for finding in found.summary.get("findings", ()))
     return list(dict.fromkeys(findings))
 
