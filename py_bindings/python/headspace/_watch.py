@@ -111,16 +111,20 @@ def _replace(kind: Any, method: str) -> None:
 _said = False
 
 
+def _say(text: str) -> None:
+    if not (_settings.quiet() or _settings.rank()):
+        _session._print(f"headspace: {text}.")
+
+
 def _quietly(function: Callable[..., Any], *args: Any) -> Any:
     """What it gives; None where it fails, which is said once."""
     global _said
     try:
         return function(*args)
     except Exception as error:
-        if not (_said or _settings.quiet() or _settings.rank()):
+        if not _said:
             _said = True
-            what = f"{type(error).__name__}: {error}"
-            _session._print(f"headspace: not everything is measured: {what}. Training goes on.")
+            _say(f"not everything is measured: {type(error).__name__}: {error}. Training goes on")
         return None
 
 
@@ -154,9 +158,14 @@ class _Known:
         kind = type(loader)
         chosen = os.environ.get("HEADSPACE_LOOP") or None
         probes = role in (None, _role.TRAINING) if chosen is None else name == chosen
+        mode = _settings.mode() if probes else "measure"
+        if mode == "replay" and _wrap._length(loader, mode) is None:
+            # Without an end of its own, an epoch of cached batches would have none.
+            _say(f"`{name}` has no length, so its batches are not replayed. It is measured")
+            mode = "measure"
         self.loop = _wrap._loop(
             loader,
-            mode=_settings.mode() if probes else "measure",
+            mode=mode,
             name=name,
             batch_size=None,
             num_caches=10,
