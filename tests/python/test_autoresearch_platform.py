@@ -415,6 +415,7 @@ def test_findings_say_what_is_noise_and_what_a_remedy_is_predicted_to_gain() -> 
         "predicted_step_ms": 15,
         "predicted_gain_pct": 50,
     }
+    none = {"what": "Look at the model.", "predicted_step_ms": 30, "predicted_gain_pct": 0}
     summary = {
         **SUMMARY,
         "wait_pct": 66.0,
