@@ -31,8 +31,8 @@ from headspace.spdl.autoresearch._records import Measured, Progress
 TRAIN = """
 import sys, time
 import headspace
-for step, batch in enumerate(headspace.wrap(range(400), batch_size=4)):
-    time.sleep(0.001)
+for step, batch in enumerate(headspace.wrap(range(200), batch_size=4)):
+    time.sleep({each})
     if step == 60:
         {then}
 """
@@ -69,9 +69,10 @@ class Workdir:
         (folder / "job_id.txt").write_text(job)
         return job
 
-    def train(self, then: str, run: str = "003_this") -> str:
+    def train(self, then: str, run: str = "003_this", each: float = 0.001) -> str:
+        """A loop that does that at its 61st batch, and takes so many seconds for each."""
         script = self.path / f"{run}.py"
-        script.write_text(TRAIN.format(then=then))
+        script.write_text(TRAIN.format(then=then, each=each))
         return self.launch(f"{sys.executable} {script}", run)
 
     def ended(self, job: str) -> str:
@@ -317,8 +318,8 @@ def test_the_signal_that_ended_a_job_is_named(workdir: Workdir) -> None:
 
 def test_an_experiment_is_compared_with_the_baseline_and_the_best(workdir: Workdir) -> None:
     answers = {}
-    for run, then in (("000_baseline", "pass"), ("004_slower", "time.sleep(1)")):
-        job = workdir.train(then, run)
+    for run, each in (("000_baseline", 0.001), ("004_slower", 0.02)):
+        job = workdir.train("pass", run, each)
         assert workdir.ended(job) == "SUCCEEDED"
         workdir.evidence(job)
         answer = json.loads((workdir.path / "runs" / job / "metrics" / "answer.json").read_text())
