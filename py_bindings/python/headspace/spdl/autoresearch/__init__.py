@@ -1,0 +1,67 @@
+"""A platform for SPDL's autoresearch engine: experiments are measured by headspace, unedited.
+
+    spdl autoresearch engine --workflow spdl.autoresearch.pipeline_optimization:create_workflow \\
+        --workdir search -- --platform headspace --agent codex --source-dir . \\
+        --pipeline-script train.py --base-launch-command 'python train.py'
+
+The engine finds it by the entry point ``headspace`` of the group ``spdl.autoresearch.platforms``.
+Experiments are local processes under ``headspace run``. What the engine asks its coding agent to add
+to the script before anything can be measured (timing, and a cache for its headspace experiment) is
+answered without the agent, by the script as it is: the headspace experiment is a probe.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headspace import _settings
+from headspace.spdl.autoresearch._agent import Agent
+from headspace.spdl.autoresearch._evidence import Evidence
+from headspace.spdl.autoresearch._jobs import Jobs
+
+__all__ = ["Availability", "Provider"]
+
+_log = logging.getLogger(__name__)
+
+
+class Availability(NamedTuple):
+    """Whether the platform can be used, and why not."""
+
+    available: bool
+    reason: str = ""
+
+
+class Provider:
+    """What the entry point names: it makes the platform for one run of the engine."""
+
+    #: As in ``--platform headspace``.
+    name = "headspace"
+    #: The engine's own ``local`` has 10. ``--platform auto`` takes the highest that is available.
+    priority = 20
+
+    def is_available(self, config: dict[str, Any], workdir: Path | None) -> Availability:
+        """Everywhere, but for the engine's modes that run something else than the experiment."""
+        if not _settings.enabled():
+            return Availability(False, "`HEADSPACE` turns headspace off")
+        mode = str(config.get("local_execution_mode", "full"))
+        if mode != "full":
+            return Availability(False, f"it runs experiments in full, and `{mode}` is asked for")
+        return Availability(True)
+
+    def create(self, config: dict[str, Any], workdir: Path | None, agent: Any) -> Any:
+        """The platform: the engine's own for local work, with our jobs and evidence.
+
+        Experiments go one at a time, since two on one machine would measure each other. The engine's
+        own ``--max-concurrency N``, before the ``--``, says otherwise.
+        """
+        from spdl.autoresearch.pipeline_optimization._platform import create_platform
+
+        if "max_concurrency" in config:
+            config["max_concurrency"] = 1
+            _log.info("headspace: experiments run one at a time; two would measure each other")
+        local = create_platform({**config, "platform": "local"}, workdir)
+        jobs = Jobs(workdir)
+        return replace(local, execution=jobs, evidence=Evidence(jobs), agent=Agent(agent))

@@ -1,0 +1,82 @@
+"""The engine's coding agent, spared the edits that only measuring would need.
+
+The engine has its agent write timing into the script, rewrite it around a cache for the headspace
+experiment, and hand back the unchanged script for the baseline. All three are answered here with the
+script as it is. Everything else is the agent's.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Agent"]
+
+_log = logging.getLogger(__name__)
+
+#: Prompts that ask for an edit to measure by, by the engine's names.
+_MEASURING = ("instrument", "headspace")
+#: The experiment that is the script as it is, by the engine's name.
+_BASELINE = "baseline"
+
+_KNOWLEDGE = """
+
+# Measured by headspace
+
+Experiments run under `headspace run`, which measures from outside: scripts need no timing code, and
+none is to be added. The evidence of an experiment begins with the JSON block that the analysis asks
+for, filled from the records: copy its numbers, do not estimate others. `null` means not measured.
+`headspace_cache` is a probe of the unchanged script: its step time is the floor, the step if data were
+free. Remedies name a stage and a knob and carry the step time they were predicted to lead to; compare
+the prediction with the outcome. Improvements below the interval of a run are noise.
+"""
+
+
+class _Kept(str):
+    """A prompt that needs no agent: the answer is the script as it is."""
+
+    __slots__ = ("script",)
+    script: str
+
+
+class Agent:
+    """The coding agent that the engine was given, asked only what it is needed for."""
+
+    def __init__(self, agent: Any) -> None:
+        self._agent = agent
+
+    def _load_prompt(self, name: str, **values: str) -> str:
+        prompt: str = self._agent._load_prompt(name, **values)
+        is_baseline = name == "apply_changes" and values.get("EXPERIMENT_NAME") == _BASELINE
+        if name not in _MEASURING and not is_baseline:
+            return prompt
+        kept = _Kept(prompt)
+        kept.script = values.get("PIPELINE_CODE", "")
+        return kept
+
+    def _load_knowledge(self) -> str:
+        knowledge: str = self._agent._load_knowledge()
+        return knowledge + _KNOWLEDGE
+
+    def run(self, prompt: str, workdir: Path, phase: str) -> str:
+        """Answers, or asks the agent.
+
+        Raises:
+            ValueError: If the script has a line that begins with three backticks: the engine could
+                not read it back.
+        """
+        if not isinstance(prompt, _Kept):
+            answer: str = self._agent.run(prompt, workdir, phase)
+            return answer
+        if "\n```" in prompt.script:
+            raise ValueError(
+                "a line of the pipeline script begins with ```, where the engine would cut the "
+                "script off: indent that line"
+            )
+        _log.info("headspace: `%s` needs no agent: the script stays as it is", phase)
+        return f"```python\n{prompt.script}\n```\n"
+
+    def _extract_json_block(self, text: str) -> dict[str, Any] | None:
+        block: dict[str, Any] | None = self._agent._extract_json_block(text)
+        return block

@@ -1,0 +1,156 @@
+"""What the engine's analysis is handed of an experiment: numbers of the records, in its own words.
+
+- The JSON block that the analysis has to answer with, filled in, so that there is nothing to estimate.
+- The verdict, and the pipeline's events by the names that SPDL's stages log them by.
+- Of a failure the traceback. A job that failed has no metrics here: the engine would take the best of
+  them for a result.
+
+The engine tells a failure at start-up from one at work by the words of the evidence: any metric's name
+in it means that work had begun. So without a batch none is named, and the word is `startup`.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from headspace.spdl.autoresearch._events import events, log_lines, system
+from headspace.spdl.autoresearch._jobs import Job, Jobs
+from headspace.spdl.autoresearch._metrics import block
+from headspace.spdl.autoresearch._records import Measured, measured
+
+__all__ = ["Evidence"]
+
+#: The engine's signs that an experiment had begun its work (`_failures.py`, spdl 0.8).
+_MARKERS = ("step_time", "ttfb", "data_readiness", "sm_util", "[autoresearch]")
+_TRACEBACK = "Traceback (most recent call last):"
+#: Lines of a traceback, and of a log without one.
+_TRACEBACK_LINES = 60
+_LOG_LINES = 40
+
+
+class Evidence:
+    """The engine's evidence capability."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+
+    def collect(self, job_id: str, metrics_dir: Path) -> Any:
+        """What is known of a job that has ended. Files of it are left in ``metrics_dir``."""
+        from spdl.autoresearch.pipeline_optimization._platform import _MetricsEvidence
+
+        metrics_dir.mkdir(parents=True, exist_ok=True)
+        folder = self._jobs.folder(job_id)
+        found = measured(folder / "records")
+        log = folder / "output.log"
+        exit_code = self._jobs.exit_code(job_id)
+        how = _ending(exit_code, was_cancelled=self._jobs.was_cancelled(job_id))
+        has_failed = self._jobs.status(job_id) != "SUCCEEDED"
+        tail = _tail(log, tell_metrics=found.steps > 0)
+        error = _failure(how, found, tail) if has_failed else None
+        answer = self._answer(self._jobs.job(job_id), found, error)
+        _keep(metrics_dir, found, answer)
+        return _MetricsEvidence(
+            system_metrics=system(found) if found.steps else "nothing was measured",
+            pipeline_stats_log="\n".join((*log_lines(found), f"## {log}", tail)),
+            metrics_summary=_summary(found, answer, error),
+            log_paths=[str(log)],
+            exit_code=exit_code,
+            error_summary=error,
+            progress_seen=found.steps > 0,
+        )
+
+    def _answer(self, job: Job | None, found: Measured, error: str | None) -> dict[str, Any]:
+        """The block to answer with. That of a job that ended well is kept, to compare others with."""
+        if error is not None:
+            return block(found, mode="failed", error=error)
+        mode = "measure" if job is None else job.mode
+        duration = None if job is None else self._jobs.duration(job.job_id)
+        others = {
+            other.run_id: metrics
+            for other in self._jobs.ended()
+            if other.mode == "measure" and (metrics := self._kept(other.job_id))
+        }
+        answer = block(
+            found,
+            mode=mode,
+            others=others,
+            run_id="" if job is None else job.run_id,
+            duration_s=duration,
+        )
+        if job is not None:
+            (self._jobs.folder(job.job_id) / "metrics.json").write_text(
+                json.dumps(answer["metrics"], indent=2) + "\n"
+            )
+        return answer
+
+    def _kept(self, job_id: str) -> dict[str, Any] | None:
+        try:
+            kept = json.loads((self._jobs.folder(job_id) / "metrics.json").read_text())
+        except (OSError, ValueError):
+            return None
+        return kept if isinstance(kept, dict) else None
+
+
+def _summary(found: Measured, answer: dict[str, Any], error: str | None) -> str:
+    parts = [
+        "## Measured by headspace\n",
+        "The answer's JSON block, filled from the records:\n",
+        f"```json\n{json.dumps(answer, indent=2)}\n```\n",
+    ]
+    if error is not None:
+        parts.append(f"## The job failed\n\n```\n{error}\n```\n")
+    if found.steps and found.verdict:
+        parts.append(f"## Verdict\n\n```\n{found.verdict.rstrip()}\n```\n")
+    rows = events(found)
+    if rows:
+        lines = "\n".join(f"{name}\t{value:.6g}" for name, value in rows)
+        parts.append(f"## Pipeline events\n\n```\nevent\tvalue\n{lines}\n```\n")
+    return "\n".join(parts)
+
+
+def _keep(metrics_dir: Path, found: Measured, answer: dict[str, Any]) -> None:
+    (metrics_dir / "answer.json").write_text(json.dumps(answer, indent=2) + "\n")
+    if found.summary:
+        (metrics_dir / "summary.json").write_text(json.dumps(found.summary, indent=2) + "\n")
+    rows = events(found)
+    if rows:
+        lines = (f"{name}\t{value:.9g}\n" for name, value in rows)
+        (metrics_dir / "pipeline_stats.tsv").write_text("event\tvalue\n" + "".join(lines))
+
+
+def _tail(log: Path, *, tell_metrics: bool) -> str:
+    """The last traceback and what follows it; where there is none, the last lines."""
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return "(no log)"
+    if not tell_metrics:
+        told = [line for line in lines if not any(word in line.lower() for word in _MARKERS)]
+        left_out = len(lines) - len(told)
+        lines = [*told, f"({left_out} lines left out)"] if left_out else told
+    starts = [i for i, line in enumerate(lines) if _TRACEBACK in line]
+    if starts:
+        return "\n".join(lines[starts[-1] :][:_TRACEBACK_LINES])
+    return "\n".join(lines[-_LOG_LINES:]) or "(the log is empty)"
+
+
+def _ending(exit_code: int | None, *, was_cancelled: bool) -> str:
+    if was_cancelled:
+        return "no further batch came, and it was ended"
+    if exit_code is None:
+        return "it was killed"
+    if exit_code > 128 and exit_code - 128 in set(signal.Signals):
+        return f"it ended by {signal.Signals(exit_code - 128).name}"
+    return f"exit code {exit_code}"
+
+
+def _failure(how: str, found: Measured, tail: str) -> str:
+    """When and how a job failed, and its own words."""
+    if found.steps:
+        when = f"after {found.steps} batches"
+    else:
+        when = "during startup, before its first batch"
+    return f"The job failed {when}: {how}.\n{tail}"

@@ -1,0 +1,282 @@
+"""Experiments as local processes under ``headspace run``, in a folder each.
+
+    <workdir>/headspace/<job>/
+    ├── job.json     what was launched
+    ├── pid          of the shell that leads the job's process group
+    ├── output.log   what the command printed
+    ├── exit         its exit code
+    ├── cancelled    where the engine had it ended; `probed` where it was because its probe was done
+    └── records/     headspace's run folders
+
+A job outlives the engine. All that is known of it is in its folder, so that an engine that was killed
+and started again finds it: running, or ended with the exit code that it had.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from headspace.spdl.autoresearch._records import Progress
+
+__all__ = ["Job", "Jobs"]
+
+#: Seconds that a job has to end after SIGTERM before it is killed. `torchrun` gives its workers 30.
+GRACE_S = 35.0
+#: Seconds that the kernel is given after SIGKILL.
+_KILLED_S = 5.0
+
+# The shell stays to tell how the command ended. It traps no signal: what it starts would have its
+# handlers until it is another program, and a signal that comes in between would be lost.
+_LEAD = """
+folder=$1; shift
+echo $$ > "$folder/pid.new" && mv "$folder/pid.new" "$folder/pid"
+"$@"
+code=$?
+echo $code > "$folder/exit.new" && mv "$folder/exit.new" "$folder/exit"
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One launch of an experiment."""
+
+    job_id: str
+    run_id: str
+    """The engine's name of the experiment."""
+    command: str
+    """As the engine gave it."""
+    mode: str
+    """`probe` for the engine's headspace experiment, else `measure`."""
+    started_at: float
+    """Unix time in seconds."""
+
+
+class Jobs:
+    """The engine's execution capability: launch, status, progress, cancel, duration.
+
+    Args:
+        workdir: The engine's, where it is known already.
+    """
+
+    def __init__(self, workdir: Path | None) -> None:
+        # Absolute, since a job is known by its folder's name.
+        self._workdir = None if workdir is None else workdir.absolute()
+        #: Those that this process started, to be reaped.
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._progress: dict[str, Progress] = {}
+
+    def folder(self, job_id: str) -> Path:
+        """Where all of a job lies."""
+        if self._workdir is None:
+            raise RuntimeError("no job was launched, and the engine named no workdir")
+        return self._workdir / "headspace" / job_id
+
+    def job(self, job_id: str) -> Job | None:
+        """What was launched; None where there is no such job."""
+        try:
+            return Job(**json.loads((self.folder(job_id) / "job.json").read_text()))
+        except (FileNotFoundError, ValueError, TypeError):
+            return None
+
+    def ended(self) -> list[Job]:
+        """The jobs that ended well, in the order in which they began."""
+        if self._workdir is None:
+            return []
+        names = [path.parent.name for path in (self._workdir / "headspace").glob("*/job.json")]
+        jobs = [job for job in map(self.job, names) if job and self._has_succeeded(job.job_id)]
+        return sorted(jobs, key=lambda job: job.started_at)
+
+    def launch(self, command: str, workdir: Path) -> str:
+        """Starts ``command``, a line for the shell, in ``workdir``, and returns its job's name."""
+        self._workdir = workdir = workdir.absolute()
+        run_id, experiment = _prepared(workdir)
+        self._end_orphans(run_id)
+        mode = "probe" if experiment.get("_is_headspace") else "measure"
+        job_id, folder = self._new_folder(run_id)
+        job = Job(job_id, run_id, command, mode, time.time())
+        _write(folder / "job.json", json.dumps(asdict(job), indent=2) + "\n")
+        watched = [
+            *(sys.executable, "-m", "headspace", "run", "--mode", mode, "--quiet"),
+            *("--dir", str(folder / "records"), "--", "/bin/sh", "-c", command),
+        ]
+        with (folder / "output.log").open("wb") as log:
+            self._children[job_id] = subprocess.Popen(
+                ["/bin/sh", "-c", _LEAD, "headspace-job", str(folder), *watched],
+                cwd=workdir,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return job_id
+
+    def status(self, job_id: str) -> str:
+        """``RUNNING``, ``SUCCEEDED`` or ``FAILED``. Never waits for a job, but for one to be ended."""
+        job = self.job(job_id)
+        if job is None:
+            return "FAILED"
+        if self.exit_code(job_id) is None and self._is_alive(job_id):
+            if job.mode != "probe" or not self._look(job_id).is_probed:
+                return "RUNNING"
+            # The rest of a probed run tells nothing more.
+            _write(self.folder(job_id) / "probed", "")
+            if not self._end(job_id):
+                return "RUNNING"
+        return "SUCCEEDED" if self._has_succeeded(job_id) else "FAILED"
+
+    def progress(self, job_id: str) -> str | None:
+        """Another text whenever a training loop took another batch; None before the first one."""
+        return self._look(job_id).text
+
+    def cancel(self, job_id: str) -> bool:
+        """Ends a job and all that it started. True where nothing of it runs any more."""
+        if self._is_alive(job_id):
+            _write(self.folder(job_id) / "cancelled", "")
+        return self._end(job_id)
+
+    def duration(self, job_id: str) -> float | None:
+        """Seconds that an experiment ran.
+
+        None for a probe and for what failed: the engine draws the shortest as the best.
+        """
+        job = self.job(job_id)
+        if job is None or job.mode == "probe":
+            return None
+        if self.exit_code(job_id) is None and self._is_alive(job_id):
+            return time.time() - job.started_at
+        if not self._has_succeeded(job_id):
+            return None
+        return (self.folder(job_id) / "exit").stat().st_mtime - job.started_at
+
+    def exit_code(self, job_id: str) -> int | None:
+        """That of the command as a shell has it; None while it runs, and where it was killed."""
+        try:
+            return int((self.folder(job_id) / "exit").read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def was_cancelled(self, job_id: str) -> bool:
+        """Whether the engine had it ended, as it does with a job that stalls."""
+        return (self.folder(job_id) / "cancelled").exists()
+
+    def _has_succeeded(self, job_id: str) -> bool:
+        """Of a job that has ended: well, or because all was known."""
+        if (self.folder(job_id) / "probed").exists():
+            return True
+        return self.exit_code(job_id) == 0 and not self.was_cancelled(job_id)
+
+    def _look(self, job_id: str) -> Progress:
+        progress = self._progress.get(job_id)
+        if progress is None:
+            progress = self._progress[job_id] = Progress(self.folder(job_id) / "records")
+        progress.look()
+        return progress
+
+    def _pid(self, job_id: str) -> int | None:
+        if job_id in self._children:
+            return self._children[job_id].pid
+        try:
+            return int((self.folder(job_id) / "pid").read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def _is_alive(self, job_id: str) -> bool:
+        child = self._children.get(job_id)
+        if child is not None:
+            return child.poll() is None
+        pid = self._pid(job_id)
+        return pid is not None and _runs(pid, self.folder(job_id))
+
+    def _end(self, job_id: str) -> bool:
+        pid = self._pid(job_id)
+        if pid is None or not self._is_alive(job_id):
+            return not self._is_alive(job_id)
+        # Its shell may be gone at once while the command still completes its records.
+        for number, seconds in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, _KILLED_S)):
+            until = time.monotonic() + seconds
+            try:
+                os.killpg(pid, number)
+            except ProcessLookupError:
+                break
+            while (self._is_alive(job_id) or _group_lives(pid)) and time.monotonic() < until:
+                time.sleep(0.02)
+        return not self._is_alive(job_id)
+
+    def _end_orphans(self, run_id: str) -> None:
+        """Of an engine that was killed after a launch and before it noted it."""
+        if self._workdir is None:
+            return
+        for path in (self._workdir / "headspace").glob("*/job.json"):
+            job = self.job(path.parent.name)
+            if job is not None and job.run_id == run_id:
+                self._end(job.job_id)
+
+    def _new_folder(self, run_id: str) -> tuple[str, Path]:
+        number = 1
+        while True:
+            job_id = run_id if number == 1 else f"{run_id}.{number}"
+            folder = self.folder(job_id)
+            try:
+                folder.mkdir(parents=True)
+                return job_id, folder
+            except FileExistsError:
+                number += 1
+
+
+def _prepared(workdir: Path) -> tuple[str, dict[str, Any]]:
+    """The experiment that the engine has just prepared, and its specification.
+
+    The engine tells a launch no more than the command. But it writes ``meta.json`` as the last act
+    of preparing an experiment and ``job_id.txt`` as the first after its launch, so the experiment is
+    the one that has the first and not yet the second. Launches come in the order of preparation.
+    """
+    waiting = []
+    for meta in workdir.glob("runs/*/meta.json"):
+        launched, prepared = meta.with_name("job_id.txt"), meta.stat().st_mtime_ns
+        if not launched.exists() or launched.stat().st_mtime_ns < prepared:
+            waiting.append((prepared, meta))
+    for _, meta in sorted(waiting):
+        try:
+            experiment = json.loads(meta.read_text())
+        except ValueError:
+            continue
+        if isinstance(experiment, dict):
+            return meta.parent.name, experiment
+    return "job", {}
+
+
+def _runs(pid: int, folder: Path) -> bool:
+    """Whether that process is the job's: a number is used again, the folder is not."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return os.fsencode(folder) in words
+
+
+def _group_lives(group: int) -> bool:
+    """Whether a process of that group runs; one that nobody reaps does not."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # Behind the name, which may hold anything: state, parent, group (proc_pid_stat(5)).
+            state, _, number = path.read_text().rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue
+        if int(number) == group and state != "Z":
+            return True
+    return False
+
+
+def _write(path: Path, text: str) -> None:
+    """The file is there whole or not at all."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(text)
+    new.replace(path)

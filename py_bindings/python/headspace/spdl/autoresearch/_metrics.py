@@ -1,0 +1,190 @@
+"""The JSON block that the engine's analysis asks for, from a summary.
+
+Names and meanings are the engine's (`prompts/analyze.md`, spdl 0.8), which those of the summary are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headspace.spdl.autoresearch._records import Measured
+
+__all__ = ["block"]
+
+#: The engine's name of the experiment that others are compared with.
+_BASELINE = "000_baseline"
+#: Remedies worth a finding each.
+_REMEDIES = 3
+#: A smaller gain is none: such a remedy says where not to look.
+_WORTH_PCT = 1.0
+
+Metrics = dict[str, Any]
+
+
+def block(
+    found: Measured,
+    *,
+    mode: str,
+    error: str = "",
+    others: Mapping[str, Metrics] | None = None,
+    run_id: str = "",
+    duration_s: float | None = None,
+) -> dict[str, Any]:
+    """Metrics and findings.
+
+    Args:
+        found: What the records tell.
+        mode: `measure`, `probe`, or `failed`.
+        error: Why it failed.
+        others: The metrics of experiments that ended well, by the engine's name of each.
+        run_id: The engine's name of this one.
+        duration_s: Seconds that it ran. The engine counts a practice as tried only where it is told
+            this, or the use of a GPU.
+    """
+    if mode == "failed":
+        told = error.partition("\n")[0]
+        metrics: Metrics = {"notes": told}
+        if found.steps:
+            metrics = {**_nothing(), **metrics}
+        return {"metrics": metrics, "findings": [told]}
+    if not found.steps:
+        told = (
+            "nothing was measured: no loop over a loader that headspace knows was seen; "
+            "`headspace.wrap` names one"
+        )
+        return {"metrics": {**_nothing(), "notes": told}, "findings": [told]}
+    metrics = _floor(found) if mode == "probe" else _live(found)
+    if mode == "measure":
+        metrics["duration_s"] = _rounded(duration_s)
+        metrics.update(_compared(metrics, dict(others or {}), run_id))
+    told = _headspace(found) if mode == "probe" else _bottleneck(found)
+    return {"metrics": {**metrics, "notes": told}, "findings": _findings(found, told)}
+
+
+def _nothing() -> Metrics:
+    """Every metric, not measured."""
+    return {
+        "step_time_ms": None,
+        "steady_step_time_ms": None,
+        "throughput_samples_per_s": None,
+        "ttfb_s": None,
+        "sm_utilization_pct": None,
+        "steady_sm_utilization_pct": None,
+        "cpu_utilization_pct": None,
+        "data_readiness_pct": None,
+        "init_time_s": None,
+        "bottleneck_stage": None,
+        "improvement_vs_baseline_pct": None,
+        "is_best_so_far": False,
+    }
+
+
+def _live(found: Measured) -> Metrics:
+    metrics = _nothing()
+    for name in metrics:
+        metrics[name] = _rounded(found.summary.get(name, metrics[name]))
+    bottleneck = found.summary.get("bottleneck") or {}
+    if bottleneck.get("kind") == "compute":
+        metrics["bottleneck_stage"] = "none"
+    elif metrics["bottleneck_stage"] is None:
+        metrics["bottleneck_stage"] = bottleneck.get("name")
+    rate = metrics["throughput_samples_per_s"]
+    if rate is not None:
+        # Ranks train in step, each on batches of its own.
+        metrics["throughput_samples_per_s"] = _rounded(rate * found.ranks)
+    return metrics
+
+
+def _floor(found: Measured) -> Metrics:
+    """The headspace experiment's: a training run whose data is free.
+
+    Its mean is its steady step too, since the engine scales its throughput by their ratio, meant for
+    a cache that has to fill first.
+    """
+    metrics = _nothing()
+    summary = found.summary
+    floor, live = summary.get("floor_step_ms"), summary.get("steady_step_mean_ms")
+    metrics["ttfb_s"] = _rounded(summary.get("ttfb_s"))
+    metrics["init_time_s"] = _rounded(summary.get("init_time_s"))
+    if not floor:
+        return metrics
+    metrics["step_time_ms"] = metrics["steady_step_time_ms"] = _rounded(floor)
+    rate = summary.get("throughput_samples_per_s")
+    if rate and live:
+        metrics["throughput_samples_per_s"] = _rounded(rate * found.ranks * live / floor)
+    return metrics
+
+
+def _compared(metrics: Metrics, others: dict[str, Metrics], run_id: str) -> Metrics:
+    mine = _speed(metrics)
+    if mine is None:
+        return {}
+    others.pop(run_id, None)
+    told: Metrics = {
+        "is_best_so_far": all(
+            theirs is None or theirs[0] != mine[0] or theirs[1] < mine[1]
+            for theirs in map(_speed, others.values())
+        )
+    }
+    baseline = _speed(others.get(_BASELINE, metrics))
+    if baseline is not None and baseline[0] == mine[0]:
+        told["improvement_vs_baseline_pct"] = _rounded(100.0 * (mine[1] / baseline[1] - 1.0))
+    return told
+
+
+def _speed(metrics: Metrics) -> tuple[str, float] | None:
+    """What the engine compares by: samples a second, else steps a second. More is better."""
+    if metrics.get("throughput_samples_per_s"):
+        return "samples", float(metrics["throughput_samples_per_s"])
+    if metrics.get("steady_step_time_ms"):
+        return "steps", 1000.0 / float(metrics["steady_step_time_ms"])
+    return None
+
+
+def _headspace(found: Measured) -> str:
+    summary = found.summary
+    if summary.get("floor_step_ms") is None:
+        reasons = [f["text"] for f in summary.get("findings", ()) if f["code"] == "no_headspace"]
+        why = reasons[0] if reasons else "the run was too short"
+        return f"the floor was not measured: {why}"
+    low, high = summary.get("headspace_ci_pct") or (None, None)
+    interval = "" if low is None else f" (95 %: {low:.1f} to {high:.1f})"
+    return (
+        f"with free data a step takes {summary['floor_step_ms']:.1f} ms: headspace "
+        f"{summary['headspace_pct']:.1f} %{interval}"
+    )
+
+
+def _bottleneck(found: Measured) -> str:
+    summary = found.summary
+    wait = summary.get("wait_pct")
+    told = "" if wait is None else f"{wait:.0f} % of a step is waiting for data"
+    bottleneck = summary.get("bottleneck") or {}
+    if bottleneck:
+        name = bottleneck.get("name") or bottleneck["kind"]
+        told += f"; {name} limits: {bottleneck['evidence']}"
+    return told or "no step in steady state"
+
+
+def _findings(found: Measured, told: str) -> list[str]:
+    findings = [told]
+    interval = found.summary.get("steady_step_ci_ms")
+    if interval:
+        low, high = interval
+        findings.append(
+            f"a step takes {low:.1f} to {high:.1f} ms (95 %): a difference within that is noise"
+        )
+    for remedy in found.summary.get("remedies", ())[:_REMEDIES]:
+        predicted, gain = remedy["predicted_step_ms"], remedy["predicted_gain_pct"]
+        what = remedy["what"].rstrip(".")
+        if gain >= _WORTH_PCT:
+            what = f"predicted: {what}: {predicted:.1f} ms a step (-{gain:.0f} %)"
+        findings.append(what)
+    findings.extend(finding["text"] for finding in found.summary.get("findings", ()))
+    return list(dict.fromkeys(findings))
+
+
+def _rounded(value: Any) -> Any:
+    """To what is worth reading: the interval of a run is wider."""
+    return round(value, 3) if isinstance(value, float) else value
