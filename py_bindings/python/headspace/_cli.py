@@ -10,6 +10,11 @@ from headspace._native import run_command
 
 def main() -> int:
     """Runs the command. Returns its exit status."""
+    if sys.argv[1:2] == ["tune"]:
+        # A program of its own in Python, which ends what it runs before it ends itself.
+        from headspace.tune._main import main as tune
+
+        return tune(sys.argv[2:])
     # As in any command: Ctrl-C ends it at once, without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return run_command(sys.argv)
