@@ -1,8 +1,10 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use headspace_agent::model::Mode;
 
 /// How much faster would training run if data were free, and what is in the way?
 #[derive(Debug, Parser)]
@@ -14,11 +16,60 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Run(RunArgs),
     Report(ReportArgs),
     Compare(CompareArgs),
     Doctor(DoctorArgs),
     Top(TopArgs),
     Serve(ServeArgs),
+}
+
+/// Run a training command under watch, without a change to its code.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+    headspace run -- python train.py --epochs 3
+    headspace run --mode probe -- torchrun --nproc-per-node 4 train.py
+
+What is watched is what the training loop iterates: torch's DataLoader, SPDL's Pipeline and loaders,
+Hugging Face datasets, WebDataset and MONAI's threaded loader, in every Python process that the
+command starts. At its end a verdict is printed on stderr. HEADSPACE=0 switches it all off.
+
+Exit code: the command's own; 126 when it cannot be executed, 127 when there is none of that name, 2
+when the command line was not understood.")]
+pub(crate) struct RunArgs {
+    /// `measure` watches; `probe` also finds the floor, with batches of a cache in between; `replay`
+    /// goes over to cached batches for good
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    pub(crate) mode: Option<Mode>,
+
+    /// The folder that holds one folder a run [default: HEADSPACE_DIR, else headspace-runs]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// Seconds between two ticks, or a duration such as 250ms [default: 1]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) interval: Option<String>,
+
+    /// Say nothing on stderr
+    #[arg(long)]
+    pub(crate) quiet: bool,
+
+    /// Which loop is the training loop, by its name in the verdict, where headspace takes another
+    #[arg(long = "loop", value_name = "NAME")]
+    pub(crate) loop_name: Option<String>,
+
+    /// End the training loop's epochs once the probe is done
+    #[arg(long)]
+    pub(crate) stop_after_probe: bool,
+
+    /// The command, as it is without headspace
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Print the verdict of a run, or compare several.
@@ -116,6 +167,25 @@ pub(crate) struct ServeArgs {
     pub(crate) token: Option<crate::serve::Token>,
 }
 
+fn mode(text: &str) -> Result<Mode, String> {
+    [Mode::Measure, Mode::Probe, Mode::Replay]
+        .into_iter()
+        .find(|mode| mode.as_str() == text)
+        .ok_or_else(|| "write `measure`, `probe` or `replay`".to_owned())
+}
+
+/// Lets through what Python reads: `250ms`, `2s` or `2`.
+fn duration(text: &str) -> Result<String, String> {
+    let (number, scale) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1e-3),
+        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
+    };
+    match number.parse::<f64>() {
+        Ok(number) if (0.001..=86_400.0).contains(&(number * scale)) => Ok(text.to_owned()),
+        _ => Err("write a duration from `1ms` to a day, such as `250ms` or `2s`".to_owned()),
+    }
+}
+
 /// Reads `5%`, `5 %` or `5`.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim_end();
@@ -160,7 +230,17 @@ pub(crate) struct TopArgs {
 
 #[cfg(test)]
 mod tests {
-    use super::percent;
+    use super::{duration, percent};
+
+    #[test]
+    fn an_interval_has_a_unit_or_is_in_seconds() {
+        for right in ["250ms", "2s", "2", "0.5", "1ms"] {
+            assert_eq!(duration(right), Ok(right.to_owned()));
+        }
+        for wrong in ["", "0", "fast", "1us", "NaN", "1e9"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_limit_is_in_percent_with_or_without_the_sign() {

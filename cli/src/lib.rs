@@ -1,4 +1,4 @@
-//! The `headspace` command: reads runs and prints what they say, and says what could be read here.
+//! The `headspace` command: runs training under watch, reads runs and prints what they say, and says what could be read here.
 //!
 //! [`main`] never ends the process and never panics, so that the Python wheel can call it through
 //! its extension module. What is printed goes to the standard streams, or with [`run`] to any.
@@ -16,6 +16,7 @@ mod layout;
 pub mod page;
 pub mod python;
 mod report;
+mod run;
 mod serve;
 mod skipped;
 mod top;
@@ -56,6 +57,9 @@ pub struct Context<'a> {
     /// Opens the sources that only the caller knows, behind those of the catalog. Not called by a
     /// command that reads none.
     pub more_sources: &'a mut dyn FnMut() -> Vec<Entry>,
+    /// The folder that brings headspace into a Python process which has it on its path: the Python
+    /// package knows it.
+    pub inject: Option<PathBuf>,
 }
 
 /// What the environment tells the sources: `HEADSPACE_NVML_LIB` and `CUDA_VISIBLE_DEVICES`.
@@ -73,13 +77,15 @@ pub fn source_settings() -> Settings {
 /// Runs the command on the standard streams, and returns its exit code. `args` begins with the
 /// program's name.
 pub fn main(args: impl Iterator<Item = OsString>) -> i32 {
-    main_with(args, &mut python::absent)
+    main_with(args, &mut python::absent, None)
 }
 
-/// The same for a caller that has sources of its own, which `more_sources` opens.
+/// The same for a caller that has sources of its own, which `more_sources` opens, and the folder that
+/// `headspace run` injects.
 pub fn main_with(
     args: impl Iterator<Item = OsString>,
     more_sources: &mut dyn FnMut() -> Vec<Entry>,
+    inject: Option<PathBuf>,
 ) -> i32 {
     let runs = std::env::var_os("HEADSPACE_DIR").filter(|dir| !dir.is_empty());
     run(
@@ -90,6 +96,7 @@ pub fn main_with(
             runs: runs.map_or_else(|| DEFAULT_DIR.into(), PathBuf::from),
             settings: source_settings(),
             more_sources,
+            inject,
         },
     )
 }
@@ -98,6 +105,7 @@ pub fn main_with(
 pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i32 {
     let done = match Cli::try_parse_from(args) {
         Ok(Cli { command }) => match command {
+            Command::Run(args) => run::run(&args, context),
             Command::Report(args) => report::report(&args, context),
             Command::Compare(args) => compare::compare(&args, context),
             Command::Doctor(args) => doctor::doctor(&args, context),

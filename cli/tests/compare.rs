@@ -124,6 +124,7 @@ fn run_into(out: &mut dyn Write, args: &[&str]) -> (i32, String) {
             runs: PathBuf::new(),
             settings: Settings::default(),
             more_sources: &mut Vec::new,
+            inject: None,
         },
     );
     (code, String::from_utf8(err).unwrap())

@@ -22,6 +22,7 @@ fn doctor(args: &[&str], more: impl Fn() -> Vec<Entry>) -> String {
             runs: "nowhere".into(),
             settings: Settings::default(),
             more_sources: &mut || more(),
+            inject: None,
         },
     );
     assert_eq!((code, err.as_slice()), (EXIT_OK, &b""[..]));
@@ -146,6 +147,7 @@ fn a_report_opens_no_source() {
                 opened = true;
                 Vec::new()
             },
+            inject: None,
         },
     );
 

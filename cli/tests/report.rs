@@ -80,6 +80,7 @@ fn headspace(base: &Path, args: &[&str]) -> Said {
             runs: base.to_path_buf(),
             settings: Settings::default(),
             more_sources: &mut Vec::new,
+            inject: None,
         },
     );
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -449,6 +450,7 @@ fn a_closed_pipe_is_no_error_and_a_full_disk_is() {
                 runs: base.path().to_path_buf(),
                 settings: Settings::default(),
                 more_sources: &mut Vec::new,
+                inject: None,
             },
         );
         let err = String::from_utf8(err).unwrap();

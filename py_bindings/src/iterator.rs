@@ -44,6 +44,16 @@ pub(crate) struct LoopIterator {
     last_receive: AtomicU64,
     /// What the records were told last, [`UNTOLD`] before the first batch.
     phase: AtomicU64,
+    /// The thread that asked for the first batch, 0 before that. Where a machine decides, the one that
+    /// asked last.
+    asked_by: AtomicU64,
+}
+
+/// A number of this thread, never 0.
+fn this_thread() -> u64 {
+    // SAFETY: takes nothing, and cannot fail.
+    let thread = unsafe { libc::pthread_self() };
+    thread as u64
 }
 
 const UNTOLD: u64 = u64::MAX;
@@ -66,6 +76,7 @@ impl LoopIterator {
             ended: AtomicBool::new(false),
             last_receive: AtomicU64::new(0),
             phase: AtomicU64::new(UNTOLD),
+            asked_by: AtomicU64::new(0),
         }
     }
 
@@ -80,6 +91,7 @@ impl LoopIterator {
         if self.in_flight.load(Ordering::Relaxed) {
             self.say_concurrent();
         }
+        self.asked_by.store(this_thread(), Ordering::Relaxed);
         self.in_flight.store(true, Ordering::Relaxed);
         let request = recorder.ticks();
         let outcome = call();
@@ -171,6 +183,7 @@ impl LoopIterator {
             if answer.releases_source && decision != Decision::Source {
                 self.release_source(py);
             }
+            self.asked_by.store(this_thread(), Ordering::Relaxed);
             self.in_flight.store(true, Ordering::Relaxed);
             let request = self.epoch.entry().recorder.ticks();
             let outcome = match decision {
@@ -366,6 +379,19 @@ impl LoopIterator {
                 .unwrap_or_else(|_| slf.get_type().into_any()),
             None => slf.get_type().into_any(),
         }
+    }
+
+    /// Whether this thread is asking it for a batch.
+    #[getter]
+    fn _headspace_is_asked(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed)
+            && self.asked_by.load(Ordering::Relaxed) == this_thread()
+    }
+
+    /// Whether its epoch is over.
+    #[getter]
+    fn _headspace_has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 
     #[pyo3(signature = (value, /))]

@@ -53,7 +53,7 @@ mod _native {
     #[pymodule_export]
     use super::session::ticks;
     #[pymodule_export]
-    use super::slots::finish_worker;
+    use super::slots::{finish_worker, works_for_another};
     #[pymodule_export]
     use super::stage::{Stage, stage};
     #[pymodule_export]

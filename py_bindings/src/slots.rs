@@ -147,6 +147,14 @@ pub(crate) fn sweep() {
     PLACES.sweep();
 }
 
+/// Whether a process that this one descends from trains, and has it make batches as far as that can be
+/// told.
+#[pyfunction]
+pub(crate) fn works_for_another() -> bool {
+    let here = known().filter(|here| here.owner.is_here());
+    here.is_some_and(|here| here.works_for.is_some()) || PLACES.nearest().is_some()
+}
+
 /// The process ends in order. Nothing where it counts for nobody, and in what was forked from it.
 #[pyfunction]
 pub(crate) fn finish_worker() {

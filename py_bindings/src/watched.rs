@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use headspace_agent::loader::{Probe, ProbePlan, Replay, ReplayPlan};
 use headspace_agent::model::Mode;
-use headspace_agent::model::record::LoaderRecord;
+use headspace_agent::model::record::{LoaderRecord, Role};
 use headspace_agent::notice::Notice;
 use headspace_agent::record::Event;
 use headspace_collectors::workers::Marker;
@@ -44,13 +44,15 @@ impl Loop {
     ///     name: The loop's name in the records.
     ///     mode: `measure`, `probe` or `replay`.
     ///     fingerprint: Digest and bytes of a batch.
+    ///     role: What it is for, as records have it.
+    ///     chosen: Whether the user named it as the training loop.
     #[new]
     #[pyo3(signature = (
         name, mode, fingerprint, *, type_name = None, batches = None, batch_size = None,
         workers = None, prefetch_depth = None, prefetch_factor = None, pin_memory = None,
         num_caches = 10, return_caches_after = None,
         stop_after = None, probe_steps = None, stop_after_probe = false, world_size = 1,
-        keep_source = false,
+        keep_source = false, role = None, chosen = false,
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -74,6 +76,8 @@ impl Loop {
         stop_after_probe: bool,
         world_size: u32,
         keep_source: bool,
+        role: Option<&str>,
+        chosen: bool,
     ) -> PyResult<Self> {
         let refuse = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
         let plan = match mode {
@@ -108,6 +112,8 @@ impl Loop {
             prefetch_depth,
             prefetch_factor,
             pin_memory,
+            role: role.and_then(Role::named),
+            chosen,
         };
         Ok(Self {
             plan,

@@ -8,8 +8,8 @@ use super::stages::{data_readiness_pct, stages};
 use super::steady;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
-    Dropped, FindingRecord, FloorRecord, GpuRecord, LoaderRecord, ProbeRecord, RunState,
-    SummaryRecord,
+    Dropped, FindingRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop, ProbeRecord, Role,
+    RunState, SummaryRecord,
 };
 use crate::model::series::{Series, Totals};
 use crate::model::{History, Mode, Scope, StageHistory};
@@ -122,16 +122,43 @@ impl LoopFacts {
     }
 }
 
-/// The loop that the verdict is about: the probed one, else, of those with enough steps for a
-/// number, the one that most time was spent in.
+/// The loop that the verdict is about: the one that the user named, else the probed one. Else one that
+/// evaluates, or feeds another, stands behind all others; of the others those with enough steps for
+/// a number come first, then those that train a model, then the one that most time was spent in.
 #[must_use]
 pub fn main_loop(loops: &[LoopFacts]) -> Option<&LoopFacts> {
     loops.iter().max_by(|a, b| {
-        let rank = |l: &LoopFacts| (l.probe.is_some(), l.has_steady_state(), l.seconds());
+        let rank = |l: &LoopFacts| {
+            let role = l.loader.role;
+            (
+                l.loader.chosen && l.steps > 0,
+                l.probe.is_some(),
+                l.steps > 0 && !role.is_some_and(Role::is_apart),
+                l.has_steady_state(),
+                role == Some(Role::Training),
+                l.seconds(),
+            )
+        };
         rank(a)
             .partial_cmp(&rank(b))
             .unwrap_or(std::cmp::Ordering::Equal)
     })
+}
+
+/// The loops besides the main one that took steps, the longest first.
+fn others(loops: &[LoopFacts], main: &LoopFacts) -> Vec<OtherLoop> {
+    let mut others: Vec<OtherLoop> = loops
+        .iter()
+        .filter(|other| !std::ptr::eq(*other, main) && other.steps > 0)
+        .map(|other| OtherLoop {
+            name: other.name.clone(),
+            role: other.loader.role,
+            steps: other.steps,
+            seconds: other.seconds(),
+        })
+        .collect();
+    others.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    others
 }
 
 /// The summary of a run.
@@ -159,6 +186,9 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
     };
     main.mode.as_str().clone_into(&mut summary.mode);
     summary.loop_name = Some(main.name.clone());
+    summary.loop_role = main.loader.role;
+    summary.loop_chosen = main.loader.chosen;
+    summary.other_loops = others(loops, main);
     summary.steps = main.steps;
     summary.epochs = main.epochs;
     summary.ttfb_s = main.ttfb_s;

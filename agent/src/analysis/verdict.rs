@@ -4,6 +4,7 @@
 //! called that; with too few steps there is no number; a probe that was refused gives its reason.
 //! What is not known has no line.
 
+mod loops;
 mod pipeline;
 mod render;
 mod resources;
@@ -98,6 +99,7 @@ impl<'a> Verdict<'a> {
         let mut rows = vec![self.heading()];
         rows.extend(self.ending());
         rows.extend(self.rank());
+        rows.extend(loops::row(s));
         rows.extend(self.step());
         rows.extend(self.floor());
         rows.extend(self.split());

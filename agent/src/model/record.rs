@@ -15,8 +15,10 @@ pub use self::conclusion::{
     StageWorker,
 };
 pub use self::probe::{FloorRecord, ProbeRecord, WindowRecord};
-pub use self::run::{GpuRecord, HostRecord, LoaderRecord, RunRecord, SourceRecord, SourceState};
-pub use self::summary::{GpuUse, ResourcesRecord, RunState, SummaryRecord};
+pub use self::run::{
+    GpuRecord, HostRecord, LoaderRecord, Role, RunRecord, SourceRecord, SourceState,
+};
+pub use self::summary::{GpuUse, OtherLoop, ResourcesRecord, RunState, SummaryRecord};
 pub use self::tick::{Dropped, LoopTick, Phase, QueueTick, StageTick, TickRecord};
 
 use serde::{Deserialize, Serialize};

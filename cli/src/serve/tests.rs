@@ -142,6 +142,7 @@ fn the_summary_is_what_report_prints_as_json() {
         runs: "nowhere".into(),
         settings: crate::source_settings(),
         more_sources: &mut crate::python::absent,
+        inject: None,
     };
     assert_eq!(crate::run(args.into_iter(), &mut context), EXIT_OK);
     let body = answer.split_once("\r\n\r\n").unwrap().1;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -16,5 +17,8 @@ def main() -> int:
 
         return tune(sys.argv[2:])
     # As in any command: Ctrl-C ends it at once, without a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return run_command(sys.argv)
+    # Where it is ignored, as in a shell's background job, it stays so, for what `run` becomes as well.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    inject = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_inject")
+    return run_command(sys.argv, inject)

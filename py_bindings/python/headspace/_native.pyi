@@ -22,14 +22,20 @@ __all__ = [
     "threads_beyond",
     "ticks",
     "watch_queue",
+    "works_for_another",
 ]
 
 __version__: str
 
 _Function = TypeVar("_Function")
 
-def run_command(args: list[str], /) -> int:
-    """Runs the command with these arguments, the first being the program's name."""
+def run_command(args: list[str], inject: str | None = None, /) -> int:
+    """Runs the command with these arguments, the first being the program's name, and the folder that
+    `run` injects."""
+
+def works_for_another() -> bool:
+    """Whether a process that this one descends from trains, and has it make batches as far as that
+    can be told."""
 
 def finish_worker() -> None:
     """The process ends in order. Nothing where it counts for nobody."""
@@ -243,6 +249,8 @@ class Loop:
         stop_after_probe: bool = False,
         world_size: int = 1,
         keep_source: bool = False,
+        role: str | None = None,
+        chosen: bool = False,
     ) -> Loop: ...
     def iterate(self, loader: Iterable[Any], session: Callable[[int], Session | None]) -> Any: ...
     def step(self, session: Session, samples: int | None = None) -> None: ...

@@ -90,6 +90,17 @@ def quiet() -> bool:
     return value in ("1", "on", "true", "yes")
 
 
+def stops_after_probe() -> bool:
+    """Whether the loop that `headspace run` probes ends with the probe
+    (``HEADSPACE_STOP_AFTER_PROBE``, default no)."""
+    return os.environ.get("HEADSPACE_STOP_AFTER_PROBE", "").strip().lower() in (
+        "1",
+        "on",
+        "true",
+        "yes",
+    )
+
+
 def _number(names: tuple[str, ...], default: int, environ: Mapping[str, str]) -> int:
     for name in names:
         value = environ.get(name)

@@ -6,7 +6,7 @@ from _weakref import ref
 from itertools import chain
 from sys import modules
 
-from headspace import _native, _remade, _session, _settings
+from headspace import _native, _nesting, _remade, _session, _settings
 from headspace._fingerprint import fingerprint
 
 TYPE_CHECKING = False
@@ -84,7 +84,9 @@ class Proxy(metaclass=_remade.Kind):
             return _iterate(self)
         # An iterator has one iteration, whoever takes part in it.
         if self._headspace_iterator is None:
-            iterator = self._headspace_loop.iterate(self._headspace_wrapped, _session._begin)
+            iterator = _nesting.make(
+                self._headspace_loop.iterate, self._headspace_wrapped, _session._begin
+            )
             object.__setattr__(self, "_headspace_iterator", iterator)
         return self._headspace_iterator
 
@@ -139,14 +141,16 @@ def _iterate(proxy: Proxy) -> Any:
     loop, wrapped = proxy._headspace_loop, proxy._headspace_wrapped
     kind = getattr(modules.get("torch.utils.data"), "DataLoader", None)
     if kind is None:
-        return loop.iterate(wrapped, _session._begin)
+        return _nesting.make(loop.iterate, wrapped, _session._begin)
     # Accelerate's have one within.
     for loader in (wrapped, getattr(wrapped, "__dict__", {}).get("base_dataloader")):
         if issubclass(type(loader), kind):
             from headspace.torch import iterate
 
-            return iterate(loop, wrapped, loader, proxy._headspace_options["name"])
-    return loop.iterate(wrapped, _session._begin)
+            name = proxy._headspace_options["name"]
+            prefix = "" if name == type(wrapped).__name__ else f"{name} "
+            return _nesting.make(iterate, loop, wrapped, loader, prefix)
+    return _nesting.make(loop.iterate, wrapped, _session._begin)
 
 
 def follow(model: Proxy, made: Any) -> Any:
@@ -420,7 +424,7 @@ class CacheDataLoader:
         settings = (self.num_caches, self.return_caches_after, self.stop_after)
         if self._loop is None or self._loop[0] != settings:
             self._loop = (settings, _replay_loop(self.dl, *settings, keep_source=False))
-        iterator: Iterator[Any] = self._loop[1].iterate(self.dl, _session._begin)
+        iterator: Iterator[Any] = _nesting.make(self._loop[1].iterate, self.dl, _session._begin)
         return iterator
 
     def __len__(self) -> int:
@@ -477,7 +481,7 @@ def _cache_once(
     loop = _replay_loop(
         src, num_caches, return_caches_after, stop_after, keep_source=not delete_src, endless=True
     )
-    iterator: Iterator[Any] = loop.iterate(src, _session._begin)
+    iterator: Iterator[Any] = _nesting.make(loop.iterate, src, _session._begin)
     return iterator
 
 

@@ -41,14 +41,13 @@ if TYPE_CHECKING:
     from headspace import _native
 
 
-def iterate(loop: _native.Loop, whole: Any, loader: Any, name: str) -> Any:
+def iterate(loop: _native.Loop, whole: Any, loader: Any, prefix: str) -> Any:
     """``loop.iterate(whole)``, with workers that tell what they do.
 
     Args:
         whole: What is iterated: the loader, or what iterates it.
-        name: The loop's.
+        prefix: What the names of its stages begin with.
     """
-    prefix = "" if name == type(whole).__name__ else f"{name} "
     session = _session._current
     attributes = vars(loader)
     before = attributes.get("_get_iterator")

@@ -122,6 +122,51 @@ pub struct LoaderRecord {
     /// Whether it copies batches into page-locked memory, where it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin_memory: Option<bool>,
+    /// What the loop is for, where that was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    /// Whether the user named it as the training loop.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub chosen: bool,
+}
+
+/// What a loop is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// A model was in training mode as it began.
+    Training,
+    /// Gradients were off, or all models in evaluation mode, as it began.
+    Evaluation,
+    /// A thread beside the main one takes the batches, and sets no model's mode: it feeds another loop.
+    Background,
+}
+
+impl Role {
+    /// As records hold it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Training => "training",
+            Self::Evaluation => "evaluation",
+            Self::Background => "background",
+        }
+    }
+
+    /// The role of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Training, Self::Evaluation, Self::Background]
+            .into_iter()
+            .find(|role| role.as_str() == name)
+    }
+
+    /// Whether its steps are no steps of training.
+    #[must_use]
+    pub fn is_apart(self) -> bool {
+        self != Self::Training
+    }
 }
 
 /// Whether a source of readings works here.

@@ -7,6 +7,7 @@ use super::Estimate;
 use super::conclusion::{
     BottleneckRecord, FindingRecord, QueueSummary, RemedyRecord, StageSummary,
 };
+use super::run::Role;
 use super::tick::Dropped;
 
 /// Whether the run still goes on.
@@ -32,9 +33,19 @@ pub struct SummaryRecord {
     pub state: RunState,
     /// `measure`, `probe` or `replay`.
     pub mode: String,
-    /// The main loop: the probed one, else the one that most time was spent in.
+    /// The main loop: the one that was named, or probed, else the training loop, as far as that is
+    /// known, that most time was spent in.
     #[serde(rename = "loop")]
     pub loop_name: Option<String>,
+    /// What the main loop is for, where that was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loop_role: Option<Role>,
+    /// Whether the user named the main loop.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub loop_chosen: bool,
+    /// The loops besides it that took steps, the longest first. The numbers here are of none of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_loops: Vec<OtherLoop>,
     /// Seconds since the run began.
     pub elapsed_s: f64,
     /// Batches the main loop received.
@@ -114,6 +125,22 @@ pub struct SummaryRecord {
     /// several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<Box<RanksRecord>>,
+}
+
+/// A loop that the numbers of a summary are not of.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct OtherLoop {
+    /// What it is called.
+    pub name: String,
+    /// What it is for, where that was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    /// Batches that it received.
+    pub steps: u64,
+    /// Seconds that its steps took.
+    pub seconds: f64,
 }
 
 /// What the process had and used. Means and shares are over the steady state of the main loop where

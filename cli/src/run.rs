@@ -1,0 +1,210 @@
+//! `headspace run`: becomes the command, with headspace in whatever Python it starts.
+//!
+//! Nothing stays behind: the command takes this process over, so that its exit code, its signals and
+//! its streams are its own. What makes Python import headspace is a folder with a `sitecustomize` in
+//! front of `PYTHONPATH`.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+
+use crate::args::RunArgs;
+use crate::{Context, EXIT_USAGE};
+
+/// The command cannot be executed, as a shell has it.
+const EXIT_NOT_EXECUTABLE: i32 = 126;
+/// There is no such command, as a shell has it.
+const EXIT_NOT_FOUND: i32 = 127;
+
+/// What the environment was before: each variable that was set here, with what it was set to before.
+const BEFORE: &str = "HEADSPACE_RUN";
+/// Between two of them.
+const SEPARATOR: u8 = 0x1f;
+
+const PYTHONPATH: &str = "PYTHONPATH";
+
+/// Runs the command in this process. Returns only where that is not possible.
+///
+/// # Errors
+///
+/// What is wrong cannot be printed.
+pub(crate) fn run(args: &RunArgs, context: &mut Context<'_>) -> io::Result<i32> {
+    let Some((program, rest)) = args.command.split_first() else {
+        return Ok(EXIT_USAGE);
+    };
+    let mut command = std::process::Command::new(program);
+    command.args(rest);
+    let switched_off = std::env::var("HEADSPACE").is_ok_and(|value| is_off(&value));
+    if !switched_off {
+        let Some(folder) = context.inject.as_deref() else {
+            writeln!(
+                context.err,
+                "headspace: this is the plain program: `run` needs the Python package (`pip install \
+                 .` in a clone of headspace, then `python -m headspace run`)"
+            )?;
+            return Ok(EXIT_USAGE);
+        };
+        let ours = settings(args)?;
+        command.envs(environment(folder, ours, &|name| std::env::var_os(name)));
+        if let Some(option) = keeps_out(program, rest)
+            && !args.quiet
+        {
+            writeln!(
+                context.err,
+                "headspace: `python {option}` keeps headspace out, so nothing is measured. The \
+                 command runs as it is."
+            )?;
+        }
+    }
+    context.out.flush()?;
+    context.err.flush()?;
+    let error = command.exec();
+    let (code, why) = refusal(program, &error);
+    writeln!(
+        context.err,
+        "headspace: cannot run `{}`: {why}",
+        program.to_string_lossy()
+    )?;
+    Ok(code)
+}
+
+/// As `HEADSPACE` is read in Python.
+fn is_off(value: &str) -> bool {
+    let value = value.trim().to_lowercase();
+    ["0", "off", "false", "no"].contains(&value.as_str())
+}
+
+fn refusal(program: &OsStr, error: &io::Error) -> (i32, String) {
+    let path = Path::new(program);
+    let is_path = program.as_bytes().contains(&b'/');
+    match error.kind() {
+        ErrorKind::NotFound if is_path && path.exists() => (
+            EXIT_NOT_EXECUTABLE,
+            "the program that its first line names does not exist".to_owned(),
+        ),
+        ErrorKind::NotFound if !is_path && path.is_file() => (
+            EXIT_NOT_FOUND,
+            format!(
+                "no command of that name is on the PATH (for the file of that name: `python {}`)",
+                path.display()
+            ),
+        ),
+        ErrorKind::NotFound if is_path => (EXIT_NOT_FOUND, "there is no such file".to_owned()),
+        ErrorKind::NotFound => (
+            EXIT_NOT_FOUND,
+            "no command of that name is on the PATH".to_owned(),
+        ),
+        _ if path.extension().is_some_and(|end| end == "py") && path.is_file() => (
+            EXIT_NOT_EXECUTABLE,
+            format!("{error} (write `python {}`)", path.display()),
+        ),
+        _ => (EXIT_NOT_EXECUTABLE, error.to_string()),
+    }
+}
+
+/// What the options say, as Python reads it.
+fn settings(args: &RunArgs) -> io::Result<BTreeMap<&'static str, OsString>> {
+    let mut ours = BTreeMap::new();
+    if let Some(mode) = args.mode {
+        ours.insert("HEADSPACE_MODE", mode.as_str().into());
+    }
+    if let Some(dir) = &args.dir {
+        // The script may go elsewhere.
+        ours.insert("HEADSPACE_DIR", std::path::absolute(dir)?.into_os_string());
+    }
+    if let Some(interval) = &args.interval {
+        ours.insert("HEADSPACE_INTERVAL", interval.into());
+    }
+    if args.quiet {
+        ours.insert("HEADSPACE_QUIET", "1".into());
+    }
+    if let Some(name) = &args.loop_name {
+        ours.insert("HEADSPACE_LOOP", name.into());
+    }
+    if args.stop_after_probe {
+        ours.insert("HEADSPACE_STOP_AFTER_PROBE", "1".into());
+    }
+    Ok(ours)
+}
+
+/// The variables to set, `ours` and those that bring headspace in.
+fn environment(
+    folder: &Path,
+    ours: BTreeMap<&'static str, OsString>,
+    get: &dyn Fn(&str) -> Option<OsString>,
+) -> Vec<(OsString, OsString)> {
+    let paths = get(PYTHONPATH);
+    let folder = folder.as_os_str();
+    let joined = match &paths {
+        Some(paths) if !paths.is_empty() => {
+            let mut others: Vec<&[u8]> = paths.as_bytes().split(|byte| *byte == b':').collect();
+            others.retain(|path| *path != folder.as_bytes());
+            let mut all = vec![folder.as_bytes()];
+            all.extend(others);
+            OsString::from_vec(all.join(&b':'))
+        }
+        _ => folder.to_owned(),
+    };
+    // Within another `headspace run`, what was before that one is before this one too.
+    let mut before = get(BEFORE).map(OsString::into_vec).unwrap_or_default();
+    let mut set: Vec<(OsString, OsString)> = vec![(PYTHONPATH.into(), joined)];
+    set.extend(ours.into_iter().map(|(name, value)| (name.into(), value)));
+    for (name, _) in &set {
+        let name = name.as_bytes();
+        let is_known = before
+            .split(|byte| *byte == SEPARATOR)
+            .any(|entry| entry.split(|byte| *byte == b'=').next() == Some(name));
+        if is_known {
+            continue;
+        }
+        if !before.is_empty() {
+            before.push(SEPARATOR);
+        }
+        before.extend_from_slice(name);
+        if let Some(value) = get(&String::from_utf8_lossy(name)) {
+            before.push(b'=');
+            before.extend_from_slice(value.as_bytes());
+        }
+    }
+    set.push((BEFORE.into(), OsString::from_vec(before)));
+    set
+}
+
+/// The option of a Python command line that leaves `PYTHONPATH` or `sitecustomize` out.
+fn keeps_out(program: &OsStr, args: &[OsString]) -> Option<String> {
+    let name = Path::new(program).file_name()?.to_str()?;
+    if !name.starts_with("python") {
+        return None;
+    }
+    let mut args = args.iter();
+    while let Some(arg) = args.next().and_then(|arg| arg.to_str()) {
+        let letters = arg
+            .strip_prefix('-')
+            .filter(|rest| !rest.starts_with('-'))?;
+        for (at, letter) in letters.char_indices() {
+            match letter {
+                'I' | 'E' | 'S' => return Some(format!("-{letter}")),
+                // What follows is another program's.
+                'c' | 'm' => return None,
+                'W' | 'X' => {
+                    if letters.len() == at + 1 {
+                        args.next();
+                    }
+                    break;
+                }
+                _ => {}
+            }
+        }
+        if letters.is_empty() {
+            return None;
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

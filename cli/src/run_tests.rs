@@ -1,0 +1,87 @@
+use std::collections::HashMap;
+
+use super::*;
+
+fn made(before: &[(&str, &str)], ours: &[(&'static str, &str)]) -> HashMap<String, String> {
+    let before: HashMap<String, String> = before
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    let ours = ours.iter().map(|(name, value)| (*name, value.into()));
+    let get = |name: &str| before.get(name).map(OsString::from);
+    environment(Path::new("/inject"), ours.collect(), &get)
+        .into_iter()
+        .map(|(name, value)| (name.into_string().unwrap(), value.into_string().unwrap()))
+        .collect()
+}
+
+#[test]
+fn the_folder_comes_first_and_what_was_there_stays_behind_it() {
+    assert_eq!(made(&[], &[])["PYTHONPATH"], "/inject");
+    assert_eq!(
+        made(&[("PYTHONPATH", "/a:/b")], &[])["PYTHONPATH"],
+        "/inject:/a:/b"
+    );
+    // An entry without a name is the current folder; an empty variable has no entry.
+    assert_eq!(made(&[("PYTHONPATH", "")], &[])["PYTHONPATH"], "/inject");
+    assert_eq!(
+        made(&[("PYTHONPATH", "/a:/inject")], &[])["PYTHONPATH"],
+        "/inject:/a"
+    );
+}
+
+#[test]
+fn what_the_environment_was_is_told_to_whoever_restores_it() {
+    let set = made(
+        &[("PYTHONPATH", "/a"), ("HEADSPACE_MODE", "measure")],
+        &[("HEADSPACE_DIR", "/runs"), ("HEADSPACE_MODE", "probe")],
+    );
+    assert_eq!(set["HEADSPACE_MODE"], "probe");
+    assert_eq!(
+        set["HEADSPACE_RUN"],
+        "PYTHONPATH=/a\u{1f}HEADSPACE_DIR\u{1f}HEADSPACE_MODE=measure"
+    );
+}
+
+#[test]
+fn within_another_run_the_first_environment_is_the_one_that_is_kept() {
+    let set = made(
+        &[
+            ("PYTHONPATH", "/inject"),
+            ("HEADSPACE_MODE", "probe"),
+            ("HEADSPACE_RUN", "PYTHONPATH\u{1f}HEADSPACE_MODE"),
+        ],
+        &[("HEADSPACE_DIR", "/runs"), ("HEADSPACE_MODE", "replay")],
+    );
+    assert_eq!(
+        set["HEADSPACE_RUN"],
+        "PYTHONPATH\u{1f}HEADSPACE_MODE\u{1f}HEADSPACE_DIR"
+    );
+}
+
+#[test]
+fn an_option_of_python_that_keeps_headspace_out_is_found() {
+    let out = |line: &str| {
+        let mut words = line.split(' ').map(OsString::from);
+        let program = words.next().unwrap();
+        keeps_out(&program, &words.collect::<Vec<_>>())
+    };
+    assert_eq!(out("python -I train.py"), Some("-I".to_owned()));
+    assert_eq!(
+        out("/opt/bin/python3.11 -uE train.py"),
+        Some("-E".to_owned())
+    );
+    assert_eq!(out("python -X dev -S -m train"), Some("-S".to_owned()));
+    for kept in [
+        "python train.py -I",
+        "python -m train -E",
+        "python -c I -S",
+        "python -X I train.py",
+        "python -WI train.py",
+        "python --help",
+        "torchrun -I",
+        "python",
+    ] {
+        assert_eq!(out(kept), None, "{kept}");
+    }
+}

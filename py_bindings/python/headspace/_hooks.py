@@ -1,0 +1,174 @@
+"""What `headspace run` leaves in a Python process: it waits until a loader's module is imported.
+
+A program that imports none of them pays for one look at a name for each module that it imports. This
+file is loaded by its path and imports nothing of headspace: that comes with the first such module.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+#: Modules with loaders, and with what tells training from evaluation, by the module of headspace
+#: that is told when they have been imported.
+WATCHED = {
+    "torch.utils.data": "_watch",
+    "torch.nn.modules.module": "_watch",
+    "spdl.pipeline": "_watch",
+    "spdl.dataloader": "_watch",
+    "datasets": "_watch",
+    "webdataset": "_watch",
+    "monai.data": "_watch",
+}
+
+#: The folder of the package, and the one that was injected. Set by :func:`install`.
+package = inject = ""
+
+_said = False
+
+
+def install(package_folder: str, inject_folder: str) -> None:
+    """From now on the modules are waited for, and children that are not Python are spared."""
+    global package, inject
+    package, inject = package_folder, inject_folder
+    sys.meta_path.insert(0, Finder())
+    for name in ("execv", "execve", "posix_spawn", "posix_spawnp", "system"):
+        if hasattr(os, name):
+            _spare(name)
+    # What a `.pth` file imported.
+    for name in ("subprocess", *WATCHED):
+        if name in sys.modules:
+            arrived(name, sys.modules[name])
+
+
+def say(error: BaseException) -> None:
+    """One line, once, on rank 0: the program goes on as if headspace were not there."""
+    global _said
+    quiet = os.environ.get("HEADSPACE_QUIET", "").strip().lower() in ("1", "on", "true", "yes")
+    if _said or quiet or os.environ.get("RANK", "0") != "0":
+        return
+    _said = True
+    try:
+        text = f"headspace: not everything is measured: {type(error).__name__}: {error}. The program goes on.\n"
+        sys.stderr.write(text)
+    except Exception:
+        pass
+
+
+class Finder:
+    """Finds nothing itself. It sees what others find, and waits for its end."""
+
+    def __init__(self) -> None:
+        self._busy: set[str] = set()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if (name not in WATCHED and name != "subprocess") or name in self._busy:
+            return None
+        self._busy.add(name)
+        try:
+            for finder in list(sys.meta_path):
+                find = getattr(finder, "find_spec", None)
+                spec = None if finder is self or find is None else find(name, path, target)
+                if spec is not None:
+                    _follow(spec)
+                    return spec
+        finally:
+            self._busy.discard(name)
+        return None
+
+
+def _follow(spec: Any) -> None:
+    """Has :func:`arrived` called once the module is there."""
+    try:
+        loader: Any = spec.loader
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            try:
+                del loader.exec_module
+            except AttributeError:
+                pass
+            execute(module)
+            arrived(spec.name, module)
+
+        loader.exec_module = exec_module
+    except Exception as error:
+        say(error)
+
+
+def arrived(name: str, module: ModuleType) -> None:
+    """A module has been imported. Nothing that goes wrong here reaches whoever imports it."""
+    try:
+        if name == "subprocess":
+            children().adopt(module)
+        else:
+            _headspace(WATCHED[name]).ready(name, module)
+    except Exception as error:
+        say(error)
+
+
+def _headspace(name: str) -> Any:
+    """A module of headspace, also where the program's own Python has no headspace installed."""
+    from importlib import import_module
+
+    try:
+        import_module("headspace")
+    except ModuleNotFoundError as error:
+        if error.name != "headspace":
+            raise
+        from importlib.util import module_from_spec, spec_from_file_location
+
+        spec: Any = spec_from_file_location(
+            "headspace",
+            os.path.join(package, "__init__.py"),
+            submodule_search_locations=[package],
+        )
+        module = module_from_spec(spec)
+        sys.modules["headspace"] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules["headspace"]
+            raise
+    return import_module(f"headspace.{name}")
+
+
+_children: Any = None
+
+
+def children() -> Any:
+    """`_children.py`, loaded as this file was."""
+    global _children
+    if _children is None:
+        from importlib.util import module_from_spec, spec_from_file_location
+
+        spec: Any = spec_from_file_location(
+            "headspace._children", os.path.join(package, "_children.py")
+        )
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        module.inject = inject
+        _children = module
+    return _children
+
+
+def _spare(name: str) -> None:
+    original = getattr(os, name)
+
+    def spared(*args: Any, **kwargs: Any) -> Any:
+        try:
+            function, args = children().spare(name, args, kwargs)
+        except Exception:
+            function = None
+        return (original if function is None else function)(*args, **kwargs)
+
+    spared.__name__ = spared.__qualname__ = name
+    spared.__doc__ = original.__doc__
+    spared.__module__ = original.__module__
+    spared.__wrapped__ = spared._headspace_original = original  # type: ignore[attr-defined]
+    setattr(os, name, spared)

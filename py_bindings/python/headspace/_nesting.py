@@ -1,0 +1,80 @@
+"""Which iterations of loaders go on, so that a loader within another one is not taken for a second.
+
+Only the outermost counts. A loader is within another where that is being asked for a batch, or for
+its iterator, by the same thread; and where it is iterated on a thread beside the main one while
+another is iterated elsewhere: it feeds that one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _thread import _local as ThreadLocal  # `threading` takes long to import.
+from _thread import get_ident
+from _weakref import ref
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+class _Local(ThreadLocal):
+    #: Iterators that this thread is making.
+    making = 0
+
+
+_local = _Local()
+
+#: The iterators that were given out, with the thread that each was made on.
+_given: list[tuple[ref[Any], int]] = []
+
+
+def _after_fork() -> None:
+    # What a parent's thread was about is nothing to its child.
+    global _local
+    _given.clear()
+    _local = _Local()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def make(iterate: Callable[..., Any], *args: Any) -> Any:
+    """``iterate(*args)``, an iterator of a watched loader."""
+    _local.making += 1
+    try:
+        iterator = iterate(*args)
+    finally:
+        _local.making -= 1
+    if hasattr(type(iterator), "_headspace_is_asked"):
+        _given[:] = [entry for entry in _given if _goes_on(entry[0]())]
+        _given.append((ref(iterator), get_ident()))
+    return iterator
+
+
+def _goes_on(iterator: Any) -> bool:
+    return iterator is not None and not iterator._headspace_has_ended
+
+
+def is_beside() -> bool:
+    """Whether this thread is not the main one."""
+    threading = sys.modules.get("threading")
+    return threading is not None and threading.main_thread().ident != get_ident()
+
+
+def is_within() -> bool:
+    """Whether what this thread begins to iterate is part of a loader that is watched."""
+    if _local.making:
+        return True
+    here = get_ident()
+    beside = is_beside()
+    for entry, thread in _given:
+        iterator = entry()
+        if iterator is None:
+            continue
+        if iterator._headspace_is_asked:
+            return True
+        if beside and thread != here and not iterator._headspace_has_ended:
+            return True
+    return False

@@ -1,0 +1,256 @@
+"""Loaders that nobody wrapped: they are watched as the training loop iterates them.
+
+Under `headspace run` the classes below have a method of theirs replaced by a thin one, which hands out
+the original's iterator, watched, where the iteration is the outermost one of a process that trains;
+else it is the original's call and nothing more. Types stay as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _weakref import ref
+
+from headspace import _native, _nesting, _role, _session, _settings, _wrap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
+    from typing import Any
+
+#: By module: its classes, and the methods of each that begin an iteration.
+LOADERS: dict[str, dict[str, tuple[str, ...]]] = {
+    "torch.utils.data": {"DataLoader": ("__iter__",)},
+    "spdl.pipeline": {"Pipeline": ("get_iterator",)},
+    "spdl.dataloader": {
+        "DataLoader": ("__iter__",),
+        "PyTorchDataLoader": ("__iter__",),
+        "CacheDataLoader": ("__iter__",),
+    },
+    "datasets": {"Dataset": ("__iter__", "iter"), "IterableDataset": ("__iter__", "iter")},
+    "webdataset": {"DataPipeline": ("__iter__",)},
+    "monai.data": {"ThreadBuffer": ("__iter__",), "ThreadDataLoader": ("__iter__",)},
+}
+
+#: SPDL's loaders in other processes are of a class that it keeps to itself.
+_SPDL_APART = ("spdl.pipeline._iter_utils._subprocess", "_SubprocessIterable")
+
+
+def ready(name: str, module: ModuleType) -> None:
+    """A module with loaders has been imported."""
+    if name == "torch.nn.modules.module":
+        _role.adopt(vars(module)["Module"])
+        return
+    for kind, methods in LOADERS[name].items():
+        for method in methods:
+            adopt(getattr(module, kind, None), method)
+    if name == "spdl.pipeline":
+        adopt(getattr(sys.modules.get(_SPDL_APART[0]), _SPDL_APART[1], None), "__iter__")
+        from headspace import spdl
+
+        spdl.install()
+
+
+def adopt(kind: Any, method: str) -> None:
+    """Watches what that method of a class, and of those made from it, gives out."""
+    if kind is None:
+        return
+    if method in vars(kind):
+        _replace(kind, method)
+    for made in kind.__subclasses__():
+        adopt(made, method)
+    _follow(kind, method)
+
+
+def _follow(kind: Any, method: str) -> None:
+    """Classes that are made from it later are watched too."""
+    own = vars(kind).get("__init_subclass__")
+    if hasattr(getattr(own, "__func__", None), "_headspace_original"):
+        methods = own.__func__._headspace_methods
+        methods.add(method)
+        return
+    methods = {method}
+
+    def __init_subclass__(cls: Any, **kwargs: Any) -> None:
+        if own is None:
+            super(kind, cls).__init_subclass__(**kwargs)
+        else:
+            own.__func__(cls, **kwargs)
+        for method in methods & vars(cls).keys():
+            _quietly(_replace, cls, method)
+
+    __init_subclass__._headspace_original = own  # type: ignore[attr-defined]
+    __init_subclass__._headspace_methods = methods  # type: ignore[attr-defined]
+    kind.__init_subclass__ = classmethod(__init_subclass__)
+
+
+def _replace(kind: Any, method: str) -> None:
+    original = vars(kind)[method]
+    if hasattr(original, "_headspace_original"):
+        return
+    from functools import wraps
+
+    @wraps(original)
+    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        known = _quietly(_loop_of, self)
+        if known is None:
+            return original(self, *args, **kwargs)
+        source = _Source(self, original, args, kwargs)
+        iterator = _nesting.make(known.iterate, source)
+        known.last = _weak(iterator)
+        return iterator
+
+    watched._headspace_original = original  # type: ignore[attr-defined]
+    setattr(kind, method, watched)
+
+
+_said = False
+
+
+def _quietly(function: Callable[..., Any], *args: Any) -> Any:
+    """What it gives; None where it fails, which is said once."""
+    global _said
+    try:
+        return function(*args)
+    except Exception as error:
+        if not (_said or _settings.quiet() or _settings.rank()):
+            _said = True
+            what = f"{type(error).__name__}: {error}"
+            _session._print(f"headspace: not everything is measured: {what}. Training goes on.")
+        return None
+
+
+class _Source:
+    """What a watched loader iterates: the original's iterator. Else it is as the loader."""
+
+    __slots__ = ("_headspace_call", "_headspace_loader")
+
+    def __init__(self, loader: Any, original: Any, args: Any, kwargs: Any) -> None:
+        object.__setattr__(self, "_headspace_call", (original, args, kwargs))
+        object.__setattr__(self, "_headspace_loader", loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        original, args, kwargs = self._headspace_call
+        iterator: Iterator[Any] = original(self._headspace_loader, *args, **kwargs)
+        return iterator
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._headspace_loader, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._headspace_loader, name, value)
+
+
+class _Known:
+    """A loop: a loader in one role, or several one after another at one place of the program."""
+
+    __slots__ = ("last", "loader", "loop", "prefix")
+
+    def __init__(self, loader: Any, name: str, role: str | None) -> None:
+        kind = type(loader)
+        chosen = os.environ.get("HEADSPACE_LOOP") or None
+        probes = role in (None, _role.TRAINING) if chosen is None else name == chosen
+        self.loop = _wrap._loop(
+            loader,
+            mode=_settings.mode() if probes else "measure",
+            name=name,
+            batch_size=None,
+            num_caches=10,
+            return_caches_after=100,
+            stop_after=None,
+            probe_steps=None,
+            stop_after_probe=_settings.stops_after_probe(),
+            role=role,
+            chosen=name == chosen,
+        )
+        # The evaluation's stages are called so whatever its loader is called.
+        plain = name.replace(f"{kind.__name__} (", "").replace(")", "")
+        self.prefix = "" if name == kind.__name__ else f"{plain} "
+        self.loader: Callable[[], Any] = _weak(loader)
+        self.last: Callable[[], Any] = _nothing
+
+    def iterate(self, source: _Source) -> Any:
+        loader = _torch_loader(source._headspace_loader)
+        if loader is None:
+            return self.loop.iterate(source, _session._begin)
+        from headspace.torch import iterate
+
+        return iterate(self.loop, source, loader, self.prefix)
+
+    def is_over(self) -> bool:
+        """Whether its loader is gone, and nothing iterates it."""
+        last = self.last()
+        return self.loader() is None and getattr(last, "_headspace_has_ended", True)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _weak(anything: Any) -> Callable[[], Any]:
+    try:
+        return ref(anything)
+    except TypeError:
+        return _nothing
+
+
+def _torch_loader(loader: Any) -> Any:
+    """The torch loader that it is, or has within as Accelerate's do."""
+    kind = getattr(sys.modules.get("torch.utils.data"), "DataLoader", None)
+    if kind is None:
+        return None
+    for candidate in (loader, getattr(loader, "__dict__", {}).get("base_dataloader")):
+        if issubclass(type(candidate), kind):
+            return candidate
+    return None
+
+
+#: Loops by loader and role, and by where a loader of that type was last iterated.
+_of_loader: dict[tuple[int, str | None], _Known] = {}
+_of_place: dict[tuple[object, ...], _Known] = {}
+
+#: Loaders after which those that are gone are forgotten.
+_REMEMBERED = 64
+
+
+def _loop_of(loader: Any) -> _Known | None:
+    """The loop that this iteration is an epoch of. None where it is no training loop's."""
+    if not _settings.enabled() or _nesting.is_within() or _is_worker():
+        return None
+    role = _role.here()
+    key = (id(loader), role)
+    known = _of_loader.get(key)
+    if known is not None and known.loader() is loader:
+        return known
+    place = _place(loader, role)
+    known = _of_place.get(place)
+    if known is not None and known.is_over():
+        known.loader = _weak(loader)
+    else:
+        name = type(loader).__name__
+        if role == _role.EVALUATION:
+            name = f"{name} (evaluation)"
+        known = _Known(loader, _wrap._unique(name), role)
+    if len(_of_loader) >= _REMEMBERED:
+        for gone in [key for key, known in _of_loader.items() if known.loader() is None]:
+            del _of_loader[gone]
+    _of_loader[key] = _of_place[place] = known
+    return known
+
+
+def _place(loader: Any, role: str | None) -> tuple[object, ...]:
+    # This function, `_loop_of`, `_quietly`, the watched method: then whoever iterates.
+    frame = sys._getframe(4)
+    return type(loader), role, frame.f_code, frame.f_lineno
+
+
+def _is_worker() -> bool:
+    """Whether this process makes batches for another one that trains."""
+    torch = sys.modules.get("torch.utils.data._utils.worker")
+    if getattr(torch, "_worker_info", None) is not None:
+        return True
+    process = sys.modules.get("multiprocessing.process")
+    if process is None or process.parent_process() is None:
+        return False
+    return bool(process.current_process().daemon) or _native.works_for_another()
