@@ -180,7 +180,9 @@ class Store:
         )
 
     def _id(self, experiment: Experiment) -> int:
-        return self._storage.get_trial_id_from_study_id_trial_number(self._study, experiment.number)
+        number = experiment.number
+        found: int = self._storage.get_trial_id_from_study_id_trial_number(self._study, number)
+        return found
 
     def _template(self, proposal: Proposal) -> FrozenTrial:
         from optuna.trial import create_trial
@@ -209,7 +211,8 @@ class Store:
         """Whether it was this worker who closed it."""
         try:
             self._storage.set_trial_user_attr(trial_id, why, True)
-            return self._storage.set_trial_state_values(trial_id, self._states.FAIL)
+            closed: bool = self._storage.set_trial_state_values(trial_id, self._states.FAIL)
+            return closed
         except Exception as error:
             if type(error).__name__ in ("UpdateFinishedTrialError", "RuntimeError"):
                 return False
