@@ -42,6 +42,9 @@ const MOST_RUNS: u32 = 50;
 /// Standard deviation of a mean from run to run, as a share of it, where it was not measured.
 pub const RUN_TO_RUN: f64 = 0.0075;
 
+/// Half a 95 % interval, in standard errors.
+pub(super) const HALF: f64 = 1.96;
+
 /// A mean and how well it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Known {
@@ -129,6 +132,15 @@ pub struct Allowance(
     /// Standard deviation from run to run, in the unit of the values.
     pub f64,
 );
+
+/// The 95 % interval of what the same program would take on average, started again and again, by one
+/// run's mean; `None` where its error is not known.
+#[must_use]
+pub fn interval(known: Known) -> Option<(f64, f64)> {
+    let error = known.error?.hypot(RUN_TO_RUN * known.mean);
+    let half = student(FREEDOM) * error;
+    Some(((known.mean - half).max(0.0), known.mean + half))
+}
 
 /// `b − a` with its 95 % interval, each side one mean a run; `None` without an interval.
 #[must_use]

@@ -3,6 +3,7 @@
 use super::attribution::Attribution;
 use super::conclusion::conclude;
 use super::findings::findings;
+use super::precision::{HALF, Known, interval, ratio};
 use super::resources::{Part, resources, sm_utilization_pct};
 use super::stages::{data_readiness_pct, stages};
 use super::steady;
@@ -288,6 +289,7 @@ fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) {
     summary.steady_s = steady.step.sum_nanos() as f64 / 1e9;
     summary.steady_step_time_ms = steady.step.quantile_ms(0.5);
     summary.steady_step_mean_ms = steady.step_ms();
+    summary.steady_step_ci_ms = steady_ci_ms(series, skip, &steady);
     summary.step_p95_ms = steady.step.quantile_ms(0.95);
     summary.step_p99_ms = steady.step.quantile_ms(0.99);
     if !main.without_loader {
@@ -301,6 +303,17 @@ fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) {
         .batch_size
         .filter(|_| summary.steady_s > 0.0)
         .map(|size| size as f64 * summary.steady_steps as f64 / summary.steady_s);
+}
+
+/// The interval of the steady mean. How it varies is told by the steps that are kept one by one: where
+/// a run has more, it is known better than this says.
+fn steady_ci_ms(series: &Series, skip: usize, steady: &Totals) -> Option<(f64, f64)> {
+    let kept = series.early().iter().skip(skip);
+    let steps: Vec<_> = kept.map(|s| (1.0, s.step_ns() as f64 / 1e6)).collect();
+    interval(Known {
+        mean: steady.step_ms()?,
+        ..ratio(&steps)?
+    })
 }
 
 fn set_parts(summary: &mut SummaryRecord, step_ms: Option<f64>, wait_ms: Option<f64>) {
@@ -354,7 +367,13 @@ fn set_floor(summary: &mut SummaryRecord, floor: FloorRecord, probe: &ProbeRecor
     let steps: f64 = live.iter().map(kept).sum();
     if steps > 0.0 {
         let wait = live.iter().map(|w| w.wait_ms * kept(w)).sum::<f64>() / steps;
-        summary.steady_step_mean_ms = Some(floor.live_ms.value);
+        let live = floor.live_ms;
+        summary.steady_step_mean_ms = Some(live.value);
+        summary.steady_step_ci_ms = interval(Known {
+            mean: live.value,
+            error: Some((live.high - live.low) / 2.0 / HALF),
+            ..Known::default()
+        });
         set_parts(summary, Some(floor.live_ms.value), Some(wait));
     }
 }

@@ -46,6 +46,42 @@ fn a_run_of_a_few_steps_has_no_steady_numbers_rather_than_zeros() {
 }
 
 #[test]
+fn the_interval_of_the_mean_step_is_wider_where_neighbouring_steps_are_alike() {
+    let width = |steps: Series| {
+        let summary = summarise(&RunFacts::default(), &[facts("train", steps)]);
+        let (low, high) = summary.steady_step_ci_ms.unwrap();
+        let mean = summary.steady_step_mean_ms.unwrap();
+        assert!(low < mean && mean < high);
+        (high - low) / mean
+    };
+    // 20 and 40 ms by turns: at each step, and for 20 steps each.
+    let turns = |run: usize| {
+        let mut live = Series::default();
+        for step in 0..420 {
+            live.push(StepSample {
+                compute_ns: if step / run % 2 == 0 {
+                    20_000_000
+                } else {
+                    40_000_000
+                },
+                wait_ns: 0,
+            });
+        }
+        live
+    };
+
+    let (same, fast, slow) = (
+        width(series(420, 10, 20)),
+        width(turns(1)),
+        width(turns(20)),
+    );
+
+    // Every step alike: what is left is the allowance from run to run.
+    assert!((same - 2.0 * 2.365 * 0.0075).abs() < 0.001, "{same}");
+    assert!(fast < 1.2 * same && slow > 3.0 * fast, "{fast} {slow}");
+}
+
+#[test]
 fn slow_first_steps_are_left_out_of_the_steady_state() {
     let mut live = series(60, 500, 0);
     for _ in 0..400 {

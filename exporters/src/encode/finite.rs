@@ -85,7 +85,11 @@ fn scrub_summary(summary: &mut SummaryRecord) {
     ] {
         keep_finite(value);
     }
-    for interval in [&mut summary.floor_ci_ms, &mut summary.headspace_ci_pct] {
+    for interval in [
+        &mut summary.steady_step_ci_ms,
+        &mut summary.floor_ci_ms,
+        &mut summary.headspace_ci_pct,
+    ] {
         if interval.is_some_and(|(low, high)| !low.is_finite() || !high.is_finite()) {
             *interval = None;
         }

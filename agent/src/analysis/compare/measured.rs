@@ -3,13 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::super::course::{Asked, Course, Quantity, Steady};
-use super::super::precision::Known;
+use super::super::precision::{HALF, Known};
 use crate::model::Distribution;
 use crate::model::comparison::ComparedRun;
 use crate::model::record::{RunState, SummaryRecord};
-
-/// Half a 95 % interval, in standard errors.
-const HALF: f64 = 1.96;
 
 /// Standard deviation of a step, as a share of it, for each unit of the logarithm of how much longer
 /// waits for a core made it. 45 runs of one loop of 10 ms on two cores, of which others had 75 to

@@ -64,6 +64,9 @@ pub struct SummaryRecord {
     pub steady_step_time_ms: Option<f64>,
     /// Mean live step in steady state: what the parts below add up to.
     pub steady_step_mean_ms: Option<f64>,
+    /// 95 % confidence interval of that mean, for this program started again and again: by batch
+    /// means, or by a probe's windows, with an allowance for what differs from run to run.
+    pub steady_step_ci_ms: Option<(f64, f64)>,
     /// Mean wait per live step in steady state.
     pub wait_ms: Option<f64>,
     /// Mean compute per live step in steady state.
