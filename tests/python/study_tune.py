@@ -96,7 +96,9 @@ def record(path: Path, steps: int, only: int | None) -> None:
 
 def compare(grid: Grid) -> dict[str, list[int]]:
     """Experiments that each way to search needs, by seed."""
-    return {name: [needed(grid, search, seed) for seed in SEEDS] for name, search in SEARCHES.items()}
+    return {
+        name: [needed(grid, search, seed) for seed in SEEDS] for name, search in SEARCHES.items()
+    }
 
 
 def main() -> int:

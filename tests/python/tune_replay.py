@@ -99,7 +99,12 @@ def grid_of(rows: Iterator[dict[str, Any]], space: Space) -> Grid:
 def ours(grid: Grid, seed: int) -> Iterator[Config]:
     """The configurations that `headspace tune` runs, probe and all."""
     limits = Limits(
-        experiments=10**6, patience=10**6, near_floor=0.0, repeats=0, confirm=0, seed=seed,
+        experiments=10**6,
+        patience=10**6,
+        near_floor=0.0,
+        repeats=0,
+        confirm=0,
+        seed=seed,
         probe=grid.probe is not None,
     )
     planner, trials = Planner(grid.space, limits), list[Trial]()
@@ -117,9 +122,7 @@ def plain_tpe(grid: Grid, seed: int) -> Iterator[Config]:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
     study.enqueue_trial(dict(grid.space.baseline))
-    distributions = {
-        knob.name: CategoricalDistribution(knob.values) for knob in grid.space.knobs
-    }
+    distributions = {knob.name: CategoricalDistribution(knob.values) for knob in grid.space.knobs}
     seen = set()
     while len(seen) < len(grid.outcomes):
         trial = study.ask(distributions)
@@ -144,9 +147,7 @@ def at_random(grid: Grid, seed: int) -> Iterator[Config]:
 
 Search = Callable[[Grid, int], Iterator[Config]]
 
-SEARCHES: dict[str, Search] = {
-    "headspace tune": ours, "plain TPE": plain_tpe, "random": at_random
-}
+SEARCHES: dict[str, Search] = {"headspace tune": ours, "plain TPE": plain_tpe, "random": at_random}
 
 
 def needed(grid: Grid, search: Search, seed: int) -> int:
