@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -166,3 +168,32 @@ def test_a_file_that_is_not_in_order_is_refused_by_what_is_wrong(tmp_path: Path,
     file.write_text(text)
     with pytest.raises(TuneError, match=told):
         parse(["--file", str(file), "--", "true", "{a}"])
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tune.md"])
+def test_the_commands_in_the_documentation_are_understood(page: str):
+    blocks = re.findall(r"^```sh\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    commands = [line for line in lines if line.startswith("headspace tune")]
+    assert commands
+    for line in commands:
+        asked = parse(shlex.split(line)[2:])
+        assert Template(asked.command, asked.space).fill(asked.space.baseline)
+
+
+def test_the_example_file_and_the_one_in_the_documentation_are_understood(tmp_path: Path):
+    pytest.importorskip("tomllib", reason="platform: Python 3.10 has no tomllib")
+    (block,) = re.findall(r"^```toml\n(.*?)^```$", (ROOT / "docs/tune.md").read_text(),
+                          re.MULTILINE | re.DOTALL)  # fmt: skip
+    file = tmp_path / "tune.toml"
+    file.write_text(block)
+    for path in (file, ROOT / "examples/python/tune.toml"):
+        asked = parse(["--file", str(path)])
+        assert Template(asked.command, asked.space).fill(asked.space.baseline, probe=True)
+    assert asked.space.size == 96
+    from study_tune import video_space
+
+    assert asked.space == video_space()

@@ -55,7 +55,7 @@ impl Server {
         let follower = Follower::open(folder.path()).unwrap();
         let (listener, address) = listen(&args).unwrap();
         let access = Access::new(&args.host, address, args.token);
-        thread::spawn(move || run(listener, access, follower));
+        thread::spawn(move || run(listener, access, follower, None));
         let server = Self { folder, address };
         let allowed = format!("Authorization: Bearer {TOKEN}\r\n");
         Self::until(|| {

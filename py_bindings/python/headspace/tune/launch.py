@@ -92,6 +92,7 @@ class Running:
         self._detail = ""
         self._ending_at = 0.0
         self._killed = False
+        self._linked = False
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "runs").mkdir(exist_ok=True)
         self._began = self._moved = time.monotonic()
@@ -155,10 +156,12 @@ class Running:
         if code is not None:
             self._kill()  # What it started and left ends with it.
             self._live.read()
+            self._link()
             return self._outcome(code)
         if now - self._looked >= LOOK_S:
             self._looked = now
             self._live.read()
+            self._link()
             if self._live.steps > self._steps:
                 self._steps, self._moved = self._live.steps, now
             if self._state is None:
@@ -166,6 +169,19 @@ class Running:
         if self._ending_at and now > self._ending_at + GRACE_S and not self._killed:
             self._kill()
         return None
+
+    def _link(self) -> None:
+        """Shows the run among those of all experiments, for `headspace serve` and `report`."""
+        run = self._live.run
+        if run is None or self._linked:
+            return
+        self._linked = True
+        runs = self._folder.parent.parent / "runs"
+        try:
+            runs.mkdir(exist_ok=True)
+            (runs / run.name).symlink_to(os.path.relpath(run, runs))
+        except OSError:  # One that is there, or a disk without links: nothing depends on it.
+            pass
 
     def _judge(self, now: float, best_high: float | None) -> None:
         patience = self._setup.patience

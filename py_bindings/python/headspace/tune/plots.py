@@ -118,6 +118,11 @@ def progress_svg(trials: Sequence[Trial], space: Space, objective: Objective) ->
     for place, trial in enumerate(shown):
         if place % every == 0:
             body.append(_text(x(place), base + 18, f"{trial.number}", "quiet", "middle"))
+    again = next((p for p, t in enumerate(shown) if t.kind not in SEARCHING), None)
+    if again is not None:
+        edge = x(again - 0.5)
+        body.append(_line("rule", edge, TOP, edge, base))
+        body.append(_text(edge + 6, TOP + 2, "confirmation", "quiet"))
     if has_sm:
         body += _sm_panel(shown, x, base + GAP, right)
         base += GAP + SMALL
@@ -271,8 +276,8 @@ def _node(
     parent = next((t for t in trials if t.number == trial.experiment.proposal.parent), None)
     words = {Kind.BASELINE: "baseline", Kind.PROBE: "probe of the baseline"}.get(trial.kind, "")
     words = words or space.describe(trial.knobs, parent.knobs if parent else None) or "the same"
-    if len(words) > 46:
-        words = words[:45].rstrip() + "…"
+    if len(words) > 42:
+        words = words[:41].rstrip() + "…"
     css = "box won" if won else "box" if one else "box lost"
     if trial.kind is Kind.PROBE and trial.outcome.summary.get("floor_step_ms") is not None:
         result, style = f"floor {trial.outcome.summary['floor_step_ms']:.1f} ms", "quiet"
@@ -280,10 +285,12 @@ def _node(
         result, style = trial.outcome.state.value.replace("_", " "), "badtext"
     else:
         early = trial.outcome.state is State.STOPPED_EARLY
-        result, style = f"{one.ms:.1f} ms" + (", stopped early" if early else ""), ""
+        result, style = f"{one.ms:.1f} ms", ""
         style = "good" if won else "quiet" if early else ""
     promised = trial.experiment.proposal.predicted_ms
     by = trial.kind.value if trial.kind in (Kind.REMEDY, Kind.SAMPLE) else ""
+    if trial.outcome.state is State.STOPPED_EARLY:
+        by += ", stopped early"
     quiet = by + (f", predicted {promised:.1f} ms" if promised is not None else "")
     return [
         f"<g><title>{escape(trial.experiment.proposal.reason)}</title>"
