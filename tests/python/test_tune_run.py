@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,15 @@ from typing import Any
 import pytest
 from running import DEADLINE_S, PROGRAMS, wait_until
 
+from headspace.tune.command import Template
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
 from headspace.tune.knobs import Space, parse_knob
 from headspace.tune.launch import MARK, Patience, Running, Setup, end_leftovers
+from headspace.tune.live import LiveRun
 from headspace.tune.plan import Limits, Planner
+from headspace.tune.progress import Progress
 from headspace.tune.resources import Place, places, whole_cores
+from headspace.tune.search import Job, Search
 from headspace.tune.store import Store, lives, owner
 
 PROGRAM = str(PROGRAMS / "tuned.py")
@@ -384,3 +389,68 @@ def test_without_optuna_it_says_what_to_install(tmp_path):
     assert done.returncode == 2
     assert "pip install 'headspace[tune]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def tick(name: str, steps: int, ms: float, phase: str = "live") -> str:
+    step = {"count": steps, "sum_ms": steps * ms}
+    loop = {"name": name, "phase": phase, "steps": steps, "step": step}
+    return json.dumps({"kind": "tick", "loops": [loop]}) + "\n"
+
+
+def test_a_run_is_read_as_it_grows_of_its_training_loop_alone(tmp_path):
+    live = LiveRun(tmp_path)
+    live.read()
+    assert (live.steps, live.step(), live.run) == (0, None, None)
+    file = tmp_path / "2026-a-run" / "rank0.jsonl"
+    file.parent.mkdir()
+    file.write_text(tick("train", 20, 99.0) + tick("train", 30, 10.0)[:-9])
+    live.read()
+    assert live.steps == 20, "what is not whole is not read"
+    with file.open("a") as more:
+        more.write(tick("train", 30, 10.0)[-9:] + tick("evaluate", 500, 50.0) + "no record\n")
+    live.read()
+    assert live.moves == 550
+    with file.open("a") as more:
+        more.write(json.dumps({"kind": "summary", "loop": "train"}) + "\n")
+        more.write("".join(tick("train", 10, 10.0 + k % 3) for k in range(12)))
+        more.write(tick("train", 50, 1.0, "replay"))
+    live.read()
+    step = live.step()
+    assert step is not None
+    mean, interval, count, seconds = step
+    assert count == 150, "neither warm-up nor replay nor evaluation"
+    assert mean == pytest.approx((300 + 1320) / 150)
+    assert seconds == pytest.approx(1.62)
+    assert interval is not None
+    assert interval[0] < mean < interval[1]
+    file.rename(file.with_name("rank0.001.jsonl"))
+    file.write_text(tick("train", 7, 10.0))
+    live.read()
+    assert live.steps == 20 + 30 + 120 + 50 + 7, "a file that had grown became a part"
+
+
+class Quiet(Progress):
+    """Keeps how many ran at once."""
+
+    most = 0
+
+    def draw(self, now: object, spent: int, running: Sequence[str]) -> None:
+        self.most = max(self.most, len(running))
+
+
+def test_two_places_run_two_experiments_at_once_and_none_twice(tmp_path):
+    words = [sys.executable, PROGRAM, "--threads", "{threads}", "--depth", "{depth}",
+             "{turbo:--turbo}", "--steps", "70"]  # fmt: skip
+    limits = Limits(experiments=7, probe=False, repeats=0, confirm=0, patience=100)
+    setup = Setup(Patience(measure=float("inf")), inject=False, early=False)
+    job = Job(
+        tmp_path, SPACE, Template(words, SPACE), limits, setup, [Place(0), Place(1)], float("inf")
+    )
+    progress = Quiet(SPACE, limits, quiet=True)
+    ended = Search(job, Store(f"journal:{tmp_path / 'study'}", "s", SPACE, {}), progress).run()
+    assert ended.reason == "7 experiments were run"
+    assert progress.most == 2
+    keys = [trial.experiment.proposal.key for trial in ended.trials]
+    assert len(keys) == len(set(keys)) == 7
+    links = sorted(link.name for link in (tmp_path / "runs").iterdir())
+    assert links == sorted(Path(trial.outcome.run).name for trial in ended.trials)

@@ -97,7 +97,7 @@ class Running:
         (folder / "runs").mkdir(exist_ok=True)
         self._began = self._moved = time.monotonic()
         self._looked = 0.0
-        self._steps = 0
+        self._moves = 0
         self._process: subprocess.Popen[bytes] | None = None
         with self._log.open("wb") as log:
             try:
@@ -137,10 +137,10 @@ class Running:
     @property
     def progress(self) -> str:
         """How far it is, in a few words."""
-        if self._steps == 0:
+        if self._moves == 0:
             return "starting"
         step = self._live.step()
-        return f"{self._steps} steps" + (f", {step[0]:.1f} ms" if step else "")
+        return f"{self._live.steps} steps" + (f", {step[0]:.1f} ms" if step else "")
 
     def poll(self, best_high: float | None) -> Outcome | None:
         """Looks at it, and ends it where that is due. The outcome once it has ended.
@@ -162,8 +162,8 @@ class Running:
             self._looked = now
             self._live.read()
             self._link()
-            if self._live.steps > self._steps:
-                self._steps, self._moved = self._live.steps, now
+            if self._live.moves > self._moves:
+                self._moves, self._moved = self._live.moves, now
             if self._state is None:
                 self._judge(now, best_high)
         if self._ending_at and now > self._ending_at + GRACE_S and not self._killed:
@@ -192,11 +192,11 @@ class Running:
                 return self._end(State.FINISHED, "")
         elif step and step[3] >= patience.measure:
             return self._end(State.FINISHED, "")
-        if self._steps == 0:
+        if self._moves == 0:
             if ran >= patience.startup:
                 self._end(State.STARTUP_FAILED, f"no step within {patience.startup:g} s")
         elif now - self._moved >= patience.stall:
-            self._end(State.STALLED, f"no step for {patience.stall:g} s after {self._steps}")
+            self._end(State.STALLED, f"no step for {patience.stall:g} s after {self._live.steps}")
         elif ran >= patience.timeout:
             self._end(State.TIMEOUT, f"not done within {patience.timeout:g} s")
         elif (
@@ -247,9 +247,9 @@ class Running:
         state, detail = self._state, self._detail
         step, interval = self._measured()
         if state is None:
-            if code == 0 and self._live.steps:
+            if code == 0 and self._live.moves:
                 state = State.FINISHED
-            elif self._live.steps:
+            elif self._live.moves:
                 state, detail = State.CRASHED, f"{_ended(code)}\n{self._tail()}".strip()
             else:
                 no_loop = "it iterated no loader that headspace knows" if code == 0 else ""

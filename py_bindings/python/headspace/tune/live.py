@@ -37,6 +37,7 @@ class LiveRun:
         """The `probe` record, once it is there."""
         self._steps: dict[str, int] = {}
         self._ticks: dict[str, list[tuple[int, float]]] = {}
+        self._time: dict[str, float] = {}
 
     @property
     def run(self) -> Path | None:
@@ -45,8 +46,20 @@ class LiveRun:
 
     @property
     def steps(self) -> int:
-        """Batches received, whichever the loop and whatever the phase."""
+        """Batches that the training loop received."""
+        return self._steps.get(self._main(), 0)
+
+    @property
+    def moves(self) -> int:
+        """Batches that any loop received: evaluation is no standstill."""
         return sum(self._steps.values())
+
+    def _main(self) -> str:
+        """The training loop: as the summary has it, else the one that most time was spent in."""
+        said = self.summary.get("loop")
+        if said in self._steps:
+            return str(said)
+        return max(self._time, key=lambda name: self._time[name], default="")
 
     def read(self) -> None:
         """Takes in what is new."""
@@ -77,7 +90,7 @@ class LiveRun:
             files = sorted(self._folder.glob("*/rank0.jsonl"))
         except OSError:
             return
-        if files and files[-1] != self._file and (self._file is None or not self.steps):
+        if files and files[-1] != self._file and (self._file is None or not self.moves):
             self._file, self._offset, self._inode = files[-1], 0, 0
 
     def _take(self, record: dict[str, Any]) -> None:
@@ -92,20 +105,17 @@ class LiveRun:
 
     def _tick(self, loop: dict[str, Any]) -> None:
         name, steps = loop["name"], int(loop.get("steps", 0))
-        if loop.get("role") == "evaluation":
-            return
         seen = self._steps.get(name, 0)
         self._steps[name] = seen + steps
         step = loop.get("step") or {}
+        self._time[name] = self._time.get(name, 0.0) + float(step.get("sum_ms", 0.0))
         if seen >= WARM_UP and loop.get("phase") == "live" and step.get("count"):
             self._ticks.setdefault(name, []).append((int(step["count"]), float(step["sum_ms"])))
 
     def step(self) -> tuple[float, tuple[float, float] | None, int, float] | None:
         """Mean live step after the warm-up in milliseconds, its interval where ticks are enough, and
         how many steps and seconds that is; None before."""
-        if not self._ticks:
-            return None
-        ticks = max(self._ticks.values(), key=lambda ticks: sum(ms for _, ms in ticks))
+        ticks = self._ticks.get(self._main(), [])
         count = sum(count for count, _ in ticks)
         if count < LEAST_STEPS:
             return None
