@@ -87,7 +87,7 @@ def record(path: Path, steps: int, only: int | None) -> None:
                 continue
             outcome = run(number, kind, config, Path(base), template, setup)
             name = "probe" if kind is Kind.PROBE else "grid"
-            out.write(json.dumps(row_of(name, config, outcome)) + "\n")
+            out.write(json.dumps(row_of(name, config, outcome), separators=(",", ":")) + "\n")
             out.flush()
             told = f"{outcome.step_ms:.1f} ms" if outcome.step_ms else outcome.detail
             print(f"{number + 1:3}/{len(todo)} {outcome.seconds:5.1f} s  {told:>10}  "

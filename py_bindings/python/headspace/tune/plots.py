@@ -131,7 +131,7 @@ def progress_svg(trials: Sequence[Trial], space: Space, objective: Objective) ->
 
 
 def _legend() -> str:
-    x = 300.0
+    x = 330.0
     parts = []
     for mark, words in (
         ('<circle class="kept" cx="{x}" cy="26" r="4.5"/>', "a new best"),
@@ -214,7 +214,7 @@ def _sm_panel(shown: Sequence[Trial], x: Scale, top: float, right: float) -> lis
     return body
 
 
-ROW, COLUMN, BOX = 46, 40, 400
+ROW, COLUMN, BOX = 46, 40, 460
 
 
 def tree_svg(trials: Sequence[Trial], space: Space, objective: Objective) -> str:

