@@ -21,3 +21,40 @@ pub(crate) fn absent(args: &TuneArgs, context: &mut Context<'_>) -> io::Result<i
     )?;
     Ok(EXIT_USAGE)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plain_program_says_where_the_search_is_and_repeats_the_words() {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut context = Context {
+            out: &mut out,
+            err: &mut err,
+            runs: "headspace-runs".into(),
+            settings: crate::source_settings(),
+            more_sources: &mut Vec::new,
+            inject: None,
+        };
+        let words = [
+            "headspace",
+            "tune",
+            "--knob",
+            "a=1..2",
+            "--",
+            "true",
+            "{a}",
+            "--help",
+        ];
+
+        let code = crate::run(words.into_iter().map(Into::into), &mut context);
+
+        assert_eq!(code, EXIT_USAGE);
+        let said = String::from_utf8(err).unwrap();
+        assert!(
+            said.contains("python -m headspace tune --knob a=1..2"),
+            "{said}"
+        );
+    }
+}

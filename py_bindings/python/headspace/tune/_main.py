@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from headspace._settings import enabled
 from headspace.tune.command import Template
 from headspace.tune.errors import TuneError
 from headspace.tune.launch import Patience, Setup
@@ -17,7 +18,7 @@ from headspace.tune.progress import Progress
 from headspace.tune.report import report
 from headspace.tune.resources import places
 from headspace.tune.search import Job, Search
-from headspace.tune.store import Store
+from headspace.tune.store import StorageError, Store
 
 EXIT_OK, EXIT_UNMEASURED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
@@ -30,6 +31,9 @@ def main(words: Sequence[str]) -> int:
     """
     try:
         return tune(parse(words))
+    except StorageError as error:
+        print(f"headspace tune: the storage fails: {error}", file=sys.stderr)
+        return EXIT_UNMEASURED
     except TuneError as error:
         print(f"headspace tune: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -44,6 +48,8 @@ def tune(asked: Asked) -> int:
     Raises:
         TuneError: If something is not in order; nothing was run then.
     """
+    if not enabled():
+        raise TuneError("HEADSPACE=0 switches off what experiments are measured by")
     options, space = asked.options, asked.space
     template = Template(asked.command, space)
     limits = Limits(

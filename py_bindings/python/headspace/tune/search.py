@@ -80,6 +80,7 @@ class Search:
         finally:
             for running in self._running:
                 running.end()
+            for running in self._running:
                 self._store.release(running.experiment)
             for number, handler in handlers.items():
                 signal.signal(number, handler)

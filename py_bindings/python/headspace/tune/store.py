@@ -8,10 +8,11 @@ is gone is given up, and its experiment is planned anew; a finished one never is
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,21 @@ GONE_S = 120.0
 TRIES = 8
 
 
+class StorageError(TuneError):
+    """The storage fails while the search goes on. What was recorded is kept."""
+
+
+@contextlib.contextmanager
+def _storage() -> Iterator[None]:
+    """Errors of the storage as ours."""
+    from optuna.exceptions import OptunaError
+
+    try:
+        yield
+    except OptunaError as error:
+        raise StorageError(str(error)) from error
+
+
 @dataclass(frozen=True)
 class Given:
     """An experiment that is given up: its owner is gone."""
@@ -69,6 +85,7 @@ class Store:
         from optuna.trial import TrialState
 
         self._states = TrialState
+        self._finished = (optuna.exceptions.UpdateFinishedTrialError, RuntimeError)
         self._space = space
         self._me = owner()
         self._beaten = 0.0
@@ -103,6 +120,7 @@ class Store:
                     f"here it is `{value}` (give another `--dir` or `--study`, or remove the old)"
                 )
 
+    @_storage()
     def read(self) -> tuple[list[Trial], list[Experiment]]:
         """What has ended, and what runs now, by number."""
         ended, running = [], []
@@ -116,6 +134,7 @@ class Store:
                 running.append(experiment)
         return ended, running
 
+    @_storage()
     def give_up_lost(self) -> list[Given]:
         """Gives up what was run by tuners that are gone, and completes what they had recorded."""
         given = []
@@ -132,6 +151,7 @@ class Store:
                 given.append(Given(trial.number, _here(who)))
         return given
 
+    @_storage()
     def claim(
         self, plan: Callable[[Sequence[Trial], Sequence[Experiment]], Next]
     ) -> Experiment | Next:
@@ -156,16 +176,19 @@ class Store:
                 return Experiment(mine.number, proposal)
             self._fail(trial_id, "withdrawn")
 
+    @_storage()
     def record(self, experiment: Experiment, outcome: Outcome) -> None:
         """Keeps an outcome: from now on it is never lost and never repeated."""
         trial_id = self._id(experiment)
         self._storage.set_trial_user_attr(trial_id, "outcome", outcome_to_dict(outcome))
         self._close(trial_id, outcome)
 
+    @_storage()
     def release(self, experiment: Experiment) -> None:
         """Gives an experiment back that was interrupted."""
         self._fail(self._id(experiment), "given_up")
 
+    @_storage()
     def beat(self, experiments: Sequence[Experiment]) -> None:
         """Shows that this worker lives, every `BEAT_S` seconds."""
         now = time.monotonic()
@@ -213,18 +236,14 @@ class Store:
             self._storage.set_trial_user_attr(trial_id, why, True)
             closed: bool = self._storage.set_trial_state_values(trial_id, self._states.FAIL)
             return closed
-        except Exception as error:
-            if type(error).__name__ in ("UpdateFinishedTrialError", "RuntimeError"):
-                return False
-            raise
+        except self._finished:
+            return False
 
     def _set(self, trial_id: int, state: Any, values: list[float] | None) -> None:
         try:
             self._storage.set_trial_state_values(trial_id, state, values)
-        except Exception as error:
-            # Another worker completed it at this moment.
-            if type(error).__name__ not in ("UpdateFinishedTrialError", "RuntimeError"):
-                raise
+        except self._finished:
+            pass  # Another worker completed it at this moment.
 
 
 def _open(url: str) -> BaseStorage:
