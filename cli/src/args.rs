@@ -43,8 +43,12 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "MODE", value_parser = mode)]
     pub(crate) mode: Option<Mode>,
 
-    /// The folder that holds one folder a run [default: HEADSPACE_DIR, else headspace-runs]
-    #[arg(long, value_name = "DIR")]
+    /// The folder that holds one folder a run.
+    #[arg(
+        long,
+        value_name = "DIR",
+        help = "The folder that holds one folder a run [default: HEADSPACE_DIR, else headspace-runs]"
+    )]
     pub(crate) dir: Option<PathBuf>,
 
     /// Seconds between two ticks, or a duration such as 250ms [default: 1]

@@ -394,6 +394,26 @@ impl LoopIterator {
         self.ended.load(Ordering::Relaxed)
     }
 
+    /// It trains after all: a model went into training mode while it was iterated.
+    fn _headspace_trains(&self) {
+        self.epoch.entry().set_trains();
+    }
+
+    /// Something else goes on before the next batch is asked for: no step reaches across.
+    fn _headspace_interrupt(&self) {
+        // Its ring is written by the thread that takes its batches, and by no other.
+        let is_here = self.asked_by.load(Ordering::Relaxed) == this_thread();
+        if !is_here || self.in_flight.load(Ordering::Relaxed) || self.ended.load(Ordering::Relaxed)
+        {
+            return;
+        }
+        self.last_receive.store(0, Ordering::Relaxed);
+        if let Some(cached) = &self.cached {
+            cached.get().interrupt();
+        }
+        self.epoch.entry().recorder.mark(Event::Gap);
+    }
+
     #[pyo3(signature = (value, /))]
     fn _headspace_send(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
         let inner = self.inner(py)?;

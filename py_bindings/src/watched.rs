@@ -128,11 +128,14 @@ impl Loop {
     /// Begins an epoch: `iter(loader)`, watched.
     ///
     /// `session` is called once the loader's own iterator exists, so that worker processes are
-    /// forked before any thread of ours runs; it gives the session, or None to watch nothing.
+    /// forked before any thread of ours runs; it gives the session, or None to watch nothing. `role`
+    /// is what the loop is for, where that is known only now.
+    #[pyo3(signature = (loader, session, role = None))]
     fn iterate<'py>(
         slf: &Bound<'py, Self>,
         loader: &Bound<'py, PyAny>,
         session: &Bound<'py, PyAny>,
+        role: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let this = slf.get();
@@ -181,11 +184,13 @@ impl Loop {
             (None, Plan::Replay(_)) => Choice::Unwatched,
             (None, _) => return Ok(iterator.into_any()),
         };
+        let mut record = this.loader.clone();
+        record.role = record.role.or_else(|| role.and_then(Role::named));
         let iterator = LoopIterator::new(
             Source::new(iterator.into_any())?,
             (!this.keep_source).then(|| Source::of_loader(loader)),
             cached,
-            Epoch::new(choice, this.loader.clone(), mode, begun),
+            Epoch::new(choice, record, mode, begun),
         );
         fast_next::into_python(py, iterator)
     }

@@ -24,6 +24,7 @@ TESTED = {
     "make test": "this is it",
     "make bench": "here: the benchmark's own list of parts",
     "HEADSPACE_MODE=probe python train.py": "here",
+    "headspace run --mode probe -- python train.py": "here",
     "headspace report": "here",
     "headspace doctor": "here",
     "headspace top": "test_top.py",
@@ -127,7 +128,8 @@ def test_the_report_tells_it_again_to_people_and_programs(script: Path) -> None:
 
     assert folder.name in text
     assert summary["run_id"] == folder.name
-    assert summary["steps"] == 1200
+    # Replayed steps come on top.
+    assert summary["steps"] >= 1200
 
 
 def test_two_folders_of_runs_are_compared(script: Path) -> None:
@@ -196,3 +198,23 @@ def test_the_targets_are_targets_and_the_links_lead_somewhere() -> None:
         assert f"\n{target}:" in makefile, target
     for link in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / link).exists(), link
+
+
+def test_a_script_without_a_line_of_headspace_is_measured(tmp_path: Path) -> None:
+    pytest.importorskip("spdl")
+    (tmp_path / "train.py").write_text(
+        "import time\n"
+        "from spdl.pipeline import PipelineBuilder\n"
+        "for _ in range(2):\n"
+        "    pipeline = PipelineBuilder().add_source(range(600)).add_sink(3).build(num_threads=1)\n"
+        "    for batch in pipeline:\n"
+        "        time.sleep(0.001)\n"
+    )
+    command = ["-m", "headspace", "run", "--mode", "probe", "--", sys.executable, "train.py"]
+    run(sys.executable, *command, cwd=tmp_path, **OFTEN)
+
+    done = run(sys.executable, "-m", "headspace", "report", "--json", cwd=tmp_path)
+    summary = json.loads(done.stdout)
+    assert (summary["mode"], summary["loop"]) == ("probe", "Pipeline")
+    # Replayed steps come on top.
+    assert summary["steps"] >= 1200

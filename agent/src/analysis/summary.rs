@@ -113,6 +113,12 @@ impl LoopFacts {
         })
     }
 
+    /// Whether its waiting is a training loop's. That of a loop of `step()` calls was not seen, and
+    /// that of a thread which feeds another loop is something else.
+    fn waits(&self) -> bool {
+        !self.without_loader && self.loader.role != Some(Role::Background)
+    }
+
     /// The steps the verdict is about.
     pub(super) fn series(&self) -> &Series {
         if self.mode == Mode::Replay && !self.replay.is_empty() {
@@ -198,7 +204,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
     fill_steady(&mut summary, main);
     match main.probe.as_ref() {
         Some(probe) => fill_probe(&mut summary, probe),
-        None if main.mode != Mode::Replay && !main.without_loader => {
+        None if main.mode != Mode::Replay && main.waits() => {
             summary.headspace_upper_bound_pct = summary.wait_pct;
         }
         None => {}
@@ -292,7 +298,7 @@ fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) {
     summary.steady_step_ci_ms = steady_ci_ms(series, skip, &steady);
     summary.step_p95_ms = steady.step.quantile_ms(0.95);
     summary.step_p99_ms = steady.step.quantile_ms(0.99);
-    if !main.without_loader {
+    if main.waits() {
         set_parts(summary, steady.step_ms(), steady.wait_ms());
     }
     if main.concurrent {
@@ -381,3 +387,7 @@ fn set_floor(summary: &mut SummaryRecord, floor: FloorRecord, probe: &ProbeRecor
 #[cfg(test)]
 #[path = "summary_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "main_loop_tests.rs"]
+mod main_loop_tests;

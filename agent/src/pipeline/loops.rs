@@ -1,11 +1,12 @@
 //! The loops under watch: what the training thread shares with the sampler.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::analysis::floor;
 use crate::model::Mode;
 use crate::model::Window;
-use crate::model::record::{LoaderRecord, ProbeRecord};
+use crate::model::record::{LoaderRecord, ProbeRecord, Role};
 use crate::record::Recorder;
 
 /// One loop under watch.
@@ -18,6 +19,7 @@ pub struct LoopEntry {
     /// What the loop does.
     pub mode: Mode,
     probe: Mutex<ProbeProgress>,
+    trains: AtomicBool,
 }
 
 /// How far a loop's probe has come.
@@ -49,7 +51,23 @@ impl LoopEntry {
             loader,
             mode,
             probe: Mutex::default(),
+            trains: AtomicBool::new(false),
         })
+    }
+
+    /// It trains after all: a model went into training mode while it was iterated.
+    pub fn set_trains(&self) {
+        self.trains.store(true, Ordering::Relaxed);
+    }
+
+    /// The loader, with what its loop is now known to be for.
+    #[must_use]
+    pub fn described(&self) -> LoaderRecord {
+        let mut loader = self.loader.clone();
+        if self.trains.load(Ordering::Relaxed) {
+            loader.role = Some(Role::Training);
+        }
+        loader
     }
 
     fn probe(&self) -> MutexGuard<'_, ProbeProgress> {

@@ -183,7 +183,7 @@ impl Watched {
                     replay: totals.replay,
                     concurrent: totals.concurrent,
                     without_loader: totals.without_loader,
-                    loader: entry.loader.clone(),
+                    loader: entry.described(),
                     probe: entry.probe_record(state == RunState::Finished),
                 }
             })

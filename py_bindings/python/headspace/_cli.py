@@ -20,5 +20,8 @@ def main() -> int:
     # Where it is ignored, as in a shell's background job, it stays so, for what `run` becomes as well.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.argv[1:2] == ["run"]:
+        # Python ignores it, and what `run` becomes would inherit that.
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     inject = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_inject")
     return run_command(sys.argv, inject)

@@ -23,6 +23,7 @@ WATCHED = {
     "spdl.dataloader": "_watch",
     "datasets": "_watch",
     "webdataset": "_watch",
+    "accelerate.data_loader": "_watch",
     "monai.data": "_watch",
 }
 
@@ -150,10 +151,9 @@ def children() -> Any:
         spec: Any = spec_from_file_location(
             "headspace._children", os.path.join(package, "_children.py")
         )
-        module = module_from_spec(spec)
-        spec.loader.exec_module(module)
-        module.inject = inject
-        _children = module
+        _children = module_from_spec(spec)
+        spec.loader.exec_module(_children)
+        _children.inject = inject
     return _children
 
 

@@ -252,7 +252,12 @@ class Loop:
         role: str | None = None,
         chosen: bool = False,
     ) -> Loop: ...
-    def iterate(self, loader: Iterable[Any], session: Callable[[int], Session | None]) -> Any: ...
+    def iterate(
+        self,
+        loader: Iterable[Any],
+        session: Callable[[int], Session | None],
+        role: str | None = None,
+    ) -> Any: ...
     def step(self, session: Session, samples: int | None = None) -> None: ...
 
 @disjoint_base

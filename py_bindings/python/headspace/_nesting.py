@@ -57,6 +57,15 @@ def _goes_on(iterator: Any) -> bool:
     return iterator is not None and not iterator._headspace_has_ended
 
 
+def interrupt() -> None:
+    """What this thread iterates stands still: it begins an evaluation, which is no part of a step."""
+    if not is_within():
+        for entry, _ in _given:
+            iterator = entry()
+            if iterator is not None:
+                iterator._headspace_interrupt()
+
+
 def is_beside() -> bool:
     """Whether this thread is not the main one."""
     threading = sys.modules.get("threading")

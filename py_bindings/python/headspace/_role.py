@@ -1,7 +1,8 @@
 """What a loop is for, as far as torch tells: training or evaluation.
 
-An evaluation is begun with gradients off, or while every model whose mode was set is in evaluation
-mode. `model.train()` and `model.eval()` are seen where :func:`adopt` has been called, as it is under
+An evaluation is begun with gradients off: that is sure. Or it is begun while every model whose mode
+was set is in evaluation mode. That is likely: some trainers set a model's mode only once they have a
+batch. `model.train()` and `model.eval()` are seen where :func:`adopt` has been called, as it is under
 `headspace run`; a part of a model says nothing about the whole.
 """
 
@@ -16,19 +17,19 @@ from headspace import _nesting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 TRAINING, EVALUATION, BACKGROUND = "training", "evaluation", "background"
 
 
 class _Model:
-    """A model whose mode was set: whether for training, and on which thread."""
+    """A model whose mode was set, and the thread that did so last."""
 
-    __slots__ = ("model", "thread", "trains")
+    __slots__ = ("model", "thread")
 
     def __init__(self, model: Any) -> None:
         self.model = ref(model)
-        self.trains = True
         self.thread = 0
 
 
@@ -43,19 +44,30 @@ class _Local(ThreadLocal):
 _local = _Local()
 
 
+#: Called as a model goes into training mode.
+on_train: list[Callable[[], None]] = []
+
+
 def here() -> str | None:
     """The role of a loop that begins here and now; None where nothing tells."""
-    torch: Any = sys.modules.get("torch")
-    enabled = getattr(torch, "is_grad_enabled", None)
-    if enabled is not None and not enabled():
-        return EVALUATION
-    thread = get_ident()
+    return EVALUATION if is_sure() else likely()
+
+
+def is_sure() -> bool:
+    """Whether what begins here and now is an evaluation for sure."""
+    enabled = getattr(sys.modules.get("torch"), "is_grad_enabled", None)
+    return enabled is not None and not enabled()
+
+
+def likely() -> str | None:
+    """The role as the modes of models have it, gradients aside."""
     beside = _nesting.is_beside()
-    modes = [
-        known.trains
-        for known in _models
-        if known.model() is not None and (known.thread == thread or not beside)
-    ]
+    modes = []
+    for known in _models:
+        model = known.model()
+        # A mode may also be set without a call, as what puts back an earlier one does.
+        if model is not None and (known.thread == get_ident() or not beside):
+            modes.append(bool(_core(model).training))
     if modes:
         return TRAINING if any(modes) else EVALUATION
     return BACKGROUND if beside else None
@@ -105,19 +117,23 @@ def _see(model: Any, mode: Any) -> None:
             parts = {id(part) for part in model.modules()}
             _models[:] = [entry for entry in _models if id(entry.model()) not in parts]
             _models.append(known)
-        known.trains = bool(mode)
         known.thread = get_ident()
+        if mode:
+            for function in on_train:
+                function()
     except Exception:  # The mode is set: nothing of ours may say otherwise.
         pass
 
 
+#: What wrappers, as those of data parallelism and of the compiler are, call what they wrap.
+_WRAPPED = {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+
+
 def _core(model: Any) -> Any:
-    """The model within wrappers, as those of data parallelism and of the compiler are."""
-    seen = 0
-    while seen < 8:
-        children = list(model.children())
-        if len(children) != 1:
+    """The model within its wrappers."""
+    for _ in range(8):
+        children = list(model.named_children())
+        if len(children) != 1 or children[0][0] not in _WRAPPED:
             break
-        model = children[0]
-        seen += 1
+        model = children[0][1]
     return model

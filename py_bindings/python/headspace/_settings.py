@@ -118,12 +118,24 @@ def _number(names: tuple[str, ...], default: int, environ: Mapping[str, str]) ->
 
 def rank() -> int:
     """This process's rank, as its launcher says; 0 where none does."""
-    return _number(_RANK, 0, os.environ)
+    return _number(_RANK, _of_torch("get_rank", 0), os.environ)
 
 
 def world_size() -> int:
     """How many processes the run has, as its launcher says; 1 where none does."""
-    return max(1, _number(_WORLD_SIZE, 1, os.environ))
+    return max(1, _number(_WORLD_SIZE, _of_torch("get_world_size", 1), os.environ))
+
+
+def _of_torch(what: str, default: int) -> int:
+    """What ``torch.distributed`` says, where a program has set that up without a launcher."""
+    distributed = sys.modules.get("torch.distributed")
+    try:
+        if distributed is None or not distributed.is_initialized():
+            return default
+        number = getattr(distributed, what)()
+        return number if type(number) is int and number >= 0 else default
+    except Exception:
+        return default
 
 
 def local_rank() -> int:

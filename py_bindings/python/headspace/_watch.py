@@ -19,18 +19,31 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-#: By module: its classes, and the methods of each that begin an iteration.
-LOADERS: dict[str, dict[str, tuple[str, ...]]] = {
-    "torch.utils.data": {"DataLoader": ("__iter__",)},
-    "spdl.pipeline": {"Pipeline": ("get_iterator",)},
+#: By module: its classes, where each is defined, and the methods of each that begin an iteration.
+#: A program may have modules of its own by such names.
+LOADERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
+    "torch.utils.data": {"DataLoader": ("torch.", ("__iter__",))},
+    "spdl.pipeline": {"Pipeline": ("spdl.", ("get_iterator",))},
     "spdl.dataloader": {
-        "DataLoader": ("__iter__",),
-        "PyTorchDataLoader": ("__iter__",),
-        "CacheDataLoader": ("__iter__",),
+        "DataLoader": ("spdl.", ("__iter__",)),
+        "PyTorchDataLoader": ("spdl.", ("__iter__",)),
+        "CacheDataLoader": ("spdl.", ("__iter__",)),
     },
-    "datasets": {"Dataset": ("__iter__", "iter"), "IterableDataset": ("__iter__", "iter")},
-    "webdataset": {"DataPipeline": ("__iter__",)},
-    "monai.data": {"ThreadBuffer": ("__iter__",), "ThreadDataLoader": ("__iter__",)},
+    "datasets": {
+        "Dataset": ("datasets.arrow_dataset", ("__iter__", "iter")),
+        "IterableDataset": ("datasets.iterable_dataset", ("__iter__", "iter")),
+    },
+    "webdataset": {"DataPipeline": ("webdataset.", ("__iter__",))},
+    # Made from torch's only as they are made.
+    "accelerate.data_loader": {
+        "DataLoaderShard": ("accelerate.", ("__iter__",)),
+        "DataLoaderDispatcher": ("accelerate.", ("__iter__",)),
+        "SkipDataLoader": ("accelerate.", ("__iter__",)),
+    },
+    "monai.data": {
+        "ThreadBuffer": ("monai.", ("__iter__",)),
+        "ThreadDataLoader": ("monai.", ("__iter__",)),
+    },
 }
 
 #: SPDL's loaders in other processes are of a class that it keeps to itself.
@@ -41,10 +54,13 @@ def ready(name: str, module: ModuleType) -> None:
     """A module with loaders has been imported."""
     if name == "torch.nn.modules.module":
         _role.adopt(vars(module)["Module"])
+        _role.on_train[:] = [_reconsider]
         return
-    for kind, methods in LOADERS[name].items():
-        for method in methods:
-            adopt(getattr(module, kind, None), method)
+    for kind, (home, methods) in LOADERS[name].items():
+        found = getattr(module, kind, None)
+        if str(getattr(found, "__module__", "")).startswith(home):
+            for method in methods:
+                adopt(found, method)
     if name == "spdl.pipeline":
         adopt(getattr(sys.modules.get(_SPDL_APART[0]), _SPDL_APART[1], None), "__iter__")
         from headspace import spdl
@@ -72,7 +88,7 @@ def _follow(kind: Any, method: str) -> None:
         return
     methods = {method}
 
-    def __init_subclass__(cls: Any, **kwargs: Any) -> None:
+    def __init_subclass__(cls: Any, /, **kwargs: Any) -> None:
         if own is None:
             super(kind, cls).__init_subclass__(**kwargs)
         else:
@@ -95,7 +111,10 @@ def _replace(kind: Any, method: str) -> None:
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
         known = _quietly(_loop_of, self)
         if known is None:
-            return original(self, *args, **kwargs)
+            stages = _quietly(_stages_of, self)
+            if stages is None:
+                return original(self, *args, **kwargs)
+            return stages(_Source(self, original, args, kwargs))
         source = _Source(self, original, args, kwargs)
         iterator = _nesting.make(known.iterate, source)
         known.last = _weak(iterator)
@@ -108,21 +127,25 @@ def _replace(kind: Any, method: str) -> None:
 _said = False
 
 
+def _say(text: str) -> None:
+    if not (_settings.quiet() or _settings.rank()):
+        _session._print(f"headspace: {text}.")
+
+
 def _quietly(function: Callable[..., Any], *args: Any) -> Any:
     """What it gives; None where it fails, which is said once."""
     global _said
     try:
         return function(*args)
     except Exception as error:
-        if not (_said or _settings.quiet() or _settings.rank()):
+        if not _said:
             _said = True
-            what = f"{type(error).__name__}: {error}"
-            _session._print(f"headspace: not everything is measured: {what}. Training goes on.")
+            _say(f"not everything is measured: {type(error).__name__}: {error}. Training goes on")
         return None
 
 
 class _Source:
-    """What a watched loader iterates: the original's iterator. Else it is as the loader."""
+    """A loader as it is to be iterated: by the original's method. Else it is as the loader."""
 
     __slots__ = ("_headspace_call", "_headspace_loader")
 
@@ -145,15 +168,20 @@ class _Source:
 class _Known:
     """A loop: a loader in one role, or several one after another at one place of the program."""
 
-    __slots__ = ("last", "loader", "loop", "prefix")
+    __slots__ = ("is_likely", "last", "loader", "loop", "prefix")
 
     def __init__(self, loader: Any, name: str, role: str | None) -> None:
         kind = type(loader)
         chosen = os.environ.get("HEADSPACE_LOOP") or None
         probes = role in (None, _role.TRAINING) if chosen is None else name == chosen
+        mode = _settings.mode() if probes else "measure"
+        if mode == "replay" and _wrap._length(loader, mode) is None:
+            # Without an end of its own, an epoch of cached batches would have none.
+            _say(f"`{name}` has no length, so its batches are not replayed. It is measured")
+            mode = "measure"
         self.loop = _wrap._loop(
             loader,
-            mode=_settings.mode() if probes else "measure",
+            mode=mode,
             name=name,
             batch_size=None,
             num_caches=10,
@@ -167,6 +195,8 @@ class _Known:
         # The evaluation's stages are called so whatever its loader is called.
         plain = name.replace(f"{kind.__name__} (", "").replace(")", "")
         self.prefix = "" if name == kind.__name__ else f"{plain} "
+        #: It seems to evaluate: the models are in that mode, but gradients are on.
+        self.is_likely = role == _role.EVALUATION and not _role.is_sure()
         self.loader: Callable[[], Any] = _weak(loader)
         self.last: Callable[[], Any] = _nothing
 
@@ -182,6 +212,27 @@ class _Known:
         """Whether its loader is gone, and nothing iterates it."""
         last = self.last()
         return self.loader() is None and getattr(last, "_headspace_has_ended", True)
+
+
+def _stages_of(loader: Any) -> Callable[[_Source], Any] | None:
+    """What iterates a torch loader within another loader that is watched, so that its stages are told.
+    None for anything else."""
+    inner = _torch_loader(loader)
+    if inner is None or not _settings.enabled() or "_get_iterator" in vars(inner) or _is_worker():
+        return None
+    from headspace.torch import iterate
+
+    prefix = "evaluation " if _role.here() == _role.EVALUATION else ""
+    unwatched: Any = _Unwatched()
+    return lambda source: iterate(unwatched, source, inner, prefix)
+
+
+class _Unwatched:
+    """In the place of a loop: what iterates is the loader's own."""
+
+    @staticmethod
+    def iterate(loader: Any, _session: Any, _role: Any) -> Any:
+        return iter(loader)
 
 
 def _nothing() -> None:
@@ -219,6 +270,13 @@ def _loop_of(loader: Any) -> _Known | None:
     if not _settings.enabled() or _nesting.is_within() or _is_worker():
         return None
     role = _role.here()
+    if role == _role.EVALUATION:
+        if not _role.is_sure():
+            for trained in (_role.TRAINING, None):
+                known = _of_loader.get((id(loader), trained))
+                if known is not None and known.loader() is loader:
+                    return known  # Some trainers set the mode once they have a batch.
+        _nesting.interrupt()
     key = (id(loader), role)
     known = _of_loader.get(key)
     if known is not None and known.loader() is loader:
@@ -229,7 +287,7 @@ def _loop_of(loader: Any) -> _Known | None:
         known.loader = _weak(loader)
     else:
         name = type(loader).__name__
-        if role == _role.EVALUATION:
+        if role == _role.EVALUATION and _role.is_sure():
             name = f"{name} (evaluation)"
         known = _Known(loader, _wrap._unique(name), role)
     if len(_of_loader) >= _REMEMBERED:
@@ -237,6 +295,18 @@ def _loop_of(loader: Any) -> _Known | None:
             del _of_loader[gone]
     _of_loader[key] = _of_place[place] = known
     return known
+
+
+def _reconsider() -> None:
+    """A model goes into training mode: what is iterated meanwhile is no evaluation, if it seemed one."""
+    for (number, _), known in list(_of_loader.items()):
+        iterator = known.last() if known.is_likely else None
+        if iterator is None or getattr(iterator, "_headspace_has_ended", True):
+            continue
+        known.is_likely = False
+        iterator._headspace_trains()
+        _of_loader.pop((number, _role.EVALUATION), None)
+        _of_loader[number, _role.TRAINING] = known
 
 
 def _place(loader: Any, role: str | None) -> tuple[object, ...]:

@@ -6,7 +6,7 @@ from _weakref import ref
 from itertools import chain
 from sys import modules
 
-from headspace import _native, _nesting, _remade, _session, _settings
+from headspace import _native, _nesting, _remade, _role, _session, _settings
 from headspace._fingerprint import fingerprint
 
 TYPE_CHECKING = False
@@ -71,7 +71,7 @@ class Proxy(metaclass=_remade.Kind):
 
     _headspace_wrapped: Any
     _headspace_options: dict[str, Any]
-    _headspace_loop: _native.Loop
+    _headspace_loop: _Loops
     _headspace_iterator: Any
     #: Or another loader that was made from it.
     _headspace_was_iterated: bool
@@ -84,9 +84,7 @@ class Proxy(metaclass=_remade.Kind):
             return _iterate(self)
         # An iterator has one iteration, whoever takes part in it.
         if self._headspace_iterator is None:
-            iterator = _nesting.make(
-                self._headspace_loop.iterate, self._headspace_wrapped, _session._begin
-            )
+            iterator = _iterate(self)
             object.__setattr__(self, "_headspace_iterator", iterator)
         return self._headspace_iterator
 
@@ -138,26 +136,64 @@ class Proxy(metaclass=_remade.Kind):
 
 
 def _iterate(proxy: Proxy) -> Any:
-    loop, wrapped = proxy._headspace_loop, proxy._headspace_wrapped
-    kind = getattr(modules.get("torch.utils.data"), "DataLoader", None)
-    if kind is None:
-        return _nesting.make(loop.iterate, wrapped, _session._begin)
+    wrapped = proxy._headspace_wrapped
+    loop, name, role = proxy._headspace_loop.begin(wrapped)
+    kind: Any = getattr(modules.get("torch.utils.data"), "DataLoader", None)
     # Accelerate's have one within.
-    for loader in (wrapped, getattr(wrapped, "__dict__", {}).get("base_dataloader")):
+    within = getattr(wrapped, "__dict__", {}).get("base_dataloader")
+    for loader in () if kind is None else (wrapped, within):
         if issubclass(type(loader), kind):
             from headspace.torch import iterate
 
-            name = proxy._headspace_options["name"]
             prefix = "" if name == type(wrapped).__name__ else f"{name} "
-            return _nesting.make(iterate, loop, wrapped, loader, prefix)
-    return _nesting.make(loop.iterate, wrapped, _session._begin)
+            return _nesting.make(iterate, loop, wrapped, loader, prefix, role)
+    return _nesting.make(loop.iterate, wrapped, _session._begin, role)
+
+
+class _Loops:
+    """The loop of a wrapped loader; a second one where it is iterated for training and evaluation."""
+
+    __slots__ = ("_evaluates", "_evaluation", "_options", "main")
+
+    def __init__(self, wrapped: Any, options: dict[str, Any]) -> None:
+        self.main = _loop(wrapped, **options)
+        self._options = options
+        #: What the first loop is iterated for. None before that.
+        self._evaluates: bool | None = None
+        self._evaluation: tuple[_native.Loop, str] | None = None
+
+    def begin(self, wrapped: Any) -> tuple[_native.Loop, str, str | None]:
+        """The loop that an epoch which begins now belongs to, its name, and what it is for."""
+        role = _role.here()
+        name: str = self._options["name"]
+        if role == _role.EVALUATION and not _role.is_sure():
+            role = None  # Some trainers set the mode once they have a batch.
+        if role != _role.EVALUATION:
+            # Whoever wraps a loader that a thread beside the main one iterates means that loop.
+            role = None if role == _role.BACKGROUND else role
+            if self._evaluates:
+                # So far it was used to evaluate: from now on that loop is the other one.
+                self._evaluation = self.main, name
+                self._options = {**self._options, "name": _unique(f"{name} (training)")}
+                name, self.main = self._options["name"], _loop(wrapped, **self._options)
+            self._evaluates = False
+            return self.main, name, role
+        _nesting.interrupt()
+        if self._evaluates is None:
+            self._evaluates = True
+        if self._evaluates:
+            return self.main, name, role
+        if self._evaluation is None:
+            other = {**self._options, "mode": "measure", "name": _unique(f"{name} (evaluation)")}
+            self._evaluation = _loop(wrapped, **other), other["name"]
+        return *self._evaluation, role
 
 
 def follow(model: Proxy, made: Any) -> Any:
     """Wraps what was made from what the model wraps, as the same loop."""
     if not model._headspace_was_iterated:
         # Its length and its batches are another loader's.
-        object.__setattr__(model, "_headspace_loop", _loop(made, **model._headspace_options))
+        object.__setattr__(model, "_headspace_loop", _Loops(made, model._headspace_options))
         object.__setattr__(model, "_headspace_was_iterated", True)
     return _proxied(made, model._headspace_options, model._headspace_loop)
 
@@ -166,7 +202,7 @@ def _rebuild(wrapped: Any, options: dict[str, Any]) -> Any:
     return _proxied(wrapped, options) if _settings.enabled() else wrapped
 
 
-def _proxied(wrapped: Any, options: dict[str, Any], loop: _native.Loop | None = None) -> Any:
+def _proxied(wrapped: Any, options: dict[str, Any], loop: _Loops | None = None) -> Any:
     kind = type(wrapped)
     proxy_type = _proxy_types.get((Proxy, kind))
     if proxy_type is None:
@@ -187,7 +223,7 @@ def _proxied(wrapped: Any, options: dict[str, Any], loop: _native.Loop | None = 
     for name, value in (
         ("wrapped", wrapped),
         ("options", options),
-        ("loop", _loop(wrapped, **options) if loop is None else loop),
+        ("loop", _Loops(wrapped, options) if loop is None else loop),
         ("iterator", None),
         ("was_iterated", False),
     ):
@@ -308,7 +344,7 @@ class _Earlier:
 
     def __init__(self, proxy: Any, wrapped: ref[Any] | None) -> None:
         self.options: dict[str, Any] = proxy._headspace_options
-        self.loop: _native.Loop = proxy._headspace_loop
+        self.loop: _Loops = proxy._headspace_loop
         self.proxy = ref(proxy)
         #: None where the name decides.
         self.wrapped = wrapped

@@ -41,12 +41,15 @@ if TYPE_CHECKING:
     from headspace import _native
 
 
-def iterate(loop: _native.Loop, whole: Any, loader: Any, prefix: str) -> Any:
+def iterate(
+    loop: _native.Loop, whole: Any, loader: Any, prefix: str, role: str | None = None
+) -> Any:
     """``loop.iterate(whole)``, with workers that tell what they do.
 
     Args:
         whole: What is iterated: the loader, or what iterates it.
         prefix: What the names of its stages begin with.
+        role: What the loop is for, where it does not know that itself.
     """
     session = _session._current
     attributes = vars(loader)
@@ -54,11 +57,11 @@ def iterate(loop: _native.Loop, whole: Any, loader: Any, prefix: str) -> Any:
     if (session is not None and not session._native.is_here) or not (
         before is None or type(before) is _Maker
     ):
-        return loop.iterate(whole, _session._begin)
+        return loop.iterate(whole, _session._begin, role)
     maker = attributes["_get_iterator"] = _Maker(loader, prefix)
     iterator = None
     try:
-        iterator = loop.iterate(whole, _session._begin)
+        iterator = loop.iterate(whole, _session._begin, role)
     finally:
         # Loaders that are generators make theirs at the first batch.
         maker.is_late = hasattr(iterator, "send") and not maker.made

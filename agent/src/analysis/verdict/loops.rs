@@ -42,3 +42,72 @@ fn apart(other: &OtherLoop) -> String {
     };
     format!("{} ({why}{})", other.name, duration_s(other.seconds))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::verdict::Verdict;
+
+    fn other(name: &str, role: Option<Role>, seconds: f64) -> OtherLoop {
+        OtherLoop {
+            name: name.to_owned(),
+            role,
+            steps: 10,
+            seconds,
+        }
+    }
+
+    fn told(role: Option<Role>, chosen: bool, others: &[OtherLoop]) -> String {
+        let summary = SummaryRecord {
+            loop_name: Some("DataLoader".to_owned()),
+            loop_role: role,
+            loop_chosen: chosen,
+            other_loops: others.to_vec(),
+            steps: 100,
+            ..SummaryRecord::default()
+        };
+        let lines = Verdict::new(&summary).lines();
+        let from = lines.iter().position(|line| line.starts_with("loop "));
+        let to = lines.iter().position(|line| line.starts_with("step "));
+        let rows = from.zip(to).map(|(from, to)| lines[from..to].join("\n"));
+        rows.unwrap_or_default()
+    }
+
+    #[test]
+    fn the_only_loop_has_no_line_where_nothing_is_known_of_it() {
+        assert_eq!(told(None, false, &[]), "");
+    }
+
+    #[test]
+    fn the_loop_is_named_with_the_reason_and_the_others_with_theirs() {
+        let others = [
+            other("DataLoader (evaluation)", Some(Role::Evaluation), 1.24),
+            other("feeder", Some(Role::Background), 0.5),
+            other("DataLoader-2", None, 0.25),
+            other("Dataset", None, 0.1),
+        ];
+        assert_eq!(
+            told(Some(Role::Training), false, &others),
+            "\
+loop       DataLoader (model in training mode). Kept apart: DataLoader (evaluation) (1.24 s), feeder
+           (background thread, 500 ms), DataLoader-2 (250 ms), 1 more"
+        );
+    }
+
+    #[test]
+    fn what_decided_is_said() {
+        let others = [other("val", Some(Role::Evaluation), 2.0)];
+        for (role, chosen, why) in [
+            (Some(Role::Training), true, "as you named it"),
+            (None, false, "most time was spent in it"),
+            (Some(Role::Evaluation), false, "no training loop took steps"),
+            (Some(Role::Background), false, "on a background thread"),
+        ] {
+            let line = told(role, chosen, &others);
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let line = words.join(" ");
+            assert!(line.contains(why), "{line}");
+            assert!(line.contains("val (evaluation, 2.00 s)"), "{line}");
+        }
+    }
+}

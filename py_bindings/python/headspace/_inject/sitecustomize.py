@@ -6,6 +6,7 @@ where there is one, runs as it would have run. Nothing that goes wrong here reac
 
 
 def _arrive():
+    # type: () -> None
     import os
     import sys
 
@@ -14,11 +15,15 @@ def _arrive():
     try:
         off = os.environ.get("HEADSPACE", "1").strip().lower() in ("0", "off", "false", "no")
         if not off and "HEADSPACE_RUN" in os.environ:
+            if sys.hexversion < 0x030A0000:
+                raise ImportError("it needs Python 3.10 or later")
             package = os.path.dirname(folder)
             from _frozen_importlib import module_from_spec
             from _frozen_importlib_external import spec_from_file_location
 
             spec = spec_from_file_location("headspace._hooks", os.path.join(package, "_hooks.py"))
+            if spec is None or spec.loader is None:
+                raise ImportError("the package is not whole")
             hooks = module_from_spec(spec)
             spec.loader.exec_module(hooks)
             hooks.install(package, folder)
@@ -34,6 +39,7 @@ def _arrive():
 
 
 def _make_way():
+    # type: () -> None
     """Has the user's `sitecustomize` in the place of this one."""
     import sys
     from _frozen_importlib import module_from_spec

@@ -1,0 +1,117 @@
+//! Which loop is the training loop.
+
+use super::*;
+use crate::model::StepSample;
+
+/// A loop of so many steps of 30 ms, of which 20 ms are waiting.
+fn facts(name: &str, steps: usize, role: Option<Role>) -> LoopFacts {
+    let mut live = Series::default();
+    for _ in 0..steps {
+        live.push(StepSample {
+            compute_ns: 10_000_000,
+            wait_ns: 20_000_000,
+        });
+    }
+    LoopFacts {
+        name: name.into(),
+        steps: live.len(),
+        live,
+        loader: LoaderRecord {
+            role,
+            ..LoaderRecord::default()
+        },
+        ..LoopFacts::default()
+    }
+}
+
+fn main_of(loops: &[LoopFacts]) -> &str {
+    main_loop(loops).map_or("none", |main| &main.name)
+}
+
+#[test]
+fn an_evaluation_is_not_the_main_loop_while_another_took_steps() {
+    let mut loops = vec![
+        facts("evaluation", 1000, Some(Role::Evaluation)),
+        facts("training", 5, Some(Role::Training)),
+    ];
+    assert_eq!(main_of(&loops), "training");
+    loops[1].steps = 0;
+    assert_eq!(main_of(&loops), "evaluation");
+}
+
+#[test]
+fn what_is_not_known_to_evaluate_may_train() {
+    let loops = [
+        facts("evaluation", 1000, Some(Role::Evaluation)),
+        facts("feeds", 1000, Some(Role::Background)),
+        facts("unknown", 100, None),
+    ];
+    assert_eq!(main_of(&loops), "unknown");
+}
+
+#[test]
+fn a_loop_before_the_model_trains_gives_way_to_the_one_that_trains_it() {
+    let loops = [
+        facts("statistics", 1000, None),
+        facts("training", 100, Some(Role::Training)),
+    ];
+    assert_eq!(main_of(&loops), "training");
+    // But not to one that is too short for a number.
+    let loops = [
+        facts("training", 1000, None),
+        facts("check", 3, Some(Role::Training)),
+    ];
+    assert_eq!(main_of(&loops), "training");
+}
+
+#[test]
+fn without_a_role_the_share_of_time_decides() {
+    let loops = [facts("short", 100, None), facts("long", 200, None)];
+    assert_eq!(main_of(&loops), "long");
+}
+
+#[test]
+fn the_loop_that_the_user_named_is_the_main_one_whatever_it_does() {
+    let mut loops = vec![
+        facts("training", 1000, Some(Role::Training)),
+        facts("mine", 10, Some(Role::Evaluation)),
+    ];
+    loops[1].loader.chosen = true;
+    assert_eq!(main_of(&loops), "mine");
+}
+
+#[test]
+fn the_summary_says_which_loops_were_kept_apart() {
+    let summary = summarise(
+        &RunFacts::default(),
+        &[
+            facts("short", 10, Some(Role::Evaluation)),
+            facts("training", 100, Some(Role::Training)),
+            facts("long", 50, None),
+            facts("unused", 0, None),
+        ],
+    );
+
+    assert_eq!(summary.loop_name.as_deref(), Some("training"));
+    assert_eq!(summary.loop_role, Some(Role::Training));
+    let others: Vec<_> = summary
+        .other_loops
+        .iter()
+        .map(|l| l.name.as_str())
+        .collect();
+    assert_eq!(others, ["long", "short"]);
+    assert_eq!(summary.other_loops[1].role, Some(Role::Evaluation));
+    assert!((summary.other_loops[0].seconds - 1.5).abs() < 1e-9);
+}
+
+#[test]
+fn the_waiting_of_a_thread_that_feeds_another_loop_is_no_waiting_of_training() {
+    let summary = summarise(
+        &RunFacts::default(),
+        &[facts("feeds", 100, Some(Role::Background))],
+    );
+
+    assert_eq!(summary.steady_step_mean_ms, Some(30.0));
+    assert_eq!((summary.wait_ms, summary.wait_pct), (None, None));
+    assert_eq!(summary.headspace_upper_bound_pct, None);
+}

@@ -1,0 +1,245 @@
+"""Iterates loaders of one kind as a training loop would: `iterates.py KIND`. It knows nothing of
+headspace. Prints how many batches it had, and their sum."""
+
+import os
+import pickle
+import sys
+import tempfile
+import threading
+import time
+from queue import Queue
+
+EPOCHS = 2
+
+
+def numbers(count=60):
+    yield from range(count)
+
+
+def decode(number):
+    time.sleep(0.0005)
+    return number
+
+
+def spdl_pipeline():
+    from spdl.pipeline import PipelineBuilder
+
+    for _ in range(EPOCHS):
+        builder = PipelineBuilder().add_source(numbers()).pipe(decode, concurrency=2).add_sink(3)
+        pipeline = builder.build(num_threads=2)
+        with pipeline.auto_stop():
+            yield from consume(pipeline.get_iterator(timeout=30))
+
+
+def spdl_loader():
+    from spdl.dataloader import DataLoader
+
+    loader = DataLoader(list(range(120)), batch_size=2, aggregator=sum, preprocessor=decode)
+    for _ in range(EPOCHS):
+        yield from consume(loader)
+
+
+def spdl_torch():
+    from spdl.dataloader import get_pytorch_dataloader
+
+    loader = get_pytorch_dataloader(
+        dataset=Items(120),
+        batch_size=2,
+        collate_fn=sum,
+        num_workers=1,
+        timeout=30,
+    )
+    for _ in range(EPOCHS):
+        yield from consume(loader)
+
+
+class Items:
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        if not 0 <= index < self.count:
+            raise IndexError(index)
+        time.sleep(0.0005)
+        return index
+
+
+def hf():
+    import datasets
+
+    data = datasets.Dataset.from_dict({"x": list(range(60))})
+    for _ in range(EPOCHS):
+        for row in data:
+            yield row["x"]
+
+
+def hf_batches():
+    import datasets
+
+    data = datasets.Dataset.from_dict({"x": list(range(120))})
+    for _ in range(EPOCHS):
+        for rows in data.iter(batch_size=2):
+            yield sum(rows["x"])
+
+
+def hf_stream():
+    import datasets
+
+    data = datasets.Dataset.from_dict({"x": list(range(60))}).to_iterable_dataset()
+    for _ in range(EPOCHS):
+        for row in data.map(lambda row: {"x": row["x"] + 1}):
+            yield row["x"]
+
+
+def hf_in_torch(workers):
+    import datasets
+    from torch.utils.data import DataLoader
+
+    data = datasets.Dataset.from_dict({"x": list(range(120))}).to_iterable_dataset()
+    loader = DataLoader(data, batch_size=2, num_workers=workers)
+    for _ in range(EPOCHS):
+        for batch in loader:
+            yield int(batch["x"].sum())
+
+
+def shards(folder):
+    import webdataset
+
+    path = os.path.join(folder, "shard.tar")
+    with webdataset.TarWriter(path) as shard:
+        for number in range(60):
+            shard.write({"__key__": f"{number:03}", "txt": str(number)})
+    return webdataset.WebDataset(path, shardshuffle=False).decode().to_tuple("txt")
+
+
+def web():
+    with tempfile.TemporaryDirectory() as folder:
+        data = shards(folder)
+        for _ in range(EPOCHS):
+            for (text,) in data:
+                yield int(text)
+
+
+def web_loader(workers):
+    import webdataset
+
+    with tempfile.TemporaryDirectory() as folder:
+        loader = webdataset.WebLoader(shards(folder), batch_size=None, num_workers=workers)
+        for _ in range(EPOCHS):
+            for (text,) in loader:
+                yield int(text)
+
+
+def monai():
+    from monai.data import ThreadDataLoader
+
+    loader = ThreadDataLoader(Items(120), batch_size=2, num_workers=0, buffer_size=2)
+    for _ in range(EPOCHS):
+        for batch in loader:
+            time.sleep(0.004)
+            yield int(batch.sum())
+
+
+def beside():
+    """A thread of the program's own takes the batches, faster than they are trained on."""
+    from torch.utils.data import DataLoader
+
+    loader = DataLoader(Items(120), batch_size=2)
+    for _ in range(EPOCHS):
+        queue = Queue(2)
+
+        def fill(queue=queue):
+            for batch in loader:
+                queue.put(batch)
+            queue.put(None)
+
+        thread = threading.Thread(target=fill)
+        thread.start()
+        while (batch := queue.get()) is not None:
+            time.sleep(0.004)
+            yield int(batch.sum())
+        thread.join()
+
+
+def wrapped():
+    from torch.utils.data import DataLoader
+
+    import headspace
+
+    loader = headspace.wrap(DataLoader(Items(120), batch_size=2), name="mine")
+    for _ in range(EPOCHS):
+        for batch in loader:
+            yield int(batch.sum())
+
+
+def anew():
+    """A loader for each epoch, pickled on the way as a spawned worker's is."""
+    from torch.utils.data import DataLoader
+
+    for _ in range(EPOCHS):
+        loader = pickle.loads(pickle.dumps(DataLoader(Items(120), batch_size=2)))
+        for batch in loader:
+            yield int(batch.sum())
+
+
+def pairs():
+    """Two loaders side by side."""
+    from torch.utils.data import DataLoader
+
+    one, two = (DataLoader(Items(120), batch_size=2) for _ in range(2))
+    for _ in range(EPOCHS):
+        for a, b in zip(one, two, strict=True):
+            yield int(a.sum() + b.sum())
+
+
+def subclass():
+    """A loader made from torch's, with an iteration of its own around it, and a generator's ways."""
+    from torch.utils.data import DataLoader
+
+    class Mine(DataLoader):
+        def __iter__(self):
+            extra = 0
+            for batch in super().__iter__():
+                extra = (yield int(batch.sum()) + extra) or 0
+
+    loader = Mine(Items(120), batch_size=2)
+    for _ in range(EPOCHS):
+        batches = iter(loader)
+        yield next(batches)
+        yield batches.send(100) - 100
+        yield from batches
+        batches.close()
+
+
+def consume(loader):
+    for batch in loader:
+        time.sleep(0.001)
+        yield batch
+
+
+KINDS = {
+    "spdl pipeline": spdl_pipeline,
+    "spdl loader": spdl_loader,
+    "spdl torch": spdl_torch,
+    "hf": hf,
+    "hf batches": hf_batches,
+    "hf stream": hf_stream,
+    "hf in torch": lambda: hf_in_torch(0),
+    "hf in workers": lambda: hf_in_torch(2),
+    "web": web,
+    "web loader": lambda: web_loader(0),
+    "web workers": lambda: web_loader(1),
+    "monai": monai,
+    "beside": beside,
+    "wrapped": wrapped,
+    "anew": anew,
+    "pairs": pairs,
+    "subclass": subclass,
+}
+
+if __name__ == "__main__":
+    batches = list(KINDS[sys.argv[1]]())
+    print(len(batches), sum(batches))

@@ -1,0 +1,214 @@
+"""Training told from evaluation: by gradients, by the modes of models, and what that does to `wrap`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from running import Runs
+
+import headspace
+from headspace import _role
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+@pytest.fixture
+def modes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`train` and `eval` are seen, as under `headspace run`."""
+    original = nn.Module.train
+    monkeypatch.setattr(_role, "_models", [])
+    _role.adopt(nn.Module)
+    yield
+    nn.Module.train = original
+
+
+class Model(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Sequential(nn.Linear(1, 1), nn.Dropout())
+        self.head = nn.Linear(1, 1)
+
+
+class Wrapper(nn.Module):  # type: ignore[misc]
+    """As data parallelism and the compiler have them."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.module = module
+
+
+@pytest.mark.usefixtures("modes")
+def test_the_mode_of_the_model_tells_training_from_evaluation() -> None:
+    assert _role.here() is None
+    model = Model()
+    assert _role.here() is None
+
+    model.train()
+    assert _role.here() == "training"
+    model.eval()
+    assert _role.here() == "evaluation"
+    model.train(True)
+    assert _role.here() == "training"
+
+
+@pytest.mark.usefixtures("modes")
+def test_gradients_that_are_off_are_an_evaluation_whatever_the_mode() -> None:
+    model = Model().train()
+    with torch.no_grad():
+        assert _role.here() == "evaluation"
+    with torch.inference_mode():
+        assert _role.here() == "evaluation"
+    assert _role.here() == "training"
+    assert model.training
+
+
+@pytest.mark.usefixtures("modes")
+def test_a_part_says_nothing_about_the_whole() -> None:
+    model = Model().train()
+    model.backbone.eval()
+    assert _role.here() == "training"
+    assert not model.backbone.training
+
+    model.eval()
+    model.head.train()
+    assert _role.here() == "evaluation"
+
+
+@pytest.mark.usefixtures("modes")
+def test_a_model_is_the_same_within_a_wrapper_and_without() -> None:
+    model = Model()
+    wrapped = Wrapper(Wrapper(model))
+    wrapped.train()
+    model.eval()
+    assert _role.here() == "evaluation"
+    wrapped.train()
+    assert _role.here() == "training"
+
+
+@pytest.mark.usefixtures("modes")
+def test_a_teacher_in_evaluation_mode_does_not_end_the_training() -> None:
+    student, teacher = Model().train(), Model().eval()
+    assert _role.here() == "training"
+    student.eval()
+    assert _role.here() == "evaluation"
+    student.train()
+    del teacher
+    assert _role.here() == "training"
+    del student
+    assert _role.here() is None
+
+
+@pytest.mark.usefixtures("modes")
+def test_a_mode_that_is_put_back_without_a_call_counts() -> None:
+    model = Model().eval()
+    for part in model.modules():
+        part.training = True
+    assert _role.here() == "training"
+
+
+@pytest.mark.usefixtures("modes")
+def test_a_thread_that_sets_no_mode_feeds_another() -> None:
+    found: list[str | None] = []
+
+    def in_a_thread(function: Callable[[], object]) -> None:
+        thread = threading.Thread(target=lambda: (function(), found.append(_role.here())))
+        thread.start()
+        thread.join()
+
+    model = Model().train()
+    in_a_thread(lambda: None)
+    in_a_thread(lambda: model.train())
+
+    assert found == ["background", "training"]
+
+
+@pytest.mark.usefixtures("modes")
+def test_a_model_keeps_its_own_train_and_its_result() -> None:
+    class Frozen(Model):
+        def train(self, mode: bool = True) -> Any:
+            super().train(mode)
+            self.backbone.eval()
+            return self
+
+    model = Frozen()
+    assert model.train() is model
+    assert model.head.training
+    assert not model.backbone.training
+    assert _role.here() == "training"
+    with pytest.raises(ValueError, match="mode"):
+        model.train("yes")
+
+
+def loader(count: int) -> Any:
+    return torch.utils.data.DataLoader([torch.ones(1)] * count, batch_size=1)
+
+
+def test_a_wrapped_loader_that_is_iterated_both_ways_is_two_loops(runs: Runs, name: str) -> None:
+    watched = headspace.wrap(loader(40), name=name)
+    for _ in range(2):
+        for _ in watched:
+            pass
+        with torch.no_grad():
+            for _ in watched:
+                pass
+    headspace.stop()
+
+    summary = runs.summary()
+    assert (summary["loop"], summary["steps"]) == (name, 80)
+    (other,) = summary["other_loops"]
+    assert (other["name"], other["role"], other["steps"]) == (
+        f"{name} (evaluation)",
+        "evaluation",
+        80,
+    )
+
+
+def test_an_evaluation_first_does_not_make_the_training_one(runs: Runs, name: str) -> None:
+    watched = headspace.wrap(loader(40), name=name)
+    with torch.no_grad():
+        list(watched)
+    list(watched)
+    headspace.stop()
+
+    summary = runs.summary()
+    assert summary["loop"] == f"{name} (training)"
+    assert [other["role"] for other in summary["other_loops"]] == ["evaluation"]
+
+
+def test_an_evaluation_within_an_epoch_is_no_part_of_a_step(runs: Runs, name: str) -> None:
+    training, held_out = headspace.wrap(loader(60), name=name), headspace.wrap(loader(2))
+    for number, _ in enumerate(training):
+        if number % 10 == 5:
+            with torch.no_grad():
+                for _ in held_out:
+                    time.sleep(0.2)
+    headspace.stop()
+
+    longest = [
+        entry["step"]["max_ms"]
+        for tick in runs.kind("tick")
+        for entry in tick["loops"]
+        if entry["name"] == name and entry["step"].get("count")
+    ]
+    assert max(longest) < 200
+    assert runs.summary()["steps"] == 60
+
+
+def test_a_loader_that_is_asked_by_another_evaluates_nothing(runs: Runs, name: str) -> None:
+    """A generator that turns gradients off around what it draws is still the training loop's."""
+    inner = headspace.wrap(loader(20), name=f"{name} inner")
+
+    @torch.no_grad()
+    def drawn() -> Iterator[Any]:
+        yield from inner
+
+    for _ in headspace.wrap(drawn(), name=name):
+        pass
+    headspace.stop()
+
+    assert runs.summary()["loop"] == name

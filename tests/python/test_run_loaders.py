@@ -1,0 +1,81 @@
+"""`headspace run`: every kind of loader is watched once, as the training loop iterates it, and gives
+the same batches as without."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+from injected import run
+from running import Programs, Ran
+
+#: By kind: the packages it needs, the loop's name, its type, and stages that are told.
+KINDS: dict[str, tuple[tuple[str, ...], str, str, set[str]]] = {
+    "spdl pipeline": (("spdl",), "Pipeline", "spdl.", {"decode"}),
+    "spdl loader": (("spdl",), "DataLoader", "spdl.", {"decode"}),
+    "spdl torch": (("spdl", "torch"), "PyTorchDataLoader", "spdl.", set()),
+    "hf": (("datasets",), "Dataset", "datasets.", set()),
+    "hf batches": (("datasets",), "Dataset", "datasets.", set()),
+    "hf stream": (("datasets",), "IterableDataset", "datasets.", set()),
+    "hf in torch": (("datasets", "torch"), "DataLoader", "torch.", {"fetch"}),
+    "hf in workers": (("datasets", "torch"), "DataLoader", "torch.", {"fetch"}),
+    "web": (("webdataset", "torch"), "WebDataset", "webdataset.", set()),
+    "web loader": (("webdataset", "torch"), "WebLoader", "webdataset.", {"fetch"}),
+    "web workers": (("webdataset", "torch"), "WebLoader", "webdataset.", {"fetch"}),
+    "monai": (("monai", "torch"), "ThreadDataLoader", "monai.", {"fetch"}),
+    "wrapped": (("torch",), "mine", "torch.", {"mine fetch"}),
+    "anew": (("torch",), "DataLoader", "torch.", {"fetch"}),
+    "subclass": (("torch",), "Mine", "__main__.", {"fetch"}),
+}
+
+
+def ran(program: Programs, kind: str, *packages: str) -> Ran:
+    for package in packages:
+        if find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
+    ran = run(program, "iterates.py", kind)
+    assert ran.exit_code == 0, ran.stderr
+    assert "not everything is measured" not in ran.stderr
+    return ran
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loader_is_watched_once_and_gives_the_same_batches(program: Programs, kind: str) -> None:
+    packages, name, type_name, stages = KINDS[kind]
+    watched = ran(program, kind, *packages)
+    off = {"HEADSPACE": "0"} if kind == "wrapped" else {}
+    bare = program("iterates.py", kind, env=off, timeout=120.0)
+
+    assert watched.stdout == bare.stdout
+    assert bare.folders == []
+    summary = watched.summary()
+    assert (summary["loop"], summary["steps"], summary["epochs"]) == (name, 120, 2)
+    assert summary.get("other_loops", []) == []
+    assert watched.kind("run")[0]["loader"]["type"].startswith(type_name)
+    assert stages <= {stage["name"] for stage in summary["stages"]}
+
+
+def test_what_a_thread_of_the_loader_waits_for_is_not_the_loops_wait(program: Programs) -> None:
+    # Batches are ready before they are wanted: 1 ms to make one, 4 ms to use it.
+    summary = ran(program, "monai", "monai", "torch").summary()
+
+    assert summary["wait_pct"] < 20
+    assert summary["compute_ms"] > 3.5
+
+
+def test_a_loader_on_a_thread_of_the_programs_own_has_no_wait_to_tell_of(program: Programs) -> None:
+    watched = ran(program, "beside", "torch")
+    summary = watched.summary()
+
+    assert summary["loop_role"] == "background"
+    assert summary["wait_ms"] is None
+    assert summary["headspace_upper_bound_pct"] is None
+    assert "on a background thread" in watched.stderr
+
+
+def test_two_loaders_side_by_side_are_two_loops(program: Programs) -> None:
+    summary = ran(program, "pairs", "torch").summary()
+
+    names = {summary["loop"], *(other["name"] for other in summary["other_loops"])}
+    assert names == {"DataLoader", "DataLoader-2"}
+    assert [other["steps"] for other in summary["other_loops"]] == [120]

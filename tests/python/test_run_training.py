@@ -1,0 +1,165 @@
+"""`headspace run` over torch: which loop trains, ranks, workers, and the probe."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from injected import run, without_verdict
+from running import Programs, of_kind
+
+pytest.importorskip("torch")
+
+
+def test_evaluation_is_kept_apart_by_the_models_mode_and_said(program: Programs) -> None:
+    ran = run(program, "trains.py", "--eval-every", 10)
+    summary = ran.summary()
+
+    assert ran.stdout == "200 DataLoader True 50\n"
+    assert (summary["loop"], summary["loop_role"]) == ("DataLoader", "training")
+    (other,) = summary["other_loops"]
+    assert (other["name"], other["role"]) == ("DataLoader (evaluation)", "evaluation")
+    # Ten of ten batches within the epochs, and two behind them.
+    assert (summary["steps"], other["steps"]) == (100, 120)
+    # An evaluation takes 200 ms or more: none is part of a step.
+    assert summary["step_p99_ms"] < 150
+    # Each loop's roles are in its stages' names, so that they do not mix.
+    assert {"fetch", "evaluation fetch"} <= {stage["name"] for stage in summary["stages"]}
+    assert "loop       DataLoader (model in training mode). Kept apart:" in ran.stderr
+    assert without_verdict(ran.stderr) == ""
+
+
+def test_without_a_models_mode_the_gradients_tell(program: Programs) -> None:
+    summary = run(program, "trains.py", "--no-modes").summary()
+
+    assert (summary["loop"], summary.get("loop_role")) == ("DataLoader", None)
+    assert [other["role"] for other in summary["other_loops"]] == ["evaluation"]
+
+
+def test_a_mode_that_is_set_once_there_is_a_batch_still_tells(program: Programs) -> None:
+    # As some trainers do, with a model that was loaded in evaluation mode.
+    summary = run(program, "trains.py", "--late-modes").summary()
+
+    assert (summary["loop"], summary["loop_role"]) == ("DataLoader", "training")
+    assert summary["steps"] == 100
+    assert [other["role"] for other in summary["other_loops"]] == ["evaluation"]
+
+
+def test_lightnings_validation_is_kept_apart(program: Programs) -> None:
+    pytest.importorskip("lightning")
+    ran = run(program, "fits.py")
+    summary = ran.summary()
+
+    assert ran.exit_code == 0, ran.stderr
+    assert (summary["loop_role"], summary["steps"]) == ("training", 100)
+    assert {other["role"] for other in summary["other_loops"]} == {"evaluation"}
+
+
+def test_a_loader_that_accelerate_prepared_is_watched_as_it_is_iterated(program: Programs) -> None:
+    pytest.importorskip("accelerate")
+    summary = run(program, "prepares.py").summary()
+
+    assert (summary["loop"], summary["loop_role"]) == ("DataLoaderShard", "training")
+    assert (summary["steps"], summary.get("other_loops", [])) == (200, [])
+    assert {"fetch", "collate"} <= {stage["name"] for stage in summary["stages"]}
+
+
+def test_the_user_may_name_the_training_loop(program: Programs) -> None:
+    ran = run(program, "trains.py", options=("--loop", "DataLoader (evaluation)"))
+    summary = ran.summary()
+
+    assert summary["loop"] == "DataLoader (evaluation)"
+    assert summary["loop_chosen"] is True
+    assert "as you named it" in ran.stderr
+
+
+def test_the_probe_is_of_the_training_loop_alone(program: Programs) -> None:
+    ran = run(
+        program,
+        "trains.py",
+        *("--batches", 1500, "--epochs", 1),
+        options=("--mode", "probe", "--stop-after-probe"),
+    )
+    summary = ran.summary()
+
+    assert (summary["loop"], summary["mode"]) == ("DataLoader", "probe")
+    assert summary["floor_step_ms"] is not None or summary["findings"]
+    assert summary["steps"] < 1500
+    (probe,) = ran.kind("probe")
+    assert probe["loop"] == "DataLoader"
+    # The evaluation had every batch from its source.
+    (other,) = summary["other_loops"]
+    assert other["steps"] == 10
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_are_no_trainers(program: Programs, method: str) -> None:
+    ran = run(program, "trains.py", "--workers", 2, "--start", method)
+    summary = ran.summary()
+
+    assert ran.exit_code == 0, ran.stderr
+    assert (summary["steps"], summary["loop_role"]) == (100, "training")
+    # The only run; its stages were told by the workers.
+    told = {entry.get("worker") for tick in ran.kind("tick") for entry in tick.get("stages", [])}
+    assert {"worker 0", "worker 1"} <= told
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
+        [
+            "accelerate.commands.launch",
+            *("--multi_gpu", "--num_processes", "2", "--num_machines", "1"),
+            *("--mixed_precision", "no", "--dynamo_backend", "no"),
+        ],
+    ],
+)
+def test_all_ranks_of_a_launcher_are_one_run(program: Programs, launcher: list[str]) -> None:
+    if launcher[0].startswith("accelerate"):
+        pytest.importorskip("accelerate")
+    ran = run(
+        program,
+        "trains.py",
+        *("--epochs", 1),
+        by=[sys.executable, "-m", *launcher],
+        env={"OMP_NUM_THREADS": "1"},
+        timeout=240.0,
+    )
+
+    assert ran.exit_code == 0, ran.stderr
+    assert {path.name for path in ran.folder.iterdir()} == {"rank0.jsonl", "rank1.jsonl"}
+    for rank in (0, 1):
+        assert ran.summary(rank)["loop_role"] == "training"
+        assert ran.summary(rank)["steps"] == 50
+        assert of_kind(ran.records(rank), "run")[0]["world_size"] == 2
+    assert ran.stderr.count("headspace  ") == 1
+
+
+def test_ranks_that_a_program_spawns_itself_are_one_run(program: Programs) -> None:
+    ran = run(program, "spawns.py", timeout=240.0)
+
+    assert ran.exit_code == 0, ran.stderr
+    assert {path.name for path in ran.folder.iterdir()} == {"rank0.jsonl", "rank1.jsonl"}
+
+
+def test_a_script_without_headspace_on_its_path_is_watched_too(
+    program: Programs, tmp_path: Path
+) -> None:
+    """As where the command is installed apart: headspace comes from where it is."""
+    hidden = tmp_path / "hides"
+    hidden.mkdir()
+    (hidden / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Hides:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'headspace':\n"
+        "            raise ModuleNotFoundError('No module named headspace', name='headspace')\n"
+        "if 'headspace' not in sys.orig_argv:\n"
+        "    sys.meta_path.insert(0, Hides())\n"
+    )
+    ran = run(program, "trains.py", "--epochs", 1, env={"PYTHONPATH": str(hidden)})
+
+    assert ran.exit_code == 0, ran.stderr
+    assert ran.summary()["steps"] == 50
