@@ -454,3 +454,22 @@ def test_two_places_run_two_experiments_at_once_and_none_twice(tmp_path):
     assert len(keys) == len(set(keys)) == 7
     links = sorted(link.name for link in (tmp_path / "runs").iterdir())
     assert links == sorted(Path(trial.outcome.run).name for trial in ended.trials)
+
+
+def test_a_baseline_that_failed_is_told_and_tried_again_the_next_time(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("raise SystemExit('no data')\n")
+    command = [sys.executable, "-m", "headspace", "tune", "--dir", str(tmp_path / "t"), "--no-inject",
+               "--no-probe", "--repeats", "0", "--knob", "n=1,2", "--", sys.executable, str(script),
+               "{n}"]  # fmt: skip
+    first = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert first.returncode == 1
+    assert "startup failed: no step: exit code 1" in first.stderr
+    assert "no data" in first.stderr
+    script.write_text(
+        "import sys, time, headspace\n"
+        "for _ in headspace.wrap(iter(range(90))):\n    time.sleep(0.004 / int(sys.argv[1]))\n"
+    )
+    second = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert second.returncode == 0, second.stderr
+    assert second.stdout.splitlines()[-1].endswith("train.py 2")

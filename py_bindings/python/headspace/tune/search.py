@@ -90,6 +90,7 @@ class Search:
         self._interrupted = True
 
     def _run(self) -> Ended:
+        self._forget_failed_baseline()
         self._take_over()
         asked = 0.0
         next_up: Next | Experiment | None = None
@@ -116,6 +117,12 @@ class Search:
     def _plan(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Next:
         over = "its time is spent" if time.monotonic() >= self._until else None
         return self._planner.next(trials, pending, over)
+
+    def _forget_failed_baseline(self) -> None:
+        """A search that could not begin begins again: what was wrong may have been put right."""
+        for trial in self._store.read()[0]:
+            if trial.kind is Kind.BASELINE and not trial.outcome.measured:
+                self._store.forget(trial)
 
     def _take_over(self) -> None:
         """Gives up what was run by tuners that are gone, and ends what they left."""

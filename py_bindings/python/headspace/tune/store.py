@@ -197,10 +197,20 @@ class Store:
             for experiment in experiments:
                 self._storage.set_trial_user_attr(self._id(experiment), "beat", time.time())
 
+    @_storage()
+    def forget(self, trial: Trial) -> None:
+        """Lets an outcome count for nothing, so that its experiment is planned anew."""
+        numbers = [*self._forgotten(), trial.number]
+        self._storage.set_study_user_attr(self._study, "forgotten", numbers)
+
+    def _forgotten(self) -> list[int]:
+        found: list[int] = self._storage.get_study_user_attrs(self._study).get("forgotten", [])
+        return found
+
     def _all(self) -> list[FrozenTrial]:
-        return sorted(
-            self._storage.get_all_trials(self._study, deepcopy=False), key=lambda t: t.number
-        )
+        forgotten = self._forgotten()
+        trials = self._storage.get_all_trials(self._study, deepcopy=False)
+        return sorted((t for t in trials if t.number not in forgotten), key=lambda t: t.number)
 
     def _id(self, experiment: Experiment) -> int:
         number = experiment.number
