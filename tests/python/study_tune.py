@@ -35,7 +35,7 @@ MOST = 40
 #: The first value of each is the baseline.
 KNOBS = (
     "decode_threads=1,2,4",
-    "demux_threads=1,2",
+    "resize_threads=1,2",
     "prefetch=1,3",
     "queue_depth=1,4",
     "pool=shared,dedicated",
@@ -44,9 +44,10 @@ KNOBS = (
 COMMAND = (
     sys.executable,
     str(ROOT / "examples" / "python" / "video_classification.py"),
+    "--equalize",
     "--steps", "{probe:700|STEPS}",
     "--decode-threads", "{decode_threads}",
-    "--demux-threads", "{demux_threads}",
+    "--resize-threads", "{resize_threads}",
     "--prefetch", "{prefetch}",
     "--queue-depth", "{queue_depth}",
     "--pool", "{pool}",
