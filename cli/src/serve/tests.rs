@@ -43,7 +43,10 @@ struct Server {
 
 impl Server {
     fn start(token: Option<&str>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::of(tempfile::tempdir().unwrap(), token)
+    }
+
+    fn of(folder: TempDir, token: Option<&str>) -> Self {
         fs::write(rank_path(folder.path(), 0), line(7)).unwrap();
         fs::write(folder.path().join("secret.txt"), "secret").unwrap();
         let args = ServeArgs {
@@ -55,7 +58,8 @@ impl Server {
         let follower = Follower::open(folder.path()).unwrap();
         let (listener, address) = listen(&args).unwrap();
         let access = Access::new(&args.host, address, args.token);
-        thread::spawn(move || run(listener, access, follower));
+        let tuning = Tuning::of(folder.path());
+        thread::spawn(move || run(listener, access, follower, tuning));
         let server = Self { folder, address };
         let allowed = format!("Authorization: Bearer {TOKEN}\r\n");
         Self::until(|| {
@@ -281,4 +285,24 @@ fn files_that_cannot_be_read_are_told_on_the_page_until_they_can() {
     assert!(told());
     live.set_trouble(None);
     assert!(!told());
+}
+
+#[test]
+fn a_search_s_page_and_its_files_are_served_where_the_folder_is_a_search_s() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("experiments")).unwrap();
+    fs::write(folder.path().join("results.tsv"), "name\nbaseline\n").unwrap();
+    fs::write(folder.path().join("progress.svg"), "<svg/>").unwrap();
+    let server = Server::of(folder, None);
+
+    let page = server.get("/tuning");
+    assert_eq!(code(&page), "200");
+    assert!(page.contains("<td>baseline</td>"));
+    let picture = server.get("/tuning/progress.svg");
+    assert!(picture.ends_with("<svg/>"));
+    assert!(picture.contains("content-type: image/svg+xml"));
+    assert!(picture.contains("sandbox"));
+    assert_eq!(code(&server.get("/tuning/tree.svg")), "404");
+    assert_eq!(code(&server.get("/tuning/study.db")), "404");
+    assert_eq!(code(&Server::start(None).get("/tuning")), "404");
 }

@@ -137,7 +137,7 @@ impl Follower {
         for entry in entries {
             let entry = entry?;
             let name = entry.file_name();
-            if self.known.contains(&name) || !entry.file_type()?.is_dir() {
+            if self.known.contains(&name) || !entry.path().is_dir() {
                 continue;
             }
             // A folder without a file is looked at again: its run may just begin.

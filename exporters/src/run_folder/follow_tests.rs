@@ -96,6 +96,27 @@ fn files_that_become_parts_between_polls_are_read_once_and_in_order() {
     assert_eq!(ticks(&mut follower), []);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_run_is_a_run_of_the_base() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().join("links");
+    fs::create_dir(&base).unwrap();
+    let mut follower = Follower::of_base(&base);
+    for (number, name) in ["2026-11-21T09-30-12-1", "2026-11-21T09-40-00-2"]
+        .into_iter()
+        .enumerate()
+    {
+        let run = folder.path().join(name);
+        fs::create_dir(&run).unwrap();
+        append(&rank_path(&run, 0), &line(number as u64));
+        std::os::unix::fs::symlink(&run, base.join(name)).unwrap();
+        let polled = follower.poll().unwrap();
+        assert!(polled.another_run, "{name}");
+        assert_eq!(polled.records.len(), 1);
+    }
+}
+
 #[test]
 fn ranks_appear_while_others_go_on() {
     let folder = tempfile::tempdir().unwrap();

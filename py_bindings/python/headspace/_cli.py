@@ -11,6 +11,11 @@ from headspace._native import run_command
 
 def main() -> int:
     """Runs the command. Returns its exit status."""
+    if sys.argv[1:2] == ["tune"]:
+        # A program of its own in Python, which ends what it runs before it ends itself.
+        from headspace.tune._main import main as tune
+
+        return tune(sys.argv[2:])
     # As in any command: Ctrl-C ends it at once, without a traceback.
     # Where it is ignored, as in a shell's background job, it stays so, for what `run` becomes as well.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

@@ -1,0 +1,118 @@
+//! The page of a search: what `headspace tune` left in its folder, as a page with its pictures.
+//!
+//! The files are named here and are read anew for each request, since the search may go on. They are
+//! served only where the folder that is served is a search's.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use crate::page::escape;
+
+/// Where the page is.
+pub(super) const PAGE: &str = "/tuning";
+
+/// The files that the page shows, with their types.
+pub(super) const FILES: [(&str, &str); 4] = [
+    ("progress.svg", "image/svg+xml"),
+    ("tree.svg", "image/svg+xml"),
+    ("results.tsv", "text/tab-separated-values; charset=utf-8"),
+    ("experiments.jsonl", "application/x-ndjson"),
+];
+
+/// What a picture may do: be styled.
+pub(super) const PICTURE_POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'";
+
+/// Largest file that is read, in bytes.
+const MOST: u64 = 16 << 20;
+
+/// A folder in which a search keeps what it found.
+#[derive(Debug, Clone)]
+pub(super) struct Tuning {
+    folder: PathBuf,
+}
+
+impl Tuning {
+    /// The search of a folder; `None` where it is no search's.
+    pub(super) fn of(folder: &Path) -> Option<Self> {
+        let is_one = folder.join("results.tsv").is_file() && folder.join("experiments").is_dir();
+        is_one.then(|| Self {
+            folder: folder.to_owned(),
+        })
+    }
+
+    /// Where links to the runs of its experiments are.
+    pub(super) fn runs(&self) -> PathBuf {
+        self.folder.join("runs")
+    }
+
+    /// One of [`FILES`].
+    pub(super) fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let mut content = Vec::new();
+        File::open(self.folder.join(name))?
+            .take(MOST)
+            .read_to_end(&mut content)?;
+        Ok(content)
+    }
+
+    /// The page.
+    pub(super) fn page(&self) -> io::Result<String> {
+        let table = self.read("results.tsv")?;
+        let table = String::from_utf8_lossy(&table);
+        let mut body = String::new();
+        for (row, line) in table.lines().enumerate() {
+            let cell = if row == 0 { "th" } else { "td" };
+            body.push_str("<tr>");
+            for text in line.split('\t') {
+                let text = escape(&text.replace("\\n", " "));
+                let _ = write!(body, "<{cell}>{text}</{cell}>");
+            }
+            body.push_str("</tr>\n");
+        }
+        let folder = escape(&self.folder.display().to_string());
+        Ok(format!(
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width\">\
+             <meta http-equiv=\"refresh\" content=\"15\"><title>headspace tune</title>\
+             <link rel=\"stylesheet\" href=\"/assets/page.css\"></head><body>\
+             <header><div class=\"part\"><h1><span class=\"brand\">headspace</span> tune \
+             <span class=\"run\">{folder}</span></h1><p><a href=\"/\">the newest run</a> · \
+             <a href=\"/tuning/results.tsv\">results.tsv</a> · \
+             <a href=\"/tuning/experiments.jsonl\">experiments.jsonl</a></p></div></header><main>\
+             <section><img src=\"/tuning/progress.svg\" alt=\"The step of each experiment\"></section>\
+             <section><div class=\"scroll\"><img src=\"/tuning/tree.svg\" \
+             alt=\"Which experiment led to which\"></div></section>\
+             <section><h2>Experiments</h2><div class=\"scroll\"><table>{body}</table></div></section>\
+             </main></body></html>\n"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_a_search_s_where_its_table_and_its_experiments_are() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(Tuning::of(folder.path()).is_none());
+        std::fs::write(folder.path().join("results.tsv"), "name\nbaseline\n").unwrap();
+        assert!(Tuning::of(folder.path()).is_none());
+        std::fs::create_dir(folder.path().join("experiments")).unwrap();
+        assert!(Tuning::of(folder.path()).is_some());
+    }
+
+    #[test]
+    fn what_stands_in_the_table_is_never_markup() {
+        let folder = tempfile::tempdir().unwrap();
+        let table = "name\tnotes\n000\t<script>alert(1)</script>\\nmore\n";
+        std::fs::write(folder.path().join("results.tsv"), table).unwrap();
+        std::fs::create_dir(folder.path().join("experiments")).unwrap();
+        let page = Tuning::of(folder.path()).unwrap().page().unwrap();
+        assert!(page.contains("<th>notes</th>"));
+        assert!(page.contains("<td>&lt;script&gt;alert(1)&lt;/script&gt; more</td>"));
+        assert!(!page.contains("<script"));
+    }
+}

@@ -1,0 +1,60 @@
+//! `headspace tune`, where it is not: the search is a part of the Python package, whose command takes it
+//! before this one is asked.
+
+use std::io;
+
+use crate::args::TuneArgs;
+use crate::{Context, EXIT_USAGE};
+
+/// Says what to install.
+pub(crate) fn absent(args: &TuneArgs, context: &mut Context<'_>) -> io::Result<i32> {
+    let words: Vec<_> = args
+        .words
+        .iter()
+        .map(|word| word.to_string_lossy())
+        .collect();
+    writeln!(
+        context.err,
+        "headspace: `tune` is a part of the Python package, and this is the plain program: `pip \
+         install '.[tune]'` in a clone of headspace, then `python -m headspace tune {}`",
+        words.join(" ")
+    )?;
+    Ok(EXIT_USAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plain_program_says_where_the_search_is_and_repeats_the_words() {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut context = Context {
+            out: &mut out,
+            err: &mut err,
+            runs: "headspace-runs".into(),
+            settings: crate::source_settings(),
+            more_sources: &mut Vec::new,
+            inject: None,
+        };
+        let words = [
+            "headspace",
+            "tune",
+            "--knob",
+            "a=1..2",
+            "--",
+            "true",
+            "{a}",
+            "--help",
+        ];
+
+        let code = crate::run(words.into_iter().map(Into::into), &mut context);
+
+        assert_eq!(code, EXIT_USAGE);
+        let said = String::from_utf8(err).unwrap();
+        assert!(
+            said.contains("python -m headspace tune --knob a=1..2"),
+            "{said}"
+        );
+    }
+}

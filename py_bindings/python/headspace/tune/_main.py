@@ -1,0 +1,97 @@
+"""`headspace tune`, from its words to its exit code."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+
+from headspace._settings import enabled
+from headspace.tune.command import Template
+from headspace.tune.errors import TuneError
+from headspace.tune.launch import Patience, Setup
+from headspace.tune.objective import Objective
+from headspace.tune.options import Asked, parse
+from headspace.tune.plan import Limits
+from headspace.tune.progress import Progress
+from headspace.tune.report import report
+from headspace.tune.resources import places
+from headspace.tune.search import Job, Search
+from headspace.tune.store import StorageError, Store
+
+EXIT_OK, EXIT_UNMEASURED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+
+def main(words: Sequence[str]) -> int:
+    """Runs the command. Returns its exit code.
+
+    Args:
+        words: What follows after `headspace tune`.
+    """
+    try:
+        return tune(parse(words))
+    except StorageError as error:
+        print(f"headspace tune: the storage fails: {error}", file=sys.stderr)
+        return EXIT_UNMEASURED
+    except TuneError as error:
+        print(f"headspace tune: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except OSError as error:
+        print(f"headspace tune: {error}", file=sys.stderr)
+        return EXIT_USAGE
+
+
+def tune(asked: Asked) -> int:
+    """Searches, and prints what was found.
+
+    Raises:
+        TuneError: If something is not in order; nothing was run then.
+    """
+    if not enabled():
+        raise TuneError("HEADSPACE=0 switches off what experiments are measured by")
+    options, space = asked.options, asked.space
+    template = Template(asked.command, space)
+    limits = Limits(
+        experiments=options.experiments,
+        patience=options.patience,
+        near_floor=options.near_floor,
+        probe=options.probe,
+        repeats=options.repeats,
+        confirm=options.confirm,
+        objective=Objective(options.objective),
+        seed=options.seed,
+    )
+    patience = Patience(options.measure, options.timeout, options.startup, options.stall)
+    setup = Setup(patience, options.inject, options.early_stop)
+    divided = places(options.parallel)
+    folder = options.dir.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    url = options.storage or f"sqlite:///{folder / 'study.db'}"
+    settings = {
+        "command": shlex.join(template.words),
+        "knobs": {knob.name: list(knob.values) for knob in space.knobs},
+        "baseline": space.baseline,
+        "constraints": [constraint.text for constraint in space.constraints],
+        "objective": limits.objective.value,
+        "parallel": len(divided),
+    }
+    store = Store(url, options.study, space, settings)
+    progress = Progress(space, limits, options.quiet)
+    job = Job(folder, space, template, limits, setup, divided, options.time)
+    ended = Search(job, store, progress).run()
+    where = os.path.relpath(folder)
+    if ended.interrupted:
+        again = "the same command goes on from here"
+        print(
+            f"headspace tune: interrupted; {where} holds what was done, and {again}",
+            file=sys.stderr,
+        )
+        return EXIT_INTERRUPTED
+    if ended.failed:
+        print(f"headspace tune: {ended.reason}", file=sys.stderr)
+        if ended.trials:
+            print(f"                its log: {ended.trials[0].outcome.log}", file=sys.stderr)
+        return EXIT_UNMEASURED
+    print("\n".join(report(ended.trials, space, template, limits, ended.reason)))
+    return EXIT_OK

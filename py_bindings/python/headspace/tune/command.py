@@ -1,0 +1,91 @@
+"""The command with places for knobs: `python train.py --threads {threads} {mtp:--mtp}`.
+
+`{knob}` becomes the value. `{knob:WORDS}` becomes WORDS where a yes-or-no knob is yes, and nothing
+where it is no: a word that is then empty is left away; `{knob:YES|NO}` has words for both. So does
+`{probe:YES|NO}` for the run that measures the floor, which needs more steps than others. `{{knob}}`
+stays `{knob}`. Other braces stay as they are.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+from headspace.tune.errors import TuneError
+from headspace.tune.knobs import Knob, Space, Value
+
+#: Tells the run that measures the floor from all others.
+PROBE = "probe"
+
+_PLACE = re.compile(r"\{\{(\w+(?::[^{}]*)?)\}\}|\{([A-Za-z_]\w*)(?::([^{}]*))?\}")
+
+
+class Template:
+    """A command's words with places."""
+
+    def __init__(self, words: Sequence[str], space: Space) -> None:
+        """Checks that every place is a knob and every knob has a place.
+
+        Raises:
+            TuneError: With the place or the knob.
+        """
+        if not words:
+            raise TuneError("there is no command (write it after `--`)")
+        self.words = tuple(words)
+        self._space = space
+        used: set[str] = set()
+        names = [knob.name for knob in space.knobs]
+        for word in self.words:
+            for place in _PLACE.finditer(word):
+                if place[1] is not None:
+                    continue
+                name, given = place[2], place[3]
+                if name == PROBE and given is not None:
+                    continue
+                if name not in names:
+                    near = difflib.get_close_matches(name, names, 1)
+                    hint = f"did you mean `{{{near[0]}}}`?" if near else "add a `--knob` for it"
+                    raise TuneError(
+                        f"`{{{name}}}` in the command is no knob: {hint} (`{{{{{name}}}}}` stands "
+                        "for the text itself)"
+                    )
+                if given is not None and not space[name].is_switch:
+                    raise TuneError(
+                        f"`{{{name}:{given}}}` in the command needs a knob that is `yes,no`, and "
+                        f"`{name}` is not"
+                    )
+                used.add(name)
+        for name in names:
+            if name not in used:
+                raise TuneError(
+                    f"the knob `{name}` has no place in the command (write `{{{name}}}` where its "
+                    "value goes)"
+                )
+
+    def fill(self, config: Mapping[str, Value], probe: bool = False) -> list[str]:
+        """The command of a configuration; with `probe`, of the run that measures the floor."""
+        filled = []
+        for word in self.words:
+            whole = _PLACE.sub(lambda place: self._value(place, config, probe), word)
+            if whole or not _PLACE.fullmatch(word):
+                filled.append(whole)
+        return filled
+
+    def line(self, config: Mapping[str, Value]) -> str:
+        """The same as one line for a shell."""
+        return shlex.join(self.fill(config))
+
+    def _value(self, place: re.Match[str], config: Mapping[str, Value], probe: bool) -> str:
+        if place[1] is not None:
+            return f"{{{place[1]}}}"
+        if place[2] == PROBE:
+            yes, _, no = place[3].partition("|")
+            return yes if probe else no
+        knob: Knob = self._space[place[2]]
+        value = config[knob.name]
+        if place[3] is None:
+            return knob.text(value)
+        yes, _, no = place[3].partition("|")
+        return yes if value else no

@@ -1,0 +1,135 @@
+"""Constraints between knobs: `decode_threads + demux_threads <= 4`.
+
+Written as Python expressions of knobs, numbers and words with arithmetic, comparison and `and`, `or`,
+`not`. They are parsed by Python and computed here: nothing is evaluated, nothing can be called.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headspace.tune.errors import TuneError
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.Not: operator.not_,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+
+#: Names that stand for themselves.
+_CONSTANTS = {"yes": True, "no": False, "true": True, "false": False}
+
+
+class Constraint:
+    """What must hold of a configuration."""
+
+    def __init__(self, text: str) -> None:
+        """Reads an expression.
+
+        Raises:
+            TuneError: If it is none, or has anything but arithmetic, comparison and logic.
+        """
+        self.text = text.strip()
+        try:
+            self._tree = ast.parse(self.text, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise TuneError(f"cannot read the constraint `{text}`: {error}") from error
+        self._check(self._tree)
+
+    def __repr__(self) -> str:
+        return f"Constraint({self.text!r})"
+
+    def _check(self, node: ast.AST) -> None:
+        known: bool
+        match node:
+            case ast.BoolOp():
+                known = True
+            case ast.BinOp():
+                known = type(node.op) in _BINARY
+            case ast.UnaryOp():
+                known = type(node.op) in _UNARY
+            case ast.Compare():
+                known = all(type(op) in _COMPARED for op in node.ops)
+            case ast.Constant():
+                known = isinstance(node.value, bool | int | float | str)
+            case ast.Name() | ast.boolop() | ast.operator() | ast.unaryop() | ast.cmpop():
+                known = True
+            case ast.expr_context():
+                known = True
+            case _:
+                known = False
+        if not known:
+            written = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
+            raise TuneError(
+                f"`{written}` cannot stand in the constraint `{self.text}`: knobs, numbers, words "
+                "in quotes, `+ - * / // %`, comparisons, `and`, `or` and `not` can"
+            )
+        for child in ast.iter_child_nodes(node):
+            self._check(child)
+
+    def check_names(self, knobs: Mapping[str, object]) -> None:
+        """Refuses names that are no knobs.
+
+        Raises:
+            TuneError: With the name.
+        """
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Name) and node.id not in knobs and node.id not in _CONSTANTS:
+                raise TuneError(
+                    f"the constraint `{self.text}` speaks of `{node.id}`, which is no knob (a word "
+                    f"is written in quotes: '{node.id}')"
+                )
+
+    def holds(self, config: Mapping[str, Any]) -> bool:
+        """Whether it holds of a configuration.
+
+        Raises:
+            TuneError: If the values cannot be reckoned with so: a word that is added to, a division
+                by zero.
+        """
+        try:
+            return bool(self._value(self._tree, config))
+        except (TypeError, ZeroDivisionError, OverflowError) as error:
+            raise TuneError(f"the constraint `{self.text}` cannot be reckoned: {error}") from error
+
+    def _value(self, node: ast.expr, config: Mapping[str, Any]) -> Any:
+        match node:
+            case ast.BoolOp(op=ast.And()):
+                return all(self._value(part, config) for part in node.values)
+            case ast.BoolOp():
+                return any(self._value(part, config) for part in node.values)
+            case ast.BinOp():
+                operate = _BINARY[type(node.op)]
+                return operate(self._value(node.left, config), self._value(node.right, config))
+            case ast.UnaryOp():
+                return _UNARY[type(node.op)](self._value(node.operand, config))
+            case ast.Compare():
+                sides = [self._value(side, config) for side in (node.left, *node.comparators)]
+                return all(
+                    _COMPARED[type(op)](left, right)
+                    for op, left, right in zip(node.ops, sides, sides[1:])
+                )
+            case ast.Name():
+                return config[node.id] if node.id in config else _CONSTANTS[node.id]
+            case ast.Constant():
+                return node.value
+        raise TypeError(type(node).__name__)

@@ -1,0 +1,279 @@
+"""Knobs: what may be turned, and the values that each may take.
+
+A knob's values are a finite list, so that no configuration is tried twice and "all were tried" can be
+said. A range of numbers is the list of its steps.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headspace.tune.constraints import Constraint
+from headspace.tune.errors import TuneError
+
+#: A knob's value.
+Value = int | float | str | bool
+
+#: A value for each knob, by name.
+Config = dict[str, Value]
+
+#: Most values of a knob.
+MOST_VALUES = 10_000
+
+#: Most configurations that are listed to find one that was not tried.
+MOST_LISTED = 50_000
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?::(log|\d+))?")
+_WORDS = ({"yes", "no"}, {"true", "false"}, {"on", "off"})
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One thing that the command can be told."""
+
+    name: str
+    values: tuple[Value, ...]
+    """All that it may be: numbers ascending, words as given."""
+    baseline: Value
+    """What it is now: what gains are told against."""
+    turns: tuple[str, ...] = ()
+    """What it turns, in the words of remedies: `decode.concurrency`, `num_workers`, `*.capacity`,
+    `last.capacity` (the queue before the loop), or a remedy's code such as `subprocess`."""
+    words: tuple[str, str] = ("yes", "no")
+    """How yes and no are written."""
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is yes or no."""
+        return isinstance(self.values[0], bool)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its values have an order."""
+        return not self.is_switch and not isinstance(self.values[0], str)
+
+    def text(self, value: Value) -> str:
+        """The value as the command line has it."""
+        if isinstance(value, bool):
+            return self.words[0 if value else 1]
+        return str(value)
+
+    def at_least(self, wanted: float) -> Value | None:
+        """The smallest value that is at least `wanted`, else the greatest; None for words."""
+        if not self.is_number:
+            return None
+        reach = [value for value in self.values if _number(value) >= wanted]
+        return reach[0] if reach else self.values[-1]
+
+    def at_most(self, wanted: float) -> Value | None:
+        """The greatest value that is at most `wanted`, else the smallest; None for words."""
+        if not self.is_number:
+            return None
+        reach = [value for value in self.values if _number(value) <= wanted]
+        return reach[-1] if reach else self.values[0]
+
+    def read(self, given: object) -> Value:
+        """The value that is written so.
+
+        Raises:
+            TuneError: If the knob cannot be that.
+        """
+        for value in self.values:
+            same_type = isinstance(value, bool) == isinstance(given, bool)
+            if (same_type and value == given) or self.text(value) == str(given).strip():
+                return value
+        allowed = ", ".join(map(self.text, self.values[:12]))
+        more = ", …" if len(self.values) > 12 else ""
+        raise TuneError(f"the knob `{self.name}` cannot be `{given}` (it may be {allowed}{more})")
+
+
+def _number(value: Value) -> float:
+    return float(value) if not isinstance(value, str) else math.nan
+
+
+def parse_knob(text: str) -> Knob:
+    """Reads `NAME=SPEC` or `NAME=SPEC@BASELINE`.
+
+    `1..8`, `2..16:2` (every second), `1..64:log` (each twice the one before), `1,2,4,8`, `yes,no`,
+    or words. The baseline is the first value as written, unless given.
+
+    Raises:
+        TuneError: If it is none of these.
+    """
+    name, equals, spec = text.partition("=")
+    if not equals:
+        raise TuneError(f"`--knob {text}` says no values (write `--knob {text}=1..8`)")
+    spec, at, baseline = spec.partition("@")
+    return make_knob(name.strip(), spec, baseline if at else None)
+
+
+def make_knob(
+    name: str, spec: object, baseline: object = None, turns: Sequence[str] | None = None
+) -> Knob:
+    """A knob of its parts, as a file has them: `spec` is text, or a list of values.
+
+    Raises:
+        TuneError: If a part cannot be read.
+    """
+    if not _NAME.fullmatch(name):
+        raise TuneError(
+            f"`{name}` cannot name a knob (letters, digits and `_`, and no digit first)"
+        )
+    written: list[Value]
+    words = ("yes", "no")
+    if isinstance(spec, str):
+        written, words = _written(name, spec.strip())
+    elif isinstance(spec, list) and spec and all(isinstance(v, int | float | str) for v in spec):
+        written = list(spec)
+    else:
+        raise TuneError(f"the values of the knob `{name}` are neither text nor a list: `{spec!r}`")
+    if len(set(map(_key_of, written))) < len(written):
+        raise TuneError(f"the knob `{name}` has a value twice: `{spec}`")
+    kinds = {type(value) for value in written}
+    if len(kinds) > 1 and kinds != {int, float}:
+        raise TuneError(f"the values of the knob `{name}` are not all of a kind: `{spec}`")
+    ordered = written
+    if kinds <= {int, float}:
+        ordered = sorted(written, key=_number)
+    knob = Knob(name, tuple(ordered), written[0], tuple(turns or guess(name)), words)
+    if baseline is None:
+        return knob
+    return Knob(name, knob.values, knob.read(baseline), knob.turns, words)
+
+
+def _written(name: str, spec: str) -> tuple[list[Value], tuple[str, str]]:
+    """The values in the order in which they are written, and the words for yes and no."""
+    words = ("yes", "no")
+    if found := _RANGE.fullmatch(spec):
+        first, last, step = int(found[1]), int(found[2]), found[3]
+        if last < first or (step == "log" and first < 1) or step == "0":
+            raise TuneError(f"the range of the knob `{name}` is empty or has no step: `{spec}`")
+        if step == "log":
+            doubled = itertools.takewhile(lambda v: v < last, (first << k for k in range(64)))
+            return [*doubled, last], words
+        values = range(first, last + 1, int(step or 1))
+        if len(values) > MOST_VALUES:
+            raise TuneError(f"the knob `{name}` has {len(values)} values (`{spec}:log` has fewer)")
+        return list(values), words
+    parts = [part.strip() for part in spec.split(",")]
+    if not all(parts):
+        raise TuneError(
+            f"cannot read the values of the knob `{name}`: `{spec}` (write `1..8`, `1..64:log`, "
+            "`1,2,4` or `yes,no`)"
+        )
+    if set(parts) in _WORDS:
+        on = next(word for word in parts if word in ("yes", "true", "on"))
+        off = next(word for word in parts if word != on)
+        return [part == on for part in parts], (on, off)
+    for read in (int, float):
+        try:
+            numbers = [read(part) for part in parts]
+        except ValueError:
+            continue
+        if all(math.isfinite(number) for number in numbers):
+            return list(numbers), words
+    return list(parts), words
+
+
+def guess(name: str) -> tuple[str, ...]:
+    """What a knob of this name turns, as most programs name them; nothing where that is not clear."""
+    lower = name.lower()
+    if lower in ("workers", "num_workers", "n_workers", "dataloader_num_workers"):
+        return ("num_workers",)
+    if lower.startswith("prefetch"):
+        return ("prefetch_factor", "last.capacity")
+    if "subprocess" in lower or lower in ("mtp", "multiprocess"):
+        return ("subprocess", "less_contention")
+    if lower in ("pin_memory", "gc_between_epochs"):
+        return (lower,)
+    stage = re.fullmatch(r"(?:num_|n_)?(\w+?)_(?:threads|concurrency|workers|jobs)", lower)
+    if stage:
+        return (f"{stage[1]}.concurrency",)
+    if any(word in lower for word in ("queue", "buffer", "capacity")):
+        return ("*.capacity",)
+    return ()
+
+
+@dataclass(frozen=True)
+class Space:
+    """All knobs, and what must hold between them."""
+
+    knobs: tuple[Knob, ...]
+    constraints: tuple[Constraint, ...] = ()
+    _by_name: dict[str, Knob] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.knobs:
+            raise TuneError("there is no knob to turn (`--knob NAME=1..8`, or a file)")
+        for knob in self.knobs:
+            if knob.name in self._by_name:
+                raise TuneError(f"there are two knobs `{knob.name}`")
+            self._by_name[knob.name] = knob
+        for constraint in self.constraints:
+            constraint.check_names(self._by_name)
+            if not constraint.holds(self.baseline):
+                raise TuneError(
+                    f"the baseline itself breaks the constraint `{constraint.text}` "
+                    f"({self.describe(self.baseline)}): give another with `NAME=SPEC@VALUE`"
+                )
+
+    @property
+    def baseline(self) -> Config:
+        """What is now."""
+        return {knob.name: knob.baseline for knob in self.knobs}
+
+    @property
+    def size(self) -> int:
+        """How many configurations there are, constraints apart."""
+        return math.prod(len(knob.values) for knob in self.knobs)
+
+    def __getitem__(self, name: str) -> Knob:
+        return self._by_name[name]
+
+    def allowed(self, config: Mapping[str, Value]) -> bool:
+        """Whether all constraints hold."""
+        return all(constraint.holds(config) for constraint in self.constraints)
+
+    def describe(
+        self, config: Mapping[str, Value], since: Mapping[str, Value] | None = None
+    ) -> str:
+        """The knobs in words; with `since`, those that differ from it."""
+        return ", ".join(
+            f"{knob.name} {knob.text(config[knob.name])}"
+            for knob in self.knobs
+            if since is None or since[knob.name] != config[knob.name]
+        )
+
+    def all(self) -> Iterator[Config]:
+        """Every configuration that is allowed, the first knob slowest."""
+        names = [knob.name for knob in self.knobs]
+        for values in itertools.product(*(knob.values for knob in self.knobs)):
+            config = dict(zip(names, values))
+            if self.allowed(config):
+                yield config
+
+    def random(self, taken: set[str], rng: random.Random) -> Config | None:
+        """Any configuration that is allowed and not `taken`; None where there is none left."""
+        if self.size <= MOST_LISTED:
+            left = [config for config in self.all() if key(config) not in taken]
+            return rng.choice(left) if left else None
+        for _ in range(MOST_LISTED):
+            config = {knob.name: rng.choice(knob.values) for knob in self.knobs}
+            if self.allowed(config) and key(config) not in taken:
+                return config
+        return None
+
+
+def key(config: Mapping[str, Value]) -> str:
+    """Tells configurations apart."""
+    return " ".join(f"{name}={_key_of(config[name])}" for name in sorted(config))
+
+
+def _key_of(value: Value) -> str:
+    return f"{type(value).__name__[0]}:{value}"

@@ -1,0 +1,136 @@
+"""A run's records as they grow: how far it is, and how long a step takes so far.
+
+The `summary` record is refreshed ever more rarely, so the step is taken from the ticks, of which one
+comes each interval: means of blocks of ticks, whose spread gives the interval (batch means; Law,
+Simulation Modeling and Analysis, 9.5.3).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from headspace.tune.objective import t_quantile
+
+#: Steps at the start that do not count, as in `analysis/steady.rs`.
+WARM_UP = 20
+
+#: Steady steps from which on a mean is told.
+LEAST_STEPS = 30
+
+#: Blocks that the interval is made of.
+BLOCKS = 8
+
+
+class LiveRun:
+    """The newest run below a folder, of rank 0."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: Path | None = None
+        self._offset = 0
+        self._inode = 0
+        self.summary: dict[str, Any] = {}
+        self.probe: dict[str, Any] | None = None
+        """The `probe` record, once it is there."""
+        self._steps: dict[str, int] = {}
+        self._ticks: dict[str, list[tuple[int, float]]] = {}
+        self._time: dict[str, float] = {}
+
+    @property
+    def run(self) -> Path | None:
+        """The run folder."""
+        return self._file.parent if self._file else None
+
+    @property
+    def steps(self) -> int:
+        """Batches that the training loop received."""
+        return self._steps.get(self._main(), 0)
+
+    @property
+    def moves(self) -> int:
+        """Batches that any loop received: evaluation is no standstill."""
+        return sum(self._steps.values())
+
+    def _main(self) -> str:
+        """The training loop: as the summary has it, else the one that most time was spent in."""
+        said = self.summary.get("loop")
+        if said in self._steps:
+            return str(said)
+        return max(self._time, key=lambda name: self._time[name], default="")
+
+    def read(self) -> None:
+        """Takes in what is new."""
+        self._find()
+        if self._file is None:
+            return
+        try:
+            with self._file.open("rb") as file:
+                inode = file.fileno() and self._file.stat().st_ino
+                if inode != self._inode:  # The file had grown, and became a part.
+                    self._inode, self._offset = inode, 0
+                file.seek(self._offset)
+                new = file.read()
+        except OSError:
+            return
+        whole = new[: new.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for line in whole.splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            self._take(record)
+
+    def _find(self) -> None:
+        """The newest run that has received something; a script may train more than once."""
+        try:
+            files = sorted(self._folder.glob("*/rank0.jsonl"))
+        except OSError:
+            return
+        if files and files[-1] != self._file and (self._file is None or not self.moves):
+            self._file, self._offset, self._inode = files[-1], 0, 0
+
+    def _take(self, record: dict[str, Any]) -> None:
+        kind = record.get("kind")
+        if kind == "summary":
+            self.summary = record
+        elif kind == "probe":
+            self.probe = record
+        elif kind == "tick":
+            for loop in record.get("loops", ()):
+                self._tick(loop)
+
+    def _tick(self, loop: dict[str, Any]) -> None:
+        name, steps = loop["name"], int(loop.get("steps", 0))
+        seen = self._steps.get(name, 0)
+        self._steps[name] = seen + steps
+        step = loop.get("step") or {}
+        self._time[name] = self._time.get(name, 0.0) + float(step.get("sum_ms", 0.0))
+        if seen >= WARM_UP and loop.get("phase") == "live" and step.get("count"):
+            self._ticks.setdefault(name, []).append((int(step["count"]), float(step["sum_ms"])))
+
+    def step(self) -> tuple[float, tuple[float, float] | None, int, float] | None:
+        """Mean live step after the warm-up in milliseconds, its interval where ticks are enough, and
+        how many steps and seconds that is; None before."""
+        ticks = self._ticks.get(self._main(), [])
+        count = sum(count for count, _ in ticks)
+        if count < LEAST_STEPS:
+            return None
+        total = math.fsum(ms for _, ms in ticks)
+        mean = total / count
+        return mean, _interval(ticks, mean), count, total / 1e3
+
+
+def _interval(ticks: list[tuple[int, float]], mean: float) -> tuple[float, float] | None:
+    if len(ticks) < BLOCKS:
+        return None
+    means = []
+    for block in range(BLOCKS):
+        part = ticks[block * len(ticks) // BLOCKS : (block + 1) * len(ticks) // BLOCKS]
+        means.append(math.fsum(ms for _, ms in part) / sum(count for count, _ in part))
+    spread = math.sqrt(math.fsum((one - mean) ** 2 for one in means) / (BLOCKS - 1) / BLOCKS)
+    half = t_quantile(BLOCKS - 1) * spread
+    return mean - half, mean + half

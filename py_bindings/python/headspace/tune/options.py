@@ -1,0 +1,327 @@
+"""The command line of `headspace tune`, and the file that may stand for it."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headspace.tune.constraints import Constraint
+from headspace.tune.errors import TuneError
+from headspace.tune.knobs import Knob, Space, make_knob, parse_knob
+from headspace.tune.objective import Objective
+
+_EPILOG = """\
+In COMMAND, {knob} becomes the knob's value, {knob:--flag} becomes --flag where a yes,no knob is yes,
+and {probe:1000|200} becomes 1000 in the run that measures the floor and 200 in all others.
+
+Knobs: 1..8, 2..16:2 (every second), 1..64:log (1, 2, 4, ... 64), 1,2,4,8, yes,no, or words. The first
+value is the baseline, unless one follows after @: 1..8@4.
+
+The folder holds study.db (Optuna), results.tsv (with the columns of SPDL's master table),
+experiments.jsonl, progress.svg, tree.svg, and the log and the run of each experiment. The same command
+again goes on where it was killed. Several workers share one study with the same --storage and --study.
+
+Exit code: 0 when the search is over; 1 when the baseline could not be measured; 2 when something was
+not understood; 130 when it was interrupted."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for."""
+
+    space: Space
+    command: list[str]
+    options: argparse.Namespace
+
+
+def parser() -> argparse.ArgumentParser:
+    """All options; their names with `_` are the file's keys."""
+    made = argparse.ArgumentParser(
+        prog="headspace tune",
+        usage="headspace tune [OPTIONS] --knob NAME=VALUES ... -- COMMAND ...",
+        description="Find the knobs with which training runs fastest: baseline, floor, what the "
+        "verdicts propose, then a sampler over the rest.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("--knob", action="append", default=[], metavar="NAME=VALUES", help="a knob and its values")
+    add(
+        "--constraint",
+        action="append",
+        default=[],
+        metavar="EXPRESSION",
+        help="what must hold, such as 'decode_threads + demux_threads <= 4'",
+    )
+    add(
+        "--file",
+        type=Path,
+        metavar="FILE",
+        help="a TOML file with [knobs], constraints, command "
+        "and options by the names they have here; what is given here counts more",
+    )
+    add(
+        "--dir",
+        type=Path,
+        default=Path("headspace-tune"),
+        metavar="DIR",
+        help="where all goes (default: headspace-tune)",
+    )
+    add(
+        "--objective",
+        choices=[o.value for o in Objective],
+        default="step",
+        help="step: time a step; throughput: time a sample, for knobs that change the batch",
+    )
+    add("--experiments", type=_count, default=40, metavar="N", help="at most (default: 40)")
+    add(
+        "--time",
+        type=_duration,
+        default=float("inf"),
+        metavar="TIME",
+        help="begin none after that long, such as 90m (default: no limit)",
+    )
+    add(
+        "--patience",
+        type=_count,
+        default=10,
+        metavar="N",
+        help="over after so many without a better one (default: 10)",
+    )
+    add(
+        "--near-floor",
+        type=_percent,
+        default=0.05,
+        metavar="PERCENT",
+        help="over when the best is as near to the floor (default: 5%%)",
+    )
+    add(
+        "--measure",
+        type=_duration,
+        default=60.0,
+        metavar="TIME",
+        help="end an experiment after so much steady training; `inf`: let it end (default: 60s)",
+    )
+    add(
+        "--timeout",
+        type=_duration,
+        default=1800.0,
+        metavar="TIME",
+        help="for one experiment (default: 30m)",
+    )
+    add(
+        "--startup",
+        type=_duration,
+        default=600.0,
+        metavar="TIME",
+        help="until its first step (default: 10m)",
+    )
+    add(
+        "--stall",
+        type=_duration,
+        default=120.0,
+        metavar="TIME",
+        help="without a step after which it hangs (default: 2m)",
+    )
+    add(
+        "--repeats",
+        type=_whole,
+        default=1,
+        metavar="N",
+        help="run contenders that cannot be told apart so often again (default: 1)",
+    )
+    add(
+        "--confirm",
+        type=_whole,
+        default=2,
+        metavar="N",
+        help="runs of winner and baseline in turn at the end (default: 2)",
+    )
+    add(
+        "--parallel",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="experiments at once; cores and GPUs are divided among them (default: 1)",
+    )
+    add(
+        "--storage",
+        metavar="URL",
+        help="an Optuna storage: sqlite:///PATH, journal:PATH, "
+        "postgresql://..., mysql://... (default: study.db in the folder)",
+    )
+    add("--study", default="headspace-tune", metavar="NAME", help="name of the study in it")
+    add("--seed", type=_whole, default=0, metavar="N", help="of the sampler (default: 0)")
+    add("--no-probe", dest="probe", action="store_false", help="do not measure the floor")
+    add(
+        "--no-early-stop",
+        dest="early_stop",
+        action="store_false",
+        help="let experiments run on that are slower than the best",
+    )
+    add(
+        "--no-inject",
+        dest="inject",
+        action="store_false",
+        help="the program calls headspace.wrap itself: do not start it under `headspace run`",
+    )
+    add("--quiet", action="store_true", help="say only what was found")
+    return made
+
+
+def parse(words: Sequence[str]) -> Asked:
+    """Reads the command line.
+
+    Raises:
+        TuneError: If knobs, constraints, the file or the command are not in order.
+        SystemExit: As argparse does, with 2.
+    """
+    words = list(words)
+    split = words.index("--") if "--" in words else len(words)
+    own, command = words[:split], words[split + 1 :]
+    options = parser()
+    first = options.parse_args(own)
+    kept: Mapping[str, Any] = read_file(first.file) if first.file else {}
+    defaults = _defaults(options, kept)
+    options.set_defaults(**defaults)
+    asked = options.parse_args(own)
+    knobs = {knob.name: knob for knob in _file_knobs(kept)}
+    for text in asked.knob:
+        knob = parse_knob(text)
+        knobs[knob.name] = knob
+    if "probe" in knobs:
+        raise TuneError(
+            "`probe` cannot name a knob: {probe:WORDS|OTHERS} tells the run that measures the floor"
+        )
+    constraints = [*_texts(kept, "constraints"), *asked.constraint]
+    space = Space(tuple(knobs.values()), tuple(map(Constraint, constraints)))
+    if not command:
+        command = _file_command(kept)
+    return Asked(space, command, asked)
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """A TOML file.
+
+    Raises:
+        TuneError: If it cannot be read.
+    """
+    try:
+        import tomllib
+    except ModuleNotFoundError:  # Python 3.10
+        try:
+            import tomli as tomllib
+        except ModuleNotFoundError as error:
+            raise TuneError(
+                "to read a TOML file Python 3.11 or later is needed, or `python -m pip install tomli`"
+            ) from error
+    try:
+        found: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TuneError(f"cannot read `{path}`: {error.strerror}") from error
+    except ValueError as error:
+        raise TuneError(f"`{path}` is no TOML: {error}") from error
+    return found
+
+
+def _file_knobs(kept: Mapping[str, Any]) -> list[Knob]:
+    knobs = kept.get("knobs", {})
+    if not isinstance(knobs, dict):
+        raise TuneError('`knobs` in the file is no table (write `[knobs]`, then `name = "1..8"`)')
+    found = []
+    for name, spec in knobs.items():
+        if not isinstance(spec, dict):
+            found.append(
+                parse_knob(f"{name}={spec}") if isinstance(spec, str) else make_knob(name, spec)
+            )
+            continue
+        unknown = set(spec) - {"values", "baseline", "turns"}
+        if unknown or "values" not in spec:
+            what = f"`{unknown.pop()}` is unknown" if unknown else "`values` is missing"
+            raise TuneError(
+                f"of the knob `{name}` in the file {what} (there are values, baseline and turns)"
+            )
+        turns = spec.get("turns")
+        turns = [turns] if isinstance(turns, str) else turns
+        found.append(make_knob(name, spec["values"], spec.get("baseline"), turns))
+    return found
+
+
+def _file_command(kept: Mapping[str, Any]) -> list[str]:
+    command = kept.get("command", [])
+    return shlex.split(command) if isinstance(command, str) else _texts(kept, "command")
+
+
+def _texts(kept: Mapping[str, Any], name: str) -> list[str]:
+    found = kept.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise TuneError(f"`{name}` in the file is no list of texts")
+    return list(found)
+
+
+def _defaults(options: argparse.ArgumentParser, kept: Mapping[str, Any]) -> dict[str, Any]:
+    """The file's options as defaults, read as argparse would."""
+    known = {action.dest: action for action in options._actions}
+    found: dict[str, Any] = {}
+    for name, value in kept.items():
+        if name in ("knobs", "constraints", "command"):
+            continue
+        action = known.get(name)
+        if action is None or name in ("help", "file", "knob", "constraint"):
+            raise TuneError(f"`{name}` in the file is no option of `headspace tune`")
+        if isinstance(action.const, bool):
+            if not isinstance(value, bool):
+                raise TuneError(f"`{name}` in the file is neither true nor false")
+            found[name] = value
+            continue
+        try:
+            found[name] = action.type(str(value)) if callable(action.type) else str(value)
+        except (ValueError, argparse.ArgumentTypeError) as error:
+            raise TuneError(f"`{name}` in the file: {error}") from error
+        if action.choices is not None and found[name] not in action.choices:
+            raise TuneError(f"`{name}` in the file is none of {', '.join(action.choices)}")
+    return found
+
+
+def _whole(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"`{text}` is no whole number")
+    return number
+
+
+def _count(text: str) -> int:
+    number = _whole(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is less than 1")
+    return number
+
+
+def _percent(text: str) -> float:
+    try:
+        share = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 10:
+        raise argparse.ArgumentTypeError(f"`{text}` is no percentage (write `5%`)")
+    return share
+
+
+def _duration(text: str) -> float:
+    units = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+    unit = next((unit for unit in units if text.endswith(unit)), "")
+    try:
+        seconds = float(text.removesuffix(unit)) * units.get(unit, 1.0)
+    except ValueError:
+        seconds = -1.0
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"`{text}` is no time (write `90s`, `30m` or `2h`)")
+    return seconds

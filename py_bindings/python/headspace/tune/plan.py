@@ -1,0 +1,319 @@
+"""What to try next.
+
+Baseline; the baseline with a probe, for the floor; what the verdict of the best so far proposes; then
+the sampler over the rest. When the search is over, contenders whose intervals overlap are run again,
+and the winner and the baseline take turns. Pure: from the outcomes so far to the next experiment, so
+that it runs as well on recorded outcomes (`tests/python/study_tune.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from headspace.tune import remedies
+from headspace.tune.experiment import SEARCHING, Experiment, Kind, Proposal, State, Trial
+from headspace.tune.knobs import Config, Space, key
+from headspace.tune.objective import Cost, Gain, Objective, by_config, cost, gain, pool, scale
+from headspace.tune.sampler import suggest
+
+#: A new best counts for patience from this gain on, as a share of the best before.
+LEAST_GAIN = 0.01
+
+#: Contenders that are run again at most, the best among them.
+CONTENDERS = 3
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When the search is over, and how sure it has to be."""
+
+    experiments: int = 40
+    """Experiments at most, baseline and probe among them, repetitions and confirmation not."""
+    patience: int = 10
+    """Experiments without a better one after which it is over."""
+    near_floor: float = 0.05
+    """Over when the best is above the floor by at most this share of it."""
+    probe: bool = True
+    """Whether the floor is measured."""
+    repeats: int = 1
+    """How often contenders are run again."""
+    confirm: int = 2
+    """How often the winner and the baseline take turns at the end."""
+    objective: Objective = Objective.STEP
+    """What is made small."""
+    seed: int = 0
+    """Of the sampler."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What comes next depends on experiments that run now."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """Nothing comes next."""
+
+    reason: str
+    failed: bool = False
+
+
+Next = Proposal | Wait | Done
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where the search stands."""
+
+    baseline: Trial | None
+    floor_ms: float | None
+    """The cost with free data."""
+    floor_by: Trial | None
+    """The probe."""
+    best: Config | None
+    best_cost: Cost | None
+    best_trial: Trial | None
+    """Its first measurement."""
+    costs: dict[str, tuple[Config, Cost]] = field(default_factory=dict)
+
+    @property
+    def remaining_pct(self) -> float | None:
+        """The headspace that is left, in percent of the best; negative where it is below the floor."""
+        if self.floor_ms is None or self.best_cost is None:
+            return None
+        return 100 * (1 - self.floor_ms / self.best_cost.ms)
+
+
+def standing(trials: Sequence[Trial], objective: Objective) -> Standing:
+    """The best and the floor by the outcomes so far."""
+    baseline = next((t for t in trials if t.kind is Kind.BASELINE), None)
+    probe = next((t for t in trials if t.kind is Kind.PROBE), None)
+    floor = None
+    if probe is not None:
+        factor = scale(probe.outcome, objective)
+        step = probe.outcome.summary.get("floor_step_ms")
+        floor = step * factor if step and factor else None
+    costs = by_config(trials, objective)
+    if not costs:
+        return Standing(baseline, floor, probe, None, None, None)
+    name, (config, best) = min(costs.items(), key=lambda item: item[1][1].ms)
+    first = next(
+        t for t in trials if t.kind in SEARCHING and t.outcome.measured and key(t.knobs) == name
+    )
+    return Standing(baseline, floor, probe, config, best, first, costs)
+
+
+class Planner:
+    """Says what to try next."""
+
+    def __init__(self, space: Space, limits: Limits | None = None) -> None:
+        self.space = space
+        self.limits = limits or Limits()
+
+    def next(
+        self,
+        trials: Sequence[Trial],
+        pending: Sequence[Experiment] = (),
+        over: str | None = None,
+    ) -> Next:
+        """The next experiment.
+
+        Args:
+            trials: Those that have ended, by number.
+            pending: Those that run now.
+            over: Why the search is over, for a reason that is not in the outcomes, such as the time.
+        """
+        waiting = [e for e in pending if e.kind in SEARCHING or e.kind is Kind.PROBE]
+        first = self._first(trials, pending)
+        if first is not None:
+            return first
+        reason = over or self._over(trials, len(waiting))
+        if reason is None:
+            tried = self._explore(trials, pending)
+            if tried is not None:
+                return tried
+            reason = "every configuration was tried"
+        if pending:
+            return Wait()
+        return self._settle(trials) or Done(reason)
+
+    def _first(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Next | None:
+        """Baseline and probe."""
+        now = self.space.baseline
+        baseline = next((t for t in trials if t.kind is Kind.BASELINE), None)
+        if baseline is None:
+            if any(e.kind is Kind.BASELINE for e in pending):
+                return Wait()
+            return Proposal(Kind.BASELINE, now, "What is now.")
+        if cost(baseline.outcome, self.limits.objective) is None or not baseline.outcome.measured:
+            return Done(f"the baseline was not measured: {_why(baseline)}", failed=True)
+        known = [t for t in trials if t.kind is Kind.PROBE]
+        asked = any(e.kind is Kind.PROBE for e in pending)
+        if self.limits.probe and not known and not asked:
+            return Proposal(
+                Kind.PROBE, now, "How fast it would be if data were free.", baseline.number
+            )
+        return None
+
+    def _over(self, trials: Sequence[Trial], waiting: int) -> str | None:
+        """Why the search is over; None while it is not."""
+        limits, now = self.limits, standing(trials, self.limits.objective)
+        spent = sum(t.kind in SEARCHING or t.kind is Kind.PROBE for t in trials)
+        if now.floor_ms and now.best_cost:
+            above = now.best_cost.ms / now.floor_ms - 1
+            if above <= limits.near_floor:
+                return f"the best is within {100 * limits.near_floor:g} % of the floor"
+        if spent + waiting >= limits.experiments:
+            return f"{limits.experiments} experiments were run"
+        since = self._since_best(trials)
+        if since >= limits.patience:
+            return f"{since} experiments in a row were no better"
+        return None
+
+    def _since_best(self, trials: Sequence[Trial]) -> int:
+        """Experiments since one was better than all before."""
+        best, since = float("inf"), 0
+        for trial in trials:
+            if trial.kind not in SEARCHING:
+                continue
+            one = cost(trial.outcome, self.limits.objective) if trial.outcome.measured else None
+            if one is not None and one.ms < (1 - LEAST_GAIN) * best:
+                best, since = one.ms, 0
+            else:
+                since += 1
+        return since
+
+    def _explore(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Proposal | None:
+        """What remedies propose, else the sampler; None where all was tried."""
+        now = standing(trials, self.limits.objective)
+        known = {key(t.knobs) for t in trials} | {key(e.knobs) for e in pending}
+        best = now.best_trial
+        if best is not None:
+            for verdict in self._verdicts(now, best):
+                for proposed in remedies.proposals(self.space, best.knobs, verdict.outcome.summary):
+                    if key(proposed.knobs) not in known:
+                        return Proposal(
+                            Kind.REMEDY,
+                            proposed.knobs,
+                            proposed.reason,
+                            best.number,
+                            self._as_cost(proposed.predicted_ms, verdict),
+                        )
+        tried = [(t.knobs, self._told(t)) for t in trials if t.kind in SEARCHING]
+        running = [e.knobs for e in pending if e.kind in SEARCHING]
+        config = suggest(self.space, tried, running, self.limits.seed)
+        if config is None:
+            return None
+        parent = best.number if best else None
+        return Proposal(Kind.SAMPLE, config, "The sampler's choice from all outcomes.", parent)
+
+    def _verdicts(self, now: Standing, best: Trial) -> list[Trial]:
+        """Whose remedies count for the best, the better informed first: a probe knows the floor."""
+        probe = now.floor_by
+        if probe and probe.outcome.summary and key(probe.knobs) == key(best.knobs):
+            return [probe, best]
+        return [best]
+
+    def _as_cost(self, step_ms: float, verdict: Trial) -> float | None:
+        factor = scale(verdict.outcome, self.limits.objective)
+        return step_ms * factor if factor else None
+
+    def _told(self, trial: Trial) -> float | None:
+        """What the sampler is told of an experiment."""
+        told = trial.outcome.measured or trial.outcome.state is State.STOPPED_EARLY
+        one = cost(trial.outcome, self.limits.objective) if told else None
+        return one.ms if one else None
+
+    def _settle(self, trials: Sequence[Trial]) -> Proposal | None:
+        """Contenders again, then the winner and the baseline in turn; None when that is done."""
+        confirmed = [t for t in trials if t.kind is Kind.CONFIRM]
+        if not confirmed:
+            again = self._again(trials)
+            if again is not None:
+                return again
+        winner = winner_of(trials, self.limits.objective)
+        now = self.space.baseline
+        turn = len(confirmed)
+        if winner is None or key(winner.knobs) == key(now) or turn >= 2 * self.limits.confirm:
+            return None
+        if any(not t.outcome.measured for t in confirmed):
+            return None
+        if turn % 2 == 0:
+            reason = "The winner, in turn with the baseline."
+            return Proposal(Kind.CONFIRM, winner.knobs, reason, winner.number, turn=turn)
+        return Proposal(
+            Kind.CONFIRM, now, "The baseline, in turn with the winner.", winner.number, turn=turn
+        )
+
+    def _again(self, trials: Sequence[Trial]) -> Proposal | None:
+        """The contender that has been run least often, while some is not settled."""
+        now = standing(trials, self.limits.objective)
+        best = now.best_cost
+        if best is None or not self.limits.repeats:
+            return None
+        near = sorted(
+            (one.ms, name) for name, (_, one) in now.costs.items() if one.low <= best.high
+        )
+        again = [t for t in trials if t.kind is Kind.REPEAT]
+        if len(near) < 2 or len(again) >= CONTENDERS * self.limits.repeats:
+            return None
+        for _, name in near[:CONTENDERS]:
+            config, one = now.costs[name]
+            turn = sum(key(t.knobs) == name for t in again)
+            if turn < self.limits.repeats:
+                first = next(t for t in trials if t.kind in SEARCHING and key(t.knobs) == name)
+                reason = "Its interval overlaps with others': a lucky run is not to win."
+                return Proposal(Kind.REPEAT, config, reason, first.number, one.ms, turn + 1)
+        return None
+
+
+def winner_of(trials: Sequence[Trial], objective: Objective) -> Trial | None:
+    """The first measurement of the configuration that won: the one that is being confirmed, else the
+    best of those that were run most often among its contenders."""
+    for trial in trials:
+        if trial.kind is Kind.CONFIRM:
+            name = key(trial.knobs)
+            return next(t for t in trials if t.kind in SEARCHING and key(t.knobs) == name)
+    now = standing(trials, objective)
+    if now.best_cost is None:
+        return None
+    near = {name: one for name, (_, one) in now.costs.items() if one.low <= now.best_cost.high}
+    most = max(one.runs for one in near.values())
+    name = min((one.ms, name) for name, one in near.items() if one.runs == most)[1]
+    return next(
+        t for t in trials if t.kind in SEARCHING and t.outcome.measured and key(t.knobs) == name
+    )
+
+
+def confirmed_gain(trials: Sequence[Trial], objective: Objective) -> Gain | None:
+    """By how much the winner is faster than the baseline in the runs in which they took turns."""
+    sides: tuple[list[Cost], list[Cost]] = ([], [])
+    for trial in trials:
+        if trial.kind is Kind.CONFIRM and trial.outcome.measured:
+            one = cost(trial.outcome, objective)
+            if one is not None:
+                sides[trial.experiment.proposal.turn % 2].append(one)
+    winner, baseline = sides
+    return gain(baseline, winner)
+
+
+def pooled(trials: Sequence[Trial], config: Config, objective: Objective) -> Cost | None:
+    """All runs of a configuration together."""
+    costs = [
+        one
+        for t in trials
+        if key(t.knobs) == key(config)
+        and t.outcome.measured
+        and t.kind is not Kind.PROBE
+        and (one := cost(t.outcome, objective))
+    ]
+    return pool(costs) if costs else None
+
+
+def _why(trial: Trial) -> str:
+    outcome = trial.outcome
+    state = outcome.state.value.replace("_", " ")
+    if outcome.state is State.FINISHED:
+        state = f"{outcome.steps} steps are too few to measure"
+    return ": ".join(part for part in (state, outcome.detail.strip()) if part)

@@ -1,0 +1,93 @@
+"""What is said on stderr while a search goes on: a line for each experiment that has ended, and on a
+terminal one that is drawn anew beneath them."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from typing import TextIO
+
+from headspace.tune.experiment import SEARCHING, Kind, State, Trial
+from headspace.tune.knobs import Space
+from headspace.tune.objective import cost
+from headspace.tune.plan import Limits, Standing
+
+BAR = 24
+
+
+class Progress:
+    """Writes to a stream; nothing where `quiet`."""
+
+    def __init__(
+        self, space: Space, limits: Limits, quiet: bool = False, stream: TextIO | None = None
+    ) -> None:
+        self._space = space
+        self._limits = limits
+        self._quiet = quiet
+        self._stream = stream or sys.stderr
+        self._live = not quiet and self._stream.isatty()
+        self._drawn = 0.0
+
+    def ended(self, trial: Trial, parent: Trial | None) -> None:
+        """Tells of an experiment that has ended."""
+        words = self._space.describe(trial.knobs, parent.knobs if parent else None)
+        label = {Kind.BASELINE: "baseline", Kind.PROBE: "probe"}.get(trial.kind, "")
+        if trial.kind in (Kind.REPEAT, Kind.CONFIRM):
+            label = f"{trial.kind.value} {self._space.describe(trial.knobs)}"
+        self._say(f"#{trial.number:<3} {self._result(trial):<34} {label or words}")
+
+    def _result(self, trial: Trial) -> str:
+        outcome = trial.outcome
+        floor = outcome.summary.get("floor_step_ms")
+        if trial.kind is Kind.PROBE:
+            return f"floor {floor:.1f} ms" if floor else "the probe found no floor"
+        one = cost(outcome, self._limits.objective) if outcome.step_ms is not None else None
+        if not outcome.measured or one is None:
+            first = outcome.detail.splitlines()[0] if outcome.detail else ""
+            state = outcome.state.value.replace("_", " ")
+            if outcome.state is State.FINISHED:
+                return "too few steps to measure"
+            return f"{state}: {first}"[:78] if first else state
+        promised = trial.experiment.proposal.predicted_ms
+        told = f"{one.ms:.1f} ms ±{one.half:.1f}"
+        if promised is not None and trial.kind in SEARCHING:
+            told += f" (predicted {promised:.1f})"
+        return told
+
+    def draw(self, now: Standing, spent: int, running: Sequence[str]) -> None:
+        """Draws the line at the bottom, on a terminal, a few times a second."""
+        if not self._live or time.monotonic() - self._drawn < 0.2:
+            return
+        self._drawn = time.monotonic()
+        share = min(1.0, spent / self._limits.experiments)
+        full = round(BAR * share)
+        best = f"best {now.best_cost.ms:.1f} ms" if now.best_cost else "no best yet"
+        floor = f", floor {now.floor_ms:.1f}" if now.floor_ms else ""
+        line = (
+            f"[{'█' * full}{'·' * (BAR - full)}] {spent}/{self._limits.experiments}  {best}{floor}"
+            f"  now: {'; '.join(running) or 'nothing'}"
+        )
+        width = shutil.get_terminal_size().columns - 1
+        self._stream.write(f"\r\x1b[2K{line[:width]}")
+        self._stream.flush()
+
+    def note(self, text: str) -> None:
+        """Says something besides."""
+        self._say(text)
+
+    def clear(self) -> None:
+        """Takes the line at the bottom away."""
+        if self._live:
+            self._stream.write("\r\x1b[2K")
+            self._stream.flush()
+
+    def _say(self, text: str) -> None:
+        if self._quiet:
+            return
+        self.clear()
+        try:
+            print(text, file=self._stream, flush=True)
+        except OSError:
+            self._quiet, self._live = True, False

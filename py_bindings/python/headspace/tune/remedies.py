@@ -1,0 +1,130 @@
+"""From what a verdict proposes to knobs.
+
+A remedy says `decode.concurrency` from 1 to 2, and that the step would be 54 ms then. Here it becomes
+the configuration in which the knob that turns that has that value. Sure remedies are first tried
+together: an experiment is dear, and they were reckoned with the same model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from headspace.tune.knobs import Config, Knob, Space, Value, key
+
+#: Confidence from which on a remedy counts as sure.
+SURE = 0.5
+
+
+@dataclass(frozen=True)
+class Move:
+    """One knob turned."""
+
+    knob: str
+    value: Value
+    predicted_ms: float
+    sure: bool
+    what: str
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """A configuration that remedies lead to."""
+
+    knobs: Config
+    reason: str
+    predicted_ms: float
+
+
+def proposals(space: Space, now: Config, summary: Mapping[str, Any]) -> Iterator[Proposed]:
+    """What the verdict of a run with the knobs `now` proposes, the most promising first: the sure
+    remedies together, then with those that are hoped for, then one by one."""
+    found = moves(space, now, summary)
+    sure = [move for move in found if move.sure]
+    seen = {key(now)}
+    for group in (sure, found, *([move] for move in found)):
+        proposed = _together(space, now, group)
+        if proposed is not None and key(proposed.knobs) not in seen:
+            seen.add(key(proposed.knobs))
+            yield proposed
+
+
+def _together(space: Space, now: Config, group: Sequence[Move]) -> Proposed | None:
+    """As many of the moves as go together."""
+    config, taken = dict(now), list[Move]()
+    for move in group:
+        tried = {**config, move.knob: move.value}
+        if config[move.knob] == now[move.knob] and space.allowed(tried):
+            config = tried
+            taken.append(move)
+    if not taken:
+        return None
+    reason = " ".join(move.what for move in taken)
+    return Proposed(config, reason, min(move.predicted_ms for move in taken))
+
+
+def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
+    """The remedies that some knob can apply, best first."""
+    last = {queue["name"] for queue in summary.get("queues", ()) if queue.get("last")}
+    found = []
+    for remedy in summary.get("remedies", ()):
+        for knob in _that_turn(space, remedy, last):
+            value = _value(knob, now[knob.name], remedy)
+            if value is None or value == now[knob.name]:
+                continue
+            found.append(
+                Move(
+                    knob.name,
+                    value,
+                    float(remedy["predicted_step_ms"]),
+                    float(remedy.get("confidence", 0)) >= SURE and not remedy.get("at_least"),
+                    str(remedy["what"]),
+                )
+            )
+            break
+    return found
+
+
+def _that_turn(space: Space, remedy: Mapping[str, Any], last: set[str]) -> list[Knob]:
+    """The knobs that turn what a remedy changes, the one that says so most plainly first."""
+    names = [str(remedy.get("code", ""))]
+    change = remedy.get("change")
+    if change:
+        turned = str(change["knob"])
+        names = [turned]
+        queue, _, what = turned.rpartition(".")
+        if what == "capacity" and queue in last:
+            names.insert(0, "last.capacity")
+    ranked = []
+    for knob in space.knobs:
+        places = [
+            (place, "*" in pattern)
+            for pattern in knob.turns
+            for place, name in enumerate(names)
+            if fnmatchcase(name, pattern)
+        ]
+        if places:
+            ranked.append((min(places), knob))
+    return [knob for _, knob in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _value(knob: Knob, now: Value, remedy: Mapping[str, Any]) -> Value | None:
+    """What the remedy turns the knob to; None where the knob has nothing in that direction."""
+    change = remedy.get("change")
+    if knob.is_switch:
+        wanted = str(change["to"]).lower() if change else "true"
+        return wanted in ("true", "yes", "on", "1")
+    if not knob.is_number or isinstance(now, str) or not change:
+        return None
+    try:
+        start, end = float(change["from"]), float(change["to"])
+    except ValueError:
+        return None
+    # A knob may be counted otherwise than the remedy counts: its direction is what matters then.
+    goal = end if start == float(now) else float(now) * (end / start if start > 0 else 2.0)
+    value = knob.at_least(goal) if end > start else knob.at_most(goal)
+    if value is None or isinstance(value, str):
+        return None
+    return value if (float(value) > float(now)) == (end > start) else None

@@ -1,0 +1,85 @@
+"""What is said at the end: the best command, its gain with the interval, and what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headspace.tune.command import Template
+from headspace.tune.experiment import SEARCHING, Kind, Trial
+from headspace.tune.knobs import Space, key
+from headspace.tune.plan import Limits, confirmed_gain, pooled, standing, winner_of
+from headspace.tune.search import bottleneck_of
+
+
+def report(
+    trials: Sequence[Trial], space: Space, template: Template, limits: Limits, reason: str
+) -> list[str]:
+    """The lines, as the verdict has them; the last one is the command."""
+    objective = limits.objective
+    unit = "ms/step" if objective.value == "step" else "ms/sample"
+    won = winner_of(trials, objective)
+    if won is None:
+        return [f"tune       nothing was measured: {reason}"]
+    now = standing(trials, objective)
+    searched = sum(t.kind in SEARCHING for t in trials)
+    others = len(trials) - searched
+    lines = [
+        f"tune       {searched} of {space.size} configurations, {others} other runs; over because "
+        f"{reason}"
+    ]
+    unsure = False
+    before = pooled(trials, space.baseline, objective)
+    after = pooled(trials, won.knobs, objective)
+    if before is None or after is None:
+        return [*lines, "           the winner was not measured"]
+    lines.append(
+        f"baseline   {before.ms:.1f} {unit} ±{before.half:.1f}   {space.describe(space.baseline)}"
+    )
+    if key(won.knobs) == key(space.baseline):
+        lines.append("best       the baseline: no configuration that was tried is faster")
+    else:
+        lines.append(
+            f"best       {after.ms:.1f} {unit} ±{after.half:.1f}   "
+            f"{space.describe(won.knobs, space.baseline)}"
+        )
+        confirmed = confirmed_gain(trials, objective)
+        if confirmed is None:
+            less = 100 * (1 - after.ms / before.ms)
+            lines.append(f"gain       {less:.1f} % less time, not confirmed")
+        else:
+            runs = f"in {confirmed.pairs} {'run' if confirmed.pairs == 1 else 'runs'} each"
+            lines.append(
+                f"gain       {confirmed.pct:.1f} % less time [{confirmed.low:.1f}, "
+                f"{confirmed.high:.1f}] {runs}, in turn with the baseline"
+            )
+            if not confirmed.sure:
+                lines.append(
+                    "           That is not more than noise: keep the baseline, or search on with "
+                    "longer runs"
+                )
+                unsure = True
+    lines += _left(trials, now.floor_ms, after.ms, unit)
+    if binds := bottleneck_of(trials, won.knobs):
+        lines.append(f"binds      {binds}")
+    failed = [t for t in trials if not t.outcome.measured and t.outcome.state.value not in _MEANT]
+    if failed:
+        told = ", ".join(f"#{t.number} {t.outcome.state.value.replace('_', ' ')}" for t in failed)
+        lines.append(f"failed     {told}")
+    heading = "the candidate" if unsure else "run it as"
+    return [*lines, heading, f"    {template.line(won.knobs)}"]
+
+
+_MEANT = ("finished", "stopped_early")
+
+
+def _left(trials: Sequence[Trial], floor: float | None, best: float, unit: str) -> list[str]:
+    if floor is not None:
+        left = 100 * (1 - floor / best)
+        told = f"{left:.1f} % of headspace is left" if left > 0 else "no headspace is left"
+        return [f"floor      {floor:.1f} {unit}: {told}"]
+    probe = next((t for t in trials if t.kind is Kind.PROBE), None)
+    if probe is None:
+        return ["floor      unknown: no probe was run"]
+    why = probe.outcome.detail.splitlines()[0] if probe.outcome.detail else ""
+    why = why or "the run was too short for one (give it more steps: `--steps {probe:1000|200}`)"
+    return [f"floor      unknown: {why}"]

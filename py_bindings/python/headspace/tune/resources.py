@@ -1,0 +1,90 @@
+"""Places for several experiments at once: cores and GPUs are divided, never shared.
+
+Two threads of one core share its units, so they stay together. An experiment in a place sees only the
+place's cores and GPUs, which every other one sees as many of: outcomes compare with each other, and
+not with those of the whole machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headspace.tune.errors import TuneError
+
+
+@dataclass(frozen=True)
+class Place:
+    """What one experiment may use."""
+
+    number: int = 0
+    cores: tuple[int, ...] = ()
+    """Empty: all there are."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def places(count: int) -> list[Place]:
+    """So many places of equal size on this machine.
+
+    Raises:
+        TuneError: If cores or GPUs are too few for that.
+    """
+    if count == 1:
+        return [Place()]
+    cores = whole_cores(os.sched_getaffinity(0))
+    gpus = visible_gpus()
+    if count > len(cores):
+        raise TuneError(
+            f"{count} experiments at once need {count} cores, and there are {len(cores)}: lower "
+            "`--parallel`"
+        )
+    if gpus and count > len(gpus):
+        raise TuneError(
+            f"{count} experiments at once need {count} GPUs, and there are {len(gpus)}: lower "
+            "`--parallel` (a GPU is not shared, for each would slow the other)"
+        )
+    each, gpus_each = len(cores) // count, len(gpus) // count
+    divided = []
+    for number in range(count):
+        part = cores[number * each : (number + 1) * each]
+        mine = gpus[number * gpus_each : (number + 1) * gpus_each]
+        environment = {"CUDA_VISIBLE_DEVICES": ",".join(mine)} if gpus else {}
+        threads = tuple(sorted(thread for core in part for thread in core))
+        divided.append(Place(number, threads, environment))
+    return divided
+
+
+def whole_cores(threads: set[int], sys: Path = Path("/sys/devices/system/cpu")) -> list[set[int]]:
+    """The cores of these hardware threads, in order, each with those of its threads."""
+    cores: list[set[int]] = []
+    for thread in sorted(threads):
+        if any(thread in core for core in cores):
+            continue
+        try:
+            listed = (sys / f"cpu{thread}/topology/thread_siblings_list").read_text()
+            cores.append(_listed(listed) & threads)
+        except (OSError, ValueError):
+            cores.append({thread})
+    return cores
+
+
+def _listed(text: str) -> set[int]:
+    """Reads `0-3,8`."""
+    found: set[int] = set()
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def visible_gpus(proc: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [gpu.strip() for gpu in visible.split(",") if gpu.strip() not in ("", "-1")]
+    try:
+        return [str(number) for number, _ in enumerate(proc.iterdir())]
+    except OSError:
+        return []

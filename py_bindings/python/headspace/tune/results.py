@@ -1,0 +1,159 @@
+"""Results as files: `results.tsv`, `experiments.jsonl`, `progress.svg` and `tree.svg`.
+
+The table has the columns of SPDL's master table, by the same names and meanings, so that what reads
+the one reads the other: the probe is the row `headspace_cache`. Files are replaced whole, so that a
+reader never sees half of one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headspace.tune.experiment import Kind, State, Trial
+from headspace.tune.knobs import Space
+from headspace.tune.objective import Objective
+from headspace.tune.plots import progress_svg, tree_svg
+
+COLUMNS = (
+    "run_id",
+    "name",
+    "job_id",
+    "status",
+    "throughput_samples_per_s",
+    "step_time_ms",
+    "steady_step_time_ms",
+    "ttfb_s",
+    "sm_util_pct",
+    "steady_sm_util_pct",
+    "data_readiness_pct",
+    "duration_s",
+    "changes",
+    "change_summary",
+    "notes",
+)
+
+#: Fields of the summary that `experiments.jsonl` repeats.
+_SUMMARY = (
+    "throughput_samples_per_s",
+    "steady_step_time_ms",
+    "wait_ms",
+    "compute_ms",
+    "ttfb_s",
+    "steady_sm_utilization_pct",
+    "cpu_utilization_pct",
+    "data_readiness_pct",
+    "floor_step_ms",
+    "floor_ci_ms",
+    "bottleneck",
+)
+
+
+def write(folder: Path, trials: Sequence[Trial], space: Space, objective: Objective) -> None:
+    """Writes all of them anew."""
+    replace(folder / "results.tsv", table(trials, space))
+    lines = [json.dumps(line(trial), ensure_ascii=False) + "\n" for trial in trials]
+    replace(folder / "experiments.jsonl", "".join(lines))
+    replace(folder / "progress.svg", progress_svg(trials, space, objective))
+    replace(folder / "tree.svg", tree_svg(trials, space, objective))
+
+
+def replace(path: Path, text: str) -> None:
+    """Writes a file in one piece."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+def table(trials: Sequence[Trial], space: Space) -> str:
+    """`results.tsv`."""
+    by_number = {trial.number: trial for trial in trials}
+    rows = ["\t".join(COLUMNS)]
+    for trial in trials:
+        parent = by_number.get(
+            -1 if trial.experiment.proposal.parent is None else trial.experiment.proposal.parent
+        )
+        row = _row(trial, space, parent)
+        rows.append("\t".join(_escaped(row.get(column)) for column in COLUMNS))
+    return "\n".join(rows) + "\n"
+
+
+def _row(trial: Trial, space: Space, parent: Trial | None) -> dict[str, object]:
+    outcome, summary = trial.outcome, trial.outcome.summary
+    changed = space.describe(trial.knobs, parent.knobs) if parent else ""
+    row: dict[str, object] = {
+        "run_id": f"{trial.number:03}",
+        "name": trial.kind.value,
+        "status": "completed" if outcome.measured else "failed",
+        "duration_s": f"{outcome.seconds:.1f}",
+        "changes": space.describe(trial.knobs),
+        "change_summary": changed,
+        "notes": notes(trial),
+    }
+    if not outcome.measured:
+        return row
+    row |= {
+        "throughput_samples_per_s": summary.get("throughput_samples_per_s"),
+        "step_time_ms": summary.get("step_time_ms"),
+        "steady_step_time_ms": summary.get("steady_step_time_ms"),
+        "ttfb_s": summary.get("ttfb_s"),
+        "sm_util_pct": summary.get("sm_utilization_pct"),
+        "steady_sm_util_pct": summary.get("steady_sm_utilization_pct"),
+        "data_readiness_pct": summary.get("data_readiness_pct"),
+    }
+    if trial.kind is Kind.PROBE:
+        row["name"] = "headspace_cache"
+        floor, mean = summary.get("floor_step_ms"), summary.get("steady_step_mean_ms")
+        rate = summary.get("throughput_samples_per_s")
+        free = rate * mean / floor if rate and mean and floor else None
+        row |= {
+            "throughput_samples_per_s": free,
+            "step_time_ms": floor,
+            "steady_step_time_ms": floor,
+            "data_readiness_pct": None,
+        }
+    return row
+
+
+def notes(trial: Trial) -> str:
+    """Why it was run, what was promised, and how it ended where that was not in order."""
+    proposal, outcome = trial.experiment.proposal, trial.outcome
+    parts = [proposal.reason]
+    if proposal.predicted_ms is not None:
+        parts.append(f"Predicted {proposal.predicted_ms:.1f} ms.")
+    if outcome.state is not State.FINISHED:
+        parts.append(f"{outcome.state.value}: {outcome.detail}")
+    return " ".join(parts)
+
+
+def _escaped(value: object) -> str:
+    if value is None:
+        return ""
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
+
+
+def line(trial: Trial) -> Mapping[str, Any]:
+    """A line of `experiments.jsonl`."""
+    proposal, outcome = trial.experiment.proposal, trial.outcome
+    return {
+        "number": trial.number,
+        "kind": proposal.kind.value,
+        "knobs": proposal.knobs,
+        "parent": proposal.parent,
+        "reason": proposal.reason,
+        "predicted_ms": proposal.predicted_ms,
+        "state": outcome.state.value,
+        "step_ms": outcome.step_ms,
+        "interval_ms": outcome.interval_ms,
+        "steps": outcome.steps,
+        "seconds": round(outcome.seconds, 3),
+        "exit_code": outcome.exit_code,
+        "detail": outcome.detail,
+        "log": outcome.log,
+        "run": outcome.run,
+        "summary": {name: outcome.summary.get(name) for name in _SUMMARY},
+    }

@@ -1,0 +1,108 @@
+"""The sampler: Optuna's TPE on the outcomes so far.
+
+Bergstra et al., Algorithms for Hyper-Parameter Optimization, 2011. It is made anew for each question,
+seeded with the number of outcomes, so that the same outcomes give the same answer. Configurations that
+run elsewhere count as bad ones ("constant liar"), and so does each answer that was had before: the next
+one lies elsewhere.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from headspace.tune.errors import TuneError
+from headspace.tune.knobs import Config, Knob, Space, Value, key
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+#: Outcomes that TPE waits for. None: the baseline and what remedies led to are a better start than
+#: draws at random (over 40 random landscapes of 96 configurations it was near the best after 6.8
+#: experiments on average, after 7.5 with ten draws around the best first).
+STARTUP = 0
+
+#: Answers that may be refused before any configuration that is left will do.
+MOST_REFUSED = 64
+
+
+def optuna_module() -> Any:
+    """Optuna.
+
+    Raises:
+        TuneError: If it is not installed.
+    """
+    try:
+        import optuna
+    except ModuleNotFoundError as error:
+        raise TuneError(
+            f"`headspace tune` needs Optuna ({error}): `python -m pip install 'headspace[tune]'`, "
+            "or `python -m pip install optuna`"
+        ) from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def suggest(
+    space: Space,
+    tried: Sequence[tuple[Config, float | None]],
+    pending: Sequence[Config],
+    seed: int,
+    startup: int = STARTUP,
+) -> Config | None:
+    """A configuration that is neither tried nor pending; None where there is none left.
+
+    Args:
+        space: The knobs.
+        tried: Configurations with their cost in ms; None for one that failed.
+        pending: Configurations that run now.
+        seed: Of the draw.
+        startup: Configurations drawn at random before TPE.
+    """
+    optuna = optuna_module()
+    from optuna.trial import TrialState, create_trial
+
+    taken = {key(config) for config, _ in tried} | {key(config) for config in pending}
+    rng = random.Random(f"{seed} {len(tried)} {len(pending)}")
+    sampler = optuna.samplers.TPESampler(
+        n_startup_trials=startup,
+        multivariate=True,
+        constant_liar=True,
+        seed=rng.randrange(2**31),
+    )
+    study = optuna.create_study(sampler=sampler)
+    distributions = {knob.name: distribution(knob) for knob in space.knobs}
+    worst = max((cost for _, cost in tried if cost is not None), default=1.0)
+    for config, cost in tried:
+        params = {knob.name: _inside(knob, config[knob.name]) for knob in space.knobs}
+        value = 1.5 * worst if cost is None else cost
+        study.add_trial(create_trial(params=params, distributions=distributions, value=value))
+    for config in pending:
+        params = {knob.name: _inside(knob, config[knob.name]) for knob in space.knobs}
+        study.add_trial(
+            create_trial(params=params, distributions=distributions, state=TrialState.RUNNING)
+        )
+    for _ in range(min(MOST_REFUSED, 4 * space.size)):
+        asked = study.ask(distributions)
+        config = {knob.name: _outside(knob, asked.params[knob.name]) for knob in space.knobs}
+        if key(config) not in taken and space.allowed(config):
+            return config
+    return space.random(taken, rng)
+
+
+def distribution(knob: Knob) -> BaseDistribution:
+    """Numbers by their place among the knob's values, so that neighbours are near; else one of."""
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+
+    if knob.is_number:
+        return IntDistribution(0, len(knob.values) - 1)
+    return CategoricalDistribution(knob.values)
+
+
+def _inside(knob: Knob, value: Value) -> Value:
+    return knob.values.index(value) if knob.is_number else value
+
+
+def _outside(knob: Knob, value: Value) -> Value:
+    return knob.values[int(value)] if knob.is_number else value

@@ -1,0 +1,207 @@
+"""The loop: claims what the plan says is next, runs it, records its outcome, until nothing is next.
+
+The outcome is recorded before anything is made of it. All else (files, pictures, what is printed) is
+made from what is recorded, so that a search that was killed goes on as if it had not been.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from headspace.tune import results
+from headspace.tune.command import Template
+from headspace.tune.experiment import SEARCHING, Experiment, Kind, Trial
+from headspace.tune.knobs import Config, Space
+from headspace.tune.launch import Running, Setup, end_leftovers
+from headspace.tune.objective import Objective, scale
+from headspace.tune.plan import Done, Limits, Next, Planner, Wait, standing
+from headspace.tune.progress import Progress
+from headspace.tune.resources import Place
+from headspace.tune.store import Store
+
+#: Seconds between two looks at what runs.
+POLL_S = 0.05
+
+#: Seconds between two looks at what other workers do.
+ASK_S = 1.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a search is about."""
+
+    folder: Path
+    space: Space
+    template: Template
+    limits: Limits
+    setup: Setup
+    places: Sequence[Place]
+    seconds: float
+    """After so many no experiment is begun."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a search ended."""
+
+    trials: list[Trial]
+    reason: str
+    failed: bool = False
+    interrupted: bool = False
+
+
+class Search:
+    """One worker's part of a search."""
+
+    def __init__(self, job: Job, store: Store, progress: Progress) -> None:
+        self._job = job
+        self._store = store
+        self._progress = progress
+        self._planner = Planner(job.space, job.limits)
+        self._free = list(job.places)
+        self._running: list[Running] = []
+        self._trials: list[Trial] = []
+        self._interrupted = False
+        self._until = time.monotonic() + job.seconds
+
+    def run(self) -> Ended:
+        """Searches until nothing is next, or a signal comes."""
+        handlers = {
+            number: signal.signal(number, self._interrupt)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        }
+        try:
+            return self._run()
+        finally:
+            for running in self._running:
+                running.end()
+            for running in self._running:
+                self._store.release(running.experiment)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            self._progress.clear()
+
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        self._interrupted = True
+
+    def _run(self) -> Ended:
+        self._forget_failed_baseline()
+        self._take_over()
+        asked = 0.0
+        next_up: Next | Experiment | None = None
+        while not self._interrupted:
+            changed = self._reap()
+            due = changed or time.monotonic() - asked >= ASK_S
+            if self._free and (due or next_up is None):
+                asked = time.monotonic()
+                next_up = self._store.claim(self._plan)
+                if isinstance(next_up, Experiment):
+                    self._start(next_up)
+                    next_up = None
+                    continue
+                if isinstance(next_up, Done) and not self._running:
+                    self._refresh()
+                    return Ended(self._trials, next_up.reason, next_up.failed)
+                if isinstance(next_up, Wait) and not self._running:
+                    self._take_over()
+            self._store.beat([running.experiment for running in self._running])
+            self._draw()
+            time.sleep(POLL_S)
+        return Ended(self._trials, "interrupted", interrupted=True)
+
+    def _plan(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Next:
+        over = "its time is spent" if time.monotonic() >= self._until else None
+        return self._planner.next(trials, pending, over)
+
+    def _forget_failed_baseline(self) -> None:
+        """A search that could not begin begins again: what was wrong may have been put right."""
+        for trial in self._store.read()[0]:
+            if trial.kind is Kind.BASELINE and not trial.outcome.measured:
+                self._store.forget(trial)
+
+    def _take_over(self) -> None:
+        """Gives up what was run by tuners that are gone, and ends what they left."""
+        for given in self._store.give_up_lost():
+            ended = end_leftovers(self._folder(given.number)) if given.here else 0
+            left = f"; {ended} processes of it were ended" if ended else ""
+            self._progress.note(f"#{given.number} is given up: its tuner is gone{left}")
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self._trials, _ = self._store.read()
+        results.write(self._job.folder, self._trials, self._job.space, self._job.limits.objective)
+
+    def _folder(self, number: int) -> Path:
+        return self._job.folder / "experiments" / f"{number:04}"
+
+    def _start(self, experiment: Experiment) -> None:
+        place = self._free.pop(0)
+        command = self._job.template.fill(experiment.knobs, experiment.kind is Kind.PROBE)
+        folder = self._folder(experiment.number)
+        self._running.append(Running(experiment, command, folder, place, self._job.setup))
+
+    def _reap(self) -> bool:
+        """Records what has ended. Whether something has."""
+        best = self._best_step()
+        ended = []
+        for running in self._running:
+            outcome = running.poll(best)
+            if outcome is not None:
+                self._store.record(running.experiment, outcome)
+                ended.append(running)
+        for running in ended:
+            self._running.remove(running)
+            self._free.append(running.place)
+            self._free.sort(key=lambda place: place.number)
+        if ended:
+            self._refresh()
+            by_number = {trial.number: trial for trial in self._trials}
+            for running in ended:
+                trial = by_number[running.experiment.number]
+                parent = running.experiment.proposal.parent
+                self._progress.ended(trial, by_number.get(-1 if parent is None else parent))
+        return bool(ended)
+
+    def _best_step(self) -> float | None:
+        """Upper end of the best's interval in milliseconds a step, for stopping early. None where
+        steps do not compare, since samples are what counts."""
+        if self._job.limits.objective is Objective.THROUGHPUT:
+            return None
+        best = standing(self._trials, self._job.limits.objective).best_cost
+        return best.high if best else None
+
+    def _draw(self) -> None:
+        spent = sum(t.kind in SEARCHING or t.kind is Kind.PROBE for t in self._trials)
+        words = [
+            f"#{running.experiment.number} {running.experiment.kind.value} {running.progress}"
+            for running in self._running
+        ]
+        self._progress.draw(standing(self._trials, self._job.limits.objective), spent, words)
+
+
+def floor_of(trials: Sequence[Trial], objective: Objective) -> tuple[float, float] | None:
+    """The floor's interval, as a cost."""
+    for trial in trials:
+        interval = trial.outcome.summary.get("floor_ci_ms")
+        factor = scale(trial.outcome, objective)
+        if trial.kind is Kind.PROBE and interval and factor:
+            return interval[0] * factor, interval[1] * factor
+    return None
+
+
+def bottleneck_of(trials: Sequence[Trial], config: Config) -> str:
+    """What limits a configuration, by its last run that tells."""
+    for trial in reversed(trials):
+        found = trial.outcome.summary.get("bottleneck")
+        if trial.knobs == config and trial.outcome.measured and found:
+            name = found.get("name") or (
+                "the loop's own part" if found["kind"] == "compute" else ""
+            )
+            name = name or str(found["kind"])
+            return f"{name} ({found['evidence']})"
+    return ""

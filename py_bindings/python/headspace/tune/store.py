@@ -1,0 +1,346 @@
+"""What was run, kept in an Optuna study: a trial for each experiment.
+
+The experiment, its owner and its outcome are attributes of the trial. A claim is a trial made in state
+RUNNING with its experiment, in one transaction. Who then finds the same experiment under a smaller
+number takes the claim back: so no two workers do the same, whatever the storage. A trial whose owner
+is gone is given up, and its experiment is planned anew; a finished one never is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headspace.tune.errors import TuneError
+from headspace.tune.experiment import (
+    Experiment,
+    Outcome,
+    Proposal,
+    State,
+    Trial,
+    outcome_from_dict,
+    outcome_to_dict,
+    proposal_from_dict,
+    proposal_to_dict,
+)
+from headspace.tune.knobs import Space
+from headspace.tune.plan import Next
+from headspace.tune.sampler import optuna_module
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.storages import BaseStorage
+    from optuna.trial import FrozenTrial
+
+#: Seconds between two signs of life.
+BEAT_S = 15.0
+
+#: Seconds without one after which an owner on another machine is taken for gone.
+GONE_S = 120.0
+
+#: How often something that others may do at the same time is tried.
+TRIES = 8
+
+
+class StorageError(TuneError):
+    """The storage fails while the search goes on. What was recorded is kept."""
+
+
+@contextlib.contextmanager
+def _storage() -> Iterator[None]:
+    """Errors of the storage as ours."""
+    from optuna.exceptions import OptunaError
+
+    try:
+        yield
+    except OptunaError as error:
+        raise StorageError(str(error)) from error
+
+
+@dataclass(frozen=True)
+class Given:
+    """An experiment that is given up: its owner is gone."""
+
+    number: int
+    here: bool
+    """Whether it ran on this machine."""
+
+
+class Store:
+    """One study."""
+
+    def __init__(self, url: str, study: str, space: Space, settings: Mapping[str, Any]) -> None:
+        """Opens the study, or makes it.
+
+        Raises:
+            TuneError: If it cannot be opened, or is of other knobs or another command.
+        """
+        optuna = optuna_module()
+        from optuna.trial import TrialState
+
+        self._states = TrialState
+        self._finished = (optuna.exceptions.UpdateFinishedTrialError, RuntimeError)
+        self._space = space
+        self._me = owner()
+        self._beaten = 0.0
+        self._storage = _open(url)
+        for attempt in range(TRIES):
+            try:
+                made = optuna.create_study(
+                    storage=self._storage, study_name=study, load_if_exists=True
+                )
+                break
+            except Exception as error:
+                # Another worker is making it at this moment.
+                if attempt == TRIES - 1:
+                    raise TuneError(
+                        f"cannot open the study `{study}` in `{url}`: {error}"
+                    ) from error
+                time.sleep(0.1 * 2**attempt)
+        self._study = self._storage.get_study_id_from_name(made.study_name)
+        self._agree(dict(settings), study)
+
+    def _agree(self, settings: dict[str, Any], study: str) -> None:
+        """All workers, and those who resume, search for the same."""
+        kept = self._storage.get_study_user_attrs(self._study)
+        known = kept.get("headspace")
+        if known is None:
+            self._storage.set_study_user_attr(self._study, "headspace", settings)
+            return
+        for name, value in settings.items():
+            if known.get(name) != value:
+                raise TuneError(
+                    f"the study `{study}` is of another search: its {name} is `{known.get(name)}`, "
+                    f"here it is `{value}` (give another `--dir` or `--study`, or remove the old)"
+                )
+
+    @_storage()
+    def read(self) -> tuple[list[Trial], list[Experiment]]:
+        """What has ended, and what runs now, by number."""
+        ended, running = [], []
+        for trial in self._all():
+            experiment, outcome = _experiment(trial), trial.user_attrs.get("outcome")
+            if experiment is None:
+                continue
+            if outcome is not None:
+                ended.append(Trial(experiment, outcome_from_dict(outcome)))
+            elif trial.state is self._states.RUNNING:
+                running.append(experiment)
+        return ended, running
+
+    @_storage()
+    def give_up_lost(self) -> list[Given]:
+        """Gives up what was run by tuners that are gone, and completes what they had recorded."""
+        given = []
+        for trial in self._all():
+            if trial.state is not self._states.RUNNING or _experiment(trial) is None:
+                continue
+            if "outcome" in trial.user_attrs:
+                self._close(trial._trial_id, outcome_from_dict(trial.user_attrs["outcome"]))
+                continue
+            who = trial.user_attrs.get("owner", {})
+            if lives(who, trial.user_attrs.get("beat", 0.0)):
+                continue
+            if self._fail(trial._trial_id, "given_up"):
+                given.append(Given(trial.number, _here(who)))
+        return given
+
+    @_storage()
+    def claim(
+        self, plan: Callable[[Sequence[Trial], Sequence[Experiment]], Next]
+    ) -> Experiment | Next:
+        """Takes what `plan` says comes next; not a proposal: there is nothing to take.
+
+        The plan is asked again where another worker took the same a moment earlier.
+        """
+        while True:
+            trials, running = self.read()
+            proposal = plan(trials, running)
+            if not isinstance(proposal, Proposal):
+                return proposal
+            trial_id = self._storage.create_new_trial(self._study, self._template(proposal))
+            mine = self._storage.get_trial(trial_id)
+            earlier = (
+                _experiment(trial)
+                for trial in self._all()
+                if trial.number < mine.number
+                and (trial.state is self._states.RUNNING or "outcome" in trial.user_attrs)
+            )
+            if all(other is None or other.proposal.key != proposal.key for other in earlier):
+                return Experiment(mine.number, proposal)
+            self._fail(trial_id, "withdrawn")
+
+    @_storage()
+    def record(self, experiment: Experiment, outcome: Outcome) -> None:
+        """Keeps an outcome: from now on it is never lost and never repeated."""
+        trial_id = self._id(experiment)
+        self._storage.set_trial_user_attr(trial_id, "outcome", outcome_to_dict(outcome))
+        self._close(trial_id, outcome)
+
+    @_storage()
+    def release(self, experiment: Experiment) -> None:
+        """Gives an experiment back that was interrupted."""
+        self._fail(self._id(experiment), "given_up")
+
+    @_storage()
+    def beat(self, experiments: Sequence[Experiment]) -> None:
+        """Shows that this worker lives, every `BEAT_S` seconds."""
+        now = time.monotonic()
+        if experiments and now - self._beaten >= BEAT_S:
+            self._beaten = now
+            for experiment in experiments:
+                self._storage.set_trial_user_attr(self._id(experiment), "beat", time.time())
+
+    @_storage()
+    def forget(self, trial: Trial) -> None:
+        """Lets an outcome count for nothing, so that its experiment is planned anew."""
+        numbers = [*self._forgotten(), trial.number]
+        self._storage.set_study_user_attr(self._study, "forgotten", numbers)
+
+    def _forgotten(self) -> list[int]:
+        found: list[int] = self._storage.get_study_user_attrs(self._study).get("forgotten", [])
+        return found
+
+    def _all(self) -> list[FrozenTrial]:
+        forgotten = self._forgotten()
+        trials = self._storage.get_all_trials(self._study, deepcopy=False)
+        return sorted((t for t in trials if t.number not in forgotten), key=lambda t: t.number)
+
+    def _id(self, experiment: Experiment) -> int:
+        number = experiment.number
+        found: int = self._storage.get_trial_id_from_study_id_trial_number(self._study, number)
+        return found
+
+    def _template(self, proposal: Proposal) -> FrozenTrial:
+        from optuna.trial import create_trial
+
+        return create_trial(
+            state=self._states.RUNNING,
+            params=dict(proposal.knobs),
+            distributions={knob.name: _shown(knob.values) for knob in self._space.knobs},
+            user_attrs={
+                "experiment": proposal_to_dict(proposal),
+                "owner": self._me,
+                "beat": time.time(),
+            },
+        )
+
+    def _close(self, trial_id: int, outcome: Outcome) -> None:
+        states = self._states
+        if outcome.step_ms is not None and outcome.state is State.FINISHED:
+            self._set(trial_id, states.COMPLETE, [outcome.step_ms])
+        elif outcome.step_ms is not None and outcome.state is State.STOPPED_EARLY:
+            self._set(trial_id, states.PRUNED, [outcome.step_ms])
+        else:
+            self._set(trial_id, states.FAIL, None)
+
+    def _fail(self, trial_id: int, why: str) -> bool:
+        """Whether it was this worker who closed it."""
+        try:
+            self._storage.set_trial_user_attr(trial_id, why, True)
+            closed: bool = self._storage.set_trial_state_values(trial_id, self._states.FAIL)
+            return closed
+        except self._finished:
+            return False
+
+    def _set(self, trial_id: int, state: Any, values: list[float] | None) -> None:
+        try:
+            self._storage.set_trial_state_values(trial_id, state, values)
+        except self._finished:
+            pass  # Another worker completed it at this moment.
+
+
+def _open(url: str) -> BaseStorage:
+    """A storage by what names it: `journal:PATH`, `sqlite:///PATH`, or any URL that Optuna knows."""
+    from optuna.storages import JournalStorage, RDBStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    kind, _, rest = url.partition(":")
+    if kind == "journal":
+        Path(rest).parent.mkdir(parents=True, exist_ok=True)
+        return JournalStorage(JournalFileBackend(rest))
+    if "://" not in url:
+        raise TuneError(
+            f"`{url}` names no storage (write `journal:PATH`, `sqlite:///PATH`, or the URL of a "
+            "database such as `postgresql://…`)"
+        )
+    # Workers wait for each other's transactions.
+    engine = {"connect_args": {"timeout": 120}} if kind == "sqlite" else {}
+    for attempt in range(TRIES):
+        try:
+            return RDBStorage(url, engine_kwargs=engine)
+        except Exception as error:
+            # Another worker is making the tables at this moment.
+            if attempt == TRIES - 1:
+                raise TuneError(f"cannot open the storage `{url}`: {error}") from error
+            time.sleep(0.1 * 2**attempt)
+    raise TuneError(f"cannot open the storage `{url}`")
+
+
+def _shown(values: Sequence[Any]) -> BaseDistribution:
+    """A knob as Optuna's own tools show it."""
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+
+    first, last, steps = values[0], values[-1], len(values) - 1
+    whole = all(type(value) is int for value in values) and steps > 0
+    step = (last - first) // steps if whole else 0
+    if whole and tuple(values) == tuple(range(first, last + 1, max(1, step))):
+        return IntDistribution(first, last, step=step)
+    return CategoricalDistribution(tuple(values))
+
+
+def _experiment(trial: FrozenTrial) -> Experiment | None:
+    proposal = trial.user_attrs.get("experiment")
+    return None if proposal is None else Experiment(trial.number, proposal_from_dict(proposal))
+
+
+def owner() -> dict[str, Any]:
+    """This process, told apart from any other that has its number on another machine, in another
+    container or after a restart."""
+    return {
+        "host": socket.gethostname(),
+        "boot": _read("/proc/sys/kernel/random/boot_id"),
+        "namespace": _link("/proc/self/ns/pid"),
+        "pid": os.getpid(),
+        "started": _started(os.getpid()),
+    }
+
+
+def _here(who: Mapping[str, Any]) -> bool:
+    me = owner()
+    return all(who.get(name) == me[name] for name in ("host", "boot", "namespace"))
+
+
+def lives(who: Mapping[str, Any], beat: float) -> bool:
+    """Whether the owner still runs: here by its process, elsewhere by its last sign of life."""
+    if _here(who):
+        started = _started(int(who["pid"]))
+        return started is not None and started == who.get("started")
+    return time.time() - beat < GONE_S
+
+
+def _started(pid: int) -> int | None:
+    """When a process started, in ticks since boot; None where there is none, or only its remains."""
+    stat = _read(f"/proc/{pid}/stat")
+    fields = stat.rpartition(")")[2].split()
+    return int(fields[19]) if len(fields) > 19 and fields[0] != "Z" else None
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

@@ -1,0 +1,58 @@
+"""A training program with knobs, whose step is known: `tuned.py [--threads N] [--depth N] ...`.
+
+A step takes `6 ms / threads`, 2 ms more at depth 1, 1 ms more without `--turbo`, and 1 ms of compute.
+With `--log FILE` it writes down that it began and that it ended, with its experiment.
+"""
+
+import argparse
+import os
+import sys
+import time
+
+import headspace
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--threads", type=int, default=1)
+parser.add_argument("--depth", type=int, default=1)
+parser.add_argument("--turbo", action="store_true")
+parser.add_argument("--steps", type=int, default=100)
+parser.add_argument("--fault", default="none")
+parser.add_argument("--log")
+args = parser.parse_args()
+
+
+def say(word):
+    if args.log:
+        experiment = os.path.basename(os.environ.get("HEADSPACE_TUNE_EXPERIMENT", "none"))
+        with open(args.log, "a") as log:
+            log.write(f"{word} {experiment} {os.getpid()} {' '.join(sys.argv[1:])}\n")
+
+
+class TrainingError(Exception):
+    pass
+
+
+def batches():
+    for i in range(args.steps):
+        if i == 60 and args.fault == "crash":
+            raise TrainingError("the loss is not a number")
+        if i == 60 and args.fault == "stall":
+            time.sleep(3600)
+        if i == 60 and args.fault == "exit":
+            os._exit(7)
+        slow = 10 if args.fault == "slow" else 1
+        depth = 2 if args.depth < 2 else 0
+        time.sleep(slow * (6 / args.threads + depth + (0 if args.turbo else 1)) / 1e3)
+        yield i
+
+
+say("began")
+if args.fault == "startup":
+    raise TrainingError("there is no data")
+if args.fault == "hang":
+    time.sleep(3600)
+if args.fault == "nothing":
+    sys.exit(0)
+for _ in headspace.wrap(batches(), name="train", batch_size=4):
+    time.sleep(0.001)
+say("ended")

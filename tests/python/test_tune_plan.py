@@ -1,0 +1,358 @@
+"""What `headspace tune` tries next, on outcomes that are made up here."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+import pytest
+from tune_replay import SEARCHES, Grid, grid_of, needed, read_grid
+
+from headspace.tune import remedies, results
+from headspace.tune.command import Template
+from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
+from headspace.tune.knobs import Config, Space, key, parse_knob
+from headspace.tune.objective import Cost, Objective, cost, gain, pool
+from headspace.tune.plan import Done, Limits, Planner, Wait, confirmed_gain, standing, winner_of
+from headspace.tune.plots import progress_svg, ticks_of, tree_svg
+from headspace.tune.report import report
+
+SPACE = Space(
+    tuple(map(parse_knob, ("decode_threads=1..8", "prefetch=1,2,4", "queue=1,4", "mtp=no,yes")))
+)
+
+
+def outcome(ms: float, half: float = 0.5, **summary: Any) -> Outcome:
+    summary = {"steady_step_mean_ms": ms, **summary}
+    return Outcome(State.FINISHED, ms, (ms - half, ms + half), 100, 9.0, summary=summary)
+
+
+def remedy(knob: str | None, to: object, ms: float, code: str = "", **more: Any) -> dict[str, Any]:
+    start = more.pop("start", 1)
+    change = {"knob": knob, "from": str(start), "to": str(to)} if knob else None
+    return {
+        "code": code, "what": f"Turn {knob or code}.", "change": change,
+        "predicted_step_ms": ms, "confidence": 0.8, **more,
+    }  # fmt: skip
+
+
+class Made:
+    """A search whose outcomes are told by a function."""
+
+    def __init__(self, tell: Any, space: Space = SPACE, **limits: Any) -> None:
+        self.planner = Planner(space, Limits(**limits))
+        self.trials: list[Trial] = []
+        self.tell = tell
+
+    def step(self) -> Proposal | Done | Wait:
+        proposed = self.planner.next(self.trials)
+        if isinstance(proposed, Proposal):
+            self.trials.append(Trial(Experiment(len(self.trials), proposed), self.tell(proposed)))
+        return proposed
+
+    def run(self) -> Done:
+        while not isinstance(said := self.step(), Done):
+            assert isinstance(said, Proposal), "it waits for nothing"
+        return said
+
+    def kinds(self) -> list[str]:
+        return [trial.kind.value for trial in self.trials]
+
+
+def simple(proposal: Proposal) -> Outcome:
+    """A pipeline of one stage that decodes, on as many cores as it likes."""
+    knobs = proposal.knobs
+    threads = int(knobs["decode_threads"])
+    ms = 10 + 80 / threads + (0 if knobs["mtp"] else 3)
+    found = [remedy("decode.concurrency", 2 * threads, 0.7 * ms, start=threads)]
+    floor = {"floor_step_ms": 9.0, "floor_ci_ms": [8.5, 9.5]}
+    return outcome(ms, remedies=found, **(floor if proposal.kind is Kind.PROBE else {}))
+
+
+def test_baseline_probe_remedies_of_the_best_and_then_the_sampler():
+    search = Made(simple, patience=4)
+    search.run()
+    assert search.kinds()[:5] == ["baseline", "probe", "remedy", "remedy", "remedy"]
+    assert [t.knobs["decode_threads"] for t in search.trials[:5]] == [1, 1, 2, 4, 8]
+    assert [t.experiment.proposal.parent for t in search.trials[:5]] == [None, 0, 0, 2, 3]
+    assert "sample" in search.kinds()[5:]
+    promised = search.trials[2].experiment.proposal.predicted_ms
+    assert promised == pytest.approx(0.7 * 93)
+
+
+def test_no_configuration_is_searched_twice_and_the_search_ends_when_all_were_tried():
+    space = Space(SPACE.knobs[1:2] + SPACE.knobs[3:] + (parse_knob("decode_threads=1..4"),))
+    search = Made(simple, space, patience=1000, experiments=1000, repeats=0, confirm=0)
+    said = search.run()
+    searched = [key(t.knobs) for t in search.trials if t.kind is not Kind.PROBE]
+    assert len(searched) == len(set(searched)) == space.size
+    assert said.reason == "every configuration was tried"
+
+
+def test_the_search_ends_by_experiments_by_patience_and_by_the_floor():
+    assert "6 experiments were run" in Made(simple, experiments=6).run().reason
+    assert "no better" in Made(simple, patience=3).run().reason
+    near = Made(lambda p: outcome(9.3, floor_step_ms=9.0))
+    assert "within 5 % of the floor" in near.run().reason
+    assert near.kinds() == ["baseline", "probe"]
+
+
+def test_a_baseline_that_fails_ends_the_search_with_its_reason():
+    search = Made(lambda p: Outcome(State.CRASHED, detail="exit code 1\nValueError: no"))
+    said = search.run()
+    assert said.failed
+    assert "crashed: exit code 1" in said.reason
+    assert search.kinds() == ["baseline"]
+
+
+def test_experiments_that_fail_are_not_the_best_and_the_search_goes_on():
+    def tell(proposal: Proposal) -> Outcome:
+        if proposal.knobs["mtp"]:
+            return Outcome(State.CRASHED, step_ms=0.1, interval_ms=(0.1, 0.1))
+        return simple(proposal)
+
+    search = Made(tell, patience=1000, experiments=30)
+    search.run()
+    best = standing(search.trials, Objective.STEP).best
+    assert best is not None
+    assert best["mtp"] is False
+    assert best["decode_threads"] == 8
+
+
+def test_with_others_running_it_waits_for_the_baseline_and_repeats_none_of_theirs():
+    planner = Planner(SPACE, Limits())
+    first = planner.next([])
+    assert isinstance(first, Proposal)
+    assert isinstance(planner.next([], [Experiment(0, first)]), Wait)
+    trials = [Trial(Experiment(0, first), simple(first))]
+    running: list[Experiment] = []
+    for number in range(1, 12):
+        proposed = planner.next(trials, running)
+        assert isinstance(proposed, Proposal)
+        assert proposed.key not in {e.proposal.key for e in running}
+        running.append(Experiment(number, proposed))
+    assert [e.kind for e in running[:2]] == [Kind.PROBE, Kind.REMEDY]
+
+
+def lucky(seed: int) -> Any:
+    """Every configuration costs the same, and runs differ by 3 ms."""
+    rng = random.Random(seed)
+    return lambda proposal: outcome(rng.gauss(50, 3), 6.0)
+
+
+def test_a_lucky_run_does_not_win():
+    claimed = 0
+    for seed in range(12):
+        search = Made(lucky(seed), experiments=14, patience=14)
+        search.run()
+        confirmed = confirmed_gain(search.trials, Objective.STEP)
+        claimed += confirmed is not None and confirmed.sure
+    assert claimed <= 1
+    assert search.kinds().count("repeat") == 3
+
+
+def test_contenders_are_run_again_and_the_winner_takes_turns_with_the_baseline():
+    search = Made(lambda p: outcome(simple(p).step_ms or 0, 4.0), patience=6, confirm=2)
+    search.run()
+    assert search.kinds()[-4:] == ["confirm"] * 4
+    assert 1 <= search.kinds().count("repeat") <= 3
+    sides = [t.knobs for t in search.trials[-4:]]
+    assert sides[0] == sides[2] != SPACE.baseline
+    assert sides[1] == sides[3] == SPACE.baseline
+    confirmed = confirmed_gain(search.trials, Objective.STEP)
+    assert confirmed is not None
+    assert confirmed.sure
+    assert confirmed.low < confirmed.pct < confirmed.high
+
+
+def test_an_interval_of_several_runs_is_as_wide_as_they_differ():
+    runs = [Cost(10, 9.9, 10.1), Cost(14, 13.9, 14.1)]
+    both = pool(runs)
+    assert (both.ms, both.low, both.high) == (12, 10, 14)
+    told = gain(runs, [Cost(9, 8.9, 9.1), Cost(9.2, 9.1, 9.3)])
+    assert told is not None
+    assert not told.sure
+
+
+def test_time_a_sample_is_what_counts_where_batches_change():
+    small = outcome(10, throughput_samples_per_s=400.0)
+    large = outcome(16, throughput_samples_per_s=1000.0)
+    ms = [cost(one, Objective.THROUGHPUT) for one in (small, large)]
+    assert [one.ms for one in ms if one] == pytest.approx([2.5, 1.0])
+
+
+def moved(now: Config, *found: dict[str, Any], queues: Any = ()) -> list[Config]:
+    summary = {"remedies": list(found), "queues": list(queues)}
+    return [
+        {k: v for k, v in p.knobs.items() if v != now[k]}
+        for p in remedies.proposals(SPACE, now, summary)
+    ]
+
+
+def test_sure_remedies_are_tried_together_first_and_then_one_by_one():
+    now = SPACE.baseline
+    got = moved(
+        now,
+        remedy("decode.concurrency", 3, 40),
+        remedy("after decode.capacity", 4, 45),
+        remedy(None, None, 50, "subprocess", at_least=True),
+        queues=[{"name": "after decode", "last": False}],
+    )
+    assert got[0] == {"decode_threads": 3, "queue": 4}
+    assert got[1] == {"decode_threads": 3, "queue": 4, "mtp": True}
+    assert got[2:] == [{"decode_threads": 3}, {"queue": 4}, {"mtp": True}]
+
+
+def test_a_remedy_turns_the_knob_that_fits_best_and_no_further_than_it_goes():
+    now = SPACE.baseline
+    queues = [{"name": "after collate", "last": True}]
+    assert moved(now, remedy("after collate.capacity", 3, 40), queues=queues) == [{"prefetch": 4}]
+    assert moved(now, remedy("decode.concurrency", 99, 40)) == [{"decode_threads": 8}]
+    assert moved({**now, "decode_threads": 8}, remedy("decode.concurrency", 99, 40)) == []
+    assert moved(now, remedy("resize.concurrency", 2, 40)) == []
+    fewer = remedy("decode.concurrency", 2, 40, start=8)
+    assert moved({**now, "decode_threads": 8}, fewer) == [{"decode_threads": 2}]
+    assert moved(now, fewer) == []
+
+
+def grid() -> Grid:
+    """A pipeline on two cores, as the video example is: decoding binds, then the cores do."""
+    space = Space(
+        tuple(map(parse_knob, (
+            "decode_threads=1,2,4", "demux_threads=1,2", "prefetch=1,3", "queue_depth=1,4",
+            "pool=shared,dedicated", "subprocess=no,yes",
+        )))
+    )  # fmt: skip
+    rows = []
+    for config in space.all():
+        decode = 120 / int(config["decode_threads"]) ** 0.8
+        if config["decode_threads"] == 4:
+            decode += 14
+        ms = max(decode, 55) + (0 if config["queue_depth"] == 4 else 6)
+        ms += (0 if config["subprocess"] else 5) + (0 if config["pool"] == "dedicated" else 3)
+        ms += 0 if config["prefetch"] == 3 else 2
+        found = []
+        if config["decode_threads"] == 1:
+            change = {"knob": "decode.concurrency", "from": "1", "to": "2"}
+            found.append(remedy("x", 2, 0.6 * ms) | {"change": change})
+        if config["queue_depth"] == 1:
+            change = {"knob": "after decode.capacity", "from": "1", "to": "4"}
+            found.append(remedy("x", 4, 0.9 * ms) | {"change": change})
+        if not config["subprocess"]:
+            found.append(remedy(None, None, ms, "less_contention", at_least=True))
+        row = {
+            "kind": "grid", "knobs": config, "state": "finished", "step_ms": ms,
+            "interval_ms": [0.98 * ms, 1.02 * ms], "remedies": found, "bottleneck": {},
+            "queues": [{"name": "after decode", "last": False}], "steady_step_mean_ms": ms,
+        }  # fmt: skip
+        rows.append(json.loads(json.dumps(row)))
+        if config == space.baseline:
+            rows.append({**rows[0], "kind": "probe", "floor_step_ms": 31.0})
+    return grid_of(iter(rows), space)
+
+
+def test_on_recorded_outcomes_it_needs_fewer_experiments_than_tpe_and_random():
+    recorded = grid()
+    medians = {
+        name: statistics.median(needed(recorded, search, seed) for seed in range(5))
+        for name, search in SEARCHES.items()
+    }
+    mine = medians.pop("headspace tune")
+    assert all(mine < other for other in medians.values()), (mine, medians)
+
+
+def test_on_the_recorded_grid_it_needs_fewest_and_at_most_forty():
+    """What `make study` prints, on the video example's record."""
+    from study_tune import MOST, RECORD, compare, video_space
+
+    found = compare(read_grid(RECORD, video_space()))
+    medians = {name: statistics.median(counts) for name, counts in found.items()}
+    mine = medians.pop("headspace tune")
+    assert mine <= MOST
+    assert all(mine < other for other in medians.values()), (mine, medians)
+
+
+def test_the_same_outcomes_lead_to_the_same_search():
+    first, second = (Made(simple, patience=6) for _ in range(2))
+    first.run()
+    second.run()
+    assert first.trials == second.trials
+
+
+def searched() -> Made:
+    """A search with an outcome of every sort."""
+    rng = random.Random(3)
+
+    def tell(proposal: Proposal) -> Outcome:
+        if proposal.kind is Kind.SAMPLE and proposal.knobs["prefetch"] == 4:
+            return Outcome(State.CRASHED, detail="exit code 1\n<ValueError> & \t more")
+        if proposal.kind is Kind.SAMPLE and proposal.knobs["mtp"]:
+            ms = 60.0
+            return Outcome(State.STOPPED_EARLY, ms, (ms - 1, ms + 1), detail="slower")
+        told = simple(proposal)
+        sm = {"steady_sm_utilization_pct": min(100.0, 900 / (told.step_ms or 1))}
+        return Outcome(**{**vars(told), "summary": {**told.summary, **sm}})
+
+    search = Made(tell, patience=8, seed=rng.randrange(100))
+    search.run()
+    return search
+
+
+def test_the_table_has_the_columns_of_spdls_master_table_and_is_read_by_its_loader(tmp_path):
+    visualization = pytest.importorskip("spdl.autoresearch._common._visualization")
+    from spdl.autoresearch.pipeline_optimization._ops._analysis_ops import MASTER_TABLE_HEADERS
+
+    assert list(results.COLUMNS) == MASTER_TABLE_HEADERS
+    search = searched()
+    path = tmp_path / "results.tsv"
+    path.write_text(results.table(search.trials, SPACE))
+    rows = visualization._load_tsv(path)
+    assert len(rows) == len(search.trials)
+    statuses = {trial.number: row["status"] for trial, row in zip(search.trials, rows)}
+    assert statuses[1] == "HEADSPACE"
+    crashed = [t.number for t in search.trials if t.outcome.state is State.CRASHED]
+    assert crashed
+    assert all(statuses[number] == "CRASH" for number in crashed)
+    assert rows[0]["status"] == "VALID"
+    assert "<ValueError>" in rows[crashed[0]]["notes"]
+
+
+def test_pictures_are_well_formed_and_show_every_experiment(tmp_path):
+    search = searched()
+    for svg in (
+        progress_svg(search.trials, SPACE, Objective.STEP),
+        tree_svg(search.trials, SPACE, Objective.STEP),
+    ):
+        root = ElementTree.fromstring(svg)
+        titles = [title.text or "" for title in root.iter("{http://www.w3.org/2000/svg}title")]
+        assert len(titles) > 8
+        assert "NaN" not in svg
+        assert "nan" not in svg
+    progress = progress_svg(search.trials, SPACE, Objective.STEP)
+    for words in ("floor 9.0 ms", "best ", "SM utilisation", "stopped early"):
+        assert words in progress
+    ElementTree.fromstring(progress_svg([], SPACE, Objective.STEP))
+    ElementTree.fromstring(tree_svg([], SPACE, Objective.STEP))
+
+
+def test_axis_ticks_are_round_and_within():
+    assert ticks_of(0, 97) == [0, 20, 40, 60, 80]
+    assert ticks_of(5, 5) == [5]
+
+
+def test_the_report_ends_with_the_best_command_and_says_what_is_left():
+    search = searched()
+    template = Template(
+        ["python", "train script.py", "{decode_threads}", "{prefetch}", "{queue}", "{mtp:--mtp}"],
+        SPACE,
+    )
+    lines = report(search.trials, SPACE, template, search.planner.limits, "it was enough")
+    won = winner_of(search.trials, Objective.STEP)
+    assert won is not None
+    assert lines[-1] == "    " + template.line(won.knobs)
+    assert "'train script.py'" in lines[-1]
+    assert any("of headspace is left" in line for line in lines)
+    assert any("in turn with the baseline" in line for line in lines)

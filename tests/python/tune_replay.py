@@ -1,0 +1,161 @@
+"""Searches on recorded outcomes: how many experiments until one is near the best?
+
+A row of the record is a configuration of a grid, with what its run gave; the row `probe` is the
+baseline's run with a probe. All ways to search begin with the baseline, which a gain is told against.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.distributions import CategoricalDistribution
+
+from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
+from headspace.tune.knobs import Config, Space, key
+from headspace.tune.objective import Objective
+from headspace.tune.plan import Done, Limits, Planner
+
+#: How near to the grid's best is near enough, as a share of it.
+NEAR = 0.10
+
+#: Fields of a summary that a row keeps.
+KEPT = ("floor_step_ms", "floor_ci_ms", "steady_step_mean_ms", "throughput_samples_per_s")
+
+
+def row_of(kind: str, config: Config, outcome: Outcome) -> dict[str, Any]:
+    """One line of the record: small, and all that a planner looks at."""
+    summary = outcome.summary
+    remedies = []
+    for remedy in summary.get("remedies", ()):
+        known = ("code", "what", "stage", "change", "predicted_step_ms", "at_least", "confidence")
+        kept = {name: remedy[name] for name in known if name in remedy}
+        kept["predicted_step_ms"] = round(kept["predicted_step_ms"], 2)
+        kept["confidence"] = round(kept["confidence"], 2)
+        remedies.append(kept)
+    bottleneck = summary.get("bottleneck") or {}
+    return {
+        "kind": kind,
+        "knobs": config,
+        "state": outcome.state.value,
+        "step_ms": outcome.step_ms and round(outcome.step_ms, 3),
+        "interval_ms": outcome.interval_ms and [round(ms, 3) for ms in outcome.interval_ms],
+        "bottleneck": {name: bottleneck.get(name) for name in ("kind", "name")},
+        "remedies": remedies,
+        "queues": [
+            {"name": queue["name"], "last": queue["last"]} for queue in summary.get("queues", ())
+        ],
+        **{name: summary.get(name) for name in KEPT},
+    }
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Recorded outcomes of every configuration."""
+
+    space: Space
+    outcomes: dict[str, Outcome]
+    probe: Outcome | None
+
+    @property
+    def best_ms(self) -> float:
+        return min(o.step_ms for o in self.outcomes.values() if o.measured and o.step_ms)
+
+    def near(self, config: Config) -> bool:
+        """Whether a configuration is near enough to the best."""
+        outcome = self.outcomes[key(config)]
+        return outcome.measured and (outcome.step_ms or 0) <= (1 + NEAR) * self.best_ms
+
+    @property
+    def near_count(self) -> int:
+        return sum(self.near(config) for config in self.space.all())
+
+
+def read_grid(path: Path, space: Space) -> Grid:
+    """Reads the record."""
+    return grid_of(map(json.loads, path.read_text().splitlines()), space)
+
+
+def grid_of(rows: Iterator[dict[str, Any]], space: Space) -> Grid:
+    outcomes, probe = {}, None
+    for row in rows:
+        interval = row["interval_ms"]
+        summary = {name: row.get(name) for name in (*KEPT, "remedies", "queues", "bottleneck")}
+        outcome = Outcome(
+            State(row["state"]), row["step_ms"], interval and tuple(interval), summary=summary
+        )
+        if row["kind"] == "probe":
+            probe = outcome
+        else:
+            outcomes[key({k.name: k.read(row["knobs"][k.name]) for k in space.knobs})] = outcome
+    return Grid(space, outcomes, probe)
+
+
+def ours(grid: Grid, seed: int) -> Iterator[Config]:
+    """The configurations that `headspace tune` runs, probe and all."""
+    limits = Limits(
+        experiments=10**6,
+        patience=10**6,
+        near_floor=0.0,
+        repeats=0,
+        confirm=0,
+        seed=seed,
+        probe=grid.probe is not None,
+    )
+    planner, trials = Planner(grid.space, limits), list[Trial]()
+    while not isinstance(proposal := planner.next(trials), Done):
+        assert isinstance(proposal, Proposal)
+        outcome = grid.outcomes[key(proposal.knobs)]
+        if proposal.kind is Kind.PROBE and grid.probe is not None:
+            outcome = replace(grid.probe, step_ms=grid.probe.step_ms or outcome.step_ms)
+        trials.append(Trial(Experiment(len(trials), proposal), outcome))
+        yield proposal.knobs
+
+
+def plain_tpe(grid: Grid, seed: int) -> Iterator[Config]:
+    """Optuna as it comes, told of the baseline. What it asks for twice is not run twice."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+    study.enqueue_trial(dict(grid.space.baseline))
+    distributions = {knob.name: CategoricalDistribution(knob.values) for knob in grid.space.knobs}
+    seen = set()
+    while len(seen) < len(grid.outcomes):
+        trial = study.ask(distributions)
+        config = dict(trial.params)
+        outcome = grid.outcomes.get(key(config))
+        if outcome is None or outcome.step_ms is None:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            continue
+        study.tell(trial, outcome.step_ms)
+        if key(config) not in seen:
+            seen.add(key(config))
+            yield config
+
+
+def at_random(grid: Grid, seed: int) -> Iterator[Config]:
+    """The baseline, then all others in any order."""
+    yield grid.space.baseline
+    others = [c for c in grid.space.all() if key(c) != key(grid.space.baseline)]
+    random.Random(seed).shuffle(others)
+    yield from others
+
+
+Search = Callable[[Grid, int], Iterator[Config]]
+
+SEARCHES: dict[str, Search] = {"headspace tune": ours, "plain TPE": plain_tpe, "random": at_random}
+
+
+def needed(grid: Grid, search: Search, seed: int) -> int:
+    """Experiments until one is near the best, that one among them."""
+    for count, config in enumerate(search(grid, seed), 1):
+        if grid.near(config):
+            return count
+    raise AssertionError("it never came near")
+
+
+__all__ = ["SEARCHES", "Grid", "Objective", "grid_of", "needed", "ours", "read_grid", "row_of"]
