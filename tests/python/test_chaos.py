@@ -268,8 +268,8 @@ def test_readers_that_stop_midway_of_a_crowd_cost_no_step(
     for reader in readers:
         assert len(reader.all()) == 10
         reader.close()
-    lost = counted(pair.troubled.records(), "exports")
-    # More than a collector that asks for a minute could have cost.
-    assert lost > len(received.arrived)
+    assert counted(pair.troubled.records(), "lines") > 20
+    # The collector asks for a minute: no more than what was tried was given up.
+    assert counted(pair.troubled.records(), "exports") <= len(received.arrived)
     assert calls_by_stage(pair.troubled.records()).total() == 16_000
     assert pair.troubled.summary()["dropped"] == {"steps": 0, "records": 0}

@@ -138,7 +138,7 @@ def test_a_reader_that_stops_loses_records_that_are_counted_and_training_goes_on
     missing = 0
     for record in rest:
         missing += sum(1 for _ in itertools.takewhile(record.__ne__, told))
-    key = "headspace.agent.dropped.exports"
+    key = "headspace.agent.dropped.lines"
     totals = [t["readings"].get("agent", {}).get(key) for t in ran.kind("tick")]
     assert missing == [total for total in totals if total is not None][-1]
     assert missing > 50

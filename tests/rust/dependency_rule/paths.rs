@@ -11,7 +11,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 pub(crate) struct Named {
     /// Starts at `crate` for a path within the crate, else at a crate or a local name.
     pub(crate) segments: Vec<String>,
-    /// Inside a `mod tests`.
+    /// Inside a `mod tests`, or in a file of one.
     pub(crate) in_tests: bool,
 }
 
@@ -20,7 +20,10 @@ pub(crate) struct Named {
 pub(crate) fn paths(source: &str, module: &[String]) -> Result<Vec<Named>, String> {
     let tokens = TokenStream::from_str(source).map_err(|e| e.to_string())?;
     let mut found = Vec::new();
-    walk(tokens, module, false, &mut found);
+    let in_tests = module
+        .last()
+        .is_some_and(|name| name == "tests" || name.ends_with("_tests"));
+    walk(tokens, module, in_tests, &mut found);
     Ok(found)
 }
 
