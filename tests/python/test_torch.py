@@ -21,7 +21,7 @@ data = pytest.importorskip("torch.utils.data")
 @pytest.fixture(autouse=True)
 def _first_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader's stages have plain names where it is the first of its kind."""
-    monkeypatch.setattr("headspace._wrap._names", {})
+    monkeypatch.setattr("headspace._loops._names", {})
 
 
 class Numbers(data.Dataset):  # type: ignore[misc]

@@ -13,10 +13,11 @@ turn everything off.
 
 from __future__ import annotations
 
+from headspace._cache import CacheDataLoader, cache_iterator
 from headspace._native import __version__, stage
 from headspace._queue import queue
 from headspace._session import Session, report, start, step, stop
-from headspace._wrap import CacheDataLoader, cache_iterator, wrap
+from headspace._wrap import wrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

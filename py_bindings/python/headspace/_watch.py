@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from _weakref import ref
 
-from headspace import _native, _nesting, _role, _session, _settings, _wrap
+from headspace import _loops, _native, _nesting, _role, _session, _settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,11 +174,11 @@ class _Known:
         chosen = _settings.chosen_loop()
         probes = role in (None, _role.TRAINING) if chosen is None else name == chosen
         mode = _settings.mode() if probes else "measure"
-        if mode == "replay" and _wrap._length(loader, mode) is None:
+        if mode == "replay" and _loops.length(loader, mode) is None:
             # Without an end of its own, an epoch of cached batches would have none.
             _say(f"`{name}` has no length, so its batches are not replayed. It is measured")
             mode = "measure"
-        self.loop = _wrap._loop(
+        self.loop = _loops.loop_of(
             loader,
             mode=mode,
             name=name,
@@ -287,7 +287,7 @@ def _loop_of(loader: Any) -> _Known | None:
         name = type(loader).__name__.lstrip("_")
         if role == _role.EVALUATION and _role.is_sure():
             name = f"{name} (evaluation)"
-        known = _Known(loader, _wrap._unique(name), role)
+        known = _Known(loader, _loops.unique(name), role)
     if len(_of_loader) >= _REMEMBERED:
         for gone in [key for key, known in _of_loader.items() if known.loader() is None]:
             del _of_loader[gone]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from _weakref import ref
-from itertools import chain
 from sys import modules
 
-from headspace import _native, _nesting, _remade, _role, _session, _settings
-from headspace._fingerprint import fingerprint
+from headspace import _loops, _nesting, _remade, _role, _session, _settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
     from typing import Any, TypeVar
+
+    from headspace import _native
 
     T = TypeVar("T")
 
@@ -48,7 +47,6 @@ _FORWARDED = (
 )
 
 _proxy_types: dict[tuple[type, type], type] = {}
-_names: dict[str, int] = {}
 
 #: The loops of earlier calls of `wrap`, by what was wrapped and asked for.
 _earlier: dict[tuple[object, ...], _Earlier] = {}
@@ -156,7 +154,7 @@ class _Loops:
     __slots__ = ("_evaluates", "_evaluation", "_options", "main")
 
     def __init__(self, wrapped: Any, options: dict[str, Any]) -> None:
-        self.main = _loop(wrapped, **options)
+        self.main = _loops.loop_of(wrapped, **options)
         self._options = options
         #: What the first loop is iterated for. None before that.
         self._evaluates: bool | None = None
@@ -174,8 +172,8 @@ class _Loops:
             if self._evaluates:
                 # So far it was used to evaluate: from now on that loop is the other one.
                 self._evaluation = self.main, name
-                self._options = {**self._options, "name": _unique(f"{name} (training)")}
-                name, self.main = self._options["name"], _loop(wrapped, **self._options)
+                self._options = {**self._options, "name": _loops.unique(f"{name} (training)")}
+                name, self.main = self._options["name"], _loops.loop_of(wrapped, **self._options)
             self._evaluates = False
             return self.main, name, role
         _nesting.interrupt()
@@ -184,8 +182,12 @@ class _Loops:
         if self._evaluates:
             return self.main, name, role
         if self._evaluation is None:
-            other = {**self._options, "mode": "measure", "name": _unique(f"{name} (evaluation)")}
-            self._evaluation = _loop(wrapped, **other), other["name"]
+            other = {
+                **self._options,
+                "mode": "measure",
+                "name": _loops.unique(f"{name} (evaluation)"),
+            }
+            self._evaluation = _loops.loop_of(wrapped, **other), other["name"]
         return *self._evaluation, role
 
 
@@ -325,7 +327,7 @@ def wrap(
     if earlier is not None and earlier.goes_on_with(wrapped):
         proxy: T = _proxied(wrapped, earlier.options, earlier.loop)
     else:
-        options["name"] = _unique(options["name"])
+        options["name"] = _loops.unique(options["name"])
         proxy = _proxied(wrapped, options)
     # Cached batches would be held for as long as the loop is remembered; a probe ends.
     if options["mode"] == "measure" or (options["mode"] == "probe" and name is None):
@@ -365,197 +367,3 @@ def _remember(key: tuple[object, ...], proxy: Any, *, is_named: bool) -> None:
         except TypeError:  # A list, say: nothing tells whether it still lives.
             return
     _earlier[key] = _Earlier(proxy, wrapped)
-
-
-def _unique(name: str) -> str:
-    _names[name] = _names.get(name, 0) + 1
-    return name if _names[name] == 1 else f"{name}-{_names[name]}"
-
-
-def _loop(wrapped: Any, *, mode: str, batch_size: int | None, **options: Any) -> _native.Loop:
-    kind = type(wrapped)
-    options.setdefault("chosen", options["name"] == _settings.chosen_loop())
-    workers = _whole(wrapped, "num_workers")
-    factor = _whole(wrapped, "prefetch_factor")
-    return _native.Loop(
-        mode=mode,
-        fingerprint=fingerprint,
-        type_name=f"{kind.__module__}.{kind.__qualname__}",
-        batches=_length(wrapped, mode),
-        batch_size=_whole(wrapped, "batch_size") if batch_size is None else batch_size,
-        workers=workers,
-        prefetch_depth=workers * factor if workers and factor else None,
-        prefetch_factor=factor,
-        pin_memory=_truth(wrapped, "pin_memory"),
-        world_size=_settings.world_size(),
-        **options,
-    )
-
-
-def _whole(wrapped: Any, name: str) -> int | None:
-    """A whole number among the loader's attributes. None where it has none, whatever it does."""
-    try:
-        value = getattr(wrapped, name, None)
-    except Exception:
-        return None
-    return value if type(value) is int and 0 <= value < 2**31 else None
-
-
-def _truth(wrapped: Any, name: str) -> bool | None:
-    """Whether an attribute of the loader is true. None where it has none, whatever it does."""
-    try:
-        value = getattr(wrapped, name, None)
-    except Exception:
-        return None
-    return value if type(value) is bool else None
-
-
-def _length(wrapped: Any, mode: str) -> int | None:
-    # Asking a torch loader over an iterable dataset for its length makes it count, and warn: only
-    # where the length is needed.
-    if mode != "replay" and getattr(wrapped, "_dataset_kind", 0) != 0:
-        return None
-    if getattr(type(wrapped), "__len__", None) is None:
-        return None
-    try:
-        return len(wrapped)
-    except Exception:
-        return None
-
-
-class CacheDataLoader:
-    """Drop-in for SPDL's class of that name: live batches first, then cached ones, and measured.
-
-        for batch in headspace.CacheDataLoader(loader, 10, 100, stop_after=1000):
-            train_step(batch)
-
-    Yields what SPDL's yields, and raises what it raises, except where that is a defect: without
-    ``stop_after`` an epoch keeps the loader's length where it has one, the cache outlives the
-    epoch, a loader that keeps its iterator (torch's persistent workers) is let go, and batches
-    changed in place are noticed.
-
-    Args:
-        dl: The loader.
-        num_caches: Batches to cache, at least 1.
-        return_caches_after: Live batches before the first cached one, at least ``num_caches``.
-        stop_after: Batches after which the iteration ends.
-    """
-
-    def __init__(
-        self,
-        dl: Iterable[T],
-        num_caches: int,
-        return_caches_after: int,
-        stop_after: int | None = None,
-    ) -> None:
-        self.dl = dl
-        self.num_caches = num_caches
-        self.return_caches_after = return_caches_after
-        self.stop_after = stop_after
-        self._loop: tuple[tuple[int, int, int | None], _native.Loop] | None = None
-
-    def __iter__(self) -> Iterator[Any]:
-        return _lazily(self._iterate)
-
-    def _iterate(self) -> Iterator[Any]:
-        settings = (self.num_caches, self.return_caches_after, self.stop_after)
-        if self._loop is None or self._loop[0] != settings:
-            self._loop = (settings, _replay_loop(self.dl, *settings, keep_source=False))
-        iterator: Iterator[Any] = _nesting.make(self._loop[1].iterate, self.dl, _session._begin)
-        return iterator
-
-    def __len__(self) -> int:
-        """The length of the loader, where it has one."""
-        return len(self.dl)  # type: ignore[arg-type]
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "dl":  # Not there yet: being unpickled.
-            raise AttributeError(name)
-        return getattr(self.dl, name)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_loop": None}
-
-
-def cache_iterator(
-    src: Iterable[T],
-    num_caches: int,
-    *,
-    return_caches_after: int | None = None,
-    stop_after: int | None = None,
-    delete_src: bool = True,
-) -> Iterator[T]:
-    """Drop-in for SPDL's function of that name: live batches first, then cached ones, measured.
-
-    Args:
-        src: Where batches come from.
-        num_caches: Batches to cache, at least 1.
-        return_caches_after: Live batches before the first cached one. By default ``num_caches``.
-        stop_after: Batches after which the iteration ends. By default it goes on for ever.
-        delete_src: Let go of ``src`` when replay begins, so that what it holds is released.
-
-    Raises:
-        ValueError: At the first batch, if the numbers make no sense together.
-    """
-    return _lazily(
-        _cache_once,
-        src,
-        num_caches,
-        return_caches_after,
-        stop_after,
-        delete_src,
-        kept=None if delete_src else src,
-    )
-
-
-def _cache_once(
-    src: Any,
-    num_caches: int,
-    return_caches_after: int | None,
-    stop_after: int | None,
-    delete_src: bool,
-) -> Iterator[Any]:
-    loop = _replay_loop(
-        src, num_caches, return_caches_after, stop_after, keep_source=not delete_src, endless=True
-    )
-    iterator: Iterator[Any] = _nesting.make(loop.iterate, src, _session._begin)
-    return iterator
-
-
-def _lazily(begin: Any, *args: Any, kept: Any = None) -> Iterator[Any]:
-    """The iterator that `begin(*args)` gives, begun (and refused) at the first batch.
-
-    `kept` is held until the iteration has ended.
-    """
-
-    def once(begin: Any, args: Any, kept: Any) -> Iterator[Any]:
-        iterator = begin(*args)
-        # What waits here must not keep the source alive.
-        del begin, args
-        yield iterator
-
-    return chain.from_iterable(once(begin, args, kept))
-
-
-def _replay_loop(
-    src: Any,
-    num_caches: int,
-    return_caches_after: int | None,
-    stop_after: int | None,
-    *,
-    keep_source: bool,
-    endless: bool = False,
-) -> _native.Loop:
-    kind = type(src)
-    return _native.Loop(
-        _unique(kind.__name__),
-        "replay",
-        fingerprint,
-        type_name=f"{kind.__module__}.{kind.__qualname__}",
-        batches=None if endless else _length(src, "replay"),
-        batch_size=_whole(src, "batch_size"),
-        num_caches=num_caches,
-        return_caches_after=return_caches_after,
-        stop_after=stop_after,
-        keep_source=keep_source,
-    )
