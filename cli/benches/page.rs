@@ -148,6 +148,7 @@ fn served() -> SocketAddr {
                     err: &mut io::stderr(),
                     runs: folder().into(),
                     settings: headspace::source_settings(),
+                    inject: None,
                     more_sources: &mut Vec::new,
                 },
             )

@@ -23,7 +23,7 @@ from tune_replay import SEARCHES, Grid, needed, read_grid, row_of
 
 from headspace.tune.command import Template
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal
-from headspace.tune.knobs import Config, Space, parse_knob
+from headspace.tune.knobs import Config, Space, key, parse_knob
 from headspace.tune.launch import Patience, Running, Setup
 from headspace.tune.resources import Place
 
@@ -38,7 +38,7 @@ KNOBS = (
     "resize_threads=1,2",
     "prefetch=1,3",
     "queue_depth=1,4",
-    "pool=shared,dedicated",
+    "pool=dedicated,shared",
     "subprocess=no,yes",
 )
 COMMAND = (
@@ -118,7 +118,7 @@ def main() -> int:
         print(f"{args.file} is not there: `--record` runs the grid", file=sys.stderr)
         return 1
     grid = read_grid(args.file, video_space())
-    base = grid.outcomes[next(iter(grid.outcomes))]
+    base = grid.outcomes[key(grid.space.baseline)]
     print(
         f"{len(grid.outcomes)} configurations: baseline {base.step_ms:.1f} ms, best "
         f"{grid.best_ms:.1f} ms, {grid.near_count} within 10 % of it\n"

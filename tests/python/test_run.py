@@ -241,6 +241,19 @@ def test_a_shells_script_that_calls_python_is_watched(
         assert len(run(program, "child.py", how, script).folders) == 1
 
 
+def test_a_pipe_that_a_child_is_told_of_is_not_opened(tmp_path: Path) -> None:
+    """Nobody writes to it: whoever opened it would wait."""
+    pipe = tmp_path / "clip.mp4"
+    os.mkfifo(pipe)
+    asks = f"from headspace import _children; print(_children.is_python(['ffmpeg', '-i', {str(pipe)!r}]))"
+
+    asked = subprocess.run(
+        [sys.executable, "-c", asks], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert asked.stdout == "False\n"
+
+
 def test_an_environment_that_the_program_gives_is_added_to_by_nobody(program: Programs) -> None:
     ran = run(program, "child.py", "popen", "--env", "env")
 

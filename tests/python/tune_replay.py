@@ -89,15 +89,17 @@ def grid_of(rows: Iterator[dict[str, Any]], space: Space) -> Grid:
         outcome = Outcome(
             State(row["state"]), row["step_ms"], interval and tuple(interval), summary=summary
         )
-        if row["kind"] == "probe":
+        config = {knob.name: knob.read(row["knobs"][knob.name]) for knob in space.knobs}
+        if row["kind"] != "probe":
+            outcomes[key(config)] = outcome
+        elif config == space.baseline:
             probe = outcome
-        else:
-            outcomes[key({k.name: k.read(row["knobs"][k.name]) for k in space.knobs})] = outcome
     return Grid(space, outcomes, probe)
 
 
 def ours(grid: Grid, seed: int) -> Iterator[Config]:
-    """The configurations that `headspace tune` runs, probe and all."""
+    """The configurations that `headspace tune` runs, probe and all. A probe that is not in the record
+    counts as an experiment that tells what the baseline told."""
     limits = Limits(
         experiments=10**6,
         patience=10**6,
@@ -105,7 +107,6 @@ def ours(grid: Grid, seed: int) -> Iterator[Config]:
         repeats=0,
         confirm=0,
         seed=seed,
-        probe=grid.probe is not None,
     )
     planner, trials = Planner(grid.space, limits), list[Trial]()
     while not isinstance(proposal := planner.next(trials), Done):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from stat import S_ISREG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _LOOKED_UP = 24
 _READ = 65_536
 
 _BREAKS = re.compile(r"[\s'\"`;|&()=<>]+")
-_PYTHON = re.compile(r"(python|pypy)[0-9.]*t?(-dbg)?(\.exe)?", re.IGNORECASE)
+_PYTHON = re.compile(r"(python|pypy)(?!2)[0-9.]*t?(-dbg)?(\.exe)?", re.IGNORECASE)
 _CALLS = re.compile(rb"\b(python|pypy|torchrun|accelerate|deepspeed|headspace)\b")
 
 
@@ -70,6 +71,9 @@ def _calls_python(word: str, path: str | None) -> bool:
 
         file = which(word, path=path) or ""
     try:
+        # What is no file is not opened: a named pipe would wait for its writer, or lose what it holds.
+        if not S_ISREG(os.stat(file).st_mode):
+            return False
         with open(file, "rb") as script:
             if script.read(2) != b"#!":
                 return False

@@ -20,7 +20,7 @@ pub(super) fn row(s: &SummaryRecord) -> Option<Row> {
             "on a background thread, so its waiting is that thread's, not the training loop's"
         }
         None if only => return None,
-        None => "most time was spent in it",
+        None => "of those with enough steps, the one that most time was spent in",
     };
     let mut text = format!("{name} ({why})");
     if !only {
@@ -99,7 +99,7 @@ loop       DataLoader (model in training mode). Kept apart: DataLoader (evaluati
         let others = [other("val", Some(Role::Evaluation), 2.0)];
         for (role, chosen, why) in [
             (Some(Role::Training), true, "as you named it"),
-            (None, false, "most time was spent in it"),
+            (None, false, "of those with enough steps, the one that most time was spent in"),
             (Some(Role::Evaluation), false, "no training loop took steps"),
             (Some(Role::Background), false, "on a background thread"),
         ] {

@@ -32,7 +32,8 @@ def _arrive():
         try:
             quiet = os.environ.get("HEADSPACE_QUIET", "").strip().lower()
             if os.environ.get("RANK", "0") == "0" and quiet in ("", "0", "off", "false", "no"):
-                text = f"headspace: nothing is measured: {error!r}. The program goes on.\n"
+                # Python 2 must be able to read this file, too.
+                text = "headspace: nothing is measured: " + repr(error) + ". The program goes on.\n"
                 sys.stderr.write(text)
         except Exception:
             pass

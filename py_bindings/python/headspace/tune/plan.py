@@ -188,32 +188,40 @@ class Planner:
         """What remedies propose, else the sampler; None where all was tried."""
         now = standing(trials, self.limits.objective)
         known = {key(t.knobs) for t in trials} | {key(e.knobs) for e in pending}
-        best = now.best_trial
-        if best is not None:
-            for verdict in self._verdicts(now, best):
-                for proposed in remedies.proposals(self.space, best.knobs, verdict.outcome.summary):
-                    if key(proposed.knobs) not in known:
-                        return Proposal(
-                            Kind.REMEDY,
-                            proposed.knobs,
-                            proposed.reason,
-                            best.number,
-                            self._as_cost(proposed.predicted_ms, verdict),
-                        )
+        promising = self._remedy(trials, known)
+        if promising is not None:
+            return promising
         tried = [(t.knobs, self._told(t)) for t in trials if t.kind in SEARCHING]
         running = [e.knobs for e in pending if e.kind in SEARCHING]
         config = suggest(self.space, tried, running, self.limits.seed)
         if config is None:
             return None
-        parent = best.number if best else None
+        parent = now.best_trial.number if now.best_trial else None
         return Proposal(Kind.SAMPLE, config, "The sampler's choice from all outcomes.", parent)
 
-    def _verdicts(self, now: Standing, best: Trial) -> list[Trial]:
-        """Whose remedies count for the best, the better informed first: a probe knows the floor."""
-        probe = now.floor_by
-        if probe and probe.outcome.summary and key(probe.knobs) == key(best.knobs):
-            return [probe, best]
-        return [best]
+    def _remedy(self, trials: Sequence[Trial], known: set[str]) -> Proposal | None:
+        """The remedy that promises most, of the best and of those that may be as good."""
+        found = []
+        for trial in self._contenders(trials):
+            for proposed in remedies.proposals(self.space, trial.knobs, trial.outcome.summary):
+                promised = self._as_cost(proposed.predicted_ms, trial)
+                if promised is not None and key(proposed.knobs) not in known:
+                    found.append((promised, trial.number, proposed))
+        if not found:
+            return None
+        promised, parent, proposed = min(found, key=lambda one: one[:2])
+        return Proposal(Kind.REMEDY, proposed.knobs, proposed.reason, parent, promised)
+
+    def _contenders(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Measurements that may be as good as the best, and the probe of such a one: it knows the
+        floor."""
+        best = standing(trials, self.limits.objective).best_cost
+        measured = [
+            (trial, own)
+            for trial in trials
+            if trial.outcome.measured and (own := cost(trial.outcome, self.limits.objective))
+        ]
+        return [trial for trial, own in measured if best is not None and own.low <= best.high]
 
     def _as_cost(self, step_ms: float, verdict: Trial) -> float | None:
         factor = scale(verdict.outcome, self.limits.objective)
