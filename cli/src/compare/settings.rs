@@ -8,7 +8,11 @@ use headspace_agent::model::record::RunRecord;
 use serde_json::Value;
 
 /// What differs in any two runs and says nothing of their configuration.
-const NOT_SETTINGS: [&str; 2] = ["settings.dir", "settings.headspace_dir"];
+const NOT_SETTINGS: [&str; 3] = [
+    "process_started_unix_nano",
+    "settings.dir",
+    "settings.headspace_dir",
+];
 
 /// The fields whose values differ between the sides, by name.
 pub(super) fn changed(a: &[RunRecord], b: &[RunRecord]) -> Vec<SettingChange> {
@@ -131,6 +135,7 @@ mod tests {
                 ..LoaderRecord::default()
             }),
             settings: [("dir".to_owned(), format!("/tmp/{batch_size}"))].into(),
+            process_started_unix_nano: Some(batch_size),
             ..RunRecord::default()
         }
     }
