@@ -130,8 +130,8 @@ impl LoopFacts {
 }
 
 /// The loop that the verdict is about: the one that the user named, else the probed one. Else one that
-/// evaluates, or feeds another, stands behind all others; of the others those that train a model come
-/// first, then those with enough steps for a number, then the one that most time was spent in.
+/// evaluates, or feeds another, stands behind all others; of the others those with enough steps for
+/// a number come first, then those that train a model, then the one that most time was spent in.
 #[must_use]
 pub fn main_loop(loops: &[LoopFacts]) -> Option<&LoopFacts> {
     loops.iter().max_by(|a, b| {
@@ -141,8 +141,8 @@ pub fn main_loop(loops: &[LoopFacts]) -> Option<&LoopFacts> {
                 l.loader.chosen && l.steps > 0,
                 l.probe.is_some(),
                 l.steps > 0 && !role.is_some_and(Role::is_apart),
-                role == Some(Role::Training),
                 l.has_steady_state(),
+                role == Some(Role::Training),
                 l.seconds(),
             )
         };
