@@ -21,7 +21,8 @@ from spdl.autoresearch.pipeline_optimization._ops._failures import (
 )
 from spdl.autoresearch.pipeline_optimization._platform import _providers, create_platform
 
-from headspace.spdl.autoresearch import Provider, _jobs
+from headspace import _processes
+from headspace.spdl.autoresearch import Provider
 from headspace.spdl.autoresearch._agent import Agent
 from headspace.spdl.autoresearch._evidence import Evidence
 from headspace.spdl.autoresearch._jobs import Jobs
@@ -192,12 +193,12 @@ def test_cancelling_ends_all_that_the_command_started(
     wait_until(lambda: "ready" in log.read_text(), "the job begins")
     group = workdir.jobs._children[job].pid
 
-    monkeypatch.setattr(_jobs, "GRACE_S", 0.2)
+    monkeypatch.setattr(_processes, "GRACE_S", 0.2)
 
     assert workdir.jobs.cancel(job)
 
     assert workdir.jobs.status(job) == "FAILED"
-    assert not _jobs._group_lives(group)
+    assert not _processes.group_lives(group)
 
 
 def test_a_job_that_is_ended_completes_its_records_first(workdir: Workdir) -> None:
