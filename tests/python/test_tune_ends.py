@@ -223,6 +223,23 @@ def test_an_experiment_that_another_worker_gave_up_is_dropped_and_the_search_goe
     assert again.name != taken.name
 
 
+def test_a_search_whose_experiment_was_given_up_runs_it_anew(tmp_path, monkeypatch):
+    mine = search(tmp_path, "one")
+    store = mine._store
+    record = store.record
+
+    def too_late(experiment: Experiment, outcome: Outcome) -> bool:
+        if experiment.number == 0:
+            assert store._fail(store._id(experiment), "given_up")
+        return record(experiment, outcome)
+
+    monkeypatch.setattr(store, "record", too_late)
+    done = mine.run()
+    assert not done.failed
+    assert [trial.number for trial in done.trials] == [1, 2]
+    assert done.trials[0].kind is Kind.BASELINE
+
+
 def test_who_is_silent_is_told_by_change_and_not_by_the_clock_of_another_machine():
     now = 1000.0
     signs = Signs(lambda: now)

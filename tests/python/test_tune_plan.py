@@ -216,6 +216,25 @@ def test_a_new_best_that_more_experiments_find_is_confirmed_anew():
     assert confirmed.pct == pytest.approx(100 * better)
 
 
+def test_runs_of_a_confirmation_do_not_keep_out_what_was_found_since():
+    now = SPACE.baseline
+    first, second = {**now, "decode_threads": 2}, {**now, "decode_threads": 3}
+    made = [
+        Proposal(Kind.BASELINE, now, ""),
+        Proposal(Kind.SAMPLE, first, ""),
+        Proposal(Kind.CONFIRM, first, "", 1),
+        Proposal(Kind.CONFIRM, now, "", 1, turn=1),
+        Proposal(Kind.SAMPLE, second, ""),
+    ]
+    step = {key(now): 90.0, key(first): 50.0, key(second): 48.0}
+    trials = [
+        Trial(Experiment(number, one), outcome(step[key(one.knobs)], 5.0))
+        for number, one in enumerate(made)
+    ]
+    assert winner_of(trials[:-1], Objective.STEP) is trials[1]
+    assert winner_of(trials, Objective.STEP) is trials[4]
+
+
 def test_the_turns_of_a_confirmation_are_of_one_worker_while_that_lives():
     limits = Limits(experiments=4, patience=100, confirm=1, repeats=0)
     mine, other = (Planner(SPACE, limits, worker) for worker in ("mine", "other"))
