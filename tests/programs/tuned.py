@@ -1,7 +1,10 @@
 """A training program with knobs, whose step is known: `tuned.py [--threads N] [--depth N] ...`.
 
 A step takes `6 ms / threads`, 2 ms more at depth 1, 1 ms more without `--turbo`, and 1 ms of compute.
-With `--log FILE` it writes down that it began and that it ended, with its experiment.
+With `--log FILE` it writes down that it began and that it ended, with its experiment. Where there is a
+file `FILE.may-end` it ends only when fewer programs have ended than the number in it. With
+`TUNED_FAIR=MINE:OTHERS`, two files, it notes itself in the first, and begins, of the first three in it,
+only when the second has as many but one.
 """
 
 import argparse
@@ -28,6 +31,37 @@ def say(word):
             log.write(f"{word} {experiment} {os.getpid()} {' '.join(sys.argv[1:])}\n")
 
 
+def wait_until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        if time.monotonic() > end:
+            sys.exit("it waited for too long")
+        time.sleep(0.005)
+
+
+def lines(path, word=""):
+    try:
+        with open(path) as file:
+            return sum(line.startswith(word) for line in file)
+    except FileNotFoundError:
+        return 0
+
+
+def may_end():
+    try:
+        with open(f"{args.log}.may-end") as file:
+            return lines(args.log, "ended") < int(file.read() or 0)
+    except FileNotFoundError:
+        return True
+
+
+def be_fair(mine, others):
+    with open(mine, "a") as file:
+        file.write("began\n")
+    if lines(mine) <= 3:
+        wait_until(lambda: lines(others) >= lines(mine) - 1)
+
+
 class TrainingError(Exception):
     pass
 
@@ -47,6 +81,8 @@ def batches():
 
 
 say("began")
+if "TUNED_FAIR" in os.environ:
+    be_fair(*os.environ["TUNED_FAIR"].split(":"))
 if args.fault == "startup":
     raise TrainingError("there is no data")
 if args.fault == "hang":
@@ -55,4 +91,5 @@ if args.fault == "nothing":
     sys.exit(0)
 for _ in headspace.wrap(batches(), name="train", batch_size=4):
     time.sleep(0.001)
+wait_until(may_end)
 say("ended")

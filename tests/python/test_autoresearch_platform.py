@@ -21,6 +21,7 @@ from spdl.autoresearch.pipeline_optimization._ops._failures import (
 )
 from spdl.autoresearch.pipeline_optimization._platform import _providers, create_platform
 
+from headspace import _processes
 from headspace.spdl.autoresearch import Provider, _jobs
 from headspace.spdl.autoresearch._agent import Agent
 from headspace.spdl.autoresearch._evidence import Evidence
@@ -192,12 +193,23 @@ def test_cancelling_ends_all_that_the_command_started(
     wait_until(lambda: "ready" in log.read_text(), "the job begins")
     group = workdir.jobs._children[job].pid
 
-    monkeypatch.setattr(_jobs, "GRACE_S", 0.2)
+    monkeypatch.setattr(_processes, "GRACE_S", 0.2)
 
     assert workdir.jobs.cancel(job)
 
     assert workdir.jobs.status(job) == "FAILED"
-    assert not _jobs._group_lives(group)
+    assert not _processes.group_lives(group)
+
+
+def test_cancelling_ends_ranks_in_sessions_of_their_own(workdir: Workdir) -> None:
+    # As `torchrun` starts them. The shell in between is gone before it tells them.
+    job = workdir.launch("setsid sleep 600 & echo ready; wait")
+    folder = workdir.path / "headspace" / job
+    wait_until(lambda: "ready" in (folder / "output.log").read_text(), "the job begins")
+
+    assert workdir.jobs.cancel(job)
+
+    assert list(_processes.marked(_jobs.MARK, str(folder))) == []
 
 
 def test_a_job_that_is_ended_completes_its_records_first(workdir: Workdir) -> None:

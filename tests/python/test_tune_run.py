@@ -9,7 +9,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,7 @@ from headspace.tune.plan import Limits, Planner
 from headspace.tune.progress import Progress
 from headspace.tune.resources import Place, places, whole_cores
 from headspace.tune.search import Job, Search
-from headspace.tune.store import Store, lives, owner
+from headspace.tune.store import GONE_S, Store, lives, owner
 
 PROGRAM = str(PROGRAMS / "tuned.py")
 SPACE = Space((parse_knob("threads=1,2,4"), parse_knob("depth=1,2"), parse_knob("turbo=no,yes")))
@@ -258,24 +257,30 @@ def more_began(log: Path, before: int, process: subprocess.Popen[str]) -> bool:
 @pytest.mark.slow
 def test_killed_ten_times_nothing_finished_is_lost_or_repeated(tmp_path, running):
     folder, log = tmp_path / "tune", tmp_path / "log"
+    may_end = tmp_path / "log.may-end"
+    may_end.write_text("0")
+    whole = ("--repeats", "0", "--patience", "100", "--near-floor", "0")
     moments = random.Random(6)
     known: dict[int, Trial] = {}
     for kill in range(10):
         before = len(starts(log))
-        process = tuner(folder, log, "--repeats", "0")
+        # One program more each time: the whole search needs more, so it cannot be done before.
+        may_end.write_text(str(kill + 1))
+        process = tuner(folder, log, *whole)
         running.append(process)
         if kill % 3:  # Else it may not even have begun.
             wait_until(partial(more_began, log, before, process), "a start")
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(moments.uniform(0.0, 1.5))
-        assert process.poll() is None, "it was done before it was killed ten times"
         process.kill()
         process.wait()
         if (folder / "study.db").exists():
             now = {trial.number: trial for trial in stored(folder)}
             assert known.items() <= now.items(), "an outcome was lost or changed"
             known = now
-    process = tuner(folder, log, "--repeats", "0")
+    may_end.unlink()
+    assert len(known) <= 10
+    process = tuner(folder, log, *whole)
     running.append(process)
     _, err = process.communicate(timeout=4 * DEADLINE_S)
     assert process.returncode == 0, err
@@ -285,7 +290,7 @@ def test_killed_ten_times_nothing_finished_is_lost_or_repeated(tmp_path, running
     assert len(keys) == len(set(keys)), "an experiment was done twice"
     began = [experiment for word, experiment in starts(log) if word == "began"]
     assert len(began) == len(set(began)), "two programs had one experiment's folder"
-    assert {f"{number:04}" for number in now} <= set(began)
+    assert set(now) <= {int(name.partition("-")[0]) for name in began}
     assert len(began) <= len(now) + 10
     assert not marked(folder), "a program was left behind"
 
@@ -297,10 +302,16 @@ def test_workers_on_one_study_share_it_and_do_not_do_the_same(tmp_path, running,
         f"sqlite:///{tmp_path / 'all.db'}" if storage == "sqlite" else f"journal:{tmp_path / 'all'}"
     )
     log = tmp_path / "log"
-    workers = [
-        tuner(tmp_path / f"worker{i}", log, "--storage", url, "--repeats", "0") for i in range(2)
-    ]
-    running += workers
+    workers = []
+    for me, other in ((0, 1), (1, 0)):
+        # Each program of one waits until the other has begun nearly as many.
+        fair = {
+            **os.environ,
+            "TUNED_FAIR": f"{tmp_path / f'began{me}'}:{tmp_path / f'began{other}'}",
+        }
+        more = ("--storage", url, "--repeats", "0", "--patience", "100", "--near-floor", "0")
+        workers.append(tuner(tmp_path / f"worker{me}", log, *more, env=fair))
+        running.append(workers[-1])
     for worker in workers:
         _, err = worker.communicate(timeout=4 * DEADLINE_S)
         assert worker.returncode == 0, err
@@ -311,6 +322,8 @@ def test_workers_on_one_study_share_it_and_do_not_do_the_same(tmp_path, running,
     done = [len(list((tmp_path / f"worker{i}" / "experiments").iterdir())) for i in range(2)]
     assert sum(done) == len(trials)
     assert min(done) >= 2, "one worker did nearly all"
+    confirmed = [t.experiment.proposal for t in trials if t.kind is Kind.CONFIRM]
+    assert len({proposal.by for proposal in confirmed}) == 1, "the turns are of one worker"
 
 
 def test_an_interrupted_search_ends_its_program_and_says_how_to_go_on(tmp_path, running):
@@ -345,7 +358,7 @@ def test_only_what_a_dead_tuner_ran_is_given_up(tmp_path):
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     me = owner()
     other = {**me, "pid": child.pid, "started": 0}
-    assert not lives(other, time.time())
+    assert not lives(other, 0.0)
     store._me = {**me, "pid": 2**22 + 1}
     lost = Store(url, "s", SPACE, {})
     lost._me = store._me
@@ -354,22 +367,22 @@ def test_only_what_a_dead_tuner_ran_is_given_up(tmp_path):
     # The probe waits for the baseline, so what is lost is made of a plan of its own.
     taken = lost.claim(lambda *_: Proposal(Kind.SAMPLE, {**SPACE.baseline, "threads": 2}, ""))
     assert isinstance(taken, Experiment)
-    assert [given.number for given in store.give_up_lost()] == [taken.number]
+    assert [given.experiment for given in store.give_up_lost()] == [taken]
     assert [experiment.number for experiment in store.read()[1]] == [mine.number]
     elsewhere = {**me, "host": "another", "pid": 1}
-    assert lives(elsewhere, time.time())
-    assert not lives(elsewhere, time.time() - 3600)
+    assert lives(elsewhere, 0.0)
+    assert not lives(elsewhere, GONE_S)
 
 
 def test_what_a_killed_tuner_left_is_ended_and_nothing_else(tmp_path):
-    folder = tmp_path / "0001"
-    folder.mkdir()
+    lost = Experiment(1, Proposal(Kind.SAMPLE, {}, ""), "a0a0a0a0a0a0")
+    folder = tmp_path / lost.name
     sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
     left = subprocess.Popen(sleep, env={**os.environ, MARK: str(folder)})
-    other = subprocess.Popen(sleep, env={**os.environ, MARK: str(tmp_path / "0002")})
+    other = subprocess.Popen(sleep, env={**os.environ, MARK: str(tmp_path / "0001-b1")})
     try:
-        wait_until(lambda: marked(folder) and marked(tmp_path / "0002"), "both began")
-        assert end_leftovers(folder) == 1
+        wait_until(lambda: marked(folder) and marked(tmp_path / "0001-b1"), "both began")
+        assert end_leftovers(lost) == 1
         assert left.wait(DEADLINE_S) == -signal.SIGKILL
         assert other.poll() is None
     finally:

@@ -63,7 +63,7 @@ def tune(asked: Asked) -> int:
         seed=options.seed,
     )
     patience = Patience(options.measure, options.timeout, options.startup, options.stall)
-    setup = Setup(patience, options.inject, options.early_stop)
+    setup = Setup(patience, options.inject, options.early_stop, limits.objective)
     divided = places(options.parallel)
     folder = options.dir.absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def tune(asked: Asked) -> int:
         "objective": limits.objective.value,
         "parallel": len(divided),
     }
-    store = Store(url, options.study, space, settings)
+    store = Store(url, options.study, space, settings, folder)
     progress = Progress(space, limits, options.quiet)
     job = Job(folder, space, template, limits, setup, divided, options.time)
     ended = Search(job, store, progress).run()

@@ -62,11 +62,17 @@ class Proposal:
     """The step that the reason promises, in milliseconds."""
     turn: int = 0
     """Which repetition it is, or which place in the confirmation, from 0."""
+    by: str = ""
+    """The worker who makes this confirmation: its turns are run on one machine."""
+    attempt: int = 0
+    """How many confirmations of the same winner were left unfinished by others before."""
 
     @property
     def key(self) -> str:
         """Two experiments with the same key are the same experiment."""
         kind = "search" if self.kind in SEARCHING else self.kind.value
+        if self.kind is Kind.CONFIRM:
+            kind = f"{kind} of {self.parent}.{self.attempt}"
         return f"{kind} {self.turn} {key(self.knobs)}"
 
 
@@ -77,6 +83,13 @@ class Experiment:
     number: int
     """From 0; numbers of experiments that were given up stay free."""
     proposal: Proposal
+    token: str = ""
+    """Tells this claim from any other, of this study or another one."""
+
+    @property
+    def name(self) -> str:
+        """What its folder is called: of this claim alone, whatever else is in the place."""
+        return f"{self.number:04}-{self.token}" if self.token else f"{self.number:04}"
 
     @property
     def kind(self) -> Kind:

@@ -1,9 +1,8 @@
 """Runs one experiment: starts the program under `headspace run`, watches its records, and ends it when
 enough is known or something is wrong.
 
-The program has a process group of its own, and a folder with its log and its run. Only that group is
-ever sent a signal: SIGTERM, so that its records are completed, and SIGKILL if it is still there after
-`GRACE_S`.
+The program has a process group of its own, a folder with its log and its run, and a mark in the
+environment of all its processes. However it ends, `_processes` ends with it all that it started.
 """
 
 from __future__ import annotations
@@ -17,12 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headspace import _processes
 from headspace.tune.experiment import Experiment, Kind, Outcome, State
 from headspace.tune.live import LiveRun
+from headspace.tune.objective import Objective
 from headspace.tune.resources import Place
-
-#: Seconds between SIGTERM and SIGKILL.
-GRACE_S = 10.0
 
 #: Seconds between two looks at the records.
 LOOK_S = 0.25
@@ -34,8 +32,9 @@ MARK = "HEADSPACE_TUNE_EXPERIMENT"
 #: Lines of the log that tell why a program failed, at most.
 TAIL_LINES = 12
 
-#: Steady steps before an experiment may be stopped as slower than the best.
-EARLY_STEPS = 30
+#: Steady steps before an experiment may be stopped as slower than the best. It is looked at again
+#: after twice as many, and so on.
+EARLY_STEPS = 50
 
 _PIN = "import os,sys;os.sched_setaffinity(0,map(int,sys.argv[1].split(',')));os.execvp(sys.argv[2],sys.argv[2:])"
 
@@ -47,7 +46,7 @@ class Patience:
     measure: float = 60.0
     """Of steady steps: then it is ended, and counts. Infinite: until it ends itself."""
     timeout: float = 1800.0
-    """From its start: then it is ended, and counts only if it was measured."""
+    """From its start, its start-up included: then it is ended, and counts only if it was measured."""
     startup: float = 600.0
     """From its start to its first step."""
     stall: float = 120.0
@@ -63,6 +62,8 @@ class Setup:
     """Whether the program runs under `headspace run`; else it wraps its loader itself."""
     early: bool = True
     """Whether experiments that are slower than the best are stopped."""
+    objective: Objective = Objective.STEP
+    """What they are slower in."""
 
 
 class Running:
@@ -79,7 +80,7 @@ class Running:
         """Starts the program.
 
         Raises:
-            OSError: If the folder or the log cannot be made.
+            OSError: If the folder or the log cannot be made, or holds another's run.
         """
         self.experiment = experiment
         self.place = place
@@ -90,11 +91,11 @@ class Running:
         self._mode = "probe" if experiment.kind is Kind.PROBE else "measure"
         self._state: State | None = None
         self._detail = ""
-        self._ending_at = 0.0
-        self._killed = False
+        self._ending: _processes.Ending | None = None
+        self._looks = 0
         self._linked = False
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "runs").mkdir(exist_ok=True)
+        (folder / "runs").mkdir()
         self._began = self._moved = time.monotonic()
         self._looked = 0.0
         self._moves = 0
@@ -130,7 +131,7 @@ class Running:
             "HEADSPACE_INTERVAL": os.environ.get("HEADSPACE_INTERVAL") or "500ms",
             "HEADSPACE_DIR": str(self._folder / "runs"),
             "HEADSPACE_MODE": self._mode,
-            MARK: str(self._folder.resolve()),
+            **dict([self._mark]),
             **more,
         }
 
@@ -146,29 +147,34 @@ class Running:
         """Looks at it, and ends it where that is due. The outcome once it has ended.
 
         Args:
-            best_high: Upper end of the best's interval in milliseconds a step, where there is one.
+            best_high: Upper end of the best's interval, where there is one: in milliseconds a step, or
+                a sample where that is the objective.
         """
         process = self._process
         if process is None:
             return self._outcome(None)
-        code = process.poll()
-        now = time.monotonic()
-        if code is not None:
-            self._kill()  # What it started and left ends with it.
+        if self._ending is None and _processes.has_exited(process.pid):
+            # What it started and left ends with it.
+            self._ending = _processes.Ending(process.pid, self._mark, at_once=True)
+        if self._ending is not None and self._ending.poll():
+            code = process.poll()
             self._live.read()
             self._link()
             return self._outcome(code)
+        now = time.monotonic()
         if now - self._looked >= LOOK_S:
             self._looked = now
             self._live.read()
             self._link()
             if self._live.moves > self._moves:
                 self._moves, self._moved = self._live.moves, now
-            if self._state is None:
+            if self._ending is None:
                 self._judge(now, best_high)
-        if self._ending_at and now > self._ending_at + GRACE_S and not self._killed:
-            self._kill()
         return None
+
+    @property
+    def _mark(self) -> tuple[str, str]:
+        return MARK, str(self._folder.resolve())
 
     def _link(self) -> None:
         """Shows the run among those of all experiments, for `headspace serve` and `report`."""
@@ -185,61 +191,59 @@ class Running:
 
     def _judge(self, now: float, best_high: float | None) -> None:
         patience = self._setup.patience
-        ran = now - self._began
+        ran, began = now - self._began, self._moves > 0
         step = self._live.step()
         if self._mode == "probe":
-            if self._live.probe is not None:
-                return self._end(State.FINISHED, "")
-        elif step and step[3] >= patience.measure:
-            return self._end(State.FINISHED, "")
-        if self._moves == 0:
-            if ran >= patience.startup:
-                self._end(State.STARTUP_FAILED, f"no step within {patience.startup:g} s")
-        elif now - self._moved >= patience.stall:
+            done = self._live.probe is not None
+        else:
+            done = step is not None and step[3] >= patience.measure
+        if done:
+            self._end(State.FINISHED, "")
+        elif not began and ran >= patience.startup:
+            self._end(State.STARTUP_FAILED, f"no step within {patience.startup:g} s")
+        elif began and now - self._moved >= patience.stall:
             self._end(State.STALLED, f"no step for {patience.stall:g} s after {self._live.steps}")
         elif ran >= patience.timeout:
             self._end(State.TIMEOUT, f"not done within {patience.timeout:g} s")
-        elif (
-            best_high is not None
-            and self._setup.early
-            and self.experiment.kind.value in ("remedy", "sample")
-            and step
-            and step[1]
-            and step[2] >= EARLY_STEPS
-            and step[1][0] > best_high
-        ):
-            self._end(State.STOPPED_EARLY, f"slower than {best_high:.4g} ms beyond doubt")
-        return None
+        elif best_high is not None and step and self._is_slower(step[2], best_high):
+            unit = "ms a step" if self._setup.objective is Objective.STEP else "ms a sample"
+            self._end(State.STOPPED_EARLY, f"slower than {best_high:.4g} {unit} beyond doubt")
+
+    def _is_slower(self, steps: int, best_high: float) -> bool:
+        """Whether it is slower than the best, looked at whenever there are twice as many steps."""
+        if not self._setup.early or self.experiment.kind not in (Kind.REMEDY, Kind.SAMPLE):
+            return False
+        if steps < EARLY_STEPS * 2**self._looks:
+            return False
+        scale: float | None = 1.0
+        if self._setup.objective is Objective.THROUGHPUT:
+            samples = self._live.samples_a_step()
+            scale = 1 / samples if samples else None
+        least = self._live.least(self._looks + 1)
+        if least is None or scale is None:
+            return False
+        while steps >= EARLY_STEPS * 2**self._looks:
+            self._looks += 1
+        return least * scale > best_high
 
     def _end(self, state: State, detail: str) -> None:
         self._state, self._detail = state, detail
-        self._ending_at = time.monotonic()
-        self._signal(signal.SIGTERM)
+        self.ask_to_end()
+
+    def ask_to_end(self) -> None:
+        """Begins to end it: what it gives does not count any more, or is enough."""
+        if self._process is not None and self._ending is None:
+            self._ending = _processes.Ending(self._process.pid, self._mark)
 
     def end(self) -> None:
         """Ends it now, for good: the search was interrupted. Returns when it is gone."""
         process = self._process
-        if process is None or process.poll() is not None:
+        if process is None or process.returncode is not None:
             return
-        self._signal(signal.SIGTERM)
-        try:
-            process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            pass
-        self._kill()
-        process.wait()
-
-    def _kill(self) -> None:
-        self._killed = True
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process is None:
-            return
-        try:
-            os.killpg(self._process.pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass
+        self.ask_to_end()
+        if self._ending is not None:
+            self._ending.wait()
+        process.poll()
 
     def _outcome(self, code: int | None) -> Outcome:
         """How it ended."""
@@ -310,18 +314,8 @@ def _ended(code: int | None) -> str:
     return f"exit code {code}"
 
 
-def end_leftovers(folder: Path) -> int:
-    """Ends what is left of an experiment whose tuner is gone: processes of this user with its folder
-    in their environment. Returns how many there were."""
-    wanted = f"{MARK}={folder.resolve()}".encode()
-    ended = 0
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        try:
-            if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                os.kill(int(entry.name), signal.SIGKILL)
-                ended += 1
-        except (OSError, ValueError):
-            continue
-    return ended
+def end_leftovers(experiment: Experiment) -> int:
+    """Ends what is left of an experiment whose tuner is gone: processes of this user with its mark in
+    their environment. Returns how many there were."""
+    # Without a token the name may be that of another study's.
+    return _processes.end_marked(MARK, experiment.name) if experiment.token else 0

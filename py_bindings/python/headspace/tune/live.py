@@ -2,7 +2,7 @@
 
 The `summary` record is refreshed ever more rarely, so the step is taken from the ticks, of which one
 comes each interval: means of blocks of ticks, whose spread gives the interval (batch means; Law,
-Simulation Modeling and Analysis, 9.5.3).
+Simulation Modeling and Analysis, 9.5.3), with the allowance for what differs from run to run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from headspace.tune.objective import t_quantile
+from headspace.tune.objective import FREEDOM, RUN_TO_RUN, run_half, t_quantile
 
 #: Steps at the start that do not count, as in `analysis/steady.rs`.
 WARM_UP = 20
@@ -21,7 +21,10 @@ WARM_UP = 20
 LEAST_STEPS = 30
 
 #: Blocks that the interval is made of.
-BLOCKS = 8
+BLOCKS = FREEDOM + 1
+
+#: How likely it may be that a run is taken for slower than the best and is not, over all looks at it.
+WRONGLY = 0.05
 
 
 class LiveRun:
@@ -38,6 +41,7 @@ class LiveRun:
         self._steps: dict[str, int] = {}
         self._ticks: dict[str, list[tuple[int, float]]] = {}
         self._time: dict[str, float] = {}
+        self._samples: dict[str, int] = {}
 
     @property
     def run(self) -> Path | None:
@@ -107,6 +111,7 @@ class LiveRun:
         name, steps = loop["name"], int(loop.get("steps", 0))
         seen = self._steps.get(name, 0)
         self._steps[name] = seen + steps
+        self._samples[name] = self._samples.get(name, 0) + int(loop.get("samples") or 0)
         step = loop.get("step") or {}
         self._time[name] = self._time.get(name, 0.0) + float(step.get("sum_ms", 0.0))
         if seen >= WARM_UP and loop.get("phase") == "live" and step.get("count"):
@@ -121,16 +126,42 @@ class LiveRun:
             return None
         total = math.fsum(ms for _, ms in ticks)
         mean = total / count
-        return mean, _interval(ticks, mean), count, total / 1e3
+        error = _error(ticks, mean)
+        if error is None:
+            return mean, None, count, total / 1e3
+        half = run_half(mean, error)
+        return mean, (mean - half, mean + half), count, total / 1e3
+
+    def samples_a_step(self) -> float | None:
+        """Samples in a batch of the training loop, on average; None where they are not counted."""
+        name = self._main()
+        samples, steps = self._samples.get(name, 0), self._steps.get(name, 0)
+        return samples / steps if samples and steps else None
+
+    def least(self, look: int) -> float | None:
+        """What the mean step in milliseconds lies above, by what was seen so far; None where that is
+        too little.
+
+        Whoever looks often enough sees anything once. So the looks share `WRONGLY` among them, however
+        many come: one in `look * (look + 1)` of it for each.
+
+        Args:
+            look: Which look at this run it is, from 1.
+        """
+        ticks, step = self._ticks.get(self._main(), []), self.step()
+        error = _error(ticks, step[0]) if step else None
+        if step is None or error is None:
+            return None
+        sure = t_quantile(FREEDOM, 1 - WRONGLY / (look * (look + 1)))
+        return step[0] - sure * math.hypot(error, RUN_TO_RUN * step[0])
 
 
-def _interval(ticks: list[tuple[int, float]], mean: float) -> tuple[float, float] | None:
+def _error(ticks: list[tuple[int, float]], mean: float) -> float | None:
+    """Standard error of the mean; None where the ticks are too few to say."""
     if len(ticks) < BLOCKS:
         return None
     means = []
     for block in range(BLOCKS):
         part = ticks[block * len(ticks) // BLOCKS : (block + 1) * len(ticks) // BLOCKS]
         means.append(math.fsum(ms for _, ms in part) / sum(count for count, _ in part))
-    spread = math.sqrt(math.fsum((one - mean) ** 2 for one in means) / (BLOCKS - 1) / BLOCKS)
-    half = t_quantile(BLOCKS - 1) * spread
-    return mean - half, mean + half
+    return math.sqrt(math.fsum((one - mean) ** 2 for one in means) / (BLOCKS - 1) / BLOCKS)

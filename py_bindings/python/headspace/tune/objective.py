@@ -1,7 +1,8 @@
 """Who is better, so that a lucky run does not win.
 
 A configuration's cost is the mean of its runs, in milliseconds a step (or a sample), with an interval.
-One run's interval is the record's own. Of several runs it is also at least as wide as they differ.
+One run's interval is the record's own, and at least what differs from run to run. Of several runs it is
+also at least what their spread makes it (Student's t).
 """
 
 from __future__ import annotations
@@ -17,13 +18,47 @@ from headspace.tune.knobs import Config, key
 #: Half-width of the interval of a run that tells none, as a share of the step.
 UNKNOWN_SHARE = 0.1
 
-#: 97.5 % quantile of Student's t by degrees of freedom from 1 (any table of it).
-_T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
+#: Standard deviation of a mean from run to run, as a share of it, as in `analysis/precision.rs`: the
+#: same program started again does not take the same time.
+RUN_TO_RUN = 0.0075
+
+#: Degrees of freedom of a run's interval, as there.
+FREEDOM = 7
 
 
-def t_quantile(freedom: int) -> float:
-    """97.5 % quantile of Student's t; beyond the table 2.23 at most, which is on the safe side."""
-    return _T[min(freedom, len(_T)) - 1]
+def t_quantile(freedom: int, probability: float = 0.975) -> float:
+    """Quantile of Student's t.
+
+    Args:
+        freedom: Degrees of freedom, from 1.
+        probability: Above one half.
+    """
+    low, high = 0.0, 1.0
+    while _t_below(high, freedom) < probability and high < 1e9:
+        high *= 2
+    for _ in range(64):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _t_below(middle, freedom) < probability else (low, middle)
+    return high
+
+
+def _t_below(t: float, freedom: int) -> float:
+    """Probability of less than `t` (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    angle = math.atan(t / math.sqrt(freedom))
+    cosine, odd = math.cos(angle), freedom % 2
+    term = cosine if odd else 1.0
+    total = term if freedom > 1 else 0.0
+    for k in range(2 + odd, freedom - 1, 2):
+        term *= cosine**2 * (k - 1) / k
+        total += term
+    total *= math.sin(angle)
+    within = 2 / math.pi * (angle + total) if odd else total
+    return 0.5 + within / 2
+
+
+def run_half(ms: float, error: float = 0.0) -> float:
+    """Half of the interval of one run, by the standard error of its mean in milliseconds."""
+    return t_quantile(FREEDOM) * math.hypot(error, RUN_TO_RUN * ms)
 
 
 class Objective(str, Enum):
@@ -46,8 +81,8 @@ class Cost:
 
     @property
     def half(self) -> float:
-        """Half of the interval's width."""
-        return (self.high - self.low) / 2
+        """How far the interval reaches upwards; downwards it ends at 0."""
+        return self.high - self.ms
 
     def beats_beyond_doubt(self, other: Cost) -> bool:
         """Whether the intervals lie apart."""
@@ -74,15 +109,15 @@ def cost(outcome: Outcome, objective: Objective) -> Cost | None:
 
 
 def pool(costs: Sequence[Cost]) -> Cost:
-    """Several runs of one configuration."""
+    """All runs of one configuration."""
     count = len(costs)
     mean = math.fsum(one.ms for one in costs) / count
-    if count == 1:
-        return costs[0]
-    within = math.sqrt(math.fsum(one.half**2 for one in costs)) / count
-    spread = (max(one.ms for one in costs) - min(one.ms for one in costs)) / 2
-    half = max(within, spread)
-    return Cost(mean, mean - half, mean + half, count)
+    half = _standard(costs)
+    if count > 1:
+        squares = math.fsum((one.ms - mean) ** 2 for one in costs)
+        error = math.sqrt(squares / (count - 1) / count)
+        half = max(half, t_quantile(count - 1) * error)
+    return Cost(mean, max(0.0, mean - half), mean + half, count)
 
 
 def by_config(trials: Iterable[Trial], objective: Objective) -> dict[str, tuple[Config, Cost]]:
@@ -114,7 +149,8 @@ class Gain:
 
 def gain(baseline: Sequence[Cost], winner: Sequence[Cost]) -> Gain | None:
     """The gain of interleaved runs: two-sample interval by the pooled spread of the runs (Student),
-    and at least as wide as the intervals of the runs themselves make it."""
+    and at least as wide as the intervals of the runs themselves make it, in which is what differs
+    from run to run."""
     pairs = min(len(baseline), len(winner))
     if pairs == 0:
         return None
@@ -137,5 +173,6 @@ def gain(baseline: Sequence[Cost], winner: Sequence[Cost]) -> Gain | None:
 
 
 def _standard(runs: Sequence[Cost]) -> float:
-    """Half-width of the mean of runs by their own intervals."""
-    return math.sqrt(math.fsum(one.half**2 for one in runs)) / len(runs)
+    """Half-width of the mean of runs by their own intervals, and by what differs from run to run."""
+    halves = [max(one.half, run_half(one.ms)) for one in runs]
+    return math.hypot(*halves) / len(runs)

@@ -2,13 +2,13 @@
 
 Baseline; the baseline with a probe, for the floor; what the verdict of the best so far proposes; then
 the sampler over the rest. When the search is over, contenders whose intervals overlap are run again,
-and the winner and the baseline take turns. Pure: from the outcomes so far to the next experiment, so
+and the winner and the baseline take turns, which one worker does. Pure: from the outcomes so far to the next experiment, so
 that it runs as well on recorded outcomes (`tests/python/study_tune.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from headspace.tune import remedies
@@ -20,8 +20,18 @@ from headspace.tune.sampler import suggest
 #: A new best counts for patience from this gain on, as a share of the best before.
 LEAST_GAIN = 0.01
 
+#: Runs that a winner is chosen by.
+CHOOSING = (*SEARCHING, Kind.REPEAT)
+
 #: Contenders that are run again at most, the best among them.
 CONTENDERS = 3
+
+#: Why throughput cannot be searched for.
+UNCOUNTED = (
+    "the objective `throughput` needs the number of samples in a batch, which the baseline's loader does "
+    "not tell: say it in the script, `headspace.wrap(loader, batch_size=N)` with `--no-inject`, or use "
+    "`--objective step` where no knob changes the batch"
+)
 
 
 @dataclass(frozen=True)
@@ -107,15 +117,17 @@ def standing(trials: Sequence[Trial], objective: Objective) -> Standing:
 class Planner:
     """Says what to try next."""
 
-    def __init__(self, space: Space, limits: Limits | None = None) -> None:
+    def __init__(self, space: Space, limits: Limits | None = None, worker: str = "") -> None:
         self.space = space
         self.limits = limits or Limits()
+        self.worker = worker
 
     def next(
         self,
         trials: Sequence[Trial],
         pending: Sequence[Experiment] = (),
         over: str | None = None,
+        others: Collection[str] = (),
     ) -> Next:
         """The next experiment.
 
@@ -123,6 +135,7 @@ class Planner:
             trials: Those that have ended, by number.
             pending: Those that run now.
             over: Why the search is over, for a reason that is not in the outcomes, such as the time.
+            others: Workers besides this one that live.
         """
         waiting = [e for e in pending if e.kind in SEARCHING or e.kind is Kind.PROBE]
         first = self._first(trials, pending)
@@ -136,7 +149,7 @@ class Planner:
             reason = "every configuration was tried"
         if pending:
             return Wait()
-        return self._settle(trials) or Done(reason)
+        return self._settle(trials, others) or Done(reason)
 
     def _first(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Next | None:
         """Baseline and probe."""
@@ -146,8 +159,10 @@ class Planner:
             if any(e.kind is Kind.BASELINE for e in pending):
                 return Wait()
             return Proposal(Kind.BASELINE, now, "What is now.")
-        if cost(baseline.outcome, self.limits.objective) is None or not baseline.outcome.measured:
+        if not baseline.outcome.measured:
             return Done(f"the baseline was not measured: {_why(baseline)}", failed=True)
+        if cost(baseline.outcome, self.limits.objective) is None:
+            return Done(UNCOUNTED, failed=True)
         known = [t for t in trials if t.kind is Kind.PROBE]
         asked = any(e.kind is Kind.PROBE for e in pending)
         if self.limits.probe and not known and not asked:
@@ -233,25 +248,39 @@ class Planner:
         one = cost(trial.outcome, self.limits.objective) if told else None
         return one.ms if one else None
 
-    def _settle(self, trials: Sequence[Trial]) -> Proposal | None:
+    def _settle(self, trials: Sequence[Trial], others: Collection[str]) -> Proposal | Wait | None:
         """Contenders again, then the winner and the baseline in turn; None when that is done."""
-        confirmed = [t for t in trials if t.kind is Kind.CONFIRM]
-        if not confirmed:
+        if not _is_settled(trials):
             again = self._again(trials)
             if again is not None:
                 return again
         winner = winner_of(trials, self.limits.objective)
         now = self.space.baseline
-        turn = len(confirmed)
-        if winner is None or key(winner.knobs) == key(now) or turn >= 2 * self.limits.confirm:
+        wanted = 2 * self.limits.confirm
+        if winner is None or key(winner.knobs) == key(now) or not wanted:
             return None
-        if any(not t.outcome.measured for t in confirmed):
+        made = _confirmations(trials, winner)
+        if any(len(turns) >= wanted or not turns[-1].outcome.measured for turns in made.values()):
             return None
-        if turn % 2 == 0:
-            reason = "The winner, in turn with the baseline."
-            return Proposal(Kind.CONFIRM, winner.knobs, reason, winner.number, turn=turn)
+        if any(by in others for by in made if by != self.worker):
+            return Wait()
+        mine = made.get(self.worker, [])
+        turn = len(mine)
+        attempt = mine[0].experiment.proposal.attempt if mine else len(made)
+        # Winner, baseline, baseline, winner: what drifts evenly falls on both alike.
+        config, reason = (
+            (winner.knobs, "The winner, in turn with the baseline.")
+            if turn % 4 in (0, 3)
+            else (now, "The baseline, in turn with the winner.")
+        )
         return Proposal(
-            Kind.CONFIRM, now, "The baseline, in turn with the winner.", winner.number, turn=turn
+            Kind.CONFIRM,
+            config,
+            reason,
+            winner.number,
+            turn=turn,
+            by=self.worker,
+            attempt=attempt,
         )
 
     def _again(self, trials: Sequence[Trial]) -> Proposal | None:
@@ -264,7 +293,9 @@ class Planner:
             (one.ms, name) for name, (_, one) in now.costs.items() if one.low <= best.high
         )
         again = [t for t in trials if t.kind is Kind.REPEAT]
-        if len(near) < 2 or len(again) >= CONTENDERS * self.limits.repeats:
+        searched = _last(trials, SEARCHING)
+        now_again = sum(t.number > searched for t in again)
+        if len(near) < 2 or now_again >= CONTENDERS * self.limits.repeats:
             return None
         for _, name in near[:CONTENDERS]:
             config, one = now.costs[name]
@@ -276,19 +307,40 @@ class Planner:
         return None
 
 
-def winner_of(trials: Sequence[Trial], objective: Objective) -> Trial | None:
-    """The first measurement of the configuration that won: the one that is being confirmed, else the
-    best of those that were run most often among its contenders."""
+def _last(trials: Sequence[Trial], kinds: Collection[Kind]) -> int:
+    """Number of the last experiment of these kinds; -1 where there is none."""
+    return max((t.number for t in trials if t.kind in kinds), default=-1)
+
+
+def _is_settled(trials: Sequence[Trial]) -> bool:
+    """Whether the winner of all that was searched is being confirmed, or is confirmed: what the
+    confirmation shows does not choose another."""
+    return _last(trials, (Kind.CONFIRM,)) > _last(trials, SEARCHING)
+
+
+def _confirmations(trials: Sequence[Trial], winner: Trial) -> dict[str, list[Trial]]:
+    """The turns of each worker that confirms that winner, the latest to begin last."""
+    made: dict[str, list[Trial]] = {}
     for trial in trials:
-        if trial.kind is Kind.CONFIRM:
-            name = key(trial.knobs)
-            return next(t for t in trials if t.kind in SEARCHING and key(t.knobs) == name)
+        if trial.kind is Kind.CONFIRM and trial.experiment.proposal.parent == winner.number:
+            made.setdefault(trial.experiment.proposal.by, []).append(trial)
+    return made
+
+
+def winner_of(trials: Sequence[Trial], objective: Objective) -> Trial | None:
+    """The first measurement of the configuration that won: the one that is being confirmed, unless
+    more was searched since, else the best of those that were run most often among its contenders."""
+    if _is_settled(trials):
+        last = max((t for t in trials if t.kind is Kind.CONFIRM), key=lambda t: t.number)
+        return next(t for t in trials if t.number == last.experiment.proposal.parent)
     now = standing(trials, objective)
     if now.best_cost is None:
         return None
     near = {name: one for name, (_, one) in now.costs.items() if one.low <= now.best_cost.high}
-    most = max(one.runs for one in near.values())
-    name = min((one.ms, name) for name, one in near.items() if one.runs == most)[1]
+    # Runs of an earlier confirmation do not keep out what was found since.
+    chosen = [key(t.knobs) for t in trials if t.outcome.measured and t.kind in CHOOSING]
+    most = max(chosen.count(name) for name in near)
+    name = min((one.ms, name) for name, one in near.items() if chosen.count(name) == most)[1]
     return next(
         t for t in trials if t.kind in SEARCHING and t.outcome.measured and key(t.knobs) == name
     )
@@ -296,14 +348,18 @@ def winner_of(trials: Sequence[Trial], objective: Objective) -> Trial | None:
 
 def confirmed_gain(trials: Sequence[Trial], objective: Objective) -> Gain | None:
     """By how much the winner is faster than the baseline in the runs in which they took turns."""
+    winner = winner_of(trials, objective)
+    made = _confirmations(trials, winner) if winner else {}
+    if winner is None or not made:
+        return None
     sides: tuple[list[Cost], list[Cost]] = ([], [])
-    for trial in trials:
-        if trial.kind is Kind.CONFIRM and trial.outcome.measured:
-            one = cost(trial.outcome, objective)
-            if one is not None:
-                sides[trial.experiment.proposal.turn % 2].append(one)
-    winner, baseline = sides
-    return gain(baseline, winner)
+    # Of several confirmations, the one that got furthest: they may be of different machines.
+    for trial in max(made.values(), key=len):
+        one = cost(trial.outcome, objective) if trial.outcome.measured else None
+        if one is not None:
+            sides[key(trial.knobs) == key(winner.knobs)].append(one)
+    baseline, won = sides
+    return gain(baseline, won)
 
 
 def pooled(trials: Sequence[Trial], config: Config, objective: Objective) -> Cost | None:

@@ -18,7 +18,7 @@ from headspace.tune.command import Template
 from headspace.tune.experiment import SEARCHING, Experiment, Kind, Trial
 from headspace.tune.knobs import Config, Space
 from headspace.tune.launch import Running, Setup, end_leftovers
-from headspace.tune.objective import Objective, scale
+from headspace.tune.objective import Objective, cost, scale
 from headspace.tune.plan import Done, Limits, Next, Planner, Wait, standing
 from headspace.tune.progress import Progress
 from headspace.tune.resources import Place
@@ -42,7 +42,7 @@ class Job:
     setup: Setup
     places: Sequence[Place]
     seconds: float
-    """After so many no experiment is begun."""
+    """After so many no experiment is begun, those before a resume among them."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,11 @@ class Search:
         self._job = job
         self._store = store
         self._progress = progress
-        self._planner = Planner(job.space, job.limits)
+        self._planner = Planner(job.space, job.limits, store.worker)
         self._free = list(job.places)
         self._running: list[Running] = []
         self._trials: list[Trial] = []
         self._interrupted = False
-        self._until = time.monotonic() + job.seconds
 
     def run(self) -> Ended:
         """Searches until nothing is next, or a signal comes."""
@@ -79,9 +78,12 @@ class Search:
             return self._run()
         finally:
             for running in self._running:
+                running.ask_to_end()
+            for running in self._running:
                 running.end()
             for running in self._running:
                 self._store.release(running.experiment)
+            self._store.leave()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             self._progress.clear()
@@ -109,40 +111,44 @@ class Search:
                     return Ended(self._trials, next_up.reason, next_up.failed)
                 if isinstance(next_up, Wait) and not self._running:
                     self._take_over()
-            self._store.beat([running.experiment for running in self._running])
+            self._drop(self._store.beat([running.experiment for running in self._running]))
             self._draw()
             time.sleep(POLL_S)
         return Ended(self._trials, "interrupted", interrupted=True)
 
     def _plan(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Next:
-        over = "its time is spent" if time.monotonic() >= self._until else None
-        return self._planner.next(trials, pending, over)
+        over = "its time is spent" if self._store.spent_s >= self._job.seconds else None
+        return self._planner.next(trials, pending, over, self._store.others())
 
     def _forget_failed_baseline(self) -> None:
         """A search that could not begin begins again: what was wrong may have been put right."""
         for trial in self._store.read()[0]:
-            if trial.kind is Kind.BASELINE and not trial.outcome.measured:
+            told = trial.outcome.measured and cost(trial.outcome, self._job.limits.objective)
+            if trial.kind is Kind.BASELINE and not told:
                 self._store.forget(trial)
 
     def _take_over(self) -> None:
         """Gives up what was run by tuners that are gone, and ends what they left."""
         for given in self._store.give_up_lost():
-            ended = end_leftovers(self._folder(given.number)) if given.here else 0
+            ended = end_leftovers(given.experiment) if given.here else 0
             left = f"; {ended} processes of it were ended" if ended else ""
-            self._progress.note(f"#{given.number} is given up: its tuner is gone{left}")
+            self._progress.note(f"#{given.experiment.number} is given up: its tuner is gone{left}")
         self._refresh()
 
     def _refresh(self) -> None:
         self._trials, _ = self._store.read()
         results.write(self._job.folder, self._trials, self._job.space, self._job.limits.objective)
 
-    def _folder(self, number: int) -> Path:
-        return self._job.folder / "experiments" / f"{number:04}"
+    def _drop(self, lost: Sequence[Experiment]) -> None:
+        """Ends what another worker gave up, since this one seemed to be gone. The search goes on."""
+        for running in self._running:
+            if running.experiment in lost:
+                running.ask_to_end()
 
     def _start(self, experiment: Experiment) -> None:
         place = self._free.pop(0)
         command = self._job.template.fill(experiment.knobs, experiment.kind is Kind.PROBE)
-        folder = self._folder(experiment.number)
+        folder = self._job.folder / "experiments" / experiment.name
         self._running.append(Running(experiment, command, folder, place, self._job.setup))
 
     def _reap(self) -> bool:
@@ -152,8 +158,10 @@ class Search:
         for running in self._running:
             outcome = running.poll(best)
             if outcome is not None:
-                self._store.record(running.experiment, outcome)
                 ended.append(running)
+                if not self._store.record(running.experiment, outcome):
+                    number = running.experiment.number
+                    self._progress.note(f"#{number} does not count: another worker gave it up")
         for running in ended:
             self._running.remove(running)
             self._free.append(running.place)
@@ -162,16 +170,14 @@ class Search:
             self._refresh()
             by_number = {trial.number: trial for trial in self._trials}
             for running in ended:
-                trial = by_number[running.experiment.number]
+                trial = by_number.get(running.experiment.number)
                 parent = running.experiment.proposal.parent
-                self._progress.ended(trial, by_number.get(-1 if parent is None else parent))
+                if trial is not None:
+                    self._progress.ended(trial, by_number.get(-1 if parent is None else parent))
         return bool(ended)
 
     def _best_step(self) -> float | None:
-        """Upper end of the best's interval in milliseconds a step, for stopping early. None where
-        steps do not compare, since samples are what counts."""
-        if self._job.limits.objective is Objective.THROUGHPUT:
-            return None
+        """Upper end of the best's interval, for stopping early."""
         best = standing(self._trials, self._job.limits.objective).best_cost
         return best.high if best else None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,6 +45,9 @@ BEAT_S = 15.0
 #: Seconds without one after which an owner on another machine is taken for gone.
 GONE_S = 120.0
 
+#: Seconds that a worker waits for another's transaction: it is silent meanwhile, and not gone.
+LOCK_S = 30.0
+
 #: How often something that others may do at the same time is tried.
 TRIES = 8
 
@@ -67,16 +71,47 @@ def _storage() -> Iterator[None]:
 class Given:
     """An experiment that is given up: its owner is gone."""
 
-    number: int
+    experiment: Experiment
     here: bool
     """Whether it ran on this machine."""
+
+
+class Signs:
+    """Signs of life of others, by when they changed. Clocks of machines differ: only that a sign is
+    another than before counts, and how long that is ago on this machine's own monotonic clock."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: dict[object, tuple[object, float]] = {}
+
+    def silent_s(self, who: object, sign: object) -> float:
+        """Seconds since the sign of somebody was first seen as it is now."""
+        now = self._clock()
+        known = self._seen.get(who)
+        if known is None or known[0] != sign:
+            known = self._seen[who] = (sign, now)
+        return now - known[1]
 
 
 class Store:
     """One study."""
 
-    def __init__(self, url: str, study: str, space: Space, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        url: str,
+        study: str,
+        space: Space,
+        settings: Mapping[str, Any],
+        folder: Path | None = None,
+    ) -> None:
         """Opens the study, or makes it.
+
+        Args:
+            url: Where it is.
+            study: Its name.
+            space: The knobs.
+            settings: What all workers must agree about.
+            folder: This worker's: with the machine it tells workers apart, also after a resume.
 
         Raises:
             TuneError: If it cannot be opened, or is of other knobs or another command.
@@ -88,7 +123,9 @@ class Store:
         self._finished = (optuna.exceptions.UpdateFinishedTrialError, RuntimeError)
         self._space = space
         self._me = owner()
-        self._beaten = 0.0
+        self.worker = f"{self._me['host']}:{folder or os.getpid()}"
+        self._signs = Signs()
+        self._beaten = float("-inf")
         self._storage = _open(url)
         for attempt in range(TRIES):
             try:
@@ -105,6 +142,8 @@ class Store:
                 time.sleep(0.1 * 2**attempt)
         self._study = self._storage.get_study_id_from_name(made.study_name)
         self._agree(dict(settings), study)
+        self._spent_before = self._spent()
+        self._began = time.monotonic()
 
     def _agree(self, settings: dict[str, Any], study: str) -> None:
         """All workers, and those who resume, search for the same."""
@@ -145,10 +184,12 @@ class Store:
                 self._close(trial._trial_id, outcome_from_dict(trial.user_attrs["outcome"]))
                 continue
             who = trial.user_attrs.get("owner", {})
-            if lives(who, trial.user_attrs.get("beat", 0.0)):
+            beat = trial.user_attrs.get("beat")
+            if lives(who, self._signs.silent_s(trial._trial_id, beat)):
                 continue
-            if self._fail(trial._trial_id, "given_up"):
-                given.append(Given(trial.number, _here(who)))
+            experiment = _experiment(trial)
+            if experiment is not None and self._fail(trial._trial_id, "given_up"):
+                given.append(Given(experiment, _here(who)))
         return given
 
     @_storage()
@@ -173,15 +214,21 @@ class Store:
                 and (trial.state is self._states.RUNNING or "outcome" in trial.user_attrs)
             )
             if all(other is None or other.proposal.key != proposal.key for other in earlier):
-                return Experiment(mine.number, proposal)
+                return Experiment(mine.number, proposal, mine.user_attrs["token"])
             self._fail(trial_id, "withdrawn")
 
     @_storage()
-    def record(self, experiment: Experiment, outcome: Outcome) -> None:
-        """Keeps an outcome: from now on it is never lost and never repeated."""
+    def record(self, experiment: Experiment, outcome: Outcome) -> bool:
+        """Keeps an outcome: from now on it is never lost and never repeated. False where another worker
+        gave the experiment up: somebody runs it anew, and this outcome is of no use."""
         trial_id = self._id(experiment)
-        self._storage.set_trial_user_attr(trial_id, "outcome", outcome_to_dict(outcome))
+        try:
+            self._storage.set_trial_user_attr(trial_id, "outcome", outcome_to_dict(outcome))
+        except self._finished:
+            return False
         self._close(trial_id, outcome)
+        self._spend()
+        return True
 
     @_storage()
     def release(self, experiment: Experiment) -> None:
@@ -189,13 +236,61 @@ class Store:
         self._fail(self._id(experiment), "given_up")
 
     @_storage()
-    def beat(self, experiments: Sequence[Experiment]) -> None:
-        """Shows that this worker lives, every `BEAT_S` seconds."""
-        now = time.monotonic()
-        if experiments and now - self._beaten >= BEAT_S:
-            self._beaten = now
-            for experiment in experiments:
-                self._storage.set_trial_user_attr(self._id(experiment), "beat", time.time())
+    def beat(self, experiments: Sequence[Experiment]) -> list[Experiment]:
+        """Shows that this worker lives, every `BEAT_S` seconds. Those of its experiments that another
+        worker gave up."""
+        if time.monotonic() - self._beaten < BEAT_S:
+            return []
+        self._beaten = time.monotonic()
+        self._show(self._sign())
+        lost = []
+        for experiment in experiments:
+            try:
+                self._storage.set_trial_user_attr(self._id(experiment), "beat", self._sign())
+            except self._finished:
+                lost.append(experiment)
+        return lost
+
+    @_storage()
+    def leave(self) -> None:
+        """Says that this worker is not there any more."""
+        self._show(None)
+
+    def _show(self, sign: float | None) -> None:
+        shown = {"owner": self._me, "beat": sign}
+        self._storage.set_study_user_attr(self._study, f"worker {self.worker}", shown)
+        self._spend()
+
+    def _spend(self) -> None:
+        # Workers that search at the same time spend the same time.
+        spent = max(self._spent(), self.spent_s)
+        self._storage.set_study_user_attr(self._study, "spent_s", spent)
+
+    @staticmethod
+    def _sign() -> float:
+        """Another each time. By the clock, so that who looks at the study sees when it was."""
+        return time.time()
+
+    @_storage()
+    def others(self) -> set[str]:
+        """The workers besides this one that live, as far as they have shown."""
+        found = set()
+        for name, shown in self._storage.get_study_user_attrs(self._study).items():
+            kind, _, worker = name.partition(" ")
+            if kind != "worker" or worker == self.worker or shown["beat"] is None:
+                continue
+            if lives(shown["owner"], self._signs.silent_s(worker, shown["beat"])):
+                found.add(worker)
+        return found
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds for which this study was searched, now and before it was resumed."""
+        return self._spent_before + time.monotonic() - self._began
+
+    def _spent(self) -> float:
+        kept = self._storage.get_study_user_attrs(self._study)
+        return float(kept.get("spent_s", 0.0))
 
     @_storage()
     def forget(self, trial: Trial) -> None:
@@ -210,6 +305,9 @@ class Store:
     def _all(self) -> list[FrozenTrial]:
         forgotten = self._forgotten()
         trials = self._storage.get_all_trials(self._study, deepcopy=False)
+        for trial in trials:
+            if trial.state is self._states.RUNNING:
+                self._signs.silent_s(trial._trial_id, trial.user_attrs.get("beat"))
         return sorted((t for t in trials if t.number not in forgotten), key=lambda t: t.number)
 
     def _id(self, experiment: Experiment) -> int:
@@ -227,7 +325,8 @@ class Store:
             user_attrs={
                 "experiment": proposal_to_dict(proposal),
                 "owner": self._me,
-                "beat": time.time(),
+                "beat": self._sign(),
+                "token": secrets.token_hex(6),
             },
         )
 
@@ -271,7 +370,7 @@ def _open(url: str) -> BaseStorage:
             "database such as `postgresql://…`)"
         )
     # Workers wait for each other's transactions.
-    engine = {"connect_args": {"timeout": 120}} if kind == "sqlite" else {}
+    engine = {"connect_args": {"timeout": LOCK_S}} if kind == "sqlite" else {}
     for attempt in range(TRIES):
         try:
             return RDBStorage(url, engine_kwargs=engine)
@@ -297,7 +396,10 @@ def _shown(values: Sequence[Any]) -> BaseDistribution:
 
 def _experiment(trial: FrozenTrial) -> Experiment | None:
     proposal = trial.user_attrs.get("experiment")
-    return None if proposal is None else Experiment(trial.number, proposal_from_dict(proposal))
+    if proposal is None:
+        return None
+    token = trial.user_attrs.get("token", "")
+    return Experiment(trial.number, proposal_from_dict(proposal), token)
 
 
 def owner() -> dict[str, Any]:
@@ -317,12 +419,12 @@ def _here(who: Mapping[str, Any]) -> bool:
     return all(who.get(name) == me[name] for name in ("host", "boot", "namespace"))
 
 
-def lives(who: Mapping[str, Any], beat: float) -> bool:
-    """Whether the owner still runs: here by its process, elsewhere by its last sign of life."""
+def lives(who: Mapping[str, Any], silent_s: float) -> bool:
+    """Whether the owner still runs: here by its process, elsewhere by how long it has been silent."""
     if _here(who):
         started = _started(int(who["pid"]))
         return started is not None and started == who.get("started")
-    return time.time() - beat < GONE_S
+    return silent_s < GONE_S
 
 
 def _started(pid: int) -> int | None:

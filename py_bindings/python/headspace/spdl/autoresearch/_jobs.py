@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -24,14 +23,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from headspace import _processes
 from headspace.spdl.autoresearch._records import Progress
 
 __all__ = ["Job", "Jobs"]
 
-#: Seconds that a job has to end after SIGTERM before it is killed. `torchrun` gives its workers 30.
-GRACE_S = 35.0
-#: Seconds that the kernel is given after SIGKILL.
-_KILLED_S = 5.0
+#: Names a job's folder in the environment of all its processes.
+MARK = "HEADSPACE_SPDL_JOB"
 
 # The shell stays to tell how the command ended. It traps no signal: what it starts would have its
 # handlers until it is another program, and a signal that comes in between would be lost.
@@ -111,6 +109,7 @@ class Jobs:
             self._children[job_id] = subprocess.Popen(
                 ["/bin/sh", "-c", _LEAD, "headspace-job", str(folder), *watched],
                 cwd=workdir,
+                env={**os.environ, MARK: str(folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -200,14 +199,7 @@ class Jobs:
         if pid is None or not self._is_alive(job_id):
             return not self._is_alive(job_id)
         # Its shell may be gone at once while the command still completes its records.
-        for number, seconds in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, _KILLED_S)):
-            until = time.monotonic() + seconds
-            try:
-                os.killpg(pid, number)
-            except ProcessLookupError:
-                break
-            while (self._is_alive(job_id) or _group_lives(pid)) and time.monotonic() < until:
-                time.sleep(0.02)
+        _processes.Ending(pid, (MARK, str(self.folder(job_id)))).wait()
         return not self._is_alive(job_id)
 
     def _end_orphans(self, run_id: str) -> None:
@@ -260,19 +252,6 @@ def _runs(pid: int, folder: Path) -> bool:
     except OSError:
         return False
     return os.fsencode(folder) in words
-
-
-def _group_lives(group: int) -> bool:
-    """Whether a process of that group runs; one that nobody reaps does not."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            # Behind the name, which may hold anything: state, parent, group (proc_pid_stat(5)).
-            state, _, number = path.read_text().rpartition(")")[2].split()[:3]
-        except (OSError, ValueError):
-            continue
-        if int(number) == group and state != "Z":
-            return True
-    return False
 
 
 def _write(path: Path, text: str) -> None:
