@@ -99,7 +99,11 @@ loop       DataLoader (model in training mode). Kept apart: DataLoader (evaluati
         let others = [other("val", Some(Role::Evaluation), 2.0)];
         for (role, chosen, why) in [
             (Some(Role::Training), true, "as you named it"),
-            (None, false, "of those with enough steps, the one that most time was spent in"),
+            (
+                None,
+                false,
+                "of those with enough steps, the one that most time was spent in",
+            ),
             (Some(Role::Evaluation), false, "no training loop took steps"),
             (Some(Role::Background), false, "on a background thread"),
         ] {
