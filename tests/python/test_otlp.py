@@ -154,7 +154,7 @@ def test_what_arrives_is_what_the_records_of_the_same_time_say(
             assert point.value == value, (scope, key)
             if not point.is_monotonic:
                 assert point.start == 0
-            elif name.startswith("process."):
+            elif name.startswith(("process.", "headspace.process.")):
                 assert point.start == process_began
             else:
                 assert point.start == pytest.approx(began, abs=1_000)
