@@ -38,13 +38,10 @@ pub struct SummaryRecord {
     #[serde(rename = "loop")]
     pub loop_name: Option<String>,
     /// What the main loop is for, where that was seen.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub loop_role: Option<Role>,
     /// Whether the user named the main loop.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub loop_chosen: bool,
     /// The loops besides it that took steps, the longest first. The numbers here are of none of them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_loops: Vec<OtherLoop>,
     /// Seconds since the run began.
     pub elapsed_s: f64,
