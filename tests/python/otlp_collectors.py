@@ -6,6 +6,7 @@ import gzip
 import json
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -239,6 +240,22 @@ def grpc_collector(
         yield collector
     finally:
         server.stop(None).wait()
+
+
+def hang(connection: socket.socket) -> None:
+    pass
+
+
+def reset(connection: socket.socket) -> None:
+    connection.recv(1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def garbage(connection: socket.socket) -> None:
+    connection.recv(1)
+    connection.sendall(b"\x16\x03\xff\x00SSH-2.0 hello\r\n\r\n" * 20)
+    connection.close()
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import socket
-import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from typing import BinaryIO
 
 import pytest
 from beside import PATIENT, side_by_side, untouched
-from otlp_collectors import Answer, free_port, http_collector, rude_server
+from otlp_collectors import Answer, free_port, garbage, hang, http_collector, reset, rude_server
 from promserver import address_of, scrape
 from running import Programs, Record, Started, of_kind, wait_until
 
@@ -45,22 +44,6 @@ def to_collector(port: int, **more: str) -> dict[str, str]:
 
 
 # --- A collector -------------------------------------------------------------------------------
-
-
-def hang(connection: socket.socket) -> None:
-    pass
-
-
-def reset(connection: socket.socket) -> None:
-    connection.recv(1)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    connection.close()
-
-
-def garbage(connection: socket.socket) -> None:
-    connection.recv(1)
-    connection.sendall(b"\x16\x03\xff\x00SSH-2.0 hello\r\n\r\n" * 20)
-    connection.close()
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import struct
 import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -20,8 +19,11 @@ from otlp_collectors import (
     Answer,
     Collector,
     free_port,
+    garbage,
     grpc_collector,
+    hang,
     http_collector,
+    reset,
     rude_server,
 )
 from running import Programs, Ran, Record, Runs, of_kind, steps_in_ticks, wait_until
@@ -334,22 +336,6 @@ def lost(ran: Ran) -> float:
     """Deliveries given up, as the last tick says."""
     values = last_readings(ran.records(), 2**63)
     return values.get(("agent", "headspace.agent.dropped.exports"), 0)
-
-
-def hang(connection: socket.socket) -> None:
-    pass
-
-
-def reset(connection: socket.socket) -> None:
-    connection.recv(1)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    connection.close()
-
-
-def garbage(connection: socket.socket) -> None:
-    connection.recv(1)
-    connection.sendall(b"\x16\x03\xff\x00SSH-2.0 hello\r\n\r\n" * 20)
-    connection.close()
 
 
 def endless(connection: socket.socket) -> None:

@@ -79,8 +79,6 @@ class Standing:
     baseline: Trial | None
     floor_ms: float | None
     """The cost with free data."""
-    floor_by: Trial | None
-    """The probe."""
     best: Config | None
     best_cost: Cost | None
     best_trial: Trial | None
@@ -106,12 +104,12 @@ def standing(trials: Sequence[Trial], objective: Objective) -> Standing:
         floor = step * factor if step and factor else None
     costs = by_config(trials, objective)
     if not costs:
-        return Standing(baseline, floor, probe, None, None, None)
+        return Standing(baseline, floor, None, None, None)
     name, (config, best) = min(costs.items(), key=lambda item: item[1][1].ms)
     first = next(
         t for t in trials if t.kind in SEARCHING and t.outcome.measured and key(t.knobs) == name
     )
-    return Standing(baseline, floor, probe, config, best, first, costs)
+    return Standing(baseline, floor, config, best, first, costs)
 
 
 class Planner:
