@@ -114,6 +114,7 @@ def parse() -> argparse.Namespace:
     add("--batch-size", type=int, help="clips a batch")
     add("--frames", type=int, help="frames kept of each subclip")
     add("--size", type=int, help="width and height of a frame in pixels")
+    add("--fetch-ms", type=float, help="ms that a file takes longer to come, as over a network")
     add("--fetch-threads", type=int, help="threads that read files")
     add("--demux-threads", type=int, help="threads that take files apart into packets")
     add("--decode-threads", type=int, help="threads that decode")

@@ -30,6 +30,8 @@ class Knobs:
     """Frames kept of each clip."""
     size: int = 64
     """Width and height of a frame in pixels."""
+    fetch_ms: float = 0.0
+    """Milliseconds that each file takes longer to come, as from storage behind a network."""
     fetch_threads: int = 1
     """Threads that read files."""
     demux_threads: int = 1
@@ -56,6 +58,8 @@ class Knobs:
         for name, value in asdict(self).items():
             if type(value) is int and value < 1:
                 raise ValueError(f"`{name}` is at least 1: `{value}`")
+        if self.fetch_ms < 0:
+            raise ValueError(f"`fetch_ms` is at least 0: `{self.fetch_ms}`")
 
 
 class VideoLoader:
@@ -110,9 +114,8 @@ class VideoLoader:
         sampled = pipeline.source(
             "sample", ((index, self.clips[index]) for index in self._order(epoch)), depth
         )
-        fetched = pipeline.stage(
-            "fetch", partial(_keep, stages.fetch), sampled, knobs.fetch_threads, depth
-        )
+        fetching = partial(_keep, partial(stages.fetch, delay=knobs.fetch_ms / 1000))
+        fetched = pipeline.stage("fetch", fetching, sampled, knobs.fetch_threads, depth)
         packets = pipeline.stage(
             "demux", partial(_keep, stages.demux), fetched, knobs.demux_threads, depth
         )

@@ -6,6 +6,7 @@ PyAV releases the GIL while it demuxes, decodes and resizes, so threads run thes
 from __future__ import annotations
 
 import io
+import time
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -45,8 +46,10 @@ class Batch(NamedTuple):
     """Place of each clip in the loader's list."""
 
 
-def fetch(clip: Clip) -> tuple[Clip, bytes]:
-    """Reads the file."""
+def fetch(clip: Clip, delay: float = 0.0) -> tuple[Clip, bytes]:
+    """Reads the file, after `delay` seconds in which the storage would have looked for it."""
+    if delay:
+        time.sleep(delay)
     return clip, clip.path.read_bytes()
 
 
