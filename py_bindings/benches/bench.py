@@ -30,6 +30,7 @@ PARTS: dict[str, tuple[str, Callable[[bool], list[Row]]]] = {
     "wrap": ("nanoseconds a batch", per_item.run),
     "stage": ("nanoseconds a call of a stage", staging.run),
     "import": ("milliseconds at start", importing.run),
+    "run": ("milliseconds that a launcher adds", importing.launched),
     "memory": ("bytes added", memory.run),
     "interpreter": ("costs inside the interpreter", interpreter.run),
     "loop": ("slow-down of a loop of 10 ms steps", slowdown.run),

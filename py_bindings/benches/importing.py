@@ -1,7 +1,9 @@
-"""What `import headspace` adds to the start of a program, in fresh processes."""
+"""What headspace adds to the start of a program, in fresh processes: `import headspace`, and
+`headspace run` before its command."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import statistics
@@ -12,10 +14,10 @@ import time
 from rows import Row, bootstrap
 
 
-def _start(code: str) -> float:
-    """Milliseconds from starting a Python that runs `code` to its end."""
+def _start(code: str, *under: str) -> float:
+    """Milliseconds from starting a Python that runs `code`, `under` something, to its end."""
     begin = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([*under, sys.executable, "-c", code], check=True)
     return (time.perf_counter() - begin) * 1e3
 
 
@@ -33,21 +35,59 @@ def _importtime() -> float:
     return int(found.group(1)) / 1e3
 
 
+#: A program's start: what it runs, and under what.
+Begun = tuple[str, ...]
+
+
+def _in_turns(begun: list[Begun], turns: int) -> list[list[float]]:
+    """Milliseconds of each, in an order that changes, after one start of each that does not count."""
+    times: list[list[float]] = [[] for _ in begun]
+    for one in begun:
+        _start(*one)
+    for turn in range(turns):
+        order = list(zip(begun, times))
+        for one, known in reversed(order) if turn % 2 else order:
+            known.append(_start(*one))
+    return times
+
+
+def launched(quick: bool) -> list[Row]:
+    """What `headspace run` adds before a command, beside the launcher of OpenTelemetry; and before
+    one that imports what is watched."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    scripts = os.path.dirname(sys.executable)
+    os.environ["PATH"] = os.pathsep.join([scripts, os.environ.get("PATH", os.defpath)])
+    ours, peer = ("headspace", "run", "--"), "opentelemetry-instrument"
+    bare, mine, theirs = _in_turns(
+        [("pass",), ("pass", *ours), ("pass", peer)], 10 if quick else 40
+    )
+    other = statistics.median(b - a for a, b in zip(bare, theirs))
+    added, low, high = _added(bare, mine)
+    what = "`headspace run -- python -c pass`, minus without: median"
+    rows = [Row("run", what, added, "ms", 1.0, low, high, peer, added / other)]
+    if importlib.util.find_spec("torch") is not None:
+        code = "import torch.utils.data"
+        added, low, high = _added(*_in_turns([(code,), (code, *ours)], 3 if quick else 12))
+        what = f"the same of a program that does `{code}`"
+        rows.append(Row("run", what, added, "ms", None, low, high))
+    return rows
+
+
+def _added(without: list[float], having: list[float]) -> tuple[float, float, float]:
+    """Median of what is added, and its interval."""
+    added = [b - a for a, b in zip(without, having)]
+    return (statistics.median(added), *bootstrap(added, statistics.median))
+
+
 def run(quick: bool) -> list[Row]:
     # Installers compile to byte code; an import from a source tree does it the first time.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    _start("import headspace")
-    bare, importing = [], []
-    for turn in range(10 if quick else 60):
-        order = [("pass", bare), ("import headspace", importing)]
-        for code, times in reversed(order) if turn % 2 else order:
-            times.append(_start(code))
-    added = [b - a for a, b in zip(bare, importing)]
-    low, high = bootstrap(added, statistics.median)
+    bare, importing = _in_turns([("pass",), ("import headspace",)], 10 if quick else 60)
+    added, low, high = _added(bare, importing)
     counted = [_importtime() for _ in range(5 if quick else 20)]
     what = "a process that imports, minus one that does not"
     return [
         Row("import", f"{what}: best", min(importing) - min(bare), "ms", 15.0),
-        Row("import", f"{what}: median", statistics.median(added), "ms", 15.0, low, high),
+        Row("import", f"{what}: median", added, "ms", 15.0, low, high),
         Row("import", "as -X importtime counts it: best", min(counted), "ms", 15.0),
     ]

@@ -3,14 +3,17 @@
     python tests/python/study_tune.py                  on the recorded grid
     python tests/python/study_tune.py --record         records it anew, on a machine that is at rest
 
-The grid is every configuration of the video example's knobs, each run once, one at a time; its record
-is `tests/golden/tune_grid.jsonl`. On it `headspace tune`, Optuna's TPE as it comes and random search
-look for a configuration within 10 % of the best, from the same bad baseline.
+The grid is every configuration of the video example's knobs, one run at a time; its record is
+`tests/golden/tune_grid.jsonl`. Those that one run shows within 35 % of the best are run again, in turn:
+the same program differs by some percent from run to run, and the best of many by one run each would be
+the luckiest. On the record `headspace tune`, Optuna's TPE as it comes and random search look for a
+configuration within 10 % of the best, from the same bad baseline.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -29,28 +32,32 @@ from headspace.tune.resources import Place
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "tests" / "golden" / "tune_grid.jsonl"
-SEEDS = range(5)
 MOST = 40
+SEEDS = range(25)
+#: Medians are told of these few as well.
+FEW = 5
+
+#: Configurations that may be near the best: those within this share of it are run again.
+AGAIN = 0.35
 
 #: The first value of each is the baseline.
 KNOBS = (
+    "fetch_threads=1,2,4,8",
     "decode_threads=1,2,4",
-    "resize_threads=1,2",
     "prefetch=1,3",
     "queue_depth=1,4",
-    "pool=dedicated,shared",
     "subprocess=no,yes",
 )
 COMMAND = (
     sys.executable,
     str(ROOT / "examples" / "python" / "video_classification.py"),
     "--equalize",
-    "--steps", "{probe:700|STEPS}",
+    "--fetch-ms", "150",
+    "--steps", "{probe:300|STEPS}",
+    "--fetch-threads", "{fetch_threads}",
     "--decode-threads", "{decode_threads}",
-    "--resize-threads", "{resize_threads}",
     "--prefetch", "{prefetch}",
     "--queue-depth", "{queue_depth}",
-    "--pool", "{pool}",
     "{subprocess:--subprocess}",
 )  # fmt: skip
 
@@ -71,28 +78,39 @@ def run(
     return outcome
 
 
-def record(path: Path, steps: int, only: int | None) -> None:
-    """Runs the grid. Goes on where it was stopped: a configuration that is there is not run again."""
+def record(path: Path, steps: int, passes: int) -> None:
+    """Runs the grid. Goes on where it was stopped: what is recorded is not run again."""
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["HEADSPACE_QUIET"] = "1"
     space = video_space()
     words = [word.replace("STEPS", str(steps)) for word in COMMAND]
     template = Template(words, space)
     setup = Setup(Patience(measure=float("inf")), inject=False, early=False)
-    todo = [(Kind.BASELINE, config) for config in space.all()][:only]
-    todo.insert(1, (Kind.PROBE, space.baseline))
-    done = path.read_text().splitlines() if path.exists() else []
     with tempfile.TemporaryDirectory() as base, path.open("a") as out:
-        for number, (kind, config) in enumerate(todo):
-            if number < len(done):
-                continue
+        for number in itertools.count():
+            todo = what_is_left(read_grid(path, space), passes)
+            if todo is None:
+                return
+            kind, config = todo
             outcome = run(number, kind, config, Path(base), template, setup)
             name = "probe" if kind is Kind.PROBE else "grid"
             out.write(json.dumps(row_of(name, config, outcome), separators=(",", ":")) + "\n")
             out.flush()
             told = f"{outcome.step_ms:.1f} ms" if outcome.step_ms else outcome.detail
-            print(f"{number + 1:3}/{len(todo)} {outcome.seconds:5.1f} s  {told:>10}  "
+            print(f"{number + 1:3} {outcome.seconds:5.1f} s  {told:>10}  "
                   f"{name} {space.describe(config)}", flush=True)  # fmt: skip
+
+
+def what_is_left(grid: Grid, passes: int) -> tuple[Kind, Config] | None:
+    """What is to be run next: all once and the probe, then by turns those that may be near the best."""
+    missing = [config for config in grid.space.all() if key(config) not in grid.runs]
+    if grid.probe is None:
+        return Kind.PROBE, grid.space.baseline
+    if missing:
+        return Kind.BASELINE, missing[0]
+    near = [c for c in grid.space.all() if grid.mean_ms(c) <= (1 + AGAIN) * grid.best_ms]
+    fewest = min(near, key=lambda config: len(grid.runs[key(config)]))
+    return (Kind.BASELINE, fewest) if len(grid.runs[key(fewest)]) < passes else None
 
 
 def compare(grid: Grid) -> dict[str, list[int]]:
@@ -102,35 +120,43 @@ def compare(grid: Grid) -> dict[str, list[int]]:
     }
 
 
+def needs_fewest(found: dict[str, list[int]]) -> bool:
+    """Whether `headspace tune` needs at most `MOST` experiments and fewer than all others, by the
+    median of the few seeds and of all."""
+    for seeds in (FEW, len(SEEDS)):
+        medians = {name: statistics.median(counts[:seeds]) for name, counts in found.items()}
+        mine = medians.pop("headspace tune")
+        if mine > MOST or any(mine >= other for other in medians.values()):
+            return False
+    return True
+
+
 def main() -> int:
     """Records, or compares and prints. 1 where `headspace tune` does not need fewest."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--record", action="store_true", help="run the grid first")
     parser.add_argument("--file", type=Path, default=RECORD)
-    parser.add_argument("--steps", type=int, default=100, help="of a run, for --record")
-    parser.add_argument("--only", type=int, help="so many configurations, for --record")
+    parser.add_argument("--steps", type=int, default=40, help="of a run, for --record")
+    parser.add_argument("--passes", type=int, default=5, help="runs of those near the best")
     args = parser.parse_args()
     if args.record:
-        record(args.file, args.steps, args.only)
-        if args.only:
-            return 0
+        record(args.file, args.steps, args.passes)
     if not args.file.exists():
         print(f"{args.file} is not there: `--record` runs the grid", file=sys.stderr)
         return 1
     grid = read_grid(args.file, video_space())
-    base = grid.outcomes[key(grid.space.baseline)]
     print(
-        f"{len(grid.outcomes)} configurations: baseline {base.step_ms:.1f} ms, best "
+        f"{len(grid.runs)} configurations: baseline {grid.mean_ms(grid.space.baseline):.1f} ms, best "
         f"{grid.best_ms:.1f} ms, {grid.near_count} within 10 % of it\n"
-        f"{'':16} experiments until one is (seeds {SEEDS[0]} to {SEEDS[-1]})   median"
+        f"experiments until one is, the baseline and the probe among them:\n"
+        f"{'':16} {f'seeds 0 to {FEW - 1}':{4 * FEW}}  median   median of {len(SEEDS)}"
     )
     found = compare(grid)
     for name, counts in found.items():
-        shown = "  ".join(f"{count:3}" for count in counts)
-        print(f"{name:16} {shown:42} {statistics.median(counts):8g}")
-    medians = {name: statistics.median(counts) for name, counts in found.items()}
-    mine = medians.pop("headspace tune")
-    if mine > MOST or any(mine >= other for other in medians.values()):
+        shown = " ".join(f"{count:3}" for count in counts[:FEW])
+        few, every = statistics.median(counts[:FEW]), statistics.median(counts)
+        print(f"{name:16} {shown:{4 * FEW}}  {few:6g}   {every:6g}")
+    if not needs_fewest(found):
         print(f"`headspace tune` does not need fewest, or more than {MOST}", file=sys.stderr)
         return 1
     return 0

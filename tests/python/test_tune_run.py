@@ -28,6 +28,8 @@ from headspace.tune.resources import Place, places, whole_cores
 from headspace.tune.search import Job, Search
 from headspace.tune.store import GONE_S, Store, lives, owner
 
+pytest_plugins = ["database_fixtures"]
+
 PROGRAM = str(PROGRAMS / "tuned.py")
 SPACE = Space((parse_knob("threads=1,2,4"), parse_knob("depth=1,2"), parse_knob("turbo=no,yes")))
 KNOBS = [
@@ -295,12 +297,11 @@ def test_killed_ten_times_nothing_finished_is_lost_or_repeated(tmp_path, running
     assert not marked(folder), "a program was left behind"
 
 
-@pytest.mark.parametrize("storage", ["sqlite", "journal"])
+@pytest.mark.parametrize("storage", ["sqlite", "journal", "postgresql", "mysql"])
 @pytest.mark.slow
-def test_workers_on_one_study_share_it_and_do_not_do_the_same(tmp_path, running, storage):
-    url = (
-        f"sqlite:///{tmp_path / 'all.db'}" if storage == "sqlite" else f"journal:{tmp_path / 'all'}"
-    )
+def test_workers_on_one_study_share_it_and_do_not_do_the_same(tmp_path, running, database, storage):
+    files = {"sqlite": f"sqlite:///{tmp_path / 'all.db'}", "journal": f"journal:{tmp_path / 'all'}"}
+    url = files.get(storage) or database(storage)
     log = tmp_path / "log"
     workers = []
     for me, other in ((0, 1), (1, 0)):

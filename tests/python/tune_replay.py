@@ -1,15 +1,20 @@
 """Searches on recorded outcomes: how many experiments until one is near the best?
 
-A row of the record is a configuration of a grid, with what its run gave; the row `probe` is the
-baseline's run with a probe. All ways to search begin with the baseline, which a gain is told against.
+A row of the record is a run of a configuration of a grid; those that came near the best were run
+several times, in turn. A search sees one of a configuration's runs, which one by its seed, as one that
+really runs it would; near the best is told by the mean of all, so that a lucky run helps nobody. The row
+`probe` is the baseline's run with a probe. All ways to search begin with the baseline, which a gain is
+told against.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+import statistics
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +23,6 @@ from optuna.distributions import CategoricalDistribution
 
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
 from headspace.tune.knobs import Config, Space, key
-from headspace.tune.objective import Objective
 from headspace.tune.plan import Done, Limits, Planner
 
 #: How near to the grid's best is near enough, as a share of it.
@@ -59,42 +63,63 @@ class Grid:
     """Recorded outcomes of every configuration."""
 
     space: Space
-    outcomes: dict[str, Outcome]
+    runs: dict[str, list[Outcome]]
+    """Of each configuration, by its key."""
     probe: Outcome | None
+
+    def seen(self, config: Config, seed: int) -> Outcome:
+        """What a search with that seed is told of a configuration."""
+        runs = self.runs[key(config)]
+        return runs[seed % len(runs)]
+
+    def mean_ms(self, config: Config) -> float:
+        """Mean step over a configuration's runs; infinite where one of them failed."""
+        runs = self.runs[key(config)]
+        return statistics.fmean((o.step_ms or inf) if o.measured else inf for o in runs)
 
     @property
     def best_ms(self) -> float:
-        return min(o.step_ms for o in self.outcomes.values() if o.measured and o.step_ms)
+        return min(map(self.mean_ms, self.space.all()))
 
     def near(self, config: Config) -> bool:
         """Whether a configuration is near enough to the best."""
-        outcome = self.outcomes[key(config)]
-        return outcome.measured and (outcome.step_ms or 0) <= (1 + NEAR) * self.best_ms
+        return self.mean_ms(config) <= (1 + NEAR) * self.best_ms
 
     @property
     def near_count(self) -> int:
         return sum(self.near(config) for config in self.space.all())
 
 
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The record's rows; none where there is no record."""
+    return list(map(json.loads, path.read_text().splitlines())) if path.exists() else []
+
+
+def config_of(row: dict[str, Any], space: Space) -> Config:
+    """The configuration that a row is of."""
+    return {knob.name: knob.read(row["knobs"][knob.name]) for knob in space.knobs}
+
+
 def read_grid(path: Path, space: Space) -> Grid:
     """Reads the record."""
-    return grid_of(map(json.loads, path.read_text().splitlines()), space)
+    return grid_of(read_rows(path), space)
 
 
-def grid_of(rows: Iterator[dict[str, Any]], space: Space) -> Grid:
-    outcomes, probe = {}, None
+def grid_of(rows: Iterable[dict[str, Any]], space: Space) -> Grid:
+    runs: dict[str, list[Outcome]] = {}
+    probe = None
     for row in rows:
         interval = row["interval_ms"]
         summary = {name: row.get(name) for name in (*KEPT, "remedies", "queues", "bottleneck")}
         outcome = Outcome(
             State(row["state"]), row["step_ms"], interval and tuple(interval), summary=summary
         )
-        config = {knob.name: knob.read(row["knobs"][knob.name]) for knob in space.knobs}
+        config = config_of(row, space)
         if row["kind"] != "probe":
-            outcomes[key(config)] = outcome
+            runs.setdefault(key(config), []).append(outcome)
         elif config == space.baseline:
             probe = outcome
-    return Grid(space, outcomes, probe)
+    return Grid(space, runs, probe)
 
 
 def ours(grid: Grid, seed: int) -> Iterator[Config]:
@@ -111,7 +136,7 @@ def ours(grid: Grid, seed: int) -> Iterator[Config]:
     planner, trials = Planner(grid.space, limits), list[Trial]()
     while not isinstance(proposal := planner.next(trials), Done):
         assert isinstance(proposal, Proposal)
-        outcome = grid.outcomes[key(proposal.knobs)]
+        outcome = grid.seen(proposal.knobs, seed)
         if proposal.kind is Kind.PROBE and grid.probe is not None:
             outcome = replace(grid.probe, step_ms=grid.probe.step_ms or outcome.step_ms)
         trials.append(Trial(Experiment(len(trials), proposal), outcome))
@@ -125,10 +150,10 @@ def plain_tpe(grid: Grid, seed: int) -> Iterator[Config]:
     study.enqueue_trial(dict(grid.space.baseline))
     distributions = {knob.name: CategoricalDistribution(knob.values) for knob in grid.space.knobs}
     seen = set()
-    while len(seen) < len(grid.outcomes):
+    while len(seen) < len(grid.runs):
         trial = study.ask(distributions)
         config = dict(trial.params)
-        outcome = grid.outcomes.get(key(config))
+        outcome = grid.seen(config, seed) if key(config) in grid.runs else None
         if outcome is None or outcome.step_ms is None:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
             continue
@@ -157,6 +182,3 @@ def needed(grid: Grid, search: Search, seed: int) -> int:
         if grid.near(config):
             return count
     raise AssertionError("it never came near")
-
-
-__all__ = ["SEARCHES", "Grid", "Objective", "grid_of", "needed", "ours", "read_grid", "row_of"]

@@ -49,7 +49,7 @@ GONE_S = 120.0
 LOCK_S = 30.0
 
 #: How often something that others may do at the same time is tried.
-TRIES = 8
+TRIES = 6
 
 
 class StorageError(TuneError):
@@ -374,6 +374,12 @@ def _open(url: str) -> BaseStorage:
     for attempt in range(TRIES):
         try:
             return RDBStorage(url, engine_kwargs=engine)
+        except ModuleNotFoundError as error:
+            raise TuneError(
+                f"the storage `{url}` needs the Python module `{error.name}`: install it "
+                "(`python -m pip install psycopg2-binary` for PostgreSQL, `PyMySQL` for "
+                "`mysql+pymysql://…`)"
+            ) from error
         except Exception as error:
             # Another worker is making the tables at this moment.
             if attempt == TRIES - 1:
