@@ -9,6 +9,7 @@ import itertools
 import multiprocessing
 import os
 import queue
+import shutil
 import subprocess
 import sys
 import threading
@@ -207,6 +208,53 @@ def test_what_the_summary_says_of_a_pool_is_the_mean_of_its_looks(
     (told,) = [entry for entry in runs.summary()["queues"] if entry["name"] == name]
     assert told["places"] == 4
     assert 1 < told["active"] <= 2
+
+
+def train_on_one_pool(threads: int, steps: int = 200) -> None:
+    """Two stages of 6 and 4 ms a call take turns on a pool; the loop's own part is 2 ms."""
+    with ThreadPoolExecutor(threads) as pool:
+        headspace.queue("pool", pool)
+        read = headspace.queue("read", queue.Queue(2))
+        decoded = headspace.queue("decoded", queue.Queue(2), last=True)
+
+        def serve(name: str, seconds: float, put: Callable[[Any], None], items: Any) -> None:
+            call = headspace.stage(name, concurrency=1)(time.sleep)
+            for _ in items:
+                put(pool.submit(call, seconds).result())
+
+        stages = [
+            threading.Thread(target=serve, args=("read", 0.006, read.put, range(steps))),
+            threading.Thread(
+                target=serve, args=("decode", 0.004, decoded.put, (read.get() for _ in range(steps)))
+            ),
+        ]
+        for thread in stages:
+            thread.start()
+        for _ in headspace.wrap(decoded.get() for _ in range(steps)):
+            time.sleep(0.002)
+        for thread in stages:
+            thread.join()
+
+
+def test_a_pool_that_stages_share_binds_and_more_threads_gain_what_was_predicted(
+    runs: Runs,
+) -> None:
+    def summary(threads: int) -> dict[str, Any]:
+        with headspace.start(interval=0.05) as session:
+            train_on_one_pool(threads)
+        (told,) = Runs(Path(session.folder).parent).kind("summary")[-1:]
+        shutil.rmtree(session.folder)
+        return told
+
+    one, two = summary(1), summary(2)
+
+    assert (one["bottleneck"]["kind"], one["bottleneck"]["name"]) == ("pool", "pool")
+    assert "its thread is busy" in one["bottleneck"]["evidence"]
+    best = one["remedies"][0]
+    assert best["code"] == "more_threads"
+    assert best["change"] == {"knob": "pool.concurrency", "from": "1", "to": "2"}
+    assert best["predicted_step_ms"] == pytest.approx(two["steady_step_mean_ms"], rel=0.15)
+    assert (two["bottleneck"]["kind"], two["bottleneck"]["name"]) == ("stage", "read")
 
 
 def test_callables_say_it_for_anything_else(session: headspace.Session, name: str) -> None:

@@ -3,7 +3,7 @@
 A stage's threads take items as they come and finish them in any order; the queue behind them hands
 them on in the order of their numbers. So an epoch is the same whatever the number of threads.
 
-Each stage and each queue is told to `headspace` in one line, which is how the verdict knows them.
+Each stage, each queue and the pool are told to `headspace` in one line, which is how the verdict knows them.
 """
 
 from __future__ import annotations
@@ -112,6 +112,8 @@ class Pipeline:
     ) -> None:
         self._describe = describe
         self._pool = ThreadPoolExecutor(pool_threads, "pool") if pool_threads else None
+        if self._pool is not None:
+            headspace.queue("pool", self._pool)
         self._queues: list[OrderedQueue] = []
         self._threads: list[threading.Thread] = []
 

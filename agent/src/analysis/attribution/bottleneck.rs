@@ -59,6 +59,7 @@ const THROTTLED_PCT: f64 = 5.0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Term {
     Stage(usize),
+    Pool(usize),
     Cores,
     Quota,
     Gil,
@@ -268,6 +269,7 @@ fn terms(model: &Model<'_>) -> Vec<Term> {
         .filter(|stage| model.links[*stage].limit_ms > 0.5 * step && !held_up(model, *stage))
         .map(Term::Stage)
         .collect();
+    terms.extend((0..model.pools.len()).map(Term::Pool));
     let busy = |used: Option<f64>, least: f64| used.is_some_and(|used| used >= least);
     if busy(model.uses.cores, 0.7) {
         terms.push(cores_or_quota(model));
@@ -313,6 +315,7 @@ pub(super) fn relieve(model: &Model<'_>, term: Term) -> Tandem {
     let mut t = model.tandem.clone();
     match term {
         Term::Stage(stage) => t.stations[stage].places *= 4,
+        Term::Pool(pool) => t.pools[pool] *= 4,
         Term::Cores | Term::Quota => t.cores *= 4.0,
         Term::Gil => replace(&mut t, Supply::Gil, Supply::Cores),
         Term::Disk => replace(&mut t, Supply::Disk, Supply::Free),
@@ -392,6 +395,10 @@ pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
     let of = |used: Option<f64>| used.unwrap_or(0.0) * step;
     match term {
         Term::Stage(stage) => model.links[stage].limit_ms,
+        Term::Pool(pool) => {
+            let pool = &model.pools[pool];
+            of(Some(pool.active / f64::from(pool.threads)))
+        }
         Term::Cores | Term::Quota => of(model.uses.cores),
         Term::Gil => of(model.uses.gil),
         Term::Disk => of(model.uses.disk),
@@ -440,6 +447,7 @@ fn slowest(model: &Model<'_>) -> Option<usize> {
 pub(super) fn record(model: &Model<'_>, found: Binding) -> BottleneckRecord {
     let (kind, name) = match found.term {
         Term::Stage(stage) => ("stage", Some(model.links[stage].stage.name.clone())),
+        Term::Pool(pool) => ("pool", Some(model.pools[pool].queue.name.clone())),
         Term::Jitter => ("jitter", None),
         Term::Compute => ("compute", None),
         resource => ("resource", resource_name(resource).map(ToOwned::to_owned)),
@@ -463,6 +471,6 @@ pub(super) fn resource_name(term: Term) -> Option<&'static str> {
         Term::Disk => Some("disk"),
         Term::Engines => Some("nvdec"),
         Term::Memory => Some("memory"),
-        Term::Stage(_) | Term::Jitter | Term::Compute => None,
+        Term::Stage(_) | Term::Pool(_) | Term::Jitter | Term::Compute => None,
     }
 }

@@ -1,8 +1,12 @@
 //! What a conclusion rests on, in words: the numbers that it was drawn from.
 
 use super::bottleneck::{SLOW_IPC, Term};
+use super::flow::Link;
 use super::model::Model;
 use crate::analysis::verdict::units::{amount, duration_ms, percent};
+
+/// Stages of a pool that are told by name.
+const MOST_SHARERS: usize = 3;
 
 /// What a conclusion rests on: numbers, in a clause.
 pub(super) fn evidence(model: &Model<'_>, term: Term) -> String {
@@ -10,6 +14,7 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> String {
     let share = |used: Option<f64>| percent(100.0 * used.unwrap_or(0.0), 0);
     match term {
         Term::Stage(stage) => of_stage(model, stage),
+        Term::Pool(pool) => of_pool(model, pool),
         Term::Cores => cores_evidence(model),
         Term::Quota => format!(
             "the quota of {} cores ran out in {} % of its periods",
@@ -74,8 +79,8 @@ fn gil_evidence(model: &Model<'_>) -> String {
     let waits = format!("a thread waits {wait} for the interpreter lock");
     match model.uses.gil.filter(|_| model.gil_binds()) {
         Some(work) => format!(
-            "{waits}, and the stages' threads together do {} cores' worth of work",
-            amount(work)
+            "{waits}, and the stages' threads together use {} % of a core",
+            percent(100.0 * work, 0)
         ),
         None => format!("{waits} that the loop needs, too"),
     }
@@ -163,6 +168,28 @@ fn of_stage(model: &Model<'_>, stage: usize) -> String {
         ));
     }
     parts.join(", ")
+}
+
+fn of_pool(model: &Model<'_>, pool: usize) -> String {
+    let pool = &model.pools[pool];
+    let busy = percent(100.0 * (pool.active / f64::from(pool.threads)).min(1.0), 0);
+    let mut stages: Vec<&Link<'_>> = pool.stages.iter().map(|s| &model.links[*s]).collect();
+    stages.sort_by(|a, b| (b.mean_ms * b.calls).total_cmp(&(a.mean_ms * a.calls)));
+    let names: Vec<String> = (stages.iter().take(MOST_SHARERS))
+        .map(|link| format!("`{}`", link.stage.name))
+        .collect();
+    let more = match stages.len().saturating_sub(MOST_SHARERS) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let threads = match pool.threads {
+        1 => "its thread is".to_owned(),
+        threads => format!("its {threads} threads are"),
+    };
+    format!(
+        "{threads} busy {busy} % of the time with {}{more}",
+        names.join(", ")
+    )
 }
 
 /// The stage called within that takes most of it, and its share.

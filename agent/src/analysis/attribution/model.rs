@@ -7,6 +7,7 @@ use super::flow::{Link, chain};
 use super::tandem::{Station, Supply, Tandem};
 use super::times::Times;
 use crate::analysis::pipeline::Pipeline;
+use crate::model::record::QueueSummary;
 
 /// Use of a resource from which on waiting for it is a part of what a call takes.
 pub(super) const BUSY: f64 = 0.85;
@@ -17,6 +18,9 @@ pub(super) const GIL_WAIT_MS: f64 = 1.0;
 /// How many times longer a call takes for want of the interpreter lock from which on its other
 /// waiting cannot be told from that.
 const CROWDED: f64 = 2.5;
+
+/// How far two numbers of calls at once may differ and be of the same calls, as a share.
+const ALIKE: f64 = 0.15;
 
 /// Calls for one batch beyond which the pipeline is not simulated.
 const MOST_CALLS: f64 = 20_000.0;
@@ -31,6 +35,16 @@ pub(super) struct Uses {
     pub(super) gil: Option<f64>,
 }
 
+/// Threads that calls of stages run on, and may have to wait for.
+#[derive(Debug, Clone)]
+pub(super) struct Pool<'a> {
+    pub(super) queue: &'a QueueSummary,
+    pub(super) threads: u32,
+    /// Mean number of them in a call.
+    pub(super) active: f64,
+    pub(super) stages: Vec<usize>,
+}
+
 /// The facts and what follows from them.
 #[derive(Debug, Clone)]
 pub(super) struct Model<'a> {
@@ -43,6 +57,7 @@ pub(super) struct Model<'a> {
     pub(super) reader: Option<usize>,
     /// The stage that torch's worker processes are.
     pub(super) workers: Option<usize>,
+    pub(super) pools: Vec<Pool<'a>>,
     pub(super) tandem: Tandem,
     /// The loop's own part with data for free.
     pub(super) free_ms: f64,
@@ -59,11 +74,13 @@ impl<'a> Model<'a> {
         let decoder = decoder(facts, &links);
         let reader = reader(facts, &links, uses, decoder.map(|(stage, _)| stage));
         let workers = workers(facts, &links);
+        let pools = pools(facts, &links);
         let compute = (facts.step_ms - facts.wait_ms).max(0.0);
         let free_ms = facts.floor_ms.map_or(compute, |floor| floor.value);
         let mut model = Self {
             tandem: Tandem {
                 stations: Vec::new(),
+                pools: pools.iter().map(|pool| pool.threads).collect(),
                 batch,
                 loop_ms: compute,
                 loop_times: facts.compute_cv.map_or_else(Times::constant, Times::around),
@@ -84,6 +101,7 @@ impl<'a> Model<'a> {
             decoder,
             reader,
             workers,
+            pools,
             free_ms,
         };
         let stretch = model.stretch();
@@ -136,6 +154,7 @@ impl<'a> Model<'a> {
             gives: link.gives,
             room: link.room().max(1),
             ahead,
+            pool: (self.pools.iter()).position(|pool| pool.stages.contains(&stage)),
         }
     }
 
@@ -345,6 +364,51 @@ fn workers(facts: &Pipeline, links: &[Link<'_>]) -> Option<usize> {
     links.iter().position(|link| {
         link.stage.processes == workers && (link.places - f64::from(workers)).abs() < 0.5
     })
+}
+
+/// Pools whose threads stages may have to wait for. Nobody says which stages run in a pool: it is those
+/// whose calls at once are what its threads do, one of them alone or all together that have no pool to
+/// themselves.
+fn pools<'a>(facts: &'a Pipeline, links: &[Link<'_>]) -> Vec<Pool<'a>> {
+    let active = |stage: &usize| links[*stage].active(facts.step_ms);
+    let mut left: Vec<usize> = (0..links.len())
+        .filter(|stage| links[*stage].stage.processes <= 1)
+        .collect();
+    let all: f64 = left.iter().map(active).sum();
+    let mut found = Vec::new();
+    let mut shared = Vec::new();
+    for queue in &facts.queues {
+        let (Some(threads), Some(at_work)) = (queue.places, queue.active) else {
+            continue;
+        };
+        let off = |calls: f64| (calls - at_work).abs();
+        let alike = |calls: f64| off(calls) <= ALIKE * at_work;
+        let pool = |stages| Pool {
+            queue,
+            threads: threads.max(1),
+            active: at_work,
+            stages,
+        };
+        let alone = (0..left.len())
+            .filter(|at| alike(active(&left[*at])) && off(active(&left[*at])) <= off(all))
+            .min_by(|a, b| off(active(&left[*a])).total_cmp(&off(active(&left[*b]))));
+        match alone.map(|at| left.remove(at)) {
+            Some(stage) if f64::from(threads) < links[stage].places => {
+                found.push(pool(vec![stage]));
+            }
+            Some(_) => {}
+            None => shared.push(pool(Vec::new())),
+        }
+    }
+    // Of several that are shared, nothing tells whose is which.
+    if let [pool] = &mut shared[..] {
+        let together: f64 = left.iter().map(active).sum();
+        if (together - pool.active).abs() <= ALIKE * pool.active && left.len() > 1 {
+            pool.stages = left;
+            found.append(&mut shared);
+        }
+    }
+    found
 }
 
 /// Whether the loop does the loader's work itself: nothing holds batches, and the waits are the

@@ -116,6 +116,15 @@ fn need(tandem: &Tandem, supply: Supply) -> f64 {
         .sum()
 }
 
+/// Shortest step that the threads of a pool allow.
+fn pool_ms(tandem: &Tandem, pool: usize) -> f64 {
+    let load: f64 = (tandem.calls().iter().zip(&tandem.stations))
+        .filter(|(_, station)| station.pool == Some(pool))
+        .map(|(calls, station)| calls * station.parts.iter().map(|(_, ms)| ms).sum::<f64>())
+        .sum();
+    load / f64::from(tandem.pools[pool].max(1))
+}
+
 /// The longest of the limits.
 pub(super) fn limit_ms(tandem: &Tandem) -> f64 {
     let calls = tandem.calls();
@@ -127,6 +136,7 @@ pub(super) fn limit_ms(tandem: &Tandem) -> f64 {
         return stations.sum::<f64>() + tandem.loop_ms;
     }
     let own = tandem.loop_ms * tandem.loop_cores;
+    let pools = (0..tandem.pools.len()).map(|pool| pool_ms(tandem, pool));
     [
         tandem.loop_ms.max(tandem.device_ms.unwrap_or(0.0)),
         (need(tandem, Supply::Cores) + own) / tandem.cores,
@@ -136,5 +146,6 @@ pub(super) fn limit_ms(tandem: &Tandem) -> f64 {
     ]
     .into_iter()
     .chain(stations)
+    .chain(pools)
     .fold(0.0, f64::max)
 }

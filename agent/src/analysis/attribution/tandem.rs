@@ -48,12 +48,17 @@ pub(super) struct Station {
     pub(super) room: u32,
     /// Worker processes, each with tasks of its own so many ahead, that deliver in order.
     pub(super) ahead: Option<u32>,
+    /// The pool whose threads its calls run on, where these may be too few. A call that waits for one
+    /// of them keeps its place.
+    pub(super) pool: Option<usize>,
 }
 
 /// The pipeline and its loop.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tandem {
     pub(super) stations: Vec<Station>,
+    /// Threads of each pool that calls run on.
+    pub(super) pools: Vec<u32>,
     /// Items of the last queue that make a batch.
     pub(super) batch: f64,
     /// The loop's own part, loader idle, in milliseconds.

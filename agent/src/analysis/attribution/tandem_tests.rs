@@ -11,12 +11,14 @@ fn station(places: u32, ms: f64, room: u32) -> Station {
         gives: 1.0,
         room,
         ahead: None,
+        pool: None,
     }
 }
 
 fn tandem(stations: Vec<Station>, loop_ms: f64) -> Tandem {
     Tandem {
         stations,
+        pools: Vec::new(),
         batch: 1.0,
         loop_ms,
         loop_times: Times::constant(),
@@ -51,6 +53,18 @@ fn work_on_shared_cores_takes_as_long_as_the_cores_need() {
     shared.cores = 2.0;
 
     close(&shared, 10.0);
+}
+
+#[test]
+fn stations_that_share_a_pool_take_turns_on_its_threads() {
+    let mut line = tandem(vec![station(4, 20.0, 4), station(4, 10.0, 4)], 5.0);
+    for station in &mut line.stations {
+        station.pool = Some(0);
+    }
+    for (threads, ms) in [(1, 30.0), (2, 15.0), (8, 5.0)] {
+        line.pools = vec![threads];
+        close(&line, ms);
+    }
 }
 
 #[test]

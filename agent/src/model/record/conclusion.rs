@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BottleneckRecord {
-    /// `stage`, `resource`, `jitter` (means would be fast enough, tails are not), or `compute` (the
-    /// loop itself).
+    /// `stage`, `pool` (threads that several stages share), `resource`, `jitter` (means would be fast
+    /// enough, tails are not), or `compute` (the loop itself).
     pub kind: String,
-    /// Name of the stage; of the resource: `cores`, `quota`, `gil`, `gc`, `disk`, `nvdec`, `memory`.
+    /// Name of the stage or of the pool's queue; of the resource: `cores`, `quota`, `gil`, `gc`, `disk`, `nvdec`, `memory`.
     /// Absent for `compute`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

@@ -31,9 +31,11 @@ pub(crate) enum Class {
     Inline,
     /// Places, and a stage that the agent is not told of.
     Hidden,
+    /// Threads of a pool that all stages share.
+    Pool,
 }
 
-pub(crate) const CLASSES: [Class; 11] = [
+pub(crate) const CLASSES: [Class; 12] = [
     Class::Plain,
     Class::Ratios,
     Class::Jitter,
@@ -45,6 +47,7 @@ pub(crate) const CLASSES: [Class; 11] = [
     Class::Workers,
     Class::Inline,
     Class::Hidden,
+    Class::Pool,
 ];
 
 const ROOMS: [u32; 9] = [1, 2, 3, 4, 8, 12, 16, 32, 64];
@@ -90,7 +93,7 @@ pub(crate) fn draw(seed: u64) -> Case {
     let class = match dice.uniform(0.0, 1.0) {
         p if p < 0.2 => Class::Plain,
         p if p < 0.4 => Class::Ratios,
-        p => CLASSES[2 + ((p - 0.4) / (0.6 / 9.0)) as usize],
+        p => CLASSES[2 + ((p - 0.4) / (0.6 / 10.0)) as usize],
     };
     let base = dice.log_uniform(8.0, 80.0);
     let count = if class == Class::Inline || class == Class::Workers {
@@ -221,6 +224,13 @@ fn short(dice: &mut Dice, class: Class, line: &mut Line, base: f64, slowest: usi
             if dice.chance(0.3) {
                 line.switching = dice.uniform(0.0, 0.05);
             }
+        }
+        Class::Pool => {
+            let load: f64 = (0..others)
+                .map(|s| line.calls(s) * line.stages[s].alone_ms())
+                .sum();
+            line.pool = Some((load / base / dice.uniform(0.8, 2.5)).round().max(1.0) as u32);
+            line.cores = 64.0;
         }
         Class::Nvdec => {
             let stage = &mut line.stages[slowest];

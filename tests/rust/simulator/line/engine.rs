@@ -27,6 +27,8 @@ pub(crate) struct Seen {
     pub(crate) short_of_cores_ms: f64,
     /// Milliseconds that the loop's own part took longer for want of a core.
     pub(crate) consumer_queued_ms: f64,
+    /// Integral over time of the calls under way.
+    pub(crate) working_ms: f64,
 }
 
 impl Seen {
@@ -117,6 +119,8 @@ struct Engine<'a> {
     free: Vec<usize>,
     states: Vec<State>,
     working: u32,
+    /// Calls that wait for a thread of the pool: stage and worker.
+    waiting: VecDeque<(usize, usize)>,
     asked: Option<f64>,
     /// Calls that the loop has still to do itself for this batch.
     own: u32,
@@ -166,6 +170,7 @@ impl<'a> Engine<'a> {
             free: Vec::new(),
             states,
             working: 0,
+            waiting: VecDeque::new(),
             asked: Some(0.0),
             own: line.batch,
             held: 0,
@@ -228,6 +233,7 @@ impl<'a> Engine<'a> {
         self.now += dt;
         let seen = &mut self.seen;
         seen.ms += dt;
+        seen.working_ms += dt * f64::from(self.working);
         for (part, server) in self.servers.iter_mut().enumerate() {
             server.clock += dt * rates[part];
             let (supply, _) = self.line.supply(PARTS[part]);
@@ -335,6 +341,7 @@ impl<'a> Engine<'a> {
         seen.time.record(ns(took));
         state.active -= 1;
         self.working -= 1;
+        let next = self.waiting.pop_front();
         let rng = &mut self.rngs[call.stage];
         let kept = (0..spec.gives)
             .filter(|_| spec.keeps >= 1.0 || rng.unit() < spec.keeps)
@@ -365,6 +372,9 @@ impl<'a> Engine<'a> {
         } else {
             state.idle += 1;
         }
+        if let Some((stage, worker)) = next {
+            self.start(stage, worker);
+        }
     }
 
     fn compute(&mut self) {
@@ -380,6 +390,14 @@ impl<'a> Engine<'a> {
     }
 
     fn start(&mut self, stage: usize, worker: usize) {
+        if self
+            .line
+            .pool
+            .is_some_and(|threads| self.working >= threads)
+        {
+            self.waiting.push_back((stage, worker));
+            return;
+        }
         let factor = self.stages[stage].service.sample(&mut self.rngs[stage]);
         self.working += 1;
         let state = &mut self.states[stage];

@@ -35,6 +35,7 @@ pub(crate) fn facts(line: &Line, seen: &Seen, probed: bool, blind: Blind) -> Pip
                 capacity: queue.capacity.filter(|_| !blind.rooms),
                 ..queue
             })
+            .chain(line.pool.map(|threads| pool(seen, threads)))
             .collect(),
         step_ms,
         wait_ms,
@@ -118,6 +119,15 @@ fn queue(line: &Line, seen: &Seen, s: usize) -> QueueSummary {
         depth: Some(at.depth / seen.ms),
         empty_pct: share(at.empty),
         full_pct: share(at.full),
+        ..QueueSummary::default()
+    }
+}
+
+fn pool(seen: &Seen, threads: u32) -> QueueSummary {
+    QueueSummary {
+        name: "pool".to_owned(),
+        places: Some(threads),
+        active: Some(seen.working_ms / seen.ms),
         ..QueueSummary::default()
     }
 }

@@ -54,6 +54,7 @@ impl Applied {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Term {
     Stage(usize),
+    Pool,
     Share(Part),
     Gc,
     Jitter,
@@ -133,6 +134,9 @@ fn terms(line: &Line) -> Vec<Term> {
     if line.gc > 0.0 {
         terms.push(Term::Gc);
     }
+    if line.pool.is_some() {
+        terms.push(Term::Pool);
+    }
     terms.extend([Term::Jitter, Term::Compute]);
     terms
 }
@@ -142,6 +146,7 @@ fn relieved(line: &Line, term: Term) -> Line {
     let mut line = line.clone();
     match term {
         Term::Stage(stage) => line.stages[stage].threads *= 4,
+        Term::Pool => line.pool = line.pool.map(|threads| 4 * threads),
         Term::Share(Part::Cpu) => line.cores *= 4.0,
         Term::Share(Part::Gil) => without_lock(&mut line),
         Term::Share(Part::Disk) => line.disk *= 4.0,
@@ -172,6 +177,7 @@ fn named(line: &Line, said: &BottleneckRecord) -> Option<Term> {
     let name = said.name.as_deref().unwrap_or_default();
     Some(match (said.kind.as_str(), name) {
         ("stage", name) => Term::Stage(line.stages.iter().position(|s| s.name == name)?),
+        ("pool", _) => Term::Pool,
         ("jitter", _) => Term::Jitter,
         ("compute", _) => Term::Compute,
         ("resource", "cores") if !line.quota => Term::Share(Part::Cpu),
@@ -253,6 +259,11 @@ fn limit(line: &Line, term: Term) -> f64 {
             stage.alone_ms() * line.calls(s) / f64::from(stage.threads)
         }
         Term::Compute => line.compute_ms,
+        Term::Pool => {
+            let load = |s: usize| line.calls(s) * line.stages[s].alone_ms();
+            let threads = f64::from(line.pool.unwrap_or(u32::MAX));
+            (0..line.stages.len()).map(load).sum::<f64>() / threads
+        }
         Term::Share(part) => {
             let need = |s: usize| -> f64 {
                 let parts = line.stages[s].parts.iter().filter(|(p, _)| *p == part);
@@ -306,6 +317,7 @@ pub(crate) fn apply(line: &Line, remedy: &RemedyRecord) -> Option<Line> {
             line.inline = false;
             line.stages[0].room = 2 * line.batch;
         }
+        "more_threads" => line.pool = Some(to?),
         "cheaper_calls" => {
             let stage = stage_of(&line, remedy)?;
             line.stages[stage].scale(None, 0.5);

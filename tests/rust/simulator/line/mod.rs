@@ -121,6 +121,9 @@ pub(crate) struct Line {
     pub(crate) batch: u32,
     /// The loop does the work of the only stage itself.
     pub(crate) inline: bool,
+    /// Threads of the one pool that all stages' calls run on; a call that waits for one of them keeps
+    /// its stage's place.
+    pub(crate) pool: Option<u32>,
     pub(crate) cores: f64,
     /// Whether a quota is what bounds the cores.
     pub(crate) quota: bool,
@@ -150,6 +153,7 @@ impl Line {
             contention: 0.0,
             batch: 1,
             inline: false,
+            pool: None,
             cores: 1e6,
             quota: false,
             switching: 0.0,

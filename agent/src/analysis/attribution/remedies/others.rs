@@ -39,7 +39,7 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
         Term::Engines => model.decoder?.0,
         Term::Disk => model.reader?,
         Term::Cores | Term::Quota | Term::Gil | Term::Memory => most_work(context)?,
-        Term::Jitter | Term::Gc | Term::Compute => return None,
+        Term::Pool(_) | Term::Jitter | Term::Gc | Term::Compute => return None,
     };
     let name = &model.links[stage].stage.name;
     let (named, part) = inner(model, stage).unwrap_or((name, 1.0));

@@ -30,7 +30,34 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
         .iter()
         .take(3)
         .filter_map(|stage| fewer(context, *stage));
-    more.chain(fewer).collect()
+    let pools = (0..model.pools.len()).filter_map(|pool| more_threads(context, pool));
+    more.chain(fewer).chain(pools).collect()
+}
+
+/// More threads for a pool that stages share.
+fn more_threads(context: &Context<'_>, pool: usize) -> Option<Draft> {
+    let model = context.model;
+    let shared = &model.pools[pool];
+    let stages = (0..model.links.len()).map(Term::Stage);
+    let rest = stages
+        .chain([Term::Cores, Term::Disk, Term::Compute])
+        .map(|term| limit_ms(model, term))
+        .fold(0.02 * context.step_ms(), f64::max);
+    let needed = shared.active * context.step_ms() / rest;
+    let from = shared.threads;
+    let to = whole((1.05 * needed).ceil()).clamp(from + 1, MOST_TIMES * from);
+    let mut tandem = model.tandem.clone();
+    tandem.pools[pool] = to;
+    let name = &shared.queue.name;
+    Some(Draft {
+        code: "more_threads",
+        what: format!("Give the pool `{name}` {to} threads instead of {from}."),
+        stage: None,
+        term: Term::Pool(pool),
+        change: Some(change(&format!("{name}.concurrency"), &from, &to)),
+        outcome: Outcome::Becomes(Box::new(tandem)),
+        confidence: 0.8,
+    })
 }
 
 /// The knob that sets how many calls of a stage run at once.

@@ -67,6 +67,13 @@ impl Factors {
     }
 }
 
+/// Threads that calls of several stations run on, first come, first served.
+#[derive(Debug, Default)]
+struct Pool {
+    idle: u32,
+    waiting: VecDeque<Call>,
+}
+
 /// A pipeline on its way.
 pub(super) struct Run<'a> {
     of: &'a Tandem,
@@ -77,6 +84,7 @@ pub(super) struct Run<'a> {
     calls: Vec<Call>,
     free: Vec<usize>,
     states: Vec<State>,
+    pools: Vec<Pool>,
     /// Where something may move now, and whether each of the stations and the loop is among them.
     to_look_at: Vec<usize>,
     is_to_be: Vec<bool>,
@@ -110,6 +118,14 @@ impl<'a> Run<'a> {
             calls: Vec::new(),
             free: Vec::new(),
             states: states.collect(),
+            pools: of
+                .pools
+                .iter()
+                .map(|threads| Pool {
+                    idle: *threads,
+                    ..Pool::default()
+                })
+                .collect(),
             to_look_at: (0..=stations).collect(),
             is_to_be: vec![true; stations + 1],
             working: 0.0,
@@ -249,6 +265,9 @@ impl<'a> Run<'a> {
             return;
         };
         self.work(-1.0);
+        if let Some(pool) = station.pool {
+            self.hand_over(pool);
+        }
         let state = &mut self.states[call.station];
         if station.ahead.is_some() {
             if state.deliver(call.worker, station.places) {
@@ -266,14 +285,32 @@ impl<'a> Run<'a> {
     }
 
     fn begin_at(&mut self, station: usize, worker: usize) {
-        let factor = self.factors[station].draw();
-        self.work(1.0);
-        self.begin(Call {
+        let call = Call {
             station,
-            factor,
+            factor: self.factors[station].draw(),
             worker,
             part: 0,
-        });
+        };
+        if let Some(pool) = self.of.stations[station].pool {
+            let pool = &mut self.pools[pool];
+            if pool.idle == 0 {
+                pool.waiting.push_back(call);
+                return;
+            }
+            pool.idle -= 1;
+        }
+        self.work(1.0);
+        self.begin(call);
+    }
+
+    /// A thread of a pool is free: for the call that has waited longest.
+    fn hand_over(&mut self, pool: usize) {
+        let Some(call) = self.pools[pool].waiting.pop_front() else {
+            self.pools[pool].idle += 1;
+            return;
+        };
+        self.work(1.0);
+        self.begin(call);
     }
 
     /// Something may move at that station, or at the loop.
