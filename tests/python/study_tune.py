@@ -4,25 +4,26 @@
     python tests/python/study_tune.py --record         records it anew, on a machine that is at rest
 
 The grid is every configuration of the video example's knobs, one run at a time; its record is
-`tests/golden/tune_grid.jsonl`. Those that one run shows within 35 % of the best are run again, in turn:
-the same program differs by some percent from run to run, and the best of many by one run each would be
-the luckiest. On the record `headspace tune`, Optuna's TPE as it comes and random search look for a
+`tests/golden/tune_grid.jsonl`. Those that are within 25 % of the best so far have longer runs, in turn: the same program differs from run to run, and the best of many by one short run each would be the
+luckiest. On the record `headspace tune`, Optuna's TPE as it comes and random search look for a
 configuration within 10 % of the best, from the same bad baseline.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tune_replay import SEARCHES, Grid, needed, read_grid, row_of
+from tune_replay import SEARCHES, Grid, config_of, grid_of, needed, read_grid, read_rows, row_of
 
 from headspace.tune.command import Template
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal
@@ -37,8 +38,11 @@ SEEDS = range(25)
 #: Medians are told of these few as well.
 FEW = 5
 
-#: Configurations that may be near the best: those within this share of it are run again.
-AGAIN = 0.35
+#: Configurations that may be near the best: those within this share of it have longer runs.
+MAYBE = 0.25
+
+#: Steps of a look, and of the longer runs.
+LOOK, LONG = 40, 150
 
 #: The first value of each is the baseline.
 KNOBS = (
@@ -53,7 +57,7 @@ COMMAND = (
     str(ROOT / "examples" / "python" / "video_classification.py"),
     "--equalize",
     "--fetch-ms", "150",
-    "--steps", "{probe:300|STEPS}",
+    "--steps", "STEPS",
     "--fetch-threads", "{fetch_threads}",
     "--decode-threads", "{decode_threads}",
     "--prefetch", "{prefetch}",
@@ -66,51 +70,56 @@ def video_space() -> Space:
     return Space(tuple(map(parse_knob, KNOBS)))
 
 
-def run(
-    number: int, kind: Kind, config: Config, folder: Path, template: Template, setup: Setup
-) -> Outcome:
-    """One experiment to its end."""
-    experiment = Experiment(number, Proposal(kind, config, "The grid."))
-    command = template.fill(config, kind is Kind.PROBE)
-    running = Running(experiment, command, folder / f"{number:04}", Place(), setup)
-    while (outcome := running.poll(None)) is None:
-        time.sleep(0.05)
-    return outcome
+@dataclass(frozen=True)
+class Task:
+    """A run of the grid: a row of the record."""
+
+    name: str
+    config: Config
+    steps: int
+
+    def run(self, folder: Path, space: Space) -> Outcome:
+        """Runs it to its end."""
+        kind = Kind.PROBE if self.name == "probe" else Kind.BASELINE
+        words = [word.replace("STEPS", str(self.steps)) for word in COMMAND]
+        command = Template(words, space).fill(self.config, kind is Kind.PROBE)
+        setup = Setup(Patience(measure=float("inf")), inject=False, early=False)
+        experiment = Experiment(0, Proposal(kind, self.config, "The grid."))
+        running = Running(experiment, command, folder, Place(), setup)
+        while (outcome := running.poll(None)) is None:
+            time.sleep(0.05)
+        return outcome
 
 
-def record(path: Path, steps: int, passes: int) -> None:
+def record(path: Path, passes: int) -> None:
     """Runs the grid. Goes on where it was stopped: what is recorded is not run again."""
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["HEADSPACE_QUIET"] = "1"
     space = video_space()
-    words = [word.replace("STEPS", str(steps)) for word in COMMAND]
-    template = Template(words, space)
-    setup = Setup(Patience(measure=float("inf")), inject=False, early=False)
-    with tempfile.TemporaryDirectory() as base, path.open("a") as out:
-        for number in itertools.count():
-            todo = what_is_left(read_grid(path, space), passes)
-            if todo is None:
-                return
-            kind, config = todo
-            outcome = run(number, kind, config, Path(base), template, setup)
-            name = "probe" if kind is Kind.PROBE else "grid"
-            out.write(json.dumps(row_of(name, config, outcome), separators=(",", ":")) + "\n")
-            out.flush()
-            told = f"{outcome.step_ms:.1f} ms" if outcome.step_ms else outcome.detail
-            print(f"{number + 1:3} {outcome.seconds:5.1f} s  {told:>10}  "
-                  f"{name} {space.describe(config)}", flush=True)  # fmt: skip
+    while (task := next_task(read_rows(path), space, passes)) is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = task.run(Path(folder) / "run", space)
+        with path.open("a") as out:
+            row = row_of(task.name, task.config, outcome)
+            out.write(json.dumps(row, separators=(",", ":")) + "\n")
+        told = f"{outcome.step_ms:.1f} ms" if outcome.step_ms else outcome.detail
+        print(f"{outcome.seconds:5.1f} s  {told:>10}  {task.name:5} {space.describe(task.config)}",
+              flush=True)  # fmt: skip
 
 
-def what_is_left(grid: Grid, passes: int) -> tuple[Kind, Config] | None:
-    """What is to be run next: all once and the probe, then by turns those that may be near the best."""
-    missing = [config for config in grid.space.all() if key(config) not in grid.runs]
-    if grid.probe is None:
-        return Kind.PROBE, grid.space.baseline
+def next_task(rows: list[dict[str, Any]], space: Space, passes: int) -> Task | None:
+    """The probe, a look at each, then by turns the longer runs of those that may be near the best."""
+    if all(row["kind"] != "probe" for row in rows):
+        return Task("probe", space.baseline, 300)
+    looks = grid_of((row for row in rows if row["kind"] == "look"), space)
+    missing = [config for config in space.all() if key(config) not in looks.runs]
     if missing:
-        return Kind.BASELINE, missing[0]
-    near = [c for c in grid.space.all() if grid.mean_ms(c) <= (1 + AGAIN) * grid.best_ms]
-    fewest = min(near, key=lambda config: len(grid.runs[key(config)]))
-    return (Kind.BASELINE, fewest) if len(grid.runs[key(fewest)]) < passes else None
+        return Task("look", missing[0], LOOK)
+    grid = grid_of(rows, space)
+    maybe = [c for c in space.all() if grid.mean_ms(c) <= (1 + MAYBE) * grid.best_ms]
+    longer = Counter(key(config_of(row, space)) for row in rows if row["kind"] == "long")
+    fewest = min(maybe, key=lambda config: longer[key(config)])
+    return Task("long", fewest, LONG) if longer[key(fewest)] < passes else None
 
 
 def compare(grid: Grid) -> dict[str, list[int]]:
@@ -136,11 +145,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--record", action="store_true", help="run the grid first")
     parser.add_argument("--file", type=Path, default=RECORD)
-    parser.add_argument("--steps", type=int, default=40, help="of a run, for --record")
-    parser.add_argument("--passes", type=int, default=5, help="runs of those near the best")
+    parser.add_argument("--passes", type=int, default=2, help="longer runs, for --record")
     args = parser.parse_args()
     if args.record:
-        record(args.file, args.steps, args.passes)
+        record(args.file, args.passes)
     if not args.file.exists():
         print(f"{args.file} is not there: `--record` runs the grid", file=sys.stderr)
         return 1

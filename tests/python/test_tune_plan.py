@@ -12,6 +12,7 @@ import pytest
 from tune_replay import SEARCHES, Grid, grid_of, needed, read_grid
 
 from headspace.tune import remedies, results
+from headspace.tune.bounds import bound
 from headspace.tune.command import Template
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
 from headspace.tune.knobs import Config, Space, key, parse_knob
@@ -19,6 +20,7 @@ from headspace.tune.objective import Cost, Objective, cost, gain, pool, t_quanti
 from headspace.tune.plan import Done, Limits, Planner, Wait, confirmed_gain, standing, winner_of
 from headspace.tune.plots import progress_svg, ticks_of, tree_svg
 from headspace.tune.report import report
+from headspace.tune.sampler import suggest
 
 SPACE = Space(
     tuple(map(parse_knob, ("decode_threads=1..8", "prefetch=1,2,4", "queue=1,4", "mtp=no,yes")))
@@ -291,6 +293,51 @@ def test_sure_remedies_are_tried_together_first_and_then_one_by_one():
     assert got[0] == {"decode_threads": 3, "queue": 4}
     assert got[1] == {"decode_threads": 3, "queue": 4, "mtp": True}
     assert got[2:] == [{"decode_threads": 3}, {"queue": 4}, {"mtp": True}]
+
+
+def measured(knobs: Config, ms: float, **decode: Any) -> Trial:
+    """A run in which `decode` had 4 calls of 20 ms for a batch, one at a time unless told."""
+    stage = {"name": "decode", "mean_ms": 20.0, "calls_per_batch": 4.0, "concurrency": 1.0, **decode}
+    return Trial(Experiment(0, Proposal(Kind.SAMPLE, knobs, "")), outcome(ms, stages=[stage]))
+
+
+def test_what_a_measured_stage_allows_at_best_puts_configurations_off():
+    now = SPACE.baseline
+    least = bound(SPACE, [measured(now, 85.0, cpu_pct=90.0)], Objective.STEP)
+
+    # 80 ms of calls for a batch, on so many threads.
+    assert [least({**now, "decode_threads": n}) for n in (1, 2, 8)] == [80.0, 40.0, 10.0]
+    # Room in queues changes no call; another process does, unless the call only waits.
+    assert least({**now, "prefetch": 4, "queue": 4}) == 80.0
+    assert least({**now, "mtp": True}) == 0.0
+    waiting = bound(SPACE, [measured(now, 85.0, cpu_pct=2.0)], Objective.STEP)
+    assert waiting({**now, "mtp": True}) == 80.0
+
+
+def test_calls_that_hold_each_other_up_say_nothing_of_fewer_at_once():
+    """Decoders: 14 at once take over twice as long a call as 7."""
+    crowded = measured({**SPACE.baseline, "decode_threads": 8}, 90.0, mean_ms=160.0, concurrency=8.0)
+    least = bound(SPACE, [crowded], Objective.STEP)
+    assert least({**SPACE.baseline, "decode_threads": 4}) == 0.0
+    # Of two measurements the one with the shorter calls counts.
+    both = bound(SPACE, [crowded, measured(SPACE.baseline, 85.0)], Objective.STEP)
+    assert both({**SPACE.baseline, "decode_threads": 8}) == 10.0
+
+
+def test_the_sampler_leaves_what_is_known_to_be_bad_for_last():
+    tried = [(SPACE.baseline, 85.0)]
+
+    def bad(config: Config) -> bool:
+        return int(config["decode_threads"]) < 5
+
+    for _ in range(SPACE.size // 2):
+        config = suggest(SPACE, tried, [], 0, put_off=bad)
+        assert config is not None
+        assert not bad(config)
+        tried.append((config, 50.0))
+    config = suggest(SPACE, tried, [], 0, put_off=bad)
+    assert config is not None
+    assert bad(config)
 
 
 def test_a_remedy_turns_the_knob_that_fits_best_and_no_further_than_it_goes():

@@ -1,10 +1,10 @@
 """Searches on recorded outcomes: how many experiments until one is near the best?
 
-A row of the record is a run of a configuration of a grid; those that came near the best were run
-several times, in turn. A search sees one of a configuration's runs, which one by its seed, as one that
-really runs it would; near the best is told by the mean of all, so that a lucky run helps nobody. The row
-`probe` is the baseline's run with a probe. All ways to search begin with the baseline, which a gain is
-told against.
+A row of the record is a run of a configuration of a grid: a `look` at each, and longer runs (`long`), in
+turn, of those that the looks show near the best; then these count. A search sees one of a configuration's
+runs, which one by its seed, as one that really runs it would; near the best is told by the mean of all, so
+that a lucky run helps nobody. The row `probe` is the baseline's run with a probe. All ways to search begin
+with the baseline, which a gain is told against.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from headspace.tune.plan import Done, Limits, Planner
 
 #: How near to the grid's best is near enough, as a share of it.
 NEAR = 0.10
+
+#: Fields of a stage that a row keeps.
+STAGE = ("name", "within", "concurrency", "calls_per_batch", "mean_ms", "cpu_pct")
 
 #: Fields of a summary that a row keeps.
 KEPT = ("floor_step_ms", "floor_ci_ms", "steady_step_mean_ms", "throughput_samples_per_s")
@@ -53,6 +56,10 @@ def row_of(kind: str, config: Config, outcome: Outcome) -> dict[str, Any]:
         "remedies": remedies,
         "queues": [
             {"name": queue["name"], "last": queue["last"]} for queue in summary.get("queues", ())
+        ],
+        "stages": [
+            {name: stage[name] for name in STAGE if stage.get(name) is not None}
+            for stage in summary.get("stages", ())
         ],
         **{name: summary.get(name) for name in KEPT},
     }
@@ -106,20 +113,23 @@ def read_grid(path: Path, space: Space) -> Grid:
 
 
 def grid_of(rows: Iterable[dict[str, Any]], space: Space) -> Grid:
-    runs: dict[str, list[Outcome]] = {}
+    looks: dict[str, list[Outcome]] = {}
+    longer: dict[str, list[Outcome]] = {}
     probe = None
     for row in rows:
         interval = row["interval_ms"]
-        summary = {name: row.get(name) for name in (*KEPT, "remedies", "queues", "bottleneck")}
+        kept = (*KEPT, "remedies", "queues", "stages", "bottleneck")
+        summary = {name: row[name] for name in kept if name in row}
         outcome = Outcome(
             State(row["state"]), row["step_ms"], interval and tuple(interval), summary=summary
         )
         config = config_of(row, space)
-        if row["kind"] != "probe":
-            runs.setdefault(key(config), []).append(outcome)
-        elif config == space.baseline:
+        if row["kind"] == "probe":
             probe = outcome
-    return Grid(space, runs, probe)
+        else:
+            runs = longer if row["kind"] == "long" else looks
+            runs.setdefault(key(config), []).append(outcome)
+    return Grid(space, looks | longer, probe)
 
 
 def ours(grid: Grid, seed: int) -> Iterator[Config]:

@@ -10,7 +10,7 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headspace.tune.constraints import Constraint
@@ -258,11 +258,18 @@ class Space:
             if self.allowed(config):
                 yield config
 
-    def random(self, taken: set[str], rng: random.Random) -> Config | None:
-        """Any configuration that is allowed and not `taken`; None where there is none left."""
+    def random(
+        self,
+        taken: set[str],
+        rng: random.Random,
+        put_off: Callable[[Config], bool] = lambda _: False,
+    ) -> Config | None:
+        """Any configuration that is allowed, not `taken`, and, while there are others, not put off;
+        None where there is none left."""
         if self.size <= MOST_LISTED:
             left = [config for config in self.all() if key(config) not in taken]
-            return rng.choice(left) if left else None
+            first = [config for config in left if not put_off(config)] or left
+            return rng.choice(first) if first else None
         for _ in range(MOST_LISTED):
             config = {knob.name: rng.choice(knob.values) for knob in self.knobs}
             if self.allowed(config) and key(config) not in taken:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from headspace.tune import remedies
+from headspace.tune.bounds import bound
 from headspace.tune.experiment import SEARCHING, Experiment, Kind, Proposal, State, Trial
 from headspace.tune.knobs import Config, Space, key
 from headspace.tune.objective import Cost, Gain, Objective, by_config, cost, gain, pool, scale
@@ -206,7 +207,14 @@ class Planner:
             return promising
         tried = [(t.knobs, self._told(t)) for t in trials if t.kind in SEARCHING]
         running = [e.knobs for e in pending if e.kind in SEARCHING]
-        config = suggest(self.space, tried, running, self.limits.seed)
+        least, best = bound(self.space, trials, self.limits.objective), now.best_cost
+        config = suggest(
+            self.space,
+            tried,
+            running,
+            self.limits.seed,
+            put_off=lambda config: best is not None and least(config) > best.ms,
+        )
         if config is None:
             return None
         parent = now.best_trial.number if now.best_trial else None

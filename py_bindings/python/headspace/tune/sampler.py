@@ -9,7 +9,7 @@ one lies elsewhere.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headspace.tune.errors import TuneError
@@ -50,6 +50,7 @@ def suggest(
     pending: Sequence[Config],
     seed: int,
     startup: int = STARTUP,
+    put_off: Callable[[Config], bool] = lambda _: False,
 ) -> Config | None:
     """A configuration that is neither tried nor pending; None where there is none left.
 
@@ -59,6 +60,7 @@ def suggest(
         pending: Configurations that run now.
         seed: Of the draw.
         startup: Configurations drawn at random before TPE.
+        put_off: Those that come last: they are known to be bad.
     """
     optuna = optuna_module()
     from optuna.trial import TrialState, create_trial
@@ -86,9 +88,9 @@ def suggest(
     for _ in range(min(MOST_REFUSED, 4 * space.size)):
         asked = study.ask(distributions)
         config = {knob.name: _outside(knob, asked.params[knob.name]) for knob in space.knobs}
-        if key(config) not in taken and space.allowed(config):
+        if key(config) not in taken and space.allowed(config) and not put_off(config):
             return config
-    return space.random(taken, rng)
+    return space.random(taken, rng, put_off)
 
 
 def distribution(knob: Knob) -> BaseDistribution:
