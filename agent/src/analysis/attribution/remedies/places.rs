@@ -30,12 +30,12 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
         .iter()
         .take(3)
         .filter_map(|stage| fewer(context, *stage));
-    let pools = (0..model.pools.len()).filter_map(|pool| more_threads(context, pool));
+    let pools = (0..model.pools.len()).map(|pool| more_threads(context, pool));
     more.chain(fewer).chain(pools).collect()
 }
 
 /// More threads for a pool that stages share.
-fn more_threads(context: &Context<'_>, pool: usize) -> Option<Draft> {
+fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
     let model = context.model;
     let shared = &model.pools[pool];
     let stages = (0..model.links.len()).map(Term::Stage);
@@ -49,7 +49,7 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Option<Draft> {
     let mut tandem = model.tandem.clone();
     tandem.pools[pool] = to;
     let name = &shared.queue.name;
-    Some(Draft {
+    Draft {
         code: "more_threads",
         what: format!("Give the pool `{name}` {to} threads instead of {from}."),
         stage: None,
@@ -57,7 +57,7 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Option<Draft> {
         change: Some(change(&format!("{name}.concurrency"), &from, &to)),
         outcome: Outcome::Becomes(Box::new(tandem)),
         confidence: 0.8,
-    })
+    }
 }
 
 /// The knob that sets how many calls of a stage run at once.
