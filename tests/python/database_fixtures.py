@@ -42,12 +42,13 @@ def _postgresql(folder: Path, started: list[subprocess.Popen[bytes]]) -> str:
     folders = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")))
     path = os.pathsep.join([*reversed(folders), os.environ["PATH"]])
     data, port = folder / "data", free_port()
-    _run(path, "initdb", "-D", data, "-U", "tuner", "--auth=trust", "--no-sync", "--no-locale")
+    _run(path, "initdb", "-D", data, "-U", "tuner", "--auth=trust", "--no-sync",
+         "--no-locale", "--encoding=UTF8")  # fmt: skip
     server = ("postgres", "-D", data, "-h", "127.0.0.1", "-p", port, "-k", folder, "-F")
     process = _start(path, folder, started, *server)
     ready = ("pg_isready", "-q", "-h", "127.0.0.1", "-p", port)
     _wait(process, folder, lambda: _run(path, *ready, check=False) == 0)
-    return f"postgresql://tuner@127.0.0.1:{port}/postgres"
+    return f"postgresql+psycopg://tuner@127.0.0.1:{port}/postgres"
 
 
 def _mysql(folder: Path, started: list[subprocess.Popen[bytes]]) -> str:

@@ -18,6 +18,7 @@ import pytest
 from running import DEADLINE_S, PROGRAMS, wait_until
 
 from headspace.tune.command import Template
+from headspace.tune.errors import TuneError
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
 from headspace.tune.knobs import Space, parse_knob
 from headspace.tune.launch import MARK, Patience, Running, Setup, end_leftovers
@@ -345,8 +346,10 @@ def test_another_search_in_the_same_folder_is_refused(tmp_path):
     Store(url, "s", SPACE, {"command": "a"})
     with pytest.raises(Exception, match="its command is `a`"):
         Store(url, "s", SPACE, {"command": "b"})
-    with pytest.raises(Exception, match="names no storage"):
+    with pytest.raises(TuneError, match="names no storage"):
         Store("study", "s", SPACE, {})
+    with pytest.raises(TuneError, match="needs the Python module `pg8000`"):
+        Store("postgresql+pg8000://me@127.0.0.1/none", "s", SPACE, {})
 
 
 def test_only_what_a_dead_tuner_ran_is_given_up(tmp_path):

@@ -374,11 +374,12 @@ def _open(url: str) -> BaseStorage:
     for attempt in range(TRIES):
         try:
             return RDBStorage(url, engine_kwargs=engine)
-        except ModuleNotFoundError as error:
+        except ImportError as error:
+            missing = getattr(error.__cause__ or error, "name", None) or "its driver"
             raise TuneError(
-                f"the storage `{url}` needs the Python module `{error.name}`: install it "
-                "(`python -m pip install psycopg2-binary` for PostgreSQL, `PyMySQL` for "
-                "`mysql+pymysql://…`)"
+                f"the storage `{url}` needs the Python module `{missing}`, which is not installed: for "
+                "`postgresql+psycopg://…` it comes with `python -m pip install 'psycopg[binary]'`, for "
+                "`mysql+pymysql://…` with `python -m pip install PyMySQL`"
             ) from error
         except Exception as error:
             # Another worker is making the tables at this moment.
