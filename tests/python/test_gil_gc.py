@@ -175,11 +175,14 @@ def test_a_python_without_a_gil_says_so(runs: Runs, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def by_hand() -> Iterator[None]:
-    """Nothing is collected but where a test says so."""
+    """Nothing is collected but where a test says so, and of what the test itself made: the heap of
+    all that other tests imported takes longer than that."""
     was_on = gc.isenabled()
     gc.disable()
     gc.collect()
+    gc.freeze()
     yield
+    gc.unfreeze()
     if was_on:
         gc.enable()
 
