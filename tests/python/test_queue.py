@@ -225,7 +225,8 @@ def train_on_one_pool(threads: int, steps: int = 200) -> None:
         stages = [
             threading.Thread(target=serve, args=("read", 0.006, read.put, range(steps))),
             threading.Thread(
-                target=serve, args=("decode", 0.004, decoded.put, (read.get() for _ in range(steps)))
+                target=serve,
+                args=("decode", 0.004, decoded.put, (read.get() for _ in range(steps))),
             ),
         ]
         for thread in stages:

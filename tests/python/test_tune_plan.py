@@ -297,7 +297,13 @@ def test_sure_remedies_are_tried_together_first_and_then_one_by_one():
 
 def measured(knobs: Config, ms: float, **decode: Any) -> Trial:
     """A run in which `decode` had 4 calls of 20 ms for a batch, one at a time unless told."""
-    stage = {"name": "decode", "mean_ms": 20.0, "calls_per_batch": 4.0, "concurrency": 1.0, **decode}
+    stage = {
+        "name": "decode",
+        "mean_ms": 20.0,
+        "calls_per_batch": 4.0,
+        "concurrency": 1.0,
+        **decode,
+    }
     return Trial(Experiment(0, Proposal(Kind.SAMPLE, knobs, "")), outcome(ms, stages=[stage]))
 
 
@@ -316,7 +322,9 @@ def test_what_a_measured_stage_allows_at_best_puts_configurations_off():
 
 def test_calls_that_hold_each_other_up_say_nothing_of_fewer_at_once():
     """Decoders: 14 at once take over twice as long a call as 7."""
-    crowded = measured({**SPACE.baseline, "decode_threads": 8}, 90.0, mean_ms=160.0, concurrency=8.0)
+    crowded = measured(
+        {**SPACE.baseline, "decode_threads": 8}, 90.0, mean_ms=160.0, concurrency=8.0
+    )
     least = bound(SPACE, [crowded], Objective.STEP)
     assert least({**SPACE.baseline, "decode_threads": 4}) == 0.0
     # Of two measurements the one with the shorter calls counts.

@@ -57,9 +57,7 @@ def bound(space: Space, trials: Sequence[Trial], objective: Objective) -> Bound:
     return least
 
 
-def _places(
-    knob: Knob, stage: Mapping[str, Any], measured: Config, config: Config
-) -> float | None:
+def _places(knob: Knob, stage: Mapping[str, Any], measured: Config, config: Config) -> float | None:
     """Calls at once; None where there are fewer than were measured."""
     then, now = measured[knob.name], config[knob.name]
     if isinstance(then, str) or isinstance(now, str) or now < then or then <= 0:
