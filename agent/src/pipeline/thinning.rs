@@ -80,7 +80,8 @@ impl Turns {
         let mut here = HashSet::from([None]);
         for sample in &taken.stages {
             here.insert(sample.worker.as_deref());
-            if !sample.time.is_empty() {
+            // What comes out of a call may be told of after it.
+            if !sample.time.is_empty() || sample.items_in > 0 || sample.items_out > 0 {
                 let place = (sample.worker.clone(), sample.name.clone());
                 let known = self.stages.entry(place);
                 known
@@ -178,6 +179,23 @@ mod tests {
             assert_eq!(calls.iter().sum::<u64>(), 33);
             assert!(calls.iter().all(|calls| *calls <= 3), "{calls:?}");
         }
+    }
+
+    #[test]
+    fn items_that_are_told_of_after_the_last_call_are_not_lost() {
+        let sample = StageSample {
+            name: "decode".to_owned(),
+            items_out: 1,
+            ..StageSample::default()
+        };
+        let taken = Taken {
+            stages: vec![sample],
+            queues: Vec::new(),
+        };
+        let (told, _) = Turns::default().take(&taken, 50, false);
+
+        assert_eq!((told.len(), told[0].time.count), (1, 0));
+        assert_eq!(told[0].items_out, Some(1));
     }
 
     #[test]

@@ -211,10 +211,12 @@ impl SeenStage {
         let time = Distribution::of_buckets(self.first, &counts, self.plausible(by.busy, &counts));
         let busy = time.sum_nanos();
         let cpu_of = by.cpu_of.min(busy);
-        let items = |calls: u64, extra: i64| calls.saturating_add_signed(extra);
+        let items_in = items(calls, by.extra_in, &mut self.totals.extra_in);
+        let ended_well = calls.saturating_sub(by.failed);
+        let items_out = items(ended_well, by.extra_out, &mut self.totals.extra_out);
         Some(StageSample {
-            items_in: items(calls, by.extra_in),
-            items_out: items(calls.saturating_sub(by.failed), by.extra_out),
+            items_in,
+            items_out,
             failures: by.failed,
             bytes: Some(by.bytes),
             nested_ns: by.nested.min(busy),
@@ -272,6 +274,16 @@ impl SeenStage {
         }
         sum.clamp(least, most)
     }
+}
+
+/// Items by calls and what was told beyond one each. An end may be seen in part, its items less than
+/// none: then these count with the next, by leaving `seen` where it must have been.
+fn items(calls: u64, extra: i64, seen: &mut i64) -> u64 {
+    let all = calls.cast_signed().saturating_add(extra);
+    if all < 0 {
+        *seen = seen.wrapping_sub(all);
+    }
+    all.max(0).cast_unsigned()
 }
 
 #[derive(Debug)]

@@ -188,6 +188,23 @@ fn items_that_are_told_of_apart_from_calls_are_seen_without_one() {
 }
 
 #[test]
+fn a_call_without_an_item_that_is_seen_in_two_parts_gives_none() {
+    let slots = slots();
+    let (_, collate) = slots.stage("collate").unwrap();
+    let mut reader = StageReader::new(Some(slots.region()), None);
+
+    call(collate, 10);
+    let called = read(&mut reader).stages.remove(0);
+    collate.extra_out.fetch_sub(1, Relaxed);
+    let less = read(&mut reader).stages.remove(0);
+    call(collate, 10);
+    let next = read(&mut reader).stages.remove(0);
+
+    let given = [called, less, next].map(|sample| sample.items_out);
+    assert_eq!(given, [1, 0, 0], "two calls, one of them without an item");
+}
+
+#[test]
 fn a_call_that_is_seen_in_part_is_told_once() {
     let slots = slots();
     let (_, decode) = slots.stage("decode").unwrap();
