@@ -18,16 +18,19 @@ const MOST_UNSURE: f64 = 0.05;
 /// Processes of a stage that are told of one by one.
 const MOST_WORKERS: usize = 64;
 
-/// What was done in that part, for the loop of that name. Stages and queues that were at rest
-/// throughout are left out, but for stages that items do not pass: workers start before the part
-/// begins, and what they did over the run is told.
+/// What was done in that part, for the loop of that name, while `others` were at rest. Stages and
+/// queues that were at rest throughout are left out, but for stages that items do not pass: workers
+/// start before the part begins, and what they did over the run is told.
 #[must_use]
 pub fn stages(
     history: &StageHistory,
     part: Part,
     main_loop: &str,
+    others: &[&str],
 ) -> (Vec<StageSummary>, Vec<QueueSummary>) {
-    let span = history.between(part.from_s, part.to_s);
+    let span = history
+        .between(part.from_s, part.to_s)
+        .without(others, main_loop);
     let stages = span
         .stages()
         .filter(|(run, totals)| totals.calls > 0 || is_aside(run))

@@ -43,7 +43,9 @@ fn decode(times_ms: &[u64]) -> StageSample {
 }
 
 fn only(stages: &[StageSample]) -> StageSummary {
-    super::stages(&of(stages, &[]), PART, "train").0.remove(0)
+    super::stages(&of(stages, &[]), PART, "train", &[])
+        .0
+        .remove(0)
 }
 
 #[test]
@@ -169,7 +171,7 @@ fn a_queue_without_a_limit_is_never_full() {
         ..QueueSample::default()
     };
 
-    let (_, queues) = super::stages(&of(&[], &[queue]), PART, "train");
+    let (_, queues) = super::stages(&of(&[], &[queue]), PART, "train", &[]);
 
     assert_eq!((queues[0].capacity, queues[0].full_pct), (None, None));
     assert_eq!(
@@ -208,8 +210,14 @@ fn a_pools_queue_has_the_mean_number_of_those_at_work_over_all_processes() {
         ..pool(worker, 0.0)
     };
 
-    let of_both = super::stages(&of(&[], &[pool("a", 4.0), pool("b", 1.5)]), PART, "train").1;
-    let of_one = super::stages(&of(&[], &[pool("a", 4.0), unseen("b")]), PART, "train").1;
+    let of_both = super::stages(
+        &of(&[], &[pool("a", 4.0), pool("b", 1.5)]),
+        PART,
+        "train",
+        &[],
+    )
+    .1;
+    let of_one = super::stages(&of(&[], &[pool("a", 4.0), unseen("b")]), PART, "train", &[]).1;
 
     assert_eq!((of_both[0].places, of_both[0].active), (Some(8), Some(5.5)));
     assert_eq!((of_one[0].places, of_one[0].active), (None, None));
@@ -244,7 +252,7 @@ fn what_items_do_not_pass_is_told_even_if_it_was_over_before() {
         steps_per_s: None,
     };
 
-    let told = super::stages(&history, later, "train").0;
+    let told = super::stages(&history, later, "train", &[]).0;
 
     let [start] = &told[..] else {
         panic!("{told:?}");

@@ -188,7 +188,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
     };
     let Some(main) = main_loop(loops) else {
         fill_resources(&mut summary, run, whole);
-        fill_stages(&mut summary, run, whole);
+        fill_stages(&mut summary, run, whole, &[]);
         return summary;
     };
     main.mode.as_str().clone_into(&mut summary.mode);
@@ -211,7 +211,11 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
     }
     let part = main.steady_part().unwrap_or(whole);
     fill_resources(&mut summary, run, part);
-    fill_stages(&mut summary, run, part);
+    let others: Vec<&str> = (loops.iter())
+        .filter(|other| other.name != main.name && other.loader.role != Some(Role::Background))
+        .map(|other| other.name.as_str())
+        .collect();
+    fill_stages(&mut summary, run, part, &others);
     let attribution = run
         .concluded
         .map_or_else(|| conclude(&summary, main), Attribution::clone);
@@ -225,10 +229,10 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
     summary
 }
 
-fn fill_stages(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) {
+fn fill_stages(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part, others: &[&str]) {
     let Some(history) = run.stages else { return };
     let main_loop = summary.loop_name.as_deref().unwrap_or_default();
-    (summary.stages, summary.queues) = stages(history, part, main_loop);
+    (summary.stages, summary.queues) = stages(history, part, main_loop, others);
     summary.data_readiness_pct = data_readiness_pct(&summary.queues);
 }
 

@@ -30,6 +30,9 @@ const WORKERS: usize = 512;
 /// trainer that tried it once, a worker that has just begun.
 const WORKS: f64 = 0.05;
 
+/// Share of a loop's batches taken while no other took any from which on that time stands for all.
+const ALONE: f64 = 0.25;
+
 /// What a stage did in a part of a run, all processes together.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StageTotals {
@@ -433,6 +436,29 @@ pub struct StageSpan<'a> {
 }
 
 impl<'a> StageSpan<'a> {
+    /// The part without the time in which one of those loops took batches, such as an evaluation
+    /// between epochs: the same stages may serve it. All of it where `name` took few batches in the
+    /// rest, as where loops take turns all the time.
+    #[must_use]
+    pub fn without(mut self, others: &[&str], name: &str) -> Self {
+        let place = |name: &str| self.history.loops.iter().position(|known| known == name);
+        let Some(own) = place(name) else { return self };
+        let others: Vec<usize> = others.iter().filter_map(|name| place(name)).collect();
+        let taken = |point: &Point, by: usize| point.batches.get(by).copied().unwrap_or(0);
+        let alone = |point: &&Point| others.iter().all(|other| taken(point, *other) == 0);
+        let all: u64 = self.points.iter().map(|point| taken(point, own)).sum();
+        let rest = self.points.iter().copied().filter(alone);
+        let rest: u64 = rest.map(|point| taken(point, own)).sum();
+        if rest > 0 && rest as f64 >= ALONE * all as f64 {
+            self.points.retain(alone);
+            self.live.retain(alone);
+        }
+        if self.live.is_empty() {
+            self.live.clone_from(&self.points);
+        }
+        self
+    }
+
     /// Seconds of it without batches from a cache.
     #[must_use]
     pub fn seconds(&self) -> f64 {

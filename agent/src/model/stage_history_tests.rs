@@ -73,6 +73,45 @@ impl Run {
     }
 }
 
+/// A tick in which the loops `train` and `eval` took so many batches, at 2 calls a batch each.
+fn turns(run: &mut Run, train: u64, eval: u64) {
+    run.at += SECOND;
+    run.history.push(StageTicks {
+        at: run.at,
+        interval: SECOND,
+        batches: &[("train".into(), train), ("eval".into(), eval)],
+        stages: &[decode(None, 2 * (train + eval))],
+        ..StageTicks::default()
+    });
+}
+
+#[test]
+fn an_evaluation_between_epochs_is_no_part_of_the_training_loops_stages() {
+    let mut run = Run::new();
+    for _ in 0..3 {
+        (0..4).for_each(|_| turns(&mut run, 10, 0));
+        turns(&mut run, 5, 50);
+        (0..3).for_each(|_| turns(&mut run, 0, 100));
+    }
+
+    let span = run.history.between(0.0, 24.0);
+    assert_eq!(span.calls_and_batches("decode", "train"), Some((2370, 135)));
+    let alone = span.without(&["eval"], "train");
+    assert_eq!(alone.calls_and_batches("decode", "train"), Some((240, 120)));
+    assert!((alone.seconds() - 12.0).abs() < 1e-9);
+    assert_eq!(alone.stages().next().unwrap().1.calls, 240);
+}
+
+#[test]
+fn loops_that_take_turns_all_the_time_are_not_told_apart() {
+    let mut run = Run::new();
+    (0..9).for_each(|_| turns(&mut run, 10, 10));
+    turns(&mut run, 10, 0);
+
+    let span = run.history.between(0.0, 10.0).without(&["eval"], "train");
+    assert!((span.seconds() - 10.0).abs() < 1e-9);
+}
+
 #[test]
 fn a_long_run_keeps_its_counts_in_bounded_room() {
     let mut run = Run::new();
