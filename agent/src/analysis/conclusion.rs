@@ -5,7 +5,7 @@ use super::attribution::{Attribution, attribute};
 use super::pipeline::{LoaderFacts, Pipeline};
 use super::summary::{LEAST_WARMUP, LoopFacts, warmup};
 use crate::model::Mode;
-use crate::model::record::{Estimate, SummaryRecord};
+use crate::model::record::{Estimate, Role, SummaryRecord};
 
 /// Blocks whose means tell how well the mean step is known.
 const ERROR_BLOCKS: usize = 20;
@@ -28,8 +28,14 @@ pub(super) fn conclude(summary: &SummaryRecord, main: &LoopFacts) -> Attribution
         .get(warmup(main.series()).unwrap_or(LEAST_WARMUP)..);
     let early = early.unwrap_or_default();
     attribute(&Pipeline {
-        stages: summary.stages.clone(),
-        queues: summary.queues.clone(),
+        stages: (summary.stages.iter())
+            .filter(|stage| !is_of_another(summary, &stage.name))
+            .cloned()
+            .collect(),
+        queues: (summary.queues.iter())
+            .filter(|queue| !is_of_another(summary, &queue.name))
+            .cloned()
+            .collect(),
         step_ms,
         wait_ms,
         compute_cv: variation(early.iter().map(|step| step.compute_ns as f64)),
@@ -48,6 +54,20 @@ pub(super) fn conclude(summary: &SummaryRecord, main: &LoopFacts) -> Attribution
             pin_memory: loader.pin_memory,
         },
     })
+}
+
+/// Whether a stage or queue serves another loop than the main one: its name begins with that loop's,
+/// or says that it is of the evaluation.
+fn is_of_another(summary: &SummaryRecord, name: &str) -> bool {
+    let of = |owner: &str| {
+        name.strip_prefix(owner)
+            .is_some_and(|rest| rest.starts_with(' '))
+    };
+    let others = summary.other_loops.iter();
+    (summary.loop_role != Some(Role::Evaluation) && of("evaluation"))
+        || others
+            .filter(|other| other.role != Some(Role::Background))
+            .any(|other| of(&other.name))
 }
 
 /// That of the mean, from its 95 % interval.

@@ -168,6 +168,31 @@ fn others(loops: &[LoopFacts], main: &LoopFacts) -> Vec<OtherLoop> {
     others
 }
 
+/// Waiting for other loaders that are iterated within the same steps, as where two are zipped: in
+/// percent of the main loop's time, in which it counts as the loop's own part.
+fn waits_beside_pct(loops: &[LoopFacts], main: &LoopFacts) -> f64 {
+    let all = main.series().totals_after(0).step.sum_nanos() as f64;
+    let before = |a: Option<f64>, b: Option<f64>| a.zip(b).is_some_and(|(a, b)| a <= b);
+    let within = |other: &&LoopFacts| {
+        let apart = other.loader.role.is_some_and(Role::is_apart);
+        other.name != main.name
+            && !apart
+            && !other.without_loader
+            && 2 * other.steps >= main.steps
+            && before(other.begin_s, main.last_s)
+            && before(main.begin_s, other.last_s)
+    };
+    let waits = loops
+        .iter()
+        .filter(within)
+        .map(|other| other.series().totals_after(0).wait_ns as f64);
+    if all > 0.0 {
+        100.0 * waits.sum::<f64>() / all
+    } else {
+        0.0
+    }
+}
+
 /// The summary of a run.
 #[must_use]
 pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
@@ -205,7 +230,9 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
     match main.probe.as_ref() {
         Some(probe) => fill_probe(&mut summary, probe),
         None if main.mode != Mode::Replay && main.waits() => {
-            summary.headspace_upper_bound_pct = summary.wait_pct;
+            let beside = waits_beside_pct(loops, main);
+            summary.headspace_upper_bound_pct =
+                summary.wait_pct.map(|own| (own + beside).min(100.0));
         }
         None => {}
     }

@@ -37,6 +37,79 @@ fn measuring_gives_an_upper_bound_and_no_headspace() {
 }
 
 #[test]
+fn waits_for_a_loader_that_is_iterated_beside_are_in_the_upper_bound() {
+    let beside = |begin_s: f64, steps, role| LoopFacts {
+        begin_s: Some(begin_s),
+        last_s: Some(begin_s + 3.0),
+        loader: LoaderRecord {
+            role,
+            ..LoaderRecord::default()
+        },
+        ..facts(&format!("{begin_s} {steps}"), series(steps, 20, 10))
+    };
+    let main = LoopFacts {
+        begin_s: Some(0.0),
+        last_s: Some(3.0),
+        ..facts("train", series(100, 27, 3))
+    };
+    let bound = |other| {
+        let summary = summarise(&RunFacts::default(), &[main.clone(), other]);
+        assert_eq!(summary.loop_name.as_deref(), Some("train"));
+        summary.headspace_upper_bound_pct.unwrap()
+    };
+
+    assert!((bound(beside(0.1, 99, None)) - 43.0).abs() < 0.1);
+    for apart in [
+        beside(4.0, 99, None),
+        beside(0.1, 30, None),
+        beside(0.1, 99, Some(Role::Evaluation)),
+        beside(0.1, 99, Some(Role::Background)),
+    ] {
+        assert!((bound(apart) - 10.0).abs() < 0.1);
+    }
+}
+
+#[test]
+fn an_evaluations_stages_do_not_count_for_what_limits_training() {
+    let called = |name: &str, ms: u64, calls| {
+        let mut time = crate::model::Distribution::default();
+        (0..calls).for_each(|_| time.record(ms * 1_000_000));
+        StageSample {
+            name: name.into(),
+            peak: 1,
+            items_in: calls,
+            items_out: calls,
+            time,
+            ..StageSample::default()
+        }
+    };
+    let mut history = StageHistory::default();
+    for second in 1..=4 {
+        // The loop loads by itself, 20 of 30 ms, and evaluates now and then.
+        history.push(StageTicks {
+            at: Duration::from_secs(second),
+            interval: Duration::from_secs(1),
+            batches: &[("train".into(), 25), ("eval".into(), 10)],
+            stages: &[called("fetch", 20, 25), called("evaluation fetch", 20, 10)],
+            ..StageTicks::default()
+        });
+    }
+    let run = RunFacts {
+        elapsed_s: 4.0,
+        stages: Some(&history),
+        ..RunFacts::default()
+    };
+    let mut eval = facts("eval", series(40, 1, 20));
+    eval.loader.role = Some(Role::Evaluation);
+    let summary = summarise(&run, &[facts("train", series(100, 10, 20)), eval]);
+
+    let found = summary.bottleneck.unwrap();
+    assert_eq!(found.name.as_deref(), Some("fetch"));
+    assert!(found.evidence.contains("does it itself"), "{found:?}");
+    assert_eq!(summary.stages.len(), 2, "it is told all the same");
+}
+
+#[test]
 fn a_run_of_a_few_steps_has_no_steady_numbers_rather_than_zeros() {
     let summary = summarise(&RunFacts::default(), &[facts("train", series(25, 10, 20))]);
 
