@@ -93,6 +93,11 @@ fn refusal(program: &OsStr, error: &io::Error) -> (i32, String) {
             ),
         ),
         ErrorKind::NotFound if is_path => (EXIT_NOT_FOUND, "there is no such file".to_owned()),
+        ErrorKind::NotFound if program.as_bytes().starts_with(b"-") => (
+            EXIT_USAGE,
+            "`headspace run` has no option of that name (`headspace run --help` lists them)"
+                .to_owned(),
+        ),
         ErrorKind::NotFound => (
             EXIT_NOT_FOUND,
             "no command of that name is on the PATH".to_owned(),

@@ -38,7 +38,7 @@ def test_knobs_are_read_with_their_values_and_the_first_is_the_baseline(text, va
 @pytest.mark.parametrize(
     "text",
     ["a", "a=", "a=4..1", "a=0..8:log", "a=1..9:0", "a=1,,2", "a=1,1", "1a=1..2", "a=1..2@5",
-     "a=1..1000000"],
+     "a=1..1000000", "a=b..3", "a=1..3,7"],
 )  # fmt: skip
 def test_knobs_that_cannot_be_read_are_refused_with_their_name(text):
     with pytest.raises(TuneError, match="a"):
@@ -58,6 +58,11 @@ def test_knobs_that_cannot_be_read_are_refused_with_their_name(text):
 )
 def test_what_a_knob_turns_is_guessed_from_its_name(name, turns):
     assert parse_knob(f"{name}=1,2").turns == turns
+
+
+def test_a_knob_that_is_given_twice_is_refused():
+    with pytest.raises(TuneError, match="`--knob a=…` is given twice"):
+        parse(["--knob", "a=1,2", "--knob", "a=3,4", "--", "true", "{a}"])
 
 
 def test_constraints_compute_and_compare():

@@ -295,6 +295,18 @@ def test_sure_remedies_are_tried_together_first_and_then_one_by_one():
     assert got[2:] == [{"decode_threads": 3}, {"queue": 4}, {"mtp": True}]
 
 
+def test_what_a_remedy_asks_beyond_the_knob_is_not_predicted():
+    asks = [remedy("decode.concurrency", 9, 20.0, start=2)]
+    now = {**SPACE.baseline, "decode_threads": 2}
+    (proposed,) = remedies.proposals(SPACE, now, {"remedies": asks})
+    assert proposed.knobs["decode_threads"] == 8
+    assert not proposed.is_predicted
+    assert "`decode_threads` goes to 8 only" in proposed.reason
+    asks = [remedy("decode.concurrency", 7, 20.0, start=2)]
+    (proposed,) = remedies.proposals(SPACE, now, {"remedies": asks})
+    assert proposed.is_predicted
+
+
 def measured(knobs: Config, ms: float, **decode: Any) -> Trial:
     """A run in which `decode` had 4 calls of 20 ms for a batch, one at a time unless told."""
     stage = {

@@ -98,6 +98,13 @@ def test_ends_in_an_error_are_told_apart_with_their_traceback(tmp_path, fault, s
     assert not outcome.measured
 
 
+def test_of_a_traceback_the_frames_before_the_last_are_kept_and_nothing_that_follows_it(tmp_path):
+    outcome = run_one(tmp_path / "e", "--fault", "crash")
+    frames = [line for line in outcome.detail.splitlines() if line.startswith("  File ")]
+    assert len(frames) > 1
+    assert outcome.detail.splitlines()[-1] == "TrainingError: the loss is not a number"
+
+
 def test_a_program_that_hangs_is_ended_and_it_is_told_whether_it_had_begun(tmp_path):
     stalled = run_one(tmp_path / "a", "--fault", "stall", stall=4.0)
     assert stalled.state is State.STALLED
@@ -344,12 +351,14 @@ def test_another_search_in_the_same_folder_is_refused(tmp_path):
     url = f"sqlite:///{tmp_path / 'study.db'}"
     Store(url, "s", SPACE, {"command": "a"})
     Store(url, "s", SPACE, {"command": "a"})
-    with pytest.raises(Exception, match="its command is `a`"):
+    with pytest.raises(TuneError, match="`command` differs: `a` there, `b` here"):
         Store(url, "s", SPACE, {"command": "b"})
     with pytest.raises(TuneError, match="names no storage"):
         Store("study", "s", SPACE, {})
     with pytest.raises(TuneError, match="needs the Python module `pg8000`"):
         Store("postgresql+pg8000://me@127.0.0.1/none", "s", SPACE, {})
+    with pytest.raises(TuneError, match=r"mysql://me:…@127\.0\.0\.1/none"):
+        Store("mysql://me:secret@127.0.0.1/none", "s", SPACE, {})
 
 
 def test_only_what_a_dead_tuner_ran_is_given_up(tmp_path):

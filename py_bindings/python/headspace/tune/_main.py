@@ -13,7 +13,7 @@ from headspace.tune.errors import TuneError
 from headspace.tune.launch import Patience, Setup
 from headspace.tune.objective import Objective
 from headspace.tune.options import Asked, parse
-from headspace.tune.plan import Limits
+from headspace.tune.plan import Limits, winner_of
 from headspace.tune.progress import Progress
 from headspace.tune.report import report
 from headspace.tune.resources import places
@@ -83,6 +83,8 @@ def tune(asked: Asked) -> int:
     where = os.path.relpath(folder)
     if ended.interrupted:
         again = "the same command goes on from here"
+        if winner_of(ended.trials, limits.objective) is not None:
+            print("\n".join(report(ended.trials, space, template, limits, "it was interrupted")))
         print(
             f"headspace tune: interrupted; {where} holds what was done, and {again}",
             file=sys.stderr,

@@ -167,6 +167,11 @@ def _written(name: str, spec: str) -> tuple[list[Value], tuple[str, str]]:
             f"cannot read the values of the knob `{name}`: `{spec}` (write `1..8`, `1..64:log`, "
             "`1,2,4` or `yes,no`)"
         )
+    if any(".." in part for part in parts):
+        raise TuneError(
+            f"the range of the knob `{name}` is not of whole numbers, or stands among other values: "
+            f"`{spec}` (write `1..8`, `2..16:2` or `1..64:log`)"
+        )
     if set(parts) in _WORDS:
         on = next(word for word in parts if word in ("yes", "true", "on"))
         off = next(word for word in parts if word != on)

@@ -8,6 +8,7 @@ environment of all its processes. However it ends, `_processes` ends with it all
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -31,6 +32,9 @@ MARK = "HEADSPACE_TUNE_EXPERIMENT"
 
 #: Lines of the log that tell why a program failed, at most.
 TAIL_LINES = 12
+
+#: The line of a traceback that names the error: the first after a frame that is not indented.
+_TELLS = re.compile(r"\S")
 
 #: Steady steps before an experiment may be stopped as slower than the best. It is looked at again
 #: after twice as many, and so on.
@@ -263,6 +267,9 @@ class Running:
             detail = f"{detail}\n{self._tail()}".strip()
         elif state is State.TIMEOUT and step is not None and self._mode == "measure":
             state = State.FINISHED
+        if state is State.FINISHED and not detail and self._live.probe is not None:
+            # Why there is no floor, where there is none.
+            detail = str(self._live.probe.get("reason") or "")
         return Outcome(
             state=state,
             step_ms=step,
@@ -291,7 +298,7 @@ class Running:
         return mean, None
 
     def _tail(self) -> str:
-        """The end of the log: of a traceback from its last frame on."""
+        """The end of the log: of a traceback as many of its last frames as there is room for."""
         try:
             with self._log.open("rb") as log:
                 log.seek(max(0, self._log.stat().st_size - 16_384))
@@ -299,8 +306,15 @@ class Running:
         except OSError:
             return ""
         frames = [i for i, line in enumerate(lines) if line.startswith("  File ")]
-        lines = lines[frames[-1] :] if frames else lines
-        return "\n".join(lines[:TAIL_LINES] if frames else lines[-TAIL_LINES:])
+        if not frames:
+            return "\n".join(lines[-TAIL_LINES:])
+        # To the error itself: what follows, the verdict among it, is in the log.
+        last = next(
+            (i for i, line in enumerate(lines[frames[-1] :], frames[-1]) if _TELLS.match(line)),
+            len(lines),
+        )
+        begin = next((i for i in frames if last - i < TAIL_LINES), frames[-1])
+        return "\n".join(lines[begin : last + 1])
 
 
 def _ended(code: int | None) -> str:

@@ -167,9 +167,8 @@ def gain(baseline: Sequence[Cost], winner: Sequence[Cost]) -> Gain | None:
         spread = math.sqrt(squares / freedom * (1 / len(baseline) + 1 / len(winner)))
         half = max(half, t_quantile(freedom) * spread)
     by = before.ms - after.ms
-    return Gain(
-        100 * by / before.ms, 100 * (by - half) / before.ms, 100 * (by + half) / before.ms, pairs
-    )
+    low, high = 100 * (by - half) / before.ms, 100 * (by + half) / before.ms
+    return Gain(100 * by / before.ms, low, min(100.0, high), pairs)
 
 
 def _standard(runs: Sequence[Cost]) -> float:

@@ -191,8 +191,11 @@ def parse(words: Sequence[str]) -> Asked:
     options.set_defaults(**defaults)
     asked = options.parse_args(own)
     knobs = {knob.name: knob for knob in _file_knobs(kept)}
-    for text in asked.knob:
-        knob = parse_knob(text)
+    given = list(map(parse_knob, asked.knob))
+    for knob in given:
+        if sum(other.name == knob.name for other in given) > 1:
+            raise TuneError(f"`--knob {knob.name}=…` is given twice")
+        # One that is in the file as well is as the command line says.
         knobs[knob.name] = knob
     if "probe" in knobs:
         raise TuneError(
@@ -292,9 +295,9 @@ def _whole(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        number = -1
+        raise argparse.ArgumentTypeError(f"`{text}` is no whole number") from None
     if number < 0:
-        raise argparse.ArgumentTypeError(f"`{text}` is no whole number")
+        raise argparse.ArgumentTypeError(f"`{text}` is less than 0")
     return number
 
 

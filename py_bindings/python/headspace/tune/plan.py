@@ -179,7 +179,8 @@ class Planner:
             if above <= limits.near_floor:
                 return f"the best is within {100 * limits.near_floor:g} % of the floor"
         if spent + waiting >= limits.experiments:
-            return f"{limits.experiments} experiments were run"
+            runs = "experiment was" if limits.experiments == 1 else "experiments were"
+            return f"{limits.experiments} {runs} run"
         since = self._since_best(trials)
         if since >= limits.patience:
             return f"{since} experiments in a row were no better"
@@ -231,7 +232,8 @@ class Planner:
         if not found:
             return None
         promised, parent, proposed = min(found, key=lambda one: one[:2])
-        return Proposal(Kind.REMEDY, proposed.knobs, proposed.reason, parent, promised)
+        told = promised if proposed.is_predicted else None
+        return Proposal(Kind.REMEDY, proposed.knobs, proposed.reason, parent, told)
 
     def _contenders(self, trials: Sequence[Trial]) -> list[Trial]:
         """Measurements that may be as good as the best, and the probe of such a one: it knows the

@@ -122,7 +122,7 @@ def progress_svg(trials: Sequence[Trial], space: Space, objective: Objective) ->
     if again is not None:
         edge = x(again - 0.5)
         body.append(_line("rule", edge, TOP, edge, base))
-        body.append(_text(edge + 6, TOP + 2, "confirmation", "quiet"))
+        body.append(_text(edge + 6, TOP + 2, "run again", "quiet"))
     if has_sm:
         body += _sm_panel(shown, x, base + GAP, right)
         base += GAP + SMALL
@@ -192,7 +192,7 @@ def _running_best(
         return []
     return [
         f'<path class="best" d="{path}H{right:.1f}"/>',
-        _text(right + 8, y(best) + 4, f"best {best:.1f} ms", "good"),
+        _text(right + 8, y(best) + 4, f"best run {best:.1f} ms", "good"),
     ]
 
 

@@ -36,13 +36,14 @@ class Progress:
         label = {Kind.BASELINE: "baseline", Kind.PROBE: "probe"}.get(trial.kind, "")
         if trial.kind in (Kind.REPEAT, Kind.CONFIRM):
             label = f"{trial.kind.value} {self._space.describe(trial.knobs)}"
-        self._say(f"#{trial.number:<3} {self._result(trial):<34} {label or words}")
+        self._say(f"#{trial.number:<3} {self._result(trial):<34}  {label or words}")
 
     def _result(self, trial: Trial) -> str:
         outcome = trial.outcome
         floor = outcome.summary.get("floor_step_ms")
         if trial.kind is Kind.PROBE:
-            return f"floor {floor:.1f} ms" if floor else "the probe found no floor"
+            why = f": {outcome.detail}" if outcome.detail else ""
+            return f"floor {floor:.1f} ms" if floor else f"no floor{why}"
         one = cost(outcome, self._limits.objective) if outcome.step_ms is not None else None
         if not outcome.measured or one is None:
             first = outcome.detail.splitlines()[0] if outcome.detail else ""
@@ -51,7 +52,7 @@ class Progress:
                 return "too few steps to measure"
             return f"{state}: {first}"[:78] if first else state
         promised = trial.experiment.proposal.predicted_ms
-        told = f"{one.ms:.1f} ms ±{one.half:.1f}"
+        told = f"{one.ms:.4g} ms ±{one.half:.2g}"
         if promised is not None and trial.kind in SEARCHING:
             told += f" (predicted {promised:.1f})"
         return told

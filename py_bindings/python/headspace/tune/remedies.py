@@ -27,6 +27,8 @@ class Move:
     predicted_ms: float
     sure: bool
     what: str
+    is_whole: bool = True
+    """Whether the knob goes as far as the remedy asks: else its prediction is of something else."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,9 @@ class Proposed:
     knobs: Config
     reason: str
     predicted_ms: float
+    """Of the remedies as they were told."""
+    is_predicted: bool = True
+    """Whether that holds for these knobs."""
 
 
 def proposals(space: Space, now: Config, summary: Mapping[str, Any]) -> Iterator[Proposed]:
@@ -62,7 +67,8 @@ def _together(space: Space, now: Config, group: Sequence[Move]) -> Proposed | No
     if not taken:
         return None
     reason = " ".join(move.what for move in taken)
-    return Proposed(config, reason, min(move.predicted_ms for move in taken))
+    predicted = min(move.predicted_ms for move in taken)
+    return Proposed(config, reason, predicted, all(move.is_whole for move in taken))
 
 
 def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
@@ -74,13 +80,16 @@ def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
             value = _value(knob, now[knob.name], remedy)
             if value is None or value == now[knob.name]:
                 continue
+            is_whole = _reaches(knob, now[knob.name], value, remedy)
+            cut = "" if is_whole else f" (`{knob.name}` goes to {knob.text(value)} only.)"
             found.append(
                 Move(
                     knob.name,
                     value,
                     float(remedy["predicted_step_ms"]),
                     float(remedy.get("confidence", 0)) >= SURE and not remedy.get("at_least"),
-                    str(remedy["what"]),
+                    f"{remedy['what']}{cut}",
+                    is_whole,
                 )
             )
             break
@@ -122,9 +131,24 @@ def _value(knob: Knob, now: Value, remedy: Mapping[str, Any]) -> Value | None:
         start, end = float(change["from"]), float(change["to"])
     except ValueError:
         return None
-    # A knob may be counted otherwise than the remedy counts: its direction is what matters then.
-    goal = end if start == float(now) else float(now) * (end / start if start > 0 else 2.0)
+    goal = _goal(start, end, float(now))
     value = knob.at_least(goal) if end > start else knob.at_most(goal)
     if value is None or isinstance(value, str):
         return None
     return value if (float(value) > float(now)) == (end > start) else None
+
+
+def _goal(start: float, end: float, now: float) -> float:
+    """Where a remedy from `start` to `end` takes a knob. It may be counted otherwise than the remedy
+    counts: its direction is what matters then."""
+    return end if start == now else now * (end / start if start > 0 else 2.0)
+
+
+def _reaches(knob: Knob, now: Value, value: Value, remedy: Mapping[str, Any]) -> bool:
+    """Whether a number goes as far as the remedy asks."""
+    change = remedy.get("change")
+    if not change or not knob.is_number or isinstance(now, str) or isinstance(value, str):
+        return True
+    start, end = float(change["from"]), float(change["to"])
+    goal = _goal(start, end, float(now))
+    return float(value) >= goal if end > start else float(value) <= goal

@@ -47,10 +47,11 @@ def report(
             less = 100 * (1 - after.ms / before.ms)
             lines.append(f"gain       {less:.1f} % less time, not confirmed")
         else:
-            runs = f"in {confirmed.pairs} {'run' if confirmed.pairs == 1 else 'runs'} each"
+            interval = f"[{confirmed.low:.1f}, {confirmed.high:.1f}] in {confirmed.pairs} runs each"
+            if confirmed.pairs == 1:
+                interval = "in 1 run each, which has no interval (`--confirm 2` has)"
             lines.append(
-                f"gain       {confirmed.pct:.1f} % less time [{confirmed.low:.1f}, "
-                f"{confirmed.high:.1f}] {runs}, in turn with the baseline"
+                f"gain       {confirmed.pct:.1f} % less time {interval}, in turn with the baseline"
             )
             if not confirmed.sure:
                 lines.append(

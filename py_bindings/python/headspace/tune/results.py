@@ -93,6 +93,8 @@ def _row(trial: Trial, space: Space, parent: Trial | None) -> dict[str, object]:
         "change_summary": changed,
         "notes": notes(trial),
     }
+    if outcome.state is State.STOPPED_EARLY:
+        row["step_time_ms"] = outcome.step_ms
     if not outcome.measured:
         return row
     row |= {
@@ -126,6 +128,10 @@ def notes(trial: Trial) -> str:
         parts.append(f"Predicted {proposal.predicted_ms:.1f} ms.")
     if outcome.state is not State.FINISHED:
         parts.append(f"{outcome.state.value}: {outcome.detail}")
+    elif outcome.detail:
+        parts.append(outcome.detail)
+    elif not outcome.measured:
+        parts.append(f"{outcome.steps} steps are too few to measure.")
     return " ".join(parts)
 
 

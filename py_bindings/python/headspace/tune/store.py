@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import socket
 import time
@@ -126,6 +127,7 @@ class Store:
         self.worker = f"{self._me['host']}:{folder or os.getpid()}"
         self._signs = Signs()
         self._beaten = float("-inf")
+        self._url = _public(url)
         self._storage = _open(url)
         for attempt in range(TRIES):
             try:
@@ -137,7 +139,7 @@ class Store:
                 # Another worker is making it at this moment.
                 if attempt == TRIES - 1:
                     raise TuneError(
-                        f"cannot open the study `{study}` in `{url}`: {error}"
+                        f"cannot open the study `{study}` in `{self._url}`: {error}"
                     ) from error
                 time.sleep(0.1 * 2**attempt)
         self._study = self._storage.get_study_id_from_name(made.study_name)
@@ -155,8 +157,9 @@ class Store:
         for name, value in settings.items():
             if known.get(name) != value:
                 raise TuneError(
-                    f"the study `{study}` is of another search: its {name} is `{known.get(name)}`, "
-                    f"here it is `{value}` (give another `--dir` or `--study`, or remove the old)"
+                    f"the study `{study}` in `{self._url}` is of another search, `{name}` "
+                    f"differs: `{known.get(name)}` there, `{value}` here (give another `--dir` or "
+                    "`--study`, or remove the old)"
                 )
 
     @_storage()
@@ -355,6 +358,11 @@ class Store:
             pass  # Another worker completed it at this moment.
 
 
+def _public(url: str) -> str:
+    """A URL without its password."""
+    return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:…@", url)
+
+
 def _open(url: str) -> BaseStorage:
     """A storage by what names it: `journal:PATH`, `sqlite:///PATH`, or any URL that Optuna knows."""
     from optuna.storages import JournalStorage, RDBStorage
@@ -377,16 +385,17 @@ def _open(url: str) -> BaseStorage:
         except ImportError as error:
             missing = getattr(error.__cause__ or error, "name", None) or "its driver"
             raise TuneError(
-                f"the storage `{url}` needs the Python module `{missing}`, which is not installed: for "
+                f"the storage `{_public(url)}` needs the Python module `{missing}`, which is not installed: for "
                 "`postgresql+psycopg://…` it comes with `python -m pip install 'psycopg[binary]'`, for "
                 "`mysql+pymysql://…` with `python -m pip install PyMySQL`"
             ) from error
         except Exception as error:
             # Another worker is making the tables at this moment.
             if attempt == TRIES - 1:
-                raise TuneError(f"cannot open the storage `{url}`: {error}") from error
+                why = str(getattr(error, "orig", None) or error).strip()
+                raise TuneError(f"cannot open the storage `{_public(url)}`: {why}") from error
             time.sleep(0.1 * 2**attempt)
-    raise TuneError(f"cannot open the storage `{url}`")
+    raise TuneError(f"cannot open the storage `{_public(url)}`")
 
 
 def _shown(values: Sequence[Any]) -> BaseDistribution:

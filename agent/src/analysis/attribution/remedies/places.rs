@@ -195,7 +195,10 @@ fn background(context: &Context<'_>, stage: usize, to: u32) -> Option<Draft> {
         (station.places, tandem.batch) = (to, 1.0);
         return Some(Draft {
             code: "more_workers",
-            what: format!("Load in {to} worker processes instead of in the loop itself."),
+            what: match to {
+                1 => "Load in a worker process instead of in the loop itself.".to_owned(),
+                to => format!("Load in {to} worker processes instead of in the loop itself."),
+            },
             stage: Some(stage),
             term: Term::Stage(stage),
             change: Some(knob(context, stage, to)),
