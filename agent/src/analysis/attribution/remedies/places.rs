@@ -38,12 +38,7 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
 fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
     let model = context.model;
     let shared = &model.pools[pool];
-    let stages = (0..model.links.len()).map(Term::Stage);
-    let rest = stages
-        .chain([Term::Cores, Term::Disk, Term::Compute])
-        .map(|term| limit_ms(model, term))
-        .fold(0.02 * context.step_ms(), f64::max);
-    let needed = shared.active * context.step_ms() / rest;
+    let needed = shared.active * context.step_ms() / next_limit(context, None);
     let from = shared.threads;
     let to = whole((1.05 * needed).ceil()).clamp(from + 1, MOST_TIMES * from);
     let mut tandem = model.tandem.clone();
@@ -75,11 +70,11 @@ fn knob(context: &Context<'_>, stage: usize, to: u32) -> ChangeRecord {
     change(&format!("{name}.concurrency"), &from, &to)
 }
 
-/// What else bounds the step once a stage has places enough.
-fn next_limit(context: &Context<'_>, stage: usize) -> f64 {
+/// What else bounds the step once a stage, or a pool, has places enough.
+fn next_limit(context: &Context<'_>, stage: Option<usize>) -> f64 {
     let model = context.model;
     let others = (0..model.links.len())
-        .filter(|other| *other != stage)
+        .filter(|other| Some(*other) != stage)
         .map(|other| limit_ms(model, Term::Stage(other)));
     others
         .chain([Term::Cores, Term::Disk, Term::Compute].map(|term| limit_ms(model, term)))
@@ -122,7 +117,7 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         return None;
     }
     let from = whole(link.places);
-    let needed = link.mean_ms * link.calls / next_limit(context, stage);
+    let needed = link.mean_ms * link.calls / next_limit(context, Some(stage));
     // One to spare, for calls vary.
     let mut to = whole((1.05 * needed).ceil()).clamp(from + 1, MOST_TIMES * from);
     if let Some((decoder, engines)) = model.decoder
