@@ -395,10 +395,7 @@ pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
     let of = |used: Option<f64>| used.unwrap_or(0.0) * step;
     match term {
         Term::Stage(stage) => model.links[stage].limit_ms,
-        Term::Pool(pool) => {
-            let pool = &model.pools[pool];
-            of(Some(pool.active / f64::from(pool.threads)))
-        }
+        Term::Pool(pool) => of(Some(model.pools[pool].busy())),
         Term::Cores | Term::Quota => of(model.uses.cores),
         Term::Gil => of(model.uses.gil),
         Term::Disk => of(model.uses.disk),

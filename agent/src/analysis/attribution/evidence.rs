@@ -172,7 +172,7 @@ fn of_stage(model: &Model<'_>, stage: usize) -> String {
 
 fn of_pool(model: &Model<'_>, pool: usize) -> String {
     let pool = &model.pools[pool];
-    let busy = percent(100.0 * (pool.active / f64::from(pool.threads)).min(1.0), 0);
+    let busy = percent(100.0 * pool.busy().min(1.0), 0);
     let mut stages: Vec<&Link<'_>> = pool.stages.iter().map(|s| &model.links[*s]).collect();
     stages.sort_by(|a, b| (b.mean_ms * b.calls).total_cmp(&(a.mean_ms * a.calls)));
     let names: Vec<String> = (stages.iter().take(MOST_SHARERS))

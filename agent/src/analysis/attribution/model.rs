@@ -45,6 +45,13 @@ pub(super) struct Pool<'a> {
     pub(super) stages: Vec<usize>,
 }
 
+impl Pool<'_> {
+    /// Share of its threads that are in a call.
+    pub(super) fn busy(&self) -> f64 {
+        self.active / f64::from(self.threads)
+    }
+}
+
 /// The facts and what follows from them.
 #[derive(Debug, Clone)]
 pub(super) struct Model<'a> {

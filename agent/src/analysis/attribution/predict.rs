@@ -120,7 +120,7 @@ fn need(tandem: &Tandem, supply: Supply) -> f64 {
 fn pool_ms(tandem: &Tandem, pool: usize) -> f64 {
     let load: f64 = (tandem.calls().iter().zip(&tandem.stations))
         .filter(|(_, station)| station.pool == Some(pool))
-        .map(|(calls, station)| calls * station.parts.iter().map(|(_, ms)| ms).sum::<f64>())
+        .map(|(calls, station)| calls * station.alone_ms())
         .sum();
     load / f64::from(tandem.pools[pool].max(1))
 }
@@ -128,10 +128,10 @@ fn pool_ms(tandem: &Tandem, pool: usize) -> f64 {
 /// The longest of the limits.
 pub(super) fn limit_ms(tandem: &Tandem) -> f64 {
     let calls = tandem.calls();
-    let stations = calls.iter().zip(&tandem.stations).map(|(calls, station)| {
-        let alone: f64 = station.parts.iter().map(|(_, ms)| ms).sum();
-        calls * alone / f64::from(station.places.max(1))
-    });
+    let stations = calls
+        .iter()
+        .zip(&tandem.stations)
+        .map(|(calls, station)| calls * station.alone_ms() / f64::from(station.places.max(1)));
     if tandem.inline {
         return stations.sum::<f64>() + tandem.loop_ms;
     }

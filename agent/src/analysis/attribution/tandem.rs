@@ -53,6 +53,13 @@ pub(super) struct Station {
     pub(super) pool: Option<usize>,
 }
 
+impl Station {
+    /// Milliseconds of a call with all to itself.
+    pub(super) fn alone_ms(&self) -> f64 {
+        self.parts.iter().map(|(_, ms)| ms).sum()
+    }
+}
+
 /// The pipeline and its loop.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tandem {
@@ -98,7 +105,7 @@ impl Tandem {
     pub(super) fn step_ms(&self) -> f64 {
         if self.inline {
             let load: f64 = (self.calls().iter().zip(&self.stations))
-                .map(|(calls, s)| calls * s.parts.iter().map(|(_, ms)| ms).sum::<f64>())
+                .map(|(calls, s)| calls * s.alone_ms())
                 .sum();
             return (load + self.loop_ms).max(self.device_ms.unwrap_or(0.0));
         }

@@ -8,7 +8,6 @@ environment of all its processes. However it ends, `_processes` ends with it all
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -32,9 +31,6 @@ MARK = "HEADSPACE_TUNE_EXPERIMENT"
 
 #: Lines of the log that tell why a program failed, at most.
 TAIL_LINES = 12
-
-#: The line of a traceback that names the error: the first after a frame that is not indented.
-_TELLS = re.compile(r"\S")
 
 #: Steady steps before an experiment may be stopped as slower than the best. It is looked at again
 #: after twice as many, and so on.
@@ -308,11 +304,10 @@ class Running:
         frames = [i for i, line in enumerate(lines) if line.startswith("  File ")]
         if not frames:
             return "\n".join(lines[-TAIL_LINES:])
-        # To the error itself: what follows, the verdict among it, is in the log.
-        last = next(
-            (i for i, line in enumerate(lines[frames[-1] :], frames[-1]) if _TELLS.match(line)),
-            len(lines),
-        )
+        # To the error itself, the first line that is not indented: what follows, the verdict among
+        # it, is in the log.
+        after = enumerate(lines[frames[-1] :], frames[-1])
+        last = next((i for i, line in after if line[:1].strip()), len(lines))
         begin = next((i for i in frames if last - i < TAIL_LINES), frames[-1])
         return "\n".join(lines[begin : last + 1])
 

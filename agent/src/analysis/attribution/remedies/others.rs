@@ -171,8 +171,7 @@ fn cores(context: &Context<'_>) -> Option<Draft> {
         .map(|stage| {
             // The places' limit with calls that wait for no core.
             let station = &model.tandem.stations[stage];
-            let alone: f64 = station.parts.iter().map(|(_, ms)| ms).sum();
-            alone * model.links[stage].calls / f64::from(station.places)
+            station.alone_ms() * model.links[stage].calls / f64::from(station.places)
         })
         .fold(
             model.tandem.loop_ms.max(limit_ms(model, Term::Disk)),
