@@ -55,7 +55,7 @@ fn a_busy_device_has_no_headspace_however_long_the_loop_waits() {
         spec.stages[0].service.cv = cv;
         spec.compute.cv = cv;
         let busy = Service::new(30.0 * MS, cv, Shape::Gamma, 0.0);
-        spec.device = Some(Device { busy, in_flight });
+        spec.device = Some(Device::bounded(busy, in_flight));
         let probed = probe(&spec, ProbePlan::for_loader(None, 1), in_flight as u64);
         let live = &probed.analysis.windows[0];
         assert_eq!(live.phase, Phase::Live);

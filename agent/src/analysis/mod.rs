@@ -1,5 +1,6 @@
 //! What follows from the measurements: pure functions.
 
+mod asynchronous;
 pub mod attribution;
 pub mod bootstrap;
 pub mod compare;
@@ -21,4 +22,5 @@ mod selection;
 pub mod stages;
 pub mod steady;
 pub mod summary;
+mod unsteady;
 pub mod verdict;

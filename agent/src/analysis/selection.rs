@@ -4,7 +4,9 @@
 //! a transient is cut, and windows that tell of another state than the rest are left out, each
 //! with its reason.
 
+use super::asynchronous::whole_periods;
 use super::steady::{block_means, change_point, mean, variance};
+use super::unsteady::Levels;
 use crate::model::record::{Phase, WindowRecord};
 use crate::model::{Window, WindowStep};
 
@@ -20,6 +22,10 @@ const LAUNCHES: usize = 8;
 const LEAST_TAIL: usize = 48;
 /// Standard errors by which a short replay window may differ from the last one.
 const AGREES: f64 = 2.5;
+/// Compute in windows that are alike differs by less than this factor...
+const ALIKE: f64 = 1.3;
+/// ...and where the device's queue fills, it is less than this share of what it is later.
+const FILLING: f64 = 0.6;
 /// Share of the step below which a wait is none, and above which it is one.
 const NO_WAIT: f64 = 0.005;
 const SOME_WAIT: f64 = 0.05;
@@ -32,6 +38,9 @@ pub(super) struct Kept<'a> {
     pub(super) phase: Phase,
     pub(super) cycle: u32,
     pub(super) steps: &'a [WindowStep],
+    /// Steps from one wait for the device to the next, where the loop waits rarely and these are whole
+    /// periods of that.
+    pub(super) period: Option<usize>,
 }
 
 impl Kept<'_> {
@@ -117,10 +126,18 @@ pub(super) fn select(windows: &[Window]) -> (Vec<Kept<'_>>, Vec<WindowRecord>) {
                 phase: window.phase,
                 cycle: window.cycle,
                 steps,
+                period: None,
             });
         }
     }
-    leave_out(&mut kept, &mut unused, still_filling);
+    cut_to_periods(&mut kept);
+    leave_out(&mut kept, &mut unused, still_queueing);
+    let live = kept.iter().filter(|window| window.phase == Phase::Live);
+    let live: Vec<Vec<f64>> = live.map(Kept::step_ms).collect();
+    let unsteady = Levels::of(&live, 2 * BLOCK).deviation();
+    leave_out(&mut kept, &mut unused, |all, window| {
+        still_filling(all, window, unsteady)
+    });
     leave_out(&mut kept, &mut unused, still_draining);
     let records = windows
         .iter()
@@ -133,6 +150,7 @@ pub(super) fn select(windows: &[Window]) -> (Vec<Kept<'_>>, Vec<WindowRecord>) {
                 phase: window.phase,
                 cycle: window.cycle,
                 steps: window.steps.get(first..).unwrap_or_default(),
+                period: None,
             };
             WindowRecord {
                 phase: window.phase,
@@ -180,6 +198,27 @@ fn settled_from(window: &Window, is_last_replay: bool) -> Option<usize> {
     Some(from + cut * BLOCK)
 }
 
+/// Leaves parts of periods out, where the loop waits for its device once in many steps: whole
+/// periods alone have the mean of the long run. The last replay tells their length.
+fn cut_to_periods(kept: &mut Vec<Kept<'_>>) {
+    let replay = kept.iter_mut().rfind(|window| window.phase == Phase::Replay);
+    let Some(last) = replay else { return };
+    let Some((whole, period)) = whole_periods(last.steps) else {
+        return;
+    };
+    (last.steps, last.period) = (whole, Some(period));
+    let index = last.index;
+    for window in kept.iter_mut().filter(|window| window.index != index) {
+        let whole = window.steps.len() / period * period;
+        if whole > 0 {
+            window.steps = window.steps.get(..whole).unwrap_or_default();
+            window.period = Some(period);
+        }
+    }
+    // A short replay without a whole period has only launches.
+    kept.retain(|window| window.phase == Phase::Live || window.period.is_some());
+}
+
 fn leave_out(
     kept: &mut Vec<Kept<'_>>,
     unused: &mut [Option<String>],
@@ -196,9 +235,26 @@ fn leave_out(
     });
 }
 
+/// The first live window where its compute is far shorter than in all later ones: the device's queue
+/// was not full yet.
+fn still_queueing(all: &[Kept<'_>], window: &Kept<'_>) -> Option<String> {
+    let later = || {
+        all.iter()
+            .filter(|other| other.phase == Phase::Live && other.cycle > 0)
+            .map(Kept::mean_compute_ms)
+    };
+    let least = later().fold(f64::MAX, f64::min);
+    let most = later().fold(0.0, f64::max);
+    let first = window.phase == Phase::Live && window.cycle == 0 && later().count() > 1;
+    (first && most < ALIKE * least && window.mean_compute_ms() < FILLING * least).then(|| {
+        "its compute is far shorter than later: the device's queue was not full yet".to_owned()
+    })
+}
+
 /// Replay windows at another level than the last, and longest, one: in them the loader was still
-/// at work. Windows whose batches merely differ stay.
-fn still_filling(all: &[Kept<'_>], window: &Kept<'_>) -> Option<String> {
+/// at work. Windows whose batches merely differ stay, and so do those that differ as live windows do,
+/// by the share `unsteady`.
+fn still_filling(all: &[Kept<'_>], window: &Kept<'_>, unsteady: f64) -> Option<String> {
     let last = all.iter().rfind(|other| other.phase == Phase::Replay)?;
     if window.phase != Phase::Replay || window.index == last.index {
         return None;
@@ -211,7 +267,8 @@ fn still_filling(all: &[Kept<'_>], window: &Kept<'_>) -> Option<String> {
         (spread / blocks).max(batch_spread / batches.len().max(1) as f64)
     };
     let difference = window.mean_step_ms() - last.mean_step_ms();
-    (difference.abs() > AGREES * (error(window) + error(last)).sqrt()).then(|| {
+    let level = 2.0 * (unsteady * last.mean_step_ms()).powi(2);
+    (difference.abs() > AGREES * (error(window) + error(last) + level).sqrt()).then(|| {
         "its steps differ from those late in the last replay, when the loader stands still"
             .to_owned()
     })

@@ -44,6 +44,8 @@ struct Segment {
     last: bool,
     /// Batches handed out in it.
     batches: u32,
+    /// The step that led into it, in nanoseconds.
+    entered_ns: Option<u64>,
     steps: Vec<WindowStep>,
     /// The first step that counts, once known.
     settled_at: Option<usize>,
@@ -78,6 +80,8 @@ pub struct Probe {
     last: Option<Handed>,
     /// The batch before it, if the two make a whole step.
     before: Option<Handed>,
+    /// Whether the batch before it was of the other phase.
+    switches: bool,
     /// Steps that count, so far.
     live: Vec<WindowStep>,
     replay: Vec<WindowStep>,
@@ -103,6 +107,7 @@ impl Probe {
             served: 0,
             last: None,
             before: None,
+            switches: false,
             live: Vec::new(),
             replay: Vec::new(),
             reference: Reference::default(),
@@ -122,6 +127,7 @@ impl Probe {
     pub fn begin_epoch(&mut self) {
         self.last = None;
         self.before = None;
+        self.switches = false;
     }
 
     /// Where the next batch comes from. A cached one counts as handed out.
@@ -168,6 +174,9 @@ impl Probe {
     /// complete.
     pub fn timed(&mut self, compute_ns: u64, wait_ns: u64) -> Option<Window> {
         let watched = !self.finished || self.segment.settled_at.is_none();
+        if std::mem::take(&mut self.switches) {
+            self.segment.entered_ns = Some(compute_ns.saturating_add(wait_ns));
+        }
         if let Some(Handed { slot, .. }) = self.before.take()
             && watched
         {
@@ -226,6 +235,7 @@ impl Probe {
 
     fn handed_out(&mut self, replayed: bool, slot: Option<u32>) {
         self.before = self.last.filter(|before| before.replayed == replayed);
+        self.switches = self.last.is_some() && self.before.is_none();
         self.last = Some(Handed { replayed, slot });
         self.segment.batches = self.segment.batches.saturating_add(1);
         self.total = self.total.saturating_add(1);
@@ -433,6 +443,7 @@ impl Probe {
             },
             cycle: self.segment.cycle,
             settled_at: settled_at.and_then(|at| u32::try_from(at).ok()),
+            entered_ns: self.segment.entered_ns,
             steps: self.segment.steps.clone(),
         }
     }

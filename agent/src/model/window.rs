@@ -33,6 +33,9 @@ pub struct Window {
     /// Steps at its start that the probe saw unsettled. `None`: the loop did not behave as it did
     /// before the replay, and no step of this window is representative.
     pub settled_at: Option<u32>,
+    /// Nanoseconds of the step that led into the window: computed on the last batch of the window
+    /// before. `None` for the first window, and where an epoch ended in between.
+    pub entered_ns: Option<u64>,
     /// Every whole step, the unsettled ones included.
     pub steps: Vec<WindowStep>,
 }

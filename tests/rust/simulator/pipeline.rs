@@ -25,8 +25,24 @@ pub(crate) struct Stage {
 pub(crate) struct Device {
     /// How long the device is busy with a step.
     pub(crate) busy: Service,
-    /// Steps that may be under way before a launch blocks.
+    /// Steps that may be under way before a launch blocks; `usize::MAX` where none does.
     pub(crate) in_flight: usize,
+    /// The loop waits for the device once in so many steps, as where it reads the loss.
+    pub(crate) sync_every: Option<u64>,
+    /// The loader's copies to the device wait until it has no more than so many steps before it.
+    pub(crate) copies_after: Option<usize>,
+}
+
+impl Device {
+    /// A device with a bounded queue, that nothing else waits for.
+    pub(crate) fn bounded(busy: Service, in_flight: usize) -> Self {
+        Self {
+            busy,
+            in_flight,
+            sync_every: None,
+            copies_after: None,
+        }
+    }
 }
 
 /// What a loader and a loop are made of.
@@ -148,6 +164,9 @@ impl Pipeline {
             self.settle();
         }
         self.delivered += 1;
+        if let Some(most) = self.spec.device.as_ref().and_then(|d| d.copies_after) {
+            self.wait_until_queued(most);
+        }
         let content = self.spec.content.sample(&mut self.rng);
         Some((self.now - asked, content))
     }
@@ -166,13 +185,30 @@ impl Pipeline {
             let free = self.device_free.max(self.now) + busy;
             self.device_free = free;
             self.finishes.push_back(free);
-            if self.finishes.len() > device.in_flight
-                && let Some(done) = self.finishes.pop_front()
-            {
-                self.advance_to(done.max(self.now));
-            }
+            let synchronises = device
+                .sync_every
+                .is_some_and(|every| self.steps.is_multiple_of(every));
+            let most = if synchronises { 0 } else { device.in_flight };
+            self.wait_until_queued(most);
         }
         self.now - began
+    }
+
+    /// Waits until the device has no more than so many steps before it.
+    fn wait_until_queued(&mut self, most: usize) {
+        while self.finishes.front().is_some_and(|&done| done <= self.now) {
+            self.finishes.pop_front();
+        }
+        while self.finishes.len() > most
+            && let Some(done) = self.finishes.pop_front()
+        {
+            self.advance_to(done.max(self.now));
+        }
+    }
+
+    /// Nanoseconds until the device has done all that it was given.
+    pub(crate) fn backlog_ns(&self) -> u64 {
+        self.device_free.saturating_sub(self.now)
     }
 
     /// CPU work of the model, slowed by busy loader threads.

@@ -80,10 +80,7 @@ pub(crate) fn draw(seed: u64) -> Case {
     let (compute, device) = if dice.chance(0.15) {
         let launch = dice.uniform(0.1, 0.6);
         let in_flight = 1 + dice.0.below(8);
-        let device = Device {
-            busy: model(dice, busy),
-            in_flight,
-        };
+        let device = Device::bounded(model(dice, busy), in_flight);
         (model(dice, busy * launch), Some(device))
     } else {
         (model(dice, busy), None)

@@ -201,6 +201,7 @@ fn name(reason: &NoFloor) -> &'static str {
         NoFloor::TooFewSteps { .. } => "too few steps",
         NoFloor::Unsettled { .. } => "not settled",
         NoFloor::Disagree { .. } => "windows disagree",
+        NoFloor::Asynchronous(_) => "asynchronous",
         NoFloor::ReplaySlower { .. } => "replay slower than live",
         NoFloor::TooWide { .. } => "interval too wide",
     }
