@@ -10,6 +10,7 @@ use headspace_agent::loader::ProbePlan;
 use headspace_agent::model::record::Phase;
 use simulator::pipeline::{Device, Spec, Stage};
 use simulator::service::{Service, Shape};
+use simulator::population::draw;
 use simulator::tally::study;
 use simulator::{probe, truth};
 
@@ -32,13 +33,15 @@ fn simple(load_ms: f64, depth: u32, compute_ms: f64) -> Spec {
         restarts: true,
         change: None,
         startup_ns: 50.0 * MS,
+        others: None,
+        on_core: 1.0,
     }
 }
 
 #[test]
 fn headspace_of_random_pipelines_is_within_3_points_and_its_interval_holds_the_truth() {
     for (world_size, pipelines) in [(1, 200), (8, 100)] {
-        let study = study(10_000..10_000 + pipelines, 10_000, |case| {
+        let study = study(10_000..10_000 + pipelines, 10_000, draw, |case| {
             ProbePlan::for_loader(case.told.then_some(case.depth), world_size)
         });
         println!("{world_size} processes\n{study}");

@@ -46,7 +46,8 @@ use super::bootstrap::{self, Blocks, Rng};
 use super::content::Content;
 use super::selection::{self, Kept};
 use super::steady::mean;
-use super::unsteady::Levels;
+use super::unsteady::Between;
+use super::levels::Levels;
 use crate::model::Window;
 use crate::model::record::{Estimate, FloorRecord, Phase, WindowRecord};
 
@@ -196,8 +197,8 @@ impl Series {
         }
     }
 
-    fn levels(&self) -> Levels {
-        Levels::of(&self.windows, self.block)
+    fn between(&self) -> Between {
+        Between::of(&self.windows, self.block)
     }
 
     fn level(&self, unsteady: f64) -> Level {
@@ -246,38 +247,40 @@ fn evaluate(windows: &[Window], kept: &[Kept<'_>]) -> Result<Found, NoFloor> {
             }
         });
     }
-    let levels = live.levels();
+    let between = live.between();
     let asynchrony = asynchrony(
         windows,
         kept,
-        live.level(levels.deviation()),
-        replay.level(levels.deviation()),
+        live.level(between.deviation()),
+        replay.level(between.deviation()),
     );
     if let Some(asynchrony) = asynchrony {
         return Err(NoFloor::Asynchronous(asynchrony));
     }
     let spread_pct = 100.0 * live.spread();
-    let disagree = levels.ratio() > DISAGREE && spread_pct > SPREAD_PCT;
+    let disagree = between.ratio() > DISAGREE && spread_pct > SPREAD_PCT;
     // Where the loop waits in few steps, those say nothing of their batches.
     let waits_rarely = kept.iter().any(|window| window.period.is_some());
     let content = Content::of(windows, kept, live.mean_compute_ms).filter(|_| !waits_rarely);
     let by_batch = content.map(|content| content.floors_ms());
-    let floor_ms = by_batch.as_deref().map_or(replay.mean_ms, mean);
+    let levels = Levels::of(kept, [live.block, replay.block]);
+    let [live_factor, floor_factor] = levels.factors();
+    let live_ms = live_factor * live.mean_ms;
+    let replay_ms = floor_factor * replay.mean_ms;
+    let floor_ms = floor_factor * by_batch.as_deref().map_or(replay.mean_ms, mean);
     let floor_blocks = match by_batch {
         Some(floors) => Blocks::of(&[floors], 1),
         None => Blocks::of(&replay.windows, replay.block),
     };
     let of_live = Draw {
-        mean: live.mean_ms,
+        mean: live_ms,
         blocks: &Blocks::of(&live.windows, live.block),
-        levels: levels.widening(),
     };
     let of_floor = Draw {
         mean: floor_ms,
         blocks: &floor_blocks,
-        levels: replay.levels().with(&levels).widening(),
     };
-    let intervals = intervals(&of_live, &of_floor);
+    let intervals = intervals(&of_live, &of_floor, &levels);
     let mut headspace_pct = intervals.headspace_pct;
     let half_pct = (headspace_pct.high - headspace_pct.low) / 2.0;
     if headspace_pct.high < SLOWER {
@@ -302,9 +305,10 @@ fn evaluate(windows: &[Window], kept: &[Kept<'_>]) -> Result<Found, NoFloor> {
     }
     headspace_pct.value = headspace_pct.value.max(0.0);
     headspace_pct.high = headspace_pct.high.max(0.0);
-    let gain = (live.mean_ms - floor_ms).max(0.0);
+    let gain = (live_ms - floor_ms).max(0.0);
     // Unusual batches make the compute in replay unusual too, by as much as the step.
-    let relief = live.mean_compute_ms - (replay.mean_compute_ms + floor_ms - replay.mean_ms);
+    let replay_compute_ms = floor_factor * replay.mean_compute_ms + floor_ms - replay_ms;
+    let relief = live_factor * live.mean_compute_ms - replay_compute_ms;
     let contention_ms = relief.clamp(0.0, gain);
     let floor = FloorRecord {
         live_ms: intervals.live_ms,
@@ -334,25 +338,25 @@ struct Draw<'a> {
     mean: f64,
     /// The steps within windows.
     blocks: &'a Blocks,
-    /// Standard deviation of the mean by how the levels of windows differ.
-    levels: f64,
 }
 
 impl Draw<'_> {
-    fn draw(&self, rng: &mut Rng) -> f64 {
+    /// A resampled mean, at a level that is so much further.
+    fn draw(&self, level: f64, rng: &mut Rng) -> f64 {
         let steps = bootstrap::expansion(self.blocks.freedom()) * self.blocks.deviation(rng);
-        let drawn = self.mean + steps + self.levels * rng.normal();
+        let drawn = (self.mean + steps) * level.exp();
         // A mean of positive numbers is positive, however wide its interval.
         drawn.max(0.05 * self.mean)
     }
 }
 
-fn intervals(live: &Draw<'_>, floor: &Draw<'_>) -> Intervals {
+fn intervals(live: &Draw<'_>, floor: &Draw<'_>, levels: &Levels) -> Intervals {
     let headspace = |live: f64, floor: f64| 100.0 * (live - floor) / live;
     let mut rng = Rng::new(SEED);
     let (mut lives, mut floors, mut headspaces) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..RESAMPLES {
-        let (drawn, free) = (live.draw(&mut rng), floor.draw(&mut rng));
+        let [of_live, of_floor] = levels.deviations(&mut rng);
+        let (drawn, free) = (live.draw(of_live, &mut rng), floor.draw(of_floor, &mut rng));
         lives.push(drawn);
         floors.push(free);
         headspaces.push(headspace(drawn, free));

@@ -31,6 +31,7 @@ fn window(phase: Phase, cycle: u32, steps: u32, compute_ms: f64, wait_ms: f64) -
         settled_at: Some(0),
         entered_ns: None,
         steps,
+        readings: Vec::new(),
     }
 }
 

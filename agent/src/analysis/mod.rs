@@ -12,6 +12,7 @@ pub mod floor;
 #[cfg(test)]
 mod floor_tests;
 pub mod growth;
+mod levels;
 pub mod pipeline;
 pub mod precision;
 pub mod ranks;

@@ -6,7 +6,7 @@
 
 use super::asynchronous::whole_periods;
 use super::steady::{block_means, change_point, mean, variance};
-use super::unsteady::Levels;
+use super::unsteady::Between;
 use crate::model::record::{Phase, WindowRecord};
 use crate::model::{Window, WindowStep};
 
@@ -38,6 +38,8 @@ pub(super) struct Kept<'a> {
     pub(super) phase: Phase,
     pub(super) cycle: u32,
     pub(super) steps: &'a [WindowStep],
+    /// Milliseconds of the probe before its first step that counts.
+    pub(super) begins_ms: f64,
     /// Steps from one wait for the device to the next, where the loop waits rarely and these are whole
     /// periods of that.
     pub(super) period: Option<usize>,
@@ -104,6 +106,7 @@ pub(super) fn select(windows: &[Window]) -> (Vec<Kept<'_>>, Vec<WindowRecord>) {
     let mut kept = Vec::new();
     let mut unused: Vec<Option<String>> = Vec::new();
     let mut firsts = Vec::new();
+    let mut begins_ms = 0.0;
     for (index, window) in windows.iter().enumerate() {
         let first = settled_from(window, last_replay == Some(index));
         let steps = first
@@ -120,8 +123,12 @@ pub(super) fn select(windows: &[Window]) -> (Vec<Kept<'_>>, Vec<WindowRecord>) {
             }
             Some(_) => None,
         });
+        let lasts = |steps: &[WindowStep]| steps.iter().map(|s| ms(s.step_ns())).sum::<f64>();
+        begins_ms += window.entered_ns.map_or(0.0, ms);
+        let ends_ms = begins_ms + lasts(&window.steps);
         if unused.last() == Some(&None) {
             kept.push(Kept {
+                begins_ms: ends_ms - lasts(steps),
                 index,
                 phase: window.phase,
                 cycle: window.cycle,
@@ -129,12 +136,13 @@ pub(super) fn select(windows: &[Window]) -> (Vec<Kept<'_>>, Vec<WindowRecord>) {
                 period: None,
             });
         }
+        begins_ms = ends_ms;
     }
     cut_to_periods(&mut kept);
     leave_out(&mut kept, &mut unused, still_queueing);
     let live = kept.iter().filter(|window| window.phase == Phase::Live);
     let live: Vec<Vec<f64>> = live.map(Kept::step_ms).collect();
-    let unsteady = Levels::of(&live, 2 * BLOCK).deviation();
+    let unsteady = Between::of(&live, 2 * BLOCK).deviation();
     leave_out(&mut kept, &mut unused, |all, window| {
         still_filling(all, window, unsteady)
     });
@@ -150,6 +158,7 @@ pub(super) fn select(windows: &[Window]) -> (Vec<Kept<'_>>, Vec<WindowRecord>) {
                 phase: window.phase,
                 cycle: window.cycle,
                 steps: window.steps.get(first..).unwrap_or_default(),
+                begins_ms: 0.0,
                 period: None,
             };
             WindowRecord {

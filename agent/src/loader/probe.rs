@@ -28,10 +28,12 @@
 use super::settle::{self, Reference};
 use super::{Decision, ProbePlan};
 use crate::model::record::Phase;
-use crate::model::{Window, WindowStep};
+use crate::model::{ThreadReading, ThreadTimes, Window, WindowStep};
 
 /// Standard error of the headspace that the last live window is lengthened for, as a share.
 const AIM: f64 = 0.01;
+/// Steps from one reading of the thread's times to the next: two system calls in so many steps.
+const READ_EVERY: usize = 8;
 /// Steps that a fixed live window needs after settling.
 const LEAST_SETTLED: u32 = 24;
 
@@ -47,6 +49,7 @@ struct Segment {
     /// The step that led into it, in nanoseconds.
     entered_ns: Option<u64>,
     steps: Vec<WindowStep>,
+    readings: Vec<ThreadReading>,
     /// The first step that counts, once known.
     settled_at: Option<usize>,
     /// Batches it will have, once known.
@@ -193,6 +196,25 @@ impl Probe {
         }
         self.close_if_complete();
         self.ready.take()
+    }
+
+    /// Whether the thread's times are to be read now, after a step was [`timed`](Self::timed).
+    #[must_use]
+    pub fn wants_reading(&self) -> bool {
+        let steps = self.segment.steps.len();
+        let last = self.segment.readings.last().map(|reading| reading.steps);
+        // The first is read again after the step that leads into the window.
+        !self.finished
+            && steps.is_multiple_of(READ_EVERY)
+            && (steps == 0 || last != u32::try_from(steps).ok())
+    }
+
+    /// The thread's times as they are now.
+    pub fn read(&mut self, times: ThreadTimes) {
+        let readings = &mut self.segment.readings;
+        let steps = u32::try_from(self.segment.steps.len()).unwrap_or(u32::MAX);
+        readings.retain(|reading| reading.steps != steps);
+        readings.push(ThreadReading { steps, times });
     }
 
     /// The source has no more in this epoch. The window goes on in the next.
@@ -445,6 +467,7 @@ impl Probe {
             settled_at: settled_at.and_then(|at| u32::try_from(at).ok()),
             entered_ns: self.segment.entered_ns,
             steps: self.segment.steps.clone(),
+            readings: self.segment.readings.clone(),
         }
     }
 }

@@ -7,6 +7,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub(crate) mod line;
+pub(crate) mod others;
 pub(crate) mod pipeline;
 pub(crate) mod population;
 pub(crate) mod service;
@@ -91,6 +92,8 @@ pub(crate) struct Probed {
     /// Steps the probe took, and how many of them were replayed.
     pub(crate) steps: u64,
     pub(crate) replayed: u64,
+    /// How long it took in nanoseconds.
+    pub(crate) took_ns: u64,
 }
 
 /// Runs the probe on a pipeline, as the binding does.
@@ -126,6 +129,9 @@ pub(crate) fn probe(spec: &Spec, plan: ProbePlan, seed: u64) -> Probed {
             if let Some(computed) = computed {
                 windows.extend(probe.timed(computed, wait));
             }
+            if probe.wants_reading() {
+                probe.read(pipeline.thread_times());
+            }
             computed = Some(pipeline.compute(content));
             steps += 1;
         }
@@ -136,5 +142,6 @@ pub(crate) fn probe(spec: &Spec, plan: ProbePlan, seed: u64) -> Probed {
         windows,
         steps,
         replayed,
+        took_ns: pipeline.now_ns(),
     }
 }
