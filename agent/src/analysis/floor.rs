@@ -44,6 +44,7 @@ pub use super::asynchronous::Asynchrony;
 use super::asynchronous::{Level, asynchrony};
 use super::bootstrap::{self, Blocks, Rng};
 use super::content::Content;
+use super::core_waits::{self, Undisturbed};
 use super::selection::{self, Kept};
 use super::steady::mean;
 use super::unsteady::Between;
@@ -157,8 +158,9 @@ pub struct FloorAnalysis {
 /// Estimates the floor and the headspace. The same windows give the same numbers.
 #[must_use]
 pub fn estimate(windows: &[Window]) -> FloorAnalysis {
-    let (kept, records) = selection::select(windows);
-    let (result, warning) = match evaluate(windows, &kept) {
+    let undisturbed = core_waits::take_out(windows);
+    let (kept, records) = selection::select(&undisturbed.windows, windows);
+    let (result, warning) = match evaluate(&undisturbed, &kept) {
         Ok((floor, warning)) => (Ok(floor), warning),
         Err(reason) => (Err(reason), None),
     };
@@ -227,7 +229,8 @@ fn block_length(steps: usize, period: Option<usize>) -> usize {
 /// The floor, and what makes it uncertain.
 type Found = (FloorRecord, Option<String>);
 
-fn evaluate(windows: &[Window], kept: &[Kept<'_>]) -> Result<Found, NoFloor> {
+fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFloor> {
+    let windows = &undisturbed.windows;
     let live = Series::of(kept, Phase::Live);
     let replay = Series::of(kept, Phase::Replay);
     if live.steps < LEAST_LIVE || replay.steps < LEAST_REPLAY {
@@ -265,9 +268,10 @@ fn evaluate(windows: &[Window], kept: &[Kept<'_>]) -> Result<Found, NoFloor> {
     let by_batch = content.map(|content| content.floors_ms());
     let levels = Levels::of(kept, [live.block, replay.block]);
     let [live_factor, floor_factor] = levels.factors();
-    let live_ms = live_factor * live.mean_ms;
-    let replay_ms = floor_factor * replay.mean_ms;
-    let floor_ms = floor_factor * by_batch.as_deref().map_or(replay.mean_ms, mean);
+    let [live_back, floor_back] = undisturbed.back_ms;
+    let live_ms = live_factor * (live.mean_ms + live_back);
+    let replay_ms = floor_factor * (replay.mean_ms + floor_back);
+    let floor_ms = floor_factor * (by_batch.as_deref().map_or(replay.mean_ms, mean) + floor_back);
     let floor_blocks = match by_batch {
         Some(floors) => Blocks::of(&[floors], 1),
         None => Blocks::of(&replay.windows, replay.block),
@@ -307,8 +311,9 @@ fn evaluate(windows: &[Window], kept: &[Kept<'_>]) -> Result<Found, NoFloor> {
     headspace_pct.high = headspace_pct.high.max(0.0);
     let gain = (live_ms - floor_ms).max(0.0);
     // Unusual batches make the compute in replay unusual too, by as much as the step.
-    let replay_compute_ms = floor_factor * replay.mean_compute_ms + floor_ms - replay_ms;
-    let relief = live_factor * live.mean_compute_ms - replay_compute_ms;
+    let live_compute_ms = live_factor * (live.mean_compute_ms + live_back);
+    let replay_compute_ms = floor_factor * (replay.mean_compute_ms + floor_back);
+    let relief = live_compute_ms - (replay_compute_ms + floor_ms - replay_ms);
     let contention_ms = relief.clamp(0.0, gain);
     let floor = FloorRecord {
         live_ms: intervals.live_ms,

@@ -6,6 +6,7 @@ pub mod bootstrap;
 pub mod compare;
 mod conclusion;
 mod content;
+mod core_waits;
 pub mod course;
 pub mod findings;
 pub mod floor;

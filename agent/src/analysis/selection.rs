@@ -5,6 +5,7 @@
 //! with its reason.
 
 use super::asynchronous::whole_periods;
+use super::core_waits;
 use super::steady::{block_means, change_point, mean, variance};
 use super::unsteady::Between;
 use crate::model::record::{Phase, WindowRecord};
@@ -26,6 +27,8 @@ const AGREES: f64 = 2.5;
 const ALIKE: f64 = 1.3;
 /// ...and where the device's queue fills, it is less than this share of what it is later.
 const FILLING: f64 = 0.6;
+/// A replay window below this share of the last one saw launches on a device, not steps.
+const LAUNCHED: f64 = 0.5;
 /// Share of the step below which a wait is none, and above which it is one.
 const NO_WAIT: f64 = 0.005;
 const SOME_WAIT: f64 = 0.05;
@@ -98,8 +101,12 @@ pub(super) fn ms(ns: u64) -> f64 {
     ns as f64 * 1e-6
 }
 
-/// Splits every window into what counts and what does not; one record a window.
-pub(super) fn select(windows: &[Window]) -> (Vec<Kept<'_>>, Vec<WindowRecord>) {
+/// Splits every window into what counts and what does not; one record a window, of the steps as they
+/// were `measured`.
+pub(super) fn select<'a>(
+    windows: &'a [Window],
+    measured: &[Window],
+) -> (Vec<Kept<'a>>, Vec<WindowRecord>) {
     let last_replay = windows
         .iter()
         .rposition(|window| window.phase == Phase::Replay);
@@ -147,7 +154,7 @@ pub(super) fn select(windows: &[Window]) -> (Vec<Kept<'_>>, Vec<WindowRecord>) {
         still_filling(all, window, unsteady)
     });
     leave_out(&mut kept, &mut unused, still_draining);
-    let records = windows
+    let records = measured
         .iter()
         .zip(firsts)
         .zip(unused)
@@ -168,6 +175,7 @@ pub(super) fn select(windows: &[Window]) -> (Vec<Kept<'_>>, Vec<WindowRecord>) {
                 discarded: count(first),
                 wait_ms: part.mean_wait_ms(),
                 compute_ms: part.mean_compute_ms(),
+                run_queue_pct: core_waits::share(window).map(|share| 100.0 * share),
                 unused,
             }
         })
@@ -200,8 +208,17 @@ fn settled_from(window: &Window, is_last_replay: bool) -> Option<usize> {
     } else {
         blocks.len() / 2
     };
+    let waits: Vec<f64> = window.steps.get(from..).unwrap_or_default().iter().map(|s| ms(s.wait_ns)).collect();
+    let waits = block_means(&waits, BLOCK);
+    // A queue that drains or fills shows in the waits. What changes the compute of a live window
+    // after the first is the machine's doing, and part of the long run.
+    let by_waits = window.phase == Phase::Live && window.cycle > 0;
     let mut cut = 0;
     while let Some(more) = change_point(&blocks[cut..], last.saturating_sub(cut), THRESHOLD) {
+        let change = |values: &[f64]| mean(&values[cut + more..]) - mean(&values[cut..cut + more]);
+        if by_waits && change(&waits) / change(&blocks) < 0.5 {
+            break;
+        }
         cut += more;
     }
     Some(from + cut * BLOCK)
@@ -275,9 +292,18 @@ fn still_filling(all: &[Kept<'_>], window: &Kept<'_>, unsteady: f64) -> Option<S
         let blocks = (kept.steps.len() / BLOCK).max(1) as f64;
         (spread / blocks).max(batch_spread / batches.len().max(1) as f64)
     };
-    let difference = window.mean_step_ms() - last.mean_step_ms();
     let level = 2.0 * (unsteady * last.mean_step_ms()).powi(2);
-    (difference.abs() > AGREES * (error(window) + error(last) + level).sqrt()).then(|| {
+    let beyond = |kept: &Kept<'_>| {
+        let error = (error(kept) + error(last) + level).sqrt();
+        (kept.mean_step_ms() - last.mean_step_ms()) / (AGREES * error)
+    };
+    // The loader at work makes all of them slower. Where one is faster, the machine is not steady.
+    let all_slower = all
+        .iter()
+        .filter(|other| other.phase == Phase::Replay && other.index != last.index)
+        .all(|other| beyond(other) > 0.0);
+    let launches = beyond(window) < -1.0 && window.mean_step_ms() < LAUNCHED * last.mean_step_ms();
+    (launches || all_slower && beyond(window) > 1.0).then(|| {
         "its steps differ from those late in the last replay, when the loader stands still"
             .to_owned()
     })
