@@ -7,6 +7,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use headspace_agent::loader::{Decision, Ended, Probe, Replay, ReplayEpoch, Window};
+use headspace_agent::model::ThreadTimes;
 use headspace_agent::model::record::Phase;
 use headspace_agent::pipeline::CacheFacts;
 use pyo3::prelude::*;
@@ -154,6 +155,14 @@ impl Cached {
         Timed {
             window,
             finished: state.probe_finished(),
+            wants_reading: matches!(&state.machine, Machine::Probe(probe) if probe.wants_reading()),
+        }
+    }
+
+    /// How long the loop's thread has run and waited for a core.
+    pub(crate) fn read(&self, times: ThreadTimes) {
+        if let Machine::Probe(probe) = &mut self.lock().machine {
+            probe.read(times);
         }
     }
 
@@ -226,6 +235,8 @@ pub(crate) struct Timed {
     pub(crate) window: Option<Window>,
     /// Whether the probe is over.
     pub(crate) finished: bool,
+    /// Whether the times of the loop's thread are asked for.
+    pub(crate) wants_reading: bool,
 }
 
 impl State {

@@ -19,6 +19,7 @@ use crate::cached::{Answer, Cached, Progress};
 use crate::fast_next::Parts;
 use crate::lanes::Epoch;
 use crate::source::{Next, Source};
+use crate::thread_times;
 
 /// Yields what the wrapped iterator yields, the same objects in the same order. Everything else
 /// (attributes, `send`, `throw`, `close`) is the wrapped iterator's.
@@ -251,6 +252,11 @@ impl LoopIterator {
         }
         if timed.finished {
             self.epoch.entry().finish_probe();
+        }
+        if timed.wants_reading
+            && let Some(times) = thread_times::read()
+        {
+            cached.read(times);
         }
     }
 

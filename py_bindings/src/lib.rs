@@ -31,6 +31,7 @@ mod slots;
 mod source;
 mod stage;
 mod task;
+mod thread_times;
 mod watched;
 
 use pyo3::prelude::*;

@@ -297,13 +297,18 @@ fn still_filling(all: &[Kept<'_>], window: &Kept<'_>, unsteady: f64) -> Option<S
         let error = (error(kept) + error(last) + level).sqrt();
         (kept.mean_step_ms() - last.mean_step_ms()) / (AGREES * error)
     };
-    // The loader at work makes all of them slower. Where one is faster, the machine is not steady.
-    let all_slower = all
-        .iter()
-        .filter(|other| other.phase == Phase::Replay && other.index != last.index)
-        .all(|other| beyond(other) > 0.0);
-    let launches = beyond(window) < -1.0 && window.mean_step_ms() < LAUNCHED * last.mean_step_ms();
-    (launches || all_slower && beyond(window) > 1.0).then(|| {
+    // The loader at work makes all of them slower, and launches that do not wait for the device make
+    // all of them faster. Where some are slower and others faster, the machine is not steady.
+    let short = || {
+        all.iter()
+            .filter(|other| other.phase == Phase::Replay && other.index != last.index)
+            .map(beyond)
+    };
+    let slower = beyond(window) > 1.0 && short().all(|other| other > -1.0);
+    let faster = beyond(window) < -1.0
+        && (short().all(|other| other < 1.0)
+            || window.mean_step_ms() < LAUNCHED * last.mean_step_ms());
+    (slower || faster).then(|| {
         "its steps differ from those late in the last replay, when the loader stands still"
             .to_owned()
     })
