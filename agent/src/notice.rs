@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::model::InPlace;
 use crate::model::record::{NoticeRecord, Severity};
 
 /// Something the user should know.
@@ -76,8 +77,15 @@ pub enum Notice {
     BatchesMutated {
         /// The loop's name.
         loop_name: String,
-        /// How many of the cached batches changed.
-        count: u32,
+        /// What is done about it.
+        in_place: InPlace,
+    },
+    /// A probed epoch keeps its length: repeated batches took the place of live ones.
+    BatchesReplaced {
+        /// The loop's name.
+        loop_name: String,
+        /// Batches of the source that were left out of the first such epoch.
+        count: u64,
     },
     /// Several threads take batches from one iterator at once.
     ConcurrentIteration {
@@ -168,6 +176,7 @@ impl Notice {
             Self::ReplayBegins { .. } => "replay_begins",
             Self::SourceEndedEarly { .. } => "source_ended_early",
             Self::BatchesMutated { .. } => "batches_mutated",
+            Self::BatchesReplaced { .. } => "batches_replaced",
             Self::ConcurrentIteration { .. } => "concurrent_iteration",
             Self::SettingRefused { .. } => "setting_refused",
             Self::StepsDropped { .. } => "steps_dropped",
@@ -194,6 +203,7 @@ impl Notice {
             | Self::ReplayBegins { loop_name, .. }
             | Self::SourceEndedEarly { loop_name, .. }
             | Self::BatchesMutated { loop_name, .. }
+            | Self::BatchesReplaced { loop_name, .. }
             | Self::ConcurrentIteration { loop_name } => loop_name.clone(),
             // A list may have several values that cannot be read.
             Self::SettingRefused { setting, problem } => format!("{setting}: {problem}"),
@@ -212,6 +222,7 @@ impl Notice {
         match self {
             Self::ProbeBegins { .. }
             | Self::ReplayBegins { .. }
+            | Self::BatchesReplaced { .. }
             | Self::ExportResumed { .. }
             | Self::Serving { .. } => Severity::Info,
             _ => Severity::Warning,
@@ -304,11 +315,18 @@ impl fmt::Display for Notice {
                 "`{loop_name}` ended after {delivered} batches, before the {asked} that should \
                  come before replay. Lower `return_caches_after`, or use a longer source."
             ),
-            Self::BatchesMutated { loop_name, count } => write!(
+            Self::BatchesMutated {
+                loop_name,
+                in_place,
+            } => write!(
                 f,
-                "the training loop changes its batches in place: {count} cached batches of \
-                 `{loop_name}` are no longer what the loader made. Replayed steps see the \
-                 changed data; their times hold only if they do not depend on the values."
+                "the training loop changes the batches of `{loop_name}` in place: {in_place}."
+            ),
+            Self::BatchesReplaced { loop_name, count } => write!(
+                f,
+                "{count} batches of this epoch of `{loop_name}` were replaced by repeated ones. An \
+                 epoch keeps its length while it is probed, so the batches left in the loader at its \
+                 end are not delivered (`exactly_once` delivers them all in a longer epoch)."
             ),
             Self::ConcurrentIteration { loop_name } => write!(
                 f,

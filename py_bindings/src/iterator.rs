@@ -4,9 +4,11 @@
 //! other modes ask their machine first where the batch comes from.
 
 use std::ptr::null_mut;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use headspace_agent::loader::{Decision, Ended};
+use headspace_agent::model::InPlace;
 use headspace_agent::model::record::Phase;
 use headspace_agent::notice::Notice;
 use headspace_agent::record::{Event, Recorder};
@@ -15,10 +17,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
-use crate::cached::{Answer, Cached, Progress};
+use crate::cached::{Answer, Begun, Cached, Progress};
 use crate::fast_next::Parts;
 use crate::lanes::Epoch;
 use crate::source::{Next, Source};
+use crate::tape::Tape;
 
 /// Yields what the wrapped iterator yields, the same objects in the same order. Everything else
 /// (attributes, `send`, `throw`, `close`) is the wrapped iterator's.
@@ -33,9 +36,19 @@ pub(crate) struct LoopIterator {
     source: Source,
     /// A call of `next` has not returned yet.
     in_flight: AtomicBool,
+    /// The records know that the epoch is over, or that it failed.
     ended: AtomicBool,
+    /// There is no batch any more. After an error there may be.
+    exhausted: AtomicBool,
+    /// The source's last answer was an error. Only kept where a machine decides.
+    failed: AtomicBool,
     cached: Option<Py<Cached>>,
     progress: Progress,
+    /// What is left of an epoch that is replayed to its end.
+    tape: Mutex<Option<Tape>>,
+    has_tape: AtomicBool,
+    /// Called with whether the epoch is over, if it ends before its source.
+    on_cut: Option<Py<PyAny>>,
     /// The loader, to let go of an iterator that it keeps as well; none where that is not wanted.
     loader: Option<Source>,
     /// Where its steps go; without an agent nothing is recorded, and batches are only cached.
@@ -62,18 +75,25 @@ impl LoopIterator {
     pub(crate) fn new(
         source: Source,
         loader: Option<Source>,
-        cached: Option<Py<Cached>>,
+        cached: Option<(Py<Cached>, Begun)>,
         epoch: Epoch,
     ) -> Self {
+        let (cached, begun) = cached.unzip();
+        let (progress, on_cut) = begun.map(|begun| (begun.progress, begun.on_cut)).unzip();
         Self {
             plain: AtomicPtr::new(null_mut()),
             source,
             cached,
-            progress: Progress::default(),
+            progress: Progress::new(progress.unwrap_or_default()),
+            tape: Mutex::default(),
+            has_tape: AtomicBool::new(false),
+            on_cut: on_cut.flatten(),
             loader,
             epoch,
             in_flight: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            exhausted: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
             last_receive: AtomicU64::new(0),
             phase: AtomicU64::new(UNTOLD),
             asked_by: AtomicU64::new(0),
@@ -103,10 +123,12 @@ impl LoopIterator {
                 Ok(Some(batch))
             }
             Ok(Next::End(value)) => {
+                self.exhausted.store(true, Ordering::Relaxed);
                 self.end(true);
                 value.map_or(Ok(None), Err)
             }
             Err(error) => {
+                self.failed.store(true, Ordering::Relaxed);
                 self.end(false);
                 Err(error)
             }
@@ -145,6 +167,24 @@ impl LoopIterator {
         Some(batch)
     }
 
+    /// The next batch where all that is left of the epoch is replayed. None leaves the call to
+    /// [`__next__`](Self::__next__).
+    #[inline]
+    pub(crate) fn next_replayed(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        if !self.has_tape.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut tape = self.tape.try_lock().ok()?;
+        let Some(batch) = tape.as_mut().and_then(|tape| tape.next(py)) else {
+            self.has_tape.store(false, Ordering::Relaxed);
+            return None;
+        };
+        let recorder = &self.epoch.entry().recorder;
+        let now = recorder.ticks();
+        recorder.lap(now, now);
+        Some(batch)
+    }
+
     fn notice(&self, notice: &Notice) {
         if let Some(agent) = self.epoch.agent() {
             agent.notice(notice);
@@ -167,7 +207,7 @@ impl LoopIterator {
 
     /// The next batch where a machine decides.
     fn next_decided(&self, py: Python<'_>, cached: &Cached) -> PyResult<Option<Py<PyAny>>> {
-        if self.ended.load(Ordering::Relaxed) {
+        if self.exhausted.load(Ordering::Relaxed) {
             return Ok(None);
         }
         if self.in_flight.load(Ordering::Relaxed) {
@@ -176,6 +216,9 @@ impl LoopIterator {
         if cached.is_probe() && !self.epoch.entry().recorder.is_watching() {
             return self.next_paused(py, cached);
         }
+        let recorder = &self.epoch.entry().recorder;
+        // What is done with the cache before the source is asked is no part of the step.
+        let asked = recorder.ticks();
         loop {
             let answer = cached.request(py, &self.progress);
             let decision = answer.decision;
@@ -185,42 +228,84 @@ impl LoopIterator {
             }
             self.asked_by.store(this_thread(), Ordering::Relaxed);
             self.in_flight.store(true, Ordering::Relaxed);
-            let request = self.epoch.entry().recorder.ticks();
+            let request = recorder.ticks();
             let outcome = match decision {
                 Decision::Source => self.source.next(py),
                 Decision::Cached(_) => Ok(answer.batch.map_or(Next::End(None), Next::Batch)),
                 Decision::End => Ok(Next::End(None)),
             };
-            let receive = self.epoch.entry().recorder.ticks();
+            let receive = recorder.ticks();
             self.in_flight.store(false, Ordering::Relaxed);
             match outcome {
                 Ok(Next::Batch(batch)) => {
-                    self.epoch.entry().recorder.lap(request, receive);
-                    if decision == Decision::Source {
-                        cached.delivered(py, &batch, &self.progress);
+                    self.failed.store(false, Ordering::Relaxed);
+                    recorder.lap(request, receive);
+                    self.tell_machine(cached, asked, request, receive);
+                    if decision == Decision::Source && cached.delivered(py, &batch, &self.progress)
+                    {
+                        self.last_receive.store(recorder.ticks(), Ordering::Relaxed);
                     }
-                    self.tell_machine(cached, request, receive);
+                    self.tell_cut(py, cached, false);
+                    if matches!(decision, Decision::Cached(_)) {
+                        self.replay_to_the_end(py, cached);
+                    }
                     return Ok(Some(batch));
                 }
                 Ok(Next::End(value)) if decision == Decision::Source => {
-                    if let Ended::Replay { early } = cached.source_ended(&self.progress) {
+                    // A source that ends with an error, as a generator does, has not come to its end.
+                    let failed = self.failed.load(Ordering::Relaxed);
+                    if let (Ended::Replay { early }, false) =
+                        (cached.source_ended(&self.progress), failed)
+                    {
                         if early {
                             self.say_early(cached);
                         }
                         continue;
                     }
                     self.end(true);
+                    self.exhausted.store(true, Ordering::Relaxed);
                     return value.map_or(Ok(None), Err);
                 }
                 Ok(Next::End(_)) => {
                     self.end(true);
+                    self.exhausted.store(true, Ordering::Relaxed);
+                    if let Some(count) = answer.replaced {
+                        let loop_name = self.epoch.loop_name();
+                        self.notice(&Notice::BatchesReplaced { loop_name, count });
+                        self.tell_cut(py, cached, true);
+                    }
                     return Ok(None);
                 }
                 Err(error) => {
+                    // The loop may go on with the next batch, as it may without us.
+                    self.last_receive.store(0, Ordering::Relaxed);
+                    cached.interrupt();
+                    self.failed.store(true, Ordering::Relaxed);
                     self.end(false);
                     return Err(error);
                 }
             }
+        }
+    }
+
+    /// If all that is left of the epoch is replayed, nothing need be decided any more.
+    fn replay_to_the_end(&self, py: Python<'_>, cached: &Cached) {
+        if let Some(tape) = cached.tape(py, &self.progress)
+            && let Ok(mut place) = self.tape.try_lock()
+        {
+            *place = Some(tape);
+            self.has_tape.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the loader of an epoch that ends before its source does, where it must know. The loop gets
+    /// its batches whatever comes of it.
+    fn tell_cut(&self, py: Python<'_>, cached: &Cached, is_over: bool) {
+        let Some(on_cut) = &self.on_cut else { return };
+        if (is_over || cached.is_last(&self.progress))
+            && let Err(error) = on_cut.call1(py, (is_over,))
+        {
+            tracing::debug!(%error, "an epoch that ends early");
         }
     }
 
@@ -238,14 +323,14 @@ impl LoopIterator {
     }
 
     /// The step that this batch ends, told to the machine.
-    fn tell_machine(&self, cached: &Cached, request: u64, receive: u64) {
+    fn tell_machine(&self, cached: &Cached, asked: u64, request: u64, receive: u64) {
         let last = self.last_receive.swap(receive, Ordering::Relaxed);
         if last == 0 {
             return;
         }
         let clock = self.epoch.entry().recorder.clock();
         let nanos = |from, to| clock.nanos(to).saturating_sub(clock.nanos(from));
-        let timed = cached.timed(nanos(last, request), nanos(request, receive));
+        let timed = cached.timed(nanos(last, asked), nanos(request, receive));
         if let Some(window) = timed.window {
             self.epoch.entry().add_window(window);
         }
@@ -274,10 +359,10 @@ impl LoopIterator {
         };
         self.epoch.entry().set_cache(facts);
         let loop_name = || self.epoch.loop_name();
-        if facts.mutated > 0 {
+        if facts.in_place != InPlace::Never {
             self.notice(&Notice::BatchesMutated {
                 loop_name: loop_name(),
-                count: facts.mutated,
+                in_place: facts.in_place,
             });
         }
         if let (Phase::Replay, Some((live, _))) = (phase, cached.replay_progress()) {
@@ -431,6 +516,7 @@ impl LoopIterator {
     }
 
     fn _headspace_close(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.exhausted.store(true, Ordering::Relaxed);
         self.end(false);
         Ok(self.inner(py)?.call_method0("close")?.unbind())
     }
@@ -440,6 +526,15 @@ impl LoopIterator {
         if let Some(loader) = &self.loader {
             loader.traverse(&visit)?;
         }
+        if let Some(on_cut) = &self.on_cut {
+            visit.call(on_cut)?;
+        }
+        // In use at the moment, hence alive.
+        if let Ok(tape) = self.tape.try_lock()
+            && let Some(tape) = &*tape
+        {
+            tape.traverse(&visit)?;
+        }
         match &self.cached {
             Some(cached) => visit.call(cached),
             None => Ok(()),
@@ -447,6 +542,8 @@ impl LoopIterator {
     }
 
     fn __clear__(&self, py: Python<'_>) {
+        let tape = self.tape.try_lock().ok().and_then(|mut tape| tape.take());
+        drop(tape);
         drop(self.source.release(py));
         if let Some(loader) = &self.loader {
             drop(loader.release(py));

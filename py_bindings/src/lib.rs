@@ -30,6 +30,7 @@ mod session;
 mod slots;
 mod source;
 mod stage;
+mod tape;
 mod task;
 mod watched;
 

@@ -32,10 +32,10 @@ enum Plan {
 pub(crate) struct Loop {
     plan: Plan,
     loader: LoaderRecord,
-    fingerprint: Py<PyAny>,
     cached: OnceLock<Py<Cached>>,
     lanes: Arc<Lanes>,
     keep_source: bool,
+    keeps_length: bool,
 }
 
 #[pymethods]
@@ -43,25 +43,25 @@ impl Loop {
     /// Args:
     ///     name: The loop's name in the records.
     ///     mode: `measure`, `probe` or `replay`.
-    ///     fingerprint: Digest and bytes of a batch.
+    ///     keeps_length: Whether an epoch with repeated batches has as many batches as the loader says.
     ///     role: What it is for, as records have it.
     ///     chosen: Whether the user named it as the training loop.
     #[new]
     #[pyo3(signature = (
-        name, mode, fingerprint, *, type_name = None, batches = None, batch_size = None,
+        name, mode, *, type_name = None, batches = None, batch_size = None,
         workers = None, prefetch_depth = None, prefetch_factor = None, pin_memory = None,
         num_caches = 10, return_caches_after = None,
         stop_after = None, probe_steps = None, stop_after_probe = false, world_size = 1,
-        keep_source = false, role = None, chosen = false,
+        keep_source = false, keeps_length = true, role = None, chosen = false,
     ))]
     #[expect(
         clippy::too_many_arguments,
+        clippy::fn_params_excessive_bools,
         reason = "keyword arguments, called from one place"
     )]
     fn new(
         name: String,
         mode: &str,
-        fingerprint: Py<PyAny>,
         type_name: Option<String>,
         batches: Option<u64>,
         batch_size: Option<u64>,
@@ -76,6 +76,7 @@ impl Loop {
         stop_after_probe: bool,
         world_size: u32,
         keep_source: bool,
+        keeps_length: bool,
         role: Option<&str>,
         chosen: bool,
     ) -> PyResult<Self> {
@@ -118,10 +119,10 @@ impl Loop {
         Ok(Self {
             plan,
             loader,
-            fingerprint,
             cached: OnceLock::new(),
             lanes: Arc::default(),
             keep_source,
+            keeps_length,
         })
     }
 
@@ -141,9 +142,11 @@ impl Loop {
         let this = slf.get();
         let begun = clock().ticks();
         let cached = this.cache(py)?;
-        let replays_only = cached
-            .as_ref()
-            .is_some_and(|cached| cached.get().begin_epoch());
+        let epoch = match &cached {
+            Some(cached) => Some(cached.get().begin_epoch(loader)?),
+            None => None,
+        };
+        let replays_only = epoch.as_ref().is_some_and(|epoch| epoch.replays_only);
         // Its workers look for this process as soon as they are forked, before a session starts.
         let marker = slots::train_unless_forked();
         let unmark = || marker.as_ref().map_or((), Marker::remove);
@@ -189,7 +192,7 @@ impl Loop {
         let iterator = LoopIterator::new(
             Source::new(iterator.into_any())?,
             (!this.keep_source).then(|| Source::of_loader(loader)),
-            cached,
+            cached.zip(epoch),
             Epoch::new(choice, record, mode, begun),
         );
         fast_next::into_python(py, iterator)
@@ -212,7 +215,6 @@ impl Loop {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.fingerprint)?;
         self.cached
             .get()
             .map_or(Ok(()), |cached| visit.call(cached))
@@ -235,12 +237,12 @@ impl Loop {
         }
         let machine = match &self.plan {
             Plan::Measure => return Ok(None),
-            Plan::Replay(plan) => Machine::Replay(Replay::new(*plan, self.loader.batches)),
+            Plan::Replay(plan) => Machine::Replay(Replay::new(*plan)),
             Plan::Probe { plan, stop_after } => {
                 Machine::Probe(Box::new(Probe::new(*plan, *stop_after)))
             }
         };
-        let made = Py::new(py, Cached::new(machine, self.fingerprint.clone_ref(py)))?;
+        let made = Py::new(py, Cached::new(py, machine, self.keeps_length)?)?;
         Ok(Some(self.cached.get_or_init(|| made).clone_ref(py)))
     }
 

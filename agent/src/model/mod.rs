@@ -5,6 +5,7 @@ pub mod attributes;
 pub mod comparison;
 pub mod distribution;
 pub mod history;
+mod in_place;
 pub mod metric;
 pub mod mode;
 pub mod ranks;
@@ -17,6 +18,7 @@ pub mod window;
 
 pub use distribution::Distribution;
 pub use history::History;
+pub use in_place::InPlace;
 pub use metric::{Metric, MetricKind};
 pub use mode::Mode;
 pub use reading::{Reading, Scope};

@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::analysis::floor;
-use crate::model::Mode;
-use crate::model::Window;
 use crate::model::record::{LoaderRecord, ProbeRecord, Role};
+use crate::model::{InPlace, Mode, Window};
 use crate::record::Recorder;
 
 /// One loop under watch.
@@ -38,8 +37,10 @@ pub struct CacheFacts {
     pub batches: u32,
     /// Bytes they pin, where their buffers say so.
     pub bytes: Option<u64>,
-    /// How many of them the loop changed in place.
+    /// How many of them were replayed although the loop had changed them in place.
     pub mutated: u32,
+    /// Whether the loop changes batches in place, and what is done about it.
+    pub in_place: InPlace,
 }
 
 impl LoopEntry {
@@ -113,6 +114,23 @@ impl LoopEntry {
         };
         let analysis = floor::estimate(&windows);
         let (floor, reason) = match analysis.result {
+            _ if cache.in_place == InPlace::TooLarge => (
+                None,
+                Some(
+                    "the training loop changes its batches in place, and copies of them would take \
+                     more than 1 GiB (fewer `num_caches` take less; or let the loop write to tensors of \
+                     its own)"
+                        .to_owned(),
+                ),
+            ),
+            Ok(_) if cache.mutated > 0 => (
+                None,
+                Some(format!(
+                    "the training loop changed {} of {} cached batches in place while they were \
+                     replayed, so the replayed steps may have cost more or less than live ones",
+                    cache.mutated, cache.batches
+                )),
+            ),
             Ok(floor) => (Some(floor), None),
             Err(reason) if finished => (None, Some(reason.to_string())),
             Err(reason) if ended => (

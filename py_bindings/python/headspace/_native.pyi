@@ -233,7 +233,6 @@ class Loop:
         cls,
         name: str,
         mode: str,
-        fingerprint: Callable[[Any], tuple[int, int]] | None,
         *,
         type_name: str | None = None,
         batches: int | None = None,
@@ -249,6 +248,7 @@ class Loop:
         stop_after_probe: bool = False,
         world_size: int = 1,
         keep_source: bool = False,
+        keeps_length: bool = True,
         role: str | None = None,
         chosen: bool = False,
     ) -> Loop: ...

@@ -354,7 +354,7 @@ def step(samples: int | None = None) -> None:
     if not _settings.enabled():
         return
     if _steps is None:
-        _steps = _native.Loop("steps", "measure", None)
+        _steps = _native.Loop("steps", "measure")
     session = _current
     native = session._native if session is not None else _begin(_native.ticks())
     if native is not None and native.is_here:

@@ -157,6 +157,19 @@ class _Source:
         iterator: Iterator[Any] = original(self._headspace_loader, *args, **kwargs)
         return iterator
 
+    def _headspace_length(self, loader: Any) -> int | None:
+        """Batches of this iteration, where that is known."""
+        original, args, kwargs = self._headspace_call
+        length = _loops.length(loader)
+        if original.__name__ != "iter" or length is None:
+            return length
+        # `datasets.Dataset.iter(batch_size, drop_last_batch=False)`: its length is in samples.
+        size = kwargs.get("batch_size", args[0] if args else 0)
+        drops_last = kwargs.get("drop_last_batch", args[1] if len(args) > 1 else False)
+        if type(size) is not int or size < 1:
+            return None
+        return length // size if drops_last else -(-length // size)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._headspace_loader, name)
 
@@ -174,7 +187,7 @@ class _Known:
         chosen = _settings.chosen_loop()
         probes = role in (None, _role.TRAINING) if chosen is None else name == chosen
         mode = _settings.mode() if probes else "measure"
-        if mode == "replay" and _loops.length(loader, mode) is None:
+        if mode == "replay" and _loops.length(loader) is None:
             # Without an end of its own, an epoch of cached batches would have none.
             _say(f"`{name}` has no length, so its batches are not replayed. It is measured")
             mode = "measure"

@@ -270,6 +270,7 @@ def wrap(
     stop_after: int | None = None,
     probe_steps: int | None = None,
     stop_after_probe: bool = False,
+    exactly_once: bool = False,
 ) -> T:
     """Time an iterable of batches without changing it.
 
@@ -281,9 +282,8 @@ def wrap(
     Args:
         iterable: A torch ``DataLoader``, an SPDL pipeline, a generator, a list.
         mode: ``"measure"`` watches. ``"probe"`` also alternates windows of live and cached
-            batches until it knows the floor, then goes on live; every batch of the source is still
-            delivered once and in order. ``"replay"`` goes over to cached batches for good. By
-            default ``HEADSPACE_MODE``, else ``"measure"``.
+            batches until it knows the floor, then goes on live. ``"replay"`` goes over to cached
+            batches for good. By default ``HEADSPACE_MODE``, else ``"measure"``.
         name: The loop's name in the records. By default the type's. What is wrapped by one name
             after another, as a generator is for each epoch, is one loop.
         batch_size: Samples a batch, for throughput. By default the loader's own ``batch_size``.
@@ -293,6 +293,10 @@ def wrap(
             where it has one.
         probe_steps: Most steps that a probe may take. Fewer give a wider interval, or no number.
         stop_after_probe: End the epoch, and every later one, once the probe is done.
+        exactly_once: In a probe, deliver every batch of the source once and in order, so that an epoch
+            with repeated batches is longer than ``len(loader)``. By default an epoch keeps its length:
+            repeated batches take the place of live ones, and the source's last batches are left out. A
+            loader without a length always delivers all.
 
     Raises:
         TypeError: If ``iterable`` cannot be iterated.
@@ -321,6 +325,7 @@ def wrap(
         "stop_after": stop_after,
         "probe_steps": probe_steps,
         "stop_after_probe": stop_after_probe,
+        "keeps_length": not exactly_once,
     }
     key = (id(wrapped) if name is None else None, *options.values())
     earlier = _earlier.get(key)
