@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use headspace_agent::loader::{Probe, ProbePlan, Replay, ReplayPlan};
-use headspace_agent::model::Mode;
 use headspace_agent::model::record::{LoaderRecord, Role};
+use headspace_agent::model::{Mode, OptionsFrom};
 use headspace_agent::notice::Notice;
 use headspace_agent::record::Event;
 use headspace_collectors::workers::Marker;
@@ -24,7 +24,11 @@ use crate::source::Source;
 enum Plan {
     Measure,
     Replay(ReplayPlan),
-    Probe { plan: ProbePlan, stop_after: bool },
+    Probe {
+        plan: ProbePlan,
+        stop_after: bool,
+        exactly_once: bool,
+    },
 }
 
 /// A wrapped loader.
@@ -46,13 +50,16 @@ impl Loop {
     ///     fingerprint: Digest and bytes of a batch.
     ///     role: What it is for, as records have it.
     ///     chosen: Whether the user named it as the training loop.
+    ///     exactly_once: Whether a probed epoch delivers every batch of its loader.
+    ///     options_from: Where the user sets these, as records have it.
     #[new]
     #[pyo3(signature = (
         name, mode, fingerprint, *, type_name = None, batches = None, batch_size = None,
         workers = None, prefetch_depth = None, prefetch_factor = None, pin_memory = None,
         num_caches = 10, return_caches_after = None,
         stop_after = None, probe_steps = None, stop_after_probe = false, world_size = 1,
-        keep_source = false, role = None, chosen = false,
+        keep_source = false, role = None, chosen = false, exactly_once = false,
+        options_from = None,
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -78,6 +85,8 @@ impl Loop {
         keep_source: bool,
         role: Option<&str>,
         chosen: bool,
+        exactly_once: bool,
+        options_from: Option<&str>,
     ) -> PyResult<Self> {
         let refuse = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
         let plan = match mode {
@@ -87,13 +96,16 @@ impl Loop {
                     .map_err(|error| refuse(&error))?,
             ),
             "probe" => {
-                let mut plan = ProbePlan::for_loader(prefetch_depth, world_size);
+                let caches = u64::try_from(num_caches).unwrap_or_default();
+                let mut plan =
+                    ProbePlan::for_loader(prefetch_depth, world_size).with_caches(caches);
                 if let Some(steps) = probe_steps {
                     plan = plan.with_total(steps).map_err(|error| refuse(&error))?;
                 }
                 Plan::Probe {
                     plan,
                     stop_after: stop_after_probe,
+                    exactly_once,
                 }
             }
             other => {
@@ -112,6 +124,7 @@ impl Loop {
             prefetch_depth,
             prefetch_factor,
             pin_memory,
+            options_from: options_from.and_then(OptionsFrom::named),
             role: role.and_then(Role::named),
             chosen,
         };
@@ -236,9 +249,9 @@ impl Loop {
         let machine = match &self.plan {
             Plan::Measure => return Ok(None),
             Plan::Replay(plan) => Machine::Replay(Replay::new(*plan, self.loader.batches)),
-            Plan::Probe { plan, stop_after } => {
-                Machine::Probe(Box::new(Probe::new(*plan, *stop_after)))
-            }
+            Plan::Probe {
+                plan, stop_after, ..
+            } => Machine::Probe(Box::new(Probe::new(*plan, *stop_after))),
         };
         let made = Py::new(py, Cached::new(machine, self.fingerprint.clone_ref(py)))?;
         Ok(Some(self.cached.get_or_init(|| made).clone_ref(py)))

@@ -21,6 +21,8 @@ const LEAST_SETTLE: u32 = 16;
 /// Fewest steps of a whole probe: two live windows, a short replay and the last one, and some
 /// time to settle.
 const LEAST_TOTAL: u32 = 200;
+/// Most batches held for replay.
+pub const MOST_CACHES: u32 = LEAST_LIVE - 2;
 /// Most steps of a probe whose schedule adapts, where nothing else is asked.
 const MOST_TOTAL: u32 = 2400;
 
@@ -161,6 +163,17 @@ impl ProbePlan {
         Ok(self)
     }
 
+    /// The same plan with so many batches held for replay: at least one, and at most
+    /// [`MOST_CACHES`], which the shortest live window fills.
+    #[must_use]
+    pub fn with_caches(self, num_caches: u64) -> Self {
+        let wanted = u32::try_from(num_caches).unwrap_or(u32::MAX);
+        Self {
+            num_caches: wanted.clamp(1, MOST_CACHES),
+            ..self
+        }
+    }
+
     /// Most steps the probe takes. Exact where the schedule is fixed.
     #[must_use]
     pub fn total_steps(&self) -> u64 {
@@ -232,6 +245,14 @@ mod tests {
             }
         );
         assert!(refusal.to_string().contains("at least 200 steps"));
+    }
+
+    #[test]
+    fn a_probe_holds_as_many_batches_as_asked_up_to_a_live_window() {
+        let held = |asked| ProbePlan::default().with_caches(asked).num_caches;
+        assert_eq!(held(0), 1);
+        assert_eq!(held(4), 4);
+        assert_eq!(held(u64::MAX), MOST_CACHES);
     }
 
     #[test]

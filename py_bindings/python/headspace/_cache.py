@@ -150,4 +150,5 @@ def _replay_loop(
         return_caches_after=return_caches_after,
         stop_after=stop_after,
         keep_source=keep_source,
+        options_from="wrap",
     )

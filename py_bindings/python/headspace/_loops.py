@@ -23,6 +23,7 @@ def loop_of(wrapped: Any, *, mode: str, batch_size: int | None, **options: Any) 
     """The loop over what is wrapped, with the options of `wrap`."""
     kind = type(wrapped)
     options.setdefault("chosen", options["name"] == _settings.chosen_loop())
+    options.setdefault("options_from", _settings.options_from())
     workers = whole(wrapped, "num_workers")
     factor = whole(wrapped, "prefetch_factor")
     return _native.Loop(

@@ -251,6 +251,8 @@ class Loop:
         keep_source: bool = False,
         role: str | None = None,
         chosen: bool = False,
+        exactly_once: bool = False,
+        options_from: str | None = None,
     ) -> Loop: ...
     def iterate(
         self,

@@ -321,6 +321,7 @@ def wrap(
         "stop_after": stop_after,
         "probe_steps": probe_steps,
         "stop_after_probe": stop_after_probe,
+        "options_from": _settings.options_from(mode),
     }
     key = (id(wrapped) if name is None else None, *options.values())
     earlier = _earlier.get(key)
