@@ -18,6 +18,7 @@ use pyo3::{PyTraverseError, PyVisit, ffi};
 use crate::cached::{Answer, Cached, Progress};
 use crate::fast_next::Parts;
 use crate::lanes::Epoch;
+use crate::samples::Looks;
 use crate::source::{Next, Source};
 
 /// Yields what the wrapped iterator yields, the same objects in the same order. Everything else
@@ -47,6 +48,8 @@ pub(crate) struct LoopIterator {
     /// The thread that asked for the first batch, 0 before that. Where a machine decides, the one that
     /// asked last.
     asked_by: AtomicU64,
+    /// Batches that are asked for their number of samples.
+    looks: Looks,
 }
 
 /// A number of this thread, never 0.
@@ -64,6 +67,7 @@ impl LoopIterator {
         loader: Option<Source>,
         cached: Option<Py<Cached>>,
         epoch: Epoch,
+        looks: Looks,
     ) -> Self {
         Self {
             plain: AtomicPtr::new(null_mut()),
@@ -77,14 +81,19 @@ impl LoopIterator {
             last_receive: AtomicU64::new(0),
             phase: AtomicU64::new(UNTOLD),
             asked_by: AtomicU64::new(0),
+            looks,
         }
     }
 
     /// One batch by whatever call, timed.
     #[inline]
-    fn timed(&self, call: impl FnOnce() -> PyResult<Next>) -> PyResult<Option<Py<PyAny>>> {
+    fn timed(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce() -> PyResult<Next>,
+    ) -> PyResult<Option<Py<PyAny>>> {
         let recorder = &self.epoch.entry().recorder;
-        if self.cached.is_none() {
+        if self.cached.is_none() && !self.looks.are_left() {
             let recorder = std::ptr::from_ref(recorder).cast_mut();
             self.plain.store(recorder, Ordering::Release);
         }
@@ -99,6 +108,9 @@ impl LoopIterator {
         self.in_flight.store(false, Ordering::Relaxed);
         match outcome {
             Ok(Next::Batch(batch)) => {
+                if self.looks.are_left() {
+                    self.looks.look(batch.bind(py), recorder);
+                }
                 recorder.lap(request, receive);
                 Ok(Some(batch))
             }
@@ -195,7 +207,11 @@ impl LoopIterator {
             self.in_flight.store(false, Ordering::Relaxed);
             match outcome {
                 Ok(Next::Batch(batch)) => {
-                    self.epoch.entry().recorder.lap(request, receive);
+                    let recorder = &self.epoch.entry().recorder;
+                    if self.looks.are_left() {
+                        self.looks.look(batch.bind(py), recorder);
+                    }
+                    recorder.lap(request, receive);
                     if decision == Decision::Source {
                         cached.delivered(py, &batch, &self.progress);
                     }
@@ -230,7 +246,7 @@ impl LoopIterator {
     fn next_paused(&self, py: Python<'_>, cached: &Cached) -> PyResult<Option<Py<PyAny>>> {
         self.last_receive.store(0, Ordering::Relaxed);
         cached.interrupt();
-        let batch = self.timed(|| self.source.next(py));
+        let batch = self.timed(py, || self.source.next(py));
         if !matches!(batch, Ok(Some(_))) {
             let _ = cached.source_ended(&self.progress);
         }
@@ -299,6 +315,7 @@ impl LoopIterator {
                 loop_name,
                 delivered,
                 asked,
+                from: self.epoch.options_from(),
             });
         }
     }
@@ -340,7 +357,7 @@ impl LoopIterator {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         match &self.cached {
-            None => self.timed(|| self.source.next(py)),
+            None => self.timed(py, || self.source.next(py)),
             Some(cached) => self.next_decided(py, cached.get()),
         }
     }
@@ -417,7 +434,9 @@ impl LoopIterator {
     #[pyo3(signature = (value, /))]
     fn _headspace_send(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
         let inner = self.inner(py)?;
-        stop_where_none(self.timed(|| method_outcome(py, inner.call_method1("send", (value,)))))
+        stop_where_none(self.timed(py, || {
+            method_outcome(py, inner.call_method1("send", (value,)))
+        }))
     }
 
     #[pyo3(signature = (*args))]
@@ -427,7 +446,7 @@ impl LoopIterator {
         args: &Bound<'_, PyTuple>,
     ) -> PyResult<Option<Py<PyAny>>> {
         let inner = self.inner(py)?;
-        stop_where_none(self.timed(|| method_outcome(py, inner.call_method1("throw", args))))
+        stop_where_none(self.timed(py, || method_outcome(py, inner.call_method1("throw", args))))
     }
 
     fn _headspace_close(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {

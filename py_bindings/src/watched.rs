@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use headspace_agent::loader::{Probe, ProbePlan, Replay, ReplayPlan};
 use headspace_agent::model::record::{LoaderRecord, Role};
 use headspace_agent::model::{Mode, OptionsFrom};
-use headspace_agent::notice::Notice;
+use headspace_agent::notice::{Notice, ProbeFacts};
 use headspace_agent::record::Event;
 use headspace_collectors::workers::Marker;
 use pyo3::exceptions::PyValueError;
@@ -16,6 +16,7 @@ use crate::cached::{Cached, Machine};
 use crate::fast_next;
 use crate::iterator::LoopIterator;
 use crate::lanes::{Choice, Epoch, Lanes};
+use crate::samples::{Looks, Samples};
 use crate::session::{Session, clock};
 use crate::slots;
 use crate::source::Source;
@@ -40,6 +41,8 @@ pub(crate) struct Loop {
     cached: OnceLock<Py<Cached>>,
     lanes: Arc<Lanes>,
     keep_source: bool,
+    /// What its batches say of their size, where the loader says nothing.
+    samples: Option<Arc<Samples>>,
 }
 
 #[pymethods]
@@ -52,6 +55,8 @@ impl Loop {
     ///     chosen: Whether the user named it as the training loop.
     ///     exactly_once: Whether a probed epoch delivers every batch of its loader.
     ///     options_from: Where the user sets these, as records have it.
+    ///     count_samples: Counts the samples of a batch, or gives None. Asked about the first batches
+    ///         of each epoch, where `batch_size` is not known.
     #[new]
     #[pyo3(signature = (
         name, mode, fingerprint, *, type_name = None, batches = None, batch_size = None,
@@ -59,7 +64,7 @@ impl Loop {
         num_caches = 10, return_caches_after = None,
         stop_after = None, probe_steps = None, stop_after_probe = false, world_size = 1,
         keep_source = false, role = None, chosen = false, exactly_once = false,
-        options_from = None,
+        options_from = None, count_samples = None,
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -87,6 +92,7 @@ impl Loop {
         chosen: bool,
         exactly_once: bool,
         options_from: Option<&str>,
+        count_samples: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let refuse = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
         let plan = match mode {
@@ -135,6 +141,7 @@ impl Loop {
             cached: OnceLock::new(),
             lanes: Arc::default(),
             keep_source,
+            samples: count_samples.map(Samples::new),
         })
     }
 
@@ -204,6 +211,7 @@ impl Loop {
             (!this.keep_source).then(|| Source::of_loader(loader)),
             cached,
             Epoch::new(choice, record, mode, begun),
+            Looks::new(this.samples.clone()),
         );
         fast_next::into_python(py, iterator)
     }
@@ -258,12 +266,27 @@ impl Loop {
     }
 
     fn say_probe(&self, session: &Session) {
-        if let Plan::Probe { plan, .. } = &self.plan {
-            session.agent().notice(&Notice::ProbeBegins {
-                loop_name: self.loader.name.clone(),
-                replayed: plan.replayed_steps(),
+        if let Plan::Probe {
+            plan,
+            stop_after,
+            exactly_once,
+        } = &self.plan
+        {
+            let facts = ProbeFacts {
                 total: plan.total_steps(),
-            });
+                usual: plan.usual_steps(),
+                replayed: plan.replayed_steps(),
+                cached: plan.num_caches,
+                has_ranks: !plan.adaptive,
+                epoch: self.loader.batches,
+                exactly_once: *exactly_once,
+                stops: *stop_after,
+                from: self.loader.options_from.unwrap_or_default(),
+            };
+            let loop_name = self.loader.name.clone();
+            session
+                .agent()
+                .notice(&Notice::ProbeBegins { loop_name, facts });
         }
     }
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
+import re
 import statistics
 import xml.etree.ElementTree as ElementTree
 from typing import Any
@@ -19,6 +21,7 @@ from headspace.tune.knobs import Config, Space, key, parse_knob
 from headspace.tune.objective import Cost, Objective, cost, gain, pool, spread_of, t_quantile
 from headspace.tune.plan import Done, Limits, Planner, Wait, confirmed_gain, standing, winner_of
 from headspace.tune.plots import progress_svg, ticks_of, tree_svg
+from headspace.tune.progress import Progress
 from headspace.tune.report import report
 from headspace.tune.sampler import suggest
 

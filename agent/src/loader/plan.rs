@@ -21,6 +21,9 @@ const LEAST_SETTLE: u32 = 16;
 /// Fewest steps of a whole probe: two live windows, a short replay and the last one, and some
 /// time to settle.
 const LEAST_TOTAL: u32 = 200;
+/// Steps that an adaptive probe usually takes, from and to: `analysis/floor.rs` has the mean, 914, of
+/// simulated pipelines.
+const USUAL: (u64, u64) = (600, 1000);
 /// Most batches held for replay.
 pub const MOST_CACHES: u32 = LEAST_LIVE - 2;
 /// Most steps of a probe whose schedule adapts, where nothing else is asked.
@@ -178,6 +181,12 @@ impl ProbePlan {
     #[must_use]
     pub fn total_steps(&self) -> u64 {
         self.limit.into()
+    }
+
+    /// From how many to how many steps a probe usually takes; `None` where the plan is no longer than that.
+    #[must_use]
+    pub fn usual_steps(&self) -> Option<(u64, u64)> {
+        (self.adaptive && self.total_steps() > USUAL.1).then_some(USUAL)
     }
 
     /// Most steps that are served from the cache. Exact where the schedule is fixed.

@@ -88,23 +88,36 @@ impl OptionsFrom {
     /// An option with its value, as it is written there. A switch takes no value: it is switched on.
     #[must_use]
     pub fn with(self, option: LoopOption, value: &str) -> String {
-        let name = option.name();
+        let name = self.name_of(option);
         match (self, option) {
-            (Self::Run, _) => {
-                let flag = name.replace('_', "-");
-                if option.is_switch() {
-                    format!("--{flag}")
-                } else {
-                    format!("--{flag} {value}")
-                }
-            }
-            (Self::Environment, _) => {
-                let value = if option.is_switch() { "1" } else { value };
-                format!("HEADSPACE_{}={value}", name.to_uppercase())
-            }
+            (Self::Run, _) if option.is_switch() => name,
+            (Self::Run, _) => format!("{name} {value}"),
+            (Self::Environment, _) if option.is_switch() => format!("{name}=1"),
             (Self::Wrap, LoopOption::Mode) => format!("{name}=\"{value}\""),
             (Self::Wrap, _) if option.is_switch() => format!("{name}=True"),
-            (Self::Wrap, _) => format!("{name}={value}"),
+            (Self::Environment | Self::Wrap, _) => format!("{name}={value}"),
+        }
+    }
+
+    /// A text in which options stand by their names, as in `` `probe_steps` ``, with each as it is
+    /// written there.
+    #[must_use]
+    pub fn spell(self, text: &str) -> String {
+        LoopOption::ALL
+            .iter()
+            .fold(text.to_owned(), |text, option| {
+                let named = format!("`{}`", option.name());
+                text.replace(&named, &format!("`{}`", self.name_of(*option)))
+            })
+    }
+
+    /// What an option is called there.
+    fn name_of(self, option: LoopOption) -> String {
+        let name = option.name();
+        match self {
+            Self::Run => format!("--{}", name.replace('_', "-")),
+            Self::Environment => format!("HEADSPACE_{}", name.to_uppercase()),
+            Self::Wrap => name.to_owned(),
         }
     }
 
@@ -134,6 +147,20 @@ mod tests {
         assert_eq!(once(OptionsFrom::Run), "--exactly-once");
         assert_eq!(once(OptionsFrom::Environment), "HEADSPACE_EXACTLY_ONCE=1");
         assert_eq!(once(OptionsFrom::Wrap), "exactly_once=True");
+    }
+
+    #[test]
+    fn a_text_names_its_options_as_the_user_has_them_at_hand() {
+        let text = "raise `probe_steps`, or lower `num_caches`";
+        assert_eq!(
+            OptionsFrom::Run.spell(text),
+            "raise `--probe-steps`, or lower `--num-caches`"
+        );
+        assert_eq!(
+            OptionsFrom::Environment.spell(text),
+            "raise `HEADSPACE_PROBE_STEPS`, or lower `HEADSPACE_NUM_CACHES`"
+        );
+        assert_eq!(OptionsFrom::Wrap.spell(text), text);
     }
 
     #[test]

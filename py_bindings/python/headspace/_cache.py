@@ -145,7 +145,7 @@ def _replay_loop(
         fingerprint,
         type_name=f"{kind.__module__}.{kind.__qualname__}",
         batches=None if endless else _loops.length(src, "replay"),
-        batch_size=_loops.whole(src, "batch_size"),
+        batch_size=_loops.size_of_batches(src),
         num_caches=num_caches,
         return_caches_after=return_caches_after,
         stop_after=stop_after,

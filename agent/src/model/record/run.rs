@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::OptionsFrom;
+use super::super::options::OptionsFrom;
 
 /// What runs where.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
