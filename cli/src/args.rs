@@ -59,13 +59,12 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) quiet: bool,
 
-    /// Which loop is the training loop, by its name in the verdict, where headspace takes another
+    /// Name of the training loop in the verdict, if headspace picks the wrong one
     #[arg(long = "loop", value_name = "NAME")]
     pub(crate) loop_name: Option<String>,
 
-    /// End the training loop's epochs once the probe is done
-    #[arg(long)]
-    pub(crate) stop_after_probe: bool,
+    #[command(flatten)]
+    pub(crate) probe: ProbeArgs,
 
     /// The command, as it is without headspace
     #[arg(
@@ -75,6 +74,37 @@ pub(crate) struct RunArgs {
         allow_hyphen_values = true
     )]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Options of modes `probe` and `replay`.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Options of --mode probe and --mode replay")]
+pub(crate) struct ProbeArgs {
+    /// Most steps of the probe, 200 or more [default: as the loader needs, 2400 at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(200..))]
+    pub(crate) probe_steps: Option<u32>,
+
+    /// Batches that are repeated [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) num_caches: Option<u32>,
+
+    /// End the training loop's epochs once the probe is done
+    #[arg(long)]
+    pub(crate) stop_after_probe: bool,
+
+    /// Deliver every batch of the loader in a probed epoch: it is longer then by the repeated ones.
+    /// Else an epoch keeps its length, where the loader has one, and repeated batches take the place
+    /// of others
+    #[arg(long)]
+    pub(crate) exactly_once: bool,
+
+    /// Live batches before a replay [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) return_caches_after: Option<u32>,
+
+    /// Batches after which an epoch of a replay ends [default: the length of the loader]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) stop_after: Option<u32>,
 }
 
 /// Find the knobs of a training command with which it runs fastest.

@@ -20,6 +20,7 @@ use pyo3::{PyTraverseError, PyVisit, ffi};
 use crate::cached::{Answer, Begun, Cached, Progress};
 use crate::fast_next::Parts;
 use crate::lanes::Epoch;
+use crate::samples::Looks;
 use crate::source::{Next, Source};
 use crate::tape::Tape;
 
@@ -60,6 +61,8 @@ pub(crate) struct LoopIterator {
     /// The thread that asked for the first batch, 0 before that. Where a machine decides, the one that
     /// asked last.
     asked_by: AtomicU64,
+    /// Batches that are asked for their number of samples.
+    looks: Looks,
 }
 
 /// A number of this thread, never 0.
@@ -77,6 +80,7 @@ impl LoopIterator {
         loader: Option<Source>,
         cached: Option<(Py<Cached>, Begun)>,
         epoch: Epoch,
+        looks: Looks,
     ) -> Self {
         let (cached, begun) = cached.unzip();
         let (progress, on_cut) = begun.map(|begun| (begun.progress, begun.on_cut)).unzip();
@@ -97,14 +101,19 @@ impl LoopIterator {
             last_receive: AtomicU64::new(0),
             phase: AtomicU64::new(UNTOLD),
             asked_by: AtomicU64::new(0),
+            looks,
         }
     }
 
     /// One batch by whatever call, timed.
     #[inline]
-    fn timed(&self, call: impl FnOnce() -> PyResult<Next>) -> PyResult<Option<Py<PyAny>>> {
+    fn timed(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce() -> PyResult<Next>,
+    ) -> PyResult<Option<Py<PyAny>>> {
         let recorder = &self.epoch.entry().recorder;
-        if self.cached.is_none() {
+        if self.cached.is_none() && !self.looks.are_left() {
             let recorder = std::ptr::from_ref(recorder).cast_mut();
             self.plain.store(recorder, Ordering::Release);
         }
@@ -119,6 +128,9 @@ impl LoopIterator {
         self.in_flight.store(false, Ordering::Relaxed);
         match outcome {
             Ok(Next::Batch(batch)) => {
+                if self.looks.are_left() {
+                    self.looks.look(batch.bind(py), recorder);
+                }
                 recorder.lap(request, receive);
                 Ok(Some(batch))
             }
@@ -239,6 +251,9 @@ impl LoopIterator {
             match outcome {
                 Ok(Next::Batch(batch)) => {
                     self.failed.store(false, Ordering::Relaxed);
+                    if self.looks.are_left() {
+                        self.looks.look(batch.bind(py), recorder);
+                    }
                     recorder.lap(request, receive);
                     self.tell_machine(cached, asked, request, receive);
                     if decision == Decision::Source && cached.delivered(py, &batch, &self.progress)
@@ -315,7 +330,7 @@ impl LoopIterator {
     fn next_paused(&self, py: Python<'_>, cached: &Cached) -> PyResult<Option<Py<PyAny>>> {
         self.last_receive.store(0, Ordering::Relaxed);
         cached.interrupt();
-        let batch = self.timed(|| self.source.next(py));
+        let batch = self.timed(py, || self.source.next(py));
         if !matches!(batch, Ok(Some(_))) {
             let _ = cached.source_ended(&self.progress);
         }
@@ -384,6 +399,7 @@ impl LoopIterator {
                 loop_name,
                 delivered,
                 asked,
+                from: self.epoch.options_from(),
             });
         }
     }
@@ -425,7 +441,7 @@ impl LoopIterator {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         match &self.cached {
-            None => self.timed(|| self.source.next(py)),
+            None => self.timed(py, || self.source.next(py)),
             Some(cached) => self.next_decided(py, cached.get()),
         }
     }
@@ -502,7 +518,9 @@ impl LoopIterator {
     #[pyo3(signature = (value, /))]
     fn _headspace_send(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
         let inner = self.inner(py)?;
-        stop_where_none(self.timed(|| method_outcome(py, inner.call_method1("send", (value,)))))
+        stop_where_none(self.timed(py, || {
+            method_outcome(py, inner.call_method1("send", (value,)))
+        }))
     }
 
     #[pyo3(signature = (*args))]
@@ -512,7 +530,7 @@ impl LoopIterator {
         args: &Bound<'_, PyTuple>,
     ) -> PyResult<Option<Py<PyAny>>> {
         let inner = self.inner(py)?;
-        stop_where_none(self.timed(|| method_outcome(py, inner.call_method1("throw", args))))
+        stop_where_none(self.timed(py, || method_outcome(py, inner.call_method1("throw", args))))
     }
 
     fn _headspace_close(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {

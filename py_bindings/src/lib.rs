@@ -26,6 +26,7 @@ mod iterator;
 mod lanes;
 mod log;
 mod queues;
+mod samples;
 mod session;
 mod slots;
 mod source;

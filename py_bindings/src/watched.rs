@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use headspace_agent::loader::{Probe, ProbePlan, Replay, ReplayPlan};
-use headspace_agent::model::Mode;
 use headspace_agent::model::record::{LoaderRecord, Role};
-use headspace_agent::notice::Notice;
+use headspace_agent::model::{Mode, OptionsFrom};
+use headspace_agent::notice::{Notice, ProbeFacts};
 use headspace_agent::record::Event;
 use headspace_collectors::workers::Marker;
 use pyo3::exceptions::PyValueError;
@@ -16,6 +16,7 @@ use crate::cached::{Cached, Machine};
 use crate::fast_next;
 use crate::iterator::LoopIterator;
 use crate::lanes::{Choice, Epoch, Lanes};
+use crate::samples::{Looks, Samples};
 use crate::session::{Session, clock};
 use crate::slots;
 use crate::source::Source;
@@ -24,7 +25,11 @@ use crate::source::Source;
 enum Plan {
     Measure,
     Replay(ReplayPlan),
-    Probe { plan: ProbePlan, stop_after: bool },
+    Probe {
+        plan: ProbePlan,
+        stop_after: bool,
+        exactly_once: bool,
+    },
 }
 
 /// A wrapped loader.
@@ -35,7 +40,10 @@ pub(crate) struct Loop {
     cached: OnceLock<Py<Cached>>,
     lanes: Arc<Lanes>,
     keep_source: bool,
+    /// Whether an epoch with repeated batches has as many batches as the loader says.
     keeps_length: bool,
+    /// What its batches say of their size, where the loader says nothing.
+    samples: Option<Arc<Samples>>,
 }
 
 #[pymethods]
@@ -43,16 +51,21 @@ impl Loop {
     /// Args:
     ///     name: The loop's name in the records.
     ///     mode: `measure`, `probe` or `replay`.
-    ///     keeps_length: Whether an epoch with repeated batches has as many batches as the loader says.
     ///     role: What it is for, as records have it.
     ///     chosen: Whether the user named it as the training loop.
+    ///     exactly_once: Whether a probed epoch delivers every batch of its loader.
+    ///     endless: Whether a replay goes on beyond the loader's length.
+    ///     options_from: Where the user sets these, as records have it.
+    ///     count_samples: Counts the samples of a batch, or gives None. Asked about the first batches
+    ///         of each epoch, where `batch_size` is not known.
     #[new]
     #[pyo3(signature = (
         name, mode, *, type_name = None, batches = None, batch_size = None,
         workers = None, prefetch_depth = None, prefetch_factor = None, pin_memory = None,
         num_caches = 10, return_caches_after = None,
         stop_after = None, probe_steps = None, stop_after_probe = false, world_size = 1,
-        keep_source = false, keeps_length = true, role = None, chosen = false,
+        keep_source = false, role = None, chosen = false, exactly_once = false, endless = false,
+        options_from = None, count_samples = None,
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -76,9 +89,12 @@ impl Loop {
         stop_after_probe: bool,
         world_size: u32,
         keep_source: bool,
-        keeps_length: bool,
         role: Option<&str>,
         chosen: bool,
+        exactly_once: bool,
+        endless: bool,
+        options_from: Option<&str>,
+        count_samples: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let refuse = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
         let plan = match mode {
@@ -88,13 +104,16 @@ impl Loop {
                     .map_err(|error| refuse(&error))?,
             ),
             "probe" => {
-                let mut plan = ProbePlan::for_loader(prefetch_depth, world_size);
+                let caches = u64::try_from(num_caches).unwrap_or_default();
+                let mut plan =
+                    ProbePlan::for_loader(prefetch_depth, world_size).with_caches(caches);
                 if let Some(steps) = probe_steps {
                     plan = plan.with_total(steps).map_err(|error| refuse(&error))?;
                 }
                 Plan::Probe {
                     plan,
                     stop_after: stop_after_probe,
+                    exactly_once,
                 }
             }
             other => {
@@ -102,6 +121,10 @@ impl Loop {
                     "`mode` is not a mode: `{other}` (write `measure`, `probe` or `replay`)"
                 )));
             }
+        };
+        let keeps_length = match plan {
+            Plan::Probe { exactly_once, .. } => !exactly_once,
+            _ => !endless,
         };
         let type_name = type_name.unwrap_or_default();
         let loader = LoaderRecord {
@@ -113,6 +136,7 @@ impl Loop {
             prefetch_depth,
             prefetch_factor,
             pin_memory,
+            options_from: options_from.and_then(OptionsFrom::named),
             role: role.and_then(Role::named),
             chosen,
         };
@@ -123,6 +147,7 @@ impl Loop {
             lanes: Arc::default(),
             keep_source,
             keeps_length,
+            samples: count_samples.map(Samples::new),
         })
     }
 
@@ -194,6 +219,7 @@ impl Loop {
             (!this.keep_source).then(|| Source::of_loader(loader)),
             cached.zip(epoch),
             Epoch::new(choice, record, mode, begun),
+            Looks::new(this.samples.clone()),
         );
         fast_next::into_python(py, iterator)
     }
@@ -238,21 +264,36 @@ impl Loop {
         let machine = match &self.plan {
             Plan::Measure => return Ok(None),
             Plan::Replay(plan) => Machine::Replay(Replay::new(*plan)),
-            Plan::Probe { plan, stop_after } => {
-                Machine::Probe(Box::new(Probe::new(*plan, *stop_after)))
-            }
+            Plan::Probe {
+                plan, stop_after, ..
+            } => Machine::Probe(Box::new(Probe::new(*plan, *stop_after))),
         };
         let made = Py::new(py, Cached::new(py, machine, self.keeps_length)?)?;
         Ok(Some(self.cached.get_or_init(|| made).clone_ref(py)))
     }
 
     fn say_probe(&self, session: &Session) {
-        if let Plan::Probe { plan, .. } = &self.plan {
-            session.agent().notice(&Notice::ProbeBegins {
-                loop_name: self.loader.name.clone(),
-                replayed: plan.replayed_steps(),
+        if let Plan::Probe {
+            plan,
+            stop_after,
+            exactly_once,
+        } = &self.plan
+        {
+            let facts = ProbeFacts {
                 total: plan.total_steps(),
-            });
+                usual: plan.usual_steps(),
+                replayed: plan.replayed_steps(),
+                cached: plan.num_caches,
+                has_ranks: !plan.adaptive,
+                epoch: self.loader.batches,
+                exactly_once: *exactly_once,
+                stops: *stop_after,
+                from: self.loader.options_from.unwrap_or_default(),
+            };
+            let loop_name = self.loader.name.clone();
+            session
+                .agent()
+                .notice(&Notice::ProbeBegins { loop_name, facts });
         }
     }
 }

@@ -90,6 +90,17 @@ impl LoopEntry {
         self.probe().finished = true;
     }
 
+    /// Batches that were repeated in its last epoch; `None` where that one was not probed or replayed.
+    pub(crate) fn repeated_in_epoch(&self) -> Option<u64> {
+        let repeated = self.recorder.fold(|fold| fold.replayed_in_epoch());
+        let goes_on = match self.mode {
+            Mode::Measure => false,
+            Mode::Probe => !self.probe().finished,
+            Mode::Replay => true,
+        };
+        (goes_on || repeated > 0).then_some(repeated)
+    }
+
     /// The probe's record, once: when the probe is over, or with what there is when the run
     /// `ended`.
     pub(crate) fn take_probe(&self, ended: bool) -> Option<ProbeRecord> {
@@ -113,6 +124,7 @@ impl LoopEntry {
             (progress.windows.clone(), progress.cache, progress.finished)
         };
         let analysis = floor::estimate(&windows);
+        let from = self.loader.options_from.unwrap_or_default();
         let (floor, reason) = match analysis.result {
             _ if cache.in_place == InPlace::TooLarge => (
                 None,
@@ -132,11 +144,12 @@ impl LoopEntry {
                 )),
             ),
             Ok(floor) => (Some(floor), None),
-            Err(reason) if finished => (None, Some(reason.to_string())),
-            Err(reason) if ended => (
-                None,
-                Some(format!("the run ended before the probe did: {reason}")),
-            ),
+            Err(reason) if finished => (None, Some(from.spell(&reason.to_string()))),
+            Err(reason) if ended => {
+                let reason = from.spell(&reason.to_string());
+                let text = format!("the run ended before the probe did: {reason}");
+                (None, Some(text))
+            }
             Err(_) => (None, Some("the probe is not done yet".to_owned())),
         };
         Some(ProbeRecord {

@@ -143,10 +143,11 @@ def _replay_loop(
         "replay",
         type_name=f"{kind.__module__}.{kind.__qualname__}",
         batches=None if endless else _loops.length(src),
-        keeps_length=not endless,
-        batch_size=_loops.whole(src, "batch_size"),
+        endless=endless,
+        batch_size=_loops.size_of_batches(src),
         num_caches=num_caches,
         return_caches_after=return_caches_after,
         stop_after=stop_after,
         keep_source=keep_source,
+        options_from="wrap",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headspace import _native, _remade, _settings
+from headspace import _native, _remade, _samples, _settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,15 +23,19 @@ def loop_of(wrapped: Any, *, mode: str, batch_size: int | None, **options: Any) 
     """The loop over what is wrapped, with the options of `wrap`."""
     kind = type(wrapped)
     options.setdefault("chosen", options["name"] == _settings.chosen_loop())
+    options.setdefault("options_from", _settings.options_from())
     workers = whole(wrapped, "num_workers")
     factor = whole(wrapped, "prefetch_factor")
     # A torch loader over an iterable dataset counts its samples to tell its length.
     asks = mode != "measure" or getattr(wrapped, "_dataset_kind", 0) == 0
+    if batch_size is None:
+        batch_size = size_of_batches(wrapped)
     return _native.Loop(
         mode=mode,
         type_name=f"{kind.__module__}.{kind.__qualname__}",
         batches=length(wrapped) if asks else None,
-        batch_size=whole(wrapped, "batch_size") if batch_size is None else batch_size,
+        batch_size=batch_size,
+        count_samples=_counter(wrapped) if batch_size is None else None,
         workers=workers,
         prefetch_depth=workers * factor if workers and factor else None,
         prefetch_factor=factor,
@@ -39,6 +43,27 @@ def loop_of(wrapped: Any, *, mode: str, batch_size: int | None, **options: Any) 
         world_size=_settings.world_size(),
         **options,
     )
+
+
+def size_of_batches(wrapped: Any) -> int | None:
+    """Samples a batch, as the loader says."""
+    size = whole(wrapped, "batch_size")
+    sampler = _batch_sampler(wrapped)
+    if size is None and type(sampler).__module__.partition(".")[0] in ("torch", "accelerate"):
+        # Another one may make batches of any size, whatever it says.
+        size = whole(sampler, "batch_size")
+        if size and truth(sampler, "split_batches"):
+            size //= whole(sampler, "num_processes") or 1
+    return size or None
+
+
+def _batch_sampler(wrapped: Any) -> Any:
+    return getattr(wrapped, "__dict__", {}).get("batch_sampler")
+
+
+def _counter(wrapped: Any) -> Callable[[Any], int | None]:
+    """Counts the samples of the loader's batches."""
+    return _samples.of_any if _batch_sampler(wrapped) is None else _samples.of_collated
 
 
 def whole(wrapped: Any, name: str) -> int | None:

@@ -107,12 +107,23 @@ class Session:
         rendered = self._native.stop()
         if rendered is None:
             return None
-        atexit.unregister(self._end)
+        atexit.unregister(self._at_exit)
         if self._feed is not None:
             self._feed.finish()
         if not (self._quiet or self._rank):
             _print(rendered[1])
         return rendered
+
+    def _at_exit(self) -> None:
+        """The program ends, and the run with it."""
+        self._ended_by(_uncaught())
+        self._end()
+
+    def _ended_by(self, exception: type[BaseException] | None) -> None:
+        # `SystemExit` is how a program ends itself.
+        if exception is not None and not issubclass(exception, SystemExit):
+            is_error = issubclass(exception, Exception)
+            self._native.ended_by_exception(exception.__name__, is_error)
 
     def __enter__(self) -> Session:
         return self
@@ -123,7 +134,19 @@ class Session:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._ended_by(kind)
         self.stop()
+
+
+def _uncaught() -> type[BaseException] | None:
+    """The type of the exception that ends the program; None where it ends by itself."""
+    # Python notes it before it calls exit handlers. In an interactive session it is that of any
+    # command, and ends nothing.
+    if hasattr(sys, "ps1") or sys.flags.interactive:
+        return None
+    error = getattr(sys, "last_exc", None)  # From Python 3.12 on.
+    kind = getattr(sys, "last_type", None) if error is None else type(error)
+    return kind if isinstance(kind, type) else None
 
 
 def _print(text: str) -> None:
@@ -227,7 +250,7 @@ def _start(
     while _settings.refused:
         native.refuse_setting(*_settings.refused.pop(0))
     _current = session
-    atexit.register(session._end)
+    atexit.register(session._at_exit)
     if feed is not None:
         feed.start(native)
     return session

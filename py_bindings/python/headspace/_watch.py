@@ -187,20 +187,25 @@ class _Known:
         chosen = _settings.chosen_loop()
         probes = role in (None, _role.TRAINING) if chosen is None else name == chosen
         mode = _settings.mode() if probes else "measure"
-        if mode == "replay" and _loops.length(loader) is None:
+        without_end = _settings.stop_after() is None and _loops.length(loader) is None
+        if mode == "replay" and without_end:
             # Without an end of its own, an epoch of cached batches would have none.
-            _say(f"`{name}` has no length, so its batches are not replayed. It is measured")
+            _say(
+                f"`{name}` has no length, so its batches are not replayed, only measured (set one "
+                "with `--stop-after N`)"
+            )
             mode = "measure"
         self.loop = _loops.loop_of(
             loader,
             mode=mode,
             name=name,
             batch_size=None,
-            num_caches=10,
-            return_caches_after=100,
-            stop_after=None,
-            probe_steps=None,
+            num_caches=_settings.num_caches(),
+            return_caches_after=_settings.return_caches_after(),
+            stop_after=_settings.stop_after(),
+            probe_steps=_settings.probe_steps(),
             stop_after_probe=_settings.stops_after_probe(),
+            exactly_once=_settings.exactly_once(),
             role=role,
         )
         # The evaluation's stages are called so whatever its loader is called.

@@ -1,11 +1,23 @@
 //! Which loop the numbers are of, and which were kept apart.
 
 use super::render::Row;
-use super::units::duration_s;
+use super::units::{duration_s, steps};
 use crate::model::record::{OtherLoop, Role, SummaryRecord};
 
 /// Loops that are named; the others are counted.
 const NAMED: usize = 3;
+
+/// How much of the training was on repeated batches. Nothing where none was.
+pub(super) fn repeated(s: &SummaryRecord) -> Option<Row> {
+    (s.replayed_steps > 0).then(|| {
+        let text = format!(
+            "{} of {} trained on batches that were repeated",
+            s.replayed_steps,
+            steps(s.steps)
+        );
+        Row::sentence("repeated", text)
+    })
+}
 
 /// Nothing where one loop is watched, and nothing is known of it beyond that.
 pub(super) fn row(s: &SummaryRecord) -> Option<Row> {

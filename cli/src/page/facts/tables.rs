@@ -317,7 +317,9 @@ pub(super) fn run(run: &RunRecord) -> String {
     if let Some(loader) = &run.loader {
         add("loader", Some(loader.type_name.clone()));
         add("batch size", loader.batch_size.map(|size| size.to_string()));
-        add("workers", loader.workers.map(|workers| workers.to_string()));
+        let each = if run.world_size > 1 { " per rank" } else { "" };
+        let workers = loader.workers.map(|workers| format!("{workers}{each}"));
+        add("workers", workers);
     }
     for gpu in &run.gpus {
         add(&format!("GPU {}", gpu.ordinal), gpu.name.clone());
