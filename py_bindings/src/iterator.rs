@@ -4,17 +4,17 @@
 //! other modes ask their machine first where the batch comes from.
 
 use std::ptr::null_mut;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use headspace_agent::loader::{Decision, Ended};
 use headspace_agent::model::InPlace;
 use headspace_agent::model::record::Phase;
 use headspace_agent::notice::Notice;
 use headspace_agent::record::{Event, Recorder};
-use pyo3::exceptions::PyAttributeError;
+use pyo3::exceptions::{PyAttributeError, PyException};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use crate::cached::{Answer, Begun, Cached, Progress};
@@ -51,7 +51,11 @@ pub(crate) struct LoopIterator {
     /// Called with whether the epoch is over, if it ends before its source.
     on_cut: Option<Py<PyAny>>,
     /// The loader, to let go of an iterator that it keeps as well; none where that is not wanted.
-    loader: Option<Source>,
+    loader: Option<Py<PyWeakrefReference>>,
+    /// What surrounds the first call of `next`, if anything does.
+    around_first: OnceLock<Py<PyAny>>,
+    /// Whether the first call has begun.
+    has_begun: AtomicBool,
     /// Where its steps go; without an agent nothing is recorded, and batches are only cached.
     epoch: Epoch,
     /// Time stamp of the last batch, 0 before the first. Only kept where a machine needs it.
@@ -77,7 +81,7 @@ const UNTOLD: u64 = u64::MAX;
 impl LoopIterator {
     pub(crate) fn new(
         source: Source,
-        loader: Option<Source>,
+        loader: Option<Py<PyWeakrefReference>>,
         cached: Option<(Py<Cached>, Begun)>,
         epoch: Epoch,
         looks: Looks,
@@ -93,6 +97,8 @@ impl LoopIterator {
             has_tape: AtomicBool::new(false),
             on_cut: on_cut.flatten(),
             loader,
+            around_first: OnceLock::new(),
+            has_begun: AtomicBool::new(false),
             epoch,
             in_flight: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -102,6 +108,14 @@ impl LoopIterator {
             phase: AtomicU64::new(UNTOLD),
             asked_by: AtomicU64::new(0),
             looks,
+        }
+    }
+
+    /// The next batch, in whichever mode.
+    fn next_of_any_mode(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        match &self.cached {
+            None => self.timed(py, || self.source.next(py)),
+            Some(cached) => self.next_decided(py, cached.get()),
         }
     }
 
@@ -410,7 +424,8 @@ impl LoopIterator {
         let Some(iterator) = self.source.release(py) else {
             return;
         };
-        if let Some(loader) = self.loader.as_ref().and_then(|loader| loader.release(py)) {
+        let loader = self.loader.as_ref();
+        if let Some(loader) = loader.and_then(|loader| loader.bind(py).upgrade()) {
             let kept = loader
                 .getattr("_iterator")
                 .is_ok_and(|kept| kept.is(&iterator));
@@ -440,10 +455,12 @@ impl LoopIterator {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        match &self.cached {
-            None => self.timed(py, || self.source.next(py)),
-            Some(cached) => self.next_decided(py, cached.get()),
+        if !self.has_begun.swap(true, Ordering::Relaxed)
+            && let Some(around) = self.around_first.get()
+        {
+            return surround(around.bind(py), || self.next_of_any_mode(py));
         }
+        self.next_of_any_mode(py)
     }
 
     fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -462,6 +479,40 @@ impl LoopIterator {
 
     fn __delattr__(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         self.inner(py)?.delattr(name)
+    }
+
+    /// Pickled as the wrapped iterator is, or refused as that is: the copy is one that nobody watches.
+    fn __reduce_ex__<'py>(
+        &self,
+        py: Python<'py>,
+        protocol: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let inner = self.inner(py)?;
+        let registered = py.import("copyreg")?.getattr("dispatch_table")?;
+        match registered.get_item(inner.get_type()) {
+            Ok(reduce) => reduce.call1((inner,)),
+            Err(_) => inner.call_method1("__reduce_ex__", (protocol,)),
+        }
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.inner(py)?.call_method0("__reduce__")
+    }
+
+    fn __copy__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let inner = slf.get().inner(slf.py())?;
+        let made = slf.py().import("copy")?.call_method1("copy", (&inner,))?;
+        Ok(in_place_of(slf, &inner, made))
+    }
+
+    fn __deepcopy__<'py>(
+        slf: &Bound<'py, Self>,
+        memo: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let inner = slf.get().inner(slf.py())?;
+        let copy = slf.py().import("copy")?;
+        let made = copy.call_method1("deepcopy", (&inner, memo))?;
+        Ok(in_place_of(slf, &inner, made))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
@@ -515,6 +566,12 @@ impl LoopIterator {
         self.epoch.entry().recorder.mark(Event::Gap);
     }
 
+    /// Has the first call of `next` made within `around.begin()` and `around.end()`. It must not
+    /// refer to this iterator.
+    fn _headspace_surround_first(&self, around: Py<PyAny>) {
+        let _ = self.around_first.set(around);
+    }
+
     #[pyo3(signature = (value, /))]
     fn _headspace_send(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
         let inner = self.inner(py)?;
@@ -541,9 +598,6 @@ impl LoopIterator {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.source.traverse(&visit)?;
-        if let Some(loader) = &self.loader {
-            loader.traverse(&visit)?;
-        }
         if let Some(on_cut) = &self.on_cut {
             visit.call(on_cut)?;
         }
@@ -563,9 +617,6 @@ impl LoopIterator {
         let tape = self.tape.try_lock().ok().and_then(|mut tape| tape.take());
         drop(tape);
         drop(self.source.release(py));
-        if let Some(loader) = &self.loader {
-            drop(loader.release(py));
-        }
     }
 }
 
@@ -573,6 +624,32 @@ impl Drop for LoopIterator {
     fn drop(&mut self) {
         self.end(false);
     }
+}
+
+/// A copy of the wrapped iterator; ours where that is the same object.
+fn in_place_of<'py>(
+    ours: &Bound<'py, LoopIterator>,
+    wrapped: &Bound<'py, PyAny>,
+    made: Bound<'py, PyAny>,
+) -> Bound<'py, PyAny> {
+    if made.is(wrapped) {
+        ours.clone().into_any()
+    } else {
+        made
+    }
+}
+
+/// Calls between `begin` and `end` of an object of ours. An error of these two is nobody's; an
+/// interrupt that comes meanwhile is the program's.
+#[cold]
+fn surround<R>(around: &Bound<'_, PyAny>, call: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+    let without_errors = |method: &str| match around.call_method0(method) {
+        Err(error) if !error.is_instance_of::<PyException>(around.py()) => Err(error),
+        _ => Ok(()),
+    };
+    without_errors("begin")?;
+    let outcome = call();
+    without_errors("end").and(outcome)
 }
 
 /// What a generator's method gave, in the terms of the iterator protocol.

@@ -10,6 +10,7 @@ use headspace_agent::record::Event;
 use headspace_collectors::workers::Marker;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyWeakrefReference;
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::cached::{Cached, Machine};
@@ -216,7 +217,9 @@ impl Loop {
         record.role = record.role.or_else(|| role.and_then(Role::named));
         let iterator = LoopIterator::new(
             Source::new(iterator.into_any())?,
-            (!this.keep_source).then(|| Source::of_loader(loader)),
+            (mode == Mode::Replay && !this.keep_source)
+                .then(|| weak(loader))
+                .flatten(),
             cached.zip(epoch),
             Epoch::new(choice, record, mode, begun),
             Looks::new(this.samples.clone()),
@@ -245,6 +248,18 @@ impl Loop {
             .get()
             .map_or(Ok(()), |cached| visit.call(cached))
     }
+}
+
+/// A weak reference to the loader itself: one that keeps our iterator is to go when its last user goes.
+fn weak(loader: &Bound<'_, PyAny>) -> Option<Py<PyWeakrefReference>> {
+    // Under `headspace run` it is within another object, for this call only (`_watch._Source`).
+    const WITHIN: &str = "_headspace_loader";
+
+    let loader = match loader.get_type().hasattr(WITHIN) {
+        Ok(true) => loader.getattr(WITHIN).ok()?,
+        _ => loader.clone(),
+    };
+    Some(PyWeakrefReference::new(&loader).ok()?.unbind())
 }
 
 impl Loop {

@@ -266,7 +266,7 @@ def wrap(
     name: str | None = None,
     batch_size: int | None = None,
     num_caches: int | None = None,
-    return_caches_after: int = 100,
+    return_caches_after: int | None = None,
     stop_after: int | None = None,
     probe_steps: int | None = None,
     stop_after_probe: bool | None = None,
@@ -288,9 +288,10 @@ def wrap(
             after another, as a generator is for each epoch, is one loop.
         batch_size: Samples a batch, for throughput. By default the loader's own ``batch_size``.
         num_caches: Batches that a replay repeats. By default ``HEADSPACE_NUM_CACHES``, else 10.
-        return_caches_after: Live batches before a replay.
+        return_caches_after: Live batches before a replay. By default
+            ``HEADSPACE_RETURN_CACHES_AFTER``, else 100.
         stop_after: Batches after which an epoch of a replay ends. By default the source's length,
-            where it has one.
+            where it has one. By default ``HEADSPACE_STOP_AFTER``.
         probe_steps: Most steps that a probe may take. Fewer give a wider interval, or no number. By
             default ``HEADSPACE_PROBE_STEPS``, else at most 2400.
         stop_after_probe: End the epoch, and every later one, once the probe is done. By default
@@ -324,7 +325,9 @@ def wrap(
         "name": type(wrapped).__name__ if name is None else name,
         "batch_size": batch_size,
         "num_caches": _settings.num_caches() if num_caches is None else num_caches,
-        "return_caches_after": return_caches_after,
+        "return_caches_after": (
+            _settings.return_caches_after() if return_caches_after is None else return_caches_after
+        ),
         "stop_after": _settings.stop_after() if stop_after is None else stop_after,
         "probe_steps": _settings.probe_steps() if probe_steps is None else probe_steps,
         "stop_after_probe": (
