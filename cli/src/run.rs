@@ -129,6 +129,11 @@ fn settings(args: &RunArgs) -> io::Result<BTreeMap<&'static str, OsString>> {
     if let Some(name) = &args.loop_name {
         ours.insert("HEADSPACE_LOOP", name.into());
     }
+    if let Some(function) = &args.batch_from {
+        ours.insert("HEADSPACE_BATCH_FROM", function.into());
+    }
+    // It stays the command's: only that process says that nothing was watched.
+    ours.insert("HEADSPACE_RUN_PID", std::process::id().to_string().into());
     if args.stop_after_probe {
         ours.insert("HEADSPACE_STOP_AFTER_PROBE", "1".into());
     }

@@ -39,6 +39,17 @@ LOADERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
         "DataLoaderDispatcher": ("accelerate.", ("__iter__",)),
         "SkipDataLoader": ("accelerate.", ("__iter__",)),
     },
+    # An older Grain has its classes in `grain.python` only.
+    "grain": {
+        "DataLoader": ("grain.", ("__iter__",)),
+        "MapDataset": ("grain.", ("__iter__",)),
+        "IterDataset": ("grain.", ("__iter__",)),
+    },
+    "grain.python": {
+        "DataLoader": ("grain.", ("__iter__",)),
+        "MapDataset": ("grain.", ("__iter__",)),
+        "IterDataset": ("grain.", ("__iter__",)),
+    },
     "monai.data": {
         "ThreadBuffer": ("monai.", ("__iter__",)),
         "ThreadDataLoader": ("monai.", ("__iter__",)),
@@ -54,6 +65,11 @@ def ready(name: str, module: ModuleType) -> None:
     if name == "torch.nn.modules.module":
         _role.adopt(vars(module)["Module"])
         _role.on_train[:] = [_reconsider]
+        return
+    if name == "torch.optim.optimizer":
+        from headspace import _steps
+
+        _steps.adopt(module)
         return
     for kind, (home, methods) in LOADERS[name].items():
         found = getattr(module, kind, None)
