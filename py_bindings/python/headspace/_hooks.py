@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 WATCHED = {
     "torch.utils.data": "_watch",
     "torch.nn.modules.module": "_watch",
-    "torch.optim.optimizer": "_watch",
+    "torch.compiler": "_steps",
+    "torch.optim.optimizer": "_steps",
     "spdl.pipeline": "_watch",
     "spdl.dataloader": "_watch",
     "datasets": "_watch",
@@ -36,8 +37,8 @@ NUMERIC = ("numpy", "torch", "jax", "tensorflow", *(name.partition(".")[0] for n
 
 #: What a program with a loop that was not seen is told.
 NOT_SEEN = (
-    "no training loop was seen, so there is no verdict. Looked for: loaders of torch, SPDL, Hugging Face "
-    "datasets, WebDataset, MONAI and Grain, and steps of torch's optimizers. Wrap what the loop iterates in "
+    "no training loop was seen, so there is no verdict. Looked for: torch's DataLoader, loaders of "
+    "SPDL, Hugging Face datasets, WebDataset, MONAI and Grain, and steps of torch's optimizers. Wrap what the loop iterates in "
     "headspace.wrap(...), call headspace.step() once a step, or name the function that returns a batch: "
     "headspace run --batch-from train:get_batch"
 )
@@ -93,17 +94,25 @@ def _tell_not_seen(pid: int) -> None:
     """At the end of the process that `headspace run` became: says so if nothing was watched."""
     if os.getpid() != pid:  # Forked from it.
         return
-    seen = getattr(sys.modules.get("headspace._session"), "has_begun", False)
+    # What ended by an exception may not have come to its loop.
+    failed = hasattr(sys, "last_value") or hasattr(sys, "last_exc")
     try:
         # As `_settings.tell_command` has it, which is not imported here.
         folder = os.environ.get("TMPDIR") or "/tmp"
         os.unlink(os.path.join(folder, f"headspace-run-{os.getuid()}-{pid}"))
-        seen = True  # In one of its children.
+        return  # One of its children was watched.
     except OSError:
         pass
-    # What ended by an exception may not have come to its loop.
-    failed = hasattr(sys, "last_value") or hasattr(sys, "last_exc")
-    if not (seen or failed) and any(name in sys.modules for name in NUMERIC):
+    if failed:
+        return
+    function = getattr(sys.modules.get("headspace._batch_from"), "_function", None)
+    if function is not None and not function.is_here:
+        _print(
+            f"--batch-from {function.target}: no module `{function.module}` was imported, and the script has "
+            "another name, so no function's batches were timed."
+        )
+    seen = getattr(sys.modules.get("headspace._session"), "has_begun", False)
+    if not seen and any(name in sys.modules for name in NUMERIC):
         _print(NOT_SEEN)
 
 

@@ -121,15 +121,16 @@ def _note_evaluation() -> None:
     _counter.evaluated = True
 
 
-def adopt(module: ModuleType) -> None:
-    """The steps of optimisers are seen from now on.
+#: The modules that are needed, by name, in whatever order torch imports them.
+_needed: dict[str, ModuleType | None] = {"torch.compiler": None, "torch.optim.optimizer": None}
 
-    Args:
-        module: ``torch.optim.optimizer``.
-    """
+
+def ready(name: str, module: ModuleType) -> None:
+    """One of them has been imported. With both there, the steps of optimisers are seen."""
     global _is_compiling
-    from torch import compiler
-
-    _is_compiling = compiler.is_compiling
-    module.register_optimizer_step_post_hook(_ended)
-    _role.on_eval[:] = [_note_evaluation]
+    _needed[name] = module
+    compiler, optimizer = _needed.values()
+    if compiler is not None and optimizer is not None:
+        _is_compiling = compiler.is_compiling
+        optimizer.register_optimizer_step_post_hook(_ended)
+        _role.on_eval[:] = [_note_evaluation]

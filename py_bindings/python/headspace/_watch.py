@@ -66,11 +66,6 @@ def ready(name: str, module: ModuleType) -> None:
         _role.adopt(vars(module)["Module"])
         _role.on_train[:] = [_reconsider]
         return
-    if name == "torch.optim.optimizer":
-        from headspace import _steps
-
-        _steps.adopt(module)
-        return
     for kind, (home, methods) in LOADERS[name].items():
         found = getattr(module, kind, None)
         if str(getattr(found, "__module__", "")).startswith(home):
