@@ -204,7 +204,9 @@ fn function(text: &str) -> Result<String, String> {
     let is_path = |path: &str| {
         path.split('.').all(|name| {
             let mut letters = name.chars();
-            letters.next().is_some_and(|c| c.is_alphabetic() || c == '_')
+            letters
+                .next()
+                .is_some_and(|c| c.is_alphabetic() || c == '_')
                 && letters.all(|c| c.is_alphanumeric() || c == '_')
         })
     };
@@ -281,7 +283,16 @@ mod tests {
             assert_eq!(function(right), Ok(right.to_owned()));
         }
         assert_eq!(function("train.py:f"), Ok("train:f".to_owned()));
-        for wrong in ["", "get_batch", "train:", ":get_batch", "a:b:c", "a:b()", "a:1", "d/a:b"] {
+        for wrong in [
+            "",
+            "get_batch",
+            "train:",
+            ":get_batch",
+            "a:b:c",
+            "a:b()",
+            "a:1",
+            "d/a:b",
+        ] {
             assert!(function(wrong).is_err(), "{wrong}");
         }
     }

@@ -345,7 +345,12 @@ fn a_pool_that_is_made_anew_between_two_looks_has_the_names_of_one() {
     let mut labels: Vec<String> = trainer.found.look().into_iter().map(|w| w.label).collect();
     labels.sort_unstable();
 
-    let twice = ["pool worker", "pool worker", "pool worker #2", "pool worker #2"];
+    let twice = [
+        "pool worker",
+        "pool worker",
+        "pool worker #2",
+        "pool worker #2",
+    ];
     assert_eq!(labels, twice);
 }
 
