@@ -30,10 +30,12 @@ pub(crate) enum Command {
 #[command(after_help = "\
     headspace run -- python train.py --epochs 3
     headspace run --mode probe -- torchrun --nproc-per-node 4 train.py
+    headspace run --batch-from train:get_batch -- python train.py
 
 What is watched is what the training loop iterates: torch's DataLoader, SPDL's Pipeline and loaders,
-Hugging Face datasets, WebDataset and MONAI's threaded loader, in every Python process that the
-command starts. At its end a verdict is printed on stderr. HEADSPACE=0 switches it all off.
+Hugging Face datasets, WebDataset, MONAI's threaded loader and Grain, in every Python process that the
+command starts. Without such a loader the steps of torch's optimizers are counted. At its end a verdict
+is printed on stderr. HEADSPACE=0 switches it all off.
 
 Exit code: the command's own; 126 when it cannot be executed, 127 when there is none of that name, 2
 when the command line was not understood.")]
@@ -62,6 +64,11 @@ pub(crate) struct RunArgs {
     /// Name of the training loop in the verdict, if headspace picks the wrong one
     #[arg(long = "loop", value_name = "NAME")]
     pub(crate) loop_name: Option<String>,
+
+    /// Time the calls of a function that returns a batch, where the training loop iterates no loader:
+    /// `train:get_batch` is `get_batch` of the script train.py, or of a module of that name
+    #[arg(long, value_name = "MODULE:FUNCTION", value_parser = function)]
+    pub(crate) batch_from: Option<String>,
 
     #[command(flatten)]
     pub(crate) probe: ProbeArgs,
@@ -222,6 +229,26 @@ fn mode(text: &str) -> Result<Mode, String> {
         .ok_or_else(|| "write `measure`, `probe` or `replay`".to_owned())
 }
 
+/// Lets through what names a function, also of a class, in a module: `package.module:Class.function`.
+fn function(text: &str) -> Result<String, String> {
+    let is_path = |path: &str| {
+        path.split('.').all(|name| {
+            let mut letters = name.chars();
+            letters
+                .next()
+                .is_some_and(|c| c.is_alphabetic() || c == '_')
+                && letters.all(|c| c.is_alphanumeric() || c == '_')
+        })
+    };
+    match text.split_once(':') {
+        Some((module, path)) if is_path(module) && is_path(path) => {
+            let module = module.strip_suffix(".py").unwrap_or(module);
+            Ok(format!("{module}:{path}"))
+        }
+        _ => Err("write a module and a function in it, such as `train:get_batch`".to_owned()),
+    }
+}
+
 /// Lets through what Python reads: `250ms`, `2s` or `2`.
 fn duration(text: &str) -> Result<String, String> {
     let (number, scale) = match text.strip_suffix("ms") {
@@ -278,7 +305,27 @@ pub(crate) struct TopArgs {
 
 #[cfg(test)]
 mod tests {
-    use super::{duration, percent};
+    use super::{duration, function, percent};
+
+    #[test]
+    fn a_function_is_named_with_its_module() {
+        for right in ["train:get_batch", "my.data:Data.next", "__main__:f"] {
+            assert_eq!(function(right), Ok(right.to_owned()));
+        }
+        assert_eq!(function("train.py:f"), Ok("train:f".to_owned()));
+        for wrong in [
+            "",
+            "get_batch",
+            "train:",
+            ":get_batch",
+            "a:b:c",
+            "a:b()",
+            "a:1",
+            "d/a:b",
+        ] {
+            assert!(function(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn an_interval_has_a_unit_or_is_in_seconds() {

@@ -130,6 +130,11 @@ fn settings(args: &RunArgs) -> io::Result<BTreeMap<&'static str, OsString>> {
         ours.insert("HEADSPACE_LOOP", name.into());
     }
     ours.extend(probe_settings(&args.probe));
+    if let Some(function) = &args.batch_from {
+        ours.insert("HEADSPACE_BATCH_FROM", function.into());
+    }
+    // It stays the command's: only that process says that nothing was watched.
+    ours.insert("HEADSPACE_RUN_PID", std::process::id().to_string().into());
     Ok(ours)
 }
 

@@ -227,9 +227,10 @@ impl Loop {
         fast_next::into_python(py, iterator)
     }
 
-    /// A step of a loop that iterates no loader has ended.
-    #[pyo3(signature = (session, samples = None))]
-    fn step(&self, session: &Bound<'_, Session>, samples: Option<u64>) {
+    /// A step of a loop that iterates no loader has ended. After a `gap` something else went on since
+    /// the last one, so that the time from there is no step's.
+    #[pyo3(signature = (session, samples = None, gap = false))]
+    fn step(&self, session: &Bound<'_, Session>, samples: Option<u64>, gap: bool) {
         let session = session.get();
         let lane = self
             .lanes
@@ -237,6 +238,9 @@ impl Loop {
         let recorder = &lane.entry.recorder;
         if let Some(samples) = samples {
             recorder.mark(Event::BatchSize(samples));
+        }
+        if gap {
+            recorder.mark(Event::Gap);
         }
         recorder.mark(Event::Step {
             at: recorder.ticks(),

@@ -164,6 +164,7 @@ fn others(loops: &[LoopFacts], main: &LoopFacts) -> Vec<OtherLoop> {
         .map(|other| OtherLoop {
             name: other.name.clone(),
             role: other.loader.role,
+            epochs: other.epochs,
             steps: other.steps,
             seconds: other.seconds(),
         })

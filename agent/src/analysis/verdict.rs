@@ -18,7 +18,7 @@ use self::render::{COLUMNS, Row, text};
 use self::units::{duration_ms, duration_s, percent, signed_ms, steps};
 use super::summary::{LEAST_STEADY, LEAST_WARMUP};
 use crate::model::Mode;
-use crate::model::record::{ProbeRecord, RunRecord, SummaryRecord};
+use crate::model::record::{ProbeRecord, Role, RunRecord, SummaryRecord};
 
 /// The finding that repeats why a probe gave no number.
 const REFUSED: &str = "no_headspace";
@@ -214,7 +214,16 @@ impl<'a> Verdict<'a> {
         Some(match bound {
             Some(bound) => Row::parts("floor", vec!["unknown".to_owned(), bound])
                 .and_sentence(self.what_the_bound_leaves_open()),
-            None => Row::sentence("floor", "Unknown: what this loop waits for was not seen."),
+            None if s.loop_role == Some(Role::Background) => Row::sentence(
+                "floor",
+                "Unknown: what the training loop waits for was not seen.",
+            ),
+            None => Row::sentence(
+                "floor",
+                "Unknown: what this loop waits for was not seen. Wrap what it iterates in \
+                 headspace.wrap(...), or name the function that returns a batch: headspace run \
+                 --batch-from train:get_batch",
+            ),
         })
     }
 

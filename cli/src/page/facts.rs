@@ -63,6 +63,7 @@ impl Facts<'_> {
             part("way", self.way()),
             part("stages", self.stages()),
             part("queues", self.queues()),
+            part("loops", self.loops()),
             part("gpus", self.gpus()),
             part("cpu", self.resources()),
             part("ranks", self.ranks()),

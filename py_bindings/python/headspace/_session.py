@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 #: The session that goes on, in this process or in the one this was forked from.
 _current: Session | None = None
 
+#: A session was started in this process.
+has_begun = False
+
 #: A default session could not be started: said once, not tried at every epoch.
 _gave_up = False
 
@@ -206,7 +209,7 @@ def _start(
     quiet: bool | None = None,
     origin: int | None = None,
 ) -> Session:
-    global _current
+    global _current, has_begun
     if _current is not None and _current._native.is_here:
         raise RuntimeError(
             f"a session goes on already, in `{_current.folder}`: call `headspace.stop()` first"
@@ -250,6 +253,8 @@ def _start(
     while _settings.refused:
         native.refuse_setting(*_settings.refused.pop(0))
     _current = session
+    has_begun = True
+    _settings.tell_command()
     atexit.register(session._at_exit)
     if feed is not None:
         feed.start(native)

@@ -98,8 +98,10 @@ def quiet() -> bool:
 
 
 def chosen_loop() -> str | None:
-    """The training loop's name, as the user of `headspace run` has it (``HEADSPACE_LOOP``)."""
-    return os.environ.get("HEADSPACE_LOOP") or None
+    """The training loop's name, as the user of `headspace run` has it (``HEADSPACE_LOOP``, else the
+    function of ``HEADSPACE_BATCH_FROM``)."""
+    function = os.environ.get("HEADSPACE_BATCH_FROM", "").rpartition(":")[2].rpartition(".")[2]
+    return os.environ.get("HEADSPACE_LOOP") or function or None
 
 
 def probe_steps() -> int | None:
@@ -181,6 +183,25 @@ def _count(
     limits = f"of {least} or more" if most == 2**31 - 1 else f"from {least} to {most}"
     _refuse(name, f"`{value}` is not a whole number {limits}; {instead or f'{default} is used'}.")
     return default
+
+
+def tell_command() -> None:
+    """Lets the process that `headspace run` became know that something of it is watched.
+
+    Only where it is Python: it removes the file at its end.
+    """
+    try:
+        pid = int(os.environ.get("HEADSPACE_RUN_PID", "0"))
+        if pid in (0, os.getpid()):
+            return
+        program = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+        if program.startswith(("python", "pypy")):
+            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+            folder = os.environ.get("TMPDIR") or "/tmp"
+            path = os.path.join(folder, f"headspace-run-{os.getuid()}-{pid}")
+            os.close(os.open(path, flags, 0o600))
+    except (OSError, ValueError):  # It is there already, or the process is gone.
+        pass
 
 
 def _number(names: tuple[str, ...], default: int, environ: Mapping[str, str]) -> int:

@@ -30,7 +30,7 @@ import sys
 import time
 from _weakref import ref
 
-from headspace import _order, _session
+from headspace import _order, _session, _worker
 from headspace._native import LoopIterator, stage, watch_queue
 
 TYPE_CHECKING = False
@@ -167,6 +167,7 @@ def _ends(loader: Any) -> _order.Ends | None:
 def _watch_worker(init: WorkerInit, worker_id: int) -> None:
     """In a worker: whatever makes batches from now on is watched."""
     prefix, ends = init.prefix, init.ends
+    _worker.prefix = prefix
     # It makes no batch, and so is no part of their way.
     start = stage(f"{prefix}worker start")
     start.record((time.monotonic_ns() - init.begun_ns) / 1e9, inputs=0, outputs=0)

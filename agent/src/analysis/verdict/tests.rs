@@ -373,7 +373,9 @@ fn a_loop_whose_wait_is_not_seen_has_no_upper_bound() {
         "\
 headspace  640 steps, 19.2 s steady
 step       30.0 ms
-floor      Unknown: what this loop waits for was not seen.
+floor      Unknown: what this loop waits for was not seen. Wrap what it iterates in
+           headspace.wrap(...), or name the function that returns a batch: headspace run
+           --batch-from train:get_batch
 "
     );
 }

@@ -178,6 +178,8 @@ pub struct OtherLoop {
     /// What it is for, where that was seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
+    /// How often it was iterated: of an evaluation, how many there were.
+    pub epochs: u64,
     /// Batches that it received.
     pub steps: u64,
     /// Seconds that its steps took.
