@@ -13,8 +13,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use headspace_agent::loader::{Decision, Ended, EpochProgress, Probe, Replay, Window};
-use headspace_agent::model::{InPlace, ThreadTimes};
 use headspace_agent::model::record::Phase;
+use headspace_agent::model::{InPlace, ThreadTimes};
 use headspace_agent::pipeline::CacheFacts;
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;

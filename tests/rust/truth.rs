@@ -9,8 +9,8 @@ use headspace_agent::analysis::floor::NoFloor;
 use headspace_agent::loader::ProbePlan;
 use headspace_agent::model::record::Phase;
 use simulator::pipeline::{Device, Spec, Stage};
-use simulator::service::{Service, Shape};
 use simulator::population::draw;
+use simulator::service::{Service, Shape};
 use simulator::tally::study;
 use simulator::{probe, truth};
 

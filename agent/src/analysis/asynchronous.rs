@@ -150,7 +150,9 @@ pub(super) fn asynchrony(
 }
 
 fn longest_replay(windows: &[Window]) -> usize {
-    let replays = windows.iter().filter(|window| window.phase == Phase::Replay);
+    let replays = windows
+        .iter()
+        .filter(|window| window.phase == Phase::Replay);
     replays.map(|window| window.steps.len()).max().unwrap_or(0)
 }
 
@@ -218,12 +220,7 @@ fn rare(windows: &[Window], kept: &[Kept<'_>], live: Level) -> Option<Asynchrony
 }
 
 /// What replayed steps took at least, by when the loop was back where it would have been.
-fn owed(
-    windows: &[Window],
-    kept: &[Kept<'_>],
-    live: Level,
-    replay_ms: f64,
-) -> Option<Asynchrony> {
+fn owed(windows: &[Window], kept: &[Kept<'_>], live: Level, replay_ms: f64) -> Option<Asynchrony> {
     // The first live window owes nothing to a replay.
     let first = kept.iter().find(|window| window.phase == Phase::Live);
     let before = first.filter(|window| window.cycle == 0 && window.period.is_none());

@@ -27,6 +27,8 @@ const DIFFERS: f64 = 3.0;
 const NEGLIGIBLE: f64 = 0.02;
 /// Share of the step from which on a loop waits for data.
 const SOME_WAIT: f64 = 0.05;
+/// Standard deviation of what is moved between the phases, as a share of it.
+const MOVED: f64 = 0.35;
 /// Share of waiting beyond which a loop hardly runs.
 const MOST_SHARE: f64 = 0.95;
 /// Fewest windows of each phase that tell how shares differ.
@@ -41,6 +43,10 @@ pub(super) struct Undisturbed {
     pub(super) windows: Vec<Window>,
     /// Milliseconds to add to the mean live step and to that in replay.
     pub(super) back_ms: [f64; 2],
+    /// Standard deviations of those: what is moved from one phase to the other is not known to be alike.
+    pub(super) unsure_ms: [f64; 2],
+    /// Share of waiting over the whole probe.
+    pub(super) share: f64,
 }
 
 /// Steps between two readings.
@@ -72,6 +78,8 @@ pub(super) fn take_out(windows: &[Window]) -> Undisturbed {
         return Undisturbed {
             windows: windows.to_vec(),
             back_ms: [0.0; 2],
+            unsure_ms: [0.0; 2],
+            share: 0.0,
         };
     }
     let factors = [factor(&live), factor(&replay).min(1.0)];
@@ -95,19 +103,33 @@ pub(super) fn take_out(windows: &[Window]) -> Undisturbed {
     Undisturbed {
         windows: windows
             .iter()
-            .map(|window| without_waits(window, factors[usize::from(window.phase == Phase::Replay)]))
+            .map(|window| {
+                without_waits(window, factors[usize::from(window.phase == Phase::Replay)])
+            })
             .collect(),
         back_ms: [factors[0] * of_live, factors[1] * of_replay],
+        unsure_ms: [
+            MOVED * factors[0] * (of_live - per_step(&live, |b| b.waited_ms)).abs(),
+            MOVED * factors[1] * (of_replay - per_step(&replay, |b| b.waited_ms)).abs(),
+        ],
+        share: all,
     }
 }
 
 fn blocks(window: &Window) -> impl Iterator<Item = Block<'_>> {
     window.readings.windows(2).filter_map(|pair| {
         let [from, to]: &[ThreadReading; 2] = pair.try_into().ok()?;
-        let (begin, end) = (usize::try_from(from.steps).ok()?, usize::try_from(to.steps).ok()?);
-        let steps = window.steps.get(begin..end).filter(|steps| !steps.is_empty())?;
+        let (begin, end) = (
+            usize::try_from(from.steps).ok()?,
+            usize::try_from(to.steps).ok()?,
+        );
+        let steps = window
+            .steps
+            .get(begin..end)
+            .filter(|steps| !steps.is_empty())?;
         let each = |a: u64, b: u64| b.saturating_sub(a) as f64 * 1e-6 / steps.len() as f64;
-        let step_ms = steps.iter().map(|s| s.step_ns() as f64 * 1e-6).sum::<f64>() / steps.len() as f64;
+        let step_ms =
+            steps.iter().map(|s| s.step_ns() as f64 * 1e-6).sum::<f64>() / steps.len() as f64;
         Some(Block {
             steps,
             step_ms,
@@ -130,7 +152,11 @@ fn factor(blocks: &[Block<'_>]) -> f64 {
             .map(|step| step.wait_ns as f64 * 1e-6)
             .collect::<Vec<_>>(),
     );
-    let likely = if for_data > SOME_WAIT * step { 0.0 } else { 1.0 };
+    let likely = if for_data > SOME_WAIT * step {
+        0.0
+    } else {
+        1.0
+    };
     let xx: f64 = waits.iter().map(|x| (x - wait).powi(2)).sum();
     let xy: f64 = (waits.iter().zip(&steps))
         .map(|(x, y)| (x - wait) * (y - step))
@@ -149,7 +175,10 @@ fn shares(live: &[Block<'_>], replay: &[Block<'_>]) -> [f64; 3] {
     let sums = |blocks: &[Block<'_>]| {
         let lasts = |b: &Block<'_>| b.step_ms * b.steps.len() as f64;
         let ready = |b: &Block<'_>| (b.ran_ms + b.waited_ms).max(1e-9);
-        let waits: f64 = blocks.iter().map(|b| lasts(b) * b.waited_ms / ready(b)).sum();
+        let waits: f64 = blocks
+            .iter()
+            .map(|b| lasts(b) * b.waited_ms / ready(b))
+            .sum();
         (waits, blocks.iter().map(lasts).sum::<f64>())
     };
     let ((a, b), (c, d)) = (sums(live), sums(replay));
@@ -172,7 +201,10 @@ fn differs(windows: &[Window]) -> bool {
 
 fn without_waits(window: &Window, factor: f64) -> Window {
     let mut clean = window.clone();
-    let mut at = window.readings.first().map_or(0, |first| first.steps as usize);
+    let mut at = window
+        .readings
+        .first()
+        .map_or(0, |first| first.steps as usize);
     for block in blocks(window) {
         let lasts = block.step_ms * block.steps.len() as f64;
         let out = factor * block.waited_ms * block.steps.len() as f64;

@@ -45,10 +45,11 @@ use super::asynchronous::{Level, asynchrony};
 use super::bootstrap::{self, Blocks, Rng};
 use super::content::Content;
 use super::core_waits::{self, Undisturbed};
+use super::levels::Levels;
 use super::selection::{self, Kept};
 use super::steady::mean;
 use super::unsteady::Between;
-use super::levels::Levels;
+use super::verdict::units::duration_ms;
 use crate::model::Window;
 use crate::model::record::{Estimate, FloorRecord, Phase, WindowRecord};
 
@@ -71,6 +72,8 @@ const DISAGREE: f64 = 8.0;
 const SPREAD_PCT: f64 = 10.0;
 /// Widest interval worth giving, in percentage points either way.
 const WIDEST: f64 = 20.0;
+/// Share of the live step below which a step in replay may be a launch on a device, and no more.
+const NEXT_TO_NOTHING: f64 = 0.05;
 /// A whole interval below this headspace, in percent, refutes the method.
 const SLOWER: f64 = -1.0;
 
@@ -266,7 +269,7 @@ fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFlo
     let waits_rarely = kept.iter().any(|window| window.period.is_some());
     let content = Content::of(windows, kept, live.mean_compute_ms).filter(|_| !waits_rarely);
     let by_batch = content.map(|content| content.floors_ms());
-    let levels = Levels::of(kept, [live.block, replay.block]);
+    let levels = Levels::of(kept, [live.block, replay.block], undisturbed.share);
     let [live_factor, floor_factor] = levels.factors();
     let [live_back, floor_back] = undisturbed.back_ms;
     let live_ms = live_factor * (live.mean_ms + live_back);
@@ -284,7 +287,9 @@ fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFlo
         mean: floor_ms,
         blocks: &floor_blocks,
     };
-    let intervals = intervals(&of_live, &of_floor, &levels);
+    let [of_live_ms, of_floor_ms] = undisturbed.unsure_ms;
+    let unsure = [of_live_ms / live.mean_ms, of_floor_ms / replay.mean_ms];
+    let intervals = intervals(&of_live, &of_floor, &levels, unsure);
     let mut headspace_pct = intervals.headspace_pct;
     let half_pct = (headspace_pct.high - headspace_pct.low) / 2.0;
     if headspace_pct.high < SLOWER {
@@ -322,14 +327,29 @@ fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFlo
         exposed_wait_ms: gain - contention_ms,
         contention_ms,
     };
-    let warning = disagree.then(|| {
-        format!(
-            "The live windows of the probe differ by {spread_pct:.0} % of a step: other programs \
-             used the machine, or the loop changed. The interval is wider for it; a probe on a \
-             quiet machine gives a narrower one."
-        )
-    });
+    let warning = if disagree {
+        Some(differing(spread_pct))
+    } else {
+        let idle = replay_ms < NEXT_TO_NOTHING * live_ms && contention_ms < 0.5 * gain;
+        idle.then(|| next_to_nothing(floor_ms))
+    };
     Ok((floor, warning))
+}
+
+fn differing(spread_pct: f64) -> String {
+    format!(
+        "The live windows of the probe differ by {spread_pct:.0} % of a step: other programs used \
+         the machine, or the loop changed. The interval is wider for it; a probe on a quiet machine \
+         gives a narrower one."
+    )
+}
+
+fn next_to_nothing(floor_ms: f64) -> String {
+    format!(
+        "A step with free data took only {}. If the loop queues its work on a device and never \
+         waits for a result, the true floor is longer: let it wait once a step while the probe runs.",
+        duration_ms(floor_ms)
+    )
 }
 
 struct Intervals {
@@ -355,12 +375,17 @@ impl Draw<'_> {
     }
 }
 
-fn intervals(live: &Draw<'_>, floor: &Draw<'_>, levels: &Levels) -> Intervals {
+/// `unsure` are relative standard deviations of both means besides.
+fn intervals(live: &Draw<'_>, floor: &Draw<'_>, levels: &Levels, unsure: [f64; 2]) -> Intervals {
     let headspace = |live: f64, floor: f64| 100.0 * (live - floor) / live;
     let mut rng = Rng::new(SEED);
     let (mut lives, mut floors, mut headspaces) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..RESAMPLES {
-        let [of_live, of_floor] = levels.deviations(&mut rng);
+        let mut level = levels.deviations(&mut rng);
+        for (level, unsure) in level.iter_mut().zip(unsure) {
+            *level += unsure * rng.normal();
+        }
+        let [of_live, of_floor] = level;
         let (drawn, free) = (live.draw(of_live, &mut rng), floor.draw(of_floor, &mut rng));
         lives.push(drawn);
         floors.push(free);

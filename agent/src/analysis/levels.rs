@@ -20,8 +20,11 @@ const PIECE: usize = 64;
 const DEVIATIONS: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32];
 /// How long it stays alike, as shares of the probe's time.
 const MEMORIES: [f64; 4] = [0.05, 0.15, 0.5, 2.0];
-/// Probability, before anything is seen, that the machine is steady.
+/// Probability, before the steps are seen, that the machine is steady; and where the loop's thread
+/// waited for a core in more than such a share of its time.
 const STEADY: f64 = 0.5;
+const STEADY_BESIDE_OTHERS: f64 = 0.05;
+const BESIDE_OTHERS: f64 = 0.02;
 
 /// A run of steps with one level.
 #[derive(Debug, Clone, Copy)]
@@ -57,8 +60,8 @@ pub(super) struct Levels {
 
 impl Levels {
     /// Of the kept windows; `blocks` are the steps over which neighbours are correlated, live and in
-    /// replay.
-    pub(super) fn of(kept: &[Kept<'_>], blocks: [usize; 2]) -> Self {
+    /// replay, and `waiting` the share of its time that the loop's thread waited for a core.
+    pub(super) fn of(kept: &[Kept<'_>], blocks: [usize; 2], waiting: f64) -> Self {
         let pieces = pieces(kept, blocks);
         let has = |replayed| pieces.iter().any(|piece| piece.replayed == replayed);
         if !has(false) || !has(true) {
@@ -67,9 +70,14 @@ impl Levels {
         let times = || pieces.iter().map(|piece| piece.at_ms);
         let span = times().fold(0.0, f64::max) - times().fold(f64::MAX, f64::min);
         let steady = fit(&pieces, 0.0, &|_, _| 0.0);
-        let mut fits: Vec<(f64, Fit)> = steady.map(|fit| (STEADY, fit)).into_iter().collect();
+        let likely = if waiting > BESIDE_OTHERS {
+            STEADY_BESIDE_OTHERS
+        } else {
+            STEADY
+        };
+        let mut fits: Vec<(f64, Fit)> = steady.map(|fit| (likely, fit)).into_iter().collect();
         let models = DEVIATIONS.len() * (1 + 2 * MEMORIES.len());
-        let prior = (1.0 - STEADY) / models as f64;
+        let prior = (1.0 - likely) / models as f64;
         for deviation in DEVIATIONS {
             fits.extend(fit(&pieces, deviation, &|_, _| 0.0).map(|fit| (prior, fit)));
             for (memory, shared) in MEMORIES.into_iter().flat_map(|m| [(m, true), (m, false)]) {
@@ -87,7 +95,10 @@ impl Levels {
     }
 
     fn averaged(fits: Vec<(f64, Fit)>, steady: Option<[f64; 2]>) -> Self {
-        let best = fits.iter().map(|(_, fit)| fit.weight).fold(f64::MIN, f64::max);
+        let best = fits
+            .iter()
+            .map(|(_, fit)| fit.weight)
+            .fold(f64::MIN, f64::max);
         let (Some(steady), true) = (steady, best.is_finite()) else {
             return Self::default();
         };
@@ -100,7 +111,11 @@ impl Levels {
                 ..fit
             })
             .collect();
-        let level = |phase: usize| fits.iter().map(|fit| fit.weight * fit.levels[phase]).sum::<f64>();
+        let level = |phase: usize| {
+            fits.iter()
+                .map(|fit| fit.weight * fit.levels[phase])
+                .sum::<f64>()
+        };
         let shift = [level(0) - steady[0], level(1) - steady[1]];
         Self {
             fits,
@@ -131,18 +146,7 @@ impl Levels {
         let slope = if first > 0.0 { both / first } else { 0.0 };
         let rest = (replay - slope * slope).max(0.0).sqrt();
         let centre = |phase: usize| fit.levels[phase] - self.steady[phase] - self.shift[phase];
-        [
-            centre(0) + first * a,
-            centre(1) + slope * a + rest * b,
-        ]
-    }
-
-    /// Probability that the machine was not steady.
-    pub(super) fn unsteady(&self) -> f64 {
-        (self.fits.iter())
-            .filter(|fit| fit.covariance[0] > 0.0)
-            .map(|fit| fit.weight)
-            .sum()
+        [centre(0) + first * a, centre(1) + slope * a + rest * b]
     }
 }
 
@@ -185,7 +189,11 @@ fn pieces(kept: &[Kept<'_>], blocks: [usize; 2]) -> Vec<Piece> {
 fn fit(pieces: &[Piece], deviation: f64, alike: &dyn Fn(&Piece, &Piece) -> f64) -> Option<Fit> {
     let n = pieces.len();
     let wandering = |i: usize, j: usize| {
-        let same = if i == j { 1.0 } else { alike(&pieces[i], &pieces[j]) };
+        let same = if i == j {
+            1.0
+        } else {
+            alike(&pieces[i], &pieces[j])
+        };
         deviation * deviation * same
     };
     let mut lower = vec![vec![0.0; n]; n];

@@ -208,7 +208,13 @@ fn settled_from(window: &Window, is_last_replay: bool) -> Option<usize> {
     } else {
         blocks.len() / 2
     };
-    let waits: Vec<f64> = window.steps.get(from..).unwrap_or_default().iter().map(|s| ms(s.wait_ns)).collect();
+    let waits: Vec<f64> = window
+        .steps
+        .get(from..)
+        .unwrap_or_default()
+        .iter()
+        .map(|s| ms(s.wait_ns))
+        .collect();
     let waits = block_means(&waits, BLOCK);
     // A queue that drains or fills shows in the waits. What changes the compute of a live window
     // after the first is the machine's doing, and part of the long run.
@@ -227,7 +233,9 @@ fn settled_from(window: &Window, is_last_replay: bool) -> Option<usize> {
 /// Leaves parts of periods out, where the loop waits for its device once in many steps: whole
 /// periods alone have the mean of the long run. The last replay tells their length.
 fn cut_to_periods(kept: &mut Vec<Kept<'_>>) {
-    let replay = kept.iter_mut().rfind(|window| window.phase == Phase::Replay);
+    let replay = kept
+        .iter_mut()
+        .rfind(|window| window.phase == Phase::Replay);
     let Some(last) = replay else { return };
     let Some((whole, period)) = whole_periods(last.steps) else {
         return;

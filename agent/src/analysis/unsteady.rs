@@ -28,7 +28,10 @@ impl Between {
         let total: f64 = pieces.iter().map(|piece| piece.len() as f64).sum();
         let centre = mean(&windows.concat());
         let freedom = pieces.len() as f64 - 1.0;
-        let squares: f64 = pieces.iter().map(|piece| (piece.len() as f64).powi(2)).sum();
+        let squares: f64 = pieces
+            .iter()
+            .map(|piece| (piece.len() as f64).powi(2))
+            .sum();
         let (mut inside, mut blocks, mut apart) = (0.0, 0.0, 0.0);
         for piece in &pieces {
             let level = mean(piece);

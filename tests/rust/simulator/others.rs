@@ -70,8 +70,7 @@ impl Load {
         }
         self.left -= 1;
         let kept = (-(SEGMENT as f64) / 1e9 / others.wave_s).exp();
-        self.wave = kept * self.wave
-            + others.wave * (1.0 - kept * kept).sqrt() * self.rng.normal();
+        self.wave = kept * self.wave + others.wave * (1.0 - kept * kept).sqrt() * self.rng.normal();
         let burst = if self.on { others.burst } else { 1.0 };
         let begins = self.segments.back().map_or(0, |last| last.begins + SEGMENT);
         self.segments.push_back(Segment {
@@ -140,7 +139,9 @@ impl Load {
     /// Nobody asks for what was before.
     pub(crate) fn forget(&mut self, before: u64) {
         while self.others.repeats_ns.is_none()
-            && self.segments.len() > 1 && self.segments[1].begins <= before {
+            && self.segments.len() > 1
+            && self.segments[1].begins <= before
+        {
             self.segments.pop_front();
         }
     }
