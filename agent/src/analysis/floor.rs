@@ -6,10 +6,18 @@
 //!
 //! **Interval.** Both series are resampled in moving blocks within their windows; where cached
 //! batches differ from each other, the batches are resampled instead of steps, since they are what
-//! was sampled. Deviations are expanded for the number of blocks (see [`bootstrap`]) and those of
-//! the live steps by the Birge ratio, where windows differ more than their steps explain (Birge,
-//! Physical Review 40, 1932; the Particle Data Group's scale factor). The interval holds the
-//! middle 95 % of 1000 resampled headspaces.
+//! was sampled. Deviations are expanded for the number of blocks (see [`bootstrap`]). How the levels of
+//! windows differ beyond that, live and in replay, is added by random levels (see `levels`). The
+//! interval holds the middle 95 % of 1000 resampled headspaces.
+//!
+//! **Other programs.** The waits of the loop's thread for a core are brought to one level in both kinds
+//! of window (see `core_waits`): the headspace is that beside the same programs. To subtract them
+//! altogether would be wrong where the loader waits for cores as well: with a loader of 20 ms and a
+//! model of 10 ms, both slowed to twice that, half of the step is headspace, and less the model's
+//! waits it would be two thirds. Live windows that disagree make the interval wider and leave a
+//! warning; there is no number only where the interval gets too wide.
+//!
+//! **Asynchronous devices.** A replay that timed only launches gives no number (see `asynchronous`).
 //!
 //! **Negative results.** Free data cannot make training slower, so a headspace below 0 is
 //! reported as 0, with the interval as it is as long as it reaches 0. Where it does not, replay
