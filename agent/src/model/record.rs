@@ -16,7 +16,7 @@ pub use self::conclusion::{
 };
 pub use self::probe::{FloorRecord, ProbeRecord, WindowRecord};
 pub use self::run::{
-    GpuRecord, HostRecord, LoaderRecord, Role, RunRecord, SourceRecord, SourceState,
+    BatchRecord, GpuRecord, HostRecord, LoaderRecord, Role, RunRecord, SourceRecord, SourceState,
 };
 pub use self::summary::{GpuUse, OtherLoop, ResourcesRecord, RunState, SummaryRecord};
 pub use self::tick::{Dropped, LoopTick, Phase, QueueTick, StageTick, StepRecord, TickRecord};
