@@ -8,7 +8,6 @@ with the truth (docs/real.md).
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,8 +30,8 @@ HERE = (
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
-    yield Workplace(tmp_path_factory.mktemp("real"), checkouts=None, steps=STEPS)
+def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    return Workplace(tmp_path_factory.mktemp("real"), checkouts=None, steps=STEPS)
 
 
 @pytest.mark.slow

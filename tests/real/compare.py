@@ -21,7 +21,7 @@ MASKS = (
 )
 
 #: In a probe batches come again, so what is computed from them differs; what is counted does not.
-COMPUTED = ((r"(?<![\w.])[-+]?(\d+\.\d+([eE][-+]?\d+)?|nan|inf)", "<number>"),)
+COMPUTED = ((r"(?<![\w.])[-+]?(\d+\.\d+([eE][-+]?\d+)?|\b(nan|inf)\b)", "<number>"),)
 
 
 def masked(

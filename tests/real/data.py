@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import pickle
 import random
 import struct
 import tarfile
@@ -82,12 +83,13 @@ def words(folder: Path) -> None:
 
 
 def tokens(folder: Path) -> None:
-    """Token numbers below 256, as nanoGPT reads them."""
+    """Token numbers below 256, as nanoGPT reads them, and how many there are."""
     numbers = random.Random(SEED)
     for split, count in (("train", 2_000_000), ("val", 100_000)):
         high_bytes_zero = bytearray(2 * count)
         high_bytes_zero[::2] = numbers.randbytes(count)
         (folder / f"{split}.bin").write_bytes(bytes(high_bytes_zero))
+    (folder / "meta.pkl").write_bytes(pickle.dumps({"vocab_size": 256}))
 
 
 def boxes(folder: Path) -> None:
@@ -101,9 +103,7 @@ def boxes(folder: Path) -> None:
             (folder / "images" / split / f"{name}.jpg").write_bytes(jpeg(numbers, 96))
             box = " ".join(f"{numbers.uniform(0.3, 0.6):.3f}" for _ in range(4))
             (folder / "labels" / split / f"{name}.txt").write_text(f"{number % 2} {box}\n")
-    (folder / "boxes.yaml").write_text(
-        f"path: {folder}\ntrain: images/train\nval: images/val\nnames: [one, two]\n"
-    )
+    (folder / "boxes.yaml").write_text("train: images/train\nval: images/val\nnames: [one, two]\n")
 
 
 def shards(folder: Path) -> None:

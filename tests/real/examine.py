@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,10 +85,8 @@ class Examination:
         self.place = place
         self.truth_runs = truth_runs
         self.result = Result(case, place.steps if case.steps == 0 else case.steps)
-        self.cwd = place.prepare(case)
-        self.cached_cwd = place.prepare(case, cached=True) if case.cached_edits else self.cwd
+        place.check(case)
         self.runs = place.folder / case.name / "runs"
-        shutil.rmtree(self.runs, ignore_errors=True)
         self.runs.mkdir(parents=True)
 
     def __call__(self) -> Result:
@@ -107,10 +104,11 @@ class Examination:
         return self.result
 
     def run_plain(self) -> Ran:
+        cwd = self.place.renew(self.case)
         ran = run(
-            self.place.command(self.case, self.cwd),
-            self.cwd,
-            self.place.environment(self.case, self.cwd),
+            self.place.command(self.case, cwd),
+            cwd,
+            self.place.environment(self.case, cwd),
             self.case.timeout,
         )
         self.save("plain", ran)
@@ -120,15 +118,15 @@ class Examination:
 
     def watch(self, mode: str, plain: Ran) -> Verdict | None:
         """The program under `headspace run`, compared with the plain run."""
-        case, folder = self.case, self.runs / mode
+        case, folder, cwd = self.case, self.runs / mode, self.place.renew(self.case)
         ran = run(
             [
                 *(sys.executable, "-m", "headspace", "run", "--quiet"),
                 *("--mode", mode, "--dir", str(folder), "--"),
-                *self.place.command(case, self.cwd),
+                *self.place.command(case, cwd),
             ],
-            self.cwd,
-            self.place.environment(case, self.cwd),
+            cwd,
+            self.place.environment(case, cwd),
             case.timeout,
         )
         self.save(mode, ran)
@@ -157,16 +155,15 @@ class Examination:
     ) -> float | None:
         """Mean step of one run, in milliseconds."""
         case, out = self.case, self.runs / name
-        cwd = self.cached_cwd if kind == "cached" else self.cwd
-        options = {knob: value for knob, value in (changes or {}).items() if knob in case.knobs}
-        patched = {knob: value for knob, value in (changes or {}).items() if knob not in case.knobs}
-        if any("{num_workers}" in edit.new for edit in case.edits):
-            options, patched = {}, changes or {}
-        told = truth.environment(out, case.source, kind=kind, steps=TRUTH_STEPS, changes=patched)
+        changes = changes or {}
+        cwd = self.place.renew(case, changes, cached=kind == "cached")
+        # A knob of the program is in its command line or its edits; others are turned from outside.
+        outside = {knob: value for knob, value in changes.items() if knob not in case.knobs}
+        told = truth.environment(out, case.source, kind=kind, steps=TRUTH_STEPS, changes=outside)
         env = self.place.environment(case, cwd)
         path = [str(truth.FOLDER), *filter(None, [env.get("PYTHONPATH")])]
         ran = run(
-            self.place.command(case, cwd, options),
+            self.place.command(case, cwd, changes),
             cwd,
             {**env, **told, "PYTHONPATH": os.pathsep.join(path)},
             case.timeout,

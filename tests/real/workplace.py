@@ -35,8 +35,8 @@ class Workplace:
     checkouts: Path | None
     steps: int = STEPS
 
-    def prepare(self, case: Case, *, cached: bool = False) -> Path:
-        """Makes data and copy where they are missing. Returns the folder that the program runs in.
+    def check(self, case: Case) -> None:
+        """Makes the data where they are missing, and drops the copy of an earlier run.
 
         Raises:
             NotHere: If a package or a checkout is missing.
@@ -44,28 +44,50 @@ class Workplace:
         missing = [name for name in case.modules if importlib.util.find_spec(name) is None]
         if missing:
             raise NotHere(f"not installed: {', '.join(missing)}")
-        copy = self.folder / case.name / ("cached" if cached else "copy")
+        if case.checkout and not (self.checkouts and (self.checkouts / case.checkout).is_dir()):
+            raise NotHere(f"no checkout `{case.checkout}` in REAL_DIR")
+        self._data(case)
+        shutil.rmtree(self.folder / case.name, ignore_errors=True)
+
+    def renew(
+        self, case: Case, changes: dict[str, str] | None = None, *, cached: bool = False
+    ) -> Path:
+        """Copies the program anew, at the same path. Returns the folder that it runs in.
+
+        What an earlier run wrote beside the program, such as a checkpoint, is gone.
+
+        Args:
+            case: The program.
+            changes: Knobs that are not as they are by default.
+            cached: Whether its batches are to come again (`Case.cached_edits`).
+
+        Raises:
+            NotHere: If the checkout has not the text that is to be edited.
+        """
+        copy = self.folder / case.name / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
         cwd = copy / case.folder if case.checkout else copy
-        if not copy.exists():
-            self._copy(case, copy)
-            for edit in (*case.edits, *(case.cached_edits if cached else ())):
-                _apply(edit, cwd, case.knobs)
+        if case.checkout:
+            assert self.checkouts is not None
+            shutil.copytree(self.checkouts / case.checkout / case.folder, cwd, symlinks=True)
+        else:
+            copy.mkdir(parents=True)
+        for edit in (*case.edits, *(case.cached_edits if cached else ())):
+            self._apply(edit, case, cwd, changes)
         data = self._data(case)
         for place in filter(None, case.data_at.split(",")):
             link = cwd / place
             link.parent.mkdir(parents=True, exist_ok=True)
-            if data is not None and not link.exists():
+            if data is not None:
                 link.symlink_to(data)
         return cwd
 
-    def _copy(self, case: Case, copy: Path) -> None:
-        if not case.checkout:
-            copy.mkdir(parents=True)
-            return
-        source = self.checkouts / case.checkout if self.checkouts else None
-        if source is None or not source.is_dir():
-            raise NotHere(f"no checkout `{case.checkout}` in REAL_DIR")
-        shutil.copytree(source / case.folder, copy / case.folder, symlinks=True)
+    def _apply(self, edit: Edit, case: Case, cwd: Path, changes: dict[str, str] | None) -> None:
+        path = cwd / edit.file
+        text = path.read_text()
+        if edit.old not in text:
+            raise NotHere(f"`{edit.file}` has no `{edit.old}`: this checkout is of another version")
+        path.write_text(text.replace(edit.old, self._filled(edit.new, case, cwd, changes)))
 
     def _data(self, case: Case) -> Path | None:
         if case.data is None:
@@ -119,14 +141,3 @@ class Workplace:
         for name, value in values.items():
             text = text.replace("{" + name + "}", value)
         return text
-
-
-def _apply(edit: Edit, cwd: Path, knobs: dict[str, str]) -> None:
-    path = cwd / edit.file
-    text = path.read_text()
-    if edit.old not in text:
-        raise NotHere(f"`{edit.file}` has no `{edit.old}`: this checkout is of another version")
-    new = edit.new
-    for name, value in knobs.items():
-        new = new.replace("{" + name + "}", value)
-    path.write_text(text.replace(edit.old, new))

@@ -1,6 +1,6 @@
 """Trains by fastai's Learner and its own loader."""
 
-import fastai.callback.progress  # Adds `no_bar`.
+import fastai.callback.progress  # noqa: F401  (adds `no_bar`)
 import torch
 from fastai.data.core import DataLoaders
 from fastai.data.load import DataLoader
