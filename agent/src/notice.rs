@@ -3,9 +3,15 @@
 //! A notice says what happened, why, and what to do. It goes to stderr in one line and into the
 //! records as a `notice`, where [`Notice::code`] is the stable name for programs.
 
+mod probe;
+
+pub use self::probe::ProbeFacts;
+
 use std::fmt;
 
+use crate::model::InPlace;
 use crate::model::record::{NoticeRecord, Severity};
+use crate::model::{LoopOption, Mode, OptionsFrom};
 
 /// Something the user should know.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,10 +55,21 @@ pub enum Notice {
     ProbeBegins {
         /// The loop's name.
         loop_name: String,
-        /// Steps that will be served from the cache.
-        replayed: u64,
-        /// Steps after which the probe is done at the latest.
-        total: u64,
+        /// How long it takes, and what happens to training.
+        facts: ProbeFacts,
+    },
+    /// An exception ended the run in an epoch in which batches were repeated.
+    ExceptionInProbe {
+        /// The loop's name.
+        loop_name: String,
+        /// `Probe` or `Replay`.
+        mode: Mode,
+        /// The exception's type.
+        exception: String,
+        /// Batches of the epoch that were repeated ones.
+        repeated: u64,
+        /// Where the user sets the options.
+        from: OptionsFrom,
     },
     /// Every batch from now on is a repeated one.
     ReplayBegins {
@@ -71,13 +88,22 @@ pub enum Notice {
         delivered: u64,
         /// Batches that were asked for before replay.
         asked: u64,
+        /// Where the user sets the options.
+        from: OptionsFrom,
     },
     /// The loop changes its batches in place, so that repeated batches are not what they were.
     BatchesMutated {
         /// The loop's name.
         loop_name: String,
-        /// How many of the cached batches changed.
-        count: u32,
+        /// What is done about it.
+        in_place: InPlace,
+    },
+    /// A probed epoch keeps its length: repeated batches took the place of live ones.
+    BatchesReplaced {
+        /// The loop's name.
+        loop_name: String,
+        /// Batches of the source that were left out of the first such epoch.
+        count: u64,
     },
     /// Several threads take batches from one iterator at once.
     ConcurrentIteration {
@@ -124,7 +150,7 @@ pub enum Notice {
         /// How many so far.
         count: u64,
     },
-    /// A worker process is gone without a word.
+    /// A worker process exited unexpectedly.
     WorkerLost {
         /// What people call it.
         label: String,
@@ -165,9 +191,11 @@ impl Notice {
             Self::SpansDropped { .. } => "spans_dropped",
             Self::Serving { .. } => "serving",
             Self::ProbeBegins { .. } => "probe_begins",
+            Self::ExceptionInProbe { .. } => "exception_in_probe",
             Self::ReplayBegins { .. } => "replay_begins",
             Self::SourceEndedEarly { .. } => "source_ended_early",
             Self::BatchesMutated { .. } => "batches_mutated",
+            Self::BatchesReplaced { .. } => "batches_replaced",
             Self::ConcurrentIteration { .. } => "concurrent_iteration",
             Self::SettingRefused { .. } => "setting_refused",
             Self::StepsDropped { .. } => "steps_dropped",
@@ -191,9 +219,11 @@ impl Notice {
             | Self::SpansDropped { exporter, .. }
             | Self::Serving { exporter, .. } => (*exporter).to_owned(),
             Self::ProbeBegins { loop_name, .. }
+            | Self::ExceptionInProbe { loop_name, .. }
             | Self::ReplayBegins { loop_name, .. }
             | Self::SourceEndedEarly { loop_name, .. }
             | Self::BatchesMutated { loop_name, .. }
+            | Self::BatchesReplaced { loop_name, .. }
             | Self::ConcurrentIteration { loop_name } => loop_name.clone(),
             // A list may have several values that cannot be read.
             Self::SettingRefused { setting, problem } => format!("{setting}: {problem}"),
@@ -211,7 +241,9 @@ impl Notice {
     fn severity(&self) -> Severity {
         match self {
             Self::ProbeBegins { .. }
+            | Self::ExceptionInProbe { .. }
             | Self::ReplayBegins { .. }
+            | Self::BatchesReplaced { .. }
             | Self::ExportResumed { .. }
             | Self::Serving { .. } => Severity::Info,
             _ => Severity::Warning,
@@ -259,7 +291,8 @@ impl fmt::Display for Notice {
             ),
             Self::RecordsDropped { count, reason } => write!(
                 f,
-                "{count} records dropped: {reason}. Raise `interval`, or write to a faster disk."
+                "{count} records dropped: {reason}. Use a longer interval (`headspace run \
+                 --interval`, `HEADSPACE_INTERVAL`), or write to a faster disk."
             ),
             Self::ExportFailing { exporter, reason } => write!(
                 f,
@@ -277,14 +310,24 @@ impl fmt::Display for Notice {
                  them fast enough. What they told is in the run folder."
             ),
             Self::Serving { exporter, at } => write!(f, "`{exporter}` is served at {at}"),
-            Self::ProbeBegins {
+            Self::ProbeBegins { loop_name, facts } => write!(f, "probe of `{loop_name}`: {facts}"),
+            Self::ExceptionInProbe {
                 loop_name,
-                replayed,
-                total,
+                mode,
+                exception,
+                repeated,
+                from,
             } => write!(
                 f,
-                "probe of `{loop_name}`: {replayed} of at most {total} steps train on repeated \
-                 batches, then all is live. No batch of the source is lost or moved."
+                "`{exception}` ended the run while mode `{}` was on: {} of this epoch of \
+                 `{loop_name}`. To see whether the error remains without it, run again with {}.",
+                mode.as_str(),
+                match repeated {
+                    0 => "no batch was repeated so far".to_owned(),
+                    1 => "1 batch was a repeated one".to_owned(),
+                    more => format!("{more} batches were repeated ones"),
+                },
+                from.with_mode(Mode::Measure)
             ),
             Self::ReplayBegins {
                 loop_name,
@@ -299,16 +342,25 @@ impl fmt::Display for Notice {
                 loop_name,
                 delivered,
                 asked,
+                from,
             } => write!(
                 f,
                 "`{loop_name}` ended after {delivered} batches, before the {asked} that should \
-                 come before replay. Lower `return_caches_after`, or use a longer source."
+                 come before replay. Set `{}`, or use a longer source.",
+                from.with(LoopOption::ReturnCachesAfter, &delivered.to_string())
             ),
-            Self::BatchesMutated { loop_name, count } => write!(
+            Self::BatchesMutated {
+                loop_name,
+                in_place,
+            } => write!(
                 f,
-                "the training loop changes its batches in place: {count} cached batches of \
-                 `{loop_name}` are no longer what the loader made. Replayed steps see the \
-                 changed data; their times hold only if they do not depend on the values."
+                "the training loop changes the batches of `{loop_name}` in place: {in_place}."
+            ),
+            Self::BatchesReplaced { loop_name, count } => write!(
+                f,
+                "{count} batches of this epoch of `{loop_name}` were replaced by repeated ones. An \
+                 epoch keeps its length while it is probed, so the batches left in the loader at its \
+                 end are not delivered (`exactly_once` delivers them all in a longer epoch)."
             ),
             Self::ConcurrentIteration { loop_name } => write!(
                 f,
@@ -324,9 +376,9 @@ impl fmt::Display for Notice {
             }
             Self::WorkerLost { label, pid } => write!(
                 f,
-                "`{label}` (process {pid}) is gone without a word: killed, or crashed. What its \
-                 stages counted is kept; the calls it was in are lost. If the system ran out of \
-                 memory, its kernel log says so."
+                "`{label}` (process {pid}) exited unexpectedly (killed or crashed). What its stages \
+                 counted before is kept; calls that were in progress are lost. If the system ran \
+                 out of memory, the kernel log (`dmesg`) says so."
             ),
             Self::QueueOff { queue, reason } => write!(
                 f,
@@ -335,8 +387,8 @@ impl fmt::Display for Notice {
             ),
             Self::OverBudget { percent } => write!(
                 f,
-                "measuring used {percent:.2} % of a core, more than the 1 % it should. Raise \
-                 `interval`."
+                "measuring used {percent:.2} % of a core, more than the 1 % it should. Use a longer \
+                 interval (`headspace run --interval`, `HEADSPACE_INTERVAL`)."
             ),
             Self::StopTimedOut { waited_s } => write!(
                 f,

@@ -30,10 +30,12 @@ pub(crate) enum Command {
 #[command(after_help = "\
     headspace run -- python train.py --epochs 3
     headspace run --mode probe -- torchrun --nproc-per-node 4 train.py
+    headspace run --batch-from train:get_batch -- python train.py
 
 What is watched is what the training loop iterates: torch's DataLoader, SPDL's Pipeline and loaders,
-Hugging Face datasets, WebDataset and MONAI's threaded loader, in every Python process that the
-command starts. At its end a verdict is printed on stderr. HEADSPACE=0 switches it all off.
+Hugging Face datasets, WebDataset, MONAI's threaded loader and Grain, in every Python process that the
+command starts. Without such a loader the steps of torch's optimizers are counted. At its end a verdict
+is printed on stderr. HEADSPACE=0 switches it all off.
 
 Exit code: the command's own; 126 when it cannot be executed, 127 when there is none of that name, 2
 when the command line was not understood.")]
@@ -59,13 +61,17 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) quiet: bool,
 
-    /// Which loop is the training loop, by its name in the verdict, where headspace takes another
+    /// Name of the training loop in the verdict, if headspace picks the wrong one
     #[arg(long = "loop", value_name = "NAME")]
     pub(crate) loop_name: Option<String>,
 
-    /// End the training loop's epochs once the probe is done
-    #[arg(long)]
-    pub(crate) stop_after_probe: bool,
+    /// Time the calls of a function that returns a batch, where the training loop iterates no loader:
+    /// `train:get_batch` is `get_batch` of the script train.py, or of a module of that name
+    #[arg(long, value_name = "MODULE:FUNCTION", value_parser = function)]
+    pub(crate) batch_from: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) probe: ProbeArgs,
 
     /// The command, as it is without headspace
     #[arg(
@@ -75,6 +81,37 @@ pub(crate) struct RunArgs {
         allow_hyphen_values = true
     )]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Options of modes `probe` and `replay`.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Options of --mode probe and --mode replay")]
+pub(crate) struct ProbeArgs {
+    /// Most steps of the probe, 200 or more [default: as the loader needs, 2400 at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(200..))]
+    pub(crate) probe_steps: Option<u32>,
+
+    /// Batches that are repeated [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) num_caches: Option<u32>,
+
+    /// End the training loop's epochs once the probe is done
+    #[arg(long)]
+    pub(crate) stop_after_probe: bool,
+
+    /// Deliver every batch of the loader in a probed epoch: it is longer then by the repeated ones.
+    /// Else an epoch keeps its length, where the loader has one, and repeated batches take the place
+    /// of others
+    #[arg(long)]
+    pub(crate) exactly_once: bool,
+
+    /// Live batches before a replay [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) return_caches_after: Option<u32>,
+
+    /// Batches after which an epoch of a replay ends [default: the length of the loader]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) stop_after: Option<u32>,
 }
 
 /// Find the knobs of a training command with which it runs fastest.
@@ -192,6 +229,26 @@ fn mode(text: &str) -> Result<Mode, String> {
         .ok_or_else(|| "write `measure`, `probe` or `replay`".to_owned())
 }
 
+/// Lets through what names a function, also of a class, in a module: `package.module:Class.function`.
+fn function(text: &str) -> Result<String, String> {
+    let is_path = |path: &str| {
+        path.split('.').all(|name| {
+            let mut letters = name.chars();
+            letters
+                .next()
+                .is_some_and(|c| c.is_alphabetic() || c == '_')
+                && letters.all(|c| c.is_alphanumeric() || c == '_')
+        })
+    };
+    match text.split_once(':') {
+        Some((module, path)) if is_path(module) && is_path(path) => {
+            let module = module.strip_suffix(".py").unwrap_or(module);
+            Ok(format!("{module}:{path}"))
+        }
+        _ => Err("write a module and a function in it, such as `train:get_batch`".to_owned()),
+    }
+}
+
 /// Lets through what Python reads: `250ms`, `2s` or `2`.
 fn duration(text: &str) -> Result<String, String> {
     let (number, scale) = match text.strip_suffix("ms") {
@@ -248,7 +305,27 @@ pub(crate) struct TopArgs {
 
 #[cfg(test)]
 mod tests {
-    use super::{duration, percent};
+    use super::{duration, function, percent};
+
+    #[test]
+    fn a_function_is_named_with_its_module() {
+        for right in ["train:get_batch", "my.data:Data.next", "__main__:f"] {
+            assert_eq!(function(right), Ok(right.to_owned()));
+        }
+        assert_eq!(function("train.py:f"), Ok("train:f".to_owned()));
+        for wrong in [
+            "",
+            "get_batch",
+            "train:",
+            ":get_batch",
+            "a:b:c",
+            "a:b()",
+            "a:1",
+            "d/a:b",
+        ] {
+            assert!(function(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn an_interval_has_a_unit_or_is_in_seconds() {

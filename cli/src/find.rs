@@ -20,8 +20,8 @@ pub(crate) enum FindError {
     NoRun { path: PathBuf },
     /// Nothing was named, and nothing is where runs usually are.
     #[error(
-        "no run in `{}`: run a training script with `headspace.wrap` first, name a run's folder, \
-         or set `HEADSPACE_DIR` to where the runs are",
+        "no run in `{}`: run a training script with `headspace run` (or `headspace.wrap` in it) \
+         first, name a run's folder, or set `HEADSPACE_DIR` to where the runs are",
         path.display()
     )]
     NothingYet { path: PathBuf },

@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-use crate::args::RunArgs;
+use crate::args::{ProbeArgs, RunArgs};
 use crate::{Context, EXIT_USAGE};
 
 /// The command cannot be executed, as a shell has it.
@@ -129,10 +129,28 @@ fn settings(args: &RunArgs) -> io::Result<BTreeMap<&'static str, OsString>> {
     if let Some(name) = &args.loop_name {
         ours.insert("HEADSPACE_LOOP", name.into());
     }
-    if args.stop_after_probe {
-        ours.insert("HEADSPACE_STOP_AFTER_PROBE", "1".into());
+    ours.extend(probe_settings(&args.probe));
+    if let Some(function) = &args.batch_from {
+        ours.insert("HEADSPACE_BATCH_FROM", function.into());
     }
+    // It stays the command's: only that process says that nothing was watched.
+    ours.insert("HEADSPACE_RUN_PID", std::process::id().to_string().into());
     Ok(ours)
+}
+
+/// The options of the probe, as Python reads them.
+fn probe_settings(args: &ProbeArgs) -> impl Iterator<Item = (&'static str, OsString)> {
+    let switch = |is_on: bool| is_on.then_some(1);
+    [
+        ("HEADSPACE_PROBE_STEPS", args.probe_steps),
+        ("HEADSPACE_NUM_CACHES", args.num_caches),
+        ("HEADSPACE_STOP_AFTER_PROBE", switch(args.stop_after_probe)),
+        ("HEADSPACE_EXACTLY_ONCE", switch(args.exactly_once)),
+        ("HEADSPACE_RETURN_CACHES_AFTER", args.return_caches_after),
+        ("HEADSPACE_STOP_AFTER", args.stop_after),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, value?.to_string().into())))
 }
 
 /// The variables to set, `ours` and those that bring headspace in.

@@ -85,3 +85,30 @@ fn an_option_of_python_that_keeps_headspace_out_is_found() {
         assert_eq!(out(kept), None, "{kept}");
     }
 }
+
+#[test]
+fn each_option_of_a_loop_is_an_option_of_the_command_and_a_variable() {
+    use clap::Parser as _;
+    use headspace_agent::model::{LoopOption, OptionsFrom};
+
+    for option in LoopOption::ALL {
+        let value = match option {
+            LoopOption::Mode => "replay",
+            _ => "321",
+        };
+        let written = OptionsFrom::Run.with(option, value);
+        let words = format!("headspace run {written} -- train");
+        let parsed = crate::args::Cli::try_parse_from(words.split(' ')).unwrap();
+        let crate::args::Command::Run(args) = parsed.command else {
+            panic!("`{words}` is another command");
+        };
+
+        let set = settings(&args).unwrap();
+
+        let told: Vec<String> = set
+            .iter()
+            .map(|(name, value)| format!("{name}={}", value.to_string_lossy()))
+            .collect();
+        assert_eq!(told, [OptionsFrom::Environment.with(option, value)]);
+    }
+}

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use headspace::{Context, EXIT_OK, EXIT_SLOWER, EXIT_USAGE};
 use headspace_agent::analysis::bootstrap::Rng;
 use headspace_agent::model::record::{
-    LoopTick, RunRecord, RunState, SCHEMA, StageTick, SummaryRecord, TickRecord,
+    EndCause, EndRecord, LoopTick, RunRecord, RunState, SCHEMA, StageTick, SummaryRecord,
+    TickRecord,
 };
 use headspace_agent::model::{Distribution, Record, RecordBody};
 use headspace_collectors::catalog::Settings;
@@ -25,6 +26,7 @@ struct Written {
     ticks: u32,
     batch_size: u64,
     state: RunState,
+    crashed: bool,
     world_size: u32,
     seed: u64,
 }
@@ -35,6 +37,7 @@ const USUAL: Written = Written {
     ticks: 60,
     batch_size: 32,
     state: RunState::Finished,
+    crashed: false,
     world_size: 1,
     seed: 1,
 };
@@ -79,6 +82,10 @@ fn records(run: &Written) -> Vec<RecordBody> {
     let steps = u64::from(run.ticks) * 50;
     out.push(RecordBody::Summary(Box::new(SummaryRecord {
         state: run.state,
+        ended_by: run.crashed.then(|| EndRecord {
+            cause: EndCause::Exception,
+            name: "ValueError".to_owned(),
+        }),
         mode: "measure".to_owned(),
         loop_name: Some("train".to_owned()),
         steps,
@@ -193,7 +200,7 @@ fn a_limit_within_the_interval_raises_no_alarm_and_says_so() {
     assert_eq!(said.code, EXIT_OK);
     assert!(
         said.out
-            .contains("\nNo alarm: the limit of 10 % lies within"),
+            .contains("\nInconclusive, so no alarm: the limit of 10 % lies inside"),
         "{}",
         said.out
     );
@@ -207,7 +214,7 @@ fn the_same_configuration_shows_no_difference() {
 
     assert_eq!(said.code, EXIT_OK);
     assert!(
-        said.out.contains("No difference can be told from noise"),
+        said.out.contains("No measurable difference"),
         "{}",
         said.out
     );
@@ -350,7 +357,7 @@ fn a_run_too_short_for_an_interval_is_shown_but_never_judged() {
     let judged = headspace(&["compare", &a, &b, "--fail-if-slower", "5%"]);
 
     assert_eq!(plain.code, EXIT_OK);
-    assert!(plain.out.contains("cannot be told"), "{}", plain.out);
+    assert!(plain.out.contains("Inconclusive"), "{}", plain.out);
     assert_eq!(judged.code, EXIT_USAGE);
     assert!(
         judged.err.contains("too short for an interval"),
@@ -401,11 +408,23 @@ fn a_killed_run_with_damaged_lines_is_compared_as_far_as_it_was_recorded() {
         "{}",
         said.err
     );
-    assert!(
-        said.out.contains("`b` did not end in order"),
-        "{}",
-        said.out
-    );
+    assert!(said.out.contains("`b` has no recorded end"), "{}", said.out);
+}
+
+#[test]
+fn a_run_that_an_exception_ended_is_compared_and_named() {
+    let crashed = Written {
+        crashed: true,
+        ..USUAL
+    };
+    let (_base, a, b) = two(&USUAL, &crashed);
+
+    let said = headspace(&["compare", &a, &b]);
+
+    assert_eq!(said.code, EXIT_OK);
+    let words: Vec<&str> = said.out.split_whitespace().collect();
+    let note = "note: B: `b` was ended by an uncaught ValueError.";
+    assert!(words.join(" ").contains(note), "{}", said.out);
 }
 
 /// Eight ranks in step: rank 5 waits 4 ms longer for its data, and the others for it.

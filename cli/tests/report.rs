@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use headspace::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
-use headspace_agent::model::record::{NoticeRecord, RunState, SCHEMA, Severity, SummaryRecord};
+use headspace_agent::model::record::{
+    EndCause, EndRecord, NoticeRecord, RunState, SCHEMA, Severity, SummaryRecord,
+};
 use headspace_agent::model::{Record, RecordBody};
 use headspace_collectors::catalog::Settings;
 use headspace_exporters::encode::json_lines::encode;
@@ -241,8 +243,36 @@ run  mode     steps     step  waiting    floor     headspace  samples/s
 a    measure    640  30.0 ms     67 %        -      ≤ 67.0 %          -
 b    probe     1000  30.0 ms     67 %  10.0 ms  66.7 % ± 1.1     1066.7
 c *  measure     30  30.0 ms     67 %        -      ≤ 67.0 %          -
-* did not end in order: killed, or still running; numbers of its last summary
+* no end recorded: killed, or still running; the numbers are of its last summary
 "
+    );
+}
+
+#[test]
+fn a_run_that_an_exception_ended_is_marked_in_the_table_and_in_its_verdict() {
+    let base = base();
+    let crashed = SummaryRecord {
+        ended_by: Some(EndRecord {
+            cause: EndCause::Exception,
+            name: "RuntimeError".to_owned(),
+        }),
+        ..summary(320)
+    };
+    write_run(base.path(), "a", 0, summary(640));
+    write_run(base.path(), "b", 0, crashed);
+    let runs = base.path().to_str().unwrap();
+
+    let table = headspace(base.path(), &["report", runs]).out;
+    let verdict = headspace(base.path(), &["report", &format!("{runs}/b")]).out;
+
+    assert!(table.contains("\nb !  measure    320"), "{table}");
+    assert!(
+        table.ends_with("! ended by an uncaught exception: b by RuntimeError\n"),
+        "{table}"
+    );
+    assert!(
+        verdict.contains("\nended      An uncaught RuntimeError ended the run.\n"),
+        "{verdict}"
     );
 }
 

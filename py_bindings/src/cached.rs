@@ -1,16 +1,30 @@
 //! Cached batches: a loader machine of the agent, with the Python objects it speaks of.
 //!
+//! A kept batch must be replayed as it came, whatever the loop does to the one that it was handed. So
+//! its containers are copied before it is handed out, and each replay hands out containers of its own.
+//! Whether the loop changed the values within them is known when it asks for the next batch: such a
+//! batch is dropped from the cache, and from then on batches are copied whole, up to
+//! [`MOST_COPIED_BYTES`]. All of this happens where no step is timed.
+//!
 //! The lock is never held while Python runs, be it a fingerprint or the end of a batch's life:
 //! another thread that waited for it would hold the interpreter lock meanwhile, and none would go
 //! on.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use headspace_agent::loader::{Decision, Ended, Probe, Replay, ReplayEpoch, Window};
+use headspace_agent::loader::{Decision, Ended, EpochProgress, Probe, Replay, Window};
+use headspace_agent::model::InPlace;
 use headspace_agent::model::record::Phase;
 use headspace_agent::pipeline::CacheFacts;
 use pyo3::prelude::*;
+use pyo3::types::PyWeakrefReference;
 use pyo3::{PyTraverseError, PyVisit};
+
+use crate::tape::Tape;
+
+/// Most bytes that copies of batches may take. Ten batches of 100 MB fit; a cache that takes much more
+/// could end the user's run.
+const MOST_COPIED_BYTES: u64 = 1 << 30;
 
 /// Where batches come from in the modes that hold some back.
 pub(crate) enum Machine {
@@ -26,29 +40,71 @@ pub(crate) enum Machine {
 /// iterations share it.
 #[pyclass(module = "headspace._native", frozen)]
 pub(crate) struct Cached {
+    tools: Tools,
+    /// Whether an epoch with repeated batches keeps the loader's length.
+    keeps_length: bool,
+    state: Mutex<State>,
+}
+
+/// Functions of the package that look into batches and loaders.
+struct Tools {
     /// `headspace._fingerprint.fingerprint`.
     fingerprint: Py<PyAny>,
-    state: Mutex<State>,
+    /// `headspace._copies.copy_containers`.
+    copy_containers: Py<PyAny>,
+    /// `headspace._copies.copy_values`.
+    copy_values: Py<PyAny>,
+    /// `headspace._loops.epoch_of`.
+    epoch_of: Py<PyAny>,
 }
 
 struct State {
     machine: Machine,
     /// By slot.
     batches: Vec<Kept>,
+    /// The loader that the batches are of.
+    loader: Option<Identity>,
+    /// The slot of the batch that the loop was handed last, if it is to be looked at when the loop asks
+    /// for the next one.
+    unverified: Option<usize>,
+    in_place: InPlace,
+    /// Batches that were replayed although the loop had changed them.
     mutated: u32,
+    /// A replay without end has begun.
+    has_turned: bool,
+}
+
+/// Tells one loader from another that comes to lie at the same address.
+enum Identity {
+    Weak(Py<PyWeakrefReference>),
+    /// The address of one that nothing tells the end of, such as a list. Whoever iterates it in several
+    /// epochs keeps it meanwhile.
+    Address(usize),
 }
 
 /// How far one iteration has come. Locked only within [`Cached`]'s own lock, which is held for as
 /// short.
-pub(crate) type Progress = Mutex<ReplayEpoch>;
+pub(crate) type Progress = Mutex<EpochProgress>;
 
 /// `(digest, bytes)` of a batch, where they can be told.
 type Print = Option<(u64, u64)>;
 
 struct Kept {
     batch: Py<PyAny>,
+    form: Form,
     /// As it was when it came.
     print: Print,
+}
+
+/// What is handed out in a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// The batch itself: it is no container.
+    Itself,
+    /// Containers of its own around the same values.
+    Containers,
+    /// A copy of all of it.
+    Copy,
 }
 
 /// What the machine answers to a request.
@@ -62,75 +118,317 @@ pub(crate) struct Answer {
     pub(crate) releases_source: bool,
     /// Whether batches are held that nobody will ask for.
     pub(crate) is_over: bool,
+    /// Where the epoch ends with batches left in its source: how many repeated ones took their place.
+    pub(crate) replaced: Option<u64>,
+}
+
+/// An epoch that begins.
+pub(crate) struct Begun {
+    pub(crate) progress: EpochProgress,
+    /// Whether its batches come from the cache alone.
+    pub(crate) replays_only: bool,
+    /// Called with whether the epoch is over, if it ends before its source: as its last batch is handed
+    /// out, and as it ends.
+    pub(crate) on_cut: Option<Py<PyAny>>,
+}
+
+impl Tools {
+    fn import(py: Python<'_>) -> PyResult<Self> {
+        let function = |module: &str, name: &str| -> PyResult<Py<PyAny>> {
+            Ok(py.import(module)?.getattr(name)?.unbind())
+        };
+        Ok(Self {
+            fingerprint: function("headspace._fingerprint", "fingerprint")?,
+            copy_containers: function("headspace._copies", "copy_containers")?,
+            copy_values: function("headspace._copies", "copy_values")?,
+            epoch_of: function("headspace._loops", "epoch_of")?,
+        })
+    }
+
+    /// A digest that cannot be taken is no fault of the loop: such a batch is not checked.
+    fn print_of(&self, py: Python<'_>, batch: &Py<PyAny>) -> Print {
+        self.fingerprint
+            .call1(py, (batch,))
+            .and_then(|print| print.extract(py))
+            .ok()
+    }
+
+    /// The batch as it is to be kept. One that cannot be copied is kept itself.
+    fn keep(&self, py: Python<'_>, batch: &Py<PyAny>, copies: bool) -> Kept {
+        let function = if copies {
+            &self.copy_values
+        } else {
+            &self.copy_containers
+        };
+        let (kept, form) = match function.call1(py, (batch,)) {
+            Ok(kept) if copies => (kept, Form::Copy),
+            Ok(kept) if !kept.is(batch) => (kept, Form::Containers),
+            _ => (batch.clone_ref(py), Form::Itself),
+        };
+        Kept {
+            print: self.print_of(py, &kept),
+            batch: kept,
+            form,
+        }
+    }
+
+    /// A kept batch as the loop may have it.
+    fn hand_out(&self, py: Python<'_>, batch: Py<PyAny>, form: Form) -> Py<PyAny> {
+        let copier = match form {
+            Form::Itself => return batch,
+            Form::Containers => &self.copy_containers,
+            Form::Copy => &self.copy_values,
+        };
+        copier.call1(py, (&batch,)).unwrap_or(batch)
+    }
 }
 
 impl Cached {
-    pub(crate) fn new(machine: Machine, fingerprint: Py<PyAny>) -> Self {
+    pub(crate) fn new(py: Python<'_>, machine: Machine, keeps_length: bool) -> PyResult<Self> {
         let state = State {
             machine,
             batches: Vec::new(),
+            loader: None,
+            unverified: None,
+            in_place: InPlace::Never,
             mutated: 0,
+            has_turned: false,
         };
-        Self {
-            fingerprint,
+        Ok(Self {
+            tools: Tools::import(py)?,
+            keeps_length,
             state: Mutex::new(state),
-        }
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
-    /// An epoch begins. Returns whether its batches come from the cache alone.
-    pub(crate) fn begin_epoch(&self) -> bool {
+    /// An epoch of that loader begins. What was cached of another loader is let go.
+    pub(crate) fn begin_epoch(&self, loader: &Bound<'_, PyAny>) -> PyResult<Begun> {
+        let py = loader.py();
+        let is_probe = self.is_probe();
+        let (loader, length, on_cut): (Bound<'_, PyAny>, Option<u64>, Option<Py<PyAny>>) = self
+            .tools
+            .epoch_of
+            .bind(py)
+            .call1((loader, self.keeps_length, is_probe))?
+            .extract()?;
+        let identity = Identity::of(&loader);
         let mut state = self.lock();
-        if let Machine::Probe(probe) = &mut state.machine {
-            probe.begin_epoch();
+        let is_another = state
+            .loader
+            .as_ref()
+            .is_some_and(|known| !known.is(&loader));
+        let mut gone = Vec::new();
+        let mut unknown = None;
+        if state.loader.is_none() || is_another {
+            unknown = state.loader.replace(identity);
         }
-        state.releases_source()
+        if is_another {
+            gone = std::mem::take(&mut state.batches);
+            state.unverified = None;
+        }
+        match &mut state.machine {
+            Machine::Probe(probe) if is_another => probe.change_loader(),
+            Machine::Probe(probe) => probe.begin_epoch(),
+            Machine::Replay(replay) if is_another => {
+                *replay = Replay::new(replay.plan());
+                state.has_turned = false;
+            }
+            Machine::Replay(_) => {}
+        }
+        let replays_only = state.releases_source();
+        drop(state);
+        drop((gone, unknown));
+        Ok(Begun {
+            progress: EpochProgress::new(length),
+            replays_only,
+            on_cut,
+        })
     }
 
     /// Where the next batch comes from.
     pub(crate) fn request(&self, py: Python<'_>, progress: &Progress) -> Answer {
+        self.verify_last(py);
+        if self.opens_replay() {
+            self.drop_changed(py);
+        }
         let mut state = self.lock();
+        let mut replaced = None;
         let decision = match &mut state.machine {
             Machine::Replay(replay) => replay.request(&mut lock(progress)),
-            Machine::Probe(probe) => probe.request(),
+            Machine::Probe(probe) => {
+                let mut progress = lock(progress);
+                if progress.is_full() {
+                    probe.source_ended();
+                    replaced = Some(progress.replayed());
+                    Decision::End
+                } else if progress.has_reached(progress.length()) {
+                    // The source is at its end, or holds more than it said. That is not probed.
+                    probe.begin_epoch();
+                    Decision::Source
+                } else {
+                    let decision = probe.request();
+                    if let Decision::Cached(_) = decision {
+                        progress.replay();
+                    }
+                    decision
+                }
+            }
         };
-        let batch = match decision {
-            Decision::Cached(index) => state.batch(py, index),
+        let kept = match decision {
+            Decision::Cached(index) => state.batches.get(index),
             Decision::Source | Decision::End => None,
         };
-        Answer {
+        let kept = kept.map(|kept| (kept.batch.clone_ref(py), kept.form));
+        let answer = Answer {
             decision,
-            batch,
+            batch: None,
             phase: state.phase(decision),
             releases_source: state.releases_source(),
             is_over: state.probe_finished() && !state.batches.is_empty(),
+            replaced,
+        };
+        drop(state);
+        Answer {
+            batch: kept.map(|(batch, form)| self.tools.hand_out(py, batch, form)),
+            ..answer
         }
     }
 
-    /// A source batch is about to be handed out; it is kept if the machine wants it.
-    pub(crate) fn delivered(&self, py: Python<'_>, batch: &Py<PyAny>, progress: &Progress) {
+    /// The rest of an epoch that is replayed to its end, where its batches are handed out themselves.
+    pub(crate) fn tape(&self, py: Python<'_>, progress: &Progress) -> Option<Tape> {
+        let state = self.lock();
+        let Machine::Replay(replay) = &state.machine else {
+            return None;
+        };
+        if state.batches.iter().any(|kept| kept.form != Form::Itself) {
+            return None;
+        }
+        let (first, left) = replay.request_rest(&mut lock(progress))?;
+        let batches = state.batches.iter().map(|kept| kept.batch.clone_ref(py));
+        Tape::new(batches.collect(), first, left)
+    }
+
+    /// Whether the batch that was handed out last is the epoch's last one, because repeated ones took the
+    /// place of those that its source still holds.
+    pub(crate) fn is_last(&self, progress: &Progress) -> bool {
+        let _order = self.lock();
+        lock(progress).is_full()
+    }
+
+    /// A source batch is about to be handed out; it is kept if the machine wants it. Returns whether it
+    /// was, which takes time.
+    pub(crate) fn delivered(&self, py: Python<'_>, batch: &Py<PyAny>, progress: &Progress) -> bool {
         let mut state = self.lock();
         let slot = match &mut state.machine {
             Machine::Replay(replay) => replay.delivered(&mut lock(progress)),
-            Machine::Probe(probe) => probe.delivered(),
+            Machine::Probe(probe) => {
+                let mut progress = lock(progress);
+                let is_beyond = progress.has_reached(progress.length());
+                progress.deliver();
+                if is_beyond {
+                    return false;
+                }
+                probe.delivered()
+            }
         };
-        let Some(slot) = slot else { return };
-        let kept = Kept {
+        let Some(slot) = slot else { return false };
+        if state.in_place == InPlace::TooLarge {
+            state.machine.keep_only(slot);
+            return false;
+        }
+        let copies = state.in_place == InPlace::Copied;
+        let place = Kept {
             batch: batch.clone_ref(py),
+            form: Form::Itself,
             print: None,
         };
-        let before = put(&mut state.batches, slot, kept);
+        let before = put(&mut state.batches, slot, place);
         drop(state);
         drop(before);
-        let print = self.print_of(py, batch);
-        if let Some(kept) = self.lock().batches.get_mut(slot)
-            && kept.batch.is(batch)
-        {
-            kept.print = print;
+        let kept = self.tools.keep(py, batch, copies);
+        let mut state = self.lock();
+        // Another thread may have asked for a batch meanwhile.
+        let mine = state
+            .batches
+            .get(slot)
+            .is_some_and(|kept| kept.batch.is(batch));
+        let replaced = mine.then(|| put(&mut state.batches, slot, kept));
+        state.unverified = Some(slot).filter(|_| mine && !copies);
+        let too_large = copies && state.bytes().is_some_and(|bytes| bytes > MOST_COPIED_BYTES);
+        let gone = if too_large {
+            state.in_place = InPlace::TooLarge;
+            state.keep_where(|_| false)
+        } else {
+            Vec::new()
+        };
+        drop(state);
+        drop((replaced, gone));
+        true
+    }
+
+    /// Looks at the batch that the loop was handed last, now that it asks for another one. If the loop
+    /// changed its values, it is dropped, and those that come are copied.
+    fn verify_last(&self, py: Python<'_>) {
+        let mut state = self.lock();
+        let Some(slot) = state.unverified.take() else {
+            return;
+        };
+        let Some(kept) = state.batches.get(slot) else {
+            return;
+        };
+        let (batch, print) = (kept.batch.clone_ref(py), kept.print);
+        drop(state);
+        if self.tools.print_of(py, &batch) != print {
+            let gone = self.lock().changed_in_place(&[batch]);
+            drop(gone);
         }
+    }
+
+    /// Whether a window of cached batches begins with the next one.
+    fn opens_replay(&self) -> bool {
+        let mut state = self.lock();
+        match &mut state.machine {
+            Machine::Probe(probe) => probe.prepare(),
+            Machine::Replay(replay) => {
+                let opens = replay.releases_source() && !state.has_turned;
+                state.has_turned |= opens;
+                opens
+            }
+        }
+    }
+
+    /// Drops the batches that are no longer as they came.
+    fn drop_changed(&self, py: Python<'_>) {
+        let changed = self.changed(py);
+        let mut state = self.lock();
+        let gone = if changed.is_empty() {
+            let left = state.batches.len();
+            state.machine.keep_only(left);
+            Vec::new()
+        } else {
+            state.changed_in_place(&changed)
+        };
+        drop(state);
+        drop(gone);
+    }
+
+    /// The batches that are no longer as they came.
+    fn changed(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        let then: Vec<(Py<PyAny>, Print)> = {
+            let state = self.lock();
+            let shared = state.batches.iter().filter(|kept| kept.form != Form::Copy);
+            shared
+                .map(|kept| (kept.batch.clone_ref(py), kept.print))
+                .collect()
+        };
+        then.into_iter()
+            .filter(|(batch, print)| self.tools.print_of(py, batch) != *print)
+            .map(|(batch, _)| batch)
+            .collect()
     }
 
     pub(crate) fn source_ended(&self, progress: &Progress) -> Ended {
@@ -182,41 +480,27 @@ impl Cached {
         }
     }
 
-    /// Compares the batches with what they were when they came; None where none is held. Called
-    /// where no step is timed.
+    /// Looks at the batches after they were replayed, or before a replay without end; None where none is
+    /// held. Called where no step is timed.
     pub(crate) fn check(&self, py: Python<'_>) -> Option<CacheFacts> {
-        let then: Vec<(Py<PyAny>, Print)> = self
-            .lock()
-            .batches
-            .iter()
-            .map(|kept| (kept.batch.clone_ref(py), kept.print))
-            .collect();
-        if then.is_empty() {
-            return None;
+        let state = self.lock();
+        if state.batches.is_empty() {
+            return (state.in_place != InPlace::Never).then(|| state.facts());
         }
-        let changed = then
-            .iter()
-            .filter(|(batch, print)| self.print_of(py, batch) != *print)
-            .count();
+        drop(state);
+        let changed = u32::try_from(self.changed(py).len()).unwrap_or(u32::MAX);
         let mut state = self.lock();
-        state.mutated = state
-            .mutated
-            .max(u32::try_from(changed).unwrap_or(u32::MAX));
+        state.mutated = state.mutated.max(changed);
         Some(state.facts())
     }
 
     /// Lets go of every batch: nobody will ask for one.
     pub(crate) fn release_batches(&self) {
-        let batches = std::mem::take(&mut self.lock().batches);
-        drop(batches);
-    }
-
-    /// A digest that cannot be taken is no fault of the loop: such a batch is not checked.
-    fn print_of(&self, py: Python<'_>, batch: &Py<PyAny>) -> Print {
-        self.fingerprint
-            .call1(py, (batch,))
-            .and_then(|print| print.extract(py))
-            .ok()
+        let mut state = self.lock();
+        let gone = (std::mem::take(&mut state.batches), state.loader.take());
+        state.unverified = None;
+        drop(state);
+        drop(gone);
     }
 }
 
@@ -228,10 +512,55 @@ pub(crate) struct Timed {
     pub(crate) finished: bool,
 }
 
+impl Identity {
+    fn of(loader: &Bound<'_, PyAny>) -> Self {
+        match PyWeakrefReference::new(loader) {
+            Ok(weak) => Self::Weak(weak.unbind()),
+            Err(_) => Self::Address(loader.as_ptr().addr()),
+        }
+    }
+
+    fn is(&self, loader: &Bound<'_, PyAny>) -> bool {
+        use pyo3::types::PyWeakrefMethods;
+        match self {
+            Self::Weak(weak) => weak
+                .bind(loader.py())
+                .upgrade()
+                .is_some_and(|known| known.is(loader)),
+            Self::Address(known) => *known == loader.as_ptr().addr(),
+        }
+    }
+}
+
+impl Machine {
+    fn keep_only(&mut self, cached: usize) {
+        match self {
+            Self::Replay(replay) => replay.keep_only(cached),
+            Self::Probe(probe) => probe.keep_only(cached),
+        }
+    }
+}
+
 impl State {
-    fn batch(&self, py: Python<'_>, index: usize) -> Option<Py<PyAny>> {
-        let kept = self.batches.get(index)?;
-        Some(kept.batch.clone_ref(py))
+    /// The loop changes batches in place: these are dropped, and those that come are copied. Returns
+    /// what was dropped.
+    fn changed_in_place(&mut self, changed: &[Py<PyAny>]) -> Vec<Kept> {
+        if self.in_place == InPlace::Never {
+            self.in_place = InPlace::Copied;
+        }
+        self.keep_where(|kept| !changed.iter().any(|batch| batch.is(&kept.batch)))
+    }
+
+    /// Drops the other batches and returns them.
+    fn keep_where(&mut self, keep: impl Fn(&Kept) -> bool) -> Vec<Kept> {
+        let (kept, gone) = std::mem::take(&mut self.batches)
+            .into_iter()
+            .partition(keep);
+        self.batches = kept;
+        self.unverified = None;
+        let left = self.batches.len();
+        self.machine.keep_only(left);
+        gone
     }
 
     /// Whether the next batches come from the cache alone.
@@ -254,16 +583,21 @@ impl State {
         matches!(&self.machine, Machine::Probe(probe) if probe.finished())
     }
 
+    /// Bytes of the batches, where their buffers say so.
+    fn bytes(&self) -> Option<u64> {
+        self.batches
+            .iter()
+            .map(|kept| kept.print.map(|(_, bytes)| bytes))
+            .sum::<Option<u64>>()
+            .filter(|bytes| *bytes > 0)
+    }
+
     fn facts(&self) -> CacheFacts {
         CacheFacts {
             batches: u32::try_from(self.batches.len()).unwrap_or(u32::MAX),
-            bytes: self
-                .batches
-                .iter()
-                .map(|kept| kept.print.map(|(_, bytes)| bytes))
-                .sum::<Option<u64>>()
-                .filter(|bytes| *bytes > 0),
+            bytes: self.bytes(),
             mutated: self.mutated,
+            in_place: self.in_place,
         }
     }
 }
@@ -271,13 +605,15 @@ impl State {
 #[pymethods]
 impl Cached {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.fingerprint)?;
         let state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(state)) => state.into_inner(),
             // In use at the moment, hence alive.
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
+        if let Some(Identity::Weak(weak)) = &state.loader {
+            visit.call(weak)?;
+        }
         for kept in &state.batches {
             visit.call(&kept.batch)?;
         }

@@ -92,6 +92,9 @@ unsafe extern "C" fn next(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
     if let Some(batch) = iterator.get().next_plain() {
         return batch;
     }
+    if let Some(batch) = iterator.get().next_replayed(py) {
+        return batch.into_ptr();
+    }
     match PYO3_NEXT.get(py) {
         // SAFETY: the slot is the base's, and so is the object.
         Some(slow) => unsafe { slow(this) },

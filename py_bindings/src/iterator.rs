@@ -5,20 +5,24 @@
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use headspace_agent::loader::{Decision, Ended};
+use headspace_agent::model::InPlace;
 use headspace_agent::model::record::Phase;
 use headspace_agent::notice::Notice;
 use headspace_agent::record::{Event, Recorder};
-use pyo3::exceptions::PyAttributeError;
+use pyo3::exceptions::{PyAttributeError, PyException};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
-use crate::cached::{Answer, Cached, Progress};
+use crate::cached::{Answer, Begun, Cached, Progress};
 use crate::fast_next::Parts;
 use crate::lanes::Epoch;
+use crate::samples::Looks;
 use crate::source::{Next, Source};
+use crate::tape::Tape;
 
 /// Yields what the wrapped iterator yields, the same objects in the same order. Everything else
 /// (attributes, `send`, `throw`, `close`) is the wrapped iterator's.
@@ -33,11 +37,25 @@ pub(crate) struct LoopIterator {
     source: Source,
     /// A call of `next` has not returned yet.
     in_flight: AtomicBool,
+    /// The records know that the epoch is over, or that it failed.
     ended: AtomicBool,
+    /// There is no batch any more. After an error there may be.
+    exhausted: AtomicBool,
+    /// The source's last answer was an error. Only kept where a machine decides.
+    failed: AtomicBool,
     cached: Option<Py<Cached>>,
     progress: Progress,
+    /// What is left of an epoch that is replayed to its end.
+    tape: Mutex<Option<Tape>>,
+    has_tape: AtomicBool,
+    /// Called with whether the epoch is over, if it ends before its source.
+    on_cut: Option<Py<PyAny>>,
     /// The loader, to let go of an iterator that it keeps as well; none where that is not wanted.
-    loader: Option<Source>,
+    loader: Option<Py<PyWeakrefReference>>,
+    /// What surrounds the first call of `next`, if anything does.
+    around_first: OnceLock<Py<PyAny>>,
+    /// Whether the first call has begun.
+    has_begun: AtomicBool,
     /// Where its steps go; without an agent nothing is recorded, and batches are only cached.
     epoch: Epoch,
     /// Time stamp of the last batch, 0 before the first. Only kept where a machine needs it.
@@ -47,6 +65,8 @@ pub(crate) struct LoopIterator {
     /// The thread that asked for the first batch, 0 before that. Where a machine decides, the one that
     /// asked last.
     asked_by: AtomicU64,
+    /// Batches that are asked for their number of samples.
+    looks: Looks,
 }
 
 /// A number of this thread, never 0.
@@ -61,30 +81,53 @@ const UNTOLD: u64 = u64::MAX;
 impl LoopIterator {
     pub(crate) fn new(
         source: Source,
-        loader: Option<Source>,
-        cached: Option<Py<Cached>>,
+        loader: Option<Py<PyWeakrefReference>>,
+        cached: Option<(Py<Cached>, Begun)>,
         epoch: Epoch,
+        looks: Looks,
     ) -> Self {
+        let (cached, begun) = cached.unzip();
+        let (progress, on_cut) = begun.map(|begun| (begun.progress, begun.on_cut)).unzip();
         Self {
             plain: AtomicPtr::new(null_mut()),
             source,
             cached,
-            progress: Progress::default(),
+            progress: Progress::new(progress.unwrap_or_default()),
+            tape: Mutex::default(),
+            has_tape: AtomicBool::new(false),
+            on_cut: on_cut.flatten(),
             loader,
+            around_first: OnceLock::new(),
+            has_begun: AtomicBool::new(false),
             epoch,
             in_flight: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            exhausted: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
             last_receive: AtomicU64::new(0),
             phase: AtomicU64::new(UNTOLD),
             asked_by: AtomicU64::new(0),
+            looks,
+        }
+    }
+
+    /// The next batch, in whichever mode.
+    fn next_of_any_mode(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        match &self.cached {
+            None => self.timed(py, || self.source.next(py)),
+            Some(cached) => self.next_decided(py, cached.get()),
         }
     }
 
     /// One batch by whatever call, timed.
     #[inline]
-    fn timed(&self, call: impl FnOnce() -> PyResult<Next>) -> PyResult<Option<Py<PyAny>>> {
+    fn timed(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce() -> PyResult<Next>,
+    ) -> PyResult<Option<Py<PyAny>>> {
         let recorder = &self.epoch.entry().recorder;
-        if self.cached.is_none() {
+        if self.cached.is_none() && !self.looks.are_left() {
             let recorder = std::ptr::from_ref(recorder).cast_mut();
             self.plain.store(recorder, Ordering::Release);
         }
@@ -99,14 +142,19 @@ impl LoopIterator {
         self.in_flight.store(false, Ordering::Relaxed);
         match outcome {
             Ok(Next::Batch(batch)) => {
+                if self.looks.are_left() {
+                    self.looks.look(batch.bind(py), recorder);
+                }
                 recorder.lap(request, receive);
                 Ok(Some(batch))
             }
             Ok(Next::End(value)) => {
+                self.exhausted.store(true, Ordering::Relaxed);
                 self.end(true);
                 value.map_or(Ok(None), Err)
             }
             Err(error) => {
+                self.failed.store(true, Ordering::Relaxed);
                 self.end(false);
                 Err(error)
             }
@@ -145,6 +193,24 @@ impl LoopIterator {
         Some(batch)
     }
 
+    /// The next batch where all that is left of the epoch is replayed. None leaves the call to
+    /// [`__next__`](Self::__next__).
+    #[inline]
+    pub(crate) fn next_replayed(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        if !self.has_tape.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut tape = self.tape.try_lock().ok()?;
+        let Some(batch) = tape.as_mut().and_then(|tape| tape.next(py)) else {
+            self.has_tape.store(false, Ordering::Relaxed);
+            return None;
+        };
+        let recorder = &self.epoch.entry().recorder;
+        let now = recorder.ticks();
+        recorder.lap(now, now);
+        Some(batch)
+    }
+
     fn notice(&self, notice: &Notice) {
         if let Some(agent) = self.epoch.agent() {
             agent.notice(notice);
@@ -167,7 +233,7 @@ impl LoopIterator {
 
     /// The next batch where a machine decides.
     fn next_decided(&self, py: Python<'_>, cached: &Cached) -> PyResult<Option<Py<PyAny>>> {
-        if self.ended.load(Ordering::Relaxed) {
+        if self.exhausted.load(Ordering::Relaxed) {
             return Ok(None);
         }
         if self.in_flight.load(Ordering::Relaxed) {
@@ -176,6 +242,9 @@ impl LoopIterator {
         if cached.is_probe() && !self.epoch.entry().recorder.is_watching() {
             return self.next_paused(py, cached);
         }
+        let recorder = &self.epoch.entry().recorder;
+        // What is done with the cache before the source is asked is no part of the step.
+        let asked = recorder.ticks();
         loop {
             let answer = cached.request(py, &self.progress);
             let decision = answer.decision;
@@ -185,42 +254,87 @@ impl LoopIterator {
             }
             self.asked_by.store(this_thread(), Ordering::Relaxed);
             self.in_flight.store(true, Ordering::Relaxed);
-            let request = self.epoch.entry().recorder.ticks();
+            let request = recorder.ticks();
             let outcome = match decision {
                 Decision::Source => self.source.next(py),
                 Decision::Cached(_) => Ok(answer.batch.map_or(Next::End(None), Next::Batch)),
                 Decision::End => Ok(Next::End(None)),
             };
-            let receive = self.epoch.entry().recorder.ticks();
+            let receive = recorder.ticks();
             self.in_flight.store(false, Ordering::Relaxed);
             match outcome {
                 Ok(Next::Batch(batch)) => {
-                    self.epoch.entry().recorder.lap(request, receive);
-                    if decision == Decision::Source {
-                        cached.delivered(py, &batch, &self.progress);
+                    self.failed.store(false, Ordering::Relaxed);
+                    if self.looks.are_left() {
+                        self.looks.look(batch.bind(py), recorder);
                     }
-                    self.tell_machine(cached, request, receive);
+                    recorder.lap(request, receive);
+                    self.tell_machine(cached, asked, request, receive);
+                    if decision == Decision::Source && cached.delivered(py, &batch, &self.progress)
+                    {
+                        self.last_receive.store(recorder.ticks(), Ordering::Relaxed);
+                    }
+                    self.tell_cut(py, cached, false);
+                    if matches!(decision, Decision::Cached(_)) {
+                        self.replay_to_the_end(py, cached);
+                    }
                     return Ok(Some(batch));
                 }
                 Ok(Next::End(value)) if decision == Decision::Source => {
-                    if let Ended::Replay { early } = cached.source_ended(&self.progress) {
+                    // A source that ends with an error, as a generator does, has not come to its end.
+                    let failed = self.failed.load(Ordering::Relaxed);
+                    if let (Ended::Replay { early }, false) =
+                        (cached.source_ended(&self.progress), failed)
+                    {
                         if early {
                             self.say_early(cached);
                         }
                         continue;
                     }
                     self.end(true);
+                    self.exhausted.store(true, Ordering::Relaxed);
                     return value.map_or(Ok(None), Err);
                 }
                 Ok(Next::End(_)) => {
                     self.end(true);
+                    self.exhausted.store(true, Ordering::Relaxed);
+                    if let Some(count) = answer.replaced {
+                        let loop_name = self.epoch.loop_name();
+                        self.notice(&Notice::BatchesReplaced { loop_name, count });
+                        self.tell_cut(py, cached, true);
+                    }
                     return Ok(None);
                 }
                 Err(error) => {
+                    // The loop may go on with the next batch, as it may without us.
+                    self.last_receive.store(0, Ordering::Relaxed);
+                    cached.interrupt();
+                    self.failed.store(true, Ordering::Relaxed);
                     self.end(false);
                     return Err(error);
                 }
             }
+        }
+    }
+
+    /// If all that is left of the epoch is replayed, nothing need be decided any more.
+    fn replay_to_the_end(&self, py: Python<'_>, cached: &Cached) {
+        if let Some(tape) = cached.tape(py, &self.progress)
+            && let Ok(mut place) = self.tape.try_lock()
+        {
+            *place = Some(tape);
+            self.has_tape.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the loader of an epoch that ends before its source does, where it must know. The loop gets
+    /// its batches whatever comes of it.
+    fn tell_cut(&self, py: Python<'_>, cached: &Cached, is_over: bool) {
+        let Some(on_cut) = &self.on_cut else { return };
+        if (is_over || cached.is_last(&self.progress))
+            && let Err(error) = on_cut.call1(py, (is_over,))
+        {
+            tracing::debug!(%error, "an epoch that ends early");
         }
     }
 
@@ -230,7 +344,7 @@ impl LoopIterator {
     fn next_paused(&self, py: Python<'_>, cached: &Cached) -> PyResult<Option<Py<PyAny>>> {
         self.last_receive.store(0, Ordering::Relaxed);
         cached.interrupt();
-        let batch = self.timed(|| self.source.next(py));
+        let batch = self.timed(py, || self.source.next(py));
         if !matches!(batch, Ok(Some(_))) {
             let _ = cached.source_ended(&self.progress);
         }
@@ -238,14 +352,14 @@ impl LoopIterator {
     }
 
     /// The step that this batch ends, told to the machine.
-    fn tell_machine(&self, cached: &Cached, request: u64, receive: u64) {
+    fn tell_machine(&self, cached: &Cached, asked: u64, request: u64, receive: u64) {
         let last = self.last_receive.swap(receive, Ordering::Relaxed);
         if last == 0 {
             return;
         }
         let clock = self.epoch.entry().recorder.clock();
         let nanos = |from, to| clock.nanos(to).saturating_sub(clock.nanos(from));
-        let timed = cached.timed(nanos(last, request), nanos(request, receive));
+        let timed = cached.timed(nanos(last, asked), nanos(request, receive));
         if let Some(window) = timed.window {
             self.epoch.entry().add_window(window);
         }
@@ -274,10 +388,10 @@ impl LoopIterator {
         };
         self.epoch.entry().set_cache(facts);
         let loop_name = || self.epoch.loop_name();
-        if facts.mutated > 0 {
+        if facts.in_place != InPlace::Never {
             self.notice(&Notice::BatchesMutated {
                 loop_name: loop_name(),
-                count: facts.mutated,
+                in_place: facts.in_place,
             });
         }
         if let (Phase::Replay, Some((live, _))) = (phase, cached.replay_progress()) {
@@ -299,6 +413,7 @@ impl LoopIterator {
                 loop_name,
                 delivered,
                 asked,
+                from: self.epoch.options_from(),
             });
         }
     }
@@ -309,7 +424,8 @@ impl LoopIterator {
         let Some(iterator) = self.source.release(py) else {
             return;
         };
-        if let Some(loader) = self.loader.as_ref().and_then(|loader| loader.release(py)) {
+        let loader = self.loader.as_ref();
+        if let Some(loader) = loader.and_then(|loader| loader.bind(py).upgrade()) {
             let kept = loader
                 .getattr("_iterator")
                 .is_ok_and(|kept| kept.is(&iterator));
@@ -339,10 +455,12 @@ impl LoopIterator {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        match &self.cached {
-            None => self.timed(|| self.source.next(py)),
-            Some(cached) => self.next_decided(py, cached.get()),
+        if !self.has_begun.swap(true, Ordering::Relaxed)
+            && let Some(around) = self.around_first.get()
+        {
+            return surround(around.bind(py), || self.next_of_any_mode(py));
         }
+        self.next_of_any_mode(py)
     }
 
     fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -361,6 +479,40 @@ impl LoopIterator {
 
     fn __delattr__(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         self.inner(py)?.delattr(name)
+    }
+
+    /// Pickled as the wrapped iterator is, or refused as that is: the copy is one that nobody watches.
+    fn __reduce_ex__<'py>(
+        &self,
+        py: Python<'py>,
+        protocol: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let inner = self.inner(py)?;
+        let registered = py.import("copyreg")?.getattr("dispatch_table")?;
+        match registered.get_item(inner.get_type()) {
+            Ok(reduce) => reduce.call1((inner,)),
+            Err(_) => inner.call_method1("__reduce_ex__", (protocol,)),
+        }
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.inner(py)?.call_method0("__reduce__")
+    }
+
+    fn __copy__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let inner = slf.get().inner(slf.py())?;
+        let made = slf.py().import("copy")?.call_method1("copy", (&inner,))?;
+        Ok(in_place_of(slf, &inner, made))
+    }
+
+    fn __deepcopy__<'py>(
+        slf: &Bound<'py, Self>,
+        memo: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let inner = slf.get().inner(slf.py())?;
+        let copy = slf.py().import("copy")?;
+        let made = copy.call_method1("deepcopy", (&inner, memo))?;
+        Ok(in_place_of(slf, &inner, made))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
@@ -414,10 +566,18 @@ impl LoopIterator {
         self.epoch.entry().recorder.mark(Event::Gap);
     }
 
+    /// Has the first call of `next` made within `around.begin()` and `around.end()`. It must not
+    /// refer to this iterator.
+    fn _headspace_surround_first(&self, around: Py<PyAny>) {
+        let _ = self.around_first.set(around);
+    }
+
     #[pyo3(signature = (value, /))]
     fn _headspace_send(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
         let inner = self.inner(py)?;
-        stop_where_none(self.timed(|| method_outcome(py, inner.call_method1("send", (value,)))))
+        stop_where_none(self.timed(py, || {
+            method_outcome(py, inner.call_method1("send", (value,)))
+        }))
     }
 
     #[pyo3(signature = (*args))]
@@ -427,18 +587,25 @@ impl LoopIterator {
         args: &Bound<'_, PyTuple>,
     ) -> PyResult<Option<Py<PyAny>>> {
         let inner = self.inner(py)?;
-        stop_where_none(self.timed(|| method_outcome(py, inner.call_method1("throw", args))))
+        stop_where_none(self.timed(py, || method_outcome(py, inner.call_method1("throw", args))))
     }
 
     fn _headspace_close(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.exhausted.store(true, Ordering::Relaxed);
         self.end(false);
         Ok(self.inner(py)?.call_method0("close")?.unbind())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.source.traverse(&visit)?;
-        if let Some(loader) = &self.loader {
-            loader.traverse(&visit)?;
+        if let Some(on_cut) = &self.on_cut {
+            visit.call(on_cut)?;
+        }
+        // In use at the moment, hence alive.
+        if let Ok(tape) = self.tape.try_lock()
+            && let Some(tape) = &*tape
+        {
+            tape.traverse(&visit)?;
         }
         match &self.cached {
             Some(cached) => visit.call(cached),
@@ -447,10 +614,9 @@ impl LoopIterator {
     }
 
     fn __clear__(&self, py: Python<'_>) {
+        let tape = self.tape.try_lock().ok().and_then(|mut tape| tape.take());
+        drop(tape);
         drop(self.source.release(py));
-        if let Some(loader) = &self.loader {
-            drop(loader.release(py));
-        }
     }
 }
 
@@ -458,6 +624,32 @@ impl Drop for LoopIterator {
     fn drop(&mut self) {
         self.end(false);
     }
+}
+
+/// A copy of the wrapped iterator; ours where that is the same object.
+fn in_place_of<'py>(
+    ours: &Bound<'py, LoopIterator>,
+    wrapped: &Bound<'py, PyAny>,
+    made: Bound<'py, PyAny>,
+) -> Bound<'py, PyAny> {
+    if made.is(wrapped) {
+        ours.clone().into_any()
+    } else {
+        made
+    }
+}
+
+/// Calls between `begin` and `end` of an object of ours. An error of these two is nobody's; an
+/// interrupt that comes meanwhile is the program's.
+#[cold]
+fn surround<R>(around: &Bound<'_, PyAny>, call: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+    let without_errors = |method: &str| match around.call_method0(method) {
+        Err(error) if !error.is_instance_of::<PyException>(around.py()) => Err(error),
+        _ => Ok(()),
+    };
+    without_errors("begin")?;
+    let outcome = call();
+    without_errors("end").and(outcome)
 }
 
 /// What a generator's method gave, in the terms of the iterator protocol.

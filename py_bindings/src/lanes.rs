@@ -8,8 +8,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use headspace_agent::model::Mode;
 use headspace_agent::model::record::LoaderRecord;
+use headspace_agent::model::{Mode, OptionsFrom};
 use headspace_agent::pipeline::LoopEntry;
 use headspace_agent::port::ConsumerThread;
 use headspace_agent::record::{Event, Recorder};
@@ -129,6 +129,11 @@ impl Epoch {
             .map_or(&self.loader, |lane| &lane.entry.loader)
             .name
             .clone()
+    }
+
+    /// Where the user sets the loop's options.
+    pub(crate) fn options_from(&self) -> OptionsFrom {
+        self.loader.options_from.unwrap_or_default()
     }
 
     /// Where its steps go. The first call says that it begins.

@@ -26,10 +26,12 @@ mod iterator;
 mod lanes;
 mod log;
 mod queues;
+mod samples;
 mod session;
 mod slots;
 mod source;
 mod stage;
+mod tape;
 mod task;
 mod watched;
 

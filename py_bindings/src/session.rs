@@ -278,6 +278,11 @@ impl Session {
         })
     }
 
+    /// An exception that nothing caught ends the program: written down by `stop`, which comes next.
+    fn ended_by_exception(&self, exception: &str, is_error: bool) {
+        self.agent.ended_by_exception(exception, is_error);
+    }
+
     /// Ends the watch. Returns the run as a whole the first time, None after that and in a forked
     /// child.
     fn stop(&self, py: Python<'_>) -> PyResult<Option<Rendered>> {

@@ -51,17 +51,6 @@ impl Source {
         })
     }
 
-    /// Holds a loader, which is never asked for a batch.
-    pub(crate) fn of_loader(loader: &Bound<'_, PyAny>) -> Self {
-        extern "C" fn never(_: *mut ffi::PyObject) -> *mut ffi::PyObject {
-            null_mut()
-        }
-        Self {
-            iterator: AtomicPtr::new(loader.clone().into_ptr()),
-            next: never,
-        }
-    }
-
     /// The iterator, unless it was given up.
     #[inline]
     pub(crate) fn get<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {

@@ -3,19 +3,21 @@
 use std::sync::{Arc, OnceLock};
 
 use headspace_agent::loader::{Probe, ProbePlan, Replay, ReplayPlan};
-use headspace_agent::model::Mode;
 use headspace_agent::model::record::{LoaderRecord, Role};
-use headspace_agent::notice::Notice;
+use headspace_agent::model::{Mode, OptionsFrom};
+use headspace_agent::notice::{Notice, ProbeFacts};
 use headspace_agent::record::Event;
 use headspace_collectors::workers::Marker;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyWeakrefReference;
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::cached::{Cached, Machine};
 use crate::fast_next;
 use crate::iterator::LoopIterator;
 use crate::lanes::{Choice, Epoch, Lanes};
+use crate::samples::{Looks, Samples};
 use crate::session::{Session, clock};
 use crate::slots;
 use crate::source::Source;
@@ -24,7 +26,11 @@ use crate::source::Source;
 enum Plan {
     Measure,
     Replay(ReplayPlan),
-    Probe { plan: ProbePlan, stop_after: bool },
+    Probe {
+        plan: ProbePlan,
+        stop_after: bool,
+        exactly_once: bool,
+    },
 }
 
 /// A wrapped loader.
@@ -32,10 +38,13 @@ enum Plan {
 pub(crate) struct Loop {
     plan: Plan,
     loader: LoaderRecord,
-    fingerprint: Py<PyAny>,
     cached: OnceLock<Py<Cached>>,
     lanes: Arc<Lanes>,
     keep_source: bool,
+    /// Whether an epoch with repeated batches has as many batches as the loader says.
+    keeps_length: bool,
+    /// What its batches say of their size, where the loader says nothing.
+    samples: Option<Arc<Samples>>,
 }
 
 #[pymethods]
@@ -43,25 +52,30 @@ impl Loop {
     /// Args:
     ///     name: The loop's name in the records.
     ///     mode: `measure`, `probe` or `replay`.
-    ///     fingerprint: Digest and bytes of a batch.
     ///     role: What it is for, as records have it.
     ///     chosen: Whether the user named it as the training loop.
+    ///     exactly_once: Whether a probed epoch delivers every batch of its loader.
+    ///     endless: Whether a replay goes on beyond the loader's length.
+    ///     options_from: Where the user sets these, as records have it.
+    ///     count_samples: Counts the samples of a batch, or gives None. Asked about the first batches
+    ///         of each epoch, where `batch_size` is not known.
     #[new]
     #[pyo3(signature = (
-        name, mode, fingerprint, *, type_name = None, batches = None, batch_size = None,
+        name, mode, *, type_name = None, batches = None, batch_size = None,
         workers = None, prefetch_depth = None, prefetch_factor = None, pin_memory = None,
         num_caches = 10, return_caches_after = None,
         stop_after = None, probe_steps = None, stop_after_probe = false, world_size = 1,
-        keep_source = false, role = None, chosen = false,
+        keep_source = false, role = None, chosen = false, exactly_once = false, endless = false,
+        options_from = None, count_samples = None,
     ))]
     #[expect(
         clippy::too_many_arguments,
+        clippy::fn_params_excessive_bools,
         reason = "keyword arguments, called from one place"
     )]
     fn new(
         name: String,
         mode: &str,
-        fingerprint: Py<PyAny>,
         type_name: Option<String>,
         batches: Option<u64>,
         batch_size: Option<u64>,
@@ -78,6 +92,10 @@ impl Loop {
         keep_source: bool,
         role: Option<&str>,
         chosen: bool,
+        exactly_once: bool,
+        endless: bool,
+        options_from: Option<&str>,
+        count_samples: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let refuse = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
         let plan = match mode {
@@ -87,13 +105,16 @@ impl Loop {
                     .map_err(|error| refuse(&error))?,
             ),
             "probe" => {
-                let mut plan = ProbePlan::for_loader(prefetch_depth, world_size);
+                let caches = u64::try_from(num_caches).unwrap_or_default();
+                let mut plan =
+                    ProbePlan::for_loader(prefetch_depth, world_size).with_caches(caches);
                 if let Some(steps) = probe_steps {
                     plan = plan.with_total(steps).map_err(|error| refuse(&error))?;
                 }
                 Plan::Probe {
                     plan,
                     stop_after: stop_after_probe,
+                    exactly_once,
                 }
             }
             other => {
@@ -101,6 +122,10 @@ impl Loop {
                     "`mode` is not a mode: `{other}` (write `measure`, `probe` or `replay`)"
                 )));
             }
+        };
+        let keeps_length = match plan {
+            Plan::Probe { exactly_once, .. } => !exactly_once,
+            _ => !endless,
         };
         let type_name = type_name.unwrap_or_default();
         let loader = LoaderRecord {
@@ -112,16 +137,18 @@ impl Loop {
             prefetch_depth,
             prefetch_factor,
             pin_memory,
+            options_from: options_from.and_then(OptionsFrom::named),
             role: role.and_then(Role::named),
             chosen,
         };
         Ok(Self {
             plan,
             loader,
-            fingerprint,
             cached: OnceLock::new(),
             lanes: Arc::default(),
             keep_source,
+            keeps_length,
+            samples: count_samples.map(Samples::new),
         })
     }
 
@@ -141,9 +168,11 @@ impl Loop {
         let this = slf.get();
         let begun = clock().ticks();
         let cached = this.cache(py)?;
-        let replays_only = cached
-            .as_ref()
-            .is_some_and(|cached| cached.get().begin_epoch());
+        let epoch = match &cached {
+            Some(cached) => Some(cached.get().begin_epoch(loader)?),
+            None => None,
+        };
+        let replays_only = epoch.as_ref().is_some_and(|epoch| epoch.replays_only);
         // Its workers look for this process as soon as they are forked, before a session starts.
         let marker = slots::train_unless_forked();
         let unmark = || marker.as_ref().map_or((), Marker::remove);
@@ -188,16 +217,20 @@ impl Loop {
         record.role = record.role.or_else(|| role.and_then(Role::named));
         let iterator = LoopIterator::new(
             Source::new(iterator.into_any())?,
-            (!this.keep_source).then(|| Source::of_loader(loader)),
-            cached,
+            (mode == Mode::Replay && !this.keep_source)
+                .then(|| weak(loader))
+                .flatten(),
+            cached.zip(epoch),
             Epoch::new(choice, record, mode, begun),
+            Looks::new(this.samples.clone()),
         );
         fast_next::into_python(py, iterator)
     }
 
-    /// A step of a loop that iterates no loader has ended.
-    #[pyo3(signature = (session, samples = None))]
-    fn step(&self, session: &Bound<'_, Session>, samples: Option<u64>) {
+    /// A step of a loop that iterates no loader has ended. After a `gap` something else went on since
+    /// the last one, so that the time from there is no step's.
+    #[pyo3(signature = (session, samples = None, gap = false))]
+    fn step(&self, session: &Bound<'_, Session>, samples: Option<u64>, gap: bool) {
         let session = session.get();
         let lane = self
             .lanes
@@ -206,17 +239,31 @@ impl Loop {
         if let Some(samples) = samples {
             recorder.mark(Event::BatchSize(samples));
         }
+        if gap {
+            recorder.mark(Event::Gap);
+        }
         recorder.mark(Event::Step {
             at: recorder.ticks(),
         });
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.fingerprint)?;
         self.cached
             .get()
             .map_or(Ok(()), |cached| visit.call(cached))
     }
+}
+
+/// A weak reference to the loader itself: one that keeps our iterator is to go when its last user goes.
+fn weak(loader: &Bound<'_, PyAny>) -> Option<Py<PyWeakrefReference>> {
+    // Under `headspace run` it is within another object, for this call only (`_watch._Source`).
+    const WITHIN: &str = "_headspace_loader";
+
+    let loader = match loader.get_type().hasattr(WITHIN) {
+        Ok(true) => loader.getattr(WITHIN).ok()?,
+        _ => loader.clone(),
+    };
+    Some(PyWeakrefReference::new(&loader).ok()?.unbind())
 }
 
 impl Loop {
@@ -235,22 +282,37 @@ impl Loop {
         }
         let machine = match &self.plan {
             Plan::Measure => return Ok(None),
-            Plan::Replay(plan) => Machine::Replay(Replay::new(*plan, self.loader.batches)),
-            Plan::Probe { plan, stop_after } => {
-                Machine::Probe(Box::new(Probe::new(*plan, *stop_after)))
-            }
+            Plan::Replay(plan) => Machine::Replay(Replay::new(*plan)),
+            Plan::Probe {
+                plan, stop_after, ..
+            } => Machine::Probe(Box::new(Probe::new(*plan, *stop_after))),
         };
-        let made = Py::new(py, Cached::new(machine, self.fingerprint.clone_ref(py)))?;
+        let made = Py::new(py, Cached::new(py, machine, self.keeps_length)?)?;
         Ok(Some(self.cached.get_or_init(|| made).clone_ref(py)))
     }
 
     fn say_probe(&self, session: &Session) {
-        if let Plan::Probe { plan, .. } = &self.plan {
-            session.agent().notice(&Notice::ProbeBegins {
-                loop_name: self.loader.name.clone(),
-                replayed: plan.replayed_steps(),
+        if let Plan::Probe {
+            plan,
+            stop_after,
+            exactly_once,
+        } = &self.plan
+        {
+            let facts = ProbeFacts {
                 total: plan.total_steps(),
-            });
+                usual: plan.usual_steps(),
+                replayed: plan.replayed_steps(),
+                cached: plan.num_caches,
+                has_ranks: !plan.adaptive,
+                epoch: self.loader.batches,
+                exactly_once: *exactly_once,
+                stops: *stop_after,
+                from: self.loader.options_from.unwrap_or_default(),
+            };
+            let loop_name = self.loader.name.clone();
+            session
+                .agent()
+                .notice(&Notice::ProbeBegins { loop_name, facts });
         }
     }
 }

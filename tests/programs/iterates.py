@@ -152,6 +152,44 @@ def monai():
             yield int(batch.sum())
 
 
+def grain_map():
+    import grain
+
+    data = grain.MapDataset.range(120).map(decode).batch(2)
+    for _ in range(EPOCHS):
+        for batch in data:
+            yield int(batch.sum())
+
+
+def grain_iter():
+    import grain
+
+    options = grain.ReadOptions(num_threads=2, prefetch_buffer_size=4)
+    data = grain.MapDataset.range(120).map(decode).to_iter_dataset(options).batch(2)
+    for _ in range(EPOCHS):
+        batches = iter(data)
+        yield int(next(batches).sum())
+        # As where training goes on from a checkpoint.
+        batches.set_state(batches.get_state())
+        for batch in batches:
+            yield int(batch.sum())
+
+
+def grain_loader(workers):
+    import grain
+
+    sampler = grain.samplers.IndexSampler(120, shuffle=False, num_epochs=1)
+    loader = grain.DataLoader(
+        data_source=Items(120),
+        sampler=sampler,
+        operations=[grain.transforms.Batch(2)],
+        worker_count=workers,
+    )
+    for _ in range(EPOCHS):
+        for batch in loader:
+            yield int(batch.sum())
+
+
 def beside():
     """A thread of the program's own takes the batches, faster than they are trained on."""
     from torch.utils.data import DataLoader
@@ -243,6 +281,10 @@ KINDS = {
     "web loader": lambda: web_loader(0),
     "web workers": lambda: web_loader(1),
     "monai": monai,
+    "grain map": grain_map,
+    "grain iter": grain_iter,
+    "grain loader": lambda: grain_loader(0),
+    "grain workers": lambda: grain_loader(1),
     "beside": beside,
     "wrapped": wrapped,
     "anew": anew,

@@ -214,11 +214,13 @@ PROBE_STEPS = 1000
 
 
 @pytest.mark.parametrize("length", [7, 130, 1000])
-def test_a_probe_delivers_every_batch_of_the_source_once_and_in_order(
+def test_an_exact_probe_delivers_every_batch_of_the_source_once_and_in_order(
     runs: Runs, length: int
 ) -> None:
     source = Fresh(length)
-    wrapped = headspace.wrap(source, mode="probe", probe_steps=PROBE_STEPS, name="probed")
+    wrapped = headspace.wrap(
+        source, mode="probe", probe_steps=PROBE_STEPS, exactly_once=True, name="probed"
+    )
 
     live: list[Batch] = []
     seen: set[int] = set()
@@ -248,7 +250,7 @@ def test_a_probe_delivers_every_batch_of_the_source_once_and_in_order(
 
 def test_a_probe_that_is_left_early_still_loses_no_batch(runs: Runs) -> None:
     source = Fresh(10)
-    wrapped = headspace.wrap(source, mode="probe", probe_steps=PROBE_STEPS)
+    wrapped = headspace.wrap(source, mode="probe", probe_steps=PROBE_STEPS, exactly_once=True)
     live: list[Batch] = []
     seen: set[int] = set()
 

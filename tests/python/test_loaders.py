@@ -185,6 +185,7 @@ def test_a_probe_of_a_torch_loader_loses_nothing(runs: Runs, workers: int) -> No
         data.DataLoader(Items(1500), batch_size=None, num_workers=workers),
         mode="probe",
         probe_steps=1000,
+        exactly_once=True,
     )
 
     live: list[int] = []

@@ -310,11 +310,17 @@ def test_a_source_that_is_long_enough_is_not_told(runs: Runs) -> None:
 def test_batches_changed_in_place_are_noticed(runs: Runs, kind: str) -> None:
     make, change = MUTABLE[kind]
     loader = headspace.CacheDataLoader([make(i) for i in range(6)], 2, 3, stop_after=9)
+    made = {repr(make(i)) for i in range(6)}
+    got = []
     for batch in loader:
+        got.append(repr(batch))
         change(batch)
     headspace.stop()
 
-    assert "batches_mutated" in runs.notices()
+    assert len(got) == 9
+    assert set(got) <= made, "each is as the source made it"
+    # Containers are copied in any case.
+    assert ("batches_mutated" in runs.notices()) == (kind != "list")
 
 
 @pytest.mark.parametrize("kind", ["bytearray", "numpy", "torch", "list"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
+import re
 import statistics
 import xml.etree.ElementTree as ElementTree
 from typing import Any
@@ -16,9 +18,10 @@ from headspace.tune.bounds import bound
 from headspace.tune.command import Template
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
 from headspace.tune.knobs import Config, Space, key, parse_knob
-from headspace.tune.objective import Cost, Objective, cost, gain, pool, t_quantile
+from headspace.tune.objective import Cost, Objective, cost, gain, pool, spread_of, t_quantile
 from headspace.tune.plan import Done, Limits, Planner, Wait, confirmed_gain, standing, winner_of
 from headspace.tune.plots import progress_svg, ticks_of, tree_svg
+from headspace.tune.progress import Progress
 from headspace.tune.report import report
 from headspace.tune.sampler import suggest
 
@@ -174,11 +177,31 @@ def test_an_interval_of_several_runs_is_as_wide_as_they_differ():
     runs = [Cost(10, 9.9, 10.1), Cost(14, 13.9, 14.1)]
     both = pool(runs)
     assert both.ms == 12
-    assert both.half == pytest.approx(12.706 * 2, rel=1e-3), "Student's t of two runs"
-    assert both.low == 0
+    assert both.low < 10 < 14 < both.high
+    assert both.span == (10, 14)
+    assert pool([runs[0], runs[0]]).half < both.half / 10
     told = gain(runs, [Cost(9, 8.9, 9.1), Cost(9.2, 9.1, 9.3)])
     assert told is not None
     assert not told.sure
+
+
+def test_two_runs_of_a_narrow_interval_each_do_not_make_a_wide_one():
+    """58.7 ±37.3 was told of two runs of ±2."""
+    both = pool([Cost(55.8, 53.8, 57.8), Cost(61.6, 59.6, 63.6)])
+    assert both.ms == pytest.approx(58.7)
+    assert 2.9 < both.half < 5, "both lie in it"
+
+
+def test_how_much_runs_differ_is_told_by_all_configurations_that_were_run_again():
+    def twice(ms: float, apart: float) -> list[Cost]:
+        return [Cost(one, one - 0.5, one + 0.5) for one in (ms - apart / 2, ms + apart / 2)]
+
+    calm = [twice(ms, 0.2) for ms in (30.0, 40.0, 50.0, 60.0)]
+    restless = [twice(ms, 6.0) for ms in (30.0, 40.0, 50.0, 60.0)]
+    lucky = twice(45.0, 0.2)
+    among_calm = pool(lucky, spread_of([lucky, *calm]))
+    among_restless = pool(lucky, spread_of([lucky, *restless]))
+    assert among_restless.half > 3 * among_calm.half
 
 
 def test_students_t_is_as_in_the_tables():
@@ -507,3 +530,17 @@ def test_the_report_ends_with_the_best_command_and_says_what_is_left():
     assert "'train script.py'" in lines[-1]
     assert any("of headspace is left" in line for line in lines)
     assert any("in turn with the baseline" in line for line in lines)
+    best = next(line for line in lines if line.startswith("best "))
+    assert all(f"{knob.name} " in best for knob in SPACE.knobs), "all knobs, changed or not"
+    assert re.search(r"±[\d.]+ \(\d+ runs, [\d.]+ to [\d.]+\)", best), best
+
+
+def test_each_experiment_is_told_with_all_its_knobs():
+    stream = io.StringIO()
+    progress = Progress(SPACE, Limits(), stream=stream)
+    for trial in searched().trials:
+        progress.ended(trial)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) > 5
+    assert all(f"{knob.name} " in line for line in lines for knob in SPACE.knobs)
+    assert " baseline: " in lines[0]

@@ -267,16 +267,22 @@ fn notes(a: &Side, b: &Side, judged_by: JudgedBy, has_interval: bool) -> Vec<Str
                 };
                 notes.push(format!(
                     "{letter}: `{}` is too short for an interval: it needs steps in four ticks or \
-                     more after the warm-up. Train longer, or set a shorter `HEADSPACE_INTERVAL`.{instead}",
-                    run.run_id
-                ));
-            } else if run.unfinished {
-                notes.push(format!(
-                    "{letter}: `{}` did not end in order; its steps count as far as they were \
-                     recorded.",
+                     more after the warm-up. Train longer, or use a shorter interval (`headspace run \
+                     --interval`, `HEADSPACE_INTERVAL`).{instead}",
                     run.run_id
                 ));
             }
+            let end = match &run.exception {
+                Some(exception) => format!("was ended by an uncaught {exception}"),
+                None if run.unfinished => {
+                    "has no recorded end: killed, or still running".to_owned()
+                }
+                None => continue,
+            };
+            notes.push(format!(
+                "{letter}: `{}` {end}. Its steps count as far as they were recorded.",
+                run.run_id
+            ));
         }
     }
     let all = || a.runs.iter().chain(&b.runs);

@@ -117,7 +117,7 @@ pub enum NoFloor {
     /// The steps vary too much for their number.
     #[error(
         "the steps vary too much: headspace {value_pct:.0} %, but only to within {half_pct:.0} \
-         points (train for more steps in a probe: `wrap(..., probe_steps=N)`, or a longer run)"
+         points (train for more steps in a probe: raise `probe_steps`, or run for longer)"
     )]
     TooWide {
         /// The estimate, in percent.

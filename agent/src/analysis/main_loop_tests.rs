@@ -85,7 +85,10 @@ fn the_summary_says_which_loops_were_kept_apart() {
     let summary = summarise(
         &RunFacts::default(),
         &[
-            facts("short", 10, Some(Role::Evaluation)),
+            LoopFacts {
+                epochs: 60,
+                ..facts("short", 10, Some(Role::Evaluation))
+            },
             facts("training", 100, Some(Role::Training)),
             facts("long", 50, None),
             facts("unused", 0, None),
@@ -102,6 +105,7 @@ fn the_summary_says_which_loops_were_kept_apart() {
     assert_eq!(others, ["long", "short"]);
     assert_eq!(summary.other_loops[1].role, Some(Role::Evaluation));
     assert!((summary.other_loops[0].seconds - 1.5).abs() < 1e-9);
+    assert_eq!(summary.other_loops[1].epochs, 60);
 }
 
 #[test]

@@ -25,6 +25,14 @@ pub fn warmup_blocks(block_means: &[f64]) -> Option<usize> {
     if count < 4 {
         return None;
     }
+    let cut = best_cut(block_means);
+    (cut <= count / 2).then_some(cut)
+}
+
+/// The number of leading blocks without which the mean of the rest is known best, wherever that is.
+#[must_use]
+pub fn best_cut(block_means: &[f64]) -> usize {
+    let count = block_means.len();
     let (mut sum, mut squares) = (0.0, 0.0);
     // Values are centred first, so that the difference of squares below does not cancel.
     let centre = mean(block_means);
@@ -45,7 +53,7 @@ pub fn warmup_blocks(block_means: &[f64]) -> Option<usize> {
             best = (error, at);
         }
     }
-    (best.1 <= count / 2).then_some(best.1)
+    best.1
 }
 
 /// The split after which the level is different, if any: the number of leading blocks, at most

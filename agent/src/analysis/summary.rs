@@ -9,8 +9,8 @@ use super::stages::{data_readiness_pct, stages};
 use super::steady;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
-    Dropped, FindingRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop, ProbeRecord, Role,
-    RunState, SummaryRecord,
+    Dropped, EndRecord, FindingRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop,
+    ProbeRecord, Role, RunState, SummaryRecord,
 };
 use crate::model::series::{Series, Totals};
 use crate::model::{History, Mode, Scope, StageHistory};
@@ -36,6 +36,8 @@ pub struct LoopFacts {
     pub mode: Mode,
     /// Batches received.
     pub steps: u64,
+    /// Of these, how many came from the cache.
+    pub replayed_steps: u64,
     /// Epochs begun.
     pub epochs: u64,
     /// Samples a batch, where known.
@@ -67,6 +69,8 @@ pub struct LoopFacts {
 pub struct RunFacts<'a> {
     /// Whether it still goes on.
     pub state: RunState,
+    /// What ended the program, where it did not end by itself.
+    pub ended_by: Option<EndRecord>,
     /// Seconds since it began.
     pub elapsed_s: f64,
     /// What was read while it went on.
@@ -160,6 +164,7 @@ fn others(loops: &[LoopFacts], main: &LoopFacts) -> Vec<OtherLoop> {
         .map(|other| OtherLoop {
             name: other.name.clone(),
             role: other.loader.role,
+            epochs: other.epochs,
             steps: other.steps,
             seconds: other.seconds(),
         })
@@ -198,6 +203,7 @@ fn waits_beside_pct(loops: &[LoopFacts], main: &LoopFacts) -> f64 {
 pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
     let mut summary = SummaryRecord {
         state: run.state,
+        ended_by: run.ended_by.clone(),
         elapsed_s: run.elapsed_s,
         overhead_pct: run
             .agent_cpu_s
@@ -221,7 +227,9 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
     summary.loop_role = main.loader.role;
     summary.loop_chosen = main.loader.chosen;
     summary.other_loops = others(loops, main);
+    summary.options_from = main.loader.options_from;
     summary.steps = main.steps;
+    summary.replayed_steps = main.replayed_steps;
     summary.epochs = main.epochs;
     summary.ttfb_s = main.ttfb_s;
     summary.init_time_s = main.init_s;
@@ -282,11 +290,8 @@ fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) {
 /// says so; `None` where no steady state was found.
 #[must_use]
 pub fn warmup(series: &Series) -> Option<usize> {
-    let rest = series.early().get(LEAST_WARMUP..)?;
-    let means: Vec<f64> = rest
-        .chunks_exact(BLOCK)
-        .map(|block| block.iter().map(|s| s.step_ns() as f64).sum::<f64>() / BLOCK as f64)
-        .collect();
+    series.early().get(LEAST_WARMUP..)?;
+    let means = blocks(series);
     // Too few blocks to look for a change: the convention alone decides.
     if means.len() < 4 {
         return Some(LEAST_WARMUP);
@@ -296,6 +301,40 @@ pub fn warmup(series: &Series) -> Option<usize> {
         // The rule also trips over a drift too small to matter.
         None => halves_agree(&means).then_some(LEAST_WARMUP),
     }
+}
+
+/// Mean step of each block after the least warm-up, in nanoseconds.
+fn blocks(series: &Series) -> Vec<f64> {
+    let rest = series.early().get(LEAST_WARMUP..).unwrap_or_default();
+    rest.chunks_exact(BLOCK)
+        .map(|block| block.iter().map(|s| s.step_ns() as f64).sum::<f64>() / BLOCK as f64)
+        .collect()
+}
+
+/// That no steady state was found, and how many steps would show one.
+///
+/// The search accepts a warm-up of at most half the steps. So where the step time last changed `n`
+/// steps into the run, a run of `2 n` steps has a steady state if the step time changes no more.
+fn no_steady_state(series: &Series) -> String {
+    let means = "the means are of all steps after the first 20";
+    let changed = last_change(series);
+    if series.len() > series.early().len() as u64 {
+        // Later steps are not kept one by one: more of them would not be searched.
+        return format!("The step time still changed after {changed} steps; {means}.");
+    }
+    // A number of steps that is easy to remember, and no less.
+    let enough = (2 * changed).div_ceil(50) * 50;
+    format!(
+        "The step time still changed {changed} steps into the run of {}; {means}. {enough} steps \
+         would be enough if it changes no more after that.",
+        series.len()
+    )
+}
+
+/// After how many steps the step time no longer changed, whether or not the rest is long enough to be
+/// called steady.
+fn last_change(series: &Series) -> usize {
+    LEAST_WARMUP + BLOCK * steady::best_cut(&blocks(series))
 }
 
 /// Whether the means of both halves differ by less than [`DRIFT`].
@@ -311,9 +350,7 @@ fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) {
         if series.early().len() > LEAST_WARMUP {
             summary.findings.push(FindingRecord {
                 code: "no_steady_state".to_owned(),
-                text: "The step time still changed when the run ended; its means are of all \
-                       steps after the first 20. A longer run settles it."
-                    .to_owned(),
+                text: no_steady_state(series),
             });
         }
         LEAST_WARMUP

@@ -119,6 +119,42 @@ fn a_run_of_a_few_steps_has_no_steady_numbers_rather_than_zeros() {
 }
 
 #[test]
+fn a_run_without_a_steady_state_says_how_many_steps_would_show_one() {
+    // 30 ms for `slow` steps, then 10 ms, with a jitter that no two blocks share.
+    let steps = |slow: u64, all: u64| {
+        let mut live = Series::default();
+        for step in 0..all {
+            let level = if step < slow { 30_000_000 } else { 10_000_000 };
+            live.push(StepSample {
+                compute_ns: level + 1_000 * (step * step % 97),
+                wait_ns: 0,
+            });
+        }
+        facts("train", live)
+    };
+    let finding = |facts: LoopFacts| {
+        let found = summarise(&RunFacts::default(), &[facts]).findings;
+        found.into_iter().find(|f| f.code == "no_steady_state")
+    };
+
+    let short = finding(steps(150, 200)).unwrap();
+
+    assert_eq!(
+        short.text,
+        "The step time still changed 150 steps into the run of 200; the means are of all steps \
+         after the first 20. 300 steps would be enough if it changes no more after that."
+    );
+    assert_eq!(finding(steps(150, 300)), None, "as it was said");
+    let late = finding(steps(3000, 5000)).unwrap();
+    assert!(
+        late.text
+            .starts_with("The step time still changed after 3010 steps;")
+            && !late.text.contains("enough"),
+        "{late:?}"
+    );
+}
+
+#[test]
 fn the_interval_of_the_mean_step_is_wider_where_neighbouring_steps_are_alike() {
     let width = |steps: Series| {
         let summary = summarise(&RunFacts::default(), &[facts("train", steps)]);

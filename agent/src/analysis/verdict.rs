@@ -16,7 +16,9 @@ use std::fmt;
 
 use self::render::{COLUMNS, Row, text};
 use self::units::{duration_ms, duration_s, percent, signed_ms, steps};
-use crate::model::record::{ProbeRecord, RunRecord, SummaryRecord};
+use super::summary::{LEAST_STEADY, LEAST_WARMUP};
+use crate::model::Mode;
+use crate::model::record::{ProbeRecord, Role, RunRecord, SummaryRecord};
 
 /// The finding that repeats why a probe gave no number.
 const REFUSED: &str = "no_headspace";
@@ -83,7 +85,7 @@ impl<'a> Verdict<'a> {
         }
         let open = || {
             let bound = s.headspace_upper_bound_pct;
-            bound.map(|_| self.what_the_bound_leaves_open().to_owned())
+            bound.map(|_| self.what_the_bound_leaves_open())
         };
         self.refusal().or_else(open)
     }
@@ -97,7 +99,11 @@ impl<'a> Verdict<'a> {
         rows.extend(self.step());
         rows.extend(self.floor());
         rows.extend(self.split());
-        rows.extend(pipeline::conclusion(s));
+        rows.extend(loops::repeated(s));
+        rows.extend(pipeline::conclusion(
+            s,
+            self.run.map_or(1, |run| run.world_size),
+        ));
         rows.extend(pipeline::stages(s));
         rows.extend(resources::rows(&s.resources));
         rows.extend(self.findings());
@@ -117,6 +123,10 @@ impl<'a> Verdict<'a> {
     }
 
     fn ending(&self) -> Option<Row> {
+        if let Some(end) = &self.summary.ended_by {
+            let text = format!("{} ended the run.", units::ended_by(end));
+            return Some(Row::sentence("ended", text));
+        }
         let age = self.unfinished_s?;
         let numbers = if age > 0.0 {
             format!(
@@ -129,7 +139,7 @@ impl<'a> Verdict<'a> {
         Some(Row::sentence(
             "ended",
             format!(
-                "The run did not end in order: its process was killed, or still runs.{numbers}"
+                "No end of the run is recorded: its process was killed, or is still running.{numbers}"
             ),
         ))
     }
@@ -140,7 +150,8 @@ impl<'a> Verdict<'a> {
             Row::sentence(
                 "rank",
                 format!(
-                    "One of {world} processes; the numbers are its own. `headspace report` reads all."
+                    "One of {world} ranks. All numbers are of this rank, its workers and cores too; \
+                     `headspace report` shows all ranks."
                 ),
             )
         })
@@ -155,8 +166,10 @@ impl<'a> Verdict<'a> {
             return Some(Row::sentence(
                 "step",
                 format!(
-                    "Too few for a number: {}, of which the first 20 or more are warm-up.",
-                    steps(s.steps)
+                    "Too few for a number: {}, of which the first {LEAST_WARMUP} or more are \
+                     warm-up. A run of {} steps or more has one.",
+                    steps(s.steps),
+                    LEAST_WARMUP as u64 + LEAST_STEADY + 1
                 ),
             ));
         };
@@ -179,10 +192,11 @@ impl<'a> Verdict<'a> {
         let step = s.steady_step_mean_ms?;
         if s.mode == "replay" {
             let row = Row::parts("floor", vec![duration_ms(s.floor_step_ms.unwrap_or(step))]);
-            return Some(row.and_sentence(
-                "The step is the floor itself: every batch came from the cache. A run without \
-                 replay, or a probe (HEADSPACE_MODE=probe), shows what it is to be compared with.",
-            ));
+            return Some(row.and_sentence(format!(
+                "The step is the floor itself: every batch came from the cache. To know what free \
+                 data would gain, compare with a run without replay, or run a probe: {}",
+                self.way_to_probe()
+            )));
         }
         if let (Some(floor), Some(headspace)) = (s.floor_step_ms, s.headspace_pct) {
             return Some(Row::parts("floor", self.measured_floor(floor, headspace)));
@@ -200,24 +214,39 @@ impl<'a> Verdict<'a> {
         Some(match bound {
             Some(bound) => Row::parts("floor", vec!["unknown".to_owned(), bound])
                 .and_sentence(self.what_the_bound_leaves_open()),
-            None => Row::sentence("floor", "Unknown: what this loop waits for was not seen."),
+            None if s.loop_role == Some(Role::Background) => Row::sentence(
+                "floor",
+                "Unknown: what the training loop waits for was not seen.",
+            ),
+            None => Row::sentence(
+                "floor",
+                "Unknown: what this loop waits for was not seen. Wrap what it iterates in \
+                 headspace.wrap(...), or name the function that returns a batch: headspace run \
+                 --batch-from train:get_batch",
+            ),
         })
     }
 
     /// The bound is on the waiting. What the loader takes from the model's own code is not in it.
-    fn what_the_bound_leaves_open(&self) -> &'static str {
+    fn what_the_bound_leaves_open(&self) -> String {
         let s = self.summary;
-        match s.wait_pct.or(s.headspace_upper_bound_pct) {
+        let open = match s.wait_pct.or(s.headspace_upper_bound_pct) {
             Some(wait) if wait < HARDLY_WAITS_PCT => {
                 "The loop hardly waits for data. Whether the loader slows the model's own code \
-                 (contention), only a probe shows: HEADSPACE_MODE=probe"
+                 (contention), only a probe shows"
             }
             _ => {
                 "It bounds the waiting only. Work on the device may go on during the wait, and the \
-                 loader may also slow the model's own code (contention), which only a probe shows: \
-                 HEADSPACE_MODE=probe"
+                 loader may also slow the model's own code (contention), which only a probe shows"
             }
-        }
+        };
+        format!("{open}: {}", self.way_to_probe())
+    }
+
+    /// How this user runs the program again with a probe.
+    fn way_to_probe(&self) -> String {
+        let from = self.summary.options_from.unwrap_or_default();
+        from.with_mode(Mode::Probe)
     }
 
     fn measured_floor(&self, floor: f64, headspace: f64) -> Vec<String> {
@@ -235,7 +264,7 @@ impl<'a> Verdict<'a> {
             ),
         ];
         if interval.map_or(headspace, |(low, _)| low) <= 0.0 {
-            parts.push("no gain from free data can be told from none".to_owned());
+            parts.push("no measurable speed-up: the interval includes zero".to_owned());
         } else if let Some(times) = s.max_speedup {
             parts.push(format!("up to {times:.1}x faster if data were free"));
         }

@@ -14,12 +14,14 @@ pub mod plan;
 pub mod probe;
 #[cfg(test)]
 mod probe_tests;
+pub mod progress;
 pub mod replay;
 mod settle;
 
 pub use plan::{PlanTooShort, ProbePlan};
 pub use probe::Probe;
-pub use replay::{Ended, PlanError, Replay, ReplayEpoch, ReplayPlan};
+pub use progress::EpochProgress;
+pub use replay::{Ended, PlanError, Replay, ReplayPlan};
 
 pub use crate::model::Window;
 

@@ -21,6 +21,11 @@ const LEAST_SETTLE: u32 = 16;
 /// Fewest steps of a whole probe: two live windows, a short replay and the last one, and some
 /// time to settle.
 const LEAST_TOTAL: u32 = 200;
+/// Steps that an adaptive probe usually takes, from and to: `analysis/floor.rs` has the mean, 914, of
+/// simulated pipelines.
+const USUAL: (u64, u64) = (600, 1000);
+/// Most batches held for replay.
+pub const MOST_CACHES: u32 = LEAST_LIVE - 2;
 /// Most steps of a probe whose schedule adapts, where nothing else is asked.
 const MOST_TOTAL: u32 = 2400;
 
@@ -161,10 +166,27 @@ impl ProbePlan {
         Ok(self)
     }
 
+    /// The same plan with so many batches held for replay: at least one, and at most
+    /// [`MOST_CACHES`], which the shortest live window fills.
+    #[must_use]
+    pub fn with_caches(self, num_caches: u64) -> Self {
+        let wanted = u32::try_from(num_caches).unwrap_or(u32::MAX);
+        Self {
+            num_caches: wanted.clamp(1, MOST_CACHES),
+            ..self
+        }
+    }
+
     /// Most steps the probe takes. Exact where the schedule is fixed.
     #[must_use]
     pub fn total_steps(&self) -> u64 {
         self.limit.into()
+    }
+
+    /// From how many to how many steps a probe usually takes; `None` where the plan is no longer than that.
+    #[must_use]
+    pub fn usual_steps(&self) -> Option<(u64, u64)> {
+        (self.adaptive && self.total_steps() > USUAL.1).then_some(USUAL)
     }
 
     /// Most steps that are served from the cache. Exact where the schedule is fixed.
@@ -232,6 +254,14 @@ mod tests {
             }
         );
         assert!(refusal.to_string().contains("at least 200 steps"));
+    }
+
+    #[test]
+    fn a_probe_holds_as_many_batches_as_asked_up_to_a_live_window() {
+        let held = |asked| ProbePlan::default().with_caches(asked).num_caches;
+        assert_eq!(held(0), 1);
+        assert_eq!(held(4), 4);
+        assert_eq!(held(u64::MAX), MOST_CACHES);
     }
 
     #[test]

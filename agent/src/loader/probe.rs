@@ -71,6 +71,8 @@ pub struct Probe {
     total: u32,
     /// Pairs of windows left out, because the loop took too long to settle after a replay.
     skipped: u32,
+    /// Replays that were put off, because the cache held no batch.
+    refills: u32,
     /// Batches in the cache, and how often it was served.
     cached: u32,
     served: u32,
@@ -99,6 +101,7 @@ impl Probe {
             finished: false,
             total: 0,
             skipped: 0,
+            refills: 0,
             cached: 0,
             served: 0,
             last: None,
@@ -124,10 +127,46 @@ impl Probe {
         self.before = None;
     }
 
-    /// Where the next batch comes from. A cached one counts as handed out.
-    pub fn request(&mut self) -> Decision {
+    /// The next batch comes from another loader: what is cached of the one before is not replayed.
+    /// Windows go on.
+    pub fn change_loader(&mut self) {
+        self.begin_epoch();
+        self.cached = 0;
+        if self.segment.replaying && !self.finished {
+            self.segment.until = Some(self.segment.batches);
+        }
+    }
+
+    /// Closes the window that is complete. Returns whether a replay begins with the next batch, so that
+    /// the caller can look at the batches it holds, and say how many are left
+    /// ([`keep_only`](Self::keep_only)).
+    pub fn prepare(&mut self) -> bool {
         self.end_of_patience();
         self.close_if_complete();
+        !self.finished && self.segment.replaying && self.segment.batches == 0
+    }
+
+    /// The cache holds at most so many batches: the caller dropped others, and those left moved up.
+    ///
+    /// A replay that begins without a batch is put off until the cache is filled again. A fixed
+    /// schedule cannot wait: there the probe ends.
+    pub fn keep_only(&mut self, cached: usize) {
+        let cached = u32::try_from(cached).unwrap_or(u32::MAX);
+        self.cached = self.cached.min(cached);
+        let begins = self.segment.replaying && self.segment.batches == 0 && !self.finished;
+        let may_wait = self.plan.adaptive && self.refills < self.plan.cycles;
+        if begins && self.cached == 0 && may_wait {
+            self.refills += 1;
+            let (cycle, last) = (self.segment.cycle, self.segment.last);
+            self.open(false, cycle, last);
+            self.segment.settled_at = Some(0);
+            self.segment.until = Some(self.plan.num_caches + 2);
+        }
+    }
+
+    /// Where the next batch comes from. A cached one counts as handed out.
+    pub fn request(&mut self) -> Decision {
+        self.prepare();
         if self.segment.replaying && self.cached == 0 {
             // Nothing to replay: no batch came since the last window began.
             self.finished = true;

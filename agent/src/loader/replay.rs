@@ -12,7 +12,7 @@
 
 use thiserror::Error;
 
-use super::Decision;
+use super::{Decision, EpochProgress};
 
 /// How many batches to cache, and when to turn to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,32 +141,22 @@ pub enum Ended {
 #[derive(Debug, Clone)]
 pub struct Replay {
     plan: ReplayPlan,
-    epoch_len: Option<u64>,
     /// Live batches handed out, over all epochs.
     live: u64,
+    /// Batches in the cache.
+    cached: usize,
     /// Whether the source is done with for good.
     turned: bool,
 }
 
-/// One iteration of the loader. Several may go on at once: loops nest, and threads share a loader.
-#[derive(Debug, Clone, Default)]
-pub struct ReplayEpoch {
-    /// Batches handed out in this epoch.
-    handed_out: u64,
-    /// Cached batches handed out in this epoch.
-    replayed: u64,
-    /// Whether this epoch is over, whatever the counts say.
-    ended: bool,
-}
-
 impl Replay {
-    /// A machine for one loader. `epoch_len` is the source's length where it has one.
+    /// A machine for one loader.
     #[must_use]
-    pub fn new(plan: ReplayPlan, epoch_len: Option<u64>) -> Self {
+    pub fn new(plan: ReplayPlan) -> Self {
         Self {
             plan,
-            epoch_len,
             live: 0,
+            cached: 0,
             turned: false,
         }
     }
@@ -186,43 +176,58 @@ impl Replay {
     /// Batches held in the cache.
     #[must_use]
     pub fn cached(&self) -> usize {
-        usize::try_from(self.live).map_or(self.plan.num_caches, |n| n.min(self.plan.num_caches))
+        self.cached
     }
 
     /// Where the next batch of `epoch` comes from. A cached one counts as handed out.
-    pub fn request(&self, epoch: &mut ReplayEpoch) -> Decision {
-        let reached = |length: Option<u64>| length.is_some_and(|n| epoch.handed_out >= n);
-        if epoch.ended || reached(self.plan.stop_after) {
+    pub fn request(&self, epoch: &mut EpochProgress) -> Decision {
+        if epoch.has_ended() || epoch.has_reached(self.plan.stop_after) {
             return Decision::End;
         }
         if !self.releases_source() {
             return Decision::Source;
         }
-        let cached = self.cached();
-        if cached == 0 || reached(self.plan.stop_after.or(self.epoch_len)) {
+        if self.cached == 0 || epoch.has_reached(self.plan.stop_after.or(epoch.length())) {
             return Decision::End;
         }
-        let index = usize::try_from(epoch.replayed % cached as u64).unwrap_or_default();
-        epoch.replayed += 1;
-        epoch.handed_out += 1;
-        Decision::Cached(index)
+        let index = epoch.replay() % self.cached as u64;
+        Decision::Cached(usize::try_from(index).unwrap_or_default())
+    }
+
+    /// The rest of `epoch`, where all of it comes from the cache: the index of its first batch, and how
+    /// many there are. They count as handed out.
+    pub fn request_rest(&self, epoch: &mut EpochProgress) -> Option<(usize, u64)> {
+        if !self.releases_source() || self.cached == 0 || epoch.has_ended() {
+            return None;
+        }
+        let first = usize::try_from(epoch.replayed() % self.cached as u64).ok()?;
+        let left = epoch.left_of(self.plan.stop_after.or(epoch.length()));
+        epoch.replay_all(left);
+        Some((first, left))
     }
 
     /// The source gave a batch, and it is handed out. `Some(slot)`: keep it there.
-    pub fn delivered(&mut self, epoch: &mut ReplayEpoch) -> Option<usize> {
-        let slot = usize::try_from(self.live)
-            .ok()
-            .filter(|&slot| slot < self.plan.num_caches);
+    pub fn delivered(&mut self, epoch: &mut EpochProgress) -> Option<usize> {
         self.live += 1;
-        epoch.handed_out += 1;
-        slot
+        epoch.deliver();
+        let slot = self.cached;
+        (slot < self.plan.num_caches).then(|| {
+            self.cached += 1;
+            slot
+        })
+    }
+
+    /// The cache lost batches: so many are left. Later live batches take their place, as long as
+    /// there are any.
+    pub fn keep_only(&mut self, cached: usize) {
+        self.cached = self.cached.min(cached);
     }
 
     /// The source of `epoch` has no more.
-    pub fn source_ended(&mut self, epoch: &mut ReplayEpoch) -> Ended {
-        let keeps_length = self.plan.stop_after.is_none() && self.epoch_len.is_some();
-        if self.live == 0 || keeps_length {
-            epoch.ended = true;
+    pub fn source_ended(&mut self, epoch: &mut EpochProgress) -> Ended {
+        let keeps_length = self.plan.stop_after.is_none() && epoch.length().is_some();
+        if self.cached == 0 || keeps_length {
+            epoch.end();
             return Ended::Epoch;
         }
         let early = self.live < self.plan.return_caches_after;
@@ -233,7 +238,7 @@ impl Replay {
     /// Whether the source is never asked again, so that the caller may let go of it.
     #[must_use]
     pub fn releases_source(&self) -> bool {
-        self.turned || self.live >= self.plan.return_caches_after
+        self.turned || self.cached > 0 && self.live >= self.plan.return_caches_after
     }
 }
 
@@ -254,13 +259,14 @@ mod tests {
     /// One epoch over a source of `length` batches, numbered from `first`, left after `take`.
     fn epoch(
         machine: &mut Replay,
+        sized: Option<u64>,
         cache: &mut Vec<u64>,
         first: u64,
         length: u64,
         take: usize,
     ) -> Vec<Yield> {
         let mut source = first..first + length;
-        let mut epoch = ReplayEpoch::default();
+        let mut epoch = EpochProgress::new(sized);
         std::iter::from_fn(|| next(machine, &mut epoch, cache, &mut source))
             .take(take)
             .collect()
@@ -269,7 +275,7 @@ mod tests {
     /// The next batch of one of the iterations that go on.
     fn next(
         machine: &mut Replay,
-        epoch: &mut ReplayEpoch,
+        epoch: &mut EpochProgress,
         cache: &mut Vec<u64>,
         source: &mut Range<u64>,
     ) -> Option<Yield> {
@@ -325,8 +331,8 @@ mod tests {
         fn one_iteration_yields_what_spdl_yields(
             plan in plans(), length in 0_u64..40, take in 0_usize..80,
         ) {
-            let mut machine = Replay::new(plan, None);
-            let yields = epoch(&mut machine, &mut Vec::new(), 0, length, take);
+            let mut machine = Replay::new(plan);
+            let yields = epoch(&mut machine, None, &mut Vec::new(), 0, length, take);
             let numbers: Vec<u64> = yields.iter().map(number).collect();
             prop_assert_eq!(numbers, spdl(plan, length, take));
         }
@@ -338,12 +344,12 @@ mod tests {
             length in 0_u64..20,
             takes in proptest::collection::vec(0_usize..40, 1..6),
         ) {
-            let mut machine = Replay::new(plan, sized.then_some(length));
+            let mut machine = Replay::new(plan);
             let mut cache = Vec::new();
             let mut live = Vec::new();
             let mut turned = false;
             for (i, take) in (0_u64..).zip(takes) {
-                for y in epoch(&mut machine, &mut cache, i * 100, length, take) {
+                for y in epoch(&mut machine, sized.then_some(length), &mut cache, i * 100, length, take) {
                     match y {
                         Yield::Live(n) => {
                             prop_assert!(!turned, "live after replay began");
@@ -396,10 +402,10 @@ mod tests {
     #[test]
     fn a_source_with_a_length_keeps_it_and_its_cache_outlives_the_epoch() {
         let plan = ReplayPlan::new(2, Some(3), None).unwrap();
-        let mut machine = Replay::new(plan, Some(4));
+        let mut machine = Replay::new(plan);
         let mut cache = Vec::new();
-        let first = epoch(&mut machine, &mut cache, 0, 4, 99);
-        let second = epoch(&mut machine, &mut cache, 100, 4, 99);
+        let first = epoch(&mut machine, Some(4), &mut cache, 0, 4, 99);
+        let second = epoch(&mut machine, Some(4), &mut cache, 100, 4, 99);
         let cached = |ns: [u64; 4]| ns.map(Yield::Cached).to_vec();
         assert_eq!(
             first,
@@ -417,11 +423,11 @@ mod tests {
     #[test]
     fn a_sized_source_shorter_than_the_turn_goes_on_live_in_the_next_epoch() {
         let plan = ReplayPlan::new(2, Some(5), None).unwrap();
-        let mut machine = Replay::new(plan, Some(3));
+        let mut machine = Replay::new(plan);
         let mut cache = Vec::new();
-        assert_eq!(epoch(&mut machine, &mut cache, 0, 3, 99).len(), 3);
+        assert_eq!(epoch(&mut machine, Some(3), &mut cache, 0, 3, 99).len(), 3);
         assert!(!machine.releases_source());
-        let second = epoch(&mut machine, &mut cache, 100, 3, 99);
+        let second = epoch(&mut machine, Some(3), &mut cache, 100, 3, 99);
         assert_eq!(
             second,
             [Yield::Live(100), Yield::Live(101), Yield::Cached(0)].to_vec()
@@ -432,15 +438,30 @@ mod tests {
     #[test]
     fn a_live_epoch_goes_on_past_a_length_that_was_too_small() {
         let plan = ReplayPlan::new(2, Some(50), None).unwrap();
-        let mut machine = Replay::new(plan, Some(3));
-        assert_eq!(epoch(&mut machine, &mut Vec::new(), 0, 10, 99).len(), 10);
+        let mut machine = Replay::new(plan);
+        assert_eq!(
+            epoch(&mut machine, Some(3), &mut Vec::new(), 0, 10, 99).len(),
+            10
+        );
+    }
+
+    #[test]
+    fn the_rest_of_an_epoch_goes_on_where_it_was_and_ends_where_it_would() {
+        let plan = ReplayPlan::new(2, Some(3), Some(9)).unwrap();
+        let mut machine = Replay::new(plan);
+        let mut epoch = EpochProgress::new(None);
+        assert_eq!(machine.request_rest(&mut epoch), None);
+        (0..3).for_each(|_| _ = machine.delivered(&mut epoch));
+        assert_eq!(machine.request(&mut epoch), Decision::Cached(0));
+        assert_eq!(machine.request_rest(&mut epoch), Some((1, 5)));
+        assert_eq!(machine.request(&mut epoch), Decision::End);
     }
 
     #[test]
     fn an_empty_source_ends_the_epoch_instead_of_spinning() {
         let plan = ReplayPlan::new(2, None, Some(9)).unwrap();
-        let mut machine = Replay::new(plan, None);
-        let mut epoch = ReplayEpoch::default();
+        let mut machine = Replay::new(plan);
+        let mut epoch = EpochProgress::new(None);
         assert_eq!(machine.request(&mut epoch), Decision::Source);
         assert_eq!(machine.source_ended(&mut epoch), Ended::Epoch);
         assert_eq!(machine.request(&mut epoch), Decision::End);
@@ -449,8 +470,8 @@ mod tests {
     #[test]
     fn a_source_that_ends_early_says_so() {
         let plan = ReplayPlan::new(2, Some(5), None).unwrap();
-        let mut machine = Replay::new(plan, None);
-        let mut epoch = ReplayEpoch::default();
+        let mut machine = Replay::new(plan);
+        let mut epoch = EpochProgress::new(None);
         machine.delivered(&mut epoch);
         assert_eq!(
             machine.source_ended(&mut epoch),
@@ -463,13 +484,13 @@ mod tests {
     #[test]
     fn an_epoch_within_another_does_not_shorten_it() {
         let plan = ReplayPlan::new(2, Some(3), Some(5)).unwrap();
-        let mut machine = Replay::new(plan, None);
+        let mut machine = Replay::new(plan);
         let mut cache = Vec::new();
-        let (mut source, mut outer) = (0..9, ReplayEpoch::default());
+        let (mut source, mut outer) = (0..9, EpochProgress::new(None));
         let mut outer_len = 0;
         while next(&mut machine, &mut outer, &mut cache, &mut source).is_some() {
             outer_len += 1;
-            assert_eq!(epoch(&mut machine, &mut cache, 100, 9, 99).len(), 5);
+            assert_eq!(epoch(&mut machine, None, &mut cache, 100, 9, 99).len(), 5);
         }
         assert_eq!(outer_len, 5);
     }

@@ -18,7 +18,9 @@ pub use self::probe::{FloorRecord, ProbeRecord, WindowRecord};
 pub use self::run::{
     GpuRecord, HostRecord, LoaderRecord, Role, RunRecord, SourceRecord, SourceState,
 };
-pub use self::summary::{GpuUse, OtherLoop, ResourcesRecord, RunState, SummaryRecord};
+pub use self::summary::{
+    EndCause, EndRecord, GpuUse, OtherLoop, ResourcesRecord, RunState, SummaryRecord,
+};
 pub use self::tick::{Dropped, LoopTick, Phase, QueueTick, StageTick, StepRecord, TickRecord};
 
 use serde::{Deserialize, Serialize};

@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::analysis::floor;
-use crate::model::Mode;
-use crate::model::Window;
 use crate::model::record::{LoaderRecord, ProbeRecord, Role};
+use crate::model::{InPlace, Mode, Window};
 use crate::record::Recorder;
 
 /// One loop under watch.
@@ -38,8 +37,10 @@ pub struct CacheFacts {
     pub batches: u32,
     /// Bytes they pin, where their buffers say so.
     pub bytes: Option<u64>,
-    /// How many of them the loop changed in place.
+    /// How many of them were replayed although the loop had changed them in place.
     pub mutated: u32,
+    /// Whether the loop changes batches in place, and what is done about it.
+    pub in_place: InPlace,
 }
 
 impl LoopEntry {
@@ -89,6 +90,17 @@ impl LoopEntry {
         self.probe().finished = true;
     }
 
+    /// Batches that were repeated in its last epoch; `None` where that one was not probed or replayed.
+    pub(crate) fn repeated_in_epoch(&self) -> Option<u64> {
+        let repeated = self.recorder.fold(|fold| fold.replayed_in_epoch());
+        let goes_on = match self.mode {
+            Mode::Measure => false,
+            Mode::Probe => !self.probe().finished,
+            Mode::Replay => true,
+        };
+        (goes_on || repeated > 0).then_some(repeated)
+    }
+
     /// The probe's record, once: when the probe is over, or with what there is when the run
     /// `ended`.
     pub(crate) fn take_probe(&self, ended: bool) -> Option<ProbeRecord> {
@@ -112,13 +124,32 @@ impl LoopEntry {
             (progress.windows.clone(), progress.cache, progress.finished)
         };
         let analysis = floor::estimate(&windows);
+        let from = self.loader.options_from.unwrap_or_default();
         let (floor, reason) = match analysis.result {
-            Ok(floor) => (Some(floor), None),
-            Err(reason) if finished => (None, Some(reason.to_string())),
-            Err(reason) if ended => (
+            _ if cache.in_place == InPlace::TooLarge => (
                 None,
-                Some(format!("the run ended before the probe did: {reason}")),
+                Some(
+                    "the training loop changes its batches in place, and copies of them would take \
+                     more than 1 GiB (fewer `num_caches` take less; or let the loop write to tensors of \
+                     its own)"
+                        .to_owned(),
+                ),
             ),
+            Ok(_) if cache.mutated > 0 => (
+                None,
+                Some(format!(
+                    "the training loop changed {} of {} cached batches in place while they were \
+                     replayed, so the replayed steps may have cost more or less than live ones",
+                    cache.mutated, cache.batches
+                )),
+            ),
+            Ok(floor) => (Some(floor), None),
+            Err(reason) if finished => (None, Some(from.spell(&reason.to_string()))),
+            Err(reason) if ended => {
+                let reason = from.spell(&reason.to_string());
+                let text = format!("the run ended before the probe did: {reason}");
+                (None, Some(text))
+            }
             Err(_) => (None, Some("the probe is not done yet".to_owned())),
         };
         Some(ProbeRecord {

@@ -7,7 +7,7 @@ use super::board::NoticeBoard;
 use super::loops::LoopEntry;
 use crate::analysis::attribution::Attribution;
 use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
-use crate::model::record::{Dropped, GpuRecord, ProbeRecord, RunState, SummaryRecord};
+use crate::model::record::{Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, SummaryRecord};
 use crate::model::stage_history::StageTicks;
 use crate::model::{History, Reading, StageHistory};
 
@@ -22,6 +22,7 @@ pub struct Watched {
     pub(super) gpus: Arc<OnceLock<Vec<GpuRecord>>>,
     costs: Mutex<Costs>,
     concluded: Mutex<Option<Concluded>>,
+    ended_by: Mutex<Option<EndRecord>>,
     /// Seconds between the start of the process and the clock's origin.
     process_age_s: Option<f64>,
     /// Nanoseconds that recording one batch costs the training thread.
@@ -63,6 +64,7 @@ impl Watched {
             gpus,
             costs: Mutex::default(),
             concluded: Mutex::default(),
+            ended_by: Mutex::default(),
             process_age_s,
             step_cost_ns,
         }
@@ -78,7 +80,7 @@ impl Watched {
         lock(&self.loops).push(entry);
     }
 
-    pub(super) fn loops(&self) -> Vec<Arc<LoopEntry>> {
+    pub(crate) fn loops(&self) -> Vec<Arc<LoopEntry>> {
         lock(&self.loops).clone()
     }
 
@@ -135,6 +137,11 @@ impl Watched {
         }
     }
 
+    /// The program is ended by this, and not by itself.
+    pub(crate) fn set_ended_by(&self, end: EndRecord) {
+        *lock(&self.ended_by) = Some(end);
+    }
+
     /// Nanoseconds that recording one batch costs the training thread.
     pub(super) fn step_cost_ns(&self) -> f64 {
         self.step_cost_ns
@@ -165,11 +172,13 @@ impl Watched {
         let facts: Vec<LoopFacts> = loops
             .iter()
             .map(|entry| {
-                let totals = entry.recorder.fold(|fold| fold.totals());
+                let (totals, replayed_steps) =
+                    entry.recorder.fold(|fold| (fold.totals(), fold.replayed()));
                 LoopFacts {
                     name: totals.name,
                     mode: entry.mode,
                     steps: totals.steps,
+                    replayed_steps,
                     epochs: totals.epochs,
                     batch_size: totals.batch_size.or(entry.loader.batch_size),
                     ttfb_s: totals.ttfb_s,
@@ -196,6 +205,7 @@ impl Watched {
         let (history, stages) = (lock(&self.history), lock(&self.stages));
         let run = RunFacts {
             state,
+            ended_by: lock(&self.ended_by).clone(),
             elapsed_s: at.as_secs_f64(),
             history: Some(&history),
             stages: Some(&stages),

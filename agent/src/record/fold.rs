@@ -37,6 +37,8 @@ pub struct Fold {
     steps: u64,
     /// Of these, how many came from the cache.
     replayed: u64,
+    /// The same of the epoch that was begun last.
+    replayed_in_epoch: u64,
     first_begin: Option<u64>,
     first_ttfb_s: Option<f64>,
     parts: [Part; 3],
@@ -126,6 +128,7 @@ impl Fold {
             step_from: None,
             steps: 0,
             replayed: 0,
+            replayed_in_epoch: 0,
             first_begin: None,
             first_ttfb_s: None,
             parts: <[Part; 3]>::default(),
@@ -236,6 +239,7 @@ impl Fold {
         }
         self.steps += 1;
         self.replayed += u64::from(replayed);
+        self.replayed_in_epoch += u64::from(replayed);
         self.last_receive = Some(at);
         self.step_from = Some(at);
     }
@@ -243,6 +247,7 @@ impl Fold {
     fn begin_epoch(&mut self, at: u64) {
         self.end_epoch(false);
         self.first_begin.get_or_insert(at);
+        self.replayed_in_epoch = 0;
         self.epoch = Some(Epoch {
             number: self.epochs,
             begun: at,
@@ -320,6 +325,12 @@ impl Fold {
     #[must_use]
     pub fn replayed(&self) -> u64 {
         self.replayed
+    }
+
+    /// Batches received from the cache in the epoch that was begun last.
+    #[must_use]
+    pub fn replayed_in_epoch(&self) -> u64 {
+        self.replayed_in_epoch
     }
 
     /// The loop as a whole, so far.

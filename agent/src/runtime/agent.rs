@@ -14,7 +14,7 @@ use super::signal::{self, Terminate};
 use super::wake::Waker;
 use crate::model::Mode;
 use crate::model::record::{
-    GpuRecord, LoaderRecord, ProbeRecord, RunRecord, RunState, SummaryRecord,
+    EndCause, EndRecord, GpuRecord, LoaderRecord, ProbeRecord, RunRecord, RunState, SummaryRecord,
 };
 use crate::notice::Notice;
 use crate::pipeline::apart::apart;
@@ -407,6 +407,31 @@ impl Agent {
         }) && self.0.queue.wait_empty(self.remaining(start, timeout))
     }
 
+    /// An exception that nothing caught ends the program. Written down at the end of the watch; where
+    /// batches were repeated in the epoch that it ended, the user is told, if it `is_error`: Ctrl-C
+    /// is none.
+    pub fn ended_by_exception(&self, exception: &str, is_error: bool) {
+        if !self.is_here() {
+            return;
+        }
+        let watched = &self.0.watched;
+        watched.set_ended_by(EndRecord {
+            cause: EndCause::Exception,
+            name: exception.to_owned(),
+        });
+        for entry in watched.loops().iter().filter(|_| is_error) {
+            if let Some(repeated) = entry.repeated_in_epoch() {
+                self.notice(&Notice::ExceptionInProbe {
+                    loop_name: entry.loader.name.clone(),
+                    mode: entry.mode,
+                    exception: exception.to_owned(),
+                    repeated,
+                    from: entry.loader.options_from.unwrap_or_default(),
+                });
+            }
+        }
+    }
+
     /// Ends the watch: a last tick, the final summary, and everything delivered, all within the
     /// limits' `stop_timeout`. Stopping twice, or in a forked child, does nothing.
     #[expect(clippy::must_use_candidate, reason = "what counts is the effect")]
@@ -451,6 +476,10 @@ impl Agent {
             self.0.terminator.sleep(None);
             match signal::arrived() {
                 Some(Terminate::Yes) => {
+                    self.0.watched.set_ended_by(EndRecord {
+                        cause: EndCause::Signal,
+                        name: "SIGTERM".to_owned(),
+                    });
                     if let Some(stopped) = self.stop_within(TERMINATE_TIMEOUT) {
                         on_terminate(&stopped.summary, &stopped.probes);
                     }

@@ -236,7 +236,7 @@ fn judged(found: &ComparisonRecord) -> (&'static str, Option<Estimate>) {
 
 fn verdict(found: &ComparisonRecord) -> String {
     let (what, Some(pct)) = judged(found) else {
-        return "Whether B is faster or slower than A cannot be told.".to_owned();
+        return "Inconclusive: there is no interval for the difference between A and B.".to_owned();
     };
     let how = |value: f64| if value < 0.0 { "shorter" } else { "longer" };
     let by = percent(pct.value.abs(), 1);
@@ -262,7 +262,7 @@ fn verdict(found: &ComparisonRecord) -> String {
             )
         }
         _ => format!(
-            "No difference can be told from noise: B's {what} is {by} % {} (95 % interval {} to {} \
+            "No measurable difference: B's {what} is {by} % {} (95 % interval {} to {} \
              %).",
             how(pct.value),
             signed(pct.low, 1),
@@ -288,11 +288,10 @@ fn gate(found: &ComparisonRecord) -> Option<String> {
             percent(pct.low, 1)
         ),
         (Gate::Open, _) => format!(
-            "No alarm: the limit of {limit} % lies within the interval, so whether B keeps it \
-             cannot be told. {}",
+            "Inconclusive, so no alarm: the limit of {limit} % lies inside the 95 % interval. {}",
             remedy(found, limit)
         ),
-        _ => format!("Not judged: there is no interval to hold against the limit of {limit} %."),
+        _ => format!("Not judged: there is no interval to compare with the limit of {limit} %."),
     })
 }
 
@@ -301,9 +300,9 @@ fn remedy(found: &ComparisonRecord, limit: &str) -> String {
     let runs = found.a.runs.len().max(found.b.runs.len());
     match found.runs_needed {
         Some(needed) => format!(
-            "If runs vary as these seem to, about {needed} a side tell a difference of {limit} %; \
-             here are {runs}."
+            "About {needed} runs a side would show a difference of {limit} %, if runs vary as \
+             these do; here are {runs}."
         ),
-        None => "Longer runs, or more of them, tell.".to_owned(),
+        None => "Longer runs, or more of them, give a narrower interval.".to_owned(),
     }
 }

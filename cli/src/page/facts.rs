@@ -63,6 +63,7 @@ impl Facts<'_> {
             part("way", self.way()),
             part("stages", self.stages()),
             part("queues", self.queues()),
+            part("loops", self.loops()),
             part("gpus", self.gpus()),
             part("cpu", self.resources()),
             part("ranks", self.ranks()),
@@ -75,8 +76,12 @@ impl Facts<'_> {
         let s = self.verdict.summary;
         let mut chips = Vec::new();
         if self.is_told {
-            chips.push(match (s.state, self.verdict.unfinished_s) {
-                (RunState::Finished, _) => "finished".to_owned(),
+            chips.push(match (s.state, &s.ended_by) {
+                (RunState::Finished, Some(end)) if end.is_crash() => {
+                    format!("ended by an uncaught {}", end.name)
+                }
+                (RunState::Finished, Some(end)) => format!("ended by {}", end.name),
+                (RunState::Finished, None) => "finished".to_owned(),
                 (RunState::Running, _) => "no end recorded: running, or killed".to_owned(),
             });
             if !s.mode.is_empty() {
@@ -86,6 +91,9 @@ impl Facts<'_> {
                 chips.push(format!("loop {name}"));
             }
             chips.push(format!("{} steps", s.steps));
+            if s.replayed_steps > 0 {
+                chips.push(format!("{} on repeated batches", s.replayed_steps));
+            }
             chips.push(duration_s(s.elapsed_s));
         }
         if let Some(run) = self.verdict.run {
@@ -188,7 +196,7 @@ impl Facts<'_> {
                 let surely = interval.map_or(pct, |(low, _)| low) > 0.0;
                 let words = match s.max_speedup.filter(|_| surely) {
                     Some(times) => format!("up to {times:.1}x faster if data were free"),
-                    None => "no gain from free data can be told from none".to_owned(),
+                    None => "no measurable speed-up: the interval includes zero".to_owned(),
                 };
                 card(out, "headspace", "Headspace", &value, &words);
             }

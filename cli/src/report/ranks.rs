@@ -115,7 +115,7 @@ pub(crate) fn sentences(ranks: &RanksRecord) -> Vec<(&'static str, String)> {
         all.push((
             "ended",
             format!(
-                "Not in order: {what}; killed, or still running. They count as far as they were recorded."
+                "No end recorded of {what}: killed, or still running. They count as far as they were recorded."
             ),
         ));
     }

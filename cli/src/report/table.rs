@@ -17,11 +17,58 @@ const MAX_NAME: usize = 32;
 /// What stands where nothing was measured.
 const NOTHING: &str = "-";
 
-/// What marks a run that did not end in order.
+/// What marks a run whose end is not recorded, and one that an exception ended.
 const UNFINISHED: &str = " *";
+const CRASHED: &str = " !";
 
-const FOOTNOTE: &str =
-    "* did not end in order: killed, or still running; numbers of its last summary\n";
+/// The marks of a table, explained below it.
+#[derive(Default)]
+struct Marks {
+    unfinished: bool,
+    /// Who was ended by which exception.
+    crashed: Vec<String>,
+}
+
+impl Marks {
+    /// The mark of a line.
+    fn mark(&mut self, name: &str, rank: &RankRun, summary: &SummaryRecord) -> &'static str {
+        if rank.unfinished_s().is_some() {
+            self.unfinished = true;
+            return UNFINISHED;
+        }
+        match &summary.ended_by {
+            Some(end) if end.is_crash() => {
+                self.crashed.push(format!("{name} by {}", end.name));
+                CRASHED
+            }
+            _ => "",
+        }
+    }
+
+    fn footnotes(&self) -> String {
+        let mut text = String::new();
+        if self.unfinished {
+            text += "* no end recorded: killed, or still running; the numbers are of its last summary\n";
+        }
+        if !self.crashed.is_empty() {
+            let named = self.crashed.iter().take(MOST_CRASHES).cloned();
+            let mut named: Vec<String> = named.collect();
+            match self.crashed.len().saturating_sub(MOST_CRASHES) {
+                0 => {}
+                more => named.push(format!("{more} more")),
+            }
+            let _ = writeln!(
+                text,
+                "! ended by an uncaught exception: {}",
+                named.join(", ")
+            );
+        }
+        text
+    }
+}
+
+/// Runs that an exception ended that are named.
+const MOST_CRASHES: usize = 4;
 
 /// The column of the waiting for other ranks, left out where there is none.
 const OTHERS: usize = 5;
@@ -39,13 +86,13 @@ pub(super) fn runs(several: &[Reported<'_>]) -> String {
         "samples/s",
     ];
     let mut rows = vec![head.map(ToOwned::to_owned).to_vec()];
-    let mut unfinished = false;
+    let mut marks = Marks::default();
     for one in several {
         let s = one.summary;
-        let killed = one.main.unfinished_s().is_some();
-        unfinished |= killed;
+        let name = shorten(&name(one), MAX_NAME);
+        let mark = marks.mark(&name, one.main, s);
         rows.push(vec![
-            shorten(&name(one), MAX_NAME) + if killed { UNFINISHED } else { "" },
+            name + mark,
             s.mode.clone(),
             s.steps.to_string(),
             some(s.steady_step_mean_ms, duration_ms),
@@ -55,8 +102,7 @@ pub(super) fn runs(several: &[Reported<'_>]) -> String {
             some(s.throughput_samples_per_s, |rate| format!("{rate:.1}")),
         ]);
     }
-    let footnote = if unfinished { FOOTNOTE } else { "" };
-    aligned(&rows, 2) + footnote
+    aligned(&rows, 2) + &marks.footnotes()
 }
 
 /// One line a rank, the first 16 and the slowest one.
@@ -72,7 +118,7 @@ pub(super) fn ranks(ranks: &[RankRun], together: &RanksRecord) -> String {
         "headspace",
     ];
     let mut rows = vec![head.map(ToOwned::to_owned).to_vec()];
-    let mut unfinished = false;
+    let mut marks = Marks::default();
     let shown = |(at, rank): &(usize, &RankRun)| *at < SHOWN || Some(rank.rank) == together.slowest;
     for (_, rank) in ranks.iter().enumerate().filter(shown) {
         let Some(s) = rank.last_summary() else {
@@ -82,10 +128,9 @@ pub(super) fn ranks(ranks: &[RankRun], together: &RanksRecord) -> String {
         let place = together.each.binary_search_by_key(&rank.rank, |r| r.rank);
         let numbers = place.ok().and_then(|at| together.each.get(at));
         let ms = |of: fn(&RankSummary) -> Option<f64>| some(numbers.and_then(of), duration_ms);
-        let killed = rank.unfinished_s().is_some();
-        unfinished |= killed;
+        let mark = marks.mark(&format!("rank {}", rank.rank), rank, s);
         rows.push(vec![
-            rank.rank.to_string() + if killed { UNFINISHED } else { "" },
+            rank.rank.to_string() + mark,
             s.steps.to_string(),
             ms(|rank| rank.step_ms),
             ms(|rank| rank.wait_ms),
@@ -105,7 +150,7 @@ pub(super) fn ranks(ranks: &[RankRun], together: &RanksRecord) -> String {
     if more > 0 {
         let _ = writeln!(text, "… and {more} more ranks (`--json` tells of each)");
     }
-    text + if unfinished { FOOTNOTE } else { "" }
+    text + &marks.footnotes()
 }
 
 /// Measured by a probe, or bounded, or neither.

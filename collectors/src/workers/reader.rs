@@ -5,6 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use headspace_agent::record::stage::{Worker, WorkerState, Workers};
 
@@ -106,21 +107,67 @@ impl FoundWorkers {
             || ((turn || seen.file.is_finished()) && !seen.identity.lives())
     }
 
-    /// A name that no other living worker has: loaders each number theirs from 0.
-    fn label(&self, seen: &Seen) -> String {
+    /// A name that no other living worker has, nor one of `besides`: loaders each number theirs from
+    /// 0, and the workers of a pool are all called so.
+    fn label(&self, seen: &Seen, besides: &[&str]) -> String {
         let own = seen.file.header.label();
         let label = own.unwrap_or_else(|| format!("pid {}", seen.identity.pid));
         let is_free = |label: &str| {
             let mut others = self.seen.values().filter_map(|other| other.label.as_ref());
-            others.all(|other| other != label)
+            others.all(|other| other != label) && !besides.contains(&label)
         };
         if is_free(&label) {
             return label;
         }
-        (2..=self.seen.len() + 2)
+        (2..=self.seen.len() + besides.len() + 2)
             .map(|number| format!("{label} #{number}"))
             .find(|label| is_free(label))
             .unwrap_or(label)
+    }
+
+    /// Takes those out that have ended, each with its name. One that nobody saw while it lived takes the
+    /// name of one that ended before it began, so that a pool that is made anew, however often between
+    /// two looks, has as many workers as it has at once.
+    fn take_ended(&mut self) -> Vec<(Seen, String)> {
+        let places = self.seen.iter().enumerate();
+        let gone: Vec<String> = places
+            .filter(|(place, (_, seen))| self.has_ended(*place, seen))
+            .map(|(_, (name, _))| name.clone())
+            .collect();
+        let mut gone: Vec<(String, Seen)> = gone
+            .into_iter()
+            .filter_map(|name| self.seen.remove_entry(&name))
+            .collect();
+        gone.sort_by_key(|(_, seen)| seen.identity.started);
+        let mut named: Vec<(Seen, String)> = Vec::with_capacity(gone.len());
+        for (name, seen) in gone {
+            let begun = seen.identity.started;
+            let label = seen.label.clone().unwrap_or_else(|| {
+                let at_once = |(other, _): &&(Seen, String)| other.worked_until() > begun;
+                let besides = named.iter().filter(at_once);
+                self.label(
+                    &seen,
+                    &besides.map(|(_, label)| label.as_str()).collect::<Vec<_>>(),
+                )
+            });
+            let _ = fs::remove_file(self.marker.folder().join(name));
+            named.push((seen, label));
+        }
+        named
+    }
+}
+
+impl Seen {
+    /// When it was surely still there, in clock ticks since boot: it worked for so long.
+    fn worked_until(&self) -> u64 {
+        // SAFETY: takes and gives a number, and cannot fail.
+        let per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+        let taken = self.file.region.stages.iter();
+        let taken = taken.take_while(|stage| stage.name.get().is_some());
+        let busy_ns = taken.map(|stage| stage.busy.load(Ordering::Relaxed)).max();
+        let busy_s = busy_ns.unwrap_or(0) as f64 / 1e9;
+        // At least the tick in which it started: its siblings start in it as well.
+        self.identity.started + 1 + (busy_s * per_s as f64) as u64
     }
 }
 
@@ -132,25 +179,14 @@ impl Workers for FoundWorkers {
         self.find();
         self.looks += 1;
         let mut told = Vec::with_capacity(self.seen.len());
-        let mut gone = Vec::new();
-        for (place, (name, seen)) in self.seen.iter().enumerate() {
-            if self.has_ended(place, seen) {
-                gone.push(name.clone());
-            }
-        }
         // Those that have ended first: their names are free for those that came after them.
-        for name in gone {
-            let Some(seen) = self.seen.remove(&name) else {
-                continue;
-            };
+        for (seen, label) in self.take_ended() {
             let state = if seen.file.ended_well() {
                 WorkerState::Finished
             } else {
                 WorkerState::Lost
             };
-            let label = seen.label.clone().unwrap_or_else(|| self.label(&seen));
             told.push(worker(&seen, label, state));
-            let _ = fs::remove_file(self.marker.folder().join(name));
             self.ended.push(seen.file);
         }
         let unnamed: Vec<String> = self
@@ -160,7 +196,7 @@ impl Workers for FoundWorkers {
             .map(|(name, _)| name.clone())
             .collect();
         for name in unnamed {
-            let label = self.seen.get(&name).map(|seen| self.label(seen));
+            let label = self.seen.get(&name).map(|seen| self.label(seen, &[]));
             if let Some(seen) = self.seen.get_mut(&name) {
                 seen.label = label;
             }

@@ -331,3 +331,42 @@ fn thousands_of_workers_one_after_another_share_the_memory_of_a_few() {
 
     assert!(places.len() <= 2, "{} places", places.len());
 }
+
+#[test]
+fn a_pool_that_is_made_anew_between_two_looks_has_the_names_of_one() {
+    let mut trainer = trainer();
+    for (number, started) in [100, 100, 200, 200].into_iter().enumerate() {
+        trainer.worker(Some("pool worker"));
+        // Numbers that no process has.
+        let pid = 4_194_300 + u32::try_from(number).unwrap();
+        trainer.hand_over(0, Identity { pid, started });
+    }
+
+    let mut labels: Vec<String> = trainer.found.look().into_iter().map(|w| w.label).collect();
+    labels.sort_unstable();
+
+    let twice = [
+        "pool worker",
+        "pool worker",
+        "pool worker #2",
+        "pool worker #2",
+    ];
+    assert_eq!(labels, twice);
+}
+
+#[test]
+fn a_worker_that_worked_on_while_another_began_has_a_name_of_its_own() {
+    let mut trainer = trainer();
+    for (number, started) in [100, 150].into_iter().enumerate() {
+        let worker = trainer.worker(Some("pool worker"));
+        let (_, decode) = worker.slots().stage("decode").unwrap();
+        decode.record(5_000_000_000, Outcome::default());
+        let pid = 4_194_300 + u32::try_from(number).unwrap();
+        trainer.hand_over(0, Identity { pid, started });
+    }
+
+    let mut labels: Vec<String> = trainer.found.look().into_iter().map(|w| w.label).collect();
+    labels.sort_unstable();
+
+    assert_eq!(labels, ["pool worker", "pool worker #2"]);
+}

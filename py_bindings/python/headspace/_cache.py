@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import chain
 
 from headspace import _loops, _native, _nesting, _session
-from headspace._fingerprint import fingerprint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,12 +141,13 @@ def _replay_loop(
     return _native.Loop(
         _loops.unique(kind.__name__),
         "replay",
-        fingerprint,
         type_name=f"{kind.__module__}.{kind.__qualname__}",
-        batches=None if endless else _loops.length(src, "replay"),
-        batch_size=_loops.whole(src, "batch_size"),
+        batches=None if endless else _loops.length(src),
+        endless=endless,
+        batch_size=_loops.size_of_batches(src),
         num_caches=num_caches,
         return_caches_after=return_caches_after,
         stop_after=stop_after,
         keep_source=keep_source,
+        options_from="wrap",
     )

@@ -6,6 +6,7 @@ file is loaded by its path and imports nothing of headspace: that comes with the
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 
@@ -19,13 +20,28 @@ if TYPE_CHECKING:
 WATCHED = {
     "torch.utils.data": "_watch",
     "torch.nn.modules.module": "_watch",
+    "torch.compiler": "_steps",
+    "torch.optim.optimizer": "_steps",
     "spdl.pipeline": "_watch",
     "spdl.dataloader": "_watch",
     "datasets": "_watch",
     "webdataset": "_watch",
     "accelerate.data_loader": "_watch",
     "monai.data": "_watch",
+    "grain": "_watch",
+    "grain.python": "_watch",
 }
+
+#: One of these is imported by a program that may train. Of any other nothing is said at its end.
+NUMERIC = ("numpy", "torch", "jax", "tensorflow", *(name.partition(".")[0] for name in WATCHED))
+
+#: What a program with a loop that was not seen is told.
+NOT_SEEN = (
+    "no training loop was seen, so there is no verdict. Looked for: torch's DataLoader, loaders of "
+    "SPDL, Hugging Face datasets, WebDataset, MONAI and Grain, and steps of torch's optimizers. Wrap what the loop iterates in "
+    "headspace.wrap(...), call headspace.step() once a step, or name the function that returns a batch: "
+    "headspace run --batch-from train:get_batch"
+)
 
 #: The folder of the package, and the one that was injected. Set by :func:`install`.
 package = inject = ""
@@ -41,6 +57,14 @@ def install(package_folder: str, inject_folder: str) -> None:
     for name in ("execv", "execve", "posix_spawn", "posix_spawnp", "system"):
         if hasattr(os, name):
             _spare(name)
+    if os.environ.get("HEADSPACE_RUN_PID") == str(os.getpid()):
+        atexit.register(_tell_not_seen, os.getpid())
+    target = os.environ.get("HEADSPACE_BATCH_FROM", "")
+    if target:
+        try:
+            WATCHED.setdefault(_headspace("_batch_from").install(target), "_batch_from")
+        except Exception as error:
+            say(error)
     # What a `.pth` file imported.
     for name in ("subprocess", *WATCHED):
         if name in sys.modules:
@@ -48,17 +72,48 @@ def install(package_folder: str, inject_folder: str) -> None:
 
 
 def say(error: BaseException) -> None:
-    """One line, once, on rank 0: the program goes on as if headspace were not there."""
+    """One line, once: the program goes on as if headspace were not there."""
     global _said
+    if not _said:
+        _said = True
+        _print(f"not everything is measured: {type(error).__name__}: {error}. The program goes on.")
+
+
+def _print(text: str) -> None:
+    """One line on stderr, on rank 0."""
     quiet = os.environ.get("HEADSPACE_QUIET", "").strip().lower() in ("1", "on", "true", "yes")
-    if _said or quiet or os.environ.get("RANK", "0") != "0":
+    if quiet or os.environ.get("RANK", "0") != "0":
         return
-    _said = True
     try:
-        text = f"headspace: not everything is measured: {type(error).__name__}: {error}. The program goes on.\n"
-        sys.stderr.write(text)
+        sys.stderr.write(f"headspace: {text}\n")
     except Exception:
         pass
+
+
+def _tell_not_seen(pid: int) -> None:
+    """At the end of the process that `headspace run` became: says so if nothing was watched."""
+    if os.getpid() != pid:  # Forked from it.
+        return
+    # What ended by an exception may not have come to its loop.
+    failed = hasattr(sys, "last_value") or hasattr(sys, "last_exc")
+    try:
+        # As `_settings.tell_command` has it, which is not imported here.
+        folder = os.environ.get("TMPDIR") or "/tmp"
+        os.unlink(os.path.join(folder, f"headspace-run-{os.getuid()}-{pid}"))
+        return  # One of its children was watched.
+    except OSError:
+        pass
+    if failed:
+        return
+    function = getattr(sys.modules.get("headspace._batch_from"), "_function", None)
+    if function is not None and not function.is_here:
+        _print(
+            f"--batch-from {function.target}: no module `{function.module}` was imported, and the script has "
+            "another name, so no function's batches were timed."
+        )
+    seen = getattr(sys.modules.get("headspace._session"), "has_begun", False)
+    if not seen and any(name in sys.modules for name in NUMERIC):
+        _print(NOT_SEEN)
 
 
 class Finder:

@@ -29,6 +29,9 @@ _local = _Local()
 #: The iterators that were given out, with the thread that each was made on.
 _given: list[tuple[ref[Any], int]] = []
 
+#: How many iterations have begun in this process.
+begun = 0
+
 
 def _after_fork() -> None:
     # What a parent's thread was about is nothing to its child.
@@ -42,6 +45,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def make(iterate: Callable[..., Any], *args: Any) -> Any:
     """``iterate(*args)``, an iterator of a watched loader."""
+    global begun
+    begun += 1
     _local.making += 1
     try:
         iterator = iterate(*args)
@@ -55,6 +60,11 @@ def make(iterate: Callable[..., Any], *args: Any) -> Any:
 
 def _goes_on(iterator: Any) -> bool:
     return iterator is not None and not iterator._headspace_has_ended
+
+
+def goes_on() -> bool:
+    """Whether a watched loader is iterated in this process."""
+    return any(_goes_on(iterator()) for iterator, _ in _given)
 
 
 def interrupt() -> None:

@@ -89,3 +89,24 @@ def _following(function: Callable[..., Any]) -> Callable[..., Any]:
 
     made._headspace_original = function  # type: ignore[attr-defined]
     return made
+
+
+def cut_of(loader: Any) -> Callable[[bool], None] | None:
+    """What tells a loader of Accelerate's that an epoch ends before its source does. None for any other.
+
+    Such a loader marks its last batch (``end_of_dataloader``), at which gradients are synchronised, and
+    counts its epochs, which a shuffling sampler needs. Its code for that comes after the last batch.
+    """
+    if type(loader).__module__ != "accelerate.data_loader":
+        return None
+    known = ref(loader)
+
+    def cut(is_over: bool) -> None:
+        shard: Any = known()
+        if not is_over:
+            shard.end_of_dataloader = True
+            return
+        shard.iteration += 1
+        shard.end()
+
+    return cut

@@ -44,8 +44,9 @@ class _Local(ThreadLocal):
 _local = _Local()
 
 
-#: Called as a model goes into training mode.
+#: Called as a model goes into training mode, and into evaluation mode.
 on_train: list[Callable[[], None]] = []
+on_eval: list[Callable[[], None]] = []
 
 
 def here() -> str | None:
@@ -118,9 +119,8 @@ def _see(model: Any, mode: Any) -> None:
             _models[:] = [entry for entry in _models if id(entry.model()) not in parts]
             _models.append(known)
         known.thread = get_ident()
-        if mode:
-            for function in on_train:
-                function()
+        for function in on_train if mode else on_eval:
+            function()
     except Exception:  # The mode is set: nothing of ours may say otherwise.
         pass
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 #: The session that goes on, in this process or in the one this was forked from.
 _current: Session | None = None
 
+#: A session was started in this process.
+has_begun = False
+
 #: A default session could not be started: said once, not tried at every epoch.
 _gave_up = False
 
@@ -107,12 +110,23 @@ class Session:
         rendered = self._native.stop()
         if rendered is None:
             return None
-        atexit.unregister(self._end)
+        atexit.unregister(self._at_exit)
         if self._feed is not None:
             self._feed.finish()
         if not (self._quiet or self._rank):
             _print(rendered[1])
         return rendered
+
+    def _at_exit(self) -> None:
+        """The program ends, and the run with it."""
+        self._ended_by(_uncaught())
+        self._end()
+
+    def _ended_by(self, exception: type[BaseException] | None) -> None:
+        # `SystemExit` is how a program ends itself.
+        if exception is not None and not issubclass(exception, SystemExit):
+            is_error = issubclass(exception, Exception)
+            self._native.ended_by_exception(exception.__name__, is_error)
 
     def __enter__(self) -> Session:
         return self
@@ -123,7 +137,19 @@ class Session:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._ended_by(kind)
         self.stop()
+
+
+def _uncaught() -> type[BaseException] | None:
+    """The type of the exception that ends the program; None where it ends by itself."""
+    # Python notes it before it calls exit handlers. In an interactive session it is that of any
+    # command, and ends nothing.
+    if hasattr(sys, "ps1") or sys.flags.interactive:
+        return None
+    error = getattr(sys, "last_exc", None)  # From Python 3.12 on.
+    kind = getattr(sys, "last_type", None) if error is None else type(error)
+    return kind if isinstance(kind, type) else None
 
 
 def _print(text: str) -> None:
@@ -183,7 +209,7 @@ def _start(
     quiet: bool | None = None,
     origin: int | None = None,
 ) -> Session:
-    global _current
+    global _current, has_begun
     if _current is not None and _current._native.is_here:
         raise RuntimeError(
             f"a session goes on already, in `{_current.folder}`: call `headspace.stop()` first"
@@ -227,7 +253,9 @@ def _start(
     while _settings.refused:
         native.refuse_setting(*_settings.refused.pop(0))
     _current = session
-    atexit.register(session._end)
+    has_begun = True
+    _settings.tell_command()
+    atexit.register(session._at_exit)
     if feed is not None:
         feed.start(native)
     return session
@@ -354,7 +382,7 @@ def step(samples: int | None = None) -> None:
     if not _settings.enabled():
         return
     if _steps is None:
-        _steps = _native.Loop("steps", "measure", None)
+        _steps = _native.Loop("steps", "measure")
     session = _current
     native = session._native if session is not None else _begin(_native.ticks())
     if native is not None and native.is_here:

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 MODES = ("measure", "probe", "replay")
 
+#: Fewest steps of a probe that can give a number, as in `agent/src/loader/plan.rs`.
+LEAST_PROBE_STEPS = 200
+
+#: Batches that are repeated, and live batches before a replay, where nothing else is asked for.
+DEFAULT_CACHES, LIVE_BEFORE_REPLAY = 10, 100
+
 _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _LOCAL_RANK = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _WORLD_SIZE = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
@@ -92,19 +98,110 @@ def quiet() -> bool:
 
 
 def chosen_loop() -> str | None:
-    """The training loop's name, as the user of `headspace run` has it (``HEADSPACE_LOOP``)."""
-    return os.environ.get("HEADSPACE_LOOP") or None
+    """The training loop's name, as the user of `headspace run` has it (``HEADSPACE_LOOP``, else the
+    function of ``HEADSPACE_BATCH_FROM``)."""
+    function = os.environ.get("HEADSPACE_BATCH_FROM", "").rpartition(":")[2].rpartition(".")[2]
+    return os.environ.get("HEADSPACE_LOOP") or function or None
+
+
+def probe_steps() -> int | None:
+    """Most steps of a probe (``HEADSPACE_PROBE_STEPS``, default as the loader needs)."""
+    return _count(
+        "HEADSPACE_PROBE_STEPS",
+        None,
+        least=LEAST_PROBE_STEPS,
+        instead="the probe is as long as the loader needs",
+    )
+
+
+def num_caches() -> int:
+    """Batches that a probe or a replay repeats (``HEADSPACE_NUM_CACHES``, default 10).
+
+    Never more than :func:`return_caches_after`: the cache is filled from live batches.
+    """
+    most = return_caches_after()
+    default = min(DEFAULT_CACHES, most)
+    return _count("HEADSPACE_NUM_CACHES", default, most=most) or default
+
+
+def return_caches_after() -> int:
+    """Live batches before a replay (``HEADSPACE_RETURN_CACHES_AFTER``, default 100)."""
+    return _count("HEADSPACE_RETURN_CACHES_AFTER", LIVE_BEFORE_REPLAY) or LIVE_BEFORE_REPLAY
+
+
+def stop_after() -> int | None:
+    """Batches after which an epoch of a replay ends (``HEADSPACE_STOP_AFTER``, default the length
+    of the loader)."""
+    return _count(
+        "HEADSPACE_STOP_AFTER",
+        None,
+        least=return_caches_after(),
+        instead="an epoch has the length of its loader",
+    )
 
 
 def stops_after_probe() -> bool:
-    """Whether the loop that `headspace run` probes ends with the probe
-    (``HEADSPACE_STOP_AFTER_PROBE``, default no)."""
-    return os.environ.get("HEADSPACE_STOP_AFTER_PROBE", "").strip().lower() in (
-        "1",
-        "on",
-        "true",
-        "yes",
-    )
+    """Whether the probed loop ends with its probe (``HEADSPACE_STOP_AFTER_PROBE``, default no)."""
+    return _switch("HEADSPACE_STOP_AFTER_PROBE", "training goes on after the probe")
+
+
+def exactly_once() -> bool:
+    """Whether a probed epoch delivers every batch of its loader (``HEADSPACE_EXACTLY_ONCE``, default
+    no), and so is longer than the loader by the batches that are repeated."""
+    return _switch("HEADSPACE_EXACTLY_ONCE", "a probed epoch keeps its length")
+
+
+def options_from(mode: str | None = None) -> str:
+    """Where the user sets the options of a loop, as records have it.
+
+    Args:
+        mode: The mode, where the code that wraps the loader says so: then no other setting counts.
+    """
+    if mode is not None:
+        return "wrap"
+    return "run" if "HEADSPACE_RUN" in os.environ else "environment"
+
+
+def _switch(name: str, instead: str) -> bool:
+    """Whether a setting that is off by default is on."""
+    value = os.environ.get(name, "").strip().lower()
+    if value not in ("", "0", "1", "off", "on", "false", "true", "no", "yes"):
+        _refuse(name, f"`{value}` is neither 0 nor 1; {instead}.")
+    return value in ("1", "on", "true", "yes")
+
+
+def _count(
+    name: str, default: int | None, *, least: int = 1, most: int = 2**31 - 1, instead: str = ""
+) -> int | None:
+    """A whole number of the environment."""
+    value = os.environ.get(name, "").strip()
+    if not value:
+        return default
+    number = int(value) if value.isascii() and value.isdigit() and len(value) < 11 else -1
+    if least <= number <= most:
+        return number
+    limits = f"of {least} or more" if most == 2**31 - 1 else f"from {least} to {most}"
+    _refuse(name, f"`{value}` is not a whole number {limits}; {instead or f'{default} is used'}.")
+    return default
+
+
+def tell_command() -> None:
+    """Lets the process that `headspace run` became know that something of it is watched.
+
+    Only where it is Python: it removes the file at its end.
+    """
+    try:
+        pid = int(os.environ.get("HEADSPACE_RUN_PID", "0"))
+        if pid in (0, os.getpid()):
+            return
+        program = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+        if program.startswith(("python", "pypy")):
+            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+            folder = os.environ.get("TMPDIR") or "/tmp"
+            path = os.path.join(folder, f"headspace-run-{os.getuid()}-{pid}")
+            os.close(os.open(path, flags, 0o600))
+    except (OSError, ValueError):  # It is there already, or the process is gone.
+        pass
 
 
 def _number(names: tuple[str, ...], default: int, environ: Mapping[str, str]) -> int:

@@ -39,6 +39,17 @@ LOADERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
         "DataLoaderDispatcher": ("accelerate.", ("__iter__",)),
         "SkipDataLoader": ("accelerate.", ("__iter__",)),
     },
+    # An older Grain has its classes in `grain.python` only.
+    "grain": {
+        "DataLoader": ("grain.", ("__iter__",)),
+        "MapDataset": ("grain.", ("__iter__",)),
+        "IterDataset": ("grain.", ("__iter__",)),
+    },
+    "grain.python": {
+        "DataLoader": ("grain.", ("__iter__",)),
+        "MapDataset": ("grain.", ("__iter__",)),
+        "IterDataset": ("grain.", ("__iter__",)),
+    },
     "monai.data": {
         "ThreadBuffer": ("monai.", ("__iter__",)),
         "ThreadDataLoader": ("monai.", ("__iter__",)),
@@ -157,6 +168,19 @@ class _Source:
         iterator: Iterator[Any] = original(self._headspace_loader, *args, **kwargs)
         return iterator
 
+    def _headspace_length(self, loader: Any) -> int | None:
+        """Batches of this iteration, where that is known."""
+        original, args, kwargs = self._headspace_call
+        length = _loops.length(loader)
+        if original.__name__ != "iter" or length is None:
+            return length
+        # `datasets.Dataset.iter(batch_size, drop_last_batch=False)`: its length is in samples.
+        size = kwargs.get("batch_size", args[0] if args else 0)
+        drops_last = kwargs.get("drop_last_batch", args[1] if len(args) > 1 else False)
+        if type(size) is not int or size < 1:
+            return None
+        return length // size if drops_last else -(-length // size)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._headspace_loader, name)
 
@@ -167,36 +191,50 @@ class _Source:
 class _Known:
     """A loop: a loader in one role, or several one after another at one place of the program."""
 
-    __slots__ = ("is_likely", "last", "loader", "loop", "prefix")
+    __slots__ = ("dataset", "is_likely", "last", "loader", "loop", "mode", "prefix", "role")
 
     def __init__(self, loader: Any, name: str, role: str | None) -> None:
         kind = type(loader)
         chosen = _settings.chosen_loop()
         probes = role in (None, _role.TRAINING) if chosen is None else name == chosen
         mode = _settings.mode() if probes else "measure"
-        if mode == "replay" and _loops.length(loader, mode) is None:
+        without_end = _settings.stop_after() is None and _loops.length(loader) is None
+        if mode == "replay" and without_end:
             # Without an end of its own, an epoch of cached batches would have none.
-            _say(f"`{name}` has no length, so its batches are not replayed. It is measured")
+            _say(
+                f"`{name}` has no length, so its batches are not replayed, only measured (set one "
+                "with `--stop-after N`)"
+            )
             mode = "measure"
         self.loop = _loops.loop_of(
             loader,
             mode=mode,
             name=name,
             batch_size=None,
-            num_caches=10,
-            return_caches_after=100,
-            stop_after=None,
-            probe_steps=None,
+            num_caches=_settings.num_caches(),
+            return_caches_after=_settings.return_caches_after(),
+            stop_after=_settings.stop_after(),
+            probe_steps=_settings.probe_steps(),
             stop_after_probe=_settings.stops_after_probe(),
+            exactly_once=_settings.exactly_once(),
             role=role,
         )
         # The evaluation's stages are called so whatever its loader is called.
         plain = name.replace(f"{kind.__name__} (", "").replace(")", "")
         self.prefix = "" if name == kind.__name__ else f"{plain} "
-        #: It seems to evaluate: the models are in that mode, but gradients are on.
-        self.is_likely = role == _role.EVALUATION and not _role.is_sure()
-        self.loader: Callable[[], Any] = _weak(loader)
+        self.mode = mode
+        self.role = role
+        #: What it is for may still turn out: the models seem to evaluate, or no mode was set yet.
+        self.is_likely = role is None or (role == _role.EVALUATION and not _role.is_sure())
         self.last: Callable[[], Any] = _nothing
+        self.loader: Callable[[], Any]
+        self.dataset: Callable[[], Any]
+        self.take(loader)
+
+    def take(self, loader: Any) -> None:
+        """From now on it is the loop of this loader."""
+        self.loader = _weak(loader)
+        self.dataset = _weak(_dataset(loader))
 
     def iterate(self, source: _Source) -> Any:
         loader = _torch_loader(source._headspace_loader)
@@ -206,10 +244,21 @@ class _Known:
 
         return iterate(self.loop, source, loader, self.prefix)
 
-    def is_over(self) -> bool:
-        """Whether its loader is gone, and nothing iterates it."""
-        last = self.last()
-        return self.loader() is None and getattr(last, "_headspace_has_ended", True)
+    def is_of(self, loader: Any) -> bool:
+        return self.loader() is loader
+
+    def goes_on_with(self, loader: Any, role: str | None) -> bool:
+        """Whether a loader that is new, at the place where this loop's was iterated, is its next epoch."""
+        if not getattr(self.last(), "_headspace_has_ended", True):
+            return False  # Both are iterated at once.
+        dataset = _dataset(loader)
+        if dataset is not None and self.dataset() is dataset:
+            return True
+        if self.role != role:
+            return False
+        # Whoever made the loader may keep it. In a probe batches of one would be replayed in the other.
+        is_measured = self.mode == "measure" and role in (_role.TRAINING, _role.EVALUATION)
+        return is_measured or self.loader() is None
 
 
 def _stages_of(loader: Any) -> Callable[[_Source], Any] | None:
@@ -255,9 +304,18 @@ def _torch_loader(loader: Any) -> Any:
     return None
 
 
-#: Loops by loader and role, and by where a loader of that type was last iterated.
+def _dataset(loader: Any) -> Any:
+    """What a torch loader loads. None where it is something else, or is not told."""
+    inner = _torch_loader(loader)
+    return None if inner is None else getattr(inner, "dataset", None)
+
+
+#: Loops by loader and role, and by where a loader of that type was last iterated in that role.
 _of_loader: dict[tuple[int, str | None], _Known] = {}
 _of_place: dict[tuple[object, ...], _Known] = {}
+
+#: Whether a model was in training mode while a loader was iterated.
+_has_trained = False
 
 #: Loaders after which those that are gone are forgotten.
 _REMEMBERED = 64
@@ -265,52 +323,65 @@ _REMEMBERED = 64
 
 def _loop_of(loader: Any) -> _Known | None:
     """The loop that this iteration is an epoch of. None where it is no training loop's."""
+    global _has_trained
     if not _settings.enabled() or _nesting.is_within() or _is_worker():
         return None
     role = _role.here()
+    _has_trained = _has_trained or role == _role.TRAINING
+    roles = [role]
     if role == _role.EVALUATION:
         if not _role.is_sure():
-            for trained in (_role.TRAINING, None):
-                known = _of_loader.get((id(loader), trained))
-                if known is not None and known.loader() is loader:
-                    return known  # Some trainers set the mode once they have a batch.
+            # Some trainers set the mode once they have a batch.
+            roles = [_role.TRAINING, None, role]
         _nesting.interrupt()
-    key = (id(loader), role)
-    known = _of_loader.get(key)
-    if known is not None and known.loader() is loader:
-        return known
-    place = _place(loader, role)
-    known = _of_place.get(place)
-    if known is not None and known.is_over():
-        known.loader = _weak(loader)
+    for one in roles:
+        known = _of_loader.get((id(loader), one))
+        if known is not None and known.is_of(loader):
+            return known
+    # This function, `_quietly`, the watched method: then whoever iterates.
+    place = _place(loader, sys._getframe(3))
+    for one in roles:
+        known = _of_place.get((*place, one))
+        if known is not None and known.goes_on_with(loader, role):
+            known.take(loader)
+            break
     else:
-        name = type(loader).__name__.lstrip("_")
-        if role == _role.EVALUATION and _role.is_sure():
-            name = f"{name} (evaluation)"
-        known = _Known(loader, _loops.unique(name), role)
+        known = _Known(loader, _loops.unique(_name(loader, role)), role)
     if len(_of_loader) >= _REMEMBERED:
         for gone in [key for key, known in _of_loader.items() if known.loader() is None]:
             del _of_loader[gone]
-    _of_loader[key] = _of_place[place] = known
+    _of_loader[id(loader), known.role] = _of_place[(*place, known.role)] = known
     return known
 
 
+def _name(loader: Any, role: str | None) -> str:
+    name = type(loader).__name__.lstrip("_")
+    # What seems to evaluate before anything has trained may be the training.
+    if role == _role.EVALUATION and (_has_trained or _role.is_sure()):
+        return f"{name} (evaluation)"
+    return name
+
+
 def _reconsider() -> None:
-    """A model goes into training mode: what is iterated meanwhile is no evaluation, if it seemed one."""
-    for (number, _), known in list(_of_loader.items()):
+    """A model goes into training mode: what is iterated meanwhile trains, whatever it seemed."""
+    global _has_trained
+    for key, known in list(_of_loader.items()):
         iterator = known.last() if known.is_likely else None
         if iterator is None or getattr(iterator, "_headspace_has_ended", True):
             continue
         known.is_likely = False
+        known.role = _role.TRAINING
+        _has_trained = True
         iterator._headspace_trains()
-        _of_loader.pop((number, _role.EVALUATION), None)
-        _of_loader[number, _role.TRAINING] = known
+        del _of_loader[key]
+        _of_loader[key[0], _role.TRAINING] = known
+        for place in [place for place, other in _of_place.items() if other is known]:
+            del _of_place[place]
+            _of_place[(*place[:-1], _role.TRAINING)] = known
 
 
-def _place(loader: Any, role: str | None) -> tuple[object, ...]:
-    # This function, `_loop_of`, `_quietly`, the watched method: then whoever iterates.
-    frame = sys._getframe(4)
-    return type(loader), role, frame.f_code, frame.f_lineno
+def _place(loader: Any, frame: Any) -> tuple[object, ...]:
+    return type(loader), frame.f_code, frame.f_lineno
 
 
 def _is_worker() -> bool:

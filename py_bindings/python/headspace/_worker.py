@@ -7,6 +7,12 @@ import sys
 
 from headspace import _native
 
+#: What the loader's loop puts before the names of its workers, so that two loaders' are told apart.
+prefix = ""
+
+#: Modules with the functions that the workers of executors run (`loky` is joblib's).
+_EXECUTORS = ("concurrent.futures.process", "loky.process_executor")
+
 
 def _finish_last() -> None:
     """The processes of `multiprocessing` end without `atexit`. Last of all: what ends before may call
@@ -31,8 +37,15 @@ def about(forked_from_worker: bool) -> tuple[str | None, bool]:
         util.register_after_fork(_finish_last, lambda finish_last: finish_last())
     torch = sys.modules.get("torch.utils.data._utils.worker")
     info = None if forked_from_worker else getattr(torch, "_worker_info", None)
-    label = None if info is None else f"worker {info.id}"
+    label = None if info is None else f"{prefix}worker {info.id}"
     process = sys.modules.get("multiprocessing.process")
+    if process is None:
+        return label, False
+    current = process.current_process()
     # `multiprocessing.Pool` ends its workers so, also in order.
-    pooled = process is not None and "PoolWorker" in process.current_process().name
+    pooled = "PoolWorker" in current.name
+    home = str(getattr(getattr(current, "_target", None), "__module__", ""))
+    if label is None and (pooled or home.endswith(_EXECUTORS)):
+        # The trainer tells those of one pool apart by a number, and uses it again for the next pool.
+        label = "pool worker"
     return label, pooled

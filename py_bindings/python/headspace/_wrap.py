@@ -265,11 +265,12 @@ def wrap(
     mode: str | None = None,
     name: str | None = None,
     batch_size: int | None = None,
-    num_caches: int = 10,
-    return_caches_after: int = 100,
+    num_caches: int | None = None,
+    return_caches_after: int | None = None,
     stop_after: int | None = None,
     probe_steps: int | None = None,
-    stop_after_probe: bool = False,
+    stop_after_probe: bool | None = None,
+    exactly_once: bool | None = None,
 ) -> T:
     """Time an iterable of batches without changing it.
 
@@ -281,18 +282,25 @@ def wrap(
     Args:
         iterable: A torch ``DataLoader``, an SPDL pipeline, a generator, a list.
         mode: ``"measure"`` watches. ``"probe"`` also alternates windows of live and cached
-            batches until it knows the floor, then goes on live; every batch of the source is still
-            delivered once and in order. ``"replay"`` goes over to cached batches for good. By
-            default ``HEADSPACE_MODE``, else ``"measure"``.
+            batches until it knows the floor, then goes on live. ``"replay"`` goes over to cached
+            batches for good. By default ``HEADSPACE_MODE``, else ``"measure"``.
         name: The loop's name in the records. By default the type's. What is wrapped by one name
             after another, as a generator is for each epoch, is one loop.
         batch_size: Samples a batch, for throughput. By default the loader's own ``batch_size``.
-        num_caches: Batches that a replay repeats.
-        return_caches_after: Live batches before a replay.
+        num_caches: Batches that a replay repeats. By default ``HEADSPACE_NUM_CACHES``, else 10.
+        return_caches_after: Live batches before a replay. By default
+            ``HEADSPACE_RETURN_CACHES_AFTER``, else 100.
         stop_after: Batches after which an epoch of a replay ends. By default the source's length,
-            where it has one.
-        probe_steps: Most steps that a probe may take. Fewer give a wider interval, or no number.
-        stop_after_probe: End the epoch, and every later one, once the probe is done.
+            where it has one. By default ``HEADSPACE_STOP_AFTER``.
+        probe_steps: Most steps that a probe may take. Fewer give a wider interval, or no number. By
+            default ``HEADSPACE_PROBE_STEPS``, else at most 2400.
+        stop_after_probe: End the epoch, and every later one, once the probe is done. By default
+            ``HEADSPACE_STOP_AFTER_PROBE``, else no.
+        exactly_once: In a probe, deliver every batch of the source once and in order, so that an epoch
+            with repeated batches is longer than ``len(loader)``. By default
+            ``HEADSPACE_EXACTLY_ONCE``, else no: an epoch keeps its length, repeated batches take the
+            place of live ones, and the source's last batches are left out. A loader without a length
+            always delivers all.
 
     Raises:
         TypeError: If ``iterable`` cannot be iterated.
@@ -316,11 +324,17 @@ def wrap(
         "mode": _settings.mode() if mode is None else mode,
         "name": type(wrapped).__name__ if name is None else name,
         "batch_size": batch_size,
-        "num_caches": num_caches,
-        "return_caches_after": return_caches_after,
-        "stop_after": stop_after,
-        "probe_steps": probe_steps,
-        "stop_after_probe": stop_after_probe,
+        "num_caches": _settings.num_caches() if num_caches is None else num_caches,
+        "return_caches_after": (
+            _settings.return_caches_after() if return_caches_after is None else return_caches_after
+        ),
+        "stop_after": _settings.stop_after() if stop_after is None else stop_after,
+        "probe_steps": _settings.probe_steps() if probe_steps is None else probe_steps,
+        "stop_after_probe": (
+            _settings.stops_after_probe() if stop_after_probe is None else stop_after_probe
+        ),
+        "exactly_once": _settings.exactly_once() if exactly_once is None else exactly_once,
+        "options_from": _settings.options_from(mode),
     }
     key = (id(wrapped) if name is None else None, *options.values())
     earlier = _earlier.get(key)

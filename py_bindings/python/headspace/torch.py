@@ -30,8 +30,8 @@ import sys
 import time
 from _weakref import ref
 
-from headspace import _order, _session
-from headspace._native import stage, watch_queue
+from headspace import _order, _session, _worker
+from headspace._native import LoopIterator, stage, watch_queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,34 +58,51 @@ def iterate(
         before is None or type(before) is _Maker
     ):
         return loop.iterate(whole, _session._begin, role)
-    maker = attributes["_get_iterator"] = _Maker(loader, prefix)
-    iterator = None
+    maker = _Maker(loader, prefix)
+    maker.begin()
     try:
         iterator = loop.iterate(whole, _session._begin, role)
     finally:
-        # Loaders that are generators make theirs at the first batch.
-        maker.is_late = hasattr(iterator, "send") and not maker.made
-        if not maker.is_late:
-            maker.remove()
-    if not (maker.made or maker.is_late):  # It kept its iterator, and its workers.
-        _quietly(_watch_queues, attributes["_iterator"], prefix)
+        maker.remove()
+    if not maker.has_made:
+        # A loader that is a generator makes torch's iterator at the first batch.
+        if isinstance(iterator, LoopIterator):
+            iterator._headspace_surround_first(maker)
+        else:
+            maker.end()
     return iterator
 
 
 class _Maker:
-    """Stands in for a loader's ``_get_iterator`` while an iterator is made."""
+    """Stands in for a loader's ``_get_iterator`` while an iterator is made, and no longer.
+
+    The loader is held weakly: whoever keeps the iterator keeps this object, and often is the loader.
+    """
 
     def __init__(self, loader: Any, prefix: str) -> None:
-        self.loader = loader
+        self.loader = ref(loader)
         self.prefix = prefix
-        self.made = False
-        self.is_late = False
+        self.has_made = False
+
+    def begin(self) -> None:
+        loader = self.loader()
+        if loader is not None:
+            vars(loader).setdefault("_get_iterator", self)
+
+    def remove(self) -> None:
+        loader = self.loader()
+        if loader is not None and vars(loader).get("_get_iterator") is self:
+            del vars(loader)["_get_iterator"]
+
+    def end(self) -> None:
+        self.remove()
+        kept = getattr(self.loader(), "_iterator", None)
+        if not self.has_made and kept is not None:  # The loader kept its iterator, and its workers.
+            _quietly(_watch_queues, kept, self.prefix)
 
     def __call__(self) -> Any:
-        loader = self.loader
-        self.made = True
-        if self.is_late:
-            self.remove()
+        loader: Any = self.loader()
+        self.has_made = True
         attributes = vars(loader)
         users = attributes.get("worker_init_fn")
         if type(users) is WorkerInit:  # Another thread makes one, too.
@@ -102,10 +119,6 @@ class _Maker:
                 ends.close()
         _quietly(_watch_iterator, iterator, chained)
         return iterator
-
-    def remove(self) -> None:
-        if vars(self.loader).get("_get_iterator") is self:
-            del vars(self.loader)["_get_iterator"]
 
 
 class WorkerInit:
@@ -154,6 +167,7 @@ def _ends(loader: Any) -> _order.Ends | None:
 def _watch_worker(init: WorkerInit, worker_id: int) -> None:
     """In a worker: whatever makes batches from now on is watched."""
     prefix, ends = init.prefix, init.ends
+    _worker.prefix = prefix
     # It makes no batch, and so is no part of their way.
     start = stage(f"{prefix}worker start")
     start.record((time.monotonic_ns() - init.begun_ns) / 1e9, inputs=0, outputs=0)

@@ -32,6 +32,8 @@ pub struct Measured {
     pub run_id: String,
     /// Whether a rank did not end in order, or left no summary.
     pub unfinished: bool,
+    /// The type of the exception that ended one of its ranks, where nothing caught it.
+    pub exception: Option<String>,
     mode: String,
     loop_name: String,
     ranks: u32,
@@ -99,6 +101,10 @@ impl Measured {
     /// Adds a rank: its last summary, where it left one, and how it went.
     pub fn add_rank(&mut self, summary: Option<&SummaryRecord>, course: &Course) {
         self.unfinished |= summary.is_none_or(|summary| summary.state == RunState::Running);
+        let end = summary.and_then(|summary| summary.ended_by.as_ref());
+        if let Some(end) = end.filter(|end| end.is_crash()) {
+            self.exception = Some(end.name.clone());
+        }
         let mode = summary.map_or("measure", |summary| summary.mode.as_str());
         if self.mode.is_empty() {
             mode.clone_into(&mut self.mode);

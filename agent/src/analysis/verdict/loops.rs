@@ -1,11 +1,23 @@
 //! Which loop the numbers are of, and which were kept apart.
 
 use super::render::Row;
-use super::units::duration_s;
+use super::units::{duration_s, steps};
 use crate::model::record::{OtherLoop, Role, SummaryRecord};
 
 /// Loops that are named; the others are counted.
 const NAMED: usize = 3;
+
+/// How much of the training was on repeated batches. Nothing where none was.
+pub(super) fn repeated(s: &SummaryRecord) -> Option<Row> {
+    (s.replayed_steps > 0).then(|| {
+        let text = format!(
+            "{} of {} trained on batches that were repeated",
+            s.replayed_steps,
+            steps(s.steps)
+        );
+        Row::sentence("repeated", text)
+    })
+}
 
 /// Nothing where one loop is watched, and nothing is known of it beyond that.
 pub(super) fn row(s: &SummaryRecord) -> Option<Row> {
@@ -35,12 +47,26 @@ pub(super) fn row(s: &SummaryRecord) -> Option<Row> {
 }
 
 fn apart(other: &OtherLoop) -> String {
-    let why = match other.role {
-        Some(Role::Evaluation) if !other.name.contains("evaluation") => "evaluation, ",
-        Some(Role::Background) => "background thread, ",
-        _ => "",
-    };
-    format!("{} ({why}{})", other.name, duration_s(other.seconds))
+    let mut about = Vec::new();
+    match other.role {
+        Some(Role::Evaluation) => {
+            if !other.name.contains("evaluation") {
+                about.push("evaluation".to_owned());
+            }
+            if other.epochs > 1 {
+                about.push(format!("{} times", other.epochs));
+            }
+        }
+        Some(Role::Background) => about.push("background thread".to_owned()),
+        _ => {}
+    }
+    about.push(duration_s(other.seconds));
+    let about = about.join(", ");
+    // `DataLoader (evaluation)` and what is known of it are one pair of parentheses.
+    match other.name.strip_suffix(')') {
+        Some(name) if name.contains(" (") => format!("{name}, {about})"),
+        _ => format!("{} ({about})", other.name),
+    }
 }
 
 #[cfg(test)]
@@ -52,6 +78,7 @@ mod tests {
         OtherLoop {
             name: name.to_owned(),
             role,
+            epochs: 1,
             steps: 10,
             seconds,
         }
@@ -89,8 +116,26 @@ mod tests {
         assert_eq!(
             told(Some(Role::Training), false, &others),
             "\
-loop       DataLoader (model in training mode). Kept apart: DataLoader (evaluation) (1.24 s), feeder
+loop       DataLoader (model in training mode). Kept apart: DataLoader (evaluation, 1.24 s), feeder
            (background thread, 500 ms), DataLoader-2 (250 ms), 1 more"
+        );
+    }
+
+    #[test]
+    fn of_an_evaluation_it_is_said_how_many_there_were() {
+        let often = |name| OtherLoop {
+            epochs: 60,
+            ..other(name, Some(Role::Evaluation), 4.0)
+        };
+        let others = [often("DataLoader (evaluation)"), often("val")];
+        let line = told(Some(Role::Training), false, &others);
+        let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            line.ends_with(
+                "Kept apart: DataLoader (evaluation, 60 times, 4.00 s), val (evaluation, 60 times, \
+                 4.00 s)"
+            ),
+            "{line}"
         );
     }
 

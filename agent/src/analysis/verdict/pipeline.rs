@@ -4,7 +4,7 @@ use super::render::Row;
 use super::units::{amount, duration_ms, percent};
 use crate::analysis::attribution::queues_around;
 use crate::model::record::{
-    BottleneckRecord, QueueSummary, RemedyRecord, StageSummary, SummaryRecord,
+    BottleneckRecord, ChangeRecord, QueueSummary, RemedyRecord, StageSummary, SummaryRecord,
 };
 
 /// Remedies that are told; all are in the records.
@@ -29,13 +29,15 @@ const LEAST_SLOW_PCT: f64 = 0.5;
 const LONGEST_NAME: usize = 24;
 
 /// What limits the loop, and what would help.
-pub(super) fn conclusion(summary: &SummaryRecord) -> Vec<Row> {
+///
+/// A remedy is for each of so many ranks.
+pub(super) fn conclusion(summary: &SummaryRecord, ranks: u32) -> Vec<Row> {
     let bottleneck = match &summary.bottleneck {
         Some(found) => Some(bottleneck(found)),
         None => unknown(summary),
     };
-    let told = summary.remedies.iter().take(MOST_REMEDIES).map(remedy);
-    let told: Vec<_> = told.collect();
+    let told = summary.remedies.iter().take(MOST_REMEDIES);
+    let told: Vec<_> = told.map(|one| remedy(one, ranks)).collect();
     let remedies = (!told.is_empty()).then(|| Row::entries("remedies", told));
     bottleneck.into_iter().chain(remedies).collect()
 }
@@ -105,8 +107,8 @@ fn resource(name: &str) -> &str {
 }
 
 /// The step that it leads to, and what to do.
-fn remedy(remedy: &RemedyRecord) -> (String, String) {
-    (remedy_outcome(remedy), remedy_advice(remedy))
+fn remedy(remedy: &RemedyRecord, ranks: u32) -> (String, String) {
+    (remedy_outcome(remedy), remedy_advice(remedy, ranks))
 }
 
 /// The step that a remedy leads to, and by how much that is shorter.
@@ -126,12 +128,18 @@ pub fn remedy_outcome(remedy: &RemedyRecord) -> String {
 }
 
 /// What to do, and how sure the prediction is.
-fn remedy_advice(remedy: &RemedyRecord) -> String {
+fn remedy_advice(remedy: &RemedyRecord, ranks: u32) -> String {
     if remedy.code == "stop" {
         return remedy.what.clone();
     }
     let sentence = remedy.what.trim_end_matches('.');
-    format!("{sentence} ({}).", certainty(remedy.confidence))
+    let workers = |change: &ChangeRecord| change.knob == "num_workers";
+    let each = if ranks > 1 && remedy.change.as_ref().is_some_and(workers) {
+        " on each rank"
+    } else {
+        ""
+    };
+    format!("{sentence}{each} ({}).", certainty(remedy.confidence))
 }
 
 /// How sure a conclusion is, in a word.

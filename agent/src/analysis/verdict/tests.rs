@@ -1,9 +1,10 @@
 //! Whole verdicts, as the user reads them.
 
 use super::*;
+use crate::model::OptionsFrom;
 use crate::model::record::{
-    BottleneckRecord, Dropped, FindingRecord, GpuUse, QueueSummary, RemedyRecord, ResourcesRecord,
-    StageSummary,
+    BottleneckRecord, ChangeRecord, Dropped, EndCause, EndRecord, FindingRecord, GpuUse,
+    QueueSummary, RemedyRecord, ResourcesRecord, StageSummary,
 };
 
 const PLACE: &str = "headspace-runs/2026-11-21T09-30-12-4711";
@@ -57,7 +58,7 @@ step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      unknown   headspace at most 67.0 %, an upper bound
            It bounds the waiting only. Work on the device may go on during the wait, and the loader
            may also slow the model's own code (contention), which only a probe shows:
-           HEADSPACE_MODE=probe
+           `HEADSPACE_MODE=probe`
 cost       0.02 % of the run went to measuring
 "
     );
@@ -80,12 +81,96 @@ headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 120 µs (0.4 %)   compute 29.9 ms
 floor      unknown   headspace at most 0.4 %, an upper bound
            The loop hardly waits for data. Whether the loader slows the model's own code
-           (contention), only a probe shows: HEADSPACE_MODE=probe
+           (contention), only a probe shows: `HEADSPACE_MODE=probe`
 cost       0.02 % of the run went to measuring
 "
     );
     let text = told(&waiting(1.0));
     assert!(text.contains("It bounds the waiting only."), "{text}");
+}
+
+#[test]
+fn the_way_to_a_probe_is_named_as_the_user_has_it_at_hand() {
+    for (from, way) in [
+        (None, "`HEADSPACE_MODE=probe`"),
+        (Some(OptionsFrom::Run), "`headspace run --mode probe`"),
+        (
+            Some(OptionsFrom::Wrap),
+            "`headspace.wrap(..., mode=\"probe\")`",
+        ),
+    ] {
+        let summary = SummaryRecord {
+            options_from: from,
+            ..measured()
+        };
+
+        let caution = Verdict::new(&summary).caution();
+        assert!(caution.is_some_and(|text| text.ends_with(way)), "{way}");
+    }
+}
+
+#[test]
+fn repeated_batches_are_counted_and_what_ended_the_run_is_named() {
+    let summary = SummaryRecord {
+        replayed_steps: 104,
+        ended_by: Some(EndRecord {
+            cause: EndCause::Exception,
+            name: "ValueError".to_owned(),
+        }),
+        ..probed()
+    };
+
+    assert_eq!(
+        told(&summary),
+        "\
+headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+ended      An uncaught ValueError ended the run.
+step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
+floor      10.0 ms   headspace 66.7 % ± 1.1   up to 3.0x faster if data were free
+split      exposed wait 19.8 ms   contention relief 200 µs
+repeated   104 of 640 steps trained on batches that were repeated
+cost       0.02 % of the run went to measuring
+"
+    );
+}
+
+#[test]
+fn workers_of_a_remedy_are_those_of_each_rank() {
+    let summary = SummaryRecord {
+        remedies: vec![RemedyRecord {
+            what: "Load in 4 worker processes instead of 2.".to_owned(),
+            change: Some(ChangeRecord {
+                knob: "num_workers".to_owned(),
+                from: "2".to_owned(),
+                to: "4".to_owned(),
+            }),
+            predicted_step_ms: 15.0,
+            predicted_gain_pct: 50.0,
+            confidence: 0.8,
+            ..RemedyRecord::default()
+        }],
+        ..measured()
+    };
+    let words = |world_size| {
+        let run = RunRecord {
+            world_size,
+            ..RunRecord::default()
+        };
+        let verdict = Verdict {
+            run: Some(&run),
+            ..Verdict::new(&summary)
+        };
+        let text = verdict.to_string();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+
+    let ranks = words(8);
+    assert!(
+        ranks.contains("instead of 2 on each rank (likely)."),
+        "{ranks}"
+    );
+    let alone = words(1);
+    assert!(alone.contains("instead of 2 (likely)."), "{alone}");
 }
 
 #[test]
@@ -119,7 +204,7 @@ fn a_headspace_whose_interval_reaches_zero_promises_nothing() {
         "\
 headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
-floor      30.1 ms   headspace −0.3 % ± 1.1   no gain from free data can be told from none
+floor      30.1 ms   headspace −0.3 % ± 1.1   no measurable speed-up: the interval includes zero
 split      exposed wait 100 µs   contention relief −200 µs
 cost       0.02 % of the run went to measuring
 "
@@ -192,8 +277,8 @@ fn replay_says_that_the_step_is_the_floor() {
 headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 step       10.0 ms   waiting for data 1.0 µs (0 %)   compute 10.0 ms
 floor      10.0 ms
-           The step is the floor itself: every batch came from the cache. A run without replay, or a
-           probe (HEADSPACE_MODE=probe), shows what it is to be compared with.
+           The step is the floor itself: every batch came from the cache. To know what free data
+           would gain, compare with a run without replay, or run a probe: `HEADSPACE_MODE=probe`
 cost       0.02 % of the run went to measuring
 "
     );
@@ -213,7 +298,8 @@ fn too_few_steps_give_no_number() {
         told(&summary),
         "\
 headspace  12 steps, no steady state      headspace-runs/2026-11-21T09-30-12-4711
-step       Too few for a number: 12 steps, of which the first 20 or more are warm-up.
+step       Too few for a number: 12 steps, of which the first 20 or more are warm-up. A run of 31
+           steps or more has one.
 cost       less than 0.01 % of the run went to measuring
 "
     );
@@ -255,14 +341,15 @@ fn a_killed_run_says_that_it_did_not_end_and_how_old_its_numbers_are() {
         verdict.to_string(),
         "\
 headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
-ended      The run did not end in order: its process was killed, or still runs. These numbers are
-           from 4.00 s before its last record.
-rank       One of 8 processes; the numbers are its own. `headspace report` reads all.
+ended      No end of the run is recorded: its process was killed, or is still running. These numbers
+           are from 4.00 s before its last record.
+rank       One of 8 ranks. All numbers are of this rank, its workers and cores too; `headspace
+           report` shows all ranks.
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      unknown   headspace at most 67.0 %, an upper bound
            It bounds the waiting only. Work on the device may go on during the wait, and the loader
            may also slow the model's own code (contention), which only a probe shows:
-           HEADSPACE_MODE=probe
+           `HEADSPACE_MODE=probe`
 found      Something was found.
 lost       1 step and 30 records are missing
 cost       0.02 % of the run went to measuring
@@ -286,7 +373,9 @@ fn a_loop_whose_wait_is_not_seen_has_no_upper_bound() {
         "\
 headspace  640 steps, 19.2 s steady
 step       30.0 ms
-floor      Unknown: what this loop waits for was not seen.
+floor      Unknown: what this loop waits for was not seen. Wrap what it iterates in
+           headspace.wrap(...), or name the function that returns a batch: headspace run
+           --batch-from train:get_batch
 "
     );
 }

@@ -1,5 +1,7 @@
 //! Numbers as people read them.
 
+use crate::model::record::{EndCause, EndRecord};
+
 /// A duration given in milliseconds, in the unit that suits it: `850 µs`, `30.0 ms`, `1.52 s`.
 #[must_use]
 pub fn duration_ms(ms: f64) -> String {
@@ -90,6 +92,15 @@ pub fn amount(count: f64) -> String {
     tenths
         .strip_suffix(".0")
         .map_or(tenths.clone(), ToOwned::to_owned)
+}
+
+/// What ended a program: `An uncaught ValueError`, `SIGTERM`.
+#[must_use]
+pub fn ended_by(end: &EndRecord) -> String {
+    match end.cause {
+        EndCause::Exception => format!("An uncaught {}", end.name),
+        EndCause::Signal => end.name.clone(),
+    }
 }
 
 /// `1 step`, `640 steps`.

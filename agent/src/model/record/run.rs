@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::options::OptionsFrom;
+
 /// What runs where.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -126,6 +128,9 @@ pub struct LoaderRecord {
     /// Whether it copies batches into page-locked memory, where it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin_memory: Option<bool>,
+    /// Where the user sets its options, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options_from: Option<OptionsFrom>,
     /// What the loop is for, where that was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::super::options::OptionsFrom;
 use super::super::ranks::RanksRecord;
 use super::Estimate;
 use super::conclusion::{
@@ -23,6 +24,37 @@ pub enum RunState {
     Finished,
 }
 
+/// What ended the program, where it did not end by itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct EndRecord {
+    /// What kind of thing ended it.
+    pub cause: EndCause,
+    /// The exception's type or the signal's name: `ValueError`, `SIGTERM`.
+    pub name: String,
+}
+
+/// What kind of thing ended the program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum EndCause {
+    /// An exception that nothing caught.
+    #[default]
+    Exception,
+    /// A signal.
+    Signal,
+}
+
+impl EndRecord {
+    /// The program ended with an exception that nothing caught.
+    #[must_use]
+    pub fn is_crash(&self) -> bool {
+        self.cause == EndCause::Exception
+    }
+}
+
 /// What an optimiser reads, and the verdict's numbers. The fields that SPDL's autoresearch engine
 /// knows have its names and meanings. Times of steps are of the main loop.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -31,8 +63,15 @@ pub enum RunState {
 pub struct SummaryRecord {
     /// Whether the run still goes on.
     pub state: RunState,
+    /// What ended the program; absent where it ended by itself, and where that is not known, as after
+    /// a kill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<EndRecord>,
     /// `measure`, `probe` or `replay`.
     pub mode: String,
+    /// Where the user sets the options of the main loop, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options_from: Option<OptionsFrom>,
     /// The main loop: the one that was named, or probed, else the training loop, as far as that is
     /// known, that most time was spent in.
     #[serde(rename = "loop")]
@@ -47,6 +86,8 @@ pub struct SummaryRecord {
     pub elapsed_s: f64,
     /// Batches the main loop received.
     pub steps: u64,
+    /// Of these, how many were repeated: they came from the cache of a probe or a replay.
+    pub replayed_steps: u64,
     /// Epochs the main loop began.
     pub epochs: u64,
     /// Live steps in steady state.
@@ -137,6 +178,8 @@ pub struct OtherLoop {
     /// What it is for, where that was seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
+    /// How often it was iterated: of an evaluation, how many there were.
+    pub epochs: u64,
     /// Batches that it received.
     pub steps: u64,
     /// Seconds that its steps took.

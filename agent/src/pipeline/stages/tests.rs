@@ -333,7 +333,7 @@ fn a_worker_that_ends_is_read_to_the_end_and_one_that_is_lost_is_told_of_once() 
     let said = said.lock().unwrap();
     assert_eq!(said.len(), 1);
     assert!(
-        said[0].starts_with("`worker 1` (process 11) is gone"),
+        said[0].starts_with("`worker 1` (process 11) exited unexpectedly"),
         "{}",
         said[0]
     );

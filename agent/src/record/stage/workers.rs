@@ -5,7 +5,8 @@ use super::table::Region;
 /// A worker process whose slots this process sees.
 #[derive(Debug, Clone)]
 pub struct Worker {
-    /// What people call it: `worker 0` where a loader numbers its workers, else `pid 4711`.
+    /// What people call it: `worker 0` where a loader numbers its workers, `pool worker` and `pool worker
+    /// #2` for those of a pool, else `pid 4711`.
     pub label: String,
     /// Its process id.
     pub pid: u32,

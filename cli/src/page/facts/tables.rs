@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use headspace_agent::analysis::verdict::units::{amount, bytes, duration_ms, percent};
+use headspace_agent::analysis::verdict::units::{amount, bytes, duration_ms, duration_s, percent};
 use headspace_agent::model::ranks::{RankSummary, RanksRecord};
 use headspace_agent::model::record::{
-    GpuUse, ResourcesRecord, RunRecord, SourceState, StageSummary, SummaryRecord,
+    GpuUse, ResourcesRecord, Role, RunRecord, SourceState, StageSummary, SummaryRecord,
 };
 
 use super::super::html::{Head, Row, escape, prose, table, terms};
@@ -51,6 +51,14 @@ const QUEUES: &[Head] = &[
         "at work",
         "Mean number of its threads or processes that had an item in hand",
     ),
+];
+
+const LOOPS: &[Head] = &[
+    head("loop", "What the loop is called"),
+    head("is for", "What it was seen to do"),
+    head("times", "How often its loader was iterated"),
+    head("steps", "Batches that it received"),
+    head("in steps", "Time that its steps took"),
 ];
 
 const GPUS: &[Head] = &[
@@ -124,6 +132,36 @@ impl Facts<'_> {
         });
         let after = more(s.queues.len()) + &ready.unwrap_or_default();
         titled("Queues", QUEUES, &rows, &after)
+    }
+
+    /// Where several were watched: the one that the numbers are of, and the others.
+    pub(super) fn loops(&self) -> String {
+        let s = self.verdict.summary;
+        let Some(name) = s.loop_name.as_ref().filter(|_| !s.other_loops.is_empty()) else {
+            return String::new();
+        };
+        let cells = |name: &str, role: Option<Role>, times: u64, steps: u64, took: String| {
+            let role = role.map_or("", Role::as_str).to_owned();
+            vec![
+                name.to_owned(),
+                role,
+                times.to_string(),
+                steps.to_string(),
+                took,
+            ]
+        };
+        let mut rows = vec![Row {
+            cells: cells(name, s.loop_role, s.epochs, s.steps, String::new()),
+            mark: Some("the verdict's"),
+        }];
+        rows.extend(s.other_loops.iter().take(MOST_ROWS).map(|other| {
+            let took = duration_s(other.seconds);
+            Row {
+                cells: cells(&other.name, other.role, other.epochs, other.steps, took),
+                mark: None,
+            }
+        }));
+        titled("Loops", LOOPS, &rows, &more(s.other_loops.len()))
     }
 
     pub(super) fn gpus(&self) -> String {
@@ -317,7 +355,9 @@ pub(super) fn run(run: &RunRecord) -> String {
     if let Some(loader) = &run.loader {
         add("loader", Some(loader.type_name.clone()));
         add("batch size", loader.batch_size.map(|size| size.to_string()));
-        add("workers", loader.workers.map(|workers| workers.to_string()));
+        let each = if run.world_size > 1 { " per rank" } else { "" };
+        let workers = loader.workers.map(|workers| format!("{workers}{each}"));
+        add("workers", workers);
     }
     for gpu in &run.gpus {
         add(&format!("GPU {}", gpu.ordinal), gpu.name.clone());

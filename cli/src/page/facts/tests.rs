@@ -1,4 +1,4 @@
-use headspace_agent::model::record::FindingRecord;
+use headspace_agent::model::record::{FindingRecord, OtherLoop, Role};
 
 use super::super::notebook;
 use super::*;
@@ -40,7 +40,7 @@ fn a_gain_that_cannot_be_told_from_none_is_no_speedup() {
     };
     let html = html(&summary);
     assert!(
-        html.contains("no gain from free data") && !html.contains("faster"),
+        html.contains("no measurable speed-up") && !html.contains("faster"),
         "{html}"
     );
 }
@@ -80,4 +80,38 @@ fn findings_are_escaped() {
         ..measured()
     });
     assert!(html.contains("&lt;b&gt;bold&lt;/b&gt;"));
+}
+
+#[test]
+fn an_evaluation_is_one_row_however_often_it_was_made() {
+    let others = vec![OtherLoop {
+        name: "DataLoader (evaluation)".into(),
+        role: Some(Role::Evaluation),
+        epochs: 60,
+        steps: 1200,
+        seconds: 4.0,
+    }];
+    let summary = SummaryRecord {
+        loop_name: Some("DataLoader".into()),
+        loop_role: Some(Role::Training),
+        epochs: 2,
+        other_loops: others,
+        ..measured()
+    };
+    let html = html(&summary);
+    assert!(html.contains("<h2>Loops</h2>"), "{html}");
+    let row = html.split("DataLoader (evaluation)").nth(1).unwrap();
+    let row = row.split("</tr>").next().unwrap();
+    for cell in [">evaluation<", ">60<", ">1200<", ">4.00 s<"] {
+        assert!(row.contains(cell), "{row}");
+    }
+}
+
+#[test]
+fn one_loop_alone_has_no_table() {
+    let summary = SummaryRecord {
+        loop_name: Some("DataLoader".into()),
+        ..measured()
+    };
+    assert!(!html(&summary).contains("<h2>Loops</h2>"));
 }

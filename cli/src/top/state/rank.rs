@@ -27,6 +27,8 @@ pub(crate) enum Life {
     Silent(f64),
     /// It was stopped in order.
     Ended,
+    /// An exception that nothing caught ended it.
+    Crashed,
 }
 
 /// A notice and when it was written.
@@ -100,12 +102,12 @@ impl Rank {
 
     /// Whether it still trains, at a wall-clock time in nanoseconds since 1970-01-01 UTC.
     pub(crate) fn life(&self, now_unix_nano: u64) -> Life {
-        if self
-            .summary
-            .as_ref()
-            .is_some_and(|s| s.state == RunState::Finished)
-        {
-            return Life::Ended;
+        let finished = |s: &&SummaryRecord| s.state == RunState::Finished;
+        if let Some(summary) = self.summary.as_deref().filter(finished) {
+            return match &summary.ended_by {
+                Some(end) if end.is_crash() => Life::Crashed,
+                _ => Life::Ended,
+            };
         }
         let silent_s = now_unix_nano.saturating_sub(self.last_unix_nano) as f64 / 1e9;
         // A tick may be late on a machine without a free core.

@@ -1,8 +1,8 @@
 //! The fold, on records as a trainer writes them.
 
 use headspace_agent::model::record::{
-    LoopTick, Phase, QueueTick, RecordBody, RunRecord, RunState, StageTick, SummaryRecord,
-    TickRecord,
+    EndRecord, LoopTick, Phase, QueueTick, RecordBody, RunRecord, RunState, StageTick,
+    SummaryRecord, TickRecord,
 };
 
 use super::*;
@@ -168,6 +168,13 @@ fn a_process_is_live_then_silent_or_ended() {
     };
     let rank = take(101 * S, RecordBody::Summary(Box::new(ended)));
     assert_eq!(rank.life(500 * S), Life::Ended);
+    let crashed = SummaryRecord {
+        state: RunState::Finished,
+        ended_by: Some(EndRecord::default()),
+        ..SummaryRecord::default()
+    };
+    let rank = take(102 * S, RecordBody::Summary(Box::new(crashed)));
+    assert_eq!(rank.life(500 * S), Life::Crashed);
 }
 
 #[test]

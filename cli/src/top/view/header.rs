@@ -61,6 +61,7 @@ pub(super) fn alive(life: Life) -> String {
         Life::Live => "live".to_owned(),
         Life::Silent(seconds) => format!("silent for {}", duration_s(seconds.round())),
         Life::Ended => "ended".to_owned(),
+        Life::Crashed => "ended by an exception".to_owned(),
     }
 }
 
@@ -70,9 +71,7 @@ pub(super) fn waiting(scene: &Scene<'_>) -> Vec<Line<'static>> {
         Line::from(""),
         Line::from(format!(" Waiting for a run in `{}`.", scene.place)),
         Line::from(""),
-        Line::from(
-            " It begins when a training script with `headspace.wrap` takes its first batch.",
-        ),
+        Line::from(" It begins with the first batch of a script under `headspace run` or `wrap`."),
     ];
     if let Some(trouble) = scene.trouble {
         lines.push(Line::from(""));

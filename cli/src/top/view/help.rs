@@ -32,7 +32,7 @@ pub(super) fn lines(palette: Palette) -> Vec<Line<'static>> {
     let notes = [
         "",
         "  step = compute + wait; wait is the time in which the loop waits for a batch.",
-        "  floor is the step if data were free, measured by a probe (HEADSPACE_MODE=probe).",
+        "  floor is the step if data were free, measured in mode `probe`.",
         "  Numbers of stages and queues are of the last interval, those of the verdict of the",
         "  steady state. `silent` means that records stopped coming without an end: the process",
         "  was killed, or the session is paused.",

@@ -2,7 +2,10 @@
 
 A configuration's cost is the mean of its runs, in milliseconds a step (or a sample), with an interval.
 One run's interval is the record's own, and at least what differs from run to run. Of several runs it is
-also at least what their spread makes it (Student's t).
+also at least what their spread makes it. Two runs alone hardly tell how much runs differ (Student's t
+with one degree of freedom is 12.7), so their spread is taken together with that of all other
+configurations that were run again, and with what the runs say of themselves (moderated t: Smyth,
+"Linear models and empirical Bayes methods", SAGMB 3(1), 2004; as in `analysis/precision.rs`).
 """
 
 from __future__ import annotations
@@ -24,6 +27,10 @@ RUN_TO_RUN = 0.0075
 
 #: Degrees of freedom of a run's interval, as there.
 FREEDOM = 7
+
+#: Runs that one run's own interval is worth where it is asked how much the next one differs: what other
+#: programs do then is not in it (`FREEDOM_OF_OTHERS` there).
+ASSUMED = 3
 
 
 def t_quantile(freedom: int, probability: float = 0.975) -> float:
@@ -78,6 +85,8 @@ class Cost:
     low: float
     high: float
     runs: int = 1
+    span: tuple[float, float] | None = None
+    """The least and the most of several runs."""
 
     @property
     def half(self) -> float:
@@ -108,16 +117,46 @@ def cost(outcome: Outcome, objective: Objective) -> Cost | None:
     return Cost(step * factor, low * factor, high * factor)
 
 
-def pool(costs: Sequence[Cost]) -> Cost:
-    """All runs of one configuration."""
+@dataclass(frozen=True)
+class Spread:
+    """How much runs of one configuration differ, by all configurations that were run again."""
+
+    squares: float
+    """Sum of the squared deviations from their configuration's mean, as shares of it."""
+    freedom: int
+    """Runs less configurations."""
+
+
+def spread_of(groups: Iterable[Sequence[Cost]]) -> Spread:
+    """The spread of the runs of several configurations."""
+    squares, freedom = 0.0, 0
+    for costs in groups:
+        mean = math.fsum(one.ms for one in costs) / len(costs)
+        squares += math.fsum((one.ms / mean - 1) ** 2 for one in costs)
+        freedom += len(costs) - 1
+    return Spread(squares, freedom)
+
+
+def pool(costs: Sequence[Cost], spread: Spread | None = None) -> Cost:
+    """All runs of one configuration.
+
+    Args:
+        costs: Of each run.
+        spread: Of all configurations, this one among them. By default of this one alone.
+    """
     count = len(costs)
     mean = math.fsum(one.ms for one in costs) / count
     half = _standard(costs)
-    if count > 1:
-        squares = math.fsum((one.ms - mean) ** 2 for one in costs)
-        error = math.sqrt(squares / (count - 1) / count)
-        half = max(half, t_quantile(count - 1) * error)
-    return Cost(mean, max(0.0, mean - half), mean + half, count)
+    if count == 1:
+        return Cost(mean, max(0.0, mean - half), mean + half)
+    seen = spread_of([costs]) if spread is None else spread
+    of_one = math.fsum((_half(one) / one.ms) ** 2 for one in costs) / count
+    of_one /= t_quantile(FREEDOM) ** 2
+    freedom = ASSUMED + seen.freedom
+    variance = (ASSUMED * of_one + seen.squares) / freedom
+    half = max(half, t_quantile(freedom) * mean * math.sqrt(variance / count))
+    every = [one.ms for one in costs]
+    return Cost(mean, max(0.0, mean - half), mean + half, count, (min(every), max(every)))
 
 
 def by_config(trials: Iterable[Trial], objective: Objective) -> dict[str, tuple[Config, Cost]]:
@@ -129,7 +168,8 @@ def by_config(trials: Iterable[Trial], objective: Objective) -> dict[str, tuple[
             continue
         if one := cost(trial.outcome, objective):
             runs.setdefault(key(trial.knobs), (trial.knobs, []))[1].append(one)
-    return {name: (config, pool(costs)) for name, (config, costs) in runs.items()}
+    spread = spread_of(costs for _, costs in runs.values())
+    return {name: (config, pool(costs, spread)) for name, (config, costs) in runs.items()}
 
 
 @dataclass(frozen=True)
@@ -173,5 +213,9 @@ def gain(baseline: Sequence[Cost], winner: Sequence[Cost]) -> Gain | None:
 
 def _standard(runs: Sequence[Cost]) -> float:
     """Half-width of the mean of runs by their own intervals, and by what differs from run to run."""
-    halves = [max(one.half, run_half(one.ms)) for one in runs]
-    return math.hypot(*halves) / len(runs)
+    return math.hypot(*map(_half, runs)) / len(runs)
+
+
+def _half(one: Cost) -> float:
+    """Half-width of one run's interval, in which is what differs from run to run."""
+    return max(one.half, run_half(one.ms))

@@ -84,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
         type=_duration,
         default=float("inf"),
         metavar="TIME",
-        help="begin none after that long, such as 90m (default: no limit)",
+        help="start no new experiment after this time, such as 90m (default: no limit)",
     )
     add(
         "--patience",
@@ -133,7 +133,7 @@ def parser() -> argparse.ArgumentParser:
         type=_whole,
         default=1,
         metavar="N",
-        help="run contenders that cannot be told apart so often again (default: 1)",
+        help="how many times to rerun configurations whose intervals overlap (default: 1)",
     )
     add(
         "--confirm",

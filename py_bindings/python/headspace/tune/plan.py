@@ -15,7 +15,7 @@ from headspace.tune import remedies
 from headspace.tune.bounds import bound
 from headspace.tune.experiment import SEARCHING, Experiment, Kind, Proposal, State, Trial
 from headspace.tune.knobs import Config, Space, key
-from headspace.tune.objective import Cost, Gain, Objective, by_config, cost, gain, pool, scale
+from headspace.tune.objective import Cost, Gain, Objective, by_config, cost, gain, scale
 from headspace.tune.sampler import suggest
 
 #: A new best counts for patience from this gain on, as a share of the best before.
@@ -372,15 +372,8 @@ def confirmed_gain(trials: Sequence[Trial], objective: Objective) -> Gain | None
 
 def pooled(trials: Sequence[Trial], config: Config, objective: Objective) -> Cost | None:
     """All runs of a configuration together."""
-    costs = [
-        one
-        for t in trials
-        if key(t.knobs) == key(config)
-        and t.outcome.measured
-        and t.kind is not Kind.PROBE
-        and (one := cost(t.outcome, objective))
-    ]
-    return pool(costs) if costs else None
+    found = by_config(trials, objective).get(key(config))
+    return None if found is None else found[1]
 
 
 def _why(trial: Trial) -> str:

@@ -16,6 +16,9 @@ from headspace.tune.plan import Limits, Standing
 
 BAR = 24
 
+#: What most experiments are; the others are named.
+_SEARCHED = tuple(kind for kind in SEARCHING if kind is not Kind.BASELINE)
+
 
 class Progress:
     """Writes to a stream; nothing where `quiet`."""
@@ -30,13 +33,11 @@ class Progress:
         self._live = not quiet and self._stream.isatty()
         self._drawn = 0.0
 
-    def ended(self, trial: Trial, parent: Trial | None) -> None:
-        """Tells of an experiment that has ended."""
-        words = self._space.describe(trial.knobs, parent.knobs if parent else None)
-        label = {Kind.BASELINE: "baseline", Kind.PROBE: "probe"}.get(trial.kind, "")
-        if trial.kind in (Kind.REPEAT, Kind.CONFIRM):
-            label = f"{trial.kind.value} {self._space.describe(trial.knobs)}"
-        self._say(f"#{trial.number:<3} {self._result(trial):<34}  {label or words}")
+    def ended(self, trial: Trial) -> None:
+        """Tells of an experiment that has ended, with all its knobs."""
+        label = "" if trial.kind in _SEARCHED else f"{trial.kind.value}: "
+        knobs = self._space.describe(trial.knobs)
+        self._say(f"#{trial.number:<3} {self._result(trial):<34}  {label}{knobs}")
 
     def _result(self, trial: Trial) -> str:
         outcome = trial.outcome

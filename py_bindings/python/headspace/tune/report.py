@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from headspace.tune.command import Template
 from headspace.tune.experiment import SEARCHING, Kind, Trial
 from headspace.tune.knobs import Space, key
+from headspace.tune.objective import Cost
 from headspace.tune.plan import Limits, confirmed_gain, pooled, standing, winner_of
 from headspace.tune.search import bottleneck_of
 
@@ -32,16 +33,11 @@ def report(
     after = pooled(trials, won.knobs, objective)
     if before is None or after is None:
         return [*lines, "           the winner was not measured"]
-    lines.append(
-        f"baseline   {before.ms:.1f} {unit} ±{before.half:.1f}   {space.describe(space.baseline)}"
-    )
+    lines.append(f"baseline   {_told(before, unit)}   {space.describe(space.baseline)}")
     if key(won.knobs) == key(space.baseline):
         lines.append("best       the baseline: no configuration that was tried is faster")
     else:
-        lines.append(
-            f"best       {after.ms:.1f} {unit} ±{after.half:.1f}   "
-            f"{space.describe(won.knobs, space.baseline)}"
-        )
+        lines.append(f"best       {_told(after, unit)}   {space.describe(won.knobs)}")
         confirmed = confirmed_gain(trials, objective)
         if confirmed is None:
             less = 100 * (1 - after.ms / before.ms)
@@ -68,6 +64,15 @@ def report(
         lines.append(f"failed     {told}")
     heading = "the candidate" if unsure else "run it as"
     return [*lines, heading, f"    {template.line(won.knobs)}"]
+
+
+def _told(cost: Cost, unit: str) -> str:
+    """A cost with its interval, and the runs that it is the mean of."""
+    told = f"{cost.ms:.1f} {unit} ±{cost.half:.1f}"
+    if cost.span is None:
+        return told
+    least, most = cost.span
+    return f"{told} ({cost.runs} runs, {least:.1f} to {most:.1f})"
 
 
 _MEANT = ("finished", "stopped_early")

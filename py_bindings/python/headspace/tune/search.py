@@ -171,9 +171,8 @@ class Search:
             by_number = {trial.number: trial for trial in self._trials}
             for running in ended:
                 trial = by_number.get(running.experiment.number)
-                parent = running.experiment.proposal.parent
                 if trial is not None:
-                    self._progress.ended(trial, by_number.get(-1 if parent is None else parent))
+                    self._progress.ended(trial)
         return bool(ended)
 
     def _best_step(self) -> float | None:

@@ -1,0 +1,176 @@
+//! The options of a loop, as their user writes them.
+//!
+//! Each of them can be set in three places. A message that proposes one names it as it is written in
+//! the place that this user has at hand.
+
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Mode;
+
+/// Where the user sets the options of a loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum OptionsFrom {
+    /// On the command line of `headspace run`.
+    Run,
+    /// In variables of the environment.
+    #[default]
+    Environment,
+    /// In the arguments of `headspace.wrap`.
+    Wrap,
+}
+
+/// An option of a loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoopOption {
+    /// What the loop does.
+    Mode,
+    /// Most steps of a probe.
+    ProbeSteps,
+    /// Batches that are repeated.
+    NumCaches,
+    /// Whether the loop ends with its probe.
+    StopAfterProbe,
+    /// Whether a probed epoch delivers every batch of its loader.
+    ExactlyOnce,
+    /// Live batches before a replay.
+    ReturnCachesAfter,
+    /// Batches after which an epoch of a replay ends.
+    StopAfter,
+}
+
+impl LoopOption {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Mode,
+        Self::ProbeSteps,
+        Self::NumCaches,
+        Self::StopAfterProbe,
+        Self::ExactlyOnce,
+        Self::ReturnCachesAfter,
+        Self::StopAfter,
+    ];
+
+    /// Its name as an argument of `headspace.wrap`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mode => "mode",
+            Self::ProbeSteps => "probe_steps",
+            Self::NumCaches => "num_caches",
+            Self::StopAfterProbe => "stop_after_probe",
+            Self::ExactlyOnce => "exactly_once",
+            Self::ReturnCachesAfter => "return_caches_after",
+            Self::StopAfter => "stop_after",
+        }
+    }
+
+    fn is_switch(self) -> bool {
+        matches!(self, Self::StopAfterProbe | Self::ExactlyOnce)
+    }
+}
+
+impl OptionsFrom {
+    /// The place of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "run" => Some(Self::Run),
+            "environment" => Some(Self::Environment),
+            "wrap" => Some(Self::Wrap),
+            _ => None,
+        }
+    }
+
+    /// An option with its value, as it is written there. A switch takes no value: it is switched on.
+    #[must_use]
+    pub fn with(self, option: LoopOption, value: &str) -> String {
+        let name = self.name_of(option);
+        match (self, option) {
+            (Self::Run, _) if option.is_switch() => name,
+            (Self::Run, _) => format!("{name} {value}"),
+            (Self::Environment, _) if option.is_switch() => format!("{name}=1"),
+            (Self::Wrap, LoopOption::Mode) => format!("{name}=\"{value}\""),
+            (Self::Wrap, _) if option.is_switch() => format!("{name}=True"),
+            (Self::Environment | Self::Wrap, _) => format!("{name}={value}"),
+        }
+    }
+
+    /// A text in which options stand by their names, as in `` `probe_steps` ``, with each as it is
+    /// written there.
+    #[must_use]
+    pub fn spell(self, text: &str) -> String {
+        LoopOption::ALL
+            .iter()
+            .fold(text.to_owned(), |text, option| {
+                let named = format!("`{}`", option.name());
+                text.replace(&named, &format!("`{}`", self.name_of(*option)))
+            })
+    }
+
+    /// What an option is called there.
+    fn name_of(self, option: LoopOption) -> String {
+        let name = option.name();
+        match self {
+            Self::Run => format!("--{}", name.replace('_', "-")),
+            Self::Environment => format!("HEADSPACE_{}", name.to_uppercase()),
+            Self::Wrap => name.to_owned(),
+        }
+    }
+
+    /// How to run the program again in that mode.
+    #[must_use]
+    pub fn with_mode(self, mode: Mode) -> String {
+        let option = self.with(LoopOption::Mode, mode.as_str());
+        match self {
+            Self::Run => format!("`headspace run {option}`"),
+            Self::Environment => format!("`{option}`"),
+            Self::Wrap => format!("`headspace.wrap(..., {option})`"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_is_written_as_the_user_has_it_at_hand() {
+        let steps = |from: OptionsFrom| from.with(LoopOption::ProbeSteps, "500");
+        assert_eq!(steps(OptionsFrom::Run), "--probe-steps 500");
+        assert_eq!(steps(OptionsFrom::Environment), "HEADSPACE_PROBE_STEPS=500");
+        assert_eq!(steps(OptionsFrom::Wrap), "probe_steps=500");
+        let once = |from: OptionsFrom| from.with(LoopOption::ExactlyOnce, "");
+        assert_eq!(once(OptionsFrom::Run), "--exactly-once");
+        assert_eq!(once(OptionsFrom::Environment), "HEADSPACE_EXACTLY_ONCE=1");
+        assert_eq!(once(OptionsFrom::Wrap), "exactly_once=True");
+    }
+
+    #[test]
+    fn a_text_names_its_options_as_the_user_has_them_at_hand() {
+        let text = "raise `probe_steps`, or lower `num_caches`";
+        assert_eq!(
+            OptionsFrom::Run.spell(text),
+            "raise `--probe-steps`, or lower `--num-caches`"
+        );
+        assert_eq!(
+            OptionsFrom::Environment.spell(text),
+            "raise `HEADSPACE_PROBE_STEPS`, or lower `HEADSPACE_NUM_CACHES`"
+        );
+        assert_eq!(OptionsFrom::Wrap.spell(text), text);
+    }
+
+    #[test]
+    fn a_mode_is_set_where_the_options_are() {
+        let probe = |from: OptionsFrom| from.with_mode(Mode::Probe);
+        assert_eq!(probe(OptionsFrom::Run), "`headspace run --mode probe`");
+        assert_eq!(probe(OptionsFrom::Environment), "`HEADSPACE_MODE=probe`");
+        assert_eq!(
+            probe(OptionsFrom::Wrap),
+            "`headspace.wrap(..., mode=\"probe\")`"
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! What is said of a probe before it begins: how long it takes, and what happens to training.
+
+use std::fmt;
+
+use crate::model::{LoopOption, OptionsFrom};
+
+/// What a probe is about to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProbeFacts {
+    /// Most steps that it takes. Exact where several ranks train together.
+    pub total: u64,
+    /// From how many to how many it usually takes, where that is less.
+    pub usual: Option<(u64, u64)>,
+    /// Most steps that train on repeated batches. Exact where several ranks train together.
+    pub replayed: u64,
+    /// Batches that are repeated at a time.
+    pub cached: u32,
+    /// Whether several ranks train together.
+    pub has_ranks: bool,
+    /// Batches of an epoch, where the loader says.
+    pub epoch: Option<u64>,
+    /// Whether an epoch delivers every batch of a loader that has a length.
+    pub exactly_once: bool,
+    /// Whether the loop ends with the probe.
+    pub stops: bool,
+    /// Where the user sets the options.
+    pub from: OptionsFrom,
+}
+
+impl fmt::Display for ProbeFacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_length(f)?;
+        self.write_epoch(f)?;
+        self.write_need(f)?;
+        if !self.stops {
+            let stop = self.from.with(LoopOption::StopAfterProbe, "");
+            write!(
+                f,
+                " A checkpoint of this run was trained on the repeated batches more often: for a \
+                 model to keep, probe in a short run of its own (`{stop}`)."
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl ProbeFacts {
+    fn write_length(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            total,
+            replayed,
+            cached,
+            ..
+        } = self;
+        match (self.has_ranks, self.usual) {
+            (true, _) => write!(f, "{total} steps on every rank, of which {replayed}")?,
+            (false, Some((least, most))) => write!(
+                f,
+                "up to {total} steps, usually {least} to {most}, of which up to {replayed}"
+            )?,
+            (false, None) => write!(f, "up to {total} steps, of which up to {replayed}")?,
+        }
+        let batches = if *cached == 1 { "batch" } else { "batches" };
+        write!(
+            f,
+            " train on batches that are repeated ({cached} {batches} at a time)."
+        )
+    }
+
+    fn write_epoch(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.epoch, self.exactly_once) {
+            (Some(_), false) => write!(
+                f,
+                " An epoch keeps its length: as many of its own batches are not delivered (`{}` \
+                 delivers all).",
+                self.from.with(LoopOption::ExactlyOnce, "")
+            ),
+            (Some(_), true) => write!(
+                f,
+                " Every batch of the loader is delivered: an epoch has more steps by the repeated \
+                 ones."
+            ),
+            (None, _) => write!(f, " Every batch of the loader is delivered."),
+        }
+    }
+
+    /// How long to train, where one epoch may be too short for the probe.
+    fn write_need(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (least, most) = self.usual.unwrap_or((self.total, self.total));
+        let Some(epoch) = self.epoch.filter(|&epoch| epoch > 0 && epoch < most) else {
+            return Ok(());
+        };
+        let epochs = |steps: u64| steps.div_ceil(epoch);
+        write!(
+            f,
+            " An epoch of this loader has {epoch} batches: train for {most} steps or more ({} \
+             epochs",
+            epochs(most)
+        )?;
+        if least < most {
+            write!(
+                f,
+                "; {} may do, {} always do",
+                epochs(least),
+                epochs(self.total)
+            )?;
+        }
+        write!(f, ").")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn long() -> ProbeFacts {
+        ProbeFacts {
+            total: 2400,
+            usual: Some((600, 1000)),
+            replayed: 584,
+            cached: 10,
+            ..ProbeFacts::default()
+        }
+    }
+
+    #[test]
+    fn a_probe_says_how_long_it_takes_and_what_happens_to_training() {
+        let facts = ProbeFacts {
+            epoch: Some(5000),
+            from: OptionsFrom::Run,
+            ..long()
+        };
+        assert_eq!(
+            facts.to_string(),
+            "up to 2400 steps, usually 600 to 1000, of which up to 584 train on batches that are \
+             repeated (10 batches at a time). An epoch keeps its length: as many of its own \
+             batches are not delivered (`--exactly-once` delivers all). A checkpoint of this run \
+             was trained on the repeated batches more often: for a model to keep, probe in a short \
+             run of its own (`--stop-after-probe`)."
+        );
+    }
+
+    #[test]
+    fn where_all_batches_are_delivered_epochs_are_longer() {
+        let facts = ProbeFacts {
+            epoch: Some(5000),
+            exactly_once: true,
+            stops: true,
+            ..long()
+        };
+        let text = facts.to_string();
+        assert!(
+            text.ends_with("an epoch has more steps by the repeated ones."),
+            "{text}"
+        );
+        let endless = ProbeFacts {
+            epoch: None,
+            ..facts
+        };
+        let text = endless.to_string();
+        assert!(
+            text.ends_with("Every batch of the loader is delivered."),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn epochs_that_are_shorter_than_the_probe_are_counted() {
+        let facts = ProbeFacts {
+            epoch: Some(120),
+            ..long()
+        };
+        let text = facts.to_string();
+        assert!(
+            text.contains(
+                "An epoch of this loader has 120 batches: train for 1000 steps or more (9 epochs; \
+                 5 may do, 20 always do)."
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn several_ranks_know_the_number_of_steps_beforehand() {
+        let facts = ProbeFacts {
+            total: 1035,
+            usual: None,
+            replayed: 304,
+            cached: 1,
+            has_ranks: true,
+            epoch: Some(1000),
+            ..ProbeFacts::default()
+        };
+        let text = facts.to_string();
+        assert!(
+            text.starts_with(
+                "1035 steps on every rank, of which 304 train on batches that are repeated (1 \
+                 batch at a time)."
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains("train for 1035 steps or more (2 epochs)."),
+            "{text}"
+        );
+    }
+}

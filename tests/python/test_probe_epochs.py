@@ -1,0 +1,315 @@
+"""Epochs with repeated batches: their length, whose batches they repeat, and what errors leave of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import warnings
+from collections import UserDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from running import Runs, of_kind
+
+import headspace
+from headspace._copies import copy_containers, copy_values
+
+#: Enough for a whole probe, and soon over on a list.
+PROBE_STEPS = 300
+
+
+class Source:
+    """Epochs of new batches with a length. Says which of its batches were asked for."""
+
+    def __init__(self, length: int, make: Callable[[int], Any] = lambda number: [number]) -> None:
+        self.length = length
+        self.make = make
+        self.asked = 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Any]:
+        for _ in range(self.length):
+            self.asked += 1
+            yield self.make(self.asked)
+
+
+@pytest.mark.parametrize("length", [7, 50, 130])
+def test_a_probed_epoch_has_as_many_batches_as_the_loader_says(runs: Runs, length: int) -> None:
+    source = Source(length)
+    loader = headspace.wrap(source, mode="probe", probe_steps=PROBE_STEPS)
+
+    epochs = [sum(1 for _ in loader) for _ in range(600 // length + 2)]
+    headspace.stop()
+
+    assert set(epochs) == {length}
+    assert source.asked < sum(epochs), "repeated batches took the place of some"
+    recorded = runs.kind("epoch")
+    assert {epoch["steps"] for epoch in recorded} == {length}
+    assert all(epoch["exhausted"] for epoch in recorded)
+    assert sum(epoch["replayed"] for epoch in recorded) == sum(epochs) - source.asked > 0
+    (said,) = [n for n in runs.kind("notice") if n["code"] == "batches_replaced"]
+    assert "replaced by repeated ones" in said["text"]
+
+
+def test_with_exactly_once_every_batch_of_the_source_is_delivered(runs: Runs) -> None:
+    source = Source(50)
+    loader = headspace.wrap(
+        source, mode="probe", probe_steps=PROBE_STEPS, exactly_once=True, name="once"
+    )
+
+    epochs = [[batch[0] for batch in loader] for _ in range(12)]
+    headspace.stop()
+
+    live = list(dict.fromkeys(itertools.chain(*epochs)))
+    assert live == list(range(1, 601))
+    assert max(map(len, epochs)) > 50
+    assert "batches_replaced" not in runs.notices()
+
+
+def test_without_a_length_every_batch_of_the_source_is_delivered(runs: Runs) -> None:
+    loader = headspace.wrap(
+        ([number] for number in range(500)), mode="probe", probe_steps=PROBE_STEPS
+    )
+
+    got = [batch[0] for batch in loader]
+
+    assert list(dict.fromkeys(got)) == list(range(500))
+    assert len(got) > 500
+
+
+def test_a_length_that_is_too_small_cuts_nothing_while_no_batch_is_repeated(runs: Runs) -> None:
+    class More(Source):
+        def __len__(self) -> int:
+            return 3
+
+    loader = headspace.wrap(More(10), mode="probe", probe_steps=PROBE_STEPS)
+
+    assert [len(list(loader)) for _ in range(2)] == [10, 10]
+
+
+@pytest.mark.parametrize("mode", ["measure", "probe", "replay"])
+def test_a_loop_that_skips_bad_samples_gets_the_others(runs: Runs, mode: str) -> None:
+    class Bad(Iterator[list[int]]):
+        def __init__(self) -> None:
+            self.number = 0
+
+        def __next__(self) -> list[int]:
+            self.number += 1
+            if self.number > 400:
+                raise StopIteration
+            if self.number % 25 == 0:
+                raise OSError(f"sample {self.number} is damaged")
+            return [self.number]
+
+    loader = headspace.wrap(
+        Bad(), mode=mode, num_caches=2, return_caches_after=390, probe_steps=PROBE_STEPS
+    )
+    got, errors, batches = [], 0, iter(loader)
+    while len(got) < 1000:
+        try:
+            got.append(next(batches)[0])
+        except StopIteration:
+            break
+        except OSError:
+            errors += 1
+
+    assert errors == 16
+    assert list(dict.fromkeys(got)) == [n for n in range(1, 401) if n % 25]
+
+
+def test_a_cache_data_loader_goes_on_after_an_error_that_the_loop_catches(runs: Runs) -> None:
+    class Bad(Iterator[int]):
+        numbers = itertools.count()
+
+        def __next__(self) -> int:
+            number = next(self.numbers)
+            if number == 3:
+                raise OSError("damaged")
+            return number
+
+    batches = iter(headspace.CacheDataLoader(Bad(), 2, 6, stop_after=9))
+    assert list(itertools.islice(batches, 3)) == [0, 1, 2]
+    with pytest.raises(OSError, match="damaged"):
+        next(batches)
+    assert list(batches) == [4, 5, 6, 0, 1, 0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    image: bytearray
+    names: list[str]
+
+
+class Encoding(UserDict):  # type: ignore[type-arg]
+    """As transformers' `BatchEncoding` is."""
+
+
+def reassigned(batch: Any) -> None:
+    assert batch["image"] == 255, "the batch is as it came"
+    batch["image"] = batch["image"] / 255
+    batch.pop("label")
+
+
+def item_changed(batch: Any) -> None:
+    assert batch["images"][1] == [2]
+    batch["images"][1].append(3)
+    del batch["images"][0]
+
+
+def field_changed(batch: Any) -> None:
+    assert batch.names == ["a"]
+    batch.names.clear()
+
+
+def changed_within(batch: Any) -> None:
+    assert batch["image"] == b"\x01\x02"
+    batch["image"][0] = 9
+
+
+def changed_in_tuple(batch: Any) -> None:
+    image, label = batch
+    assert (image, label) == (b"\x01\x02", 5)
+    image[0] = 9
+
+
+CHANGES: dict[str, tuple[Callable[[int], Any], Callable[[Any], None], bool]] = {
+    "a key is reassigned": (lambda _: {"image": 255, "label": 1}, reassigned, False),
+    "an encoding's key": (lambda _: Encoding(image=255, label=1), reassigned, False),
+    "a nested list": (lambda _: {"images": [[1], [2]]}, item_changed, False),
+    "a dataclass' list": (lambda _: Sample(bytearray(2), ["a"]), field_changed, False),
+    "bytes within": (lambda _: {"image": bytearray(b"\x01\x02")}, changed_within, True),
+    "a tuple's bytes": (lambda _: (bytearray(b"\x01\x02"), 5), changed_in_tuple, True),
+}
+
+
+@pytest.mark.parametrize("mode", ["probe", "replay"])
+@pytest.mark.parametrize("kind", CHANGES)
+def test_a_batch_is_replayed_as_it_came_whatever_the_loop_does_to_it(
+    runs: Runs, kind: str, mode: str
+) -> None:
+    make, change, needs_copies = CHANGES[kind]
+    source = Source(100, make)
+    loader = headspace.wrap(
+        source, mode=mode, num_caches=5, return_caches_after=40, probe_steps=PROBE_STEPS
+    )
+
+    for _ in range(6):
+        for batch in loader:
+            change(batch)
+    headspace.stop()
+
+    assert source.asked < 600
+    assert ("batches_mutated" in runs.notices()) == needs_copies
+    for probe in runs.kind("probe"):
+        assert probe["mutated_batches"] == 0
+        assert probe["replayed_steps"] > 0
+
+
+def test_tensors_changed_in_place_are_copied(runs: Runs) -> None:
+    torch = pytest.importorskip("torch")
+    source = Source(100, lambda number: {"image": torch.full((4,), 255.0), "label": number})
+    loader = headspace.wrap(source, mode="probe", probe_steps=PROBE_STEPS)
+
+    for _ in range(6):
+        for batch in loader:
+            assert float(batch["image"].sum()) == 4 * 255
+            batch["image"].div_(255)
+    headspace.stop()
+
+    assert "batches_mutated" in runs.notices()
+    (probe,) = runs.kind("probe")
+    assert probe["mutated_batches"] == 0
+    assert probe["replayed_steps"] > 0
+
+
+def test_copies_share_what_the_original_shares_and_keep_types() -> None:
+    inner = [1]
+    batch = {"a": inner, "b": inner, "c": (inner, Encoding(x=inner))}
+
+    for copies in (copy_containers(batch), copy_values(batch)):
+        assert copies == batch
+        assert copies["a"] is not inner
+        assert copies["a"] is copies["b"] is copies["c"][0] is copies["c"][1]["x"]
+        assert type(copies["c"][1]) is Encoding
+    number = object()
+    assert copy_containers(number) is number
+
+
+class Loader:
+    """One of several that the same line of a program iterates."""
+
+    def __init__(self, fold: int, length: int) -> None:
+        self.fold = fold
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter([(self.fold, number) for number in range(self.length)])
+
+
+@pytest.mark.parametrize("mode", ["probe", "replay"])
+def test_batches_of_one_loader_are_never_handed_out_in_anothers_epoch(
+    runs: Runs, mode: str
+) -> None:
+    from headspace import _loops, _session
+
+    loop = _loops.loop_of(
+        Loader(0, 1),
+        mode=mode,
+        name="folds",
+        batch_size=None,
+        num_caches=5,
+        return_caches_after=20,
+        probe_steps=PROBE_STEPS,
+    )
+    repeated = 0
+    for fold in range(12):
+        loader = Loader(fold, 45)
+        for _ in range(2):
+            got = list(loop.iterate(loader, _session._begin))
+            assert {batch[0] for batch in got} == {fold}
+            assert len(got) == 45
+            repeated += 45 - len(set(got))
+    headspace.stop()
+
+    assert repeated > 0
+
+
+def test_asking_an_iterable_dataset_for_its_length_leaves_no_trace(runs: Runs) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return 2
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(8))
+
+    loader = headspace.wrap(torch.utils.data.DataLoader(Stream(), batch_size=1), mode="probe")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sum(1 for _ in loader) == 8
+    assert loader._IterableDataset_len_called is None
+
+
+def test_accelerate_knows_the_last_batch_of_an_epoch_that_keeps_its_length(runs: Runs) -> None:
+    torch = pytest.importorskip("torch")
+    accelerate = pytest.importorskip("accelerate")
+    data = torch.utils.data.TensorDataset(torch.arange(200.0).reshape(200, 1))
+    accelerator = accelerate.Accelerator(cpu=True)
+    loader = accelerator.prepare(torch.utils.data.DataLoader(data, batch_size=4))
+    watched = headspace.wrap(loader, mode="probe", probe_steps=PROBE_STEPS)
+
+    for epoch in range(8):
+        last = [accelerator.gradient_state.end_of_dataloader for _ in watched]
+        assert last == [False] * 49 + [True]
+        assert not accelerator.gradient_state.in_dataloader
+        assert loader.iteration == epoch + 1
+    headspace.stop()
+
+    assert sum(epoch["replayed"] for epoch in of_kind(runs.records(), "epoch")) > 0

@@ -1,0 +1,226 @@
+"""`headspace run` on programs that iterate no loader it knows: steps of optimisers, a function that
+returns batches, and what is said where nothing was seen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from injected import HEADSPACE, run
+from running import Programs, Ran
+
+NOT_SEEN = "headspace: no training loop was seen"
+
+
+def not_seen(stderr: str) -> int:
+    return sum(line.startswith(NOT_SEEN) for line in stderr.splitlines())
+
+
+def steps(program: Programs, *args: object, **how: Any) -> Ran:
+    """A training with torch's optimisers, which prints what it would print without headspace."""
+    pytest.importorskip("torch")
+    env = {"OMP_NUM_THREADS": "1"}
+    watched = run(program, "steps.py", *args, env=env, **how)
+    bare = program("steps.py", *args, env=env, timeout=120.0)
+    assert (watched.exit_code, watched.stdout) == (bare.exit_code, bare.stdout), watched.stderr
+    assert "not everything is measured" not in watched.stderr
+    return watched
+
+
+def test_the_steps_of_an_optimiser_are_the_steps_of_a_loop_without_a_loader(
+    program: Programs,
+) -> None:
+    ran = steps(program)
+    summary = ran.summary()
+
+    assert (summary["loop"], summary["loop_role"]) == ("optimizer steps", "training")
+    assert 50 <= summary["steps"] <= 60
+    assert summary["steady_step_mean_ms"] >= 1.0
+    # What it waited for was not seen: no number, and the way to one.
+    assert summary["wait_ms"] is summary["headspace_upper_bound_pct"] is None
+    assert ran.kind("run")[0]["loader"]["type"] == "torch.optim.sgd.SGD"
+    assert "--batch-from train:get_batch" in ran.stderr
+    assert not_seen(ran.stderr) == 0
+
+
+@pytest.mark.parametrize("args", [("--accumulate", 3), ("--optimizers", 2)], ids=str)
+def test_a_step_of_several_batches_or_optimisers_is_one(
+    program: Programs, args: tuple[str, int]
+) -> None:
+    assert 50 <= steps(program, *args).summary()["steps"] <= 60
+
+
+def test_an_evaluation_is_no_part_of_a_step(program: Programs) -> None:
+    ran = steps(program, "--evaluate-every", 20, "--steps", 100)
+
+    assert 90 <= ran.summary()["steps"] <= 100
+    assert ran.summary()["step_p99_ms"] < 95
+
+
+def test_where_a_loader_is_iterated_the_optimisers_steps_are_no_loop(program: Programs) -> None:
+    summary = steps(program, "--loader").summary()
+
+    assert (summary["loop"], summary["steps"], summary["epochs"]) == ("DataLoader", 180, 3)
+    assert summary.get("other_loops", []) == []
+
+
+def test_a_step_that_is_compiled_is_compiled_as_it_is(program: Programs) -> None:
+    assert not_seen(steps(program, "--compile").stderr) == 1
+
+
+def test_a_program_without_anything_known_is_told_so_in_one_line(program: Programs) -> None:
+    ran = steps(program, "--by-hand")
+
+    assert ran.folders == []
+    assert not_seen(ran.stderr) == 1
+    for way in ("headspace.wrap", "headspace.step()", "--batch-from", "DataLoader", "Grain"):
+        assert way in ran.stderr
+    assert not_seen(steps(program, "--by-hand", options=("--quiet",)).stderr) == 0
+
+
+def test_a_program_that_fails_before_its_loop_is_told_nothing(program: Programs) -> None:
+    ran = run(program, "steps.py", "--fails")
+
+    assert ran.exit_code == 1
+    assert "before the loop" in ran.stderr
+    assert not_seen(ran.stderr) == 0
+
+
+def test_only_the_process_that_the_user_started_says_so(program: Programs, tmp_path: Path) -> None:
+    """A launcher whose child is watched says nothing, and a child never does."""
+    pytest.importorskip("torch")
+    launcher = tmp_path / "launcher.py"
+    programs = Path(__file__).parents[1] / "programs"
+    launcher.write_text(
+        "import os, subprocess, sys\n"
+        "import numpy\n"
+        "os.makedirs('elsewhere')\n"
+        "child = [sys.executable, *sys.argv[1:]]\n"
+        "sys.exit(subprocess.run(child, cwd='elsewhere').returncode)\n"
+    )
+    for args, told in ((["trains.py", "--epochs", 1], 0), (["steps.py", "--by-hand"], 1)):
+        folder = tmp_path / args[0]
+        folder.mkdir()
+        env = {name: value for name, value in os.environ.items() if name[:9] != "HEADSPACE"}
+        done = subprocess.run(
+            [
+                *(*HEADSPACE, "--", sys.executable, str(launcher)),
+                *(str(programs / args[0]), *map(str, args[1:])),
+            ],
+            cwd=folder,
+            env={**env, "TMPDIR": str(folder)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        assert not_seen(done.stderr) == told, done.stderr
+        # What one process left for the other is gone.
+        assert not list(folder.glob("headspace-run-*"))
+
+
+def drawn(program: Programs, kind: str, count: int = 100, *options: str, **how: Any) -> Ran:
+    target = how.pop("target", "draws:get_batch")
+    watched = run(
+        program, "draws.py", kind, count, options=("--batch-from", target, *options), **how
+    )
+    assert watched.exit_code == 0, watched.stderr
+    assert "not everything is measured" not in watched.stderr
+    return watched
+
+
+def same(program: Programs, kind: str, count: int = 100, **how: Any) -> Ran:
+    """The batches are those that the program has without headspace."""
+    watched = drawn(program, kind, count, **how)
+    assert watched.stdout == program("draws.py", kind, count, timeout=120.0).stdout
+    return watched
+
+
+def test_the_calls_of_a_function_that_is_named_are_timed(program: Programs) -> None:
+    ran = same(program, "plain")
+    summary = ran.summary()
+
+    assert (summary["loop"], summary["loop_chosen"]) == ("get_batch", True)
+    # The function is found once it is defined, a few milliseconds later.
+    assert 90 <= summary["steps"] <= 100
+    assert summary["wait_ms"] >= 4.0
+    assert summary["compute_ms"] >= 2.0
+    assert ran.kind("run")[0]["loader"]["type"] == "draws.get_batch"
+
+
+def test_a_function_of_a_module_that_is_imported_is_found_before_it_is_called(
+    program: Programs, tmp_path: Path
+) -> None:
+    (tmp_path / "made.py").write_text("def get_batch():\n    return 1\n")
+    (tmp_path / "uses.py").write_text(
+        "import time\n"
+        "from made import get_batch\n"
+        "total = 0\n"
+        "for _ in range(60):\n"
+        "    total += get_batch()\n"
+        "    time.sleep(0.001)\n"
+        "print(total)\n"
+    )
+    ran = run(program, tmp_path / "uses.py", options=("--batch-from", "made:get_batch"))
+
+    assert ran.stdout == "60\n"
+    assert ran.summary()["steps"] == 60
+
+
+def test_calls_of_an_evaluation_are_kept_apart(program: Programs) -> None:
+    pytest.importorskip("torch")
+    summary = same(program, "evaluating").summary()
+
+    assert (summary["loop"], summary["loop_role"]) == ("get_batch", "training")
+    assert summary["steps"] >= 90
+    assert summary["step_p99_ms"] < 60
+    (other,) = summary["other_loops"]
+    assert (other["name"], other["role"]) == ("get_batch (evaluation)", "evaluation")
+    assert (other["epochs"], other["steps"]) == (5, 15)
+
+
+@pytest.mark.parametrize("kind", ["ends", "raises"])
+def test_what_the_function_raises_is_raised(program: Programs, kind: str) -> None:
+    assert same(program, kind).summary()["steps"] >= 85
+
+
+def test_a_function_may_be_a_classs(program: Programs) -> None:
+    assert same(program, "static", target="draws:Data.next").summary()["loop"] == "next"
+
+
+def test_what_yields_batches_is_a_loader(program: Programs) -> None:
+    summary = same(program, "generator", target="draws:stream").summary()
+
+    # The first epoch may have begun before the function was found.
+    assert summary["epochs"] in (2, 3)
+    assert (summary["loop"], summary["steps"]) == ("stream", 100 * summary["epochs"])
+
+
+def test_a_probe_returns_cached_batches_of_the_function(program: Programs) -> None:
+    summary = drawn(program, "plain", 2600, "--mode", "probe").summary()
+
+    assert summary["mode"] == "probe"
+    assert summary["floor_step_ms"] is not None or summary["findings"]
+    if summary["floor_step_ms"] is not None:
+        assert summary["floor_step_ms"] < summary["steady_step_mean_ms"]
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "why"),
+    [
+        ("draws:no_such", "plain", "`draws` has no function `no_such`"),
+        ("draws:get_batch", "never", "was never called by that name"),
+        ("nowhere:get_batch", "plain", "no module `nowhere` was imported"),
+    ],
+)
+def test_a_function_that_is_not_found_or_not_called_is_said(
+    program: Programs, target: str, kind: str, why: str
+) -> None:
+    ran = drawn(program, kind, target=target)
+
+    assert ran.stderr.count("\n") == 1
+    assert why in ran.stderr
