@@ -89,6 +89,12 @@ test-python:
 	$(call say,"Python tests")
 	$(PY) -m pytest $(PYTEST_ARGS)
 
+# REAL_DIR=dir holds the checkouts. docs/real.md has the other settings.
+.PHONY: real
+real: $(STAMPS)/real $(STAMPS)/build ## Run programs that others wrote with and without headspace, and compare what it says with the truth.
+	$(call say,"programs that others wrote; REAL_DIR=$(REAL_DIR)")
+	$(PY) tests/real
+
 .PHONY: gpu-check
 gpu-check: $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/build ## Compare the GPU readings with nvidia-smi (needs an NVIDIA GPU).
 	$(call say,"GPU readings against nvidia-smi and the driver")
@@ -235,6 +241,11 @@ $(STAMPS)/grafana: tests/grafana/package-lock.json | $(PY)
 
 $(STAMPS)/torch: requirements/torch.txt $(STAMPS)/test
 	$(call say,"pip install -r $< (5.5 GB; TORCH=0 leaves it out)")
+	$(PIP) -r $<
+	@touch $@
+
+$(STAMPS)/real: requirements/real.txt $(STAMPS)/torch
+	$(call say,"pip install -r $<")
 	$(PIP) -r $<
 	@touch $@
 
