@@ -33,9 +33,7 @@ def test_a_program_that_ends_by_itself_has_no_such_mark(program: Programs, how: 
 
 
 def test_a_probed_epoch_that_ends_in_an_exception_says_so_in_one_line(program: Programs) -> None:
-    run = program(
-        "fails.py", "--steps", 190, env={"HEADSPACE_MODE": "probe"}
-    )
+    run = program("fails.py", "--steps", 190, env={"HEADSPACE_MODE": "probe"})
 
     assert run.exit_code == 1
     said = [line for line in run.stderr.splitlines() if "`ValueError` ended the run" in line]
