@@ -12,7 +12,9 @@ parser.add_argument("--steps", type=int, default=60)
 parser.add_argument("--accumulate", type=int, default=1)
 parser.add_argument("--optimizers", type=int, default=1)
 parser.add_argument("--evaluate-every", type=int, default=0)
-parser.add_argument("--by-hand", action="store_true", help="update the weights without an optimizer")
+parser.add_argument(
+    "--by-hand", action="store_true", help="update the weights without an optimizer"
+)
 parser.add_argument("--compile", action="store_true", help="compile the optimizer's step")
 parser.add_argument("--loader", action="store_true", help="iterate a loader of torch")
 parser.add_argument("--fails", action="store_true", help="raise an exception before the loop")

@@ -7,7 +7,6 @@ import sys
 
 from headspace import _native
 
-
 #: What the loader's loop puts before the names of its workers, so that two loaders' are told apart.
 prefix = ""
 
