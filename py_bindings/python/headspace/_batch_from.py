@@ -245,7 +245,7 @@ def _is_script(function: Function) -> bool | None:
         return True
     if file is None:
         return None
-    return os.path.splitext(os.path.basename(file))[0] == function.module
+    return bool(os.path.splitext(os.path.basename(file))[0] == function.module)
 
 
 def _look(function: Function) -> None:
