@@ -103,7 +103,11 @@ def _tell_not_seen(pid: int) -> None:
         return  # One of its children was watched.
     except OSError:
         pass
-    if failed:
+    session = sys.modules.get("headspace._session")
+    # What went wrong has been said.
+    said = _said or getattr(session, "_gave_up", False)
+    said = said or getattr(sys.modules.get("headspace._watch"), "_said", False)
+    if failed or said:
         return
     function = getattr(sys.modules.get("headspace._batch_from"), "_function", None)
     if function is not None and not function.is_here:
@@ -111,8 +115,7 @@ def _tell_not_seen(pid: int) -> None:
             f"--batch-from {function.target}: no module `{function.module}` was imported, and the script has "
             "another name, so no function's batches were timed."
         )
-    seen = getattr(sys.modules.get("headspace._session"), "has_begun", False)
-    if not seen and any(name in sys.modules for name in NUMERIC):
+    if not getattr(session, "has_begun", False) and any(name in sys.modules for name in NUMERIC):
         _print(NOT_SEEN)
 
 
