@@ -9,6 +9,7 @@ use headspace_agent::analysis::floor::NoFloor;
 use headspace_agent::loader::ProbePlan;
 use headspace_agent::model::record::Phase;
 use simulator::pipeline::{Device, Spec, Stage};
+use simulator::population::draw;
 use simulator::service::{Service, Shape};
 use simulator::tally::study;
 use simulator::{probe, truth};
@@ -32,13 +33,15 @@ fn simple(load_ms: f64, depth: u32, compute_ms: f64) -> Spec {
         restarts: true,
         change: None,
         startup_ns: 50.0 * MS,
+        others: None,
+        on_core: 1.0,
     }
 }
 
 #[test]
 fn headspace_of_random_pipelines_is_within_3_points_and_its_interval_holds_the_truth() {
     for (world_size, pipelines) in [(1, 200), (8, 100)] {
-        let study = study(10_000..10_000 + pipelines, 10_000, |case| {
+        let study = study(10_000..10_000 + pipelines, 10_000, draw, |case| {
             ProbePlan::for_loader(case.told.then_some(case.depth), world_size)
         });
         println!("{world_size} processes\n{study}");
@@ -55,7 +58,7 @@ fn a_busy_device_has_no_headspace_however_long_the_loop_waits() {
         spec.stages[0].service.cv = cv;
         spec.compute.cv = cv;
         let busy = Service::new(30.0 * MS, cv, Shape::Gamma, 0.0);
-        spec.device = Some(Device { busy, in_flight });
+        spec.device = Some(Device::bounded(busy, in_flight));
         let probed = probe(&spec, ProbePlan::for_loader(None, 1), in_flight as u64);
         let live = &probed.analysis.windows[0];
         assert_eq!(live.phase, Phase::Live);

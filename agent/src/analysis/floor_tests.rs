@@ -29,7 +29,9 @@ fn window(phase: Phase, cycle: u32, steps: u32, compute_ms: f64, wait_ms: f64) -
         phase,
         cycle,
         settled_at: Some(0),
+        entered_ns: None,
         steps,
+        readings: Vec::new(),
     }
 }
 

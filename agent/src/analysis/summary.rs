@@ -422,6 +422,12 @@ fn fill_probe(summary: &mut SummaryRecord, probe: &ProbeRecord) {
         });
         return;
     };
+    if let Some(warning) = &probe.warning {
+        summary.findings.push(FindingRecord {
+            code: "unsteady_probe".to_owned(),
+            text: warning.clone(),
+        });
+    }
     set_floor(summary, floor, probe);
 }
 

@@ -165,6 +165,7 @@ impl LoopEntry {
             windows: analysis.windows,
             floor,
             reason,
+            warning: analysis.warning,
             cached_batches: cache.batches,
             cached_bytes: cache.bytes,
             mutated_batches: cache.mutated,
