@@ -58,7 +58,9 @@ def iterate(
         before is None or type(before) is _Maker
     ):
         return loop.iterate(whole, _session._begin, role)
-    maker = attributes["_get_iterator"] = _Maker(loader, prefix, getattr(loop, "describe_batch", None))
+    maker = attributes["_get_iterator"] = _Maker(
+        loader, prefix, getattr(loop, "describe_batch", None)
+    )
     iterator = None
     try:
         iterator = loop.iterate(whole, _session._begin, role)
