@@ -268,7 +268,9 @@ impl<'a> Model<'a> {
         let own = r
             .cores_used
             .map_or(0.0, |used| (used * step - staged) / compute.max(1e-9));
-        if self.uses.cores.is_some_and(|used| used > 0.5) && own > 0.3 {
+        // A loop that loads by itself keeps one core busy, and needs it still when others load.
+        let shared = self.tandem.inline || self.uses.cores.is_some_and(|used| used > 0.5);
+        if shared && own > 0.3 {
             self.tandem.loop_ms = (compute - queued).max(0.2 * compute);
             let cores = own * compute / self.tandem.loop_ms;
             self.tandem.loop_cores = cores.min(self.tandem.cores);

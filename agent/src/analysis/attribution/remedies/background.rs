@@ -6,6 +6,12 @@ use super::super::price::Price;
 use super::super::tandem::{Station, Supply, Tandem};
 use super::{ASSUMED, Context, Draft, Outcome, change};
 
+/// Worker processes that are tried at most.
+const MOST: f64 = 16.0;
+
+/// How many times longer than the shortest step one may be that fewer workers lead to.
+const AS_SHORT: f64 = 1.03;
+
 /// Batches that a worker of torch is ahead unless the user says otherwise.
 const AHEAD: u32 = 2;
 
@@ -23,29 +29,26 @@ pub(super) fn draft(context: &Context<'_>, stage: usize) -> Option<Draft> {
     }
 }
 
-/// Worker processes, as many as the loop's own part asks for and the cores allow.
+/// Worker processes: the fewest that lead to about the shortest step that any number up to the cores does.
 fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
-    let model = context.model;
-    let price = Price::of(&model.facts.loader);
-    let load = load_ms(model) + price.send_ms;
-    let own = model.free_ms + price.receive_ms;
-    let cores = model.facts.resources.cores_usable.unwrap_or(f64::INFINITY);
-    let needed = (1.1 * load / own.max(0.02 * load)).ceil();
-    let to = whole(needed.min(cores.floor().max(1.0)));
+    let cores = context.model.facts.resources.cores_usable;
+    let most = whole(cores.unwrap_or(MOST).floor().clamp(1.0, MOST));
+    let tried: Vec<(u32, Tandem, f64)> = (1..=most)
+        .filter_map(|workers| {
+            let tandem = with_workers(context.model, stage, workers)?;
+            let step_ms = context.predictor.step_ms(&tandem);
+            Some((workers, tandem, step_ms))
+        })
+        .collect();
+    let best = tried
+        .iter()
+        .map(|(.., ms)| *ms)
+        .fold(f64::INFINITY, f64::min);
+    let (to, tandem, step_ms) = tried.into_iter().find(|(.., ms)| *ms <= AS_SHORT * best)?;
 
-    let mut tandem = model.tandem.clone();
-    // Each worker process has an interpreter lock to itself.
-    replace(&mut tandem, Supply::Gil, Supply::Cores);
-    let mut station = all_in_one(model, &tandem, stage)?;
-    station.parts.push((Supply::Cores, price.send_ms));
-    (station.places, station.ahead) = (to, Some(AHEAD));
-    (tandem.stations, tandem.batch, tandem.inline) = (vec![station], 1.0, false);
-    tandem.loop_ms += price.receive_ms;
-
-    let spared = context.step_ms() - context.predictor.step_ms(&tandem);
-    let cheap = price.receive_ms <= DEAR * spared;
-    let room = f64::from(to) + 1.0 <= cores || to == 1;
-    let confidence = if price.is_known && cheap && room {
+    let price = price(context.model, to);
+    let cheap = price.receive_ms <= DEAR * (context.step_ms() - step_ms);
+    let confidence = if price.is_known && cheap && !crowded(context.model, to) {
         PRICED
     } else {
         ASSUMED
@@ -67,6 +70,47 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
     })
 }
 
+/// The pipeline with so many worker processes.
+fn with_workers(model: &Model<'_>, stage: usize, workers: u32) -> Option<Tandem> {
+    let price = price(model, workers);
+    let mut tandem = model.tandem.clone();
+    // Each worker process has an interpreter lock to itself.
+    replace(&mut tandem, Supply::Gil, Supply::Cores);
+    let mut station = all_in_one(model, &tandem, stage)?;
+    station.parts.push((Supply::Cores, price.send_ms));
+    (station.places, station.ahead) = (workers, Some(AHEAD));
+    (tandem.stations, tandem.batch, tandem.inline) = (vec![station], 1.0, false);
+    tandem.loop_ms += price.receive_ms;
+    Some(tandem)
+}
+
+fn price(model: &Model<'_>, workers: u32) -> Price {
+    let price = Price::of(&model.facts.loader);
+    let price = if holds_lock(model) {
+        price.of_workers_that_hold_the_lock()
+    } else {
+        price
+    };
+    if crowded(model, workers) {
+        price.without_a_free_core()
+    } else {
+        price
+    }
+}
+
+/// Whether there are fewer cores than workers and the training thread.
+fn crowded(model: &Model<'_>, workers: u32) -> bool {
+    let cores = model.facts.resources.cores_usable;
+    cores.is_some_and(|cores| f64::from(workers) + 1.0 > cores)
+}
+
+/// Whether something holds the interpreter lock for long. Of a loop that loads by itself, that is the
+/// loading or the loop.
+fn holds_lock(model: &Model<'_>) -> bool {
+    let waits = model.facts.resources.gil_wait_ms;
+    waits.is_some_and(|ms| ms >= GIL_WAIT_MS)
+}
+
 /// One thread or process that does all of it, one after the other.
 fn in_a_thread_or_process(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let model = context.model;
@@ -74,10 +118,9 @@ fn in_a_thread_or_process(context: &Context<'_>, stage: usize) -> Option<Draft> 
     let mut station = all_in_one(model, &tandem, stage)?;
     (station.places, station.room) = (1, 2);
     // Who holds the interpreter lock for long keeps a thread from working beside it.
-    let waits = model.facts.resources.gil_wait_ms;
-    let holds_lock = waits.is_some_and(|ms| ms >= GIL_WAIT_MS);
+    let holds_lock = holds_lock(model);
     if holds_lock {
-        let price = Price::of(&model.facts.loader);
+        let price = price(model, 1);
         station.parts.push((Supply::Cores, price.send_ms));
         tandem.loop_ms += price.receive_ms;
     }
@@ -92,12 +135,6 @@ fn in_a_thread_or_process(context: &Context<'_>, stage: usize) -> Option<Draft> 
         outcome: Outcome::Becomes(Box::new(tandem)),
         confidence: if holds_lock { ASSUMED } else { PRICED },
     })
-}
-
-/// Milliseconds that the stages take for a batch.
-fn load_ms(model: &Model<'_>) -> f64 {
-    let loads = model.links.iter().map(|link| link.mean_ms * link.calls);
-    loads.sum()
 }
 
 /// All stages as one that makes whole batches, as variable as the slowest.
