@@ -28,6 +28,7 @@ WATCHED = {
     "webdataset": "_watch",
     "accelerate.data_loader": "_watch",
     "monai.data": "_watch",
+    "tensorflow.python.data.ops.iterator_ops": "_tensorflow",
     "grain": "_watch",
     "grain.python": "_watch",
 }
@@ -38,7 +39,7 @@ NUMERIC = ("numpy", "torch", "jax", "tensorflow", *(name.partition(".")[0] for n
 #: What a program with a loop that was not seen is told.
 NOT_SEEN = (
     "no training loop was seen, so there is no verdict. Looked for: torch's DataLoader, loaders of "
-    "SPDL, Hugging Face datasets, WebDataset, MONAI and Grain, and steps of torch's optimizers. Wrap what the loop iterates in "
+    "SPDL, Hugging Face datasets, WebDataset, MONAI, Grain and tf.data, and steps of torch's optimizers. Wrap what the loop iterates in "
     "headspace.wrap(...), call headspace.step() once a step, or name the function that returns a batch: "
     "headspace run --batch-from train:get_batch"
 )
