@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import signal
 import sys
 import time
 import traceback
@@ -66,6 +67,8 @@ def examine(case: Case, place: Workplace, truth_runs: int) -> Result:
 
 
 def main() -> int:
+    # So that the program that runs ends as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = Path(os.environ.get("REAL_WORK") or "target/real").resolve()
     named = os.environ.get("REAL_DIR")
     place = Workplace(folder, Path(named).resolve() if named else None, number("REAL_STEPS", STEPS))

@@ -44,9 +44,11 @@ class Case:
     #: Where it must lie for the program, from the folder that the program runs in.
     data_at: str = ""
     env: dict[str, str] = field(default_factory=dict)
-    #: The training loop's name in the verdict. Empty: there is no loader to recognise.
+    #: The training loop's name in the verdict.
     loop: str = "DataLoader"
-    #: Whether something tells that the loop trains, such as a model's mode.
+    #: Options of `headspace run` that a user of this program needs.
+    watch_options: tuple[str, ...] = ()
+    #: What the verdict says that the loop is for; None where nothing tells, as without torch.
     role: str | None = "training"
     #: Batches that the training loop takes in all. 0: as many as the harness asks our programs for;
     #: None: not known.

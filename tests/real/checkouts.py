@@ -19,7 +19,7 @@ CASES = (
         data=data.imagenet,
         command=(
             *("{python}", "main.py", "{data}", "--arch", "shufflenet_v2_x0_5", "--no-accel"),
-            *("--batch-size", "4", "--epochs", "2", "--workers", "{num_workers}"),
+            *("--batch-size", "2", "--epochs", "1", "--workers", "{num_workers}"),
             *("--seed", "1", "--print-freq", "50"),
         ),
         knobs={"num_workers": "1"},
@@ -64,7 +64,8 @@ CASES = (
             *("{python}", "main.py", "--data", "{data}", "--epochs", "1", "--batch_size", "8"),
             *("--emsize", "64", "--nhid", "64", "--nlayers", "1", "--bptt", "32"),
         ),
-        loop="",
+        loop="get_batch",
+        watch_options=("--batch-from", "main:get_batch"),
         source=BACKWARD,
         cached_edits=(
             Edit(
@@ -122,7 +123,8 @@ CASES = (
             *("--block_size=64", "--n_layer=2", "--n_head=2", "--n_embd=64"),
             *("--max_iters=900", "--eval_interval=100000", "--eval_iters=2", "--log_interval=50"),
         ),
-        loop="",
+        loop="get_batch",
+        watch_options=("--batch-from", "train:get_batch"),
         source=BACKWARD,
         cached_edits=(
             Edit(

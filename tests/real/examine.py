@@ -17,7 +17,7 @@ from verdict import Remedy, Verdict
 from workplace import Workplace
 
 #: Timed steps of a run that measures the truth, and the runs of each kind.
-TRUTH_STEPS = 250
+TRUTH_STEPS = 180
 TRUTH_RUNS = 3
 
 #: Remedies that are really applied, at most.
@@ -67,8 +67,6 @@ class Result:
     def is_recognised(self) -> bool:
         """Whether the verdict is about the training loop, and holds each of its batches."""
         found, case = self.measured, self.case
-        if not case.loop:
-            return found is None or found.loop is None
         return (
             found is not None
             and found.loop == case.loop
@@ -122,7 +120,7 @@ class Examination:
         ran = run(
             [
                 *(sys.executable, "-m", "headspace", "run", "--quiet"),
-                *("--mode", mode, "--dir", str(folder), "--"),
+                *("--mode", mode, "--dir", str(folder), *case.watch_options, "--"),
                 *self.place.command(case, cwd),
             ],
             cwd,
@@ -174,25 +172,18 @@ class Examination:
         return step
 
     def apply_remedies(self) -> None:
-        """Applies remedies whose knob can be turned here, the live step measured before and after."""
+        """Applies remedies whose knob can be turned here, and measures the live step."""
         if self.result.probed is None or self.case.source == BACKWARD:
             return
         can = {*self.case.knobs, "prefetch_factor"}
         remedies = [remedy for remedy in self.result.probed.remedies if remedy.knob in can]
+        before = self.result.truth.live_ms
         for number, remedy in enumerate(remedies[:REMEDIES]):
             change = {remedy.knob: remedy.to}
-            steps = []
-            for run_number in range(2):
-                for name, changes in (("before", None), ("after", change)):
-                    label = f"remedy{number}-{name}{run_number}"
-                    steps.append(self.truth_run(label, "live", changes))
-            before = [step for step in steps[::2] if step is not None]
-            after = [step for step in steps[1::2] if step is not None]
-            if before and after:
-                self.result.truth.live += before
-                self.result.applied.append(
-                    Applied(remedy, sum(after) / len(after), sum(before) / len(before))
-                )
+            runs = [self.truth_run(f"remedy{number}-{run}", "live", change) for run in range(2)]
+            after = [step for step in runs if step is not None]
+            if before is not None and after:
+                self.result.applied.append(Applied(remedy, sum(after) / len(after), before))
 
     def save(self, name: str, ran: Ran) -> None:
         """Keeps the streams of a run, for a person who looks for the cause of a difference."""

@@ -73,9 +73,7 @@ CASES = (
         "accelerate",
         *("torch", "accelerate"),
         launcher=(
-            *("{python}", "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"),
-            *("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"),
-            *("--main_process_port", "0"),
+            *("{python}", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
         ),
         loop="DataLoaderShard",
         knobs=workers(1),

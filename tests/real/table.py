@@ -41,8 +41,6 @@ def row(result: Result) -> list[str]:
 
 
 def recognised(result: Result) -> str:
-    if not result.case.loop:
-        return "no loader" if result.is_recognised else "**no**"
     if result.is_recognised:
         return "yes"
     found = result.measured
