@@ -287,7 +287,7 @@ def wrap(
         name: The loop's name in the records. By default the type's. What is wrapped by one name
             after another, as a generator is for each epoch, is one loop.
         batch_size: Samples a batch, for throughput. By default the loader's own ``batch_size``.
-        num_caches: Batches that a replay repeats. By default ``HEADSPACE_NUM_CACHES``, else 10.
+        num_caches: Batches that a probe or a replay repeats. By default ``HEADSPACE_NUM_CACHES``, else 10.
         return_caches_after: Live batches before a replay. By default
             ``HEADSPACE_RETURN_CACHES_AFTER``, else 100.
         stop_after: Batches after which an epoch of a replay ends. By default the source's length,
