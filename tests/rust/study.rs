@@ -7,7 +7,7 @@
 mod simulator;
 
 use headspace_agent::loader::ProbePlan;
-use simulator::population::draw;
+use simulator::population::{draw, draw_beside_others};
 use simulator::tally::study;
 
 /// Steps whose mean is the truth: known to 0.4 % even where steps vary by half.
@@ -35,6 +35,20 @@ fn one_process_meets_the_targets() {
 #[ignore = "study"]
 fn several_ranks_on_a_fixed_schedule_meet_the_targets() {
     default_plan_meets_the_targets(8);
+}
+
+#[test]
+#[ignore = "study"]
+fn beside_other_programs_intervals_stay_honest() {
+    let study = study(
+        FIRST..FIRST + PIPELINES / 2,
+        2 * TRUTH_STEPS,
+        draw_beside_others,
+        |case| ProbePlan::for_loader(case.told.then_some(case.depth), 1),
+    );
+    println!("beside programs that come and go\n{study}");
+    assert!((90.0..=99.0).contains(&study.all.covered_pct()));
+    assert!(study.all.refused_pct() < 15.0);
 }
 
 #[test]
