@@ -89,6 +89,12 @@ test-python:
 	$(call say,"Python tests")
 	$(PY) -m pytest $(PYTEST_ARGS)
 
+# REAL_DIR=dir holds the checkouts. docs/real.md has the other settings.
+.PHONY: real
+real: $(STAMPS)/real $(STAMPS)/build ## Run programs that others wrote with and without headspace, and compare what it says with the truth.
+	$(call say,"programs that others wrote; REAL_DIR=$(REAL_DIR)")
+	$(PY) tests/real
+
 .PHONY: gpu-check
 gpu-check: $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/build ## Compare the GPU readings with nvidia-smi (needs an NVIDIA GPU).
 	$(call say,"GPU readings against nvidia-smi and the driver")
@@ -138,11 +144,12 @@ bench: $(STAMPS)/test $(STAMPS)/build ## Print the costs beside their targets.
 	$(PY) py_bindings/benches/bench.py $(BENCH_ARGS)
 
 .PHONY: study
-study: tools $(STAMPS)/test $(STAMPS)/build ## Run the long studies of accuracy: tests that `make test` leaves out (#[ignore]).
+study: tools $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/build ## Run the long studies of accuracy: tests that `make test` leaves out (#[ignore]).
 	$(call say,"studies")
 	cargo test --locked --release -p headspace-tests $(CARGO_ARGS) -- --ignored --nocapture --test-threads 1
 	$(PY) tests/python/study_compare.py
 	$(PY) tests/python/study_tune.py
+	$(PY) tests/python/study_remedies.py
 
 ##@ Housekeeping
 
@@ -235,6 +242,11 @@ $(STAMPS)/grafana: tests/grafana/package-lock.json | $(PY)
 
 $(STAMPS)/torch: requirements/torch.txt $(STAMPS)/test
 	$(call say,"pip install -r $< (5.5 GB; TORCH=0 leaves it out)")
+	$(PIP) -r $<
+	@touch $@
+
+$(STAMPS)/real: requirements/real.txt $(STAMPS)/torch
+	$(call say,"pip install -r $<")
 	$(PIP) -r $<
 	@touch $@
 

@@ -3,6 +3,7 @@
 //! Best first: by gain times confidence, so that a sure gain goes before a hoped-for one. Where the
 //! facts cannot tell a gain, the remedy says the least that the laws promise, and that it is that.
 
+mod background;
 mod buffers;
 mod others;
 mod places;

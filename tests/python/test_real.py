@@ -1,0 +1,67 @@
+"""Programs that use a framework as its documentation does: same exit code and output under
+`headspace run`, in `measure` and in `probe`, and the training loop is recognised.
+
+`make real` runs them longer, with programs of public repositories beside them, and compares the numbers
+with the truth (docs/real.md).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "real"))
+
+import compare
+import packages
+from examine import Examination
+from workplace import NotHere, Workplace
+
+#: Enough for a probe to have handed out cached batches.
+STEPS = 120
+
+#: Those whose packages requirements/torch.txt has.
+HERE = (
+    *("accelerate", "datasets", "lightning", "monai", "spdl", "torchdata", "trainer"),
+    "webdataset",
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    return Workplace(tmp_path_factory.mktemp("real"), checkouts=None, steps=STEPS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HERE)
+def test_a_program_is_the_same_with_and_without(place: Workplace, name: str) -> None:
+    (case,) = (case for case in packages.CASES if case.name == name)
+    try:
+        examination = Examination(case, place, truth_runs=0)
+    except NotHere as missing:
+        pytest.skip(str(missing))
+
+    result = examination()
+
+    assert not any(result.differences.values()), "\n".join(result.differences.values())
+    assert result.measured is not None
+    assert (result.measured.loop, result.measured.steps) == (case.loop, STEPS)
+    assert result.is_recognised
+
+
+def test_only_what_differs_from_run_to_run_is_masked() -> None:
+    def shown(text: str, *, computed: bool) -> list[str]:
+        return compare.masked(text, (), computed=computed, unordered=False)
+
+    plain = "1/2 [00:01, 3.1it/s]\r2/2 [00:02, 4.2it/s]\nloss 0.5, epoch 1 took 3.2 s\n"
+    slower = "2/2 [00:09, 0.2it/s]\nloss 0.5, epoch 1 took 9.9 s\n"
+    assert shown(plain, computed=False) == shown(slower, computed=False)
+
+    other_loss = slower.replace("0.5", "0.6")
+    assert shown(plain, computed=False) != shown(other_loss, computed=False)
+    assert shown(plain, computed=True) == shown(other_loss, computed=True)
+
+    longer = slower.replace("2/2", "3/2")
+    assert shown(plain, computed=True) != shown(longer, computed=True)

@@ -1,0 +1,88 @@
+"""What headspace says of a run, by `headspace report --json`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+#: From this confidence on the verdict calls a remedy likely.
+LIKELY = 0.7
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change that the verdict proposes, and the step that it predicts."""
+
+    code: str
+    knob: str
+    to: str
+    predicted_ms: float
+    is_likely: bool
+    at_least: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A run's summary."""
+
+    summary: dict[str, Any]
+    text: str
+
+    @property
+    def loop(self) -> str | None:
+        return self.summary.get("loop")
+
+    @property
+    def steps(self) -> int:
+        return int(self.summary.get("steps") or 0)
+
+    @property
+    def live_ms(self) -> float | None:
+        return self.summary.get("steady_step_mean_ms")
+
+    @property
+    def headspace_pct(self) -> tuple[float, float, float] | None:
+        """Headspace and its interval."""
+        value, ci = self.summary.get("headspace_pct"), self.summary.get("headspace_ci_pct")
+        if value is None:
+            return None
+        low, high = ci or (value, value)
+        return value, low, high
+
+    @property
+    def findings(self) -> dict[str, str]:
+        return {found["code"]: found["text"] for found in self.summary.get("findings", [])}
+
+    @property
+    def remedies(self) -> list[Remedy]:
+        """Those that turn a knob, best first."""
+        return [
+            Remedy(
+                remedy.get("code", ""),
+                remedy["change"]["knob"],
+                remedy["change"]["to"],
+                remedy["predicted_step_ms"],
+                remedy["confidence"] >= LIKELY,
+                remedy.get("at_least", False),
+            )
+            for remedy in self.summary.get("remedies", [])
+            if remedy.get("change")
+        ]
+
+
+def read(runs: Path) -> Verdict | None:
+    """The verdict of the only run in a folder; None where nothing was watched."""
+    folders = sorted(runs.iterdir()) if runs.is_dir() else []
+    if not folders:
+        return None
+    report = [sys.executable, "-m", "headspace", "report"]
+    shown = subprocess.run(
+        [*report, "--json", str(folders[-1])], capture_output=True, text=True, check=True
+    )
+    text = subprocess.run([*report, str(folders[-1])], capture_output=True, text=True, check=True)
+    summary = json.loads(shown.stdout)
+    return Verdict(summary[0] if isinstance(summary, list) else summary, text.stdout)
