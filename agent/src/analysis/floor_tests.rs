@@ -123,6 +123,7 @@ fn steps_in_replay_that_are_paid_for_afterwards_are_no_floor() {
         .filter(|w| w.phase == Phase::Live && w.cycle > 0)
     {
         live.entered_ns = Some(15_000_000);
+        live.settled_at = Some(32);
         for step in live.steps.iter_mut().take(32) {
             step.compute_ns += 20_000_000;
         }

@@ -56,8 +56,8 @@ fn measuring_gives_an_upper_bound_and_the_way_to_settle_it() {
 headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      unknown   less waiting saves at most 67.0 % of the step
-           This is an upper bound on the waiting only. Work on the device may go on during the wait, and the loader
-           may also slow the model's own code (contention), which only a probe shows:
+           This is an upper bound on the waiting only. Work on the device may go on during the wait,
+           and the loader may also slow the model's own code (contention), which only a probe shows:
            `HEADSPACE_MODE=probe`
 cost       0.02 % of the run went to measuring
 "
@@ -236,6 +236,8 @@ step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      Not measured: Live windows disagree: 28.1, 44.0 and 30.2 ms a step, so the floor has no
            number. Something else used the machine; probe again when it is quiet.
            less waiting saves at most 67.0 % of the step
+           This is an upper bound on the waiting only: how much the loader slows the model's own
+           code (contention) is not known.
 cost       0.02 % of the run went to measuring
 ";
 
@@ -350,8 +352,8 @@ rank       One of 8 ranks. All numbers are of this rank, its workers and cores t
            report` shows all ranks.
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      unknown   less waiting saves at most 67.0 % of the step
-           This is an upper bound on the waiting only. Work on the device may go on during the wait, and the loader
-           may also slow the model's own code (contention), which only a probe shows:
+           This is an upper bound on the waiting only. Work on the device may go on during the wait,
+           and the loader may also slow the model's own code (contention), which only a probe shows:
            `HEADSPACE_MODE=probe`
 found      Something was found.
 lost       1 step and 30 records are missing
