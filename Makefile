@@ -144,11 +144,12 @@ bench: $(STAMPS)/test $(STAMPS)/build ## Print the costs beside their targets.
 	$(PY) py_bindings/benches/bench.py $(BENCH_ARGS)
 
 .PHONY: study
-study: tools $(STAMPS)/test $(STAMPS)/build ## Run the long studies of accuracy: tests that `make test` leaves out (#[ignore]).
+study: tools $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/build ## Run the long studies of accuracy: tests that `make test` leaves out (#[ignore]).
 	$(call say,"studies")
 	cargo test --locked --release -p headspace-tests $(CARGO_ARGS) -- --ignored --nocapture --test-threads 1
 	$(PY) tests/python/study_compare.py
 	$(PY) tests/python/study_tune.py
+	$(PY) tests/python/study_remedies.py
 
 ##@ Housekeeping
 

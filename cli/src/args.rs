@@ -33,9 +33,9 @@ pub(crate) enum Command {
     headspace run --batch-from train:get_batch -- python train.py
 
 What is watched is what the training loop iterates: torch's DataLoader, SPDL's Pipeline and loaders,
-Hugging Face datasets, WebDataset, MONAI's threaded loader and Grain, in every Python process that the
-command starts. Without such a loader the steps of torch's optimizers are counted. At its end a verdict
-is printed on stderr. HEADSPACE=0 switches it all off.
+Hugging Face datasets, WebDataset, MONAI's threaded loader, Grain and tf.data, in every Python process
+that the command starts. Without such a loader the steps of torch's optimizers are counted. At its end a
+verdict is printed on stderr. HEADSPACE=0 switches it all off.
 
 Exit code: the command's own; 126 when it cannot be executed, 127 when there is none of that name, 2
 when the command line was not understood.")]

@@ -123,7 +123,7 @@ fn without_a_path_the_newest_run_is_reported() {
     assert!(said.out.contains("/new\n"), "{}", said.out);
     assert!(
         said.out
-            .contains("headspace at most 67.0 %, an upper bound"),
+            .contains("less waiting saves at most 67.0 % of the step"),
         "{}",
         said.out
     );

@@ -61,6 +61,7 @@ pub mod process;
     allow(dead_code)
 )]
 mod procfs;
+pub mod transfer;
 #[cfg(feature = "tree")]
 pub mod tree;
 #[cfg(feature = "workers")]

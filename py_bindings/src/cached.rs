@@ -13,8 +13,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use headspace_agent::loader::{Decision, Ended, EpochProgress, Probe, Replay, Window};
-use headspace_agent::model::InPlace;
 use headspace_agent::model::record::Phase;
+use headspace_agent::model::{InPlace, ThreadTimes};
 use headspace_agent::pipeline::CacheFacts;
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
@@ -452,6 +452,14 @@ impl Cached {
         Timed {
             window,
             finished: state.probe_finished(),
+            wants_reading: matches!(&state.machine, Machine::Probe(probe) if probe.wants_reading()),
+        }
+    }
+
+    /// How long the loop's thread has run and waited for a core.
+    pub(crate) fn read(&self, times: ThreadTimes) {
+        if let Machine::Probe(probe) = &mut self.lock().machine {
+            probe.read(times);
         }
     }
 
@@ -510,6 +518,8 @@ pub(crate) struct Timed {
     pub(crate) window: Option<Window>,
     /// Whether the probe is over.
     pub(crate) finished: bool,
+    /// Whether the times of the loop's thread are asked for.
+    pub(crate) wants_reading: bool,
 }
 
 impl Identity {

@@ -23,6 +23,7 @@ use crate::lanes::Epoch;
 use crate::samples::Looks;
 use crate::source::{Next, Source};
 use crate::tape::Tape;
+use crate::thread_times;
 
 /// Yields what the wrapped iterator yields, the same objects in the same order. Everything else
 /// (attributes, `send`, `throw`, `close`) is the wrapped iterator's.
@@ -365,6 +366,11 @@ impl LoopIterator {
         }
         if timed.finished {
             self.epoch.entry().finish_probe();
+        }
+        if timed.wants_reading
+            && let Some(times) = thread_times::read()
+        {
+            cached.read(times);
         }
     }
 

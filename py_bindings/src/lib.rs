@@ -33,6 +33,7 @@ mod source;
 mod stage;
 mod tape;
 mod task;
+mod thread_times;
 mod watched;
 
 use pyo3::prelude::*;

@@ -3,10 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use headspace_agent::loader::{Probe, ProbePlan, Replay, ReplayPlan};
-use headspace_agent::model::record::{LoaderRecord, Role};
+use headspace_agent::model::record::{BatchRecord, LoaderRecord, Role};
 use headspace_agent::model::{Mode, OptionsFrom};
 use headspace_agent::notice::{Notice, ProbeFacts};
 use headspace_agent::record::Event;
+use headspace_collectors::transfer;
 use headspace_collectors::workers::Marker;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -140,6 +141,7 @@ impl Loop {
             options_from: options_from.and_then(OptionsFrom::named),
             role: role.and_then(Role::named),
             chosen,
+            batch: None,
         };
         Ok(Self {
             plan,
@@ -225,6 +227,37 @@ impl Loop {
             Looks::new(this.samples.clone()),
         );
         fast_next::into_python(py, iterator)
+    }
+
+    /// One of the first batches was looked at. What handing it over between processes would cost is
+    /// then measured as well, once, on a thread of its own.
+    fn describe_batch(
+        &self,
+        session: &Bound<'_, Session>,
+        tensors: u64,
+        tensor_bytes: u64,
+        objects: u64,
+        object_bytes: u64,
+    ) {
+        let agent = session.get().agent().clone();
+        let batch = BatchRecord {
+            tensors,
+            tensor_bytes,
+            objects,
+            object_bytes,
+        };
+        if !agent.describe_batch(&self.loader.name, batch) {
+            return;
+        }
+        let measure = move || {
+            if let Ok(costs) = transfer::measure() {
+                agent.set_transfer_costs(costs);
+            }
+        };
+        // Without a thread the reference machine's costs stand in.
+        let _ = std::thread::Builder::new()
+            .name("headspace-cost".to_owned())
+            .spawn(measure);
     }
 
     /// A step of a loop that iterates no loader has ended. After a `gap` something else went on since

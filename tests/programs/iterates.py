@@ -190,6 +190,21 @@ def grain_loader(workers):
             yield int(batch.sum())
 
 
+def tensorflow(within):
+    import tensorflow as tf
+
+    data = tf.data.Dataset.range(120).batch(2).prefetch(2)
+    for _ in range(EPOCHS):
+        if within:
+            # A compiled function needs TensorFlow's own iterator.
+            batches = iter(data)
+            step = tf.function(lambda batches: tf.reduce_sum(next(batches)))
+            yield from (int(step(batches)) for _ in range(60))
+        else:
+            for batch in data:
+                yield int(tf.reduce_sum(batch))
+
+
 def beside():
     """A thread of the program's own takes the batches, faster than they are trained on."""
     from torch.utils.data import DataLoader
@@ -285,6 +300,8 @@ KINDS = {
     "grain iter": grain_iter,
     "grain loader": lambda: grain_loader(0),
     "grain workers": lambda: grain_loader(1),
+    "tf": lambda: tensorflow(False),
+    "tf function": lambda: tensorflow(True),
     "beside": beside,
     "wrapped": wrapped,
     "anew": anew,

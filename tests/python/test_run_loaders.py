@@ -28,6 +28,7 @@ KINDS: dict[str, tuple[tuple[str, ...], str, str, set[str]]] = {
     "grain iter": (("grain",), "BatchIterDataset", "grain.", set()),
     "grain loader": (("grain",), "DataLoader", "grain.", set()),
     "grain workers": (("grain",), "DataLoader", "grain.", set()),
+    "tf": (("tensorflow",), "PrefetchDataset", "tensorflow.", set()),
     "wrapped": (("torch",), "mine", "torch.", {"mine fetch"}),
     "anew": (("torch",), "DataLoader", "torch.", {"fetch"}),
     "subclass": (("torch",), "Mine", "__main__.", {"fetch"}),
@@ -37,7 +38,9 @@ KINDS: dict[str, tuple[tuple[str, ...], str, str, set[str]]] = {
 def ran(program: Programs, kind: str, *packages: str) -> Ran:
     for package in packages:
         if find_spec(package) is None:
-            pytest.skip(f"{package} is not installed")
+            # 1.3 GB: no requirement of ours.
+            optional = "platform: " if package == "tensorflow" else ""
+            pytest.skip(f"{optional}{package} is not installed")
     ran = run(program, "iterates.py", kind)
     assert ran.exit_code == 0, ran.stderr
     assert "not everything is measured" not in ran.stderr
@@ -58,6 +61,14 @@ def test_a_loader_is_watched_once_and_gives_the_same_batches(program: Programs, 
     assert summary.get("other_loops", []) == []
     assert watched.kind("run")[0]["loader"]["type"].startswith(type_name)
     assert stages <= {stage["name"] for stage in summary["stages"]}
+
+
+def test_an_iterator_of_tensorflows_is_its_own_in_a_compiled_function(program: Programs) -> None:
+    watched = ran(program, "tf function", "tensorflow")
+
+    assert watched.stdout == "120 14280\n"
+    assert watched.folders == []
+    assert "no training loop was seen" in watched.stderr
 
 
 def test_what_a_thread_of_the_loader_waits_for_is_not_the_loops_wait(program: Programs) -> None:

@@ -94,6 +94,31 @@ def test_the_probe_is_of_the_training_loop_alone(program: Programs) -> None:
     assert other["steps"] == 10
 
 
+def test_the_options_of_the_probe_reach_the_training_loop_and_are_named_as_they_were_given(
+    program: Programs,
+) -> None:
+    ran = run(
+        program,
+        "trains.py",
+        *("--batches", 1000, "--epochs", 1),
+        options=(
+            *("--mode", "probe", "--probe-steps", "300"),
+            *("--num-caches", "3", "--stop-after-probe"),
+        ),
+    )
+    summary = ran.summary()
+
+    assert summary["options_from"] == "run"
+    assert summary["steps"] <= 300
+    (probe,) = ran.kind("probe")
+    assert probe["cached_batches"] == 3
+    assert probe["replayed_steps"] == summary["replayed_steps"] > 0
+    (begin,) = [n["text"] for n in ran.kind("notice") if n["code"] == "probe_begins"]
+    assert begin.startswith("probe of `DataLoader`: up to 300 steps, of which up to ")
+    assert "(`--exactly-once` delivers all)" in begin
+    assert f"\nrepeated   {summary['replayed_steps']} of {summary['steps']} steps " in ran.stderr
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_are_no_trainers(program: Programs, method: str) -> None:
     ran = run(program, "trains.py", "--workers", 2, "--start", method)

@@ -7,6 +7,7 @@
 mod simulator;
 
 use headspace_agent::loader::ProbePlan;
+use simulator::population::{draw, draw_beside_others};
 use simulator::tally::study;
 
 /// Steps whose mean is the truth: known to 0.4 % even where steps vary by half.
@@ -15,7 +16,7 @@ const FIRST: u64 = 100_000;
 const PIPELINES: u64 = 3000;
 
 fn default_plan_meets_the_targets(world_size: u32) {
-    let study = study(FIRST..FIRST + PIPELINES, TRUTH_STEPS, |case| {
+    let study = study(FIRST..FIRST + PIPELINES, TRUTH_STEPS, draw, |case| {
         ProbePlan::for_loader(case.told.then_some(case.depth), world_size)
     });
     println!("world size {world_size}\n{study}");
@@ -38,11 +39,25 @@ fn several_ranks_on_a_fixed_schedule_meet_the_targets() {
 
 #[test]
 #[ignore = "study"]
+fn beside_other_programs_intervals_stay_honest() {
+    let study = study(
+        FIRST..FIRST + PIPELINES / 2,
+        2 * TRUTH_STEPS,
+        draw_beside_others,
+        |case| ProbePlan::for_loader(case.told.then_some(case.depth), 1),
+    );
+    println!("beside programs that come and go\n{study}");
+    assert!((90.0..=99.0).contains(&study.all.covered_pct()));
+    assert!(study.all.refused_pct() < 15.0);
+}
+
+#[test]
+#[ignore = "study"]
 fn fewer_steps_cost_accuracy_by_degrees() {
     println!("probe_steps     n within % covers %   none %     bias     half    steps replayed");
     let mut before = 0.0;
     for total in [200, 300, 500, 800, 1200] {
-        let study = study(FIRST..FIRST + PIPELINES / 4, TRUTH_STEPS, |case| {
+        let study = study(FIRST..FIRST + PIPELINES / 4, TRUTH_STEPS, draw, |case| {
             let plan = ProbePlan::for_loader(case.told.then_some(case.depth), 1);
             plan.with_total(total).unwrap()
         });

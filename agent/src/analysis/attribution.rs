@@ -14,6 +14,7 @@ mod evidence;
 mod flow;
 mod model;
 mod predict;
+mod price;
 mod remedies;
 mod tandem;
 mod times;

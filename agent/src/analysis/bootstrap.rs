@@ -40,6 +40,12 @@ impl Rng {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
+    /// A standard normal number (Box and Muller).
+    pub fn normal(&mut self) -> f64 {
+        let (radius, angle) = (1.0 - self.unit(), self.unit());
+        (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+    }
+
     /// A number below `bound`, which is at least 1.
     pub fn below(&mut self, bound: usize) -> usize {
         let product = u128::from(self.bits()) * bound as u128;

@@ -3,9 +3,10 @@
 
 use super::attribution::{Attribution, attribute};
 use super::pipeline::{LoaderFacts, Pipeline};
+use super::stages::serves_another_loop;
 use super::summary::{LEAST_WARMUP, LoopFacts, warmup};
 use crate::model::Mode;
-use crate::model::record::{Estimate, Role, SummaryRecord};
+use crate::model::record::{Estimate, SummaryRecord};
 
 /// Blocks whose means tell how well the mean step is known.
 const ERROR_BLOCKS: usize = 20;
@@ -29,11 +30,11 @@ pub(super) fn conclude(summary: &SummaryRecord, main: &LoopFacts) -> Attribution
     let early = early.unwrap_or_default();
     attribute(&Pipeline {
         stages: (summary.stages.iter())
-            .filter(|stage| !is_of_another(summary, &stage.name))
+            .filter(|stage| !serves_another_loop(summary, &stage.name))
             .cloned()
             .collect(),
         queues: (summary.queues.iter())
-            .filter(|queue| !is_of_another(summary, &queue.name))
+            .filter(|queue| !serves_another_loop(summary, &queue.name))
             .cloned()
             .collect(),
         step_ms,
@@ -52,22 +53,10 @@ pub(super) fn conclude(summary: &SummaryRecord, main: &LoopFacts) -> Attribution
             prefetch_factor: loader.prefetch_factor,
             prefetch_depth: loader.prefetch_depth,
             pin_memory: loader.pin_memory,
+            batch: loader.batch,
+            transfer: main.transfer,
         },
     })
-}
-
-/// Whether a stage or queue serves another loop than the main one: its name begins with that loop's,
-/// or says that it is of the evaluation.
-fn is_of_another(summary: &SummaryRecord, name: &str) -> bool {
-    let of = |owner: &str| {
-        name.strip_prefix(owner)
-            .is_some_and(|rest| rest.starts_with(' '))
-    };
-    let others = summary.other_loops.iter();
-    (summary.loop_role != Some(Role::Evaluation) && of("evaluation"))
-        || others
-            .filter(|other| other.role != Some(Role::Background))
-            .any(|other| of(&other.name))
 }
 
 /// That of the mean, from its 95 % interval.

@@ -40,10 +40,16 @@
 
 use thiserror::Error;
 
+pub use super::asynchronous::Asynchrony;
+use super::asynchronous::{Level, asynchrony};
 use super::bootstrap::{self, Blocks, Rng};
 use super::content::Content;
+use super::core_waits::{self, Undisturbed};
+use super::levels::Levels;
 use super::selection::{self, Kept};
-use super::steady::{block_means, mean};
+use super::steady::mean;
+use super::unsteady::Between;
+use super::verdict::units::duration_ms;
 use crate::model::Window;
 use crate::model::record::{Estimate, FloorRecord, Phase, WindowRecord};
 
@@ -61,11 +67,13 @@ const LEAST_LIVE: usize = 24;
 const LEAST_REPLAY: usize = 12;
 /// Windows disagree where their variance exceeds what their steps explain by this factor...
 const DISAGREE: f64 = 8.0;
-/// ...and the largest and smallest differ by this share of the mean. Of random steady pipelines,
-/// one in 400 does both.
-const SPREAD: f64 = 0.10;
+/// ...and the largest and smallest differ by this share of the mean, in percent. Of random steady
+/// pipelines, one in 400 does both.
+const SPREAD_PCT: f64 = 10.0;
 /// Widest interval worth giving, in percentage points either way.
 const WIDEST: f64 = 20.0;
+/// Share of the live step below which a step in replay may be a launch on a device, and no more.
+const NEXT_TO_NOTHING: f64 = 0.05;
 /// A whole interval below this headspace, in percent, refutes the method.
 const SLOWER: f64 = -1.0;
 
@@ -96,19 +104,31 @@ pub enum NoFloor {
     },
     /// The windows tell of different loops.
     #[error(
-        "the live windows disagree: their mean steps differ by {spread_pct:.0} %, more than their \
-         own noise explains (something changed during the probe; repeat it when the machine is \
-         quiet, or raise `probe_steps`)"
+        "the live windows disagree: their mean steps differ by {spread_pct:.0} %, which leaves the \
+         headspace at {value_pct:.0} % to within {half_pct:.0} points (something changed during \
+         the probe; repeat it when the machine is quiet, or raise `probe_steps`)"
     )]
     Disagree {
         /// Largest less smallest mean live step, in percent of the mean.
         spread_pct: f64,
+        /// The estimate, in percent.
+        value_pct: f64,
+        /// Half the width of its interval, in percentage points.
+        half_pct: f64,
     },
+    /// Steps in replay only queued work on the device.
+    #[error(
+        "the replay timed only how fast work is queued on the device: {0} (let the loop wait for \
+         its result once a step while the probe runs, for example `loss.item()` or \
+         `jax.block_until_ready(loss)`)"
+    )]
+    Asynchronous(Asynchrony),
     /// Replay took longer than live.
     #[error(
         "steps were {pct:.1} % slower with cached batches than live, beyond noise (cached batches \
          may cost more, for example a copy from another device; something changed during the \
-         probe, or the device rests between epochs)"
+         probe, the device's queue was not full in live windows, or the device rests between \
+         epochs)"
     )]
     ReplaySlower {
         /// By how much, in percent of the live step.
@@ -132,6 +152,8 @@ pub enum NoFloor {
 pub struct FloorAnalysis {
     /// One record a window, in order.
     pub windows: Vec<WindowRecord>,
+    /// What makes the number less certain than the steps alone say, in words.
+    pub warning: Option<String>,
     /// The floor, or why there is none.
     pub result: Result<FloorRecord, NoFloor>,
 }
@@ -139,10 +161,16 @@ pub struct FloorAnalysis {
 /// Estimates the floor and the headspace. The same windows give the same numbers.
 #[must_use]
 pub fn estimate(windows: &[Window]) -> FloorAnalysis {
-    let (kept, records) = selection::select(windows);
+    let undisturbed = core_waits::take_out(windows);
+    let (kept, records) = selection::select(&undisturbed.windows, windows);
+    let (result, warning) = match evaluate(&undisturbed, &kept) {
+        Ok((floor, warning)) => (Ok(floor), warning),
+        Err(reason) => (Err(reason), None),
+    };
     FloorAnalysis {
-        result: evaluate(windows, &kept),
         windows: records,
+        warning,
+        result,
     }
 }
 
@@ -168,32 +196,22 @@ impl Series {
         Self {
             mean_ms: mean(&windows.concat()),
             mean_compute_ms: compute / f64::max(steps as f64, 1.0),
-            block: (steps / BLOCKS).clamp(BLOCK_LENGTHS.0, BLOCK_LENGTHS.1),
+            block: block_length(steps, kept.iter().find_map(|window| window.period)),
             windows,
             steps,
         }
     }
 
-    /// Variance between windows over what the variance within them explains; 1 where they agree.
-    fn birge_ratio_squared(&self) -> f64 {
-        let (mut within, mut freedom) = (0.0, 0.0);
-        let mut between = 0.0;
-        for window in &self.windows {
-            let level = mean(window);
-            let blocks = block_means(window, self.block);
-            within += blocks
-                .iter()
-                .map(|block| (block - level).powi(2))
-                .sum::<f64>();
-            freedom += blocks.len() as f64 - 1.0;
-            between += window.len() as f64 * (level - self.mean_ms).powi(2);
+    fn between(&self) -> Between {
+        Between::of(&self.windows, self.block)
+    }
+
+    fn level(&self, unsteady: f64) -> Level {
+        Level {
+            step_ms: self.mean_ms,
+            compute_ms: self.mean_compute_ms,
+            unsteady,
         }
-        let others = self.windows.len() as f64 - 1.0;
-        if others < 1.0 || freedom < 1.0 {
-            return 1.0;
-        }
-        let per_step = within / freedom * self.block as f64;
-        between / others / per_step.max(1e-12 * self.mean_ms.powi(2))
     }
 
     /// Largest less smallest mean of a window, as a share of the mean.
@@ -205,7 +223,17 @@ impl Series {
     }
 }
 
-fn evaluate(windows: &[Window], kept: &[Kept<'_>]) -> Result<FloorRecord, NoFloor> {
+/// Steps of a block. Where the loop waits for its device once a period, blocks are whole periods.
+fn block_length(steps: usize, period: Option<usize>) -> usize {
+    let length = (steps / BLOCKS).clamp(BLOCK_LENGTHS.0, BLOCK_LENGTHS.1);
+    period.map_or(length, |period| length.next_multiple_of(period.max(1)))
+}
+
+/// The floor, and what makes it uncertain.
+type Found = (FloorRecord, Option<String>);
+
+fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFloor> {
+    let windows = &undisturbed.windows;
     let live = Series::of(kept, Phase::Live);
     let replay = Series::of(kept, Phase::Replay);
     if live.steps < LEAST_LIVE || replay.steps < LEAST_REPLAY {
@@ -225,20 +253,43 @@ fn evaluate(windows: &[Window], kept: &[Kept<'_>]) -> Result<FloorRecord, NoFloo
             }
         });
     }
-    let birge = live.birge_ratio_squared();
-    if birge > DISAGREE && live.spread() > SPREAD {
-        return Err(NoFloor::Disagree {
-            spread_pct: 100.0 * live.spread(),
-        });
+    let between = live.between();
+    let asynchrony = asynchrony(
+        windows,
+        kept,
+        live.level(between.deviation()),
+        replay.level(between.deviation()),
+    );
+    if let Some(asynchrony) = asynchrony {
+        return Err(NoFloor::Asynchronous(asynchrony));
     }
-    let content = Content::of(windows, kept, live.mean_compute_ms);
+    let spread_pct = 100.0 * live.spread();
+    let disagree = between.ratio() > DISAGREE && spread_pct > SPREAD_PCT;
+    // Where the loop waits in few steps, those say nothing of their batches.
+    let waits_rarely = kept.iter().any(|window| window.period.is_some());
+    let content = Content::of(windows, kept, live.mean_compute_ms).filter(|_| !waits_rarely);
     let by_batch = content.map(|content| content.floors_ms());
-    let floor_ms = by_batch.as_deref().map_or(replay.mean_ms, mean);
+    let levels = Levels::of(kept, [live.block, replay.block], undisturbed.share);
+    let [live_factor, floor_factor] = levels.factors();
+    let [live_back, floor_back] = undisturbed.back_ms;
+    let live_ms = live_factor * (live.mean_ms + live_back);
+    let replay_ms = floor_factor * (replay.mean_ms + floor_back);
+    let floor_ms = floor_factor * (by_batch.as_deref().map_or(replay.mean_ms, mean) + floor_back);
     let floor_blocks = match by_batch {
         Some(floors) => Blocks::of(&[floors], 1),
         None => Blocks::of(&replay.windows, replay.block),
     };
-    let intervals = intervals(&live, floor_ms, &floor_blocks, birge.max(1.0).sqrt());
+    let of_live = Draw {
+        mean: live_ms,
+        blocks: &Blocks::of(&live.windows, live.block),
+    };
+    let of_floor = Draw {
+        mean: floor_ms,
+        blocks: &floor_blocks,
+    };
+    let [of_live_ms, of_floor_ms] = undisturbed.unsure_ms;
+    let unsure = [of_live_ms / live.mean_ms, of_floor_ms / replay.mean_ms];
+    let intervals = intervals(&of_live, &of_floor, &levels, unsure);
     let mut headspace_pct = intervals.headspace_pct;
     let half_pct = (headspace_pct.high - headspace_pct.low) / 2.0;
     if headspace_pct.high < SLOWER {
@@ -247,24 +298,58 @@ fn evaluate(windows: &[Window], kept: &[Kept<'_>]) -> Result<FloorRecord, NoFloo
         });
     }
     if half_pct > WIDEST {
-        return Err(NoFloor::TooWide {
-            value_pct: headspace_pct.value.max(0.0),
-            half_pct,
+        let value_pct = headspace_pct.value.max(0.0);
+        return Err(if disagree {
+            NoFloor::Disagree {
+                spread_pct,
+                value_pct,
+                half_pct,
+            }
+        } else {
+            NoFloor::TooWide {
+                value_pct,
+                half_pct,
+            }
         });
     }
     headspace_pct.value = headspace_pct.value.max(0.0);
     headspace_pct.high = headspace_pct.high.max(0.0);
-    let gain = (live.mean_ms - floor_ms).max(0.0);
+    let gain = (live_ms - floor_ms).max(0.0);
     // Unusual batches make the compute in replay unusual too, by as much as the step.
-    let relief = live.mean_compute_ms - (replay.mean_compute_ms + floor_ms - replay.mean_ms);
+    let live_compute_ms = live_factor * (live.mean_compute_ms + live_back);
+    let replay_compute_ms = floor_factor * (replay.mean_compute_ms + floor_back);
+    let relief = live_compute_ms - (replay_compute_ms + floor_ms - replay_ms);
     let contention_ms = relief.clamp(0.0, gain);
-    Ok(FloorRecord {
+    let floor = FloorRecord {
         live_ms: intervals.live_ms,
         floor_ms: intervals.floor_ms,
         headspace_pct,
         exposed_wait_ms: gain - contention_ms,
         contention_ms,
-    })
+    };
+    let warning = if disagree {
+        Some(differing(spread_pct))
+    } else {
+        let idle = replay_ms < NEXT_TO_NOTHING * live_ms && contention_ms < 0.5 * gain;
+        idle.then(|| next_to_nothing(floor_ms))
+    };
+    Ok((floor, warning))
+}
+
+fn differing(spread_pct: f64) -> String {
+    format!(
+        "The live windows of the probe differ by {spread_pct:.0} % of a step: other programs used \
+         the machine, or the loop changed. The interval is wider for it; a probe on a quiet machine \
+         gives a narrower one."
+    )
+}
+
+fn next_to_nothing(floor_ms: f64) -> String {
+    format!(
+        "A step with free data took only {}. If the loop queues its work on a device and never \
+         waits for a result, the true floor is longer: let it wait once a step while the probe runs.",
+        duration_ms(floor_ms)
+    )
 }
 
 struct Intervals {
@@ -273,29 +358,46 @@ struct Intervals {
     headspace_pct: Estimate,
 }
 
-fn intervals(live: &Series, floor_ms: f64, floor_blocks: &Blocks, live_scale: f64) -> Intervals {
-    let live_blocks = Blocks::of(&live.windows, live.block);
-    let live_scale = live_scale * bootstrap::expansion(live_blocks.freedom());
-    let floor_scale = bootstrap::expansion(floor_blocks.freedom());
+/// What a mean is resampled from.
+struct Draw<'a> {
+    mean: f64,
+    /// The steps within windows.
+    blocks: &'a Blocks,
+}
+
+impl Draw<'_> {
+    /// A resampled mean, at a level that is so much further.
+    fn draw(&self, level: f64, rng: &mut Rng) -> f64 {
+        let steps = bootstrap::expansion(self.blocks.freedom()) * self.blocks.deviation(rng);
+        let drawn = (self.mean + steps) * level.exp();
+        // A mean of positive numbers is positive, however wide its interval.
+        drawn.max(0.05 * self.mean)
+    }
+}
+
+/// `unsure` are relative standard deviations of both means besides.
+fn intervals(live: &Draw<'_>, floor: &Draw<'_>, levels: &Levels, unsure: [f64; 2]) -> Intervals {
     let headspace = |live: f64, floor: f64| 100.0 * (live - floor) / live;
     let mut rng = Rng::new(SEED);
     let (mut lives, mut floors, mut headspaces) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..RESAMPLES {
-        let deviation = live_scale * live_blocks.deviation(&mut rng);
-        // A mean of positive numbers is positive, however wide its interval.
-        let drawn = (live.mean_ms + deviation).max(0.05 * live.mean_ms);
-        let floor = (floor_ms + floor_scale * floor_blocks.deviation(&mut rng)).max(0.0);
+        let mut level = levels.deviations(&mut rng);
+        for (level, unsure) in level.iter_mut().zip(unsure) {
+            *level += unsure * rng.normal();
+        }
+        let [of_live, of_floor] = level;
+        let (drawn, free) = (live.draw(of_live, &mut rng), floor.draw(of_floor, &mut rng));
         lives.push(drawn);
-        floors.push(floor);
-        headspaces.push(headspace(drawn, floor));
+        floors.push(free);
+        headspaces.push(headspace(drawn, free));
     }
     let estimate = |value: f64, draws: Vec<f64>| {
         let (low, high) = bootstrap::percentiles(draws);
         Estimate { value, low, high }
     };
     Intervals {
-        live_ms: estimate(live.mean_ms, lives),
-        floor_ms: estimate(floor_ms, floors),
-        headspace_pct: estimate(headspace(live.mean_ms, floor_ms), headspaces),
+        live_ms: estimate(live.mean, lives),
+        floor_ms: estimate(floor.mean, floors),
+        headspace_pct: estimate(headspace(live.mean, floor.mean), headspaces),
     }
 }

@@ -1,10 +1,10 @@
 //! What the windows of a probe must say, and when they say nothing.
 
 use super::bootstrap::Rng;
-use super::floor::{NoFloor, estimate};
+use super::floor::{Asynchrony, NoFloor, estimate};
 use super::steady::mean;
 use crate::model::record::Phase;
-use crate::model::{Window, WindowStep};
+use crate::model::{ThreadReading, ThreadTimes, Window, WindowStep};
 
 fn noise(rng: &mut Rng, level: f64) -> f64 {
     1.0 + level * (rng.unit() + rng.unit() - 1.0)
@@ -29,7 +29,9 @@ fn window(phase: Phase, cycle: u32, steps: u32, compute_ms: f64, wait_ms: f64) -
         phase,
         cycle,
         settled_at: Some(0),
+        entered_ns: None,
         steps,
+        readings: Vec::new(),
     }
 }
 
@@ -84,17 +86,88 @@ fn the_same_windows_give_the_same_numbers() {
 }
 
 #[test]
-fn a_loop_that_changed_midway_gives_no_number() {
-    let result = estimate(&probe(&[
+fn a_loop_that_changed_midway_has_a_wider_interval_and_a_warning_or_no_number() {
+    let steady = estimate(&probe(&[(10.0, 5.0); 4]));
+    assert_eq!(steady.warning, None);
+    let changed = estimate(&probe(&[
         (10.0, 5.0),
         (10.0, 5.0),
         (10.0, 9.0),
         (10.0, 9.0),
-    ]))
-    .result;
+    ]));
+    match changed.result {
+        Ok(floor) => {
+            let found = floor.headspace_pct;
+            assert!(found.low < 34.0 && found.high > 46.0, "{found:?}");
+            assert!(changed.warning.unwrap().contains("differ by 2"));
+        }
+        Err(reason) => assert!(matches!(reason, NoFloor::Disagree { .. }), "{reason}"),
+    }
+}
+
+#[test]
+fn steps_in_replay_that_are_paid_for_afterwards_are_no_floor() {
+    let mut windows = probe(&[(10.0, 5.0); 4]);
+    for replay in windows.iter_mut().filter(|w| w.phase == Phase::Replay) {
+        for step in &mut replay.steps {
+            step.compute_ns = 20_000;
+        }
+    }
+    assert!(matches!(
+        estimate(&windows).result,
+        Ok(_) | Err(NoFloor::Asynchronous(Asynchrony::Short { .. }))
+    ));
+    // Each of 64 replayed steps is owed 10 ms; the next 32 live steps take 20 ms more each.
+    for live in windows
+        .iter_mut()
+        .filter(|w| w.phase == Phase::Live && w.cycle > 0)
+    {
+        live.entered_ns = Some(15_000_000);
+        for step in live.steps.iter_mut().take(32) {
+            step.compute_ns += 20_000_000;
+        }
+    }
+    let refused = estimate(&windows).result.unwrap_err();
     assert!(
-        matches!(result, Err(NoFloor::Disagree { .. })),
-        "{result:?}"
+        matches!(refused, NoFloor::Asynchronous(Asynchrony::Owed { .. })),
+        "{refused}"
+    );
+}
+
+#[test]
+fn waits_for_a_core_that_others_had_do_not_count_as_a_slower_floor() {
+    // Beside another program in the second half of the probe: the thread waits half of its time.
+    let mut windows = probe(&[(10.0, 10.0); 4]);
+    let (mut ran, mut waited) = (0, 0);
+    for window in &mut windows {
+        let busy = window.cycle >= 2;
+        for at in (0..=window.steps.len()).step_by(8) {
+            window.readings.push(ThreadReading {
+                steps: u32::try_from(at).unwrap(),
+                times: ThreadTimes {
+                    ran_ns: ran,
+                    waited_ns: waited,
+                },
+            });
+            for step in window.steps.iter_mut().skip(at).take(8) {
+                ran += step.compute_ns;
+                if busy {
+                    waited += step.compute_ns;
+                    step.compute_ns *= 2;
+                }
+            }
+        }
+    }
+    let analysis = estimate(&windows);
+    let floor = analysis.result.unwrap();
+    // Half of the steps of 20 ms take 30, and half of those of 10 ms take 20.
+    assert!((floor.headspace_pct.value - 40.0).abs() < 6.0, "{floor:?}");
+    let shares: Vec<f64> = (analysis.windows.iter())
+        .filter_map(|window| window.run_queue_pct)
+        .collect();
+    assert!(
+        shares[0] < 1.0 && (shares[7] - 50.0).abs() < 1.0,
+        "{shares:?}"
     );
 }
 

@@ -1,16 +1,19 @@
 //! What follows from the measurements: pure functions.
 
+mod asynchronous;
 pub mod attribution;
 pub mod bootstrap;
 pub mod compare;
 mod conclusion;
 mod content;
+mod core_waits;
 pub mod course;
 pub mod findings;
 pub mod floor;
 #[cfg(test)]
 mod floor_tests;
 pub mod growth;
+mod levels;
 pub mod pipeline;
 pub mod precision;
 pub mod ranks;
@@ -21,4 +24,5 @@ mod selection;
 pub mod stages;
 pub mod steady;
 pub mod summary;
+mod unsteady;
 pub mod verdict;

@@ -3,7 +3,7 @@
 //! The input of [`attribution`](super::attribution). Filled from a running session, from records, or
 //! by a simulator; who fills it makes no difference.
 
-use crate::model::record::{Estimate, QueueSummary, ResourcesRecord, StageSummary};
+use crate::model::record::{BatchRecord, Estimate, QueueSummary, ResourcesRecord, StageSummary};
 
 /// A loop, what feeds it, and what both had. Over its steady state.
 #[derive(Debug, Clone, Default)]
@@ -44,4 +44,18 @@ pub struct LoaderFacts {
     pub prefetch_depth: Option<u32>,
     /// Whether it copies batches into page-locked memory.
     pub pin_memory: Option<bool>,
+    /// What a batch is, where one was looked at.
+    pub batch: Option<BatchRecord>,
+    /// What it costs to hand a batch over between processes, where that was measured on this machine.
+    pub transfer: Option<TransferCosts>,
+}
+
+/// What it costs to hand data over between processes on this machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TransferCosts {
+    /// To read a mebibyte of another process's shared memory for the first time and to give it back, in
+    /// milliseconds.
+    pub shared_mib_ms: f64,
+    /// A hundred bytes through a socket and back, in microseconds of CPU time.
+    pub message_us: f64,
 }

@@ -4,7 +4,10 @@
 //! a transient is cut, and windows that tell of another state than the rest are left out, each
 //! with its reason.
 
+use super::asynchronous::whole_periods;
+use super::core_waits;
 use super::steady::{block_means, change_point, mean, variance};
+use super::unsteady::Between;
 use crate::model::record::{Phase, WindowRecord};
 use crate::model::{Window, WindowStep};
 
@@ -20,6 +23,12 @@ const LAUNCHES: usize = 8;
 const LEAST_TAIL: usize = 48;
 /// Standard errors by which a short replay window may differ from the last one.
 const AGREES: f64 = 2.5;
+/// Compute in windows that are alike differs by less than this factor...
+const ALIKE: f64 = 1.3;
+/// ...and where the device's queue fills, it is less than this share of what it is later.
+const FILLING: f64 = 0.6;
+/// A replay window below this share of the last one saw launches on a device, not steps.
+const LAUNCHED: f64 = 0.5;
 /// Share of the step below which a wait is none, and above which it is one.
 const NO_WAIT: f64 = 0.005;
 const SOME_WAIT: f64 = 0.05;
@@ -32,6 +41,11 @@ pub(super) struct Kept<'a> {
     pub(super) phase: Phase,
     pub(super) cycle: u32,
     pub(super) steps: &'a [WindowStep],
+    /// Milliseconds of the probe before its first step that counts.
+    pub(super) begins_ms: f64,
+    /// Steps from one wait for the device to the next, where the loop waits rarely and these are whole
+    /// periods of that.
+    pub(super) period: Option<usize>,
 }
 
 impl Kept<'_> {
@@ -87,14 +101,19 @@ pub(super) fn ms(ns: u64) -> f64 {
     ns as f64 * 1e-6
 }
 
-/// Splits every window into what counts and what does not; one record a window.
-pub(super) fn select(windows: &[Window]) -> (Vec<Kept<'_>>, Vec<WindowRecord>) {
+/// Splits every window into what counts and what does not; one record a window, of the steps as they
+/// were `measured`.
+pub(super) fn select<'a>(
+    windows: &'a [Window],
+    measured: &[Window],
+) -> (Vec<Kept<'a>>, Vec<WindowRecord>) {
     let last_replay = windows
         .iter()
         .rposition(|window| window.phase == Phase::Replay);
     let mut kept = Vec::new();
     let mut unused: Vec<Option<String>> = Vec::new();
     let mut firsts = Vec::new();
+    let mut begins_ms = 0.0;
     for (index, window) in windows.iter().enumerate() {
         let first = settled_from(window, last_replay == Some(index));
         let steps = first
@@ -111,18 +130,31 @@ pub(super) fn select(windows: &[Window]) -> (Vec<Kept<'_>>, Vec<WindowRecord>) {
             }
             Some(_) => None,
         });
+        let lasts = |steps: &[WindowStep]| steps.iter().map(|s| ms(s.step_ns())).sum::<f64>();
+        begins_ms += window.entered_ns.map_or(0.0, ms);
+        let ends_ms = begins_ms + lasts(&window.steps);
         if unused.last() == Some(&None) {
             kept.push(Kept {
+                begins_ms: ends_ms - lasts(steps),
                 index,
                 phase: window.phase,
                 cycle: window.cycle,
                 steps,
+                period: None,
             });
         }
+        begins_ms = ends_ms;
     }
-    leave_out(&mut kept, &mut unused, still_filling);
+    cut_to_periods(&mut kept);
+    leave_out(&mut kept, &mut unused, still_queueing);
+    let live = kept.iter().filter(|window| window.phase == Phase::Live);
+    let live: Vec<Vec<f64>> = live.map(Kept::step_ms).collect();
+    let unsteady = Between::of(&live, 2 * BLOCK).deviation();
+    leave_out(&mut kept, &mut unused, |all, window| {
+        still_filling(all, window, unsteady)
+    });
     leave_out(&mut kept, &mut unused, still_draining);
-    let records = windows
+    let records = measured
         .iter()
         .zip(firsts)
         .zip(unused)
@@ -133,6 +165,8 @@ pub(super) fn select(windows: &[Window]) -> (Vec<Kept<'_>>, Vec<WindowRecord>) {
                 phase: window.phase,
                 cycle: window.cycle,
                 steps: window.steps.get(first..).unwrap_or_default(),
+                begins_ms: 0.0,
+                period: None,
             };
             WindowRecord {
                 phase: window.phase,
@@ -141,6 +175,7 @@ pub(super) fn select(windows: &[Window]) -> (Vec<Kept<'_>>, Vec<WindowRecord>) {
                 discarded: count(first),
                 wait_ms: part.mean_wait_ms(),
                 compute_ms: part.mean_compute_ms(),
+                run_queue_pct: core_waits::share(window).map(|share| 100.0 * share),
                 unused,
             }
         })
@@ -173,11 +208,49 @@ fn settled_from(window: &Window, is_last_replay: bool) -> Option<usize> {
     } else {
         blocks.len() / 2
     };
+    let waits: Vec<f64> = window
+        .steps
+        .get(from..)
+        .unwrap_or_default()
+        .iter()
+        .map(|s| ms(s.wait_ns))
+        .collect();
+    let waits = block_means(&waits, BLOCK);
+    // A queue that drains or fills shows in the waits. What changes the compute of a live window
+    // after the first is the machine's doing, and part of the long run.
+    let by_waits = window.phase == Phase::Live && window.cycle > 0;
     let mut cut = 0;
     while let Some(more) = change_point(&blocks[cut..], last.saturating_sub(cut), THRESHOLD) {
+        let change = |values: &[f64]| mean(&values[cut + more..]) - mean(&values[cut..cut + more]);
+        if by_waits && change(&waits) / change(&blocks) < 0.5 {
+            break;
+        }
         cut += more;
     }
     Some(from + cut * BLOCK)
+}
+
+/// Leaves parts of periods out, where the loop waits for its device once in many steps: whole
+/// periods alone have the mean of the long run. The last replay tells their length.
+fn cut_to_periods(kept: &mut Vec<Kept<'_>>) {
+    let replay = kept
+        .iter_mut()
+        .rfind(|window| window.phase == Phase::Replay);
+    let Some(last) = replay else { return };
+    let Some((whole, period)) = whole_periods(last.steps) else {
+        return;
+    };
+    (last.steps, last.period) = (whole, Some(period));
+    let index = last.index;
+    for window in kept.iter_mut().filter(|window| window.index != index) {
+        let whole = window.steps.len() / period * period;
+        if whole > 0 {
+            window.steps = window.steps.get(..whole).unwrap_or_default();
+            window.period = Some(period);
+        }
+    }
+    // A short replay without a whole period has only launches.
+    kept.retain(|window| window.phase == Phase::Live || window.period.is_some());
 }
 
 fn leave_out(
@@ -196,9 +269,26 @@ fn leave_out(
     });
 }
 
+/// The first live window where its compute is far shorter than in all later ones: the device's queue
+/// was not full yet.
+fn still_queueing(all: &[Kept<'_>], window: &Kept<'_>) -> Option<String> {
+    let later = || {
+        all.iter()
+            .filter(|other| other.phase == Phase::Live && other.cycle > 0)
+            .map(Kept::mean_compute_ms)
+    };
+    let least = later().fold(f64::MAX, f64::min);
+    let most = later().fold(0.0, f64::max);
+    let first = window.phase == Phase::Live && window.cycle == 0 && later().count() > 1;
+    (first && most < ALIKE * least && window.mean_compute_ms() < FILLING * least).then(|| {
+        "its compute is far shorter than later: the device's queue was not full yet".to_owned()
+    })
+}
+
 /// Replay windows at another level than the last, and longest, one: in them the loader was still
-/// at work. Windows whose batches merely differ stay.
-fn still_filling(all: &[Kept<'_>], window: &Kept<'_>) -> Option<String> {
+/// at work. Windows whose batches merely differ stay, and so do those that differ as live windows do,
+/// by the share `unsteady`.
+fn still_filling(all: &[Kept<'_>], window: &Kept<'_>, unsteady: f64) -> Option<String> {
     let last = all.iter().rfind(|other| other.phase == Phase::Replay)?;
     if window.phase != Phase::Replay || window.index == last.index {
         return None;
@@ -210,8 +300,23 @@ fn still_filling(all: &[Kept<'_>], window: &Kept<'_>) -> Option<String> {
         let blocks = (kept.steps.len() / BLOCK).max(1) as f64;
         (spread / blocks).max(batch_spread / batches.len().max(1) as f64)
     };
-    let difference = window.mean_step_ms() - last.mean_step_ms();
-    (difference.abs() > AGREES * (error(window) + error(last)).sqrt()).then(|| {
+    let level = 2.0 * (unsteady * last.mean_step_ms()).powi(2);
+    let beyond = |kept: &Kept<'_>| {
+        let error = (error(kept) + error(last) + level).sqrt();
+        (kept.mean_step_ms() - last.mean_step_ms()) / (AGREES * error)
+    };
+    // The loader at work makes all of them slower, and launches that do not wait for the device make
+    // all of them faster. Where some are slower and others faster, the machine is not steady.
+    let short = || {
+        all.iter()
+            .filter(|other| other.phase == Phase::Replay && other.index != last.index)
+            .map(beyond)
+    };
+    let slower = beyond(window) > 1.0 && short().all(|other| other > -1.0);
+    let faster = beyond(window) < -1.0
+        && (short().all(|other| other < 1.0)
+            || window.mean_step_ms() < LAUNCHED * last.mean_step_ms());
+    (slower || faster).then(|| {
         "its steps differ from those late in the last replay, when the loader stands still"
             .to_owned()
     })

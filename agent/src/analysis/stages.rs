@@ -6,7 +6,9 @@
 
 use super::resources::Part;
 use crate::model::StageHistory;
-use crate::model::record::{QueueSummary, StageSummary, StageWorker};
+use crate::model::record::{
+    FindingRecord, QueueSummary, Role, StageSummary, StageWorker, SummaryRecord,
+};
 use crate::model::stage_history::{QueueRun, QueueTotals, StageRun, StageSpan, StageTotals};
 
 /// A call is slow if it takes more than so many medians.
@@ -14,6 +16,21 @@ const SLOW: f64 = 3.0;
 
 /// Share of a ratio of counts that what is under way may explain.
 const MOST_UNSURE: f64 = 0.05;
+
+/// Share of a stage's calls that ended in an exception from which on it is worth a sentence, in percent.
+/// A data set of images from the web has a few per mille that cannot be read.
+const FAILURES_PCT: f64 = 1.0;
+
+/// What headspace calls the stages and queues of a torch loader. Those of a loop that has another name
+/// than its loader's type begin with it.
+const OF_TORCH: [&str; 6] = [
+    "fetch",
+    "collate",
+    "pin_memory",
+    "worker start",
+    "reorder delay",
+    "prefetch",
+];
 
 /// Processes of a stage that are told of one by one.
 const MOST_WORKERS: usize = 64;
@@ -174,12 +191,46 @@ fn queue(run: &QueueRun, totals: QueueTotals) -> QueueSummary {
     }
 }
 
-/// Share of time in which the last queue before the consumer was not empty, in percent; `None` where
-/// none is known as the last.
+/// Whether a stage or queue serves another loop than the main one: its name begins with that loop's,
+/// or says that it is of the evaluation, or is the plain one where the main loop's have its name.
 #[must_use]
-pub fn data_readiness_pct(queues: &[QueueSummary]) -> Option<f64> {
-    let last = queues.iter().find(|queue| queue.last)?;
+pub fn serves_another_loop(summary: &SummaryRecord, name: &str) -> bool {
+    let of = |name: &str, owner: &str| {
+        name.strip_prefix(owner)
+            .is_some_and(|rest| rest.starts_with(' '))
+    };
+    let evaluates = summary.loop_role == Some(Role::Evaluation);
+    let others = summary.other_loops.iter();
+    let of_another = (!evaluates && of(name, "evaluation"))
+        || others
+            .filter(|other| other.role != Some(Role::Background))
+            .any(|other| of(name, &other.name));
+    let stages = summary.stages.iter().map(|stage| &stage.name);
+    let mut names = stages.chain(summary.queues.iter().map(|queue| &queue.name));
+    let main_loop = summary.loop_name.as_deref().unwrap_or_default();
+    of_another || (OF_TORCH.contains(&name) && names.any(|known| of(known, main_loop)))
+}
+
+/// Share of time in which the last queue before the main loop was not empty, in percent; `None` where
+/// none of that loop is known as the last.
+#[must_use]
+pub fn data_readiness_pct(summary: &SummaryRecord) -> Option<f64> {
+    let mut queues = summary.queues.iter();
+    let last = queues.find(|queue| queue.last && !serves_another_loop(summary, &queue.name))?;
     Some(100.0 - last.empty_pct?)
+}
+
+/// The stages whose calls fail.
+pub fn failures(stages: &[StageSummary]) -> impl Iterator<Item = FindingRecord> {
+    let share = |stage: &StageSummary| ratio(stage.failures as f64, stage.calls as f64);
+    let failing = move |stage: &&StageSummary| share(stage).map(percent) >= Some(FAILURES_PCT);
+    stages.iter().filter(failing).map(|stage| FindingRecord {
+        code: "calls_fail".to_owned(),
+        text: format!(
+            "{} of {} calls of `{}` ended in an exception.",
+            stage.failures, stage.calls, stage.name
+        ),
+    })
 }
 
 fn ratio(part: f64, whole: f64) -> Option<f64> {

@@ -152,12 +152,46 @@ fn readiness_is_that_of_the_queue_that_is_known_as_the_last() {
         ..QueueSummary::default()
     };
 
+    let ready = |queues: &[QueueSummary]| {
+        data_readiness_pct(&SummaryRecord {
+            loop_name: Some("train".into()),
+            queues: queues.to_vec(),
+            ..SummaryRecord::default()
+        })
+    };
     let marked = [queue("a", 97.0, false), queue("b", 40.0, true)];
     let unmarked = [queue("a", 97.0, false), queue("b", 40.0, false)];
+    let of_another = [
+        queue("evaluation prefetch", 0.0, true),
+        queue("prefetch", 77.0, true),
+    ];
+    let named = [
+        queue("prefetch", 0.0, true),
+        queue("train prefetch", 77.0, true),
+    ];
 
-    assert_eq!(data_readiness_pct(&marked), Some(60.0));
-    assert_eq!(data_readiness_pct(&unmarked), None);
-    assert_eq!(data_readiness_pct(&[]), None);
+    assert_eq!(ready(&marked), Some(60.0));
+    assert_eq!(ready(&unmarked), None);
+    assert_eq!(ready(&[]), None);
+    assert_eq!(ready(&of_another), Some(23.0));
+    assert_eq!(ready(&named), Some(23.0));
+}
+
+#[test]
+fn a_stage_whose_calls_fail_is_told_and_one_bad_file_in_a_thousand_is_not() {
+    let stage = |name: &str, failures| StageSummary {
+        name: name.into(),
+        calls: 400,
+        failures,
+        ..StageSummary::default()
+    };
+
+    let found: Vec<_> = failures(&[stage("decode", 400), stage("read", 1), stage("join", 0)])
+        .map(|finding| (finding.code, finding.text))
+        .collect();
+
+    let text = "400 of 400 calls of `decode` ended in an exception.";
+    assert_eq!(found, [("calls_fail".to_owned(), text.to_owned())]);
 }
 
 #[test]

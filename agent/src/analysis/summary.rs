@@ -3,9 +3,10 @@
 use super::attribution::Attribution;
 use super::conclusion::conclude;
 use super::findings::findings;
+use super::pipeline::TransferCosts;
 use super::precision::{HALF, Known, interval, ratio};
 use super::resources::{Part, resources, sm_utilization_pct};
-use super::stages::{data_readiness_pct, stages};
+use super::stages::{data_readiness_pct, failures, stages};
 use super::steady;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
@@ -60,6 +61,8 @@ pub struct LoopFacts {
     pub without_loader: bool,
     /// What is known of its loader.
     pub loader: LoaderRecord,
+    /// What handing a batch over between processes costs here, where that was measured.
+    pub transfer: Option<TransferCosts>,
     /// What its probe found.
     pub probe: Option<ProbeRecord>,
 }
@@ -268,7 +271,8 @@ fn fill_stages(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part, othe
     let Some(history) = run.stages else { return };
     let main_loop = summary.loop_name.as_deref().unwrap_or_default();
     (summary.stages, summary.queues) = stages(history, part, main_loop, others);
-    summary.data_readiness_pct = data_readiness_pct(&summary.queues);
+    summary.data_readiness_pct = data_readiness_pct(summary);
+    summary.findings.extend(failures(&summary.stages));
 }
 
 /// What was used in `part`, and what stands out in it.
@@ -418,6 +422,12 @@ fn fill_probe(summary: &mut SummaryRecord, probe: &ProbeRecord) {
         });
         return;
     };
+    if let Some(warning) = &probe.warning {
+        summary.findings.push(FindingRecord {
+            code: "unsteady_probe".to_owned(),
+            text: warning.clone(),
+        });
+    }
     set_floor(summary, floor, probe);
 }
 

@@ -105,7 +105,10 @@ fn an_evaluations_stages_do_not_count_for_what_limits_training() {
 
     let found = summary.bottleneck.unwrap();
     assert_eq!(found.name.as_deref(), Some("fetch"));
-    assert!(found.evidence.contains("does it itself"), "{found:?}");
+    assert!(
+        found.evidence.contains("on the training thread itself"),
+        "{found:?}"
+    );
     assert_eq!(summary.stages.len(), 2, "it is told all the same");
 }
 

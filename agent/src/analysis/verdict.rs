@@ -1,6 +1,6 @@
 //! The verdict: what a summary means, in a few lines for people.
 //!
-//! It says only what was measured. Without a probe there is an upper bound on what waiting costs,
+//! It says only what was measured. Without a probe there is an upper bound on what less waiting saves,
 //! called that; with too few steps there is no number; a probe that was refused gives its reason.
 //! What is not known has no line.
 
@@ -203,11 +203,14 @@ impl<'a> Verdict<'a> {
         }
         let bound = s
             .headspace_upper_bound_pct
-            .map(|p| format!("headspace at most {} %, an upper bound", percent(p, 1)));
+            .map(|p| format!("less waiting saves at most {} % of the step", percent(p, 1)));
         if let Some(why) = self.refusal() {
             let row = Row::sentence("floor", format!("Not measured: {why}"));
             return Some(match bound {
-                Some(bound) => row.and_parts(vec![bound]),
+                Some(bound) => row.and_parts(vec![bound]).and_sentence(
+                    "This is an upper bound on the waiting only: how much the loader slows the \
+                     model's own code (contention) is not known.",
+                ),
                 None => row,
             });
         }
@@ -236,8 +239,9 @@ impl<'a> Verdict<'a> {
                  (contention), only a probe shows"
             }
             _ => {
-                "It bounds the waiting only. Work on the device may go on during the wait, and the \
-                 loader may also slow the model's own code (contention), which only a probe shows"
+                "This is an upper bound on the waiting only. Work on the device may go on during \
+                 the wait, and the loader may also slow the model's own code (contention), which \
+                 only a probe shows"
             }
         };
         format!("{open}: {}", self.way_to_probe())

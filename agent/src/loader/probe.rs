@@ -28,10 +28,12 @@
 use super::settle::{self, Reference};
 use super::{Decision, ProbePlan};
 use crate::model::record::Phase;
-use crate::model::{Window, WindowStep};
+use crate::model::{ThreadReading, ThreadTimes, Window, WindowStep};
 
 /// Standard error of the headspace that the last live window is lengthened for, as a share.
 const AIM: f64 = 0.01;
+/// Steps from one reading of the thread's times to the next: two system calls in so many steps.
+const READ_EVERY: usize = 8;
 /// Steps that a fixed live window needs after settling.
 const LEAST_SETTLED: u32 = 24;
 
@@ -44,7 +46,10 @@ struct Segment {
     last: bool,
     /// Batches handed out in it.
     batches: u32,
+    /// The step that led into it, in nanoseconds.
+    entered_ns: Option<u64>,
     steps: Vec<WindowStep>,
+    readings: Vec<ThreadReading>,
     /// The first step that counts, once known.
     settled_at: Option<usize>,
     /// Batches it will have, once known.
@@ -80,6 +85,8 @@ pub struct Probe {
     last: Option<Handed>,
     /// The batch before it, if the two make a whole step.
     before: Option<Handed>,
+    /// Whether the batch before it was of the other phase.
+    switches: bool,
     /// Steps that count, so far.
     live: Vec<WindowStep>,
     replay: Vec<WindowStep>,
@@ -106,6 +113,7 @@ impl Probe {
             served: 0,
             last: None,
             before: None,
+            switches: false,
             live: Vec::new(),
             replay: Vec::new(),
             reference: Reference::default(),
@@ -125,6 +133,7 @@ impl Probe {
     pub fn begin_epoch(&mut self) {
         self.last = None;
         self.before = None;
+        self.switches = false;
     }
 
     /// The next batch comes from another loader: what is cached of the one before is not replayed.
@@ -207,6 +216,9 @@ impl Probe {
     /// complete.
     pub fn timed(&mut self, compute_ns: u64, wait_ns: u64) -> Option<Window> {
         let watched = !self.finished || self.segment.settled_at.is_none();
+        if std::mem::take(&mut self.switches) {
+            self.segment.entered_ns = Some(compute_ns.saturating_add(wait_ns));
+        }
         if let Some(Handed { slot, .. }) = self.before.take()
             && watched
         {
@@ -223,6 +235,25 @@ impl Probe {
         }
         self.close_if_complete();
         self.ready.take()
+    }
+
+    /// Whether the thread's times are to be read now, after a step was [`timed`](Self::timed).
+    #[must_use]
+    pub fn wants_reading(&self) -> bool {
+        let steps = self.segment.steps.len();
+        let last = self.segment.readings.last().map(|reading| reading.steps);
+        // The first is read again after the step that leads into the window.
+        !self.finished
+            && steps.is_multiple_of(READ_EVERY)
+            && (steps == 0 || last != u32::try_from(steps).ok())
+    }
+
+    /// The thread's times as they are now.
+    pub fn read(&mut self, times: ThreadTimes) {
+        let readings = &mut self.segment.readings;
+        let steps = u32::try_from(self.segment.steps.len()).unwrap_or(u32::MAX);
+        readings.retain(|reading| reading.steps != steps);
+        readings.push(ThreadReading { steps, times });
     }
 
     /// The source has no more in this epoch. The window goes on in the next.
@@ -265,6 +296,7 @@ impl Probe {
 
     fn handed_out(&mut self, replayed: bool, slot: Option<u32>) {
         self.before = self.last.filter(|before| before.replayed == replayed);
+        self.switches = self.last.is_some() && self.before.is_none();
         self.last = Some(Handed { replayed, slot });
         self.segment.batches = self.segment.batches.saturating_add(1);
         self.total = self.total.saturating_add(1);
@@ -472,7 +504,9 @@ impl Probe {
             },
             cycle: self.segment.cycle,
             settled_at: settled_at.and_then(|at| u32::try_from(at).ok()),
+            entered_ns: self.segment.entered_ns,
             steps: self.segment.steps.clone(),
+            readings: self.segment.readings.clone(),
         }
     }
 }

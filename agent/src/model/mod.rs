@@ -28,4 +28,4 @@ pub use record::{Record, RecordBody};
 pub use series::{Series, StepSample};
 pub use stage::{QueueSample, StageSample};
 pub use stage_history::StageHistory;
-pub use window::{Window, WindowStep};
+pub use window::{ThreadReading, ThreadTimes, Window, WindowStep};

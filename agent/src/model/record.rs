@@ -16,7 +16,7 @@ pub use self::conclusion::{
 };
 pub use self::probe::{FloorRecord, ProbeRecord, WindowRecord};
 pub use self::run::{
-    GpuRecord, HostRecord, LoaderRecord, Role, RunRecord, SourceRecord, SourceState,
+    BatchRecord, GpuRecord, HostRecord, LoaderRecord, Role, RunRecord, SourceRecord, SourceState,
 };
 pub use self::summary::{
     EndCause, EndRecord, GpuUse, OtherLoop, ResourcesRecord, RunState, SummaryRecord,

@@ -22,6 +22,24 @@ impl WindowStep {
     }
 }
 
+/// What the kernel has counted for a thread since it began, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ThreadTimes {
+    /// On a core.
+    pub ran_ns: u64,
+    /// Ready to run, but waiting for a core.
+    pub waited_ns: u64,
+}
+
+/// The times of the loop's thread at some step of a window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ThreadReading {
+    /// Whole steps of the window before it.
+    pub steps: u32,
+    /// What the kernel had counted then.
+    pub times: ThreadTimes,
+}
+
 /// A run of steps of one phase between two switches. It may span epochs; their boundary steps are
 /// left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +51,12 @@ pub struct Window {
     /// Steps at its start that the probe saw unsettled. `None`: the loop did not behave as it did
     /// before the replay, and no step of this window is representative.
     pub settled_at: Option<u32>,
+    /// Nanoseconds of the step that led into the window: computed on the last batch of the window
+    /// before. `None` for the first window, and where an epoch ended in between.
+    pub entered_ns: Option<u64>,
     /// Every whole step, the unsettled ones included.
     pub steps: Vec<WindowStep>,
+    /// How long the loop's thread ran and waited for a core, read every few steps; empty where the
+    /// kernel does not say.
+    pub readings: Vec<ThreadReading>,
 }

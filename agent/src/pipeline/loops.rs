@@ -1,10 +1,10 @@
 //! The loops under watch: what the training thread shares with the sampler.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::analysis::floor;
-use crate::model::record::{LoaderRecord, ProbeRecord, Role};
+use crate::model::record::{BatchRecord, LoaderRecord, ProbeRecord, Role};
 use crate::model::{InPlace, Mode, Window};
 use crate::record::Recorder;
 
@@ -19,6 +19,7 @@ pub struct LoopEntry {
     pub mode: Mode,
     probe: Mutex<ProbeProgress>,
     trains: AtomicBool,
+    batch: OnceLock<BatchRecord>,
 }
 
 /// How far a loop's probe has come.
@@ -53,6 +54,7 @@ impl LoopEntry {
             mode,
             probe: Mutex::default(),
             trains: AtomicBool::new(false),
+            batch: OnceLock::new(),
         })
     }
 
@@ -61,10 +63,16 @@ impl LoopEntry {
         self.trains.store(true, Ordering::Relaxed);
     }
 
-    /// The loader, with what its loop is now known to be for.
+    /// A batch was looked at. The first look counts; whether this is it.
+    pub(super) fn set_batch(&self, batch: BatchRecord) -> bool {
+        self.batch.set(batch).is_ok()
+    }
+
+    /// The loader, with what its loop is now known to be for and its batches to be.
     #[must_use]
     pub fn described(&self) -> LoaderRecord {
         let mut loader = self.loader.clone();
+        loader.batch = loader.batch.or_else(|| self.batch.get().copied());
         if self.trains.load(Ordering::Relaxed) {
             loader.role = Some(Role::Training);
         }
@@ -157,6 +165,7 @@ impl LoopEntry {
             windows: analysis.windows,
             floor,
             reason,
+            warning: analysis.warning,
             cached_batches: cache.batches,
             cached_bytes: cache.bytes,
             mutated_batches: cache.mutated,

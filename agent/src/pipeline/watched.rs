@@ -6,8 +6,11 @@ use std::time::Duration;
 use super::board::NoticeBoard;
 use super::loops::LoopEntry;
 use crate::analysis::attribution::Attribution;
+use crate::analysis::pipeline::TransferCosts;
 use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
-use crate::model::record::{Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, SummaryRecord};
+use crate::model::record::{
+    BatchRecord, Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, SummaryRecord,
+};
 use crate::model::stage_history::StageTicks;
 use crate::model::{History, Reading, StageHistory};
 
@@ -20,6 +23,7 @@ pub struct Watched {
     history: Mutex<History>,
     stages: Mutex<StageHistory>,
     pub(super) gpus: Arc<OnceLock<Vec<GpuRecord>>>,
+    transfer: OnceLock<TransferCosts>,
     costs: Mutex<Costs>,
     concluded: Mutex<Option<Concluded>>,
     ended_by: Mutex<Option<EndRecord>>,
@@ -62,6 +66,7 @@ impl Watched {
             history: Mutex::default(),
             stages: Mutex::default(),
             gpus,
+            transfer: OnceLock::new(),
             costs: Mutex::default(),
             concluded: Mutex::default(),
             ended_by: Mutex::default(),
@@ -78,6 +83,18 @@ impl Watched {
     /// From now on the loop is read.
     pub fn add(&self, entry: Arc<LoopEntry>) {
         lock(&self.loops).push(entry);
+    }
+
+    /// A batch of the loop of that name was looked at. Whether it is the first.
+    pub fn set_batch(&self, name: &str, batch: BatchRecord) -> bool {
+        let loops = self.loops();
+        let named = loops.iter().filter(|entry| entry.loader.name == name);
+        named.fold(false, |first, entry| entry.set_batch(batch) || first)
+    }
+
+    /// What handing data over between processes costs here. The first measurement counts.
+    pub fn set_transfer_costs(&self, costs: TransferCosts) {
+        self.transfer.get_or_init(|| costs);
     }
 
     pub(crate) fn loops(&self) -> Vec<Arc<LoopEntry>> {
@@ -193,6 +210,7 @@ impl Watched {
                     concurrent: totals.concurrent,
                     without_loader: totals.without_loader,
                     loader: entry.described(),
+                    transfer: self.transfer.get().copied(),
                     probe: entry.probe_record(state == RunState::Finished),
                 }
             })

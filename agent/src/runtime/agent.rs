@@ -12,9 +12,11 @@ use std::time::Duration;
 use super::fork::Owner;
 use super::signal::{self, Terminate};
 use super::wake::Waker;
+use crate::analysis::pipeline::TransferCosts;
 use crate::model::Mode;
 use crate::model::record::{
-    EndCause, EndRecord, GpuRecord, LoaderRecord, ProbeRecord, RunRecord, RunState, SummaryRecord,
+    BatchRecord, EndCause, EndRecord, GpuRecord, LoaderRecord, ProbeRecord, RunRecord, RunState,
+    SummaryRecord,
 };
 use crate::notice::Notice;
 use crate::pipeline::apart::apart;
@@ -354,6 +356,17 @@ impl Agent {
             }
         }
         entry
+    }
+
+    /// A batch of the loop of that name was looked at. Whether it is the first.
+    #[must_use]
+    pub fn describe_batch(&self, name: &str, batch: BatchRecord) -> bool {
+        self.is_here() && self.0.watched.set_batch(name, batch)
+    }
+
+    /// What handing data over between processes costs on this machine.
+    pub fn set_transfer_costs(&self, costs: TransferCosts) {
+        self.0.watched.set_transfer_costs(costs);
     }
 
     /// Whether this is the process the agent was started in.

@@ -208,7 +208,7 @@ impl Facts<'_> {
                         "headspace",
                         "Headspace",
                         &value,
-                        "an upper bound, not measured",
+                        "an upper bound on the waiting; contention is not measured",
                     );
                 }
             }

@@ -165,9 +165,10 @@ impl Seen {
         let taken = self.file.region.stages.iter();
         let taken = taken.take_while(|stage| stage.name.get().is_some());
         let busy_ns = taken.map(|stage| stage.busy.load(Ordering::Relaxed)).max();
-        let busy_s = busy_ns.unwrap_or(0) as f64 / 1e9;
+        let per_s = u64::try_from(per_s).unwrap_or(100).max(1);
+        let worked = busy_ns.unwrap_or(0) / (1_000_000_000 / per_s).max(1);
         // At least the tick in which it started: its siblings start in it as well.
-        self.identity.started + 1 + (busy_s * per_s as f64) as u64
+        self.identity.started + 1 + worked
     }
 }
 

@@ -15,7 +15,6 @@ import time
 from _thread import get_ident, start_new_thread
 
 from headspace import _loops, _native, _nesting, _role, _session, _settings, _watch
-from headspace._fingerprint import fingerprint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -188,8 +187,9 @@ class Function:
         made = self._natives[evaluates] = _native.Loop(
             _loops.unique(name),
             mode,
-            fingerprint,
             type_name=self.target.replace(":", "."),
+            num_caches=_settings.num_caches(),
+            probe_steps=_settings.probe_steps(),
             world_size=_settings.world_size(),
             role=role,
             chosen=_settings.chosen_loop() == name,
@@ -245,7 +245,7 @@ def _is_script(function: Function) -> bool | None:
         return True
     if file is None:
         return None
-    return os.path.splitext(os.path.basename(file))[0] == function.module
+    return bool(os.path.splitext(os.path.basename(file))[0] == function.module)
 
 
 def _look(function: Function) -> None:

@@ -28,6 +28,7 @@ WATCHED = {
     "webdataset": "_watch",
     "accelerate.data_loader": "_watch",
     "monai.data": "_watch",
+    "tensorflow.python.data.ops.iterator_ops": "_tensorflow",
     "grain": "_watch",
     "grain.python": "_watch",
 }
@@ -38,7 +39,7 @@ NUMERIC = ("numpy", "torch", "jax", "tensorflow", *(name.partition(".")[0] for n
 #: What a program with a loop that was not seen is told.
 NOT_SEEN = (
     "no training loop was seen, so there is no verdict. Looked for: torch's DataLoader, loaders of "
-    "SPDL, Hugging Face datasets, WebDataset, MONAI and Grain, and steps of torch's optimizers. Wrap what the loop iterates in "
+    "SPDL, Hugging Face datasets, WebDataset, MONAI, Grain and tf.data, and steps of torch's optimizers. Wrap what the loop iterates in "
     "headspace.wrap(...), call headspace.step() once a step, or name the function that returns a batch: "
     "headspace run --batch-from train:get_batch"
 )
@@ -103,7 +104,11 @@ def _tell_not_seen(pid: int) -> None:
         return  # One of its children was watched.
     except OSError:
         pass
-    if failed:
+    session = sys.modules.get("headspace._session")
+    # What went wrong has been said.
+    said = _said or getattr(session, "_gave_up", False)
+    said = said or getattr(sys.modules.get("headspace._watch"), "_said", False)
+    if failed or said:
         return
     function = getattr(sys.modules.get("headspace._batch_from"), "_function", None)
     if function is not None and not function.is_here:
@@ -111,8 +116,7 @@ def _tell_not_seen(pid: int) -> None:
             f"--batch-from {function.target}: no module `{function.module}` was imported, and the script has "
             "another name, so no function's batches were timed."
         )
-    seen = getattr(sys.modules.get("headspace._session"), "has_begun", False)
-    if not seen and any(name in sys.modules for name in NUMERIC):
+    if not getattr(session, "has_begun", False) and any(name in sys.modules for name in NUMERIC):
         _print(NOT_SEEN)
 
 

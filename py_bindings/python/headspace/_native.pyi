@@ -262,6 +262,14 @@ class Loop:
         session: Callable[[int], Session | None],
         role: str | None = None,
     ) -> Any: ...
+    def describe_batch(
+        self,
+        session: Session,
+        tensors: int,
+        tensor_bytes: int,
+        objects: int,
+        object_bytes: int,
+    ) -> None: ...
     def step(self, session: Session, samples: int | None = None, gap: bool = False) -> None: ...
 
 @disjoint_base

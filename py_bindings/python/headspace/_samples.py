@@ -44,7 +44,7 @@ def of_collated(batch: Any) -> int | None:
 def _is_tokens(batch: Any) -> bool:
     """Whether it is what tokenizers of language models give for several texts."""
     fields = _plain(batch)
-    tokens = fields.get("input_ids") if isinstance(fields, dict) else None
+    tokens: Any = fields.get("input_ids") if isinstance(fields, dict) else None
     return _is_array(tokens) and len(tokens.shape) == 2
 
 

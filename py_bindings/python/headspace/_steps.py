@@ -90,7 +90,6 @@ class _Counter:
         return _native.Loop(
             NAME,
             "measure",
-            None,
             type_name=f"{kind.__module__}.{kind.__qualname__}",
             world_size=_settings.world_size(),
             role=_role.likely(),

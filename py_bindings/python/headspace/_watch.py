@@ -312,7 +312,7 @@ def _dataset(loader: Any) -> Any:
 
 #: Loops by loader and role, and by where a loader of that type was last iterated in that role.
 _of_loader: dict[tuple[int, str | None], _Known] = {}
-_of_place: dict[tuple[object, ...], _Known] = {}
+_of_place: dict[tuple[tuple[object, ...], str | None], _Known] = {}
 
 #: Whether a model was in training mode while a loader was iterated.
 _has_trained = False
@@ -341,7 +341,7 @@ def _loop_of(loader: Any) -> _Known | None:
     # This function, `_quietly`, the watched method: then whoever iterates.
     place = _place(loader, sys._getframe(3))
     for one in roles:
-        known = _of_place.get((*place, one))
+        known = _of_place.get((place, one))
         if known is not None and known.goes_on_with(loader, role):
             known.take(loader)
             break
@@ -350,7 +350,8 @@ def _loop_of(loader: Any) -> _Known | None:
     if len(_of_loader) >= _REMEMBERED:
         for gone in [key for key, known in _of_loader.items() if known.loader() is None]:
             del _of_loader[gone]
-    _of_loader[id(loader), known.role] = _of_place[(*place, known.role)] = known
+    _of_loader[id(loader), known.role] = known
+    _of_place[place, known.role] = known
     return known
 
 
@@ -377,7 +378,7 @@ def _reconsider() -> None:
         _of_loader[key[0], _role.TRAINING] = known
         for place in [place for place, other in _of_place.items() if other is known]:
             del _of_place[place]
-            _of_place[(*place[:-1], _role.TRAINING)] = known
+            _of_place[place[0], _role.TRAINING] = known
 
 
 def _place(loader: Any, frame: Any) -> tuple[object, ...]:

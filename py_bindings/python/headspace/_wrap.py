@@ -287,7 +287,7 @@ def wrap(
         name: The loop's name in the records. By default the type's. What is wrapped by one name
             after another, as a generator is for each epoch, is one loop.
         batch_size: Samples a batch, for throughput. By default the loader's own ``batch_size``.
-        num_caches: Batches that a replay repeats. By default ``HEADSPACE_NUM_CACHES``, else 10.
+        num_caches: Batches that a probe or a replay repeats. By default ``HEADSPACE_NUM_CACHES``, else 10.
         return_caches_after: Live batches before a replay. By default
             ``HEADSPACE_RETURN_CACHES_AFTER``, else 100.
         stop_after: Batches after which an epoch of a replay ends. By default the source's length,
@@ -320,15 +320,22 @@ def wrap(
     for what, count in (("batch_size", batch_size), ("probe_steps", probe_steps)):
         if count is not None and (type(count) is not int or count < 1):
             raise ValueError(f"`{what}` is not a positive whole number: {count!r}")
+    # A setting never contradicts an argument: only arguments may be refused.
+    if return_caches_after is None:
+        return_caches_after = _settings.return_caches_after()
+        if num_caches is not None:
+            return_caches_after = max(return_caches_after, num_caches)
+    if num_caches is None:
+        num_caches = min(_settings.num_caches(), max(return_caches_after, 1))
+    if stop_after is None and (setting := _settings.stop_after()) is not None:
+        stop_after = max(setting, return_caches_after)
     options: dict[str, Any] = {
         "mode": _settings.mode() if mode is None else mode,
         "name": type(wrapped).__name__ if name is None else name,
         "batch_size": batch_size,
-        "num_caches": _settings.num_caches() if num_caches is None else num_caches,
-        "return_caches_after": (
-            _settings.return_caches_after() if return_caches_after is None else return_caches_after
-        ),
-        "stop_after": _settings.stop_after() if stop_after is None else stop_after,
+        "num_caches": num_caches,
+        "return_caches_after": return_caches_after,
+        "stop_after": stop_after,
         "probe_steps": _settings.probe_steps() if probe_steps is None else probe_steps,
         "stop_after_probe": (
             _settings.stops_after_probe() if stop_after_probe is None else stop_after_probe

@@ -30,7 +30,7 @@ import sys
 import time
 from _weakref import ref
 
-from headspace import _order, _session, _worker
+from headspace import _batch, _order, _session, _worker
 from headspace._native import LoopIterator, stage, watch_queue
 
 TYPE_CHECKING = False
@@ -58,7 +58,7 @@ def iterate(
         before is None or type(before) is _Maker
     ):
         return loop.iterate(whole, _session._begin, role)
-    maker = _Maker(loader, prefix)
+    maker = _Maker(loader, prefix, getattr(loop, "describe_batch", None))
     maker.begin()
     try:
         iterator = loop.iterate(whole, _session._begin, role)
@@ -79,9 +79,13 @@ class _Maker:
     The loader is held weakly: whoever keeps the iterator keeps this object, and often is the loader.
     """
 
-    def __init__(self, loader: Any, prefix: str) -> None:
+    def __init__(
+        self, loader: Any, prefix: str, describe_batch: Callable[..., None] | None
+    ) -> None:
         self.loader = ref(loader)
         self.prefix = prefix
+        #: What is told of a batch that is made here.
+        self.describe_batch = describe_batch
         self.has_made = False
 
     def begin(self) -> None:
@@ -117,7 +121,7 @@ class _Maker:
                 attributes["worker_init_fn"] = users
             if ends is not None:
                 ends.close()
-        _quietly(_watch_iterator, iterator, chained)
+        _quietly(_watch_iterator, iterator, chained, self.describe_batch)
         return iterator
 
 
@@ -204,18 +208,52 @@ def _watch_fetcher(fetcher: Any, prefix: str, note_end: Callable[[], None] = _no
     fetcher.fetch = timed_fetch
 
 
-def _watch_iterator(iterator: Any, chained: WorkerInit) -> None:
+def _watch_iterator(
+    iterator: Any, chained: WorkerInit, describe_batch: Callable[..., None] | None
+) -> None:
     if getattr(iterator, "_worker_init_fn", None) is chained:
         iterator._worker_init_fn = chained.users
     fetcher = getattr(iterator, "_dataset_fetcher", None)
     if fetcher is not None:  # Without workers.
         _watch_fetcher(fetcher, chained.prefix)
+        if describe_batch is not None:
+            _look_at_a_batch(fetcher, describe_batch)
         return
     _watch_queues(iterator, chained.prefix)
     if chained.ends is not None and _is_torchs(type(iterator)):
         _order.watch(iterator, chained.ends, chained.prefix)
     if getattr(iterator, "_pin_memory_thread", None) is not None:
         _watch_pinning(iterator._worker_result_queue, iterator._data_queue, chained.prefix)
+
+
+#: Which batch of an epoch is looked at: within the steps that are dropped as warm-up.
+_LOOKED_AT = 2
+
+
+def _look_at_a_batch(fetcher: Any, describe_batch: Callable[..., None]) -> None:
+    """Tells what handing a batch over would take, where the loop's own thread makes it."""
+    fetch = fetcher.fetch
+    made = 0
+
+    def looking_fetch(*args: Any) -> Any:
+        nonlocal made
+        batch = fetch(*args)
+        made += 1
+        if made == _LOOKED_AT:
+            fetcher_itself = me()
+            if fetcher_itself is not None:
+                fetcher_itself.fetch = fetch
+            session = _session._current
+            if session is not None:
+                _quietly(_describe, describe_batch, session._native, batch)
+        return batch
+
+    me = ref(fetcher)  # See `_watch_fetcher`.
+    fetcher.fetch = looking_fetch
+
+
+def _describe(describe_batch: Callable[..., None], session: Any, batch: Any) -> None:
+    describe_batch(session, *_batch.count(batch))
 
 
 def _is_torchs(kind: type) -> bool:

@@ -7,6 +7,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub(crate) mod line;
+pub(crate) mod others;
 pub(crate) mod pipeline;
 pub(crate) mod population;
 pub(crate) mod service;
@@ -57,10 +58,12 @@ pub(crate) fn truth(spec: &Spec, steps: u64, seed: u64) -> Truth {
     }
 }
 
+/// What the device still has to do at the end counts, and what it had to do at the beginning does not.
 fn mean_step_ms(spec: &Spec, steps: u64, seed: u64) -> f64 {
     let mut pipeline = Pipeline::new(spec, seed);
     let skip = steps / 8;
     let (mut sum, mut counted, mut taken) = (0, 0_u64, 0);
+    let mut owed = 0;
     while taken < skip + steps {
         pipeline.begin_epoch();
         let mut computed = None;
@@ -73,9 +76,13 @@ fn mean_step_ms(spec: &Spec, steps: u64, seed: u64) -> f64 {
             }
             computed = Some(pipeline.compute(content));
             taken += 1;
+            if taken == skip {
+                owed = pipeline.backlog_ns();
+            }
         }
     }
-    sum as f64 / counted as f64 * 1e-6
+    let drained = sum as f64 + pipeline.backlog_ns() as f64 - owed as f64;
+    drained / counted as f64 * 1e-6
 }
 
 /// What a probe of a pipeline gave.
@@ -85,6 +92,8 @@ pub(crate) struct Probed {
     /// Steps the probe took, and how many of them were replayed.
     pub(crate) steps: u64,
     pub(crate) replayed: u64,
+    /// How long it took in nanoseconds.
+    pub(crate) took_ns: u64,
 }
 
 /// Runs the probe on a pipeline, as the binding does.
@@ -120,6 +129,9 @@ pub(crate) fn probe(spec: &Spec, plan: ProbePlan, seed: u64) -> Probed {
             if let Some(computed) = computed {
                 windows.extend(probe.timed(computed, wait));
             }
+            if probe.wants_reading() {
+                probe.read(pipeline.thread_times());
+            }
             computed = Some(pipeline.compute(content));
             steps += 1;
         }
@@ -130,5 +142,6 @@ pub(crate) fn probe(spec: &Spec, plan: ProbePlan, seed: u64) -> Probed {
         windows,
         steps,
         replayed,
+        took_ns: pipeline.now_ns(),
     }
 }

@@ -8,7 +8,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use headspace_agent::analysis::bootstrap::Rng;
+use headspace_agent::model::ThreadTimes;
 
+use super::others::{Load, Others};
 use super::service::Service;
 
 /// Threads that do the same work, and the queue they fill.
@@ -25,8 +27,24 @@ pub(crate) struct Stage {
 pub(crate) struct Device {
     /// How long the device is busy with a step.
     pub(crate) busy: Service,
-    /// Steps that may be under way before a launch blocks.
+    /// Steps that may be under way before a launch blocks; `usize::MAX` where none does.
     pub(crate) in_flight: usize,
+    /// The loop waits for the device once in so many steps, as where it reads the loss.
+    pub(crate) sync_every: Option<u64>,
+    /// The loader's copies to the device wait until it has no more than so many steps before it.
+    pub(crate) copies_after: Option<usize>,
+}
+
+impl Device {
+    /// A device with a bounded queue, that nothing else waits for.
+    pub(crate) fn bounded(busy: Service, in_flight: usize) -> Self {
+        Self {
+            busy,
+            in_flight,
+            sync_every: None,
+            copies_after: None,
+        }
+    }
 }
 
 /// What a loader and a loop are made of.
@@ -50,6 +68,10 @@ pub(crate) struct Spec {
     pub(crate) change: Option<(u64, f64)>,
     /// From `iter()` to the first thread at work.
     pub(crate) startup_ns: f64,
+    /// Other programs on the same cores.
+    pub(crate) others: Option<Others>,
+    /// The part of the stages' work that needs a core; the rest is reading and waiting.
+    pub(crate) on_core: f64,
 }
 
 /// What a stage is doing.
@@ -83,9 +105,14 @@ pub(crate) struct Pipeline {
     device_free: u64,
     /// When each of the last steps leaves the device.
     finishes: VecDeque<u64>,
+    load: Option<Load>,
+    /// Nanoseconds that the loop's thread was on a core, and that it waited for one.
+    ran: f64,
+    waited: f64,
 }
 
 impl Pipeline {
+    /// Seeds that differ in the last bit only have the same other programs beside them.
     pub(crate) fn new(spec: &Spec, seed: u64) -> Self {
         let threads = spec
             .stages
@@ -106,6 +133,9 @@ impl Pipeline {
             steps: 0,
             device_free: 0,
             finishes: VecDeque::new(),
+            load: spec.others.map(|others| Load::new(others, seed >> 1)),
+            ran: 0.0,
+            waited: 0.0,
         };
         for (state, stage) in pipeline.states.iter_mut().zip(&pipeline.spec.stages) {
             state.idle = stage.threads;
@@ -148,6 +178,9 @@ impl Pipeline {
             self.settle();
         }
         self.delivered += 1;
+        if let Some(most) = self.spec.device.as_ref().and_then(|d| d.copies_after) {
+            self.wait_until_queued(most);
+        }
         let content = self.spec.content.sample(&mut self.rng);
         Some((self.now - asked, content))
     }
@@ -166,28 +199,79 @@ impl Pipeline {
             let free = self.device_free.max(self.now) + busy;
             self.device_free = free;
             self.finishes.push_back(free);
-            if self.finishes.len() > device.in_flight
-                && let Some(done) = self.finishes.pop_front()
-            {
-                self.advance_to(done.max(self.now));
-            }
+            let synchronises = device
+                .sync_every
+                .is_some_and(|every| self.steps.is_multiple_of(every));
+            let most = if synchronises { 0 } else { device.in_flight };
+            self.wait_until_queued(most);
         }
         self.now - began
     }
 
-    /// CPU work of the model, slowed by busy loader threads.
+    /// Waits until the device has no more than so many steps before it.
+    fn wait_until_queued(&mut self, most: usize) {
+        while self.finishes.front().is_some_and(|&done| done <= self.now) {
+            self.finishes.pop_front();
+        }
+        while self.finishes.len() > most
+            && let Some(done) = self.finishes.pop_front()
+        {
+            self.advance_to(done.max(self.now));
+        }
+    }
+
+    /// Nanoseconds until the device has done all that it was given.
+    pub(crate) fn backlog_ns(&self) -> u64 {
+        self.device_free.saturating_sub(self.now)
+    }
+
+    /// Nanoseconds since it began.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.now
+    }
+
+    /// What the kernel would have counted for the loop's thread.
+    pub(crate) fn thread_times(&self) -> ThreadTimes {
+        ThreadTimes {
+            ran_ns: ns(self.ran),
+            waited_ns: ns(self.waited),
+        }
+    }
+
+    /// Nanoseconds that `work` takes from now on, and how many of them are waiting for a core.
+    fn stretch(&mut self, work: f64) -> (f64, f64) {
+        match &mut self.load {
+            Some(load) => load.stretch(self.now, work),
+            None => (work, 0.0),
+        }
+    }
+
+    /// CPU work of the model, slowed by busy loader threads and by other programs.
     fn work(&mut self, mut work: f64) {
+        if let Some(load) = &mut self.load {
+            load.forget(self.now);
+        }
         loop {
             let share = f64::from(self.busy) / f64::from(self.threads.max(1));
             let slow = 1.0 + self.spec.contention * share;
-            let finish = self.now + ns(work * slow);
+            let (takes, waits) = self.stretch(work * slow);
+            let finish = self.now + ns(takes);
             match self.events.peek() {
                 Some(&Reverse((at, _))) if at < finish => {
-                    work -= (at - self.now) as f64 / slow;
-                    work = work.max(0.0);
+                    let done = match &mut self.load {
+                        Some(load) => load.progress(self.now, at),
+                        None => (at - self.now) as f64,
+                    };
+                    let elapsed = (at - self.now) as f64;
+                    let waited = waits * elapsed / takes.max(1.0);
+                    self.waited += waited;
+                    self.ran += elapsed - waited;
+                    work = (work - done / slow).max(0.0);
                     self.one_event();
                 }
                 _ => {
+                    self.waited += waits;
+                    self.ran += takes - waits;
                     self.now = finish;
                     return;
                 }
@@ -212,7 +296,10 @@ impl Pipeline {
             Some((after, factor)) if self.steps >= after => factor,
             _ => 1.0,
         };
-        ns(slower * self.spec.stages[stage].service.sample(&mut self.rng))
+        let work = slower * self.spec.stages[stage].service.sample(&mut self.rng);
+        let on_core = self.spec.on_core * work;
+        let (takes, _) = self.stretch(on_core);
+        ns(work - on_core + takes)
     }
 
     fn one_event(&mut self) -> bool {

@@ -4,6 +4,7 @@
 
 use headspace_agent::analysis::bootstrap::Rng;
 
+use super::others::Others;
 use super::pipeline::{Device, Spec, Stage};
 use super::service::{Service, Shape};
 
@@ -80,10 +81,7 @@ pub(crate) fn draw(seed: u64) -> Case {
     let (compute, device) = if dice.chance(0.15) {
         let launch = dice.uniform(0.1, 0.6);
         let in_flight = 1 + dice.0.below(8);
-        let device = Device {
-            busy: model(dice, busy),
-            in_flight,
-        };
+        let device = Device::bounded(model(dice, busy), in_flight);
         (model(dice, busy * launch), Some(device))
     } else {
         (model(dice, busy), None)
@@ -109,6 +107,8 @@ pub(crate) fn draw(seed: u64) -> Case {
         restarts: dice.chance(0.7),
         change: None,
         startup_ns: dice.log_uniform(1e6, 1e9),
+        others: None,
+        on_core: 1.0,
     };
     Case {
         spec,
@@ -116,6 +116,30 @@ pub(crate) fn draw(seed: u64) -> Case {
         depth,
         told: dice.chance(0.4),
     }
+}
+
+/// Draws a pipeline on a machine that other programs use as well.
+pub(crate) fn draw_beside_others(seed: u64) -> Case {
+    let mut case = draw(seed);
+    let dice = &mut Dice(Rng::new(seed ^ 0x0123_4567));
+    case.spec.others = Some(Others {
+        wave: dice.log_uniform(0.02, 0.2),
+        wave_s: dice.log_uniform(0.3, 20.0),
+        burst: if dice.chance(0.7) {
+            dice.uniform(1.2, 3.0)
+        } else {
+            1.0
+        },
+        on_s: dice.log_uniform(0.05, 3.0),
+        off_s: dice.log_uniform(0.2, 10.0),
+        repeats_ns: None,
+    });
+    case.spec.on_core = if dice.chance(0.5) {
+        1.0
+    } else {
+        dice.uniform(0.0, 1.0)
+    };
+    case
 }
 
 /// One to three stages whose slowest makes a batch every `load` nanoseconds, over queues that hold

@@ -49,7 +49,7 @@ impl Service {
             return self.mean;
         }
         // A Gaussian copula: correlation enters the normal score, the shape comes after.
-        let fresh = (1.0 - self.correlation * self.correlation).sqrt() * normal(rng);
+        let fresh = (1.0 - self.correlation * self.correlation).sqrt() * rng.normal();
         self.score = self.correlation * self.score + fresh;
         self.mean * self.shaped(self.score)
     }
@@ -88,10 +88,4 @@ impl Service {
             }
         }
     }
-}
-
-/// A standard normal number (Box and Muller).
-fn normal(rng: &mut Rng) -> f64 {
-    let (radius, angle) = (1.0 - rng.unit(), rng.unit());
-    (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
 }

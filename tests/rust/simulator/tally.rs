@@ -8,7 +8,7 @@ use std::thread;
 use headspace_agent::analysis::floor::NoFloor;
 use headspace_agent::loader::ProbePlan;
 
-use super::population::{self, Case};
+use super::population::Case;
 use super::{probe, truth};
 
 /// Percentage points that an answer may be off.
@@ -100,11 +100,12 @@ pub(crate) struct Study {
     refusals: BTreeMap<&'static str, u32>,
 }
 
-/// Draws a pipeline for every seed, and probes it with what `plan` makes of it. The truth is the
+/// Makes a pipeline for every seed with `draw`, and probes it with what `plan` makes of it. The truth is the
 /// mean of `truth_steps`.
 pub(crate) fn study(
     seeds: Range<u64>,
     truth_steps: u64,
+    draw: fn(u64) -> Case,
     plan: impl Fn(&Case) -> ProbePlan + Sync,
 ) -> Study {
     let workers = thread::available_parallelism().map_or(1, usize::from);
@@ -115,7 +116,7 @@ pub(crate) fn study(
                 let plan = &plan;
                 scope.spawn(move || {
                     seeds
-                        .map(|seed| outcome(seed, truth_steps, plan))
+                        .map(|seed| outcome(seed, truth_steps, draw, plan))
                         .collect::<Vec<_>>()
                 })
             })
@@ -146,10 +147,20 @@ pub(crate) fn study(
     study
 }
 
-fn outcome(seed: u64, truth_steps: u64, plan: impl Fn(&Case) -> ProbePlan) -> Outcome {
-    let case = population::draw(seed);
-    let truth = truth(&case.spec, truth_steps, seed * 7 + 1).headspace_pct();
-    let probed = probe(&case.spec, plan(&case), seed * 7 + 3);
+fn outcome(
+    seed: u64,
+    truth_steps: u64,
+    draw: fn(u64) -> Case,
+    plan: impl Fn(&Case) -> ProbePlan,
+) -> Outcome {
+    let case = draw(seed);
+    let probed = probe(&case.spec, plan(&case), seed * 8);
+    // What others do is true of the time of the probe, and not of another.
+    let mut spec = case.spec.clone();
+    if let Some(others) = &mut spec.others {
+        others.repeats_ns = Some(probed.took_ns);
+    }
+    let truth = truth(&spec, truth_steps, seed * 8).headspace_pct();
     let answer = probed.analysis.result.map(|floor| {
         let found = floor.headspace_pct;
         let covered = found.low <= truth && truth <= found.high;
@@ -201,6 +212,7 @@ fn name(reason: &NoFloor) -> &'static str {
         NoFloor::TooFewSteps { .. } => "too few steps",
         NoFloor::Unsettled { .. } => "not settled",
         NoFloor::Disagree { .. } => "windows disagree",
+        NoFloor::Asynchronous(_) => "asynchronous",
         NoFloor::ReplaySlower { .. } => "replay slower than live",
         NoFloor::TooWide { .. } => "interval too wide",
     }

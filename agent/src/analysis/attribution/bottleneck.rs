@@ -134,7 +134,7 @@ fn starved(model: &Model<'_>) -> bool {
 
 /// Whether threads wait long for the interpreter lock, and more than one of them holds it: one thread
 /// that computes in Python makes whoever asks wait, and hinders nobody.
-fn lock_contended(model: &Model<'_>) -> bool {
+pub(super) fn lock_contended(model: &Model<'_>) -> bool {
     let r = &model.facts.resources;
     let long = GIL_WAIT_MS.max(LOCKED * model.facts.step_ms);
     r.other_threads_cores
@@ -145,7 +145,10 @@ fn lock_contended(model: &Model<'_>) -> bool {
 /// Whether a stage of this process works little of its time, in such a crowd.
 pub(super) fn waits_for_lock(model: &Model<'_>, stage: usize) -> bool {
     let waits = |cpu: f64| cpu > 0.05 && cpu < 0.9;
-    model.runs_here(stage) && lock_contended(model) && model.links[stage].cpu().is_none_or(waits)
+    !model.tandem.inline
+        && model.runs_here(stage)
+        && lock_contended(model)
+        && model.links[stage].cpu().is_none_or(waits)
 }
 
 /// The loop's own part, where it hardly waits, or where data for free would gain nothing.

@@ -3,6 +3,7 @@
 use super::bottleneck::{SLOW_IPC, Term};
 use super::flow::Link;
 use super::model::Model;
+use super::price::Price;
 use crate::analysis::verdict::units::{amount, duration_ms, percent};
 
 /// Stages of a pool that are told by name.
@@ -119,11 +120,7 @@ fn of_stage(model: &Model<'_>, stage: usize) -> String {
     let link = &model.links[stage];
     let step = model.facts.step_ms;
     if model.tandem.inline {
-        return format!(
-            "the loop does it itself: {} of {} a step, and nothing overlaps",
-            duration_ms(model.facts.wait_ms),
-            duration_ms(step)
-        );
+        return on_the_training_thread(model);
     }
     let busy = percent(100.0 * (link.limit_ms / step).min(1.0), 0);
     let mut parts = vec![if link.places > 1.0 {
@@ -168,6 +165,27 @@ fn of_stage(model: &Model<'_>, stage: usize) -> String {
         ));
     }
     parts.join(", ")
+}
+
+fn on_the_training_thread(model: &Model<'_>) -> String {
+    let facts = model.facts;
+    let takes = format!(
+        "{} of {} a step, and nothing overlaps",
+        duration_ms(facts.wait_ms),
+        duration_ms(facts.step_ms)
+    );
+    if facts.loader.workers != Some(0) {
+        return format!("runs on the training thread itself: {takes}");
+    }
+    let price = Price::of(&facts.loader);
+    let price = price.is_known.then(|| {
+        let receive = duration_ms(price.receive_ms);
+        format!("; to receive a batch from a worker process would take that thread about {receive}")
+    });
+    format!(
+        "runs on the training thread itself (num_workers=0): {takes}{}",
+        price.unwrap_or_default()
+    )
 }
 
 fn of_pool(model: &Model<'_>, pool: usize) -> String {

@@ -22,6 +22,10 @@ const CROWDED: f64 = 2.5;
 /// How far two numbers of calls at once may differ and be of the same calls, as a share.
 const ALIKE: f64 = 0.15;
 
+/// Share of the waiting that the stages' times explain at least where the loader says that the loop
+/// does its work: what it does besides, such as to copy a batch to page-locked memory, is no stage.
+const LEAST_EXPLAINED: f64 = 0.6;
+
 /// Calls for one batch beyond which the pipeline is not simulated.
 const MOST_CALLS: f64 = 20_000.0;
 
@@ -264,7 +268,9 @@ impl<'a> Model<'a> {
         let own = r
             .cores_used
             .map_or(0.0, |used| (used * step - staged) / compute.max(1e-9));
-        if self.uses.cores.is_some_and(|used| used > 0.5) && own > 0.3 {
+        // A loop that loads by itself keeps one core busy, and needs it still when others load.
+        let shared = self.tandem.inline || self.uses.cores.is_some_and(|used| used > 0.5);
+        if shared && own > 0.3 {
             self.tandem.loop_ms = (compute - queued).max(0.2 * compute);
             let cores = own * compute / self.tandem.loop_ms;
             self.tandem.loop_cores = cores.min(self.tandem.cores);
@@ -418,13 +424,15 @@ fn pools<'a>(facts: &'a Pipeline, links: &[Link<'_>]) -> Vec<Pool<'a>> {
     found
 }
 
-/// Whether the loop does the loader's work itself: nothing holds batches, and the waits are the
-/// stages' times.
+/// Whether the loop does the loader's work itself: the waits are the stages' times, and nothing holds
+/// batches. A loader without worker processes says so; queues are then of something else.
 fn inline(facts: &Pipeline, links: &[Link<'_>]) -> bool {
+    let says_so = facts.loader.workers == Some(0);
+    let least = if says_so { LEAST_EXPLAINED } else { 0.85 };
     let load: f64 = links.iter().map(|link| link.mean_ms * link.calls).sum();
-    let explained = load >= 0.85 * facts.wait_ms && load <= 1.15 * facts.wait_ms;
+    let explained = load >= least * facts.wait_ms && load <= 1.15 * facts.wait_ms;
     let one_by_one = links.iter().all(|link| link.places <= 1.0);
-    explained && one_by_one && facts.queues.is_empty() && !links.is_empty()
+    explained && one_by_one && (says_so || facts.queues.is_empty()) && !links.is_empty()
 }
 
 #[expect(

@@ -71,9 +71,10 @@ impl<'a> Predictor<'a> {
     fn bound_ms(&self, changed: &Tandem) -> f64 {
         let (model, step) = (self.model, self.model.facts.step_ms);
         let now = &model.tandem;
-        let loop_same = same(changed.loop_ms, now.loop_ms) && changed.device_ms == now.device_ms;
+        let as_slow = same(changed.loop_ms, now.loop_ms) || changed.loop_ms > now.loop_ms;
+        let as_slow = as_slow && changed.device_ms == now.device_ms;
         let mut bound: f64 = 0.0;
-        if loop_same {
+        if as_slow {
             let own = model
                 .facts
                 .floor_ms

@@ -3,6 +3,7 @@
 //! Best first: by gain times confidence, so that a sure gain goes before a hoped-for one. Where the
 //! facts cannot tell a gain, the remedy says the least that the laws promise, and that it is that.
 
+mod background;
 mod buffers;
 mod others;
 mod places;
@@ -79,16 +80,30 @@ pub(super) fn remedies(
     records.sort_by(|a, b| score(b).total_cmp(&score(a)));
     records.truncate(MOST);
     let most = records.iter().map(|remedy| remedy.predicted_gain_pct);
-    let spared = model
-        .facts
-        .floor_ms
-        .map(|_| 100.0 * (1.0 - model.free_ms / model.facts.step_ms));
     if let Some(found) = binding.filter(|found| found.term == Term::Compute)
-        && most.chain(spared).all(|gain| gain < WORTH_PCT)
+        && most.chain(spared_pct(model)).all(|gain| gain < WORTH_PCT)
+        && floor_says_stop(model)
     {
         records.insert(0, stop(model, found));
     }
     records
+}
+
+/// What free data saves of the step, by the floor.
+fn spared_pct(model: &Model<'_>) -> Option<f64> {
+    let facts = model.facts;
+    facts
+        .floor_ms
+        .map(|_| 100.0 * (1.0 - model.free_ms / facts.step_ms))
+}
+
+/// Whether a floor was measured, and its interval leaves no gain that is worth going on for. Little
+/// waiting alone says nothing of contention.
+fn floor_says_stop(model: &Model<'_>) -> bool {
+    model.facts.floor_ms.is_some_and(|floor| {
+        let most = 100.0 * (1.0 - floor.low / model.facts.step_ms);
+        most < 2.0 * WORTH_PCT || floor.high >= model.facts.step_ms
+    })
 }
 
 fn score(remedy: &RemedyRecord) -> f64 {

@@ -55,8 +55,8 @@ fn measuring_gives_an_upper_bound_and_the_way_to_settle_it() {
         "\
 headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
-floor      unknown   headspace at most 67.0 %, an upper bound
-           It bounds the waiting only. Work on the device may go on during the wait, and the loader
+floor      unknown   less waiting saves at most 67.0 % of the step
+           This is an upper bound on the waiting only. Work on the device may go on during the wait, and the loader
            may also slow the model's own code (contention), which only a probe shows:
            `HEADSPACE_MODE=probe`
 cost       0.02 % of the run went to measuring
@@ -79,14 +79,17 @@ fn a_loop_that_hardly_waits_is_not_told_that_its_loader_costs_nothing() {
         "\
 headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 120 µs (0.4 %)   compute 29.9 ms
-floor      unknown   headspace at most 0.4 %, an upper bound
+floor      unknown   less waiting saves at most 0.4 % of the step
            The loop hardly waits for data. Whether the loader slows the model's own code
            (contention), only a probe shows: `HEADSPACE_MODE=probe`
 cost       0.02 % of the run went to measuring
 "
     );
     let text = told(&waiting(1.0));
-    assert!(text.contains("It bounds the waiting only."), "{text}");
+    assert!(
+        text.contains("This is an upper bound on the waiting only."),
+        "{text}"
+    );
 }
 
 #[test]
@@ -232,7 +235,7 @@ headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      Not measured: Live windows disagree: 28.1, 44.0 and 30.2 ms a step, so the floor has no
            number. Something else used the machine; probe again when it is quiet.
-           headspace at most 67.0 %, an upper bound
+           less waiting saves at most 67.0 % of the step
 cost       0.02 % of the run went to measuring
 ";
 
@@ -346,8 +349,8 @@ ended      No end of the run is recorded: its process was killed, or is still ru
 rank       One of 8 ranks. All numbers are of this rank, its workers and cores too; `headspace
            report` shows all ranks.
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
-floor      unknown   headspace at most 67.0 %, an upper bound
-           It bounds the waiting only. Work on the device may go on during the wait, and the loader
+floor      unknown   less waiting saves at most 67.0 % of the step
+           This is an upper bound on the waiting only. Work on the device may go on during the wait, and the loader
            may also slow the model's own code (contention), which only a probe shows:
            `HEADSPACE_MODE=probe`
 found      Something was found.

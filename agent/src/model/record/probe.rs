@@ -20,6 +20,9 @@ pub struct ProbeRecord {
     /// Why there is no number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What makes the number less certain than the steps alone say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
     /// Batches held for replay.
     pub cached_batches: u32,
     /// Bytes those batches pin, where their buffers say so.
@@ -47,6 +50,10 @@ pub struct WindowRecord {
     pub wait_ms: f64,
     /// Mean compute of the steps kept, in milliseconds.
     pub compute_ms: f64,
+    /// Share of the time that the loop's thread was ready to run in which it waited for a core, in
+    /// percent; absent where the kernel does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_queue_pct: Option<f64>,
     /// Why the window was not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unused: Option<String>,

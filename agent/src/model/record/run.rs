@@ -131,12 +131,31 @@ pub struct LoaderRecord {
     /// Where the user sets its options, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options_from: Option<OptionsFrom>,
+    /// What a batch consists of, where one was looked at: of torch loaders without workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchRecord>,
     /// What the loop is for, where that was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
     /// Whether the user named it as the training loop.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub chosen: bool,
+}
+
+/// What a batch consists of, as far as handing it over between processes depends on it. From a look at
+/// one of the first batches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct BatchRecord {
+    /// Tensors, each with memory of its own that processes can share.
+    pub tensors: u64,
+    /// Bytes in them.
+    pub tensor_bytes: u64,
+    /// Objects that are copied one by one: containers, strings, numbers, arrays.
+    pub objects: u64,
+    /// Bytes in strings and arrays among them.
+    pub object_bytes: u64,
 }
 
 /// What a loop is for.

@@ -144,7 +144,9 @@ pub struct SummaryRecord {
     pub headspace_pct: Option<f64>,
     /// 95 % confidence interval of the headspace, lower and upper end in percent.
     pub headspace_ci_pct: Option<(f64, f64)>,
-    /// Upper bound on the headspace where no probe settled it: the share of waiting.
+    /// Where no probe settled the headspace: the share of the step that is waiting for data. It bounds
+    /// what less waiting saves. It does not bound the headspace: that the loader slows the model's own
+    /// code (contention), only a probe shows.
     pub headspace_upper_bound_pct: Option<f64>,
     /// How many times faster training runs with free data: live / floor.
     pub max_speedup: Option<f64>,

@@ -4,7 +4,7 @@ use headspace_agent::analysis::bootstrap::Rng;
 
 use super::super::population::Dice;
 use super::super::service::{Service, Shape};
-use super::{Line, Part, Stage};
+use super::{Handing, Line, Part, Stage};
 
 /// What is short, or how the pipeline is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -290,6 +290,11 @@ fn short(dice: &mut Dice, class: Class, line: &mut Line, base: f64, slowest: usi
             let ms = base / f64::from(line.batch);
             line.stages[0].parts = vec![(Part::Cpu, ms)];
             line.cores = 16.0;
+            line.handing = Handing {
+                tensors: dice.log_uniform(1.0, 10.0) as u64,
+                mib: dice.log_uniform(0.1, 40.0),
+                more: dice.log_uniform(0.8, 1.25) - 1.0,
+            };
         }
     }
 }

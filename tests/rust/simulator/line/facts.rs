@@ -3,7 +3,7 @@
 use headspace_agent::analysis::pipeline::{LoaderFacts, Pipeline};
 use headspace_agent::model::Distribution;
 use headspace_agent::model::record::{
-    Estimate, GpuUse, QueueSummary, ResourcesRecord, StageSummary,
+    BatchRecord, Estimate, GpuUse, QueueSummary, ResourcesRecord, StageSummary,
 };
 
 use super::draw::Blind;
@@ -54,6 +54,11 @@ pub(crate) fn facts(line: &Line, seen: &Seen, probed: bool, blind: Blind) -> Pip
                 .or(line.inline.then_some(0)),
             prefetch_factor: workers.map(|(_, ahead)| ahead),
             prefetch_depth: workers.map(|(workers, ahead)| workers * ahead),
+            batch: line.inline.then_some(BatchRecord {
+                tensors: line.handing.tensors,
+                tensor_bytes: (line.handing.mib * 1_048_576.0) as u64,
+                ..BatchRecord::default()
+            }),
             ..LoaderFacts::default()
         },
     }

@@ -105,6 +105,22 @@ impl Stage {
     }
 }
 
+/// What handing a batch over between processes takes, on either side.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Handing {
+    pub(crate) tensors: u64,
+    pub(crate) mib: f64,
+    /// How much more it takes than it took on the machine where it was measured.
+    pub(crate) more: f64,
+}
+
+impl Handing {
+    pub(crate) fn ms(&self) -> f64 {
+        let Self { tensors, mib, more } = self;
+        (1.0 + more) * (0.8 + 0.35 * *tensors as f64 + 0.3 * mib)
+    }
+}
+
 /// A pipeline, what it shares, and the loop it feeds.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
@@ -121,6 +137,8 @@ pub(crate) struct Line {
     pub(crate) batch: u32,
     /// The loop does the work of the only stage itself.
     pub(crate) inline: bool,
+    /// What it then costs to have worker processes do it.
+    pub(crate) handing: Handing,
     /// Threads of the one pool that all stages' calls run on; a call that waits for one of them keeps
     /// its stage's place.
     pub(crate) pool: Option<u32>,
@@ -153,6 +171,7 @@ impl Line {
             contention: 0.0,
             batch: 1,
             inline: false,
+            handing: Handing::default(),
             pool: None,
             cores: 1e6,
             quota: false,

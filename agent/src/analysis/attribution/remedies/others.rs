@@ -1,9 +1,9 @@
 //! What is neither places nor buffers: cheaper calls, other processes, cores, the disk, the
 //! collector, page-locked memory.
 
-use super::super::bottleneck::{Term, limit_ms, relieve};
+use super::super::bottleneck::{Term, limit_ms, lock_contended, relieve};
 use super::super::evidence::inner;
-use super::super::model::{BUSY, GIL_WAIT_MS, Model, whole};
+use super::super::model::{BUSY, Model, whole};
 use crate::analysis::verdict::units::amount;
 
 use super::{ASSUMED, Context, Draft, HOPED_FOR, Outcome, change};
@@ -22,7 +22,6 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
         page_cache(context),
         cores(context),
         others_away(context),
-        contention(context),
         pinned(context),
     ]
     .into_iter()
@@ -87,12 +86,14 @@ fn most_work(context: &Context<'_>) -> Option<usize> {
     (0..links.len()).max_by(|a, b| work(*a).total_cmp(&work(*b)))
 }
 
+/// Only for threads that there are: the loop's own thread is none of the loader's, and where no other
+/// works, nobody else holds the lock.
 fn subprocess(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
-    let waits = model.facts.resources.gil_wait_ms? >= GIL_WAIT_MS;
     let here = (0..model.links.len()).any(|stage| model.runs_here(stage));
-    let threads = here && !only_workers(model);
-    if !waits || !threads || (context.binds(Term::Compute) && model.facts.floor_ms.is_some()) {
+    let threads = here && !model.tandem.inline && !only_workers(model);
+    let contended = model.gil_binds() || lock_contended(model);
+    if !contended || !threads || (context.binds(Term::Compute) && model.facts.floor_ms.is_some()) {
         return None;
     }
     let sure = model.gil_binds();
@@ -222,28 +223,6 @@ fn others_away(context: &Context<'_>) -> Option<Draft> {
         change: None,
         outcome: Outcome::AtLeast,
         confidence: 0.6,
-    })
-}
-
-/// The loader slows the loop's own code, by how much less of it nobody can tell.
-fn contention(context: &Context<'_>) -> Option<Draft> {
-    let model = context.model;
-    let slower = model.facts.contention_ms? / context.step_ms();
-    let known = [Term::Cores, Term::Quota, Term::Gil, Term::Memory, Term::Gc];
-    if slower < 0.05 || known.into_iter().any(|term| context.binds(term)) {
-        return None;
-    }
-    Some(Draft {
-        code: "less_contention",
-        what:
-            "Keep the loader out of the loop's way: fewer threads, a subprocess, or cores of its \
-               own. It slows the loop's own code."
-                .to_owned(),
-        stage: None,
-        term: Term::Compute,
-        change: None,
-        outcome: Outcome::AtLeast,
-        confidence: HOPED_FOR,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::bottleneck::{Term, limit_ms, memory_suspect, waits_for_lock};
 use super::super::model::{BUSY, Model, whole};
-use super::{Context, Draft, HOPED_FOR, Outcome, change};
+use super::{Context, Draft, HOPED_FOR, Outcome, background, change};
 use crate::model::record::{ChangeRecord, QueueSummary};
 
 /// Share of time in which a pool's queue is empty from which on it is starved, in percent.
@@ -58,10 +58,6 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
 /// The knob that sets how many calls of a stage run at once.
 fn knob(context: &Context<'_>, stage: usize, to: u32) -> ChangeRecord {
     let model = context.model;
-    let loader_does_it = model.tandem.inline && model.facts.loader.workers == Some(0);
-    if loader_does_it {
-        return change("num_workers", &0, &to);
-    }
     let from = whole(model.links[stage].places);
     if model.workers == Some(stage) {
         return change("num_workers", &from, &to);
@@ -127,7 +123,7 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     }
     let mut tandem = model.tandem.clone();
     if model.tandem.inline {
-        return background(context, stage, to);
+        return background::draft(context, stage);
     }
     if to <= from {
         return None;
@@ -160,72 +156,6 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
 /// Whether the disk gives a stage no more.
 fn reads_all_it_can(model: &Model<'_>, stage: usize) -> bool {
     model.reader == Some(stage) && model.uses.disk.is_some_and(|used| used >= BUSY)
-}
-
-/// The loop does the work itself: let others do it while it computes.
-fn background(context: &Context<'_>, stage: usize, to: u32) -> Option<Draft> {
-    let model = context.model;
-    let by_workers = model.facts.loader.workers == Some(0);
-    let mut tandem = model.tandem.clone();
-    tandem.inline = false;
-    // One more task for the loop's own thread to be fed in time; the cores bound it.
-    let load: f64 = model
-        .links
-        .iter()
-        .map(|link| link.mean_ms * link.calls)
-        .sum();
-    let cores = model.facts.resources.cores_usable.unwrap_or(f64::from(to));
-    let to = whole(
-        (1.1 * load / model.free_ms.max(0.02 * load))
-            .ceil()
-            .min(cores.max(1.0)),
-    );
-    if by_workers && model.links.len() == 1 {
-        let station = tandem.stations.first_mut()?;
-        // A worker process makes whole batches.
-        for (_, ms) in &mut station.parts {
-            *ms *= model.links[stage].calls;
-        }
-        (station.takes, station.gives, station.ahead) = (1.0, 1.0, Some(2));
-        (station.places, tandem.batch) = (to, 1.0);
-        return Some(Draft {
-            code: "more_workers",
-            what: match to {
-                1 => "Load in a worker process instead of in the loop itself.".to_owned(),
-                to => format!("Load in {to} worker processes instead of in the loop itself."),
-            },
-            stage: Some(stage),
-            term: Term::Stage(stage),
-            change: Some(knob(context, stage, to)),
-            outcome: Outcome::Becomes(Box::new(tandem)),
-            confidence: 0.75,
-        });
-    }
-    // One thread does all of it, one after the other.
-    let parts = model.links.iter().zip(&tandem.stations);
-    let parts = parts
-        .flat_map(|(link, station)| {
-            let batch = link.calls;
-            station
-                .parts
-                .iter()
-                .map(move |(supply, ms)| (*supply, ms * batch))
-        })
-        .collect();
-    let mut station = tandem.stations.get(stage)?.clone();
-    (station.parts, station.places, station.room) = (parts, 1, 2);
-    (station.takes, station.gives, tandem.batch) = (1.0, 1.0, 1.0);
-    tandem.stations = vec![station];
-    Some(Draft {
-        code: "background",
-        what: "Load the next batch in a thread or process of its own while the loop computes."
-            .to_owned(),
-        stage: Some(stage),
-        term: Term::Stage(stage),
-        change: None,
-        outcome: Outcome::Becomes(Box::new(tandem)),
-        confidence: 0.75,
-    })
 }
 
 fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {

@@ -1,0 +1,170 @@
+//! What it costs to take batches from worker processes, which a loop without them does not pay.
+//!
+//! torch hands a tensor over as a descriptor of shared memory: the training thread asks the worker for
+//! it through a socket, maps it, reads each page for the first time and gives the memory back after
+//! the step. All else of a batch comes through a pipe and is unpickled, object by object. So the price
+//! depends on how many tensors, bytes and objects a batch has, and on the machine.
+//!
+//! The constants are from the reference machine of `docs/remedies.md` (2 cores of an AMD EPYC in a virtual
+//! machine, Python 3.11, torch 2.15): the training thread's time a batch with one worker whose
+//! batches are ready, less that without workers, over 1 to 50 tensors, 4 kB to 40 MB, and up to
+//! 24,000 objects. `tests/python/study_remedies.py` applies what follows from them to real programs.
+
+use crate::analysis::pipeline::{LoaderFacts, TransferCosts};
+
+/// To ask for the next batch, to wake up, and to send the next task to a worker.
+const BATCH_MS: f64 = 0.8;
+
+/// To ask a worker for a tensor's memory: six messages, for which its other thread has to wake up.
+const TENSOR_MS: f64 = 0.35;
+
+/// To unpickle an object.
+const OBJECT_MS: f64 = 1e-4;
+
+/// To read a mebibyte from a pipe and to copy it.
+const PIPED_MIB_MS: f64 = 0.6;
+
+/// Half of Python's switch interval (`sys.getswitchinterval()`, 5 ms): how long a thread waits on
+/// average for one that does not give the interpreter lock away.
+const LOCK_WAIT_MS: f64 = 2.5;
+
+/// How much longer receiving takes where more processes work than there are cores: with two workers on two
+/// cores 2.7 for 1.5 ms (2 tensors) and 8.7 for 4.3 ms (10 tensors) were measured.
+const CROWDED: f64 = 1.9;
+
+/// What was measured there of what is measured on each machine.
+const REFERENCE: TransferCosts = TransferCosts {
+    shared_mib_ms: 0.3,
+    message_us: 2.5,
+};
+
+/// How much slower or faster than the reference another machine's messages may be: what is beyond
+/// was disturbed while it was measured.
+const PACES: (f64, f64) = (0.3, 3.0);
+
+const MIB: f64 = 1_048_576.0;
+
+/// Milliseconds a batch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Price {
+    /// Of the training thread, to receive it.
+    pub(super) receive_ms: f64,
+    /// Of a worker, to send it. Sending mirrors receiving: pages are written for the first time,
+    /// objects pickled, descriptors handed out.
+    pub(super) send_ms: f64,
+    /// Whether a batch was looked at. Else it is taken for one tensor of no size.
+    pub(super) is_known: bool,
+}
+
+impl Price {
+    /// The price of a loader's batches.
+    pub(super) fn of(loader: &LoaderFacts) -> Self {
+        let costs = loader.transfer.unwrap_or(REFERENCE);
+        let (least, most) = PACES;
+        let pace = (costs.message_us / REFERENCE.message_us).clamp(least, most);
+        let Some(batch) = loader.batch else {
+            let ms = pace * (BATCH_MS + TENSOR_MS);
+            return Self {
+                receive_ms: ms,
+                send_ms: ms,
+                is_known: false,
+            };
+        };
+        let shared = costs.shared_mib_ms * batch.tensor_bytes as f64 / MIB;
+        let piped = pace * PIPED_MIB_MS * batch.object_bytes as f64 / MIB;
+        let handled =
+            BATCH_MS + TENSOR_MS * batch.tensors as f64 + OBJECT_MS * batch.objects as f64;
+        let ms = shared + piped + pace * handled;
+        Self {
+            receive_ms: ms,
+            send_ms: ms,
+            is_known: true,
+        }
+    }
+}
+
+impl Price {
+    /// With workers whose main thread holds their interpreter lock while they load. Their other
+    /// thread, which hands tensors over, then waits for it, so that loading and handing over hardly
+    /// overlap.
+    pub(super) fn of_workers_that_hold_the_lock(self) -> Self {
+        Self {
+            receive_ms: self.receive_ms + LOCK_WAIT_MS,
+            send_ms: self.send_ms + self.receive_ms + LOCK_WAIT_MS,
+            ..self
+        }
+    }
+
+    /// With more processes at work than cores: whoever is asked has to wait for a core before it answers.
+    pub(super) fn without_a_free_core(self) -> Self {
+        Self {
+            receive_ms: CROWDED * self.receive_ms,
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::record::BatchRecord;
+
+    fn receive_ms(batch: BatchRecord) -> f64 {
+        let loader = LoaderFacts {
+            batch: Some(batch),
+            ..LoaderFacts::default()
+        };
+        Price::of(&loader).receive_ms
+    }
+
+    /// Against what the training thread of the reference machine spent.
+    #[test]
+    fn tensors_bytes_and_objects_cost_what_they_cost_the_reference_machine() {
+        let of = |tensors, tensor_bytes, objects, object_bytes| {
+            receive_ms(BatchRecord {
+                tensors,
+                tensor_bytes,
+                objects,
+                object_bytes,
+            })
+        };
+        let measured = [
+            (of(1, 4_000, 2, 0), 1.4),
+            (of(10, 40_000, 11, 0), 5.1),
+            (of(50, 200_000, 51, 0), 18.4),
+            (of(1, 20_000_000, 2, 0), 7.6),
+            (of(4, 40_000_000, 5, 0), 13.9),
+            (of(0, 0, 24_000, 160_000), 2.9),
+        ];
+        for (predicted, measured) in measured {
+            let off = f64::abs(predicted / measured - 1.0);
+            assert!(off < 0.35, "{predicted} for {measured}");
+        }
+    }
+
+    #[test]
+    fn the_machine_sets_the_price() {
+        let of = |shared_mib_ms, message_us| {
+            let loader = LoaderFacts {
+                batch: Some(BatchRecord {
+                    tensors: 2,
+                    tensor_bytes: 40 << 20,
+                    objects: 3,
+                    object_bytes: 0,
+                }),
+                transfer: Some(TransferCosts {
+                    shared_mib_ms,
+                    message_us,
+                }),
+                ..LoaderFacts::default()
+            };
+            Price::of(&loader)
+        };
+
+        assert!((of(0.3, 2.5).receive_ms - 13.5).abs() < 0.01);
+        assert!((of(0.1, 2.5).receive_ms - 5.5).abs() < 0.01);
+        // A measurement that was disturbed counts no more than the slowest machine's.
+        assert!((of(0.1, 900.0).receive_ms - (4.0 + 3.0 * 1.5)).abs() < 0.01);
+        assert!(!Price::of(&LoaderFacts::default()).is_known);
+    }
+}

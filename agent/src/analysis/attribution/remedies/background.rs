@@ -1,0 +1,151 @@
+//! A loop that loads by itself: let others load while it computes, at the price of handing batches over.
+
+use super::super::bottleneck::{Term, replace};
+use super::super::model::{GIL_WAIT_MS, Model, whole};
+use super::super::price::Price;
+use super::super::tandem::{Station, Supply, Tandem};
+use super::{ASSUMED, Context, Draft, Outcome, change};
+
+/// Worker processes that are tried at most.
+const MOST: f64 = 16.0;
+
+/// How many times longer than the shortest step one may be that fewer workers lead to.
+const AS_SHORT: f64 = 1.03;
+
+/// Batches that a worker of torch is ahead unless the user says otherwise.
+const AHEAD: u32 = 2;
+
+/// Confidence where the batch was looked at, there is a core for each process, and the price is small.
+const PRICED: f64 = 0.75;
+
+/// Share of the gain that the price takes from which on an error of it matters.
+const DEAR: f64 = 0.5;
+
+pub(super) fn draft(context: &Context<'_>, stage: usize) -> Option<Draft> {
+    if context.model.facts.loader.workers == Some(0) {
+        in_workers(context, stage)
+    } else {
+        in_a_thread_or_process(context, stage)
+    }
+}
+
+/// Worker processes: the fewest that lead to about the shortest step that any number up to the cores does.
+fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
+    let cores = context.model.facts.resources.cores_usable;
+    let most = whole(cores.unwrap_or(MOST).floor().clamp(1.0, MOST));
+    let tried: Vec<(u32, Tandem, f64)> = (1..=most)
+        .filter_map(|workers| {
+            let tandem = with_workers(context.model, stage, workers)?;
+            let step_ms = context.predictor.step_ms(&tandem);
+            Some((workers, tandem, step_ms))
+        })
+        .collect();
+    let best = tried
+        .iter()
+        .map(|(.., ms)| *ms)
+        .fold(f64::INFINITY, f64::min);
+    let (to, tandem, step_ms) = tried.into_iter().find(|(.., ms)| *ms <= AS_SHORT * best)?;
+
+    let price = price(context.model, to);
+    let cheap = price.receive_ms <= DEAR * (context.step_ms() - step_ms);
+    let confidence = if price.is_known && cheap && !crowded(context.model, to) {
+        PRICED
+    } else {
+        ASSUMED
+    };
+    Some(Draft {
+        code: "more_workers",
+        what: match to {
+            1 => "Load in a worker process instead of on the training thread: num_workers=1."
+                .to_owned(),
+            to => format!(
+                "Load in {to} worker processes instead of on the training thread: num_workers={to}."
+            ),
+        },
+        stage: Some(stage),
+        term: Term::Stage(stage),
+        change: Some(change("num_workers", &0, &to)),
+        outcome: Outcome::Becomes(Box::new(tandem)),
+        confidence,
+    })
+}
+
+/// The pipeline with so many worker processes.
+fn with_workers(model: &Model<'_>, stage: usize, workers: u32) -> Option<Tandem> {
+    let price = price(model, workers);
+    let mut tandem = model.tandem.clone();
+    // Each worker process has an interpreter lock to itself.
+    replace(&mut tandem, Supply::Gil, Supply::Cores);
+    let mut station = all_in_one(model, &tandem, stage)?;
+    station.parts.push((Supply::Cores, price.send_ms));
+    (station.places, station.ahead) = (workers, Some(AHEAD));
+    (tandem.stations, tandem.batch, tandem.inline) = (vec![station], 1.0, false);
+    tandem.loop_ms += price.receive_ms;
+    Some(tandem)
+}
+
+fn price(model: &Model<'_>, workers: u32) -> Price {
+    let price = Price::of(&model.facts.loader);
+    let price = if holds_lock(model) {
+        price.of_workers_that_hold_the_lock()
+    } else {
+        price
+    };
+    if crowded(model, workers) {
+        price.without_a_free_core()
+    } else {
+        price
+    }
+}
+
+/// Whether there are fewer cores than workers and the training thread.
+fn crowded(model: &Model<'_>, workers: u32) -> bool {
+    let cores = model.facts.resources.cores_usable;
+    cores.is_some_and(|cores| f64::from(workers) + 1.0 > cores)
+}
+
+/// Whether something holds the interpreter lock for long. Of a loop that loads by itself, that is the
+/// loading or the loop.
+fn holds_lock(model: &Model<'_>) -> bool {
+    let waits = model.facts.resources.gil_wait_ms;
+    waits.is_some_and(|ms| ms >= GIL_WAIT_MS)
+}
+
+/// One thread or process that does all of it, one after the other.
+fn in_a_thread_or_process(context: &Context<'_>, stage: usize) -> Option<Draft> {
+    let model = context.model;
+    let mut tandem = model.tandem.clone();
+    let mut station = all_in_one(model, &tandem, stage)?;
+    (station.places, station.room) = (1, 2);
+    // Who holds the interpreter lock for long keeps a thread from working beside it.
+    let holds_lock = holds_lock(model);
+    if holds_lock {
+        let price = price(model, 1);
+        station.parts.push((Supply::Cores, price.send_ms));
+        tandem.loop_ms += price.receive_ms;
+    }
+    (tandem.stations, tandem.batch, tandem.inline) = (vec![station], 1.0, false);
+    let whose = if holds_lock { "process" } else { "thread" };
+    Some(Draft {
+        code: "background",
+        what: format!("Load the next batch in a {whose} of its own while the loop computes."),
+        stage: Some(stage),
+        term: Term::Stage(stage),
+        change: None,
+        outcome: Outcome::Becomes(Box::new(tandem)),
+        confidence: if holds_lock { ASSUMED } else { PRICED },
+    })
+}
+
+/// All stages as one that makes whole batches, as variable as the slowest.
+fn all_in_one(model: &Model<'_>, tandem: &Tandem, slowest: usize) -> Option<Station> {
+    let parts = model.links.iter().zip(&tandem.stations);
+    let parts = parts.flat_map(|(link, station)| {
+        let parts = station.parts.iter();
+        parts.map(move |(supply, ms)| (*supply, ms * link.calls))
+    });
+    let mut station = tandem.stations.get(slowest)?.clone();
+    station.parts = parts.collect();
+    (station.takes, station.gives, station.pool) = (1.0, 1.0, None);
+    Some(station)
+}

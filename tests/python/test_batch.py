@@ -1,0 +1,71 @@
+"""What a batch consists of, and what a loop that loads by itself is told."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy
+import pytest
+from running import Runs
+
+import headspace
+from headspace._batch import count
+
+
+def test_containers_and_what_is_in_them_are_objects_and_arrays_have_bytes() -> None:
+    batch = [{"id": 1, "text": "abcd"}, numpy.zeros(1000, numpy.uint8)]
+
+    assert count(batch) == (0, 0, 5, 1004)
+
+
+def test_of_a_long_list_a_few_elements_stand_for_the_others() -> None:
+    batch = [{"id": number, "text": "x" * 10} for number in range(8000)]
+
+    tensors, _, objects, object_bytes = count(batch)
+
+    assert tensors == 0
+    assert objects == pytest.approx(24_000, rel=0.05)
+    assert object_bytes == pytest.approx(80_000, rel=0.05)
+
+
+def test_a_batch_that_holds_itself_is_looked_at_no_longer() -> None:
+    batch: list[Any] = []
+    batch.append(batch)
+
+    assert count(batch)[2] > 0
+
+
+def test_tensors_are_shared_memory_and_no_objects() -> None:
+    torch = pytest.importorskip("torch")
+    batch = {"image": torch.zeros(8, 3, 16, 16), "label": torch.zeros(8)}
+
+    assert count(batch) == (2, 8 * 3 * 16 * 16 * 4 + 32, 1, 0)
+
+
+def test_a_loader_without_workers_is_named_and_workers_are_proposed(runs: Runs) -> None:
+    data = pytest.importorskip("torch.utils.data")
+    torch = pytest.importorskip("torch")
+
+    class Slow(data.Dataset):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return 480
+
+        def __getitem__(self, index: int) -> Any:
+            time.sleep(0.003)
+            return torch.ones(16), index
+
+    for _ in headspace.wrap(data.DataLoader(Slow(), batch_size=4)):
+        time.sleep(0.006)
+    headspace.stop()
+
+    summary = runs.summary()
+    assert summary["bottleneck"]["kind"] == "stage"
+    assert summary["bottleneck"]["name"].endswith("fetch")
+    evidence = summary["bottleneck"]["evidence"]
+    assert "on the training thread itself (num_workers=0)" in evidence
+    # A batch was looked at, so the price is known.
+    assert "to receive a batch" in evidence
+    knobs = [remedy.get("change", {}).get("knob") for remedy in summary["remedies"]]
+    assert "num_workers" in knobs
+    assert not any(remedy["code"] == "subprocess" for remedy in summary["remedies"])
