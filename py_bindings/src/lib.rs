@@ -31,6 +31,7 @@ mod slots;
 mod source;
 mod stage;
 mod task;
+mod timed_call;
 mod watched;
 
 use pyo3::prelude::*;
@@ -58,6 +59,8 @@ mod _native {
     use super::stage::{Stage, stage};
     #[pymodule_export]
     use super::task::Task;
+    #[pymodule_export]
+    use super::timed_call::time_calls;
     #[pymodule_export]
     use super::watched::Loop;
 
