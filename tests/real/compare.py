@@ -24,7 +24,7 @@ MASKS = (
 COMPUTED = ((r"(?<![\w.])[-+]?(\d+\.\d+([eE][-+]?\d+)?|\b(nan|inf)\b)", "<number>"),)
 
 #: Steps that a program counts, where its loader has no length and a probe makes the epoch longer.
-COUNTS = ((r"(?<![\w.])\d+ steps\b", "<count> steps"),)
+COUNTS = ((r"(?<![\w.])(\d+ steps|step \d+)\b", "<steps>"),)
 
 
 def masked(
