@@ -66,6 +66,9 @@ class Case:
     unordered: bool = False
     #: Texts that differ from run to run, and what stands for them.
     masks: tuple[tuple[str, str], ...] = ()
+    #: The same for what is computed from the batches, without a decimal point: an accuracy, say. In a
+    #: probe only.
+    computed: tuple[tuple[str, str], ...] = ()
     #: Whether the program computes the same numbers each time it runs.
     deterministic: bool = True
     #: Seconds that one run may take.

@@ -39,6 +39,7 @@ CASES = (
         ),
         knobs={"num_workers": "0"},
         steps=900,
+        computed=((r"Accuracy: \d+/(\d+) \(\d+%\)", r"Accuracy: \1"),),
     ),
     Case(
         name="vae",
@@ -170,5 +171,6 @@ CASES = (
         ),
         knobs={"num_workers": "0"},
         steps=900,
+        computed=((r"Accuracy: \(\d+%\)", "Accuracy"),),
     ),
 )

@@ -144,7 +144,7 @@ class Examination:
     def shown(self, text: str, *, computed: bool, counts: bool) -> list[str]:
         """The lines of a stream as they are compared."""
         case = self.case
-        rules = case.masks if counts else (*case.masks, *COUNTS)
+        rules = (*case.masks, *(case.computed if computed else ()), *(() if counts else COUNTS))
         lines = masked(text, rules, computed=computed, unordered=case.unordered)
         # A longer epoch has more lines of one kind.
         return lines if counts else [line for line, _ in itertools.groupby(lines)]
