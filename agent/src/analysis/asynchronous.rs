@@ -103,8 +103,8 @@ impl fmt::Display for Asynchrony {
             ),
             Self::Rare { every } => write!(
                 f,
-                "the loop waits for the device about once in {every} steps, and the windows held less \
-                 than two such periods"
+                "the loop waits for the device in about one of {every} steps, and the windows held \
+                 too few of those"
             ),
             Self::Short { replay_ms, steps } => write!(
                 f,
