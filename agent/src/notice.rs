@@ -150,12 +150,14 @@ pub enum Notice {
         /// How many so far.
         count: u64,
     },
-    /// A worker process exited unexpectedly.
-    WorkerLost {
-        /// What people call it.
-        label: String,
-        /// Its process id.
-        pid: u32,
+    /// Worker processes exited unexpectedly.
+    WorkersLost {
+        /// How many so far.
+        count: u64,
+        /// Of the first ones: what people call it, and its process id.
+        named: Vec<(String, u32)>,
+        /// When the first exited, in seconds since the run began.
+        first_at_s: f64,
     },
     /// A queue is not watched any more: asking for its depth raised an exception.
     QueueOff {
@@ -199,7 +201,7 @@ impl Notice {
             Self::ConcurrentIteration { .. } => "concurrent_iteration",
             Self::SettingRefused { .. } => "setting_refused",
             Self::StepsDropped { .. } => "steps_dropped",
-            Self::WorkerLost { .. } => "worker_lost",
+            Self::WorkersLost { .. } => "worker_lost",
             Self::QueueOff { .. } => "queue_off",
             Self::OverBudget { .. } => "over_budget",
             Self::StopTimedOut { .. } => "stop_timed_out",
@@ -228,7 +230,7 @@ impl Notice {
             // A list may have several values that cannot be read.
             Self::SettingRefused { setting, problem } => format!("{setting}: {problem}"),
             Self::IntegrationOff { integration, .. } => integration.clone(),
-            Self::WorkerLost { label, pid } => format!("{label} {pid}"),
+            Self::WorkersLost { count, .. } => count.to_string(),
             Self::QueueOff { queue, .. } => queue.clone(),
             Self::RecordsDropped { .. }
             | Self::StepsDropped { .. }
@@ -259,6 +261,30 @@ impl Notice {
             text: self.to_string(),
         }
     }
+}
+
+/// The first sentence on workers that exited unexpectedly.
+fn exited_workers(count: u64, named: &[(String, u32)], first_at_s: f64) -> String {
+    let mut processes: Vec<String> = named
+        .iter()
+        .map(|(label, pid)| format!("`{label}` (process {pid})"))
+        .collect();
+    if count == 1 {
+        let process = processes.pop().unwrap_or_default();
+        return format!(
+            "{process} exited unexpectedly (killed or crashed) after {first_at_s:.1} s."
+        );
+    }
+    let others = if count > named.len() as u64 {
+        " and others"
+    } else {
+        ""
+    };
+    format!(
+        "{count} worker processes exited unexpectedly (killed or crashed): {}{others}; the first \
+         after {first_at_s:.1} s.",
+        processes.join(", ")
+    )
 }
 
 impl fmt::Display for Notice {
@@ -374,11 +400,15 @@ impl fmt::Display for Notice {
                     "{count} steps were not recorded: they came faster than they are read."
                 )
             }
-            Self::WorkerLost { label, pid } => write!(
+            Self::WorkersLost {
+                count,
+                named,
+                first_at_s,
+            } => write!(
                 f,
-                "`{label}` (process {pid}) exited unexpectedly (killed or crashed). What its stages \
-                 counted before is kept; calls that were in progress are lost. If the system ran \
-                 out of memory, the kernel log (`dmesg`) says so."
+                "{} What the stages counted before is kept; calls that were in progress are lost. If \
+                 the system ran out of memory, the kernel log (`dmesg`) says so.",
+                exited_workers(*count, named, *first_at_s)
             ),
             Self::QueueOff { queue, reason } => write!(
                 f,

@@ -6,7 +6,6 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use headspace_agent::analysis::pipeline::TransferCosts;
@@ -30,7 +29,7 @@ const PAGE: usize = 4096;
 ///
 /// # Errors
 ///
-/// Those of the system, where it gives no shared memory, no socket or no CPU time.
+/// Those of the system, where it gives no shared memory, no pipe or no CPU time.
 pub fn measure() -> io::Result<TransferCosts> {
     let mut cheapest = Duration::MAX;
     for _ in 0..TIMES {
@@ -100,9 +99,9 @@ fn read_all(file: &File, bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// CPU time to send and to receive messages through a socket.
+/// CPU time to send and to receive messages through a pipe, as multiprocessing's queues do.
 fn messages() -> io::Result<Duration> {
-    let (mut from, mut to) = UnixStream::pair()?;
+    let (mut to, mut from) = io::pipe()?;
     let mut received = MESSAGE;
     let begun = cpu_time()?;
     for _ in 0..MESSAGES {

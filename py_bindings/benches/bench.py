@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import importing
 import interpreter
+import loading
 import machine
 import memory
 import per_item
@@ -29,6 +30,7 @@ from rows import Row, table
 PARTS: dict[str, tuple[str, Callable[[bool], list[Row]]]] = {
     "wrap": ("nanoseconds a batch", per_item.run),
     "stage": ("nanoseconds a call of a stage", staging.run),
+    "torch": ("nanoseconds that a watched batch of torch's loader takes more", loading.run),
     "import": ("milliseconds at start", importing.run),
     "run": ("milliseconds that a launcher adds", importing.launched),
     "memory": ("bytes added", memory.run),

@@ -128,6 +128,48 @@ def _accounted(seconds: float) -> Row:
     return Row("10 ms loop", "agent's CPU time + batches, added up", share * 100, "%", 0.1)
 
 
+def _by_thread(seconds: float) -> list[Row]:
+    """CPU time of the agent's threads in such a loop over a torch loader with two workers."""
+    try:
+        from torch.utils.data import DataLoader
+    except ImportError:
+        return []
+    import headspace
+
+    steps = int(seconds / (BUSY_S + SLEEP_S))
+    with headspace.start():
+        loader = DataLoader(range(steps), num_workers=2)  # type: ignore[arg-type]
+        begin = None
+        for number, _ in enumerate(headspace.wrap(loader, mode="measure")):
+            if number == 100:  # The workers run, and every source was read once.
+                begin, before = time.perf_counter(), _cpu_of_threads()
+            time.sleep(BUSY_S + SLEEP_S)
+        assert begin is not None
+        elapsed = time.perf_counter() - begin
+        used = {
+            name: cpu - before.get(name, 0)
+            for name, cpu in _cpu_of_threads().items()
+            if name.startswith(("hs-", "headspace-"))
+        }
+    shares = {name: ns / 1e7 / elapsed for name, ns in used.items()}
+    rows = [
+        Row("10 ms loop", f"torch, 2 workers: CPU time of `{name}`", share, "%")
+        for name, share in sorted(shares.items(), key=lambda item: -item[1])
+        if share >= 0.001
+    ]
+    total = sum(shares.values())
+    return [*rows, Row("10 ms loop", "torch, 2 workers: all of the agent's", total, "%", 0.1)]
+
+
+def _cpu_of_threads() -> dict[str, int]:
+    """Nanoseconds of CPU time by the name of the thread."""
+    found = {}
+    for task in Path("/proc/self/task").iterdir():
+        name = (task / "comm").read_text().strip()
+        found[name] = int((task / "schedstat").read_text().split()[0])
+    return found
+
+
 def _drain(batches: Iterable[Any]) -> float:
     begin = time.perf_counter()
     for _ in batches:
@@ -155,7 +197,13 @@ def run(quick: bool) -> list[Row]:
         lambda: _child("bare", 200, turns),
     )
     accounted = _accounted(3.0 if quick else 20.0)
-    return [*_rows("one process", within), *_rows("separate processes", apart), accounted]
+    by_thread = _by_thread(4.0 if quick else 60.0)
+    return [
+        *_rows("one process", within),
+        *_rows("separate processes", apart),
+        accounted,
+        *by_thread,
+    ]
 
 
 def main() -> None:

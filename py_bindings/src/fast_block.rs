@@ -20,7 +20,7 @@ use crate::calls::End;
 use crate::stage::{self, Stage, how_ended};
 
 /// A method table entry, which Python only reads.
-struct Method(ffi::PyMethodDef);
+pub(crate) struct Method(pub(crate) ffi::PyMethodDef);
 
 // SAFETY: never written to; its pointers are to constants and functions.
 unsafe impl Sync for Method {}
@@ -53,7 +53,7 @@ static CALL: Method = Method(ffi::PyMethodDef {
 });
 
 impl Method {
-    fn entry(&'static self) -> *mut ffi::PyMethodDef {
+    pub(crate) fn entry(&'static self) -> *mut ffi::PyMethodDef {
         std::ptr::from_ref(&self.0).cast_mut()
     }
 }
@@ -229,26 +229,55 @@ unsafe extern "C" fn call(
             ffi::PyErr_SetString(ffi::PyExc_TypeError, what.as_ptr());
             return null_mut();
         }
-        let marker = std::ptr::from_ref(&arguments) as usize;
-        let _ = catch_unwind(AssertUnwindSafe(|| stage.get().enter_call(marker)));
-        let answer = ffi::PyObject_Call(*arguments, *arguments.add(1), *arguments.add(2));
-        if answer.is_null() {
-            let (mut kind, mut error, mut traceback) = (null_mut(), null_mut(), null_mut());
-            ffi::PyErr_Fetch(&raw mut kind, &raw mut error, &raw mut traceback);
-            let _ = catch_unwind(AssertUnwindSafe(|| {
-                let how = match Borrowed::from_ptr_or_opt(py, kind) {
-                    Some(kind) => how_ended(&kind),
-                    None => End::Failed,
-                };
-                stage.get().exit_call(marker, how);
-            }));
-            ffi::PyErr_Restore(kind, error, traceback);
-        } else {
-            let _ = catch_unwind(AssertUnwindSafe(|| {
-                stage.get().exit_call(marker, End::Done);
-            }));
-        }
-        answer
+        let (function, by_position, by_name) = (*arguments, *arguments.add(1), *arguments.add(2));
+        counted(stage.get(), || {
+            ffi::PyObject_Call(function, by_position, by_name)
+        })
+    }
+}
+
+/// Makes a call as one of the stage, and gives what it gives.
+///
+/// # Safety
+///
+/// Attached to the interpreter. The call gives a new reference, or null with an exception set.
+#[inline]
+pub(crate) unsafe fn counted(
+    stage: &Stage,
+    call: impl FnOnce() -> *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let on_the_stack = 0_u8;
+    let marker = std::ptr::from_ref(&on_the_stack) as usize;
+    let _ = catch_unwind(AssertUnwindSafe(|| stage.enter_call(marker)));
+    let answer = call();
+    let how = if answer.is_null() {
+        // SAFETY: as our caller says.
+        unsafe { how_raised() }
+    } else {
+        End::Done
+    };
+    let _ = catch_unwind(AssertUnwindSafe(|| stage.exit_call(marker, how)));
+    answer
+}
+
+/// What the exception that is set says of the call. It stays set.
+///
+/// # Safety
+///
+/// Attached to the interpreter.
+#[cold]
+unsafe fn how_raised() -> End {
+    // SAFETY: as our caller says; the exception is put aside while its type is looked at, and then
+    // back.
+    unsafe {
+        let py = Python::assume_attached();
+        let (mut kind, mut error, mut traceback) = (null_mut(), null_mut(), null_mut());
+        ffi::PyErr_Fetch(&raw mut kind, &raw mut error, &raw mut traceback);
+        let how = catch_unwind(AssertUnwindSafe(|| {
+            Borrowed::from_ptr_or_opt(py, kind).map_or(End::Failed, |kind| how_ended(&kind))
+        }));
+        ffi::PyErr_Restore(kind, error, traceback);
+        how.unwrap_or(End::Failed)
     }
 }
 

@@ -34,6 +34,7 @@ mod stage;
 mod tape;
 mod task;
 mod thread_times;
+mod timed_call;
 mod watched;
 
 use pyo3::prelude::*;
@@ -61,6 +62,8 @@ mod _native {
     use super::stage::{Stage, stage};
     #[pymodule_export]
     use super::task::Task;
+    #[pymodule_export]
+    use super::timed_call::time_calls;
     #[pymodule_export]
     use super::watched::Loop;
 

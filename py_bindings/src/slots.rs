@@ -231,6 +231,7 @@ fn join() -> Option<Here> {
         }
         None => return None,
     };
+    file.note_termination(&marker);
     Some(Here {
         owner: Owner::here(),
         slots: file.slots(),

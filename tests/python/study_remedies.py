@@ -60,7 +60,7 @@ def summary(kind: str, steps: int, folder: Path) -> dict[str, Any]:
         capture_output=True,
         check=True,
     )
-    (records,) = folder.glob("*/rank-0.jsonl")
+    (records,) = folder.glob("*/rank0.jsonl")
     found = [json.loads(line) for line in records.read_text().splitlines()]
     return [record for record in found if record["kind"] == "summary"][-1]
 

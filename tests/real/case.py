@@ -59,6 +59,9 @@ class Case:
     cached_edits: tuple[Edit, ...] = ()
     #: Values of the knobs as the program runs by default. A remedy's `change` names one of them.
     knobs: dict[str, str] = field(default_factory=dict)
+    #: Whether the training loop's loader has a length. Without one, a probe makes an epoch longer by the
+    #: batches that come again, and what the program counts is larger.
+    has_length: bool = True
     #: Lines come from several processes: their order does not count.
     unordered: bool = False
     #: Texts that differ from run to run, and what stands for them.

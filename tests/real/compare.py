@@ -23,6 +23,9 @@ MASKS = (
 #: In a probe batches come again, so what is computed from them differs; what is counted does not.
 COMPUTED = ((r"(?<![\w.])[-+]?(\d+\.\d+([eE][-+]?\d+)?|\b(nan|inf)\b)", "<number>"),)
 
+#: Steps that a program counts, where its loader has no length and a probe makes the epoch longer.
+COUNTS = ((r"(?<![\w.])(\d+ steps|step \d+)\b", "<steps>"),)
+
 
 def masked(
     text: str, masks: tuple[tuple[str, str], ...], *, computed: bool, unordered: bool

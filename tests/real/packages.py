@@ -93,6 +93,7 @@ CASES = (
         *("torch", "spdl"),
         options=("--decode", "{load.concurrency}"),
         loop="Pipeline",
+        has_length=False,
         source="spdl.pipeline._pipeline:Pipeline.get_iterator",
         knobs={"load.concurrency": "1"},
     ),
@@ -108,7 +109,7 @@ CASES = (
         source="grain._src.python.data_loader:DataLoader.__iter__",
         role=None,
     ),
-    own("datasets", "torch", "datasets", knobs=workers(0)),
+    own("datasets", "torch", "datasets", has_length=False, knobs=workers(0)),
     own(
         "torchdata",
         *("torch", "torchdata"),

@@ -111,6 +111,7 @@ const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ("perf", &["procfs"]),
     ("gpu", &["procfs"]),
     ("workers", &["procfs"]),
+    ("transfer", &[]),
     ("catalog", &["process", "host", "tree", "io", "perf", "gpu"]),
 ];
 

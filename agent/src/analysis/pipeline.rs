@@ -53,8 +53,8 @@ pub struct LoaderFacts {
 /// What it costs to hand data over between processes on this machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TransferCosts {
-    /// To read a mebibyte of another process's shared memory for the first time and to give it back, in
-    /// milliseconds.
+    /// To map a mebibyte of shared memory, to read a byte of each page for the first time and to give the
+    /// memory back, in milliseconds of CPU time.
     pub shared_mib_ms: f64,
     /// A hundred bytes through a socket and back, in microseconds of CPU time.
     pub message_us: f64,

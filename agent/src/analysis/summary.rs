@@ -51,6 +51,8 @@ pub struct LoopFacts {
     pub begin_s: Option<f64>,
     /// When the last batch was received.
     pub last_s: Option<f64>,
+    /// Of the first epochs: when each began and when its last batch was received.
+    pub spans_s: Vec<(f64, f64)>,
     /// Steps from the source.
     pub live: Series,
     /// Steps from the cache.
@@ -180,15 +182,13 @@ fn others(loops: &[LoopFacts], main: &LoopFacts) -> Vec<OtherLoop> {
 /// percent of the main loop's time, in which it counts as the loop's own part.
 fn waits_beside_pct(loops: &[LoopFacts], main: &LoopFacts) -> f64 {
     let all = main.series().totals_after(0).step.sum_nanos() as f64;
-    let before = |a: Option<f64>, b: Option<f64>| a.zip(b).is_some_and(|(a, b)| a <= b);
     let within = |other: &&LoopFacts| {
         let apart = other.loader.role.is_some_and(Role::is_apart);
         other.name != main.name
             && !apart
             && !other.without_loader
             && 2 * other.steps >= main.steps
-            && before(other.begin_s, main.last_s)
-            && before(main.begin_s, other.last_s)
+            && go_on_together(&other.spans_s, &main.spans_s)
     };
     let waits = loops
         .iter()
@@ -199,6 +199,19 @@ fn waits_beside_pct(loops: &[LoopFacts], main: &LoopFacts) -> f64 {
     } else {
         0.0
     }
+}
+
+/// Whether one loop's epochs lie within the other's, by at least half of their time. Loops that take
+/// turns, as many of one program do, have nothing in common.
+fn go_on_together(spans: &[(f64, f64)], others: &[(f64, f64)]) -> bool {
+    let overlap = |(from, to): &(f64, f64)| -> f64 {
+        let common = |other: &(f64, f64)| (to.min(other.1) - from.max(other.0)).max(0.0);
+        others.iter().map(common).sum()
+    };
+    let length = |spans: &[(f64, f64)]| spans.iter().map(|(from, to)| to - from).sum::<f64>();
+    // Only the first epochs of each are kept: of the shorter record all is known.
+    let known = length(spans).min(length(others));
+    known > 0.0 && spans.iter().map(overlap).sum::<f64>() >= 0.5 * known
 }
 
 /// The summary of a run.

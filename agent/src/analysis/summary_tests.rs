@@ -39,8 +39,7 @@ fn measuring_gives_an_upper_bound_and_no_headspace() {
 #[test]
 fn waits_for_a_loader_that_is_iterated_beside_are_in_the_upper_bound() {
     let beside = |begin_s: f64, steps, role| LoopFacts {
-        begin_s: Some(begin_s),
-        last_s: Some(begin_s + 3.0),
+        spans_s: vec![(begin_s, begin_s + 3.0)],
         loader: LoaderRecord {
             role,
             ..LoaderRecord::default()
@@ -48,8 +47,7 @@ fn waits_for_a_loader_that_is_iterated_beside_are_in_the_upper_bound() {
         ..facts(&format!("{begin_s} {steps}"), series(steps, 20, 10))
     };
     let main = LoopFacts {
-        begin_s: Some(0.0),
-        last_s: Some(3.0),
+        spans_s: vec![(0.0, 3.0)],
         ..facts("train", series(100, 27, 3))
     };
     let bound = |other| {
@@ -67,6 +65,35 @@ fn waits_for_a_loader_that_is_iterated_beside_are_in_the_upper_bound() {
     ] {
         assert!((bound(apart) - 10.0).abs() < 0.1);
     }
+}
+
+#[test]
+fn of_many_loops_that_take_turns_none_adds_to_what_another_waits() {
+    // Two loops of a test suite, each begun anew many times, and one that goes on beside the second.
+    let turns = |offset: f64| (0..50).map(move |turn| 4.0 * f64::from(turn) + offset);
+    let spans = |offset, length: f64| turns(offset).map(move |at| (at, at + length)).collect();
+    let facts = |name: &str, wait_ms, spans_s| LoopFacts {
+        spans_s,
+        ..facts(name, series(100, 30 - wait_ms, wait_ms))
+    };
+    let bound = |loops: &[LoopFacts]| {
+        let summary = summarise(&RunFacts::default(), loops);
+        assert_eq!(summary.loop_name.as_deref(), Some("main"));
+        summary.headspace_upper_bound_pct.unwrap()
+    };
+    let mut main = facts("main", 12, spans(0.0, 1.0));
+    main.loader.chosen = true;
+    let others = [
+        facts("in turn", 15, spans(1.5, 1.0)),
+        facts("in turn, of one epoch", 15, vec![(201.0, 205.0)]),
+        facts("hardly together", 15, spans(0.9, 1.0)),
+    ];
+
+    let alone = bound(std::slice::from_ref(&main));
+    let [a, b, c] = others;
+    assert!((bound(&[main.clone(), a, b, c]) - alone).abs() < 0.1);
+    let beside = facts("beside", 3, spans(0.1, 1.0));
+    assert!((bound(&[main, beside]) - alone - 10.0).abs() < 0.1);
 }
 
 #[test]

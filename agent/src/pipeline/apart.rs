@@ -13,17 +13,14 @@ use crate::port::clock::thread_cpu_time;
 use crate::port::contain::contain;
 use crate::port::{Clock, CollectError, Collector};
 
-/// A source is not asked again before this many times the CPU time that it took has passed: at
-/// most a thousandth of a core.
-const CPU_REST: u32 = 1_000;
-
 /// The same for the time that it took, CPU or not: a driver that is slow is not pestered.
 const WALL_REST: u32 = 20;
 
-/// How long a source rests after an answer that took so much CPU time, and so long.
+/// How long a source rests after an answer that took so much CPU time, and so long: so many times the
+/// CPU time as it says ([`Collector::cpu_rest`]).
 #[must_use]
-pub fn rest(cpu: Duration, took: Duration) -> Duration {
-    (cpu * CPU_REST).max(took * WALL_REST)
+pub fn rest(cpu: Duration, took: Duration, cpu_rest: u32) -> Duration {
+    (cpu * cpu_rest).max(took * WALL_REST)
 }
 
 /// What a source answers: its readings, or why there are none.
@@ -171,7 +168,7 @@ impl Attendant {
             {
                 let mut state = self.desk.lock();
                 state.answer = Some(answer);
-                state.rest = rest(used, took);
+                state.rest = rest(used, took, collector.cpu_rest());
                 state.cpu = cpu.unwrap_or_default() + collector.cpu_time();
             }
             self.desk.answered.notify_one();

@@ -132,6 +132,8 @@ impl Sampler {
         // At once, so that calls and batches are of the same time.
         let replayed = ticks.iter().any(|entry| entry.phase == Phase::Replay);
         let taken = self.take_stages(&ticks, replayed);
+        self.stages
+            .report_lost_workers(at, last, &self.watched.board);
         self.sources
             .collect(at, last, &self.watched.board, &mut self.readings);
         self.watch_self(late, at, last);
@@ -182,7 +184,7 @@ impl Sampler {
 
     /// What stages and queues did since the last look.
     fn take_stages(&mut self, loops: &[LoopTick], replayed: bool) -> Taken {
-        let taken = self.stages.read(&self.watched.board);
+        let taken = self.stages.read(self.last_at, &self.watched.board);
         let at = self.clock.now();
         let from_source = loops.iter().filter(|entry| entry.phase != Phase::Replay);
         let batches: Vec<(String, u64)> = from_source
@@ -202,7 +204,7 @@ impl Sampler {
 
     /// The watch was off until now: what was done meanwhile is nobody's.
     pub fn forget(&mut self) {
-        self.stages.read(&self.watched.board);
+        self.stages.read(self.clock.now(), &self.watched.board);
         self.stages_at = self.clock.now();
     }
 

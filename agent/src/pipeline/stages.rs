@@ -4,10 +4,13 @@
 //! and of a stage at rest only two counters. A slot of a process that crashed may hold anything: what
 //! cannot be true is not told, and such a slot is never read again.
 
+mod lost;
 mod seen;
 
 use std::collections::HashSet;
+use std::time::Duration;
 
+use self::lost::LostWorkers;
 use self::seen::Seen;
 use super::board::NoticeBoard;
 use crate::model::{QueueSample, StageSample};
@@ -30,6 +33,7 @@ pub struct StageReader {
     own: Option<(&'static Region, Seen)>,
     workers: Option<Box<dyn Workers>>,
     seen: Vec<SeenWorker>,
+    lost: LostWorkers,
 }
 
 /// A worker and what was read of it last.
@@ -71,11 +75,12 @@ impl StageReader {
             own,
             workers,
             seen: Vec::new(),
+            lost: LostWorkers::default(),
         }
     }
 
-    /// What was done since the last look. Tells of workers that were lost.
-    pub fn read(&mut self, board: &NoticeBoard) -> Taken {
+    /// What was done since the last look, at that time of the run.
+    pub fn read(&mut self, at: Duration, board: &NoticeBoard) -> Taken {
         let mut taken = Taken::default();
         if let Some((region, seen)) = &mut self.own {
             seen.take(region, None, &mut taken);
@@ -95,10 +100,7 @@ impl StageReader {
                 taken.merge(of_worker);
             }
             if worker.state == WorkerState::Lost {
-                board.post(&Notice::WorkerLost {
-                    label: worker.label.clone(),
-                    pid: worker.pid,
-                });
+                self.lost.add(&worker.label, worker.pid, at);
             }
         }
         self.seen.retain(|seen| {
@@ -107,6 +109,13 @@ impl StageReader {
                 .any(|worker| seen.is(worker) && worker.state == WorkerState::Running)
         });
         taken
+    }
+
+    /// Reports workers that exited unexpectedly, as one notice for many; `ends` is the end of the run.
+    pub fn report_lost_workers(&mut self, at: Duration, ends: bool, board: &NoticeBoard) {
+        if let Some(notice) = self.lost.notice(at, ends) {
+            board.post(&notice);
+        }
     }
 
     fn look(&mut self, board: &NoticeBoard) -> Vec<Worker> {

@@ -205,6 +205,7 @@ impl Watched {
                         .map(|(a, b)| a + b),
                     begin_s: totals.first_begin_s,
                     last_s: totals.last_receive_s,
+                    spans_s: totals.spans_s,
                     live: totals.live,
                     replay: totals.replay,
                     concurrent: totals.concurrent,

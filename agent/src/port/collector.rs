@@ -67,6 +67,12 @@ pub trait Collector: Send + 'static {
         Pace::Tick
     }
 
+    /// How many times the CPU time of a reading it rests before the next, at the least. By default
+    /// that is a thousandth of a core. Constant over a run; for [`Pace::Apart`] only.
+    fn cpu_rest(&self) -> u32 {
+        1_000
+    }
+
     /// Appends the readings of this moment to `out`. What cannot be read is left out, never zero.
     ///
     /// `at` is the monotonic time since the run began.

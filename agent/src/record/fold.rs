@@ -40,6 +40,8 @@ pub struct Fold {
     /// The same of the epoch that was begun last.
     replayed_in_epoch: u64,
     first_begin: Option<u64>,
+    /// From the beginning to the last batch of each of the first epochs.
+    spans: Vec<(u64, u64)>,
     first_ttfb_s: Option<f64>,
     parts: [Part; 3],
     live: Series,
@@ -88,6 +90,8 @@ pub struct LoopTotals {
     pub first_begin_s: Option<f64>,
     /// When the last batch was received, since the clock's origin.
     pub last_receive_s: Option<f64>,
+    /// Of the first epochs: when each began and when its last batch was received.
+    pub spans_s: Vec<(f64, f64)>,
     /// Live steps (those that settle after a replay are in neither series).
     pub live: Series,
     /// Replayed steps.
@@ -97,6 +101,9 @@ pub struct LoopTotals {
     /// Whether it is a loop of `step()` calls, where waiting is not seen.
     pub without_loader: bool,
 }
+
+/// Epochs whose times are kept, to see which loops are iterated within the same steps.
+const SPANS: usize = 128;
 
 const fn index(phase: Phase) -> usize {
     match phase {
@@ -130,6 +137,7 @@ impl Fold {
             replayed: 0,
             replayed_in_epoch: 0,
             first_begin: None,
+            spans: Vec::new(),
             first_ttfb_s: None,
             parts: <[Part; 3]>::default(),
             live: Series::default(),
@@ -256,8 +264,17 @@ impl Fold {
         self.epochs += 1;
     }
 
+    /// From the beginning of the epoch that goes on to its last batch so far.
+    fn span(&self) -> Option<(u64, u64)> {
+        let epoch = self.epoch.as_ref().filter(|epoch| epoch.steps > 0)?;
+        Some((epoch.begun, self.last_receive?))
+    }
+
     fn end_epoch(&mut self, exhausted: bool) {
         self.step_from = None;
+        if let Some(span) = self.span().filter(|_| self.spans.len() < SPANS) {
+            self.spans.push(span);
+        }
         let Some(epoch) = self.epoch.take() else {
             return;
         };
@@ -344,6 +361,9 @@ impl Fold {
             ttfb_s: self.first_ttfb_s,
             first_begin_s: self.first_begin.map(seconds),
             last_receive_s: self.last_receive.map(seconds),
+            spans_s: (self.spans.iter().copied().chain(self.span()))
+                .map(|(from, to)| (seconds(from), seconds(to)))
+                .collect(),
             live: self.live.clone(),
             replay: self.replay.clone(),
             concurrent: self.concurrent,

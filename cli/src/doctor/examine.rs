@@ -75,10 +75,11 @@ pub(super) fn examine(entries: Vec<Entry>, patience: Patience) -> Vec<Examined> 
             Pace::Tick => inline.push(Inline::new(index, source)),
             Pace::Apart(pace) => {
                 let answers = answers.clone();
+                let cpu_rest = source.cpu_rest();
                 let work = move || attend(index, source, pace, patience, &answers);
                 let started = thread::Builder::new().spawn(work);
                 if started.is_ok() {
-                    apart.push(Apart::new(index, pace));
+                    apart.push(Apart::new(index, pace, cpu_rest));
                 } else {
                     switch_off(
                         &mut examined[index],
@@ -228,6 +229,7 @@ struct Read {
 struct Apart {
     index: usize,
     pace: Duration,
+    cpu_rest: u32,
     outcome: Outcome,
     done: bool,
     took_us: Vec<f64>,
@@ -235,10 +237,11 @@ struct Apart {
 }
 
 impl Apart {
-    fn new(index: usize, pace: Duration) -> Self {
+    fn new(index: usize, pace: Duration, cpu_rest: u32) -> Self {
         Self {
             index,
             pace,
+            cpu_rest,
             outcome: Outcome::default(),
             done: false,
             took_us: Vec::new(),
@@ -264,7 +267,7 @@ impl Apart {
         if let (Some(cpu_us), Some(took_us)) = (median(&self.cpu_us), median(&self.took_us)) {
             // As often as a session reads it.
             let of_micros = |micros: f64| Duration::from_secs_f64(micros / 1e6);
-            let rest_us = micros(rest(of_micros(cpu_us), of_micros(took_us)));
+            let rest_us = micros(rest(of_micros(cpu_us), of_micros(took_us), self.cpu_rest));
             let every_us = micros(self.pace.max(INTERVAL)).max(rest_us);
             found.own_cpu_us_per_s = Some(cpu_us * 1e6 / every_us);
         }

@@ -25,6 +25,7 @@ mod layout;
 mod mapping;
 mod place;
 mod reader;
+mod termination;
 mod writer;
 
 pub use identity::Identity;

@@ -52,7 +52,7 @@ impl Places {
         let mut problem = io::Error::from(io::ErrorKind::NotFound);
         for folder in &self.folders {
             let marker = folder.join(self.name(here));
-            match make(folder).and_then(|_| make(&marker)) {
+            match make_both(folder, &marker) {
                 Ok(is_new) => {
                     return Ok(Marker {
                         folder: marker,
@@ -118,6 +118,12 @@ impl Marker {
         &self.folder
     }
 
+    /// The number of the process that made it.
+    pub(super) fn trainer(&self) -> Option<u32> {
+        let (_, trainer) = self.folder.file_name()?.to_str()?.split_once('-')?;
+        Identity::parse(trainer).map(|(identity, _)| identity.pid)
+    }
+
     /// Whether it was made just now.
     #[must_use]
     pub fn is_new(&self) -> bool {
@@ -130,9 +136,27 @@ impl Marker {
         is_own(&self.folder)
     }
 
-    /// Removes it with all files in it. Workers that live go on by themselves.
+    /// Removes it with all files in it, and the folder of markers if that is empty then. Workers that
+    /// live go on by themselves.
     pub fn remove(&self) {
         let _ = fs::remove_dir_all(&self.folder);
+        if let Some(parent) = self.folder.parent() {
+            // Fails where another trainer has a marker in it.
+            let _ = fs::remove_dir(parent);
+        }
+    }
+}
+
+/// A folder and one in it; gives whether the inner one was made now.
+fn make_both(folder: &Path, inner: &Path) -> io::Result<bool> {
+    make(folder)?;
+    match make(inner) {
+        // Another trainer that ended has removed the outer one just now.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make(folder)?;
+            make(inner)
+        }
+        made => made,
     }
 }
 
@@ -180,6 +204,30 @@ mod tests {
         assert!(marker.stands());
         marker.remove();
         assert!(!marker.stands() && !marker.folder().exists());
+    }
+
+    #[test]
+    fn the_last_marker_takes_the_folder_of_markers_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = Places::below(&[folder.path()]);
+        let marker = places.mark().unwrap();
+        let of_another = places.folders[0].join("of another trainer");
+        fs::create_dir(&of_another).unwrap();
+
+        marker.remove();
+        assert!(of_another.exists());
+        fs::remove_dir(of_another).unwrap();
+        places.mark().unwrap().remove();
+
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_marker_names_its_trainer() {
+        let folder = tempfile::tempdir().unwrap();
+        let marker = Places::below(&[folder.path()]).mark().unwrap();
+
+        assert_eq!(marker.trainer(), Some(std::process::id()));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use headspace_agent::record::stage::Slots;
 use headspace_agent::record::stage::table::first_names;
 
 use super::layout::{File, REGION, SIZE};
-use super::{Identity, Marker, mapping};
+use super::{Identity, Marker, mapping, termination};
 
 /// A process that replaces its program keeps its number and its start.
 const MOST_OF_ONE_PROCESS: u32 = 16;
@@ -65,6 +65,11 @@ impl WorkerFile {
     /// The process ends in order.
     pub fn finish(&self) {
         self.file.header.finish();
+    }
+
+    /// An end by `SIGTERM` from the trainer, or from this process's parent, is one in order.
+    pub fn note_termination(&self, marker: &Marker) {
+        termination::note_in(self.file, marker.trainer());
     }
 
     /// Nobody is to read it: it was not needed.

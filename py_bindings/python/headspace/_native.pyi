@@ -21,6 +21,7 @@ __all__ = [
     "stage",
     "threads_beyond",
     "ticks",
+    "time_calls",
     "watch_queue",
     "works_for_another",
 ]
@@ -42,6 +43,17 @@ def finish_worker() -> None:
 
 def ticks() -> int:
     """A time stamp of the process's clock, for `origin`."""
+
+def time_calls(
+    stage: Stage, function: Callable[..., Any], owner: object | None = None
+) -> Callable[..., Any]:
+    """The function, with each call counted.
+
+    Args:
+        stage: What its calls are calls of.
+        function: What is called.
+        owner: An object that becomes the first argument, as a method's does. It is held weakly.
+    """
 
 def watch_queue(
     name: str,

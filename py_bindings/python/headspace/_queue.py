@@ -41,8 +41,9 @@ def queue(
 
     Queues of ``queue``, ``asyncio`` and ``multiprocessing``, a ``collections.deque``, the executors of
     ``concurrent.futures`` (what waits for a free worker, and how many workers are at work) and any
-    object with ``qsize()`` are known; of anything else say its ``depth``. While a session goes on, it is looked at about ten times a
-    second from a thread of headspace's own. With ``HEADSPACE=0`` this only returns ``q``.
+    object with ``qsize()`` are known; of anything else say its ``depth``. While a session goes on, it
+    is looked at from a thread of headspace's own, about ten times a second at first and once a second
+    after ten seconds. With ``HEADSPACE=0`` this only returns ``q``.
 
     Args:
         name: What the queue is called. Of two with one name, the newer is watched.

@@ -31,7 +31,7 @@ import time
 from _weakref import ref
 
 from headspace import _batch, _order, _session, _worker
-from headspace._native import LoopIterator, stage, watch_queue
+from headspace._native import LoopIterator, stage, time_calls, watch_queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,9 +156,6 @@ def _quietly(function: Callable[..., None], *args: Any) -> None:
         pass
 
 
-def _nothing() -> None: ...
-
-
 def _ends(loader: Any) -> _order.Ends | None:
     if loader.num_workers < 2 or not getattr(loader, "in_order", True):
         return None
@@ -181,31 +178,29 @@ def _watch_worker(init: WorkerInit, worker_id: int) -> None:
     def create_fetcher(*args: Any, **kwargs: Any) -> Any:
         fetcher = create(*args, **kwargs)
         # Made anew for each epoch.
-        note_end = () if ends is None else (ends.notes(worker_id),)
-        _quietly(_watch_fetcher, fetcher, prefix, *note_end)
+        note_end = None if ends is None else ends.notes(worker_id)
+        _quietly(_watch_fetcher, fetcher, prefix, note_end)
         return fetcher
 
     kind.create_fetcher = staticmethod(create_fetcher)
 
 
-def _watch_fetcher(fetcher: Any, prefix: str, note_end: Callable[[], None] = _nothing) -> None:
-    fetch = type(fetcher).fetch
-    collate_fn = fetcher.collate_fn
-    me = ref(fetcher)  # A cycle would keep the dataset's iterator beyond the epoch.
-    time_fetch = stage(f"{prefix}fetch", concurrency=1)._call
-    time_collate = stage(f"{prefix}collate", concurrency=1)._call
+def _watch_fetcher(fetcher: Any, prefix: str, note_end: Callable[[], None] | None = None) -> None:
+    collate = stage(f"{prefix}collate", concurrency=1)
+    # Held weakly: a cycle would keep the dataset's iterator beyond the epoch.
+    fetch = time_calls(stage(f"{prefix}fetch", concurrency=1), type(fetcher).fetch, fetcher)
+    fetcher.collate_fn = time_calls(collate, fetcher.collate_fn)
+    fetcher.fetch = fetch if note_end is None else _noting(fetch, note_end)
 
-    def timed_collate(*args: Any) -> Any:
-        return time_collate(collate_fn, args, {})
 
-    def timed_fetch(*args: Any) -> Any:
+def _noting(fetch: Callable[..., Any], note_end: Callable[[], None]) -> Callable[..., Any]:
+    def noting_fetch(*args: Any) -> Any:
         try:
-            return time_fetch(fetch, (me(), *args), {})
+            return fetch(*args)
         finally:
             note_end()
 
-    fetcher.collate_fn = timed_collate
-    fetcher.fetch = timed_fetch
+    return noting_fetch
 
 
 def _watch_iterator(

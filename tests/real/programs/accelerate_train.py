@@ -5,6 +5,11 @@ from accelerate import Accelerator
 from images import ImageFiles, network, options
 
 
+def say(text):
+    # In one piece: the other rank writes into the same pipe.
+    print(f"{text}\n", end="", flush=True)
+
+
 def main():
     args = options(workers=1)
     torch.manual_seed(0)
@@ -28,8 +33,8 @@ def main():
         optimizer.step()
         step += 1
         if step % 100 == 0:
-            print(f"rank {accelerator.process_index} step {step} loss {loss.item():.4f}")
-    print(f"rank {accelerator.process_index} of {ranks} done: {step} steps")
+            say(f"rank {accelerator.process_index} step {step} loss {loss.item():.4f}")
+    say(f"rank {accelerator.process_index} of {ranks} done: {step} steps")
     accelerator.end_training()
 
 

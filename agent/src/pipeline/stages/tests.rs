@@ -24,7 +24,7 @@ fn board() -> (NoticeBoard, Arc<Mutex<Vec<String>>>) {
 }
 
 fn read(reader: &mut StageReader) -> Taken {
-    reader.read(&board().0)
+    reader.read(Duration::ZERO, &board().0)
 }
 
 fn call(slot: &StageSlot, took_ms: u64) {
@@ -316,16 +316,19 @@ fn a_worker_that_ends_is_read_to_the_end_and_one_that_is_lost_is_told_of_once() 
     };
     let worker = |n| Some(format!("worker {n}"));
 
-    let first = reader.read(&board);
+    let first = reader.read(Duration::ZERO, &board);
     call(ends.stage("decode").unwrap().1, 10);
     call(dies.stage("decode").unwrap().1, 10);
     listed.set(&[
         ("worker 0", 10, &ends, WorkerState::Finished),
         ("worker 1", 11, &dies, WorkerState::Lost),
     ]);
-    let second = reader.read(&board);
+    let second = reader.read(Duration::ZERO, &board);
     listed.set(&[]);
-    let third = reader.read(&board);
+    let third = reader.read(Duration::ZERO, &board);
+    reader.report_lost_workers(Duration::ZERO, false, &board);
+    assert!(said.lock().unwrap().is_empty());
+    reader.report_lost_workers(Duration::ZERO, true, &board);
 
     assert_eq!(of(&first), [(None, 1), (worker(0), 1), (worker(1), 1)]);
     assert_eq!(of(&second), [(None, 0), (worker(0), 1), (worker(1), 1)]);
@@ -379,7 +382,7 @@ fn workers_that_cannot_be_found_are_given_up_with_one_notice() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
 
-    let counts = [0, 1].map(|_| reader.read(&board).stages.len());
+    let counts = [0, 1].map(|_| reader.read(Duration::ZERO, &board).stages.len());
     std::panic::set_hook(hook);
 
     assert_eq!(counts, [1, 1]);

@@ -298,8 +298,8 @@ pub(crate) fn apply(line: &Line, remedy: &RemedyRecord) -> Option<Line> {
         "more_workers" | "fewer_workers" if line.inline => {
             let stage = &mut line.stages[0];
             stage.scale(None, f64::from(line.batch));
-            stage.parts.push((Part::Cpu, line.handing.ms()));
-            line.compute_ms += line.handing.ms();
+            stage.parts.push((Part::Cpu, line.handing.send_ms()));
+            line.compute_ms += line.handing.receive_ms();
             (stage.threads, stage.ahead) = (to?, Some(2));
             (line.batch, line.inline) = (1, false);
         }

@@ -115,9 +115,14 @@ pub(crate) struct Handing {
 }
 
 impl Handing {
-    pub(crate) fn ms(&self) -> f64 {
+    pub(crate) fn receive_ms(&self) -> f64 {
         let Self { tensors, mib, more } = self;
-        (1.0 + more) * (0.8 + 0.35 * *tensors as f64 + 0.3 * mib)
+        (1.0 + more) * (0.8 + 0.35 * *tensors as f64 + 0.33 * mib)
+    }
+
+    pub(crate) fn send_ms(&self) -> f64 {
+        let Self { tensors, mib, more } = self;
+        (1.0 + more) * (0.8 + 0.35 * *tensors as f64 + 0.9 * mib)
     }
 }
 

@@ -1,0 +1,102 @@
+"""What a batch of a torch loader costs more where its stages are watched: a batch of one sample, the
+smallest there is.
+
+Without workers, a bare loader and a wrapped one take turns. With workers the batch itself takes a
+hundred times what is measured here, so the parts are measured alone: what the worker does more for a
+batch, and what the trainer does more to know how long order kept one back.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rows import Row
+
+BATCHES = 2_000
+
+#: Nanoseconds.
+TARGET = 1_000
+
+
+def _drain(batches: Iterable[Any]) -> float:
+    """Nanoseconds a batch."""
+    begin = time.perf_counter_ns()
+    for _ in batches:
+        pass
+    return (time.perf_counter_ns() - begin) / BATCHES
+
+
+def _calls(function: Callable[..., object], *args: object) -> float:
+    """Nanoseconds a call."""
+    calls = range(BATCHES)
+    begin = time.perf_counter_ns()
+    for _ in calls:
+        function(*args)
+    return (time.perf_counter_ns() - begin) / BATCHES
+
+
+def _difference(rounds: int, bare: Callable[[], float], watched: Callable[[], float]) -> float:
+    """The median over pairs, in which each goes first in turn."""
+    differences = []
+    for turn in range(rounds):
+        if turn % 2:
+            without = bare()
+            differences.append(watched() - without)
+        else:
+            with_stages = watched()
+            differences.append(with_stages - bare())
+        time.sleep(0.004)
+    return statistics.median(differences)
+
+
+def _same(items: Any) -> Any:
+    return items
+
+
+class _Handover:
+    """As much of torch's iterator as hands a batch over."""
+
+    def __init__(self) -> None:
+        self._rcvd_idx = 0
+
+    def _process_data(self, data: Any, worker: int) -> Any:
+        self._rcvd_idx += 1
+        return data
+
+
+def run(quick: bool) -> list[Row]:
+    try:
+        from torch.utils.data import DataLoader
+    except ImportError:
+        return []
+    import headspace
+    from headspace import _order
+    from headspace.torch import _watch_fetcher
+
+    rounds = 20 if quick else 200
+    loader = DataLoader(range(BATCHES), batch_size=1, collate_fn=_same)  # type: ignore[arg-type]
+    with headspace.start():
+        watched = headspace.wrap(loader, mode="measure")
+        whole = _difference(rounds, lambda: _drain(loader), lambda: _drain(watched))
+
+        ends = _order.Ends(2, 4)
+        fetchers = [iter(loader)._dataset_fetcher for _ in range(2)]  # type: ignore[attr-defined]
+        _watch_fetcher(fetchers[1], "bench ", ends.notes(0))
+        in_worker = _difference(
+            rounds, *(lambda fetch=f.fetch: _calls(fetch, [0]) for f in fetchers)
+        )
+
+        handovers = [_Handover(), _Handover()]
+        _order.watch(handovers[1], ends, "bench ")
+        in_trainer = _difference(
+            rounds,
+            *(lambda process=h._process_data: _calls(process, None, 0) for h in handovers),
+        )
+    return [
+        Row("torch", "a batch of 1, no workers: wrap, `fetch` and `collate`", whole, "ns", TARGET),
+        Row("torch", "a batch of 1, in a worker: `fetch` and `collate`", in_worker, "ns", TARGET),
+        Row("torch", "a batch of 1, workers, in the trainer: order", in_trainer, "ns", TARGET),
+    ]
