@@ -83,7 +83,7 @@ def test_the_snippet_measures_a_loop(script: Path) -> None:
 
     assert done.stdout == ""
     assert "1,200 steps" in done.stderr or "1200 steps" in done.stderr
-    assert "upper bound" in done.stderr
+    assert "less waiting saves at most" in done.stderr
 
 
 def test_the_stage_and_the_queue_that_it_names_are_in_the_records(tmp_path: Path) -> None:

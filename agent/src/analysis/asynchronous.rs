@@ -15,7 +15,7 @@
 //!   a replay long enough to fill the usual queues.
 //!
 //! A device that is faster than the loader, whose queue has no bound and that nothing ever waits for,
-//! leaves no trace in the steps: `docs/` of whoever reads them cannot know it from an idle one.
+//! leaves no trace in the steps. Where a step in replay takes next to nothing, a warning says so.
 
 use std::fmt;
 
@@ -103,8 +103,8 @@ impl fmt::Display for Asynchrony {
             ),
             Self::Rare { every } => write!(
                 f,
-                "the loop waits for the device about once in {every} steps, and the windows held less \
-                 than two such periods"
+                "the loop waits for the device in about one of {every} steps, and the windows held \
+                 too few of those"
             ),
             Self::Short { replay_ms, steps } => write!(
                 f,
@@ -224,7 +224,7 @@ fn owed(windows: &[Window], kept: &[Kept<'_>], live: Level, replay_ms: f64) -> O
     // The first live window owes nothing to a replay.
     let first = kept.iter().find(|window| window.phase == Phase::Live);
     let before = first.filter(|window| window.cycle == 0 && window.period.is_none());
-    let usual = before.map_or(live.step_ms, |window| window.mean_step_ms());
+    let usual = before.map_or(live.step_ms, Kept::mean_step_ms);
     let blocks = block_means(&before.map_or_else(Vec::new, Kept::step_ms), 8);
     let per_step = variance(&blocks) * 8.0;
     let (mut late, mut replayed, mut square) = (0.0, 0.0, 0.0);

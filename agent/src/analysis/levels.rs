@@ -184,10 +184,63 @@ fn pieces(kept: &[Kept<'_>], blocks: [usize; 2]) -> Vec<Piece> {
     pieces
 }
 
+/// The lower triangle of a symmetric positive matrix: its Cholesky factor.
+struct Triangle(Vec<Vec<f64>>);
+
+impl Triangle {
+    fn of(size: usize, element: impl Fn(usize, usize) -> f64) -> Option<Self> {
+        let mut rows: Vec<Vec<f64>> = Vec::with_capacity(size);
+        for row in 0..size {
+            let mut values: Vec<f64> = Vec::with_capacity(row + 1);
+            for column in 0..row {
+                let left = element(row, column) - product(&values, &rows[column][..column]);
+                values.push(left / rows[column][column]);
+            }
+            let left = element(row, row) - product(&values, &values);
+            values.push((left > 0.0).then(|| left.sqrt())?);
+            rows.push(values);
+        }
+        Some(Self(rows))
+    }
+
+    /// The product of the inverse with a vector.
+    fn forward(&self, values: impl Iterator<Item = f64>) -> Vec<f64> {
+        let mut solved: Vec<f64> = Vec::with_capacity(self.0.len());
+        for (row, value) in self.0.iter().zip(values) {
+            let diagonal = row[solved.len()];
+            solved.push((value - product(&row[..solved.len()], &solved)) / diagonal);
+        }
+        solved
+    }
+
+    /// The same with the transposed inverse.
+    fn back(&self, values: &[f64]) -> Vec<f64> {
+        let mut solved = values.to_vec();
+        for row in (0..solved.len()).rev() {
+            let below: f64 = (row + 1..solved.len())
+                .map(|lower| self.0[lower][row] * solved[lower])
+                .sum();
+            solved[row] = (solved[row] - below) / self.0[row][row];
+        }
+        solved
+    }
+
+    fn logarithm(&self) -> f64 {
+        self.0
+            .iter()
+            .enumerate()
+            .map(|(at, row)| row[at].ln())
+            .sum()
+    }
+}
+
+fn product(first: &[f64], second: &[f64]) -> f64 {
+    first.iter().zip(second).map(|(x, y)| x * y).sum()
+}
+
 /// Generalised least squares with a wandering part of that deviation. The weight is the logarithm of
 /// the restricted likelihood.
 fn fit(pieces: &[Piece], deviation: f64, alike: &dyn Fn(&Piece, &Piece) -> f64) -> Option<Fit> {
-    let n = pieces.len();
     let wandering = |i: usize, j: usize| {
         let same = if i == j {
             1.0
@@ -196,73 +249,48 @@ fn fit(pieces: &[Piece], deviation: f64, alike: &dyn Fn(&Piece, &Piece) -> f64) 
         };
         deviation * deviation * same
     };
-    let mut lower = vec![vec![0.0; n]; n];
-    for i in 0..n {
-        for j in 0..=i {
-            let own = if i == j { pieces[i].variance } else { 0.0 };
-            let done: f64 = (0..j).map(|k| lower[i][k] * lower[j][k]).sum();
-            let left = wandering(i, j) + own - done;
-            lower[i][j] = if i == j {
-                (left > 0.0).then(|| left.sqrt())?
-            } else {
-                left / lower[j][j]
-            };
-        }
-    }
-    let solve = |values: &dyn Fn(usize) -> f64| -> Vec<f64> {
-        let mut x = vec![0.0; n];
-        for i in 0..n {
-            let done: f64 = (0..i).map(|k| lower[i][k] * x[k]).sum();
-            x[i] = (values(i) - done) / lower[i][i];
-        }
-        x
+    let triangle = Triangle::of(pieces.len(), |i, j| {
+        wandering(i, j) + if i == j { pieces[i].variance } else { 0.0 }
+    })?;
+    let is = |replayed: bool| {
+        let phases = pieces.iter().map(move |piece| piece.replayed == replayed);
+        triangle.forward(phases.map(|is| f64::from(u8::from(is))))
     };
-    let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let is = |replayed: bool| move |i: usize| f64::from(u8::from(pieces[i].replayed == replayed));
-    let (a, b) = (solve(&is(false)), solve(&is(true)));
-    let y = solve(&|i| pieces[i].level);
-    let (aa, bb, ab) = (product(&a, &a), product(&b, &b), product(&a, &b));
-    let determinant = aa * bb - ab * ab;
+    let (live, replay) = (is(false), is(true));
+    let level = triangle.forward(pieces.iter().map(|piece| piece.level));
+    // The normal equations of both levels.
+    let (of_live, of_replay) = (product(&live, &live), product(&replay, &replay));
+    let of_both = product(&live, &replay);
+    let determinant = of_live * of_replay - of_both * of_both;
     if determinant <= 0.0 {
         return None;
     }
-    let (ay, by) = (product(&a, &y), product(&b, &y));
-    let levels = [
-        (bb * ay - ab * by) / determinant,
-        (aa * by - ab * ay) / determinant,
-    ];
-    let residual: Vec<f64> = (0..n)
-        .map(|i| y[i] - levels[0] * a[i] - levels[1] * b[i])
+    let solved = |live: f64, replay: f64| {
+        [
+            (of_replay * live - of_both * replay) / determinant,
+            (of_live * replay - of_both * live) / determinant,
+        ]
+    };
+    let levels = solved(product(&live, &level), product(&replay, &level));
+    let residual: Vec<f64> = (level.iter().zip(&live).zip(&replay))
+        .map(|((level, live), replay)| level - levels[0] * live - levels[1] * replay)
         .collect();
-    let logarithm: f64 = (0..n).map(|i| lower[i][i].ln()).sum();
-    let weight = -logarithm - 0.5 * determinant.ln() - 0.5 * product(&residual, &residual);
+    let weight =
+        -triangle.logarithm() - 0.5 * determinant.ln() - 0.5 * product(&residual, &residual);
     // What each piece weighs in the levels, and the variance that the wandering part makes of it.
-    let back = |x: &[f64]| -> Vec<f64> {
-        let mut z = vec![0.0; n];
-        for i in (0..n).rev() {
-            let done: f64 = (i + 1..n).map(|k| lower[k][i] * z[k]).sum();
-            z[i] = (x[i] - done) / lower[i][i];
-        }
-        z
-    };
-    let (a, b) = (back(&a), back(&b));
-    let weights = |first: f64, second: f64| -> Vec<f64> {
-        (0..n)
-            .map(|i| (first * a[i] + second * b[i]) / determinant)
-            .collect()
-    };
-    let (live, replay) = (weights(bb, -ab), weights(-ab, aa));
-    let variance = |v: &[f64], w: &[f64]| -> f64 {
-        (0..n)
-            .map(|i| v[i] * (0..n).map(|j| wandering(i, j) * w[j]).sum::<f64>())
+    let weights: Vec<[f64; 2]> = (triangle.back(&live).into_iter())
+        .zip(triangle.back(&replay))
+        .map(|(live, replay)| solved(live, replay))
+        .collect();
+    let covariance = |first: usize, second: usize| -> f64 {
+        let all = 0..pieces.len();
+        all.clone()
+            .flat_map(|i| all.clone().map(move |j| (i, j)))
+            .map(|(i, j)| weights[i][first] * wandering(i, j) * weights[j][second])
             .sum()
     };
     let covariance = if deviation > 0.0 {
-        [
-            variance(&live, &live),
-            variance(&replay, &replay),
-            variance(&live, &replay),
-        ]
+        [covariance(0, 0), covariance(1, 1), covariance(0, 1)]
     } else {
         [0.0; 3]
     };
@@ -271,4 +299,54 @@ fn fit(pieces: &[Piece], deviation: f64, alike: &dyn Fn(&Piece, &Piece) -> f64) 
         levels,
         covariance,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(levels: &[(bool, f64)]) -> Vec<Piece> {
+        (levels.iter().enumerate())
+            .map(|(at, &(replayed, level))| Piece {
+                replayed,
+                at_ms: at as f64,
+                level,
+                variance: 1e-4,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn without_a_wandering_part_levels_are_the_means_of_their_pieces() {
+        let found = pieces(&[(false, 1.0), (true, 0.5), (false, 1.2), (true, 0.7)]);
+        let fit = fit(&found, 0.0, &|_, _| 0.0).unwrap();
+
+        assert!((fit.levels[0] - 1.1).abs() < 1e-9, "{fit:?}");
+        assert!((fit.levels[1] - 0.6).abs() < 1e-9, "{fit:?}");
+        assert_eq!(fit.covariance, [0.0; 3]);
+    }
+
+    #[test]
+    fn what_moves_both_phases_alike_is_likelier_shared_and_cancels_in_their_difference() {
+        let found = pieces(&[
+            (false, 1.0),
+            (true, 0.5),
+            (false, 1.4),
+            (true, 0.9),
+            (false, 1.1),
+            (true, 0.6),
+        ]);
+        // Each pair of a live and a replay window has a level of its own.
+        let paired = |a: &Piece, b: &Piece| {
+            f64::from(u8::from(a.at_ms.div_euclid(2.0) == b.at_ms.div_euclid(2.0)))
+        };
+        let shared = fit(&found, 0.16, &paired).unwrap();
+        let apart = fit(&found, 0.16, &|_, _| 0.0).unwrap();
+
+        assert!(shared.weight > apart.weight, "{shared:?} {apart:?}");
+        let of_difference =
+            |fit: &Fit| fit.covariance[0] + fit.covariance[1] - 2.0 * fit.covariance[2];
+        assert!(of_difference(&shared) < 1e-9, "{shared:?}");
+        assert!(of_difference(&apart) > 0.01, "{apart:?}");
+    }
 }

@@ -1,7 +1,7 @@
 //! By how much the levels of windows are apart.
 //!
 //! The variance between windows is compared with what the steps within them explain (one-way random
-//! effects: Searle, Casella and McCulloch, "Variance Components", 1992, ch. 3; its ratio is the squared
+//! effects: Searle, Casella and `McCulloch`, "Variance Components", 1992, ch. 3; its ratio is the squared
 //! Birge ratio, Physical Review 40, 1932).
 
 use super::steady::{block_means, mean};
