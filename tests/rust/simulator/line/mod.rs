@@ -122,7 +122,7 @@ impl Handing {
 
     pub(crate) fn send_ms(&self) -> f64 {
         let Self { tensors, mib, more } = self;
-        (1.0 + more) * (0.8 + 0.35 * *tensors as f64 + 0.9 * mib)
+        (1.0 + more) * (0.6 + 0.26 * *tensors as f64 + 0.9 * mib)
     }
 }
 
