@@ -50,7 +50,7 @@ fn read_and_keep(bencher: Bencher<'_, '_>, stages: usize) {
     bencher
         .with_inputs(|| call(&slots, stages))
         .bench_local_values(|()| {
-            let taken = reader.read(&board);
+            let taken = reader.read(Duration::ZERO, &board);
             history.push(StageTicks {
                 interval: Duration::from_secs(1),
                 stages: &taken.stages,
@@ -65,6 +65,6 @@ fn read_at_rest(bencher: Bencher<'_, '_>, stages: usize) {
     let (mut reader, slots) = pipeline(stages);
     let board = NoticeBoard::new(Box::new(|_| {}));
     call(&slots, stages);
-    reader.read(&board);
-    bencher.bench_local(|| black_box(reader.read(&board)));
+    reader.read(Duration::ZERO, &board);
+    bencher.bench_local(|| black_box(reader.read(Duration::ZERO, &board)));
 }
