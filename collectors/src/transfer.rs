@@ -49,7 +49,7 @@ fn cpu_time() -> io::Result<Duration> {
 fn shared_memory() -> io::Result<Duration> {
     let bytes = (MIB as usize) << 20;
     let mut file = anonymous_file()?;
-    let block = [1_u8; 1 << 16];
+    let block = [1_u8; 1 << 13];
     for _ in 0..bytes / block.len() {
         file.write_all(&block)?;
     }

@@ -89,7 +89,8 @@ impl Watched {
     pub fn set_batch(&self, name: &str, batch: BatchRecord) -> bool {
         let loops = self.loops();
         let named = loops.iter().filter(|entry| entry.loader.name == name);
-        named.fold(false, |first, entry| entry.set_batch(batch) || first)
+        // Each of them is told.
+        named.filter(|entry| entry.set_batch(batch)).count() > 0
     }
 
     /// What handing data over between processes costs here. The first measurement counts.

@@ -91,7 +91,7 @@ mod tests {
             lost.add("worker 1", pid, seconds(30));
             assert!(lost.notice(seconds(30), false).is_none());
         }
-        let last = lost.notice(seconds(31), true).unwrap();
+        let at_end = lost.notice(seconds(31), true).unwrap();
 
         assert!(
             first.to_string().starts_with(
@@ -99,9 +99,12 @@ mod tests {
             ),
             "{first}"
         );
-        let last = last.to_string();
-        assert!(last.starts_with("301 worker processes"), "{last}");
-        assert!(last.contains("(process 6) and others; the first"), "{last}");
+        let at_end = at_end.to_string();
+        assert!(at_end.starts_with("301 worker processes"), "{at_end}");
+        assert!(
+            at_end.contains("(process 6) and others; the first"),
+            "{at_end}"
+        );
     }
 
     #[test]
