@@ -27,6 +27,7 @@ WATCHED = {
     "datasets": "_watch",
     "webdataset": "_watch",
     "accelerate.data_loader": "_watch",
+    "fastai.data.load": "_watch",
     "monai.data": "_watch",
     "tensorflow.python.data.ops.iterator_ops": "_tensorflow",
     "grain": "_watch",
@@ -39,9 +40,9 @@ NUMERIC = ("numpy", "torch", "jax", "tensorflow", *(name.partition(".")[0] for n
 #: What a program with a loop that was not seen is told.
 NOT_SEEN = (
     "no training loop was seen, so there is no verdict. Looked for: torch's DataLoader, loaders of "
-    "SPDL, Hugging Face datasets, WebDataset, MONAI, Grain and tf.data, and steps of torch's optimizers. Wrap what the loop iterates in "
-    "headspace.wrap(...), call headspace.step() once a step, or name the function that returns a batch: "
-    "headspace run --batch-from train:get_batch"
+    "SPDL, Hugging Face datasets, WebDataset, MONAI, fastai, Grain and tf.data, and steps of torch's "
+    "optimizers. Wrap what the loop iterates in headspace.wrap(...), call headspace.step() once a step, "
+    "or name the function that returns a batch: headspace run --batch-from train:get_batch"
 )
 
 #: The folder of the package, and the one that was injected. Set by :func:`install`.

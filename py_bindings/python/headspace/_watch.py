@@ -50,6 +50,7 @@ LOADERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
         "MapDataset": ("grain.", ("__iter__",)),
         "IterDataset": ("grain.", ("__iter__",)),
     },
+    "fastai.data.load": {"DataLoader": ("fastai.", ("__iter__",))},
     "monai.data": {
         "ThreadBuffer": ("monai.", ("__iter__",)),
         "ThreadDataLoader": ("monai.", ("__iter__",)),
