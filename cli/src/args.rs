@@ -28,14 +28,15 @@ pub(crate) enum Command {
 /// Run a training command under watch, without a change to its code.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Examples:
     headspace run -- python train.py --epochs 3
     headspace run --mode probe -- torchrun --nproc-per-node 4 train.py
     headspace run --batch-from train:get_batch -- python train.py
 
-What is watched is what the training loop iterates: torch's DataLoader, SPDL's Pipeline and loaders,
-Hugging Face datasets, WebDataset, MONAI's threaded loader, Grain and tf.data, in every Python process
-that the command starts. Without such a loader the steps of torch's optimizers are counted. At its end a
-verdict is printed on stderr. HEADSPACE=0 switches it all off.
+Watches what the training loop iterates, in every Python process that the command starts: torch's
+DataLoader, SPDL's Pipeline and loaders, Hugging Face datasets, WebDataset, MONAI's threaded loader,
+fastai, Grain and tf.data. Without such a loader it counts the steps of torch's optimizers. The verdict
+is printed on stderr at the end. HEADSPACE=0 switches everything off.
 
 Exit code: the command's own; 126 when it cannot be executed, 127 when there is none of that name, 2
 when the command line was not understood.")]
@@ -70,9 +71,6 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "MODULE:FUNCTION", value_parser = function)]
     pub(crate) batch_from: Option<String>,
 
-    #[command(flatten)]
-    pub(crate) probe: ProbeArgs,
-
     /// The command, as it is without headspace
     #[arg(
         value_name = "COMMAND",
@@ -81,6 +79,9 @@ pub(crate) struct RunArgs {
         allow_hyphen_values = true
     )]
     pub(crate) command: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) probe: ProbeArgs,
 }
 
 /// Options of modes `probe` and `replay`.

@@ -97,6 +97,13 @@ CASES = (
             (r"Time: +[\d.]+ +\( *[\d.]+\)", "<time>"),
             (r"out/run(-\d+)?", "<folder>"),
         ),
+        # Which epoch is the best, and so the order of its checkpoints.
+        computed=(
+            (r"\( +", "("),
+            (r"\(epoch \d+\)", "<epoch>"),
+            (r'"epoch": \d+', "<epoch>"),
+            (r"^\(.*checkpoint.*", "<checkpoint>"),
+        ),
     ),
     Case(
         name="lightning_classifier",
