@@ -59,7 +59,11 @@ CASES = (
             (r"(Fast image access|ping|read|size).*", "<disk>"),
             (r"Scanning .*", "Scanning"),
             (r"Ultralytics \S+.*", "<versions>"),
+            # The first run finds no cache of labels.
+            (r".*New cache created.*", ""),
+            (r"run_id\(\w+\)", "<run>"),
         ),
+        computed=((r"^ *all( +[\d.]+)+$", "<metrics>"),),
     ),
     own(
         "trainer",
