@@ -104,6 +104,8 @@ pub enum Notice {
         loop_name: String,
         /// Batches of the source that were left out of the first such epoch.
         count: u64,
+        /// Where the user sets the options.
+        from: OptionsFrom,
     },
     /// Several threads take batches from one iterator at once.
     ConcurrentIteration {
@@ -345,13 +347,13 @@ impl fmt::Display for Notice {
                 from,
             } => write!(
                 f,
-                "`{exception}` ended the run while mode `{}` was on: {} of this epoch of \
-                 `{loop_name}`. To see whether the error remains without it, run again with {}.",
+                "`{exception}` ended the run in mode `{}`. {} in this epoch of `{loop_name}`. To see \
+                 whether the error remains without that, run again with {}.",
                 mode.as_str(),
                 match repeated {
-                    0 => "no batch was repeated so far".to_owned(),
-                    1 => "1 batch was a repeated one".to_owned(),
-                    more => format!("{more} batches were repeated ones"),
+                    0 => "No batch was repeated".to_owned(),
+                    1 => "1 batch was repeated".to_owned(),
+                    more => format!("{more} batches were repeated"),
                 },
                 from.with_mode(Mode::Measure)
             ),
@@ -382,11 +384,16 @@ impl fmt::Display for Notice {
                 f,
                 "the training loop changes the batches of `{loop_name}` in place: {in_place}."
             ),
-            Self::BatchesReplaced { loop_name, count } => write!(
+            Self::BatchesReplaced {
+                loop_name,
+                count,
+                from,
+            } => write!(
                 f,
-                "{count} batches of this epoch of `{loop_name}` were replaced by repeated ones. An \
-                 epoch keeps its length while it is probed, so the batches left in the loader at its \
-                 end are not delivered (`exactly_once` delivers them all in a longer epoch)."
+                "{count} batches of this epoch of `{loop_name}` were replaced by repeated ones, so that \
+                 the epoch keeps its length; the loader's last {count} batches are not delivered \
+                 (`{}` delivers all, in a longer epoch).",
+                from.with(LoopOption::ExactlyOnce, "")
             ),
             Self::ConcurrentIteration { loop_name } => write!(
                 f,

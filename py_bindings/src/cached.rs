@@ -370,6 +370,12 @@ impl Cached {
         true
     }
 
+    /// A batch of the source went by while the watch was off.
+    pub(crate) fn passed(&self, progress: &Progress) {
+        let _order = self.lock();
+        lock(progress).deliver();
+    }
+
     /// Looks at the batch that the loop was handed last, now that it asks for another one. If the loop
     /// changed its values, it is dropped, and those that come are copied.
     fn verify_last(&self, py: Python<'_>) {

@@ -143,6 +143,7 @@ impl LoopIterator {
         self.in_flight.store(false, Ordering::Relaxed);
         match outcome {
             Ok(Next::Batch(batch)) => {
+                self.reopen();
                 if self.looks.are_left() {
                     self.looks.look(batch.bind(py), recorder);
                 }
@@ -187,6 +188,10 @@ impl LoopIterator {
                 !ffi::PyErr_Occurred().is_null()
                     && ffi::PyErr_ExceptionMatches(ffi::PyExc_StopIteration) == 0
             };
+            if failed {
+                // The next batch, if there is one, is not the plain case: see `reopen`.
+                self.plain.store(null_mut(), Ordering::Release);
+            }
             self.end(!failed);
         } else {
             recorder.lap(request, receive);
@@ -232,6 +237,13 @@ impl LoopIterator {
         }
     }
 
+    /// The loop caught an error and goes on: the iteration is not over.
+    fn reopen(&self) {
+        if self.ended.load(Ordering::Relaxed) && self.ended.swap(false, Ordering::Relaxed) {
+            self.epoch.reopen();
+        }
+    }
+
     /// The next batch where a machine decides.
     fn next_decided(&self, py: Python<'_>, cached: &Cached) -> PyResult<Option<Py<PyAny>>> {
         if self.exhausted.load(Ordering::Relaxed) {
@@ -266,6 +278,7 @@ impl LoopIterator {
             match outcome {
                 Ok(Next::Batch(batch)) => {
                     self.failed.store(false, Ordering::Relaxed);
+                    self.reopen();
                     if self.looks.are_left() {
                         self.looks.look(batch.bind(py), recorder);
                     }
@@ -301,7 +314,12 @@ impl LoopIterator {
                     self.exhausted.store(true, Ordering::Relaxed);
                     if let Some(count) = answer.replaced {
                         let loop_name = self.epoch.loop_name();
-                        self.notice(&Notice::BatchesReplaced { loop_name, count });
+                        let from = self.epoch.options_from();
+                        self.notice(&Notice::BatchesReplaced {
+                            loop_name,
+                            count,
+                            from,
+                        });
                         self.tell_cut(py, cached, true);
                     }
                     return Ok(None);
@@ -346,8 +364,9 @@ impl LoopIterator {
         self.last_receive.store(0, Ordering::Relaxed);
         cached.interrupt();
         let batch = self.timed(py, || self.source.next(py));
-        if !matches!(batch, Ok(Some(_))) {
-            let _ = cached.source_ended(&self.progress);
+        match batch {
+            Ok(Some(_)) => cached.passed(&self.progress),
+            _ => _ = cached.source_ended(&self.progress),
         }
         batch
     }

@@ -166,7 +166,14 @@ impl Epoch {
         &lane.entry
     }
 
-    /// It ends; called once.
+    /// It goes on after all.
+    pub(crate) fn reopen(&self) {
+        if let Some(lane) = self.lane.get() {
+            lane.busy.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// It ends, unless it is [reopened](Self::reopen).
     pub(crate) fn end(&self, exhausted: bool) {
         if let Some(lane) = self.lane.get() {
             lane.entry.recorder.mark(Event::EpochEnd { exhausted });

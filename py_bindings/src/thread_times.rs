@@ -7,8 +7,9 @@ use std::os::unix::fs::FileExt;
 use headspace_agent::model::ThreadTimes;
 
 thread_local! {
-    /// Opened once a thread: reading an open file takes 2 µs, and opening it 10.
-    static SCHEDSTAT: RefCell<Option<File>> = const { RefCell::new(None) };
+    /// Opened once a thread, with the process that opened it: a forked child inherits its parent's.
+    /// Reading an open file takes 2 µs, and opening it 10.
+    static SCHEDSTAT: RefCell<Option<(u32, File)>> = const { RefCell::new(None) };
 }
 
 /// The times of this thread; `None` where the kernel does not count them. Called once in a few steps,
@@ -17,10 +18,12 @@ pub(crate) fn read() -> Option<ThreadTimes> {
     let mut buffer = [0_u8; 96];
     let length = SCHEDSTAT.with(|file| {
         let mut file = file.try_borrow_mut().ok()?;
-        if file.is_none() {
-            *file = File::open("/proc/thread-self/schedstat").ok();
+        let process = std::process::id();
+        if file.as_ref().is_none_or(|(owner, _)| *owner != process) {
+            let opened = File::open("/proc/thread-self/schedstat").ok()?;
+            *file = Some((process, opened));
         }
-        file.as_ref()?.read_at(&mut buffer, 0).ok()
+        file.as_ref()?.1.read_at(&mut buffer, 0).ok()
     })?;
     parse(buffer.get(..length)?)
 }

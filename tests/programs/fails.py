@@ -1,31 +1,43 @@
-"""A loop that ends in an exception: `fails.py [--steps N] [--how caught|exit|interrupt|with]`."""
+"""Ends by an error, or at once: `fails.py WHERE`."""
 
-import argparse
+import os
+import signal
 import sys
-import time
 
 import headspace
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--steps", type=int, default=30)
-parser.add_argument("--how", default="uncaught")
-args = parser.parse_args()
+where = sys.argv[1]
 
 
-def train():
-    for number, _ in enumerate(headspace.wrap(range(100_000), name="train", probe_steps=200)):
-        time.sleep(0.0002)
-        if number + 1 == args.steps:
-            raise KeyboardInterrupt if args.how == "interrupt" else ValueError("no")
+def batches():
+    for i in range(50):
+        if i == 30 and where == "loader":
+            raise LookupError("no batch 30")
+        yield i
 
 
-if args.how == "with":
-    with headspace.start():
-        train()
-try:
-    train()
-except ValueError:
-    if args.how == "exit":
-        sys.exit(3)
-    if args.how != "caught":
-        raise
+class NoIterator:
+    def __iter__(self):
+        raise LookupError("no iterator")
+
+
+def train(loader):
+    for i in loader:
+        if i == 30:
+            if where == "loop":
+                raise ArithmeticError("loss is nan")
+            if where == "interrupt":
+                os.kill(os.getpid(), signal.SIGINT)
+            if where == "exit":
+                sys.exit(9)
+            if where == "exit text":
+                sys.exit("that is all")
+            if where == "_exit":
+                print("gone", flush=True)
+                os._exit(3)
+            if where == "abort":
+                os.abort()
+
+
+train(headspace.wrap(NoIterator() if where == "iter" else batches(), name="train"))
+print("done")

@@ -13,7 +13,7 @@ from running import Programs
 def test_an_exception_that_nothing_caught_is_in_the_records_and_the_verdict(
     program: Programs, how: str
 ) -> None:
-    run = program("fails.py", "--how", how)
+    run = program("ends_by.py", "--how", how)
 
     assert run.exit_code == 1
     assert "\nValueError: no\n" in run.stderr, "the traceback is Python's"
@@ -26,23 +26,23 @@ def test_an_exception_that_nothing_caught_is_in_the_records_and_the_verdict(
 
 @pytest.mark.parametrize("how", ["caught", "exit"])
 def test_a_program_that_ends_by_itself_has_no_such_mark(program: Programs, how: str) -> None:
-    run = program("fails.py", "--how", how)
+    run = program("ends_by.py", "--how", how)
 
     assert run.exit_code == (3 if how == "exit" else 0)
     assert "ended_by" not in run.summary()
 
 
 def test_a_probed_epoch_that_ends_in_an_exception_says_so_in_one_line(program: Programs) -> None:
-    run = program("fails.py", "--steps", 190, env={"HEADSPACE_MODE": "probe"})
+    run = program("ends_by.py", "--steps", 190, env={"HEADSPACE_MODE": "probe"})
 
     assert run.exit_code == 1
     said = [line for line in run.stderr.splitlines() if "`ValueError` ended the run" in line]
     repeated = run.summary()["replayed_steps"]
     assert repeated > 0
     assert said == [
-        f"headspace: `ValueError` ended the run while mode `probe` was on: {repeated} batches were "
-        "repeated ones of this epoch of `train`. To see whether the error remains without it, run "
-        "again with `HEADSPACE_MODE=measure`."
+        f"headspace: `ValueError` ended the run in mode `probe`. {repeated} batches were repeated in "
+        "this epoch of `train`. To see whether the error remains without that, run again with "
+        "`HEADSPACE_MODE=measure`."
     ]
     assert run.stderr.index("Traceback") < run.stderr.index(said[0])
     assert f"repeated   {repeated} of 190 steps trained on batches that were repeated" in run.stderr
@@ -61,7 +61,7 @@ def test_a_signal_that_ends_the_run_is_named(program: Programs, tmp_path: Path) 
 
 
 def test_an_interrupted_probe_is_no_error(program: Programs) -> None:
-    run = program("fails.py", "--how", "interrupt", env={"HEADSPACE_MODE": "probe"})
+    run = program("ends_by.py", "--how", "interrupt", env={"HEADSPACE_MODE": "probe"})
 
     assert run.summary()["ended_by"]["name"] == "KeyboardInterrupt"
     assert [notice["code"] for notice in run.kind("notice")] == ["probe_begins"]

@@ -14,7 +14,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "real"))
 
-import compare
+import outputs
 import packages
 from examine import Examination
 from workplace import NotHere, Workplace
@@ -53,7 +53,7 @@ def test_a_program_is_the_same_with_and_without(place: Workplace, name: str) -> 
 
 def test_only_what_differs_from_run_to_run_is_masked() -> None:
     def shown(text: str, *, computed: bool) -> list[str]:
-        return compare.masked(text, (), computed=computed, unordered=False)
+        return outputs.masked(text, (), computed=computed, unordered=False)
 
     plain = "1/2 [00:01, 3.1it/s]\r2/2 [00:02, 4.2it/s]\nloss 0.5, epoch 1 took 3.2 s\n"
     slower = "2/2 [00:09, 0.2it/s]\nloss 0.5, epoch 1 took 9.9 s\n"

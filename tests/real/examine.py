@@ -11,7 +11,7 @@ from pathlib import Path
 import truth
 import verdict
 from case import BACKWARD, Case
-from compare import COUNTS, difference, masked
+from outputs import COUNTS, difference, masked
 from processes import Ran, run
 from truth import Truth
 from verdict import Remedy, Verdict

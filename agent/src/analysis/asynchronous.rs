@@ -86,8 +86,8 @@ impl fmt::Display for Asynchrony {
         match *self {
             Self::Owed { replay_ms, owed_ms } => write!(
                 f,
-                "a step took {} in replay, but the live steps that followed were late by what makes \
-                 it {} or more",
+                "a step took {} in replay, but the live steps after it also paid for work that was \
+                 only queued: with that, a step takes at least {}",
                 duration_ms(replay_ms),
                 duration_ms(owed_ms)
             ),

@@ -22,8 +22,9 @@
 //!   at a time.
 //! - A step counts only if both its batches are of the same phase and the same epoch.
 //!
-//! The machine never drops a batch of the source: between [`Decision::Cached`] answers the source
-//! is not asked, and goes on afterwards where it was.
+//! Between [`Decision::Cached`] answers the source is not asked, and it goes on afterwards where it
+//! was. Where an epoch keeps its length ([`EpochProgress`](super::EpochProgress)), the source's last
+//! batches are left out.
 
 use super::settle::{self, Reference};
 use super::{Decision, ProbePlan};

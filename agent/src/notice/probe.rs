@@ -71,8 +71,8 @@ impl ProbeFacts {
         match (self.epoch, self.exactly_once) {
             (Some(_), false) => write!(
                 f,
-                " An epoch keeps its length: as many of its own batches are not delivered (`{}` \
-                 delivers all).",
+                " An epoch keeps its length: the loader's last batches are left out, as many as were \
+                 repeated (`{}` delivers all).",
                 self.from.with(LoopOption::ExactlyOnce, "")
             ),
             (Some(_), true) => write!(
@@ -100,7 +100,7 @@ impl ProbeFacts {
         if least < most {
             write!(
                 f,
-                "; {} may do, {} always do",
+                "; {} may be enough, {} always are",
                 epochs(least),
                 epochs(self.total)
             )?;
@@ -133,9 +133,9 @@ mod tests {
         assert_eq!(
             facts.to_string(),
             "up to 2400 steps, usually 600 to 1000, of which up to 584 train on batches that are \
-             repeated (10 batches at a time). An epoch keeps its length: as many of its own \
-             batches are not delivered (`--exactly-once` delivers all). A checkpoint of this run \
-             was trained on the repeated batches more often: for a model to keep, probe in a short \
+             repeated (10 batches at a time). An epoch keeps its length: the loader's last batches \
+             are left out, as many as were repeated (`--exactly-once` delivers all). A checkpoint of \
+             this run was trained on the repeated batches more often: for a model to keep, probe in a short \
              run of its own (`--stop-after-probe`)."
         );
     }
@@ -174,7 +174,7 @@ mod tests {
         assert!(
             text.contains(
                 "An epoch of this loader has 120 batches: train for 1000 steps or more (9 epochs; \
-                 5 may do, 20 always do)."
+                 5 may be enough, 20 always are)."
             ),
             "{text}"
         );
