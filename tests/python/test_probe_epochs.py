@@ -236,6 +236,9 @@ def test_copies_share_what_the_original_shares_and_keep_types() -> None:
         assert type(copies["c"][1]) is Encoding
     number = object()
     assert copy_containers(number) is number
+    image = bytearray(b"image")
+    copies = copy_values({"x": image, "y": [image]})
+    assert copies["x"] is copies["y"][0] is not image
 
 
 class Loader:

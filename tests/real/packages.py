@@ -110,6 +110,7 @@ CASES = (
     own(
         "grain",
         *("jax", "grain"),
+        has_length=False,
         source="grain._src.python.data_loader:DataLoader.__iter__",
         role=None,
     ),

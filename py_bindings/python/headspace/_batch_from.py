@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 #: Seconds between two looks for the function of a script: at first, and after a minute.
 _PAUSE_S, _LATER_PAUSE_S = 0.002, 0.05
 
-#: Looks after which a program that has no file, as `python -c`, is not taken for the script any more.
-_PATIENCE = 5_000
+#: Seconds after which a program that has no file, as `python -c`, is not taken for the script any more,
+#: and after which a function that is not there is not looked for any more.
+_PATIENCE_S, _GIVE_UP_S = 10.0, 600.0
 
 _GENERATOR, _ASYNC = 0x20, 0x80 | 0x200
 
@@ -180,7 +181,8 @@ class Function:
         if made is not None:
             return made
         name = f"{self.name} (evaluation)" if evaluates else self.name
-        mode = "measure" if evaluates else _settings.mode()
+        is_chosen = _settings.chosen_loop() == name
+        mode = _settings.mode() if is_chosen and not evaluates else "measure"
         if mode == "replay":
             _watch._say(f"`{self.target}` is a function, so its batches are not replayed for good")
             mode = "measure"
@@ -192,7 +194,8 @@ class Function:
             probe_steps=_settings.probe_steps(),
             world_size=_settings.world_size(),
             role=role,
-            chosen=_settings.chosen_loop() == name,
+            chosen=is_chosen,
+            options_from=_settings.options_from(),
         )
         return made
 
@@ -250,21 +253,27 @@ def _is_script(function: Function) -> bool | None:
 
 def _look(function: Function) -> None:
     """Looks for the function of the script until it is there."""
-    looks = 0
+    began = time.monotonic()
     while not function.is_found:
+        waited = time.monotonic() - began
         is_script = _is_script(function)
         if is_script:
             function.is_here = True
             if _watch._quietly(function.replace, sys.modules["__main__"]) is None:
                 return
-        elif is_script is False or looks > _PATIENCE:
+        elif is_script is False or waited > _PATIENCE_S:
             return
-        looks += 1
-        time.sleep(_PAUSE_S if looks * _PAUSE_S < 60.0 else _LATER_PAUSE_S)
+        if waited > _GIVE_UP_S:
+            return  # `_tell` says at the end that it was not found.
+        time.sleep(_PAUSE_S if waited < 60.0 else _LATER_PAUSE_S)
 
 
 def _tell(function: Function) -> None:
     process = sys.modules.get("multiprocessing.process")
+    if not function.is_here and _is_script(function):
+        # The program was over before it was looked at.
+        function.is_here = True
+        _watch._quietly(function.replace, sys.modules["__main__"])
     trouble = function.trouble()
     if trouble is not None and (process is None or process.parent_process() is None):
         _watch._say(f"--batch-from {function.target}: {trouble}, so its batches were not timed")

@@ -49,6 +49,7 @@ class _Copier:
         self.copy_value = copy_value
         #: Copies by the identity of the original, so that what is shared stays shared.
         self.made: dict[int, Any] = {}
+        self.originals: list[Any] = []
 
     def copy(self, part: Any) -> Any:
         kind = type(part)
@@ -58,7 +59,12 @@ class _Copier:
         if known is not None:
             return known
         if len(self.made) >= MOST_CONTAINERS or not _is_container(part, kind):
-            return self.copy_value(part)
+            value = self.copy_value(part)
+            if value is not part:
+                # The original is kept meanwhile: its identity is then no other object's.
+                self.made[id(part)] = value
+                self.originals.append(part)
+            return value
         if issubclass(kind, tuple):
             values = [self.copy(value) for value in part]
             made = kind(values) if kind is tuple else tuple.__new__(kind, values)

@@ -103,7 +103,11 @@ def cut_of(loader: Any) -> Callable[[bool], None] | None:
 
     def cut(is_over: bool) -> None:
         shard: Any = known()
+        if shard is None:
+            return
         if not is_over:
+            if shard.gradient_state.active_dataloader is not shard:
+                shard.begin()  # All of the epoch was repeated: its own code did not run.
             shard.end_of_dataloader = True
             return
         shard.iteration += 1

@@ -155,7 +155,7 @@ def options_from(mode: str | None = None) -> str:
     """Where the user sets the options of a loop, as records have it.
 
     Args:
-        mode: The mode, where the code that wraps the loader says so: then no other setting counts.
+        mode: The mode that `wrap` was given: messages then name arguments of `wrap`.
     """
     if mode is not None:
         return "wrap"

@@ -94,6 +94,7 @@ class _Counter:
             world_size=_settings.world_size(),
             role=_role.likely(),
             chosen=_settings.chosen_loop() == NAME,
+            options_from=_settings.options_from(),
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from headspace import _nesting, _session, _watch
+from headspace import _loops, _nesting, _session, _watch
 from headspace._batch_from import Calls
 
 TYPE_CHECKING = False
@@ -18,6 +18,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 _ATTRIBUTE = "_headspace_calls"
+
+
+class _DatasetCalls(Calls):
+    """The calls of an iterator of a dataset, which is the loader."""
+
+    __slots__ = ("_headspace_loader",)
+
+    _headspace_length = staticmethod(_loops.length)
+
+    def __init__(self, dataset: Any) -> None:
+        super().__init__()
+        self._headspace_loader = dataset
 
 
 def ready(_name: str, module: ModuleType) -> None:
@@ -32,8 +44,10 @@ def ready(_name: str, module: ModuleType) -> None:
     def __next__(self: Any) -> Any:
         calls = vars(self).get(_ATTRIBUTE, ())
         if calls == () and _is_eager():
-            known = _watch._quietly(_watch._loop_of, getattr(self, "_dataset", None))
-            calls = None if known is None else _watch._quietly(_begin, known)
+            # An iterator that was made of its parts has no dataset.
+            dataset = getattr(self, "_dataset", None)
+            known = None if dataset is None else _watch._quietly(_watch._loop_of, dataset)
+            calls = None if known is None else _watch._quietly(_begin, known, dataset)
             setattr(self, _ATTRIBUTE, calls)
         if not calls or not _is_eager():
             return original(self)
@@ -53,8 +67,8 @@ def _is_eager() -> bool:
     return tensorflow is not None and bool(tensorflow.executing_eagerly())
 
 
-def _begin(known: _watch._Known) -> tuple[Any, Calls]:
-    source = Calls()
+def _begin(known: _watch._Known, dataset: Any) -> tuple[Any, Calls]:
+    source = _DatasetCalls(dataset)
     iterator = _nesting.make(known.loop.iterate, source, _session._begin)
     known.last = _watch._weak(iterator)
     return iterator, source
