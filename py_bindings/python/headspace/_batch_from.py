@@ -268,12 +268,16 @@ def _look(function: Function) -> None:
         time.sleep(_PAUSE_S if waited < 60.0 else _LATER_PAUSE_S)
 
 
-def _tell(function: Function) -> None:
-    process = sys.modules.get("multiprocessing.process")
+def look_at_end(function: Function) -> None:
+    """Looks once more: a short program is over before it was looked at."""
     if not function.is_here and _is_script(function):
-        # The program was over before it was looked at.
         function.is_here = True
         _watch._quietly(function.replace, sys.modules["__main__"])
+
+
+def _tell(function: Function) -> None:
+    process = sys.modules.get("multiprocessing.process")
+    look_at_end(function)
     trouble = function.trouble()
     if trouble is not None and (process is None or process.parent_process() is None):
         _watch._say(f"--batch-from {function.target}: {trouble}, so its batches were not timed")

@@ -111,7 +111,10 @@ def _tell_not_seen(pid: int) -> None:
     said = said or getattr(sys.modules.get("headspace._watch"), "_said", False)
     if failed or said:
         return
-    function = getattr(sys.modules.get("headspace._batch_from"), "_function", None)
+    batch_from: Any = sys.modules.get("headspace._batch_from")
+    function = getattr(batch_from, "_function", None)
+    if function is not None:
+        batch_from.look_at_end(function)
     if function is not None and not function.is_here:
         _print(
             f"--batch-from {function.target}: no module `{function.module}` was imported, and the script has "
