@@ -57,8 +57,14 @@ def joined(worker):
 
 
 def signal_workers(iterator, number):
+    # Torch raises an error where the main thread is when a worker was killed: not before all are.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     for worker in iterator._workers:
         os.kill(worker.pid, number)
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    except RuntimeError:
+        pass
     for worker in iterator._workers:
         joined(worker)
 
