@@ -14,7 +14,8 @@ import sys
 import time
 from _thread import get_ident, start_new_thread
 
-from headspace import _loops, _native, _nesting, _role, _session, _settings, _watch
+from headspace import _guard, _loops, _native, _nesting, _role, _session, _settings
+from headspace._calls import Calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,24 +30,6 @@ _PAUSE_S, _LATER_PAUSE_S = 0.002, 0.05
 _PATIENCE_S, _GIVE_UP_S = 10.0, 600.0
 
 _GENERATOR, _ASYNC = 0x20, 0x80 | 0x200
-
-
-class Calls:
-    """An endless iterator: the next batch is what the function returns."""
-
-    __slots__ = ("call",)
-
-    def __init__(self) -> None:
-        self.call: tuple[Callable[..., Any], Any, Any] | None = None
-
-    def __iter__(self) -> Calls:
-        return self
-
-    def __next__(self) -> Any:
-        if self.call is None:
-            raise StopIteration
-        function, args, kwargs = self.call
-        return function(*args, **kwargs)
 
 
 class _Loop:
@@ -95,7 +78,7 @@ class Function:
             return True
         flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
         if flags & _ASYNC:
-            _watch._say(f"`{self.target}` is asynchronous, so its calls are not timed")
+            _guard.say(f"`{self.target}` is asynchronous, so its calls are not timed")
             return True
         watched = self._generating(function) if flags & _GENERATOR else self._returning(function)
         watched._headspace_original = function  # type: ignore[attr-defined]
@@ -112,7 +95,7 @@ class Function:
         @wraps(function)
         def watched(*args: Any, **kwargs: Any) -> Any:
             self.calls += 1
-            loop = _watch._quietly(self._loop)
+            loop = _guard.quietly(self._loop)
             if loop is None:
                 return function(*args, **kwargs)
             loop.calls.call = function, args, kwargs
@@ -130,7 +113,7 @@ class Function:
         def watched(*args: Any, **kwargs: Any) -> Any:
             self.calls += 1
             generator = function(*args, **kwargs)
-            iterator = _watch._quietly(self._iterate, generator)
+            iterator = _guard.quietly(self._iterate, generator)
             return generator if iterator is None else iterator
 
         return watched
@@ -163,7 +146,8 @@ class Function:
             loop.is_told = role == _role.TRAINING
         elif role == _role.TRAINING and not loop.is_told:
             loop.is_told = True
-            getattr(loop.iterator, "_headspace_trains", int)()
+            if hasattr(loop.iterator, "_headspace_trains"):
+                loop.iterator._headspace_trains()
         return loop
 
     def _role(self) -> tuple[str | None, bool]:
@@ -184,7 +168,7 @@ class Function:
         is_chosen = _settings.chosen_loop() == name
         mode = _settings.mode() if is_chosen and not evaluates else "measure"
         if mode == "replay":
-            _watch._say(f"`{self.target}` is a function, so its batches are not replayed for good")
+            _guard.say(f"`{self.target}` is a function, so its batches are not replayed for good")
             mode = "measure"
         made = self._natives[evaluates] = _native.Loop(
             _loops.unique(name),
@@ -215,7 +199,7 @@ class Function:
 
 
 def _is_within() -> bool:
-    return not _settings.enabled() or _nesting.is_within() or _watch._is_worker()
+    return not _settings.enabled() or _nesting.is_within() or _guard.is_worker()
 
 
 _function: Function | None = None
@@ -259,7 +243,7 @@ def _look(function: Function) -> None:
         is_script = _is_script(function)
         if is_script:
             function.is_here = True
-            if _watch._quietly(function.replace, sys.modules["__main__"]) is None:
+            if _guard.quietly(function.replace, sys.modules["__main__"]) is None:
                 return
         elif is_script is False or waited > _PATIENCE_S:
             return
@@ -272,7 +256,7 @@ def look_at_end(function: Function) -> None:
     """Looks once more: a short program is over before it was looked at."""
     if not function.is_here and _is_script(function):
         function.is_here = True
-        _watch._quietly(function.replace, sys.modules["__main__"])
+        _guard.quietly(function.replace, sys.modules["__main__"])
 
 
 def _tell(function: Function) -> None:
@@ -280,4 +264,4 @@ def _tell(function: Function) -> None:
     look_at_end(function)
     trouble = function.trouble()
     if trouble is not None and (process is None or process.parent_process() is None):
-        _watch._say(f"--batch-from {function.target}: {trouble}, so its batches were not timed")
+        _guard.say(f"--batch-from {function.target}: {trouble}, so its batches were not timed")

@@ -108,7 +108,7 @@ def _tell_not_seen(pid: int) -> None:
     session = sys.modules.get("headspace._session")
     # What went wrong has been said.
     said = _said or getattr(session, "_gave_up", False)
-    said = said or getattr(sys.modules.get("headspace._watch"), "_said", False)
+    said = said or getattr(sys.modules.get("headspace._guard"), "said", False)
     if failed or said:
         return
     batch_from: Any = sys.modules.get("headspace._batch_from")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sys import modules
+
 from headspace import _native, _remade, _samples, _settings
 
 TYPE_CHECKING = False
@@ -43,6 +45,17 @@ def loop_of(wrapped: Any, *, mode: str, batch_size: int | None, **options: Any) 
         world_size=_settings.world_size(),
         **options,
     )
+
+
+def torch_loader(loader: Any) -> Any:
+    """The torch loader that it is, or has within as Accelerate's do. None for any other."""
+    kind = getattr(modules.get("torch.utils.data"), "DataLoader", None)
+    if kind is None:
+        return None
+    for candidate in (loader, getattr(loader, "__dict__", {}).get("base_dataloader")):
+        if issubclass(type(candidate), kind):
+            return candidate
+    return None
 
 
 def size_of_batches(wrapped: Any) -> int | None:

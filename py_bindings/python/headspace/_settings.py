@@ -12,6 +12,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 MODES = ("measure", "probe", "replay")
 
@@ -91,10 +92,7 @@ def duration(text: str) -> float | None:
 
 def quiet() -> bool:
     """Whether nothing is said on stderr (``HEADSPACE_QUIET``, default no)."""
-    value = os.environ.get("HEADSPACE_QUIET", "").strip().lower()
-    if value not in ("", "0", "1", "off", "on", "false", "true", "no", "yes"):
-        _refuse("HEADSPACE_QUIET", f"`{value}` is neither 0 nor 1; headspace is not quiet.")
-    return value in ("1", "on", "true", "yes")
+    return _switch("HEADSPACE_QUIET", "headspace is not quiet")
 
 
 def chosen_loop() -> str | None:
@@ -160,6 +158,18 @@ def options_from(mode: str | None = None) -> str:
     if mode is not None:
         return "wrap"
     return "run" if "HEADSPACE_RUN" in os.environ else "environment"
+
+
+def loop_options() -> dict[str, Any]:
+    """The options of a probe and a replay, for a loader that nobody wrapped."""
+    return {
+        "num_caches": num_caches(),
+        "return_caches_after": return_caches_after(),
+        "stop_after": stop_after(),
+        "probe_steps": probe_steps(),
+        "stop_after_probe": stops_after_probe(),
+        "exactly_once": exactly_once(),
+    }
 
 
 def _switch(name: str, instead: str) -> bool:

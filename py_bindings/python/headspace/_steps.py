@@ -10,7 +10,7 @@ from __future__ import annotations
 from _thread import get_ident
 from _weakref import ref
 
-from headspace import _native, _nesting, _role, _session, _settings
+from headspace import _guard, _native, _nesting, _role, _session, _settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,9 +81,7 @@ class _Counter:
         return True
 
     def _begin(self, optimizer: Any) -> _native.Loop | None:
-        from headspace._watch import _is_worker
-
-        if _is_worker():
+        if _guard.is_worker():
             self._gave_up = True
             return None
         kind = type(optimizer)
@@ -108,13 +106,7 @@ def _is_compiling() -> bool:
 def _ended(optimizer: Any, _args: Any, _kwargs: Any) -> None:
     """torch's hook. Where a compiler traces the optimiser's step, nothing of this is to be in it."""
     if not _is_compiling():
-        _count(optimizer)
-
-
-def _count(optimizer: Any) -> None:
-    from headspace._watch import _quietly
-
-    _quietly(_counter.count, optimizer)
+        _guard.quietly(_counter.count, optimizer)
 
 
 def _note_evaluation() -> None:

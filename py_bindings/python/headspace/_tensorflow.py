@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 
-from headspace import _loops, _nesting, _session, _watch
-from headspace._batch_from import Calls
+from headspace import _guard, _loops, _nesting, _session, _watch
+from headspace._calls import Calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def ready(_name: str, module: ModuleType) -> None:
         if calls == () and _is_eager():
             # An iterator that was made of its parts has no dataset.
             dataset = getattr(self, "_dataset", None)
-            known = None if dataset is None else _watch._quietly(_watch._loop_of, dataset)
-            calls = None if known is None else _watch._quietly(_begin, known, dataset)
+            known = None if dataset is None else _guard.quietly(_watch._loop_of, dataset)
+            calls = None if known is None else _guard.quietly(_begin, known, dataset)
             setattr(self, _ATTRIBUTE, calls)
         if not calls or not _is_eager():
             return original(self)

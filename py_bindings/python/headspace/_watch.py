@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from _weakref import ref
 
-from headspace import _loops, _native, _nesting, _role, _session, _settings
+from headspace import _guard, _loops, _nesting, _role, _session, _settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _follow(kind: Any, method: str) -> None:
         else:
             own.__func__(cls, **kwargs)
         for method in methods & vars(cls).keys():
-            _quietly(_replace, cls, method)
+            _guard.quietly(_replace, cls, method)
 
     __init_subclass__._headspace_original = own  # type: ignore[attr-defined]
     __init_subclass__._headspace_methods = methods  # type: ignore[attr-defined]
@@ -120,9 +120,9 @@ def _replace(kind: Any, method: str) -> None:
 
     @wraps(original)
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
-        known = _quietly(_loop_of, self)
+        known = _guard.quietly(_loop_of, self)
         if known is None:
-            stages = _quietly(_stages_of, self)
+            stages = _guard.quietly(_stages_of, self)
             if stages is None:
                 return original(self, *args, **kwargs)
             return stages(_Source(self, original, args, kwargs))
@@ -133,26 +133,6 @@ def _replace(kind: Any, method: str) -> None:
 
     watched._headspace_original = original  # type: ignore[attr-defined]
     setattr(kind, method, watched)
-
-
-_said = False
-
-
-def _say(text: str) -> None:
-    if not (_settings.quiet() or _settings.rank()):
-        _session._print(f"headspace: {text}.")
-
-
-def _quietly(function: Callable[..., Any], *args: Any) -> Any:
-    """What it gives; None where it fails, which is said once."""
-    global _said
-    try:
-        return function(*args)
-    except Exception as error:
-        if not _said:
-            _said = True
-            _say(f"not everything is measured: {type(error).__name__}: {error}. Training goes on")
-        return None
 
 
 class _Source:
@@ -199,10 +179,10 @@ class _Known:
         chosen = _settings.chosen_loop()
         probes = role in (None, _role.TRAINING) if chosen is None else name == chosen
         mode = _settings.mode() if probes else "measure"
-        without_end = _settings.stop_after() is None and _loops.length(loader) is None
-        if mode == "replay" and without_end:
+        options = _settings.loop_options()
+        if mode == "replay" and options["stop_after"] is None and _loops.length(loader) is None:
             # Without an end of its own, an epoch of cached batches would have none.
-            _say(
+            _guard.say(
                 f"`{name}` has no length, so its batches are not replayed, only measured (set one "
                 "with `--stop-after N`)"
             )
@@ -212,13 +192,8 @@ class _Known:
             mode=mode,
             name=name,
             batch_size=None,
-            num_caches=_settings.num_caches(),
-            return_caches_after=_settings.return_caches_after(),
-            stop_after=_settings.stop_after(),
-            probe_steps=_settings.probe_steps(),
-            stop_after_probe=_settings.stops_after_probe(),
-            exactly_once=_settings.exactly_once(),
             role=role,
+            **options,
         )
         # The evaluation's stages are called so whatever its loader is called.
         plain = name.replace(f"{kind.__name__} (", "").replace(")", "")
@@ -238,7 +213,7 @@ class _Known:
         self.dataset = _weak(_dataset(loader))
 
     def iterate(self, source: _Source) -> Any:
-        loader = _torch_loader(source._headspace_loader)
+        loader = _loops.torch_loader(source._headspace_loader)
         if loader is None:
             return self.loop.iterate(source, _session._begin)
         from headspace.torch import iterate
@@ -265,8 +240,13 @@ class _Known:
 def _stages_of(loader: Any) -> Callable[[_Source], Any] | None:
     """What iterates a torch loader within another loader that is watched, so that its stages are told.
     None for anything else."""
-    inner = _torch_loader(loader)
-    if inner is None or not _settings.enabled() or "_get_iterator" in vars(inner) or _is_worker():
+    inner = _loops.torch_loader(loader)
+    if (
+        inner is None
+        or not _settings.enabled()
+        or "_get_iterator" in vars(inner)
+        or _guard.is_worker()
+    ):
         return None
     from headspace.torch import iterate
 
@@ -294,20 +274,9 @@ def _weak(anything: Any) -> Callable[[], Any]:
         return _nothing
 
 
-def _torch_loader(loader: Any) -> Any:
-    """The torch loader that it is, or has within as Accelerate's do."""
-    kind = getattr(sys.modules.get("torch.utils.data"), "DataLoader", None)
-    if kind is None:
-        return None
-    for candidate in (loader, getattr(loader, "__dict__", {}).get("base_dataloader")):
-        if issubclass(type(candidate), kind):
-            return candidate
-    return None
-
-
 def _dataset(loader: Any) -> Any:
     """What a torch loader loads. None where it is something else, or is not told."""
-    inner = _torch_loader(loader)
+    inner = _loops.torch_loader(loader)
     return None if inner is None else getattr(inner, "dataset", None)
 
 
@@ -325,7 +294,7 @@ _REMEMBERED = 64
 def _loop_of(loader: Any) -> _Known | None:
     """The loop that this iteration is an epoch of. None where it is no training loop's."""
     global _has_trained
-    if not _settings.enabled() or _nesting.is_within() or _is_worker():
+    if not _settings.enabled() or _nesting.is_within() or _guard.is_worker():
         return None
     role = _role.here()
     _has_trained = _has_trained or role == _role.TRAINING
@@ -339,7 +308,7 @@ def _loop_of(loader: Any) -> _Known | None:
         known = _of_loader.get((id(loader), one))
         if known is not None and known.is_of(loader):
             return known
-    # This function, `_quietly`, the watched method: then whoever iterates.
+    # This function, `_guard.quietly`, the watched method: then whoever iterates.
     place = _place(loader, sys._getframe(3))
     for one in roles:
         known = _of_place.get((place, one))
@@ -384,14 +353,3 @@ def _reconsider() -> None:
 
 def _place(loader: Any, frame: Any) -> tuple[object, ...]:
     return type(loader), frame.f_code, frame.f_lineno
-
-
-def _is_worker() -> bool:
-    """Whether this process makes batches for another one that trains."""
-    torch = sys.modules.get("torch.utils.data._utils.worker")
-    if getattr(torch, "_worker_info", None) is not None:
-        return True
-    process = sys.modules.get("multiprocessing.process")
-    if process is None or process.parent_process() is None:
-        return False
-    return bool(process.current_process().daemon) or _native.works_for_another()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from _weakref import ref
-from sys import modules
 
 from headspace import _loops, _nesting, _remade, _role, _session, _settings
 
@@ -136,15 +135,12 @@ class Proxy(metaclass=_remade.Kind):
 def _iterate(proxy: Proxy) -> Any:
     wrapped = proxy._headspace_wrapped
     loop, name, role = proxy._headspace_loop.begin(wrapped)
-    kind: Any = getattr(modules.get("torch.utils.data"), "DataLoader", None)
-    # Accelerate's have one within.
-    within = getattr(wrapped, "__dict__", {}).get("base_dataloader")
-    for loader in () if kind is None else (wrapped, within):
-        if issubclass(type(loader), kind):
-            from headspace.torch import iterate
+    loader = _loops.torch_loader(wrapped)
+    if loader is not None:
+        from headspace.torch import iterate
 
-            prefix = "" if name == type(wrapped).__name__ else f"{name} "
-            return _nesting.make(iterate, loop, wrapped, loader, prefix, role)
+        prefix = "" if name == type(wrapped).__name__ else f"{name} "
+        return _nesting.make(iterate, loop, wrapped, loader, prefix, role)
     return _nesting.make(loop.iterate, wrapped, _session._begin, role)
 
 
