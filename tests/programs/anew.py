@@ -16,6 +16,8 @@ def square(number):
 def pools():
     import headspace
 
+    # Workers are forked before the loop begins: they are to know who trains from their first call.
+    headspace.start()
     timed = headspace.stage("square")(square)
     globals()["square"] = timed
     for epoch in range(EPOCHS):

@@ -40,7 +40,7 @@ def test_a_paused_probe_hands_out_no_cached_batch(tmp_path: Path) -> None:
 
 
 def test_a_probe_that_goes_on_after_a_pause_still_loses_nothing(tmp_path: Path) -> None:
-    loader = headspace.wrap(list(range(1500)), mode="probe", probe_steps=400)
+    loader = headspace.wrap(list(range(1500)), mode="probe", probe_steps=400, exactly_once=True)
     live: list[int] = []
     with start(tmp_path) as session:
         for step, batch in enumerate(loader):
