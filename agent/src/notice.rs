@@ -5,7 +5,7 @@
 
 mod probe;
 
-pub use self::probe::ProbeFacts;
+pub use self::probe::{Afterwards, ProbeFacts};
 
 use std::fmt;
 

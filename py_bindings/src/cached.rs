@@ -20,6 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 use pyo3::{PyTraverseError, PyVisit};
 
+use crate::kept::{Keeper, Kept};
 use crate::tape::Tape;
 
 /// Most bytes that copies of batches may take. Ten batches of 100 MB fit; a cache that takes much more
@@ -40,22 +41,12 @@ pub(crate) enum Machine {
 /// iterations share it.
 #[pyclass(module = "headspace._native", frozen)]
 pub(crate) struct Cached {
-    tools: Tools,
+    keeper: Keeper,
+    /// `headspace._loops.epoch_of`.
+    epoch_of: Py<PyAny>,
     /// Whether an epoch with repeated batches keeps the loader's length.
     keeps_length: bool,
     state: Mutex<State>,
-}
-
-/// Functions of the package that look into batches and loaders.
-struct Tools {
-    /// `headspace._fingerprint.fingerprint`.
-    fingerprint: Py<PyAny>,
-    /// `headspace._copies.copy_containers`.
-    copy_containers: Py<PyAny>,
-    /// `headspace._copies.copy_values`.
-    copy_values: Py<PyAny>,
-    /// `headspace._loops.epoch_of`.
-    epoch_of: Py<PyAny>,
 }
 
 struct State {
@@ -86,27 +77,6 @@ enum Identity {
 /// short.
 pub(crate) type Progress = Mutex<EpochProgress>;
 
-/// `(digest, bytes)` of a batch, where they can be told.
-type Print = Option<(u64, u64)>;
-
-struct Kept {
-    batch: Py<PyAny>,
-    form: Form,
-    /// As it was when it came.
-    print: Print,
-}
-
-/// What is handed out in a replay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// The batch itself: it is no container.
-    Itself,
-    /// Containers of its own around the same values.
-    Containers,
-    /// A copy of all of it.
-    Copy,
-}
-
 /// What the machine answers to a request.
 pub(crate) struct Answer {
     pub(crate) decision: Decision,
@@ -132,57 +102,6 @@ pub(crate) struct Begun {
     pub(crate) on_cut: Option<Py<PyAny>>,
 }
 
-impl Tools {
-    fn import(py: Python<'_>) -> PyResult<Self> {
-        let function = |module: &str, name: &str| -> PyResult<Py<PyAny>> {
-            Ok(py.import(module)?.getattr(name)?.unbind())
-        };
-        Ok(Self {
-            fingerprint: function("headspace._fingerprint", "fingerprint")?,
-            copy_containers: function("headspace._copies", "copy_containers")?,
-            copy_values: function("headspace._copies", "copy_values")?,
-            epoch_of: function("headspace._loops", "epoch_of")?,
-        })
-    }
-
-    /// A digest that cannot be taken is no fault of the loop: such a batch is not checked.
-    fn print_of(&self, py: Python<'_>, batch: &Py<PyAny>) -> Print {
-        self.fingerprint
-            .call1(py, (batch,))
-            .and_then(|print| print.extract(py))
-            .ok()
-    }
-
-    /// The batch as it is to be kept. One that cannot be copied is kept itself.
-    fn keep(&self, py: Python<'_>, batch: &Py<PyAny>, copies: bool) -> Kept {
-        let function = if copies {
-            &self.copy_values
-        } else {
-            &self.copy_containers
-        };
-        let (kept, form) = match function.call1(py, (batch,)) {
-            Ok(kept) if copies => (kept, Form::Copy),
-            Ok(kept) if !kept.is(batch) => (kept, Form::Containers),
-            _ => (batch.clone_ref(py), Form::Itself),
-        };
-        Kept {
-            print: self.print_of(py, &kept),
-            batch: kept,
-            form,
-        }
-    }
-
-    /// A kept batch as the loop may have it.
-    fn hand_out(&self, py: Python<'_>, batch: Py<PyAny>, form: Form) -> Py<PyAny> {
-        let copier = match form {
-            Form::Itself => return batch,
-            Form::Containers => &self.copy_containers,
-            Form::Copy => &self.copy_values,
-        };
-        copier.call1(py, (&batch,)).unwrap_or(batch)
-    }
-}
-
 impl Cached {
     pub(crate) fn new(py: Python<'_>, machine: Machine, keeps_length: bool) -> PyResult<Self> {
         let state = State {
@@ -195,7 +114,8 @@ impl Cached {
             has_turned: false,
         };
         Ok(Self {
-            tools: Tools::import(py)?,
+            keeper: Keeper::import(py)?,
+            epoch_of: py.import("headspace._loops")?.getattr("epoch_of")?.unbind(),
             keeps_length,
             state: Mutex::new(state),
         })
@@ -210,12 +130,11 @@ impl Cached {
         let py = loader.py();
         let is_probe = self.is_probe();
         let (loader, length, on_cut): (Bound<'_, PyAny>, Option<u64>, Option<Py<PyAny>>) = self
-            .tools
             .epoch_of
             .bind(py)
             .call1((loader, self.keeps_length, is_probe))?
             .extract()?;
-        let identity = Identity::of(&loader);
+        let identity = Identity::new(&loader);
         let mut state = self.lock();
         let is_another = state
             .loader
@@ -249,11 +168,12 @@ impl Cached {
         })
     }
 
-    /// Where the next batch comes from.
-    pub(crate) fn request(&self, py: Python<'_>, progress: &Progress) -> Answer {
-        self.verify_last(py);
+    /// Where the next batch comes from. An interrupt of the program is returned, before anything is
+    /// decided.
+    pub(crate) fn request(&self, py: Python<'_>, progress: &Progress) -> PyResult<Answer> {
+        self.verify_last(py)?;
         if self.opens_replay() {
-            self.drop_changed(py);
+            self.drop_changed(py)?;
         }
         let mut state = self.lock();
         let mut replaced = None;
@@ -282,7 +202,7 @@ impl Cached {
             Decision::Cached(index) => state.batches.get(index),
             Decision::Source | Decision::End => None,
         };
-        let kept = kept.map(|kept| (kept.batch.clone_ref(py), kept.form));
+        let kept = kept.map(|kept| kept.clone_ref(py));
         let answer = Answer {
             decision,
             batch: None,
@@ -292,10 +212,11 @@ impl Cached {
             replaced,
         };
         drop(state);
-        Answer {
-            batch: kept.map(|(batch, form)| self.tools.hand_out(py, batch, form)),
+        let batch = kept.map(|kept| self.keeper.hand_out(py, kept));
+        Ok(Answer {
+            batch: batch.transpose()?,
             ..answer
-        }
+        })
     }
 
     /// The rest of an epoch that is replayed to its end, where its batches are handed out themselves.
@@ -304,7 +225,7 @@ impl Cached {
         let Machine::Replay(replay) = &state.machine else {
             return None;
         };
-        if state.batches.iter().any(|kept| kept.form != Form::Itself) {
+        if !state.batches.iter().all(Kept::is_itself) {
             return None;
         }
         let (first, left) = replay.request_rest(&mut lock(progress))?;
@@ -320,8 +241,13 @@ impl Cached {
     }
 
     /// A source batch is about to be handed out; it is kept if the machine wants it. Returns whether it
-    /// was, which takes time.
-    pub(crate) fn delivered(&self, py: Python<'_>, batch: &Py<PyAny>, progress: &Progress) -> bool {
+    /// was, which takes time. An interrupt of the program is returned.
+    pub(crate) fn delivered(
+        &self,
+        py: Python<'_>,
+        batch: &Py<PyAny>,
+        progress: &Progress,
+    ) -> PyResult<bool> {
         let mut state = self.lock();
         let slot = match &mut state.machine {
             Machine::Replay(replay) => replay.delivered(&mut lock(progress)),
@@ -330,26 +256,29 @@ impl Cached {
                 let is_beyond = progress.has_reached(progress.length());
                 progress.deliver();
                 if is_beyond {
-                    return false;
+                    return Ok(false);
                 }
                 probe.delivered()
             }
         };
-        let Some(slot) = slot else { return false };
+        let Some(slot) = slot else { return Ok(false) };
         if state.in_place == InPlace::TooLarge {
             state.machine.keep_only(slot);
-            return false;
+            return Ok(false);
         }
         let copies = state.in_place == InPlace::Copied;
-        let place = Kept {
-            batch: batch.clone_ref(py),
-            form: Form::Itself,
-            print: None,
-        };
+        let place = Kept::unseen(batch.clone_ref(py));
         let before = put(&mut state.batches, slot, place);
         drop(state);
         drop(before);
-        let kept = self.tools.keep(py, batch, copies);
+        let kept = match self.keeper.keep(py, batch, copies) {
+            Ok(kept) => kept,
+            Err(interrupt) => {
+                let gone = self.lock().keep_where(|kept| !kept.batch.is(batch));
+                drop(gone);
+                return Err(interrupt);
+            }
+        };
         let mut state = self.lock();
         // Another thread may have asked for a batch meanwhile.
         let mine = state
@@ -367,7 +296,7 @@ impl Cached {
         };
         drop(state);
         drop((replaced, gone));
-        true
+        Ok(true)
     }
 
     /// A batch of the source went by while the watch was off.
@@ -378,20 +307,19 @@ impl Cached {
 
     /// Looks at the batch that the loop was handed last, now that it asks for another one. If the loop
     /// changed its values, it is dropped, and those that come are copied.
-    fn verify_last(&self, py: Python<'_>) {
+    fn verify_last(&self, py: Python<'_>) -> PyResult<()> {
         let mut state = self.lock();
-        let Some(slot) = state.unverified.take() else {
-            return;
+        let slot = state.unverified.take();
+        let kept = slot.and_then(|slot| state.batches.get(slot));
+        let Some(kept) = kept.map(|kept| kept.clone_ref(py)) else {
+            return Ok(());
         };
-        let Some(kept) = state.batches.get(slot) else {
-            return;
-        };
-        let (batch, print) = (kept.batch.clone_ref(py), kept.print);
         drop(state);
-        if self.tools.print_of(py, &batch) != print {
-            let gone = self.lock().changed_in_place(&[batch]);
+        if self.keeper.is_changed(py, &kept)? {
+            let gone = self.lock().changed_in_place(&[kept]);
             drop(gone);
         }
+        Ok(())
     }
 
     /// Whether a window of cached batches begins with the next one.
@@ -408,8 +336,8 @@ impl Cached {
     }
 
     /// Drops the batches that are no longer as they came.
-    fn drop_changed(&self, py: Python<'_>) {
-        let changed = self.changed(py);
+    fn drop_changed(&self, py: Python<'_>) -> PyResult<()> {
+        let changed = self.changed(py)?;
         let mut state = self.lock();
         let gone = if changed.is_empty() {
             let left = state.batches.len();
@@ -420,21 +348,23 @@ impl Cached {
         };
         drop(state);
         drop(gone);
+        Ok(())
     }
 
     /// The batches that are no longer as they came.
-    fn changed(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
-        let then: Vec<(Py<PyAny>, Print)> = {
+    fn changed(&self, py: Python<'_>) -> PyResult<Vec<Kept>> {
+        let shared: Vec<Kept> = {
             let state = self.lock();
-            let shared = state.batches.iter().filter(|kept| kept.form != Form::Copy);
-            shared
-                .map(|kept| (kept.batch.clone_ref(py), kept.print))
-                .collect()
+            let shared = state.batches.iter().filter(|kept| kept.is_shared());
+            shared.map(|kept| kept.clone_ref(py)).collect()
         };
-        then.into_iter()
-            .filter(|(batch, print)| self.tools.print_of(py, batch) != *print)
-            .map(|(batch, _)| batch)
-            .collect()
+        let mut changed = Vec::new();
+        for kept in shared {
+            if self.keeper.is_changed(py, &kept)? {
+                changed.push(kept);
+            }
+        }
+        Ok(changed)
     }
 
     pub(crate) fn source_ended(&self, progress: &Progress) -> Ended {
@@ -496,16 +426,16 @@ impl Cached {
 
     /// Looks at the batches after they were replayed, or before a replay without end; None where none is
     /// held. Called where no step is timed.
-    pub(crate) fn check(&self, py: Python<'_>) -> Option<CacheFacts> {
+    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<Option<CacheFacts>> {
         let state = self.lock();
         if state.batches.is_empty() {
-            return (state.in_place != InPlace::Never).then(|| state.facts());
+            return Ok((state.in_place != InPlace::Never).then(|| state.facts()));
         }
         drop(state);
-        let changed = u32::try_from(self.changed(py).len()).unwrap_or(u32::MAX);
+        let changed = u32::try_from(self.changed(py)?.len()).unwrap_or(u32::MAX);
         let mut state = self.lock();
         state.mutated = state.mutated.max(changed);
-        Some(state.facts())
+        Ok(Some(state.facts()))
     }
 
     /// Lets go of every batch: nobody will ask for one.
@@ -529,7 +459,7 @@ pub(crate) struct Timed {
 }
 
 impl Identity {
-    fn of(loader: &Bound<'_, PyAny>) -> Self {
+    fn new(loader: &Bound<'_, PyAny>) -> Self {
         match PyWeakrefReference::new(loader) {
             Ok(weak) => Self::Weak(weak.unbind()),
             Err(_) => Self::Address(loader.as_ptr().addr()),
@@ -560,11 +490,11 @@ impl Machine {
 impl State {
     /// The loop changes batches in place: these are dropped, and those that come are copied. Returns
     /// what was dropped.
-    fn changed_in_place(&mut self, changed: &[Py<PyAny>]) -> Vec<Kept> {
+    fn changed_in_place(&mut self, changed: &[Kept]) -> Vec<Kept> {
         if self.in_place == InPlace::Never {
             self.in_place = InPlace::Copied;
         }
-        self.keep_where(|kept| !changed.iter().any(|batch| batch.is(&kept.batch)))
+        self.keep_where(|kept| !changed.iter().any(|gone| gone.batch.is(&kept.batch)))
     }
 
     /// Drops the other batches and returns them.
@@ -603,7 +533,7 @@ impl State {
     fn bytes(&self) -> Option<u64> {
         self.batches
             .iter()
-            .map(|kept| kept.print.map(|(_, bytes)| bytes))
+            .map(Kept::bytes)
             .sum::<Option<u64>>()
             .filter(|bytes| *bytes > 0)
     }

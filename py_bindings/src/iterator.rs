@@ -12,15 +12,16 @@ use headspace_agent::model::InPlace;
 use headspace_agent::model::record::Phase;
 use headspace_agent::notice::Notice;
 use headspace_agent::record::{Event, Recorder};
-use pyo3::exceptions::{PyAttributeError, PyException};
+use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use crate::cached::{Answer, Begun, Cached, Progress};
 use crate::fast_next::Parts;
+use crate::interrupts::unless_interrupted;
 use crate::lanes::Epoch;
-use crate::samples::Looks;
+use crate::samples::SampleCounter;
 use crate::source::{Next, Source};
 use crate::tape::Tape;
 use crate::thread_times;
@@ -61,13 +62,12 @@ pub(crate) struct LoopIterator {
     epoch: Epoch,
     /// Time stamp of the last batch, 0 before the first. Only kept where a machine needs it.
     last_receive: AtomicU64,
-    /// What the records were told last, [`UNTOLD`] before the first batch.
+    /// The phase that the records were told last, [`NO_PHASE`] before the first batch.
     phase: AtomicU64,
     /// The thread that asked for the first batch, 0 before that. Where a machine decides, the one that
     /// asked last.
     asked_by: AtomicU64,
-    /// Batches that are asked for their number of samples.
-    looks: Looks,
+    samples: SampleCounter,
 }
 
 /// A number of this thread, never 0.
@@ -77,7 +77,7 @@ fn this_thread() -> u64 {
     thread as u64
 }
 
-const UNTOLD: u64 = u64::MAX;
+const NO_PHASE: u64 = u64::MAX;
 
 impl LoopIterator {
     pub(crate) fn new(
@@ -85,7 +85,7 @@ impl LoopIterator {
         loader: Option<Py<PyWeakrefReference>>,
         cached: Option<(Py<Cached>, Begun)>,
         epoch: Epoch,
-        looks: Looks,
+        samples: SampleCounter,
     ) -> Self {
         let (cached, begun) = cached.unzip();
         let (progress, on_cut) = begun.map(|begun| (begun.progress, begun.on_cut)).unzip();
@@ -106,9 +106,9 @@ impl LoopIterator {
             exhausted: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             last_receive: AtomicU64::new(0),
-            phase: AtomicU64::new(UNTOLD),
+            phase: AtomicU64::new(NO_PHASE),
             asked_by: AtomicU64::new(0),
-            looks,
+            samples,
         }
     }
 
@@ -128,7 +128,7 @@ impl LoopIterator {
         call: impl FnOnce() -> PyResult<Next>,
     ) -> PyResult<Option<Py<PyAny>>> {
         let recorder = &self.epoch.entry().recorder;
-        if self.cached.is_none() && !self.looks.are_left() {
+        if self.cached.is_none() && !self.samples.has_left() {
             let recorder = std::ptr::from_ref(recorder).cast_mut();
             self.plain.store(recorder, Ordering::Release);
         }
@@ -144,8 +144,8 @@ impl LoopIterator {
         match outcome {
             Ok(Next::Batch(batch)) => {
                 self.reopen();
-                if self.looks.are_left() {
-                    self.looks.look(batch.bind(py), recorder);
+                if self.samples.has_left() {
+                    self.samples.count(batch.bind(py), recorder)?;
                 }
                 recorder.lap(request, receive);
                 Ok(Some(batch))
@@ -259,9 +259,9 @@ impl LoopIterator {
         // What is done with the cache before the source is asked is no part of the step.
         let asked = recorder.ticks();
         loop {
-            let answer = cached.request(py, &self.progress);
+            let answer = cached.request(py, &self.progress)?;
             let decision = answer.decision;
-            self.change_phase(py, cached, &answer);
+            self.change_phase(py, cached, &answer)?;
             if answer.releases_source && decision != Decision::Source {
                 self.release_source(py);
             }
@@ -279,16 +279,17 @@ impl LoopIterator {
                 Ok(Next::Batch(batch)) => {
                     self.failed.store(false, Ordering::Relaxed);
                     self.reopen();
-                    if self.looks.are_left() {
-                        self.looks.look(batch.bind(py), recorder);
+                    if self.samples.has_left() {
+                        self.samples.count(batch.bind(py), recorder)?;
                     }
                     recorder.lap(request, receive);
                     self.tell_machine(cached, asked, request, receive);
-                    if decision == Decision::Source && cached.delivered(py, &batch, &self.progress)
+                    if decision == Decision::Source
+                        && cached.delivered(py, &batch, &self.progress)?
                     {
                         self.last_receive.store(recorder.ticks(), Ordering::Relaxed);
                     }
-                    self.tell_cut(py, cached, false);
+                    self.tell_cut(py, cached, false)?;
                     if matches!(decision, Decision::Cached(_)) {
                         self.replay_to_the_end(py, cached);
                     }
@@ -320,7 +321,7 @@ impl LoopIterator {
                             count,
                             from,
                         });
-                        self.tell_cut(py, cached, true);
+                        self.tell_cut(py, cached, true)?;
                     }
                     return Ok(None);
                 }
@@ -348,13 +349,13 @@ impl LoopIterator {
 
     /// Tells the loader of an epoch that ends before its source does, where it must know. The loop gets
     /// its batches whatever comes of it.
-    fn tell_cut(&self, py: Python<'_>, cached: &Cached, is_over: bool) {
-        let Some(on_cut) = &self.on_cut else { return };
-        if (is_over || cached.is_last(&self.progress))
-            && let Err(error) = on_cut.call1(py, (is_over,))
+    fn tell_cut(&self, py: Python<'_>, cached: &Cached, is_over: bool) -> PyResult<()> {
+        if let Some(on_cut) = &self.on_cut
+            && (is_over || cached.is_last(&self.progress))
         {
-            tracing::debug!(%error, "an epoch that ends early");
+            unless_interrupted(py, on_cut.call1(py, (is_over,)))?;
         }
+        Ok(())
     }
 
     /// While the watch is off a probe stands still: every batch is the source's, and no step
@@ -395,21 +396,21 @@ impl LoopIterator {
 
     /// Batches come from elsewhere: the records are told, and the cache is checked here, where no
     /// step is timed. It is let go of when the probe is over.
-    fn change_phase(&self, py: Python<'_>, cached: &Cached, answer: &Answer) {
+    fn change_phase(&self, py: Python<'_>, cached: &Cached, answer: &Answer) -> PyResult<()> {
         let &Answer {
             decision, phase, ..
         } = answer;
         if decision != Decision::End {
             if self.phase.swap(phase as u64, Ordering::Relaxed) == phase as u64 {
-                return;
+                return Ok(());
             }
             self.epoch.entry().recorder.mark(Event::Phase(phase));
         }
         if !answer.is_over && (phase == Phase::Settle || decision == Decision::End) {
-            return;
+            return Ok(());
         }
-        let Some(facts) = cached.check(py) else {
-            return;
+        let Some(facts) = cached.check(py)? else {
+            return Ok(());
         };
         self.epoch.entry().set_cache(facts);
         let loop_name = || self.epoch.loop_name();
@@ -429,6 +430,7 @@ impl LoopIterator {
         if answer.is_over {
             cached.release_batches();
         }
+        Ok(())
     }
 
     fn say_early(&self, cached: &Cached) {
@@ -668,13 +670,10 @@ fn in_place_of<'py>(
 /// interrupt that comes meanwhile is the program's.
 #[cold]
 fn surround<R>(around: &Bound<'_, PyAny>, call: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
-    let without_errors = |method: &str| match around.call_method0(method) {
-        Err(error) if !error.is_instance_of::<PyException>(around.py()) => Err(error),
-        _ => Ok(()),
-    };
-    without_errors("begin")?;
+    let tell = |method| unless_interrupted(around.py(), around.call_method0(method));
+    tell("begin")?;
     let outcome = call();
-    without_errors("end").and(outcome)
+    tell("end").and(outcome)
 }
 
 /// What a generator's method gave, in the terms of the iterator protocol.

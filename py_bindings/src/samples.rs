@@ -1,6 +1,6 @@
 //! How many samples a batch holds, where the loader does not say: told by the batches themselves.
 //!
-//! The first batches of each epoch are looked at, and no other: a look takes some microseconds. As
+//! The first batches of each epoch are counted, and no other: to count one takes some microseconds. As
 //! soon as two of them differ, or one cannot be understood, the number is not known.
 
 use std::sync::Arc;
@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use headspace_agent::record::{Event, Recorder};
 use pyo3::prelude::*;
 
-/// Batches of an epoch that are looked at.
-const LOOKS: u32 = 4;
+use crate::interrupts::unless_interrupted;
 
-/// Before the first look.
+/// Batches of an epoch that are counted.
+const COUNTED: u32 = 4;
+
+/// Before the first one.
 const UNSEEN: u64 = u64::MAX;
 /// Not known, for good.
 const UNKNOWN: u64 = 0;
@@ -32,11 +34,12 @@ impl Samples {
         })
     }
 
-    /// The size of all batches seen so far, this one among them.
-    fn see(&self, batch: &Bound<'_, PyAny>) -> u64 {
+    /// The size of all batches counted so far, this one among them.
+    fn add(&self, batch: &Bound<'_, PyAny>) -> PyResult<u64> {
         let count = self.count.bind(batch.py()).call1((batch,));
         let count = count.and_then(|count| count.extract::<Option<u64>>());
-        let size = count.ok().flatten().unwrap_or(UNKNOWN);
+        let count = unless_interrupted(batch.py(), count)?;
+        let size = count.flatten().unwrap_or(UNKNOWN);
         let before = self.size.load(Ordering::Relaxed);
         let size = if before == UNSEEN || before == size {
             size
@@ -44,38 +47,40 @@ impl Samples {
             UNKNOWN
         };
         self.size.store(size, Ordering::Relaxed);
-        size
+        Ok(size)
     }
 }
 
-/// The looks of one epoch.
-pub(crate) struct Looks {
+/// What counts the first batches of one epoch.
+pub(crate) struct SampleCounter {
     samples: Option<Arc<Samples>>,
     left: AtomicU32,
 }
 
-impl Looks {
+impl SampleCounter {
     /// None where the loader says how large its batches are.
     pub(crate) fn new(samples: Option<Arc<Samples>>) -> Self {
         let is_open = |samples: &Arc<Samples>| samples.size.load(Ordering::Relaxed) != UNKNOWN;
         let samples = samples.filter(is_open);
-        let left = AtomicU32::new(samples.as_ref().map_or(0, |_| LOOKS));
+        let left = AtomicU32::new(samples.as_ref().map_or(0, |_| COUNTED));
         Self { samples, left }
     }
 
-    /// Whether another batch is to be looked at.
+    /// Whether another batch is to be counted.
     #[inline]
-    pub(crate) fn are_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         self.left.load(Ordering::Relaxed) > 0
     }
 
-    /// Looks at a batch that is about to be recorded.
+    /// Counts a batch that is about to be recorded. An interrupt of the program is returned.
     #[cold]
-    pub(crate) fn look(&self, batch: &Bound<'_, PyAny>, recorder: &Recorder) {
-        let Some(samples) = &self.samples else { return };
+    pub(crate) fn count(&self, batch: &Bound<'_, PyAny>, recorder: &Recorder) -> PyResult<()> {
+        let Some(samples) = &self.samples else {
+            return Ok(());
+        };
         let left = self.left.load(Ordering::Relaxed);
-        let size = samples.see(batch);
-        if left == LOOKS || size == UNKNOWN {
+        let size = samples.add(batch)?;
+        if left == COUNTED || size == UNKNOWN {
             recorder.mark(Event::BatchSize(size));
         }
         let left = if size == UNKNOWN {
@@ -84,5 +89,6 @@ impl Looks {
             left.saturating_sub(1)
         };
         self.left.store(left, Ordering::Relaxed);
+        Ok(())
     }
 }

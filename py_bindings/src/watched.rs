@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use headspace_agent::loader::{Probe, ProbePlan, Replay, ReplayPlan};
 use headspace_agent::model::record::{BatchRecord, LoaderRecord, Role};
 use headspace_agent::model::{Mode, OptionsFrom};
-use headspace_agent::notice::{Notice, ProbeFacts};
+use headspace_agent::notice::{Afterwards, Notice, ProbeFacts};
 use headspace_agent::record::Event;
 use headspace_collectors::transfer;
 use headspace_collectors::workers::Marker;
@@ -18,7 +18,7 @@ use crate::cached::{Cached, Machine};
 use crate::fast_next;
 use crate::iterator::LoopIterator;
 use crate::lanes::{Choice, Epoch, Lanes};
-use crate::samples::{Looks, Samples};
+use crate::samples::{SampleCounter, Samples};
 use crate::session::{Session, clock};
 use crate::slots;
 use crate::source::Source;
@@ -44,6 +44,8 @@ pub(crate) struct Loop {
     keep_source: bool,
     /// Whether an epoch with repeated batches has as many batches as the loader says.
     keeps_length: bool,
+    /// Whether only the program ends it.
+    endless: bool,
     /// What its batches say of their size, where the loader says nothing.
     samples: Option<Arc<Samples>>,
 }
@@ -56,7 +58,8 @@ impl Loop {
     ///     role: What it is for, as records have it.
     ///     chosen: Whether the user named it as the training loop.
     ///     exactly_once: Whether a probed epoch delivers every batch of its loader.
-    ///     endless: Whether a replay goes on beyond the loader's length.
+    ///     endless: Whether only the program ends it: a replay goes on beyond the loader's length, and
+    ///         no probe stops it.
     ///     options_from: Where the user sets these, as records have it.
     ///     count_samples: Counts the samples of a batch, or gives None. Asked about the first batches
     ///         of each epoch, where `batch_size` is not known.
@@ -150,6 +153,7 @@ impl Loop {
             lanes: Arc::default(),
             keep_source,
             keeps_length,
+            endless,
             samples: count_samples.map(Samples::new),
         })
     }
@@ -224,7 +228,7 @@ impl Loop {
                 .flatten(),
             cached.zip(epoch),
             Epoch::new(choice, record, mode, begun),
-            Looks::new(this.samples.clone()),
+            SampleCounter::new(this.samples.clone()),
         );
         fast_next::into_python(py, iterator)
     }
@@ -339,7 +343,11 @@ impl Loop {
                 has_ranks: !plan.adaptive,
                 epoch: self.loader.batches,
                 exactly_once: *exactly_once,
-                stops: *stop_after,
+                afterwards: match (*stop_after, self.endless) {
+                    (true, _) => Afterwards::Ends,
+                    (false, true) => Afterwards::OnlyTrainsOn,
+                    (false, false) => Afterwards::TrainsOn,
+                },
                 from: self.loader.options_from.unwrap_or_default(),
             };
             let loop_name = self.loader.name.clone();

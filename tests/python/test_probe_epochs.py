@@ -7,7 +7,7 @@ import itertools
 import warnings
 from collections import UserDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from running import Runs, of_kind
@@ -223,6 +223,42 @@ def test_tensors_changed_in_place_are_copied(runs: Runs) -> None:
     (probe,) = runs.kind("probe")
     assert probe["mutated_batches"] == 0
     assert probe["replayed_steps"] > 0
+
+
+class Interrupted(dict):  # type: ignore[type-arg]
+    """A batch in whose copy or fingerprint the user presses Ctrl-C, once."""
+
+    presses: ClassVar[list[str]] = []
+
+    def values(self) -> Any:
+        self.press("fingerprint")
+        return super().values()
+
+    def items(self) -> Any:
+        self.press("copy")
+        return super().items()
+
+    def press(self, where: str) -> None:
+        if self.presses == [where]:
+            self.presses.clear()
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("where", ["copy", "fingerprint"])
+def test_an_interrupt_while_a_batch_is_kept_is_the_programs(runs: Runs, where: str) -> None:
+    source = Source(100, lambda number: Interrupted(number=number))
+    loader = headspace.wrap(source, mode="probe", probe_steps=PROBE_STEPS)
+    Interrupted.presses[:] = [where]
+
+    with pytest.raises(KeyboardInterrupt):
+        list(itertools.chain.from_iterable(loader for _ in range(6)))
+    assert Interrupted.presses == []
+    # The program may go on, and the batches are those of its loader.
+    epochs = [[batch["number"] for batch in loader] for _ in range(6)]
+    headspace.stop()
+
+    assert {len(epoch) for epoch in epochs} == {100}
+    assert "batches_mutated" not in runs.notices()
 
 
 def test_copies_share_what_the_original_shares_and_keep_types() -> None:

@@ -21,10 +21,22 @@ pub struct ProbeFacts {
     pub epoch: Option<u64>,
     /// Whether an epoch delivers every batch of a loader that has a length.
     pub exactly_once: bool,
-    /// Whether the loop ends with the probe.
-    pub stops: bool,
+    /// What the loop does when the probe is over.
+    pub afterwards: Afterwards,
     /// Where the user sets the options.
     pub from: OptionsFrom,
+}
+
+/// What a loop does when its probe is over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Afterwards {
+    /// It trains on, unless the user asks for its end.
+    #[default]
+    TrainsOn,
+    /// It trains on: only the program ends it.
+    OnlyTrainsOn,
+    /// It ends.
+    Ends,
 }
 
 impl fmt::Display for ProbeFacts {
@@ -32,13 +44,17 @@ impl fmt::Display for ProbeFacts {
         self.write_length(f)?;
         self.write_epoch(f)?;
         self.write_need(f)?;
-        if !self.stops {
-            let stop = self.from.with(LoopOption::StopAfterProbe, "");
+        if self.afterwards != Afterwards::Ends {
             write!(
                 f,
                 " A checkpoint of this run was trained on the repeated batches more often: for a \
-                 model to keep, probe in a short run of its own (`{stop}`)."
+                 model to keep, probe in a short run of its own"
             )?;
+            if self.afterwards == Afterwards::TrainsOn {
+                let stop = self.from.with(LoopOption::StopAfterProbe, "");
+                write!(f, " (`{stop}`)")?;
+            }
+            write!(f, ".")?;
         }
         Ok(())
     }
@@ -141,11 +157,21 @@ mod tests {
     }
 
     #[test]
+    fn a_loop_that_only_the_program_ends_cannot_be_stopped() {
+        let facts = ProbeFacts {
+            afterwards: Afterwards::OnlyTrainsOn,
+            ..long()
+        };
+        let said = facts.to_string();
+        assert!(said.ends_with("probe in a short run of its own."), "{said}");
+    }
+
+    #[test]
     fn where_all_batches_are_delivered_epochs_are_longer() {
         let facts = ProbeFacts {
             epoch: Some(5000),
             exactly_once: true,
-            stops: true,
+            afterwards: Afterwards::Ends,
             ..long()
         };
         let text = facts.to_string();
