@@ -209,6 +209,16 @@ def test_a_probe_returns_cached_batches_of_the_function(program: Programs) -> No
         assert summary["floor_step_ms"] < summary["steady_step_mean_ms"]
 
 
+def test_a_probe_cannot_end_a_loop_that_calls_a_function(program: Programs) -> None:
+    probed = drawn(program, "plain", 2600, "--mode", "probe", "--stop-after-probe")
+
+    assert "`draws:get_batch` returns batches, so its loop goes on" in " ".join(
+        probed.stderr.split()
+    )
+    (begins,) = [n for n in probed.kind("notice") if n["code"] == "probe_begins"]
+    assert "in a short run of its own." in begins["text"]
+
+
 @pytest.mark.parametrize(
     ("target", "kind", "why"),
     [

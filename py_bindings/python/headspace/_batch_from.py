@@ -55,6 +55,8 @@ class Function:
         #: Its module, or the script, is there.
         self.is_here = False
         self.is_found = False
+        #: It is a generator function: each call gives an epoch.
+        self.generates = False
         self.calls = 0
         self._loops: dict[tuple[bool, int], _Loop] = {}
         self._natives: dict[bool, _native.Loop] = {}
@@ -80,7 +82,8 @@ class Function:
         if flags & _ASYNC:
             _guard.say(f"`{self.target}` is asynchronous, so its calls are not timed")
             return True
-        watched = self._generating(function) if flags & _GENERATOR else self._returning(function)
+        self.generates = bool(flags & _GENERATOR)
+        watched = self._generating(function) if self.generates else self._returning(function)
         watched._headspace_original = function  # type: ignore[attr-defined]
         setattr(owner, name, watched if bound is None else bound(watched))
         # Where a script is run by another program, its functions look names up elsewhere.
@@ -170,12 +173,18 @@ class Function:
         if mode == "replay":
             _guard.say(f"`{self.target}` is a function, so its batches are not replayed for good")
             mode = "measure"
+        stops = mode == "probe" and _settings.stops_after_probe()
+        if stops and not self.generates:
+            _guard.say(f"`{self.target}` returns batches, so its loop goes on after the probe")
+            stops = False
         made = self._natives[evaluates] = _native.Loop(
             _loops.unique(name),
             mode,
             type_name=self.target.replace(":", "."),
             num_caches=_settings.num_caches(),
             probe_steps=_settings.probe_steps(),
+            stop_after_probe=stops,
+            endless=not self.generates,
             world_size=_settings.world_size(),
             role=role,
             chosen=is_chosen,
@@ -227,7 +236,9 @@ def _is_script(function: Function) -> bool | None:
     main = sys.modules.get("__main__")
     if function.module == "__main__":
         return True
-    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    spec, loader = getattr(main, "__spec__", None), getattr(main, "__loader__", None)
+    # Python takes `__file__` away when the script has ended.
+    file = getattr(main, "__file__", None) or getattr(loader, "path", None)
     if spec is not None and spec.name in (function.module, f"{function.module}.__main__"):
         return True
     if file is None:
