@@ -118,3 +118,16 @@ def test_a_probe_repeats_as_many_batches_as_it_is_told(runs: Runs) -> None:
 
     assert runs.kind("probe")[0]["cached_batches"] == 3
     assert runs.kind("run")[0]["loader"]["options_from"] == "wrap"
+
+
+def test_what_is_refused_while_a_session_goes_on_is_said(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headspace.start()
+    monkeypatch.setenv("HEADSPACE_MODE", "prob")
+    for _ in headspace.wrap([0] * 10):
+        pass
+    headspace.stop()
+
+    (said,) = [notice for notice in runs.kind("notice") if "HEADSPACE_MODE" in notice["text"]]
+    assert "`prob` is not a mode" in said["text"]

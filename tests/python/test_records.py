@@ -259,6 +259,22 @@ def test_a_session_starts_by_itself_at_the_first_batch_and_ends_by_hand(runs: Ru
     assert folder in runs.folders
 
 
+def test_a_loader_of_another_run_by_the_same_name_leaves_nothing_behind(tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    images = {"image": numpy.zeros((8, 3, 2, 2)), "label": numpy.zeros(8)}
+    for number, batches in enumerate(([1, 2, 3], [images] * 60)):
+        with headspace.start(to=headspace.JsonLines(tmp_path / str(number)), quiet=True):
+            for _ in headspace.wrap(batches, name="of either run"):
+                time.sleep(0.001)
+
+    (folder,) = (tmp_path / "1").iterdir()
+    records = read_records(folder / "rank0.jsonl")
+    (run,) = of_kind(records, "run")
+    (epoch,) = of_kind(records, "epoch")
+    assert (run["loader"]["name"], run["loader"]["batches"]) == ("of either run", 60)
+    assert epoch["samples"] == 8 * 60
+
+
 def test_a_second_session_is_refused_while_one_goes_on(runs: Runs) -> None:
     with headspace.start() as session:
         with pytest.raises(RuntimeError, match="goes on already"):

@@ -26,6 +26,9 @@ _current: Session | None = None
 #: A session was started in this process.
 has_begun = False
 
+#: Sessions of this process that have ended.
+ended = 0
+
 #: A default session could not be started: said once, not tried at every epoch.
 _gave_up = False
 
@@ -104,9 +107,10 @@ class Session:
     def _end(self) -> tuple[str, str, str] | None:
         # Imports nothing: this runs at exit, where an import makes Python 3.10 forget that Ctrl-C
         # ended the program, and with it the exit status.
-        global _current
+        global _current, ended
         if _current is self and self._native.is_here:
             _current = None
+            ended += 1
         rendered = self._native.stop()
         if rendered is None:
             return None
@@ -250,8 +254,7 @@ def _start(
                 pass
         raise
     session = Session(native, quiet=silent, rank=rank, feed=feed)
-    while _settings.refused:
-        native.refuse_setting(*_settings.refused.pop(0))
+    _tell_refused(native)
     _current = session
     has_begun = True
     _settings.tell_command()
@@ -259,6 +262,12 @@ def _start(
     if feed is not None:
         feed.start(native)
     return session
+
+
+def _tell_refused(native: _native.Session) -> None:
+    """Writes down the settings that could not be read."""
+    while _settings.refused:
+        native.refuse_setting(*_settings.refused.pop(0))
 
 
 def _destinations(
@@ -332,10 +341,13 @@ def _begin(origin: int) -> _native.Session | None:
     where no session can be started: training goes on unwatched.
     """
     session = _current  # Read once: another thread may end it.
-    if session is not None:
-        return session._native if session._native.is_here else None
-    with _starting:
-        return _begin_first(origin)
+    if session is None:
+        with _starting:
+            return _begin_first(origin)
+    if not session._native.is_here:
+        return None
+    _tell_refused(session._native)
+    return session._native
 
 
 def _begin_first(origin: int) -> _native.Session | None:

@@ -342,7 +342,7 @@ def wrap(
     key = (id(wrapped) if name is None else None, *options.values())
     earlier = _earlier.get(key)
     if earlier is not None and earlier.goes_on_with(wrapped):
-        proxy: T = _proxied(wrapped, earlier.options, earlier.loop)
+        proxy: T = _proxied(wrapped, earlier.options, earlier.loop_of_this_run())
     else:
         options["name"] = _loops.unique(options["name"])
         proxy = _proxied(wrapped, options)
@@ -359,7 +359,7 @@ class _Earlier:
     known by the name it was given, else by being the same object.
     """
 
-    __slots__ = ("loop", "options", "proxy", "wrapped")
+    __slots__ = ("ended", "loop", "options", "proxy", "wrapped")
 
     def __init__(self, proxy: Any, wrapped: ref[Any] | None) -> None:
         self.options: dict[str, Any] = proxy._headspace_options
@@ -367,12 +367,19 @@ class _Earlier:
         self.proxy = ref(proxy)
         #: None where the name decides.
         self.wrapped = wrapped
+        #: Sessions that had ended.
+        self.ended = _session.ended
 
     def goes_on_with(self, wrapped: Any) -> bool:
         if self.wrapped is not None:
             return self.wrapped() is wrapped
         proxy = self.proxy()
         return proxy is None or proxy._headspace_wrapped is wrapped
+
+    def loop_of_this_run(self) -> _Loops | None:
+        """None where a run has ended since that named another loader so: of its own facts, none hold."""
+        is_known = self.wrapped is not None or self.ended == _session.ended
+        return self.loop if is_known else None
 
 
 def _remember(key: tuple[object, ...], proxy: Any, *, is_named: bool) -> None:
