@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import headspace
 
@@ -48,25 +49,23 @@ def begun(kind=DataLoader, sleep_s=0.01, **options):
     return loader, iterator
 
 
-def joined(worker):
-    while worker.is_alive():
-        try:
-            worker.join()
-        except RuntimeError:  # Torch says by a signal's handler that a worker was killed.
-            pass
+@contextmanager
+def unseen_by_torch():
+    """Torch's handler of SIGCHLD raises an error wherever the main thread is when a worker was killed: in
+    the midst of killing the next one, say."""
+    torchs = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, torchs)
 
 
 def signal_workers(iterator, number):
-    # Torch raises an error where the main thread is when a worker was killed: not before all are.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-    for worker in iterator._workers:
-        os.kill(worker.pid, number)
-    try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-    except RuntimeError:
-        pass
-    for worker in iterator._workers:
-        joined(worker)
+    with unseen_by_torch():
+        for worker in iterator._workers:
+            os.kill(worker.pid, number)
+        for worker in iterator._workers:
+            worker.join()
 
 
 if __name__ == "__main__":
@@ -91,8 +90,9 @@ if __name__ == "__main__":
             signal_workers(iterator, signal.SIGKILL)
     elif how == "terminated by another process":
         loader, iterator = begun(sleep_s=60)
-        subprocess.run(["kill", str(iterator._workers[0].pid)], check=True)
-        joined(iterator._workers[0])
+        with unseen_by_torch():
+            subprocess.run(["kill", str(iterator._workers[0].pid)], check=True)
+            iterator._workers[0].join()
     else:
         loader, iterator = begun(sleep_s=60, persistent_workers="session" in how)
     # The sampler looks at the workers once more, before the session's end.

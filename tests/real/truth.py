@@ -62,9 +62,21 @@ class Truth:
 
         Runs are paired in the order in which they were made, so that a slow machine slows both.
         """
-        pairs = list(zip(self.live, self.floor, strict=False))
-        if not pairs:
+        shares = self._shares
+        if not shares:
             return None
-        shares = [100 * (live - floor) / live for live, floor in pairs]
-        live, floor = (statistics.fmean(values) for values in zip(*pairs, strict=True))
+        count = len(shares)
+        live, floor = statistics.fmean(self.live[:count]), statistics.fmean(self.floor[:count])
         return 100 * (live - floor) / live, min(shares), max(shares)
+
+    @property
+    def standard_error(self) -> float:
+        """Of the headspace, in points, by how the pairs differ. 0 where there is one."""
+        shares = self._shares
+        return statistics.stdev(shares) / len(shares) ** 0.5 if len(shares) > 1 else 0.0
+
+    @property
+    def _shares(self) -> list[float]:
+        """The headspace of each pair, in percent."""
+        pairs = zip(self.live, self.floor, strict=False)
+        return [100 * (live - floor) / live for live, floor in pairs]
