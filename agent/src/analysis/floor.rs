@@ -277,7 +277,7 @@ fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFlo
     let waits_rarely = kept.iter().any(|window| window.period.is_some());
     let content = Content::of(windows, kept, live.mean_compute_ms).filter(|_| !waits_rarely);
     let by_batch = content.map(|content| content.floors_ms());
-    let levels = Levels::of(kept, [live.block, replay.block], undisturbed.share);
+    let levels = Levels::fit(kept, [live.block, replay.block], undisturbed.share);
     let [live_factor, floor_factor] = levels.factors();
     let [live_back, floor_back] = undisturbed.back_ms;
     let live_ms = live_factor * (live.mean_ms + live_back);

@@ -12,10 +12,9 @@
 use super::bootstrap::Rng;
 use super::selection::Kept;
 use super::steady::{block_means, mean};
+use super::unsteady::pieces_of;
 use crate::model::record::Phase;
 
-/// Longest run of steps with one level. A longer window is cut into runs of about that length.
-const PIECE: usize = 64;
 /// Standard deviations of the wandering part that are tried.
 const DEVIATIONS: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32];
 /// How long it stays alike, as shares of the probe's time.
@@ -61,7 +60,7 @@ pub(super) struct Levels {
 impl Levels {
     /// Of the kept windows; `blocks` are the steps over which neighbours are correlated, live and in
     /// replay, and `waiting` the share of its time that the loop's thread waited for a core.
-    pub(super) fn of(kept: &[Kept<'_>], blocks: [usize; 2], waiting: f64) -> Self {
+    pub(super) fn fit(kept: &[Kept<'_>], blocks: [usize; 2], waiting: f64) -> Self {
         let pieces = pieces(kept, blocks);
         let has = |replayed| pieces.iter().any(|piece| piece.replayed == replayed);
         if !has(false) || !has(true) {
@@ -157,9 +156,7 @@ fn pieces(kept: &[Kept<'_>], blocks: [usize; 2]) -> Vec<Piece> {
         for window in kept.iter().filter(|window| window.phase == phase) {
             let steps = window.step_ms();
             let mut at_ms = window.begins_ms;
-            let count = ((steps.len() + PIECE / 2) / PIECE).max(1);
-            let length = steps.len().div_ceil(count).max(1);
-            for piece in steps.chunks(length.next_multiple_of(block.max(1))) {
+            for piece in pieces_of(&steps, block) {
                 let lasts: f64 = piece.iter().sum();
                 found.push((at_ms + lasts / 2.0, piece.to_vec()));
                 at_ms += lasts;
@@ -184,11 +181,12 @@ fn pieces(kept: &[Kept<'_>], blocks: [usize; 2]) -> Vec<Piece> {
     pieces
 }
 
-/// The lower triangle of a symmetric positive matrix: its Cholesky factor.
-struct Triangle(Vec<Vec<f64>>);
+/// The Cholesky factor L of a symmetric positive matrix L Lᵀ: its lower triangle, by rows.
+struct CholeskyFactor(Vec<Vec<f64>>);
 
-impl Triangle {
-    fn of(size: usize, element: impl Fn(usize, usize) -> f64) -> Option<Self> {
+impl CholeskyFactor {
+    /// None where the matrix is not positive.
+    fn of_matrix(size: usize, element: impl Fn(usize, usize) -> f64) -> Option<Self> {
         let mut rows: Vec<Vec<f64>> = Vec::with_capacity(size);
         for row in 0..size {
             let mut values: Vec<f64> = Vec::with_capacity(row + 1);
@@ -203,8 +201,8 @@ impl Triangle {
         Some(Self(rows))
     }
 
-    /// The product of the inverse with a vector.
-    fn forward(&self, values: impl Iterator<Item = f64>) -> Vec<f64> {
+    /// Solves L x = `values`.
+    fn solve(&self, values: impl Iterator<Item = f64>) -> Vec<f64> {
         let mut solved: Vec<f64> = Vec::with_capacity(self.0.len());
         for (row, value) in self.0.iter().zip(values) {
             let diagonal = row[solved.len()];
@@ -213,8 +211,8 @@ impl Triangle {
         solved
     }
 
-    /// The same with the transposed inverse.
-    fn back(&self, values: &[f64]) -> Vec<f64> {
+    /// Solves Lᵀ x = `values`.
+    fn solve_transposed(&self, values: &[f64]) -> Vec<f64> {
         let mut solved = values.to_vec();
         for row in (0..solved.len()).rev() {
             let below: f64 = (row + 1..solved.len())
@@ -225,7 +223,8 @@ impl Triangle {
         solved
     }
 
-    fn logarithm(&self) -> f64 {
+    /// Half the logarithm of the matrix's determinant.
+    fn half_log_determinant(&self) -> f64 {
         self.0
             .iter()
             .enumerate()
@@ -249,15 +248,15 @@ fn fit(pieces: &[Piece], deviation: f64, alike: &dyn Fn(&Piece, &Piece) -> f64) 
         };
         deviation * deviation * same
     };
-    let triangle = Triangle::of(pieces.len(), |i, j| {
+    let factor = CholeskyFactor::of_matrix(pieces.len(), |i, j| {
         wandering(i, j) + if i == j { pieces[i].variance } else { 0.0 }
     })?;
     let is = |replayed: bool| {
         let phases = pieces.iter().map(move |piece| piece.replayed == replayed);
-        triangle.forward(phases.map(|is| f64::from(u8::from(is))))
+        factor.solve(phases.map(|is| f64::from(u8::from(is))))
     };
     let (live, replay) = (is(false), is(true));
-    let level = triangle.forward(pieces.iter().map(|piece| piece.level));
+    let level = factor.solve(pieces.iter().map(|piece| piece.level));
     // The normal equations of both levels.
     let (of_live, of_replay) = (product(&live, &live), product(&replay, &replay));
     let of_both = product(&live, &replay);
@@ -275,11 +274,12 @@ fn fit(pieces: &[Piece], deviation: f64, alike: &dyn Fn(&Piece, &Piece) -> f64) 
     let residual: Vec<f64> = (level.iter().zip(&live).zip(&replay))
         .map(|((level, live), replay)| level - levels[0] * live - levels[1] * replay)
         .collect();
-    let weight =
-        -triangle.logarithm() - 0.5 * determinant.ln() - 0.5 * product(&residual, &residual);
+    let weight = -factor.half_log_determinant()
+        - 0.5 * determinant.ln()
+        - 0.5 * product(&residual, &residual);
     // What each piece weighs in the levels, and the variance that the wandering part makes of it.
-    let weights: Vec<[f64; 2]> = (triangle.back(&live).into_iter())
-        .zip(triangle.back(&replay))
+    let weights: Vec<[f64; 2]> = (factor.solve_transposed(&live).into_iter())
+        .zip(factor.solve_transposed(&replay))
         .map(|(live, replay)| solved(live, replay))
         .collect();
     let covariance = |first: usize, second: usize| -> f64 {

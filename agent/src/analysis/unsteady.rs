@@ -23,7 +23,7 @@ impl Between {
     /// Of windows of steps, whose neighbours are correlated over `block` steps.
     pub(super) fn of(windows: &[Vec<f64>], block: usize) -> Self {
         let pieces: Vec<&[f64]> = (windows.iter())
-            .flat_map(|window| pieces(window, block))
+            .flat_map(|window| pieces_of(window, block))
             .collect();
         let total: f64 = pieces.iter().map(|piece| piece.len() as f64).sum();
         let centre = mean(&windows.concat());
@@ -68,7 +68,7 @@ impl Between {
 }
 
 /// Runs of about [`PIECE`] steps, whole blocks; all of a shorter window.
-fn pieces(window: &[f64], block: usize) -> impl Iterator<Item = &[f64]> {
+pub(super) fn pieces_of(window: &[f64], block: usize) -> impl Iterator<Item = &[f64]> {
     let count = ((window.len() + PIECE / 2) / PIECE).max(1);
     let length = window.len().div_ceil(count).max(1);
     window.chunks(length.next_multiple_of(block.max(1)))

@@ -8,8 +8,9 @@ needs :func:`copy_values`, which costs the memory and the time of a real copy.
 
 from __future__ import annotations
 
-import sys
 from copy import copy, deepcopy
+
+from headspace._samples import is_user_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class _Copier:
                     made[index] = inner
         elif issubclass(kind, (set, frozenset)):
             pass  # Its values can be hashed, so nobody changes them.
-        elif issubclass(kind, dict) or _is_user_dict(kind):
+        elif issubclass(kind, dict) or is_user_dict(kind):
             for key, value in part.items():
                 inner = self.copy(value)
                 if inner is not value:
@@ -95,14 +96,9 @@ class _Copier:
 def _is_container(part: Any, kind: type) -> bool:
     return (
         isinstance(part, (dict, list, tuple, set, frozenset))
-        or _is_user_dict(kind)
+        or is_user_dict(kind)
         or "__dataclass_fields__" in vars(kind)
     )
-
-
-def _is_user_dict(kind: type) -> bool:
-    user_dict = getattr(sys.modules.get("collections"), "UserDict", None)
-    return user_dict is not None and issubclass(kind, user_dict)
 
 
 def _copy_value(value: Any) -> Any:

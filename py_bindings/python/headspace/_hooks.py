@@ -60,6 +60,7 @@ def install(package_folder: str, inject_folder: str) -> None:
         if hasattr(os, name):
             _spare(name)
     if os.environ.get("HEADSPACE_RUN_PID") == str(os.getpid()):
+        _was_told(os.getpid())  # A process of this number may have been killed once.
         atexit.register(_tell_not_seen, os.getpid())
     target = os.environ.get("HEADSPACE_BATCH_FROM", "")
     if target:
@@ -98,13 +99,8 @@ def _tell_not_seen(pid: int) -> None:
         return
     # What ended by an exception may not have come to its loop.
     failed = hasattr(sys, "last_value") or hasattr(sys, "last_exc")
-    try:
-        # As `_settings.tell_command` has it, which is not imported here.
-        folder = os.environ.get("TMPDIR") or "/tmp"
-        os.unlink(os.path.join(folder, f"headspace-run-{os.getuid()}-{pid}"))
-        return  # One of its children was watched.
-    except OSError:
-        pass
+    if _was_told(pid):
+        return
     session = sys.modules.get("headspace._session")
     # What went wrong has been said.
     said = _said or getattr(session, "_gave_up", False)
@@ -122,6 +118,17 @@ def _tell_not_seen(pid: int) -> None:
         )
     if not getattr(session, "has_begun", False) and any(name in sys.modules for name in NUMERIC):
         _print(NOT_SEEN)
+
+
+def _was_told(pid: int) -> bool:
+    """Whether a child of the process said that it is watched. It is said no more."""
+    try:
+        # As `_settings.tell_command` has it, which is not imported here.
+        folder = os.environ.get("TMPDIR") or "/tmp"
+        os.unlink(os.path.join(folder, f"headspace-run-{os.getuid()}-{pid}"))
+    except OSError:
+        return False
+    return True
 
 
 class Finder:

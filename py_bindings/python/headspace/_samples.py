@@ -69,10 +69,15 @@ def _shapes(batch: Any) -> list[tuple[int, ...]] | None:
     return shapes if shapes and all(shapes) else None
 
 
+def is_user_dict(kind: type) -> bool:
+    """Whether it is a ``UserDict``, as which Hugging Face's tokenizers give batches."""
+    user_dict = getattr(sys.modules.get("collections"), "UserDict", None)
+    return user_dict is not None and issubclass(kind, user_dict)
+
+
 def _plain(part: Any) -> Any:
-    """The dict within a `UserDict`, as which Hugging Face's tokenizers give batches."""
-    kind = getattr(sys.modules.get("collections"), "UserDict", None)
-    return part.data if kind is not None and isinstance(part, kind) else part
+    """The dict within a `UserDict`."""
+    return part.data if is_user_dict(type(part)) else part
 
 
 def _is_array(part: Any) -> bool:

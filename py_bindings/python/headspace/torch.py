@@ -102,7 +102,7 @@ class _Maker:
         self.remove()
         kept = getattr(self.loader(), "_iterator", None)
         if not self.has_made and kept is not None:  # The loader kept its iterator, and its workers.
-            _quietly(_watch_queues, kept, self.prefix)
+            _ignoring_errors(_watch_queues, kept, self.prefix)
 
     def __call__(self) -> Any:
         loader: Any = self.loader()
@@ -121,7 +121,7 @@ class _Maker:
                 attributes["worker_init_fn"] = users
             if ends is not None:
                 ends.close()
-        _quietly(_watch_iterator, iterator, chained, self.describe_batch)
+        _ignoring_errors(_watch_iterator, iterator, chained, self.describe_batch)
         return iterator
 
 
@@ -143,12 +143,12 @@ class WorkerInit:
         self.ends = ends
 
     def __call__(self, worker_id: int) -> None:
-        _quietly(_watch_worker, self, worker_id)
+        _ignoring_errors(_watch_worker, self, worker_id)
         if self.users is not None:
             self.users(worker_id)
 
 
-def _quietly(function: Callable[..., None], *args: Any) -> None:
+def _ignoring_errors(function: Callable[..., None], *args: Any) -> None:
     # What is private to torch may be another in its next version. Then it is not told.
     try:
         function(*args)
@@ -179,7 +179,7 @@ def _watch_worker(init: WorkerInit, worker_id: int) -> None:
         fetcher = create(*args, **kwargs)
         # Made anew for each epoch.
         note_end = None if ends is None else ends.notes(worker_id)
-        _quietly(_watch_fetcher, fetcher, prefix, note_end)
+        _ignoring_errors(_watch_fetcher, fetcher, prefix, note_end)
         return fetcher
 
     kind.create_fetcher = staticmethod(create_fetcher)
@@ -240,7 +240,7 @@ def _look_at_a_batch(fetcher: Any, describe_batch: Callable[..., None]) -> None:
                 fetcher_itself.fetch = fetch
             session = _session._current
             if session is not None:
-                _quietly(_describe, describe_batch, session._native, batch)
+                _ignoring_errors(_describe, describe_batch, session._native, batch)
         return batch
 
     me = ref(fetcher)  # See `_watch_fetcher`.
