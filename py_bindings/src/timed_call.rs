@@ -74,7 +74,7 @@ unsafe extern "C" fn call(
     names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: called attached to the interpreter, with the object that the function was made with
-    // and keeps; with so many arguments by position, those by name after them, and null or a tuple of
+    // and keeps; with `count` arguments by position, those by name after them, and null or a tuple of
     // their names, all borrowed for the call.
     unsafe {
         let py = Python::assume_attached();

@@ -72,7 +72,7 @@ CASES = (
             Edit(
                 "main.py",
                 "def get_batch(source, i):",
-                "@__import__('first_results').again(10)\ndef get_batch(source, i):",
+                "@__import__('sitecustomize').again\ndef get_batch(source, i):",
             ),
         ),
         masks=((r"ms/batch +[\d.]+", "<rate>"), (r"time: +[\d.]+s", "<time>")),
@@ -138,7 +138,7 @@ CASES = (
             Edit(
                 "train.py",
                 "def get_batch(split):",
-                "@__import__('first_results').again(10)\ndef get_batch(split):",
+                "@__import__('sitecustomize').again\ndef get_batch(split):",
             ),
         ),
         masks=((r"time [\d.]+ms, mfu -?[\d.]+%", "<rate>"),),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import statistics
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +18,12 @@ from truth import Truth
 from verdict import Remedy, Verdict
 from workplace import Workplace
 
-#: Timed steps of a run that measures the truth, and the runs of each kind.
-TRUTH_STEPS = 180
-TRUTH_RUNS = 3
+#: Runs that measure the truth.
+TRUTH_RUNS = 2
 
-#: Remedies that are really applied, at most.
+#: Remedies that are really applied, at most, and the runs of each.
 REMEDIES = 2
+TURNS = 2
 
 
 @dataclass
@@ -30,13 +31,21 @@ class Applied:
     """A remedy and what it led to."""
 
     remedy: Remedy
+    #: The step that was measured with it, and without it in the runs between.
     actual_ms: float
     before_ms: float
+    #: The step without it, as the verdict says.
+    said_ms: float
+
+    @property
+    def predicted_ms(self) -> float:
+        """The prediction for the machine as fast as it was when the remedy was applied."""
+        return self.remedy.predicted_ms * self.before_ms / self.said_ms
 
     @property
     def error_pct(self) -> float:
         """By how much the prediction is off, in percent of the step that was measured."""
-        return 100 * (self.remedy.predicted_ms - self.actual_ms) / self.actual_ms
+        return 100 * (self.predicted_ms - self.actual_ms) / self.actual_ms
 
     @property
     def is_slower(self) -> bool:
@@ -90,14 +99,13 @@ class Examination:
 
     def __call__(self) -> Result:
         """All runs. Those of the truth lie between the others, so that all see the same machine."""
-        pairs = iter(range(self.truth_runs))
-        self.truth_pair(next(pairs, None))
+        numbers = iter(range(self.truth_runs))
         plain = self.run_plain()
         self.result.measured = self.watch("measure", plain)
-        self.truth_pair(next(pairs, None))
+        self.find_truth(next(numbers, None))
         self.result.probed = self.watch("probe", plain)
-        for pair in pairs:
-            self.truth_pair(pair)
+        for number in numbers:
+            self.find_truth(number)
         if self.truth_runs:
             self.apply_remedies()
         return self.result
@@ -149,50 +157,62 @@ class Examination:
         # A longer epoch has more lines of one kind.
         return lines if counts else [line for line, _ in itertools.groupby(lines)]
 
-    def truth_pair(self, number: int | None) -> None:
-        """The live step and the floor, one run each."""
+    def find_truth(self, number: int | None) -> None:
+        """The live step and the floor, by turns in one run."""
         if number is None:
             return
-        for kind, found in (("live", self.result.truth.live), ("cached", self.result.truth.floor)):
-            step = self.truth_run(f"{kind}{number}", kind)
-            found += [] if step is None else [step]
+        out, ran = self.truth_run(f"truth{number}", "both")
+        if not self.result.truth.add(out):
+            self.save(out.name, ran)
 
-    def truth_run(
-        self, name: str, kind: str, changes: dict[str, str] | None = None
-    ) -> float | None:
-        """Mean step of one run, in milliseconds."""
-        case, out = self.case, self.runs / name
-        changes = changes or {}
-        cwd = self.place.renew(case, changes, cached=kind == "cached")
-        # A knob of the program is in its command line or its edits; others are turned from outside.
-        outside = {knob: value for knob, value in changes.items() if knob not in case.knobs}
-        told = truth.environment(out, case.source, kind=kind, steps=TRUTH_STEPS, changes=outside)
-        env = self.place.environment(case, cwd)
-        path = [str(truth.FOLDER), *filter(None, [env.get("PYTHONPATH")])]
-        ran = run(
-            self.place.command(case, cwd, changes),
-            cwd,
-            {**env, **told, "PYTHONPATH": os.pathsep.join(path)},
-            case.timeout,
-        )
+    def live_step(self, name: str, changes: dict[str, str]) -> float | None:
+        """Mean live step of one run, in milliseconds."""
+        out, ran = self.truth_run(name, "live", changes)
         step = truth.step_ms(out)
         if step is None:
             self.save(name, ran)
         return step
 
+    def truth_run(
+        self, name: str, kind: str, changes: dict[str, str] | None = None
+    ) -> tuple[Path, Ran]:
+        """Runs the program with its steps timed."""
+        case, out = self.case, self.runs / name
+        changes = changes or {}
+        cwd = self.place.renew(case, changes, cached=kind == "both")
+        # A knob of the program is in its command line or its edits; others are turned from outside.
+        outside = {knob: value for knob, value in changes.items() if knob not in case.knobs}
+        told = truth.environment(out, case.source, kind=kind, changes=outside)
+        env = self.place.environment(case, cwd)
+        path = [str(truth.FOLDER), *filter(None, [env.get("PYTHONPATH")])]
+        return out, run(
+            self.place.command(case, cwd, changes),
+            cwd,
+            {**env, **told, "PYTHONPATH": os.pathsep.join(path)},
+            case.timeout,
+        )
+
     def apply_remedies(self) -> None:
-        """Applies remedies whose knob can be turned here, and measures the live step."""
-        if self.result.probed is None or self.case.source == BACKWARD:
+        """Applies remedies whose knob can be turned here, and measures the live step. What is as it was
+        and what was changed take turns, so that both meet the same machine."""
+        found = self.result.probed
+        if found is None or self.case.source == BACKWARD or found.live_ms is None:
             return
         can = {*self.case.knobs, "prefetch_factor"}
-        remedies = [remedy for remedy in self.result.probed.remedies if remedy.knob in can]
-        before = self.result.truth.live_ms
-        for number, remedy in enumerate(remedies[:REMEDIES]):
-            change = {remedy.knob: remedy.to}
-            runs = [self.truth_run(f"remedy{number}-{run}", "live", change) for run in range(2)]
-            after = [step for step in runs if step is not None]
-            if before is not None and after:
-                self.result.applied.append(Applied(remedy, sum(after) / len(after), before))
+        remedies = [remedy for remedy in found.remedies if remedy.knob in can][:REMEDIES]
+        if not remedies:
+            return
+        steps: list[list[float]] = [[] for _ in range(1 + len(remedies))]
+        for turn in range(TURNS):
+            for number, remedy in enumerate([None, *remedies]):
+                change = {} if remedy is None else {remedy.knob: remedy.to}
+                step = self.live_step(f"remedy{number}-{turn}", change)
+                steps[number] += [] if step is None else [step]
+        before, *after = steps
+        for remedy, measured in zip(remedies, after, strict=True):
+            if before and measured:
+                means = statistics.fmean(measured), statistics.fmean(before)
+                self.result.applied.append(Applied(remedy, *means, found.live_ms))
 
     def save(self, name: str, ran: Ran) -> None:
         """Keeps the streams of a run, for a person who looks for the cause of a difference."""

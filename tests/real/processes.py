@@ -62,7 +62,7 @@ def run(command: list[str], cwd: Path, env: dict[str, str], timeout: float) -> R
 
 @contextmanager
 def busy_loops(count: int) -> Iterator[None]:
-    """So many processes that do nothing but use a core."""
+    """`count` processes that do nothing but use a core."""
     loops = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
         for _ in range(count)

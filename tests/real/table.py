@@ -68,7 +68,8 @@ def said(result: Result) -> str:
 
 def remedy(applied: Applied) -> str:
     it = applied.remedy
-    text = f"{it.knob}={it.to} {'likely ' if it.is_likely else ''}{it.predicted_ms:.1f}"
+    likely = "likely " if it.is_likely else ""
+    text = f"{it.knob}={it.to} {likely}{applied.predicted_ms:.1f}"
     slower = " **slower**" if applied.is_slower else ""
     at_least = " at most" if it.at_least else ""
     return f"{text}{at_least}, {applied.actual_ms:.1f} ms ({applied.error_pct:+.0f} %){slower}"

@@ -6,20 +6,20 @@ import json
 import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).parent / "injected"
 
 
 def environment(
-    out: Path, source: str, *, kind: str, steps: int, changes: dict[str, str] | None = None
+    out: Path, source: str, *, kind: str, changes: dict[str, str] | None = None
 ) -> dict[str, str]:
     """What the program's environment needs, for its steps to be timed to the files `out.*`.
 
     Args:
         out: Prefix of the files.
         source: Whose batches are timed.
-        kind: `live` or `cached`.
-        steps: The program ends after so many; 0: at its own end.
+        kind: `live`, or `both` for live and cached batches by turns.
         changes: `num_workers` and `prefetch_factor` to use instead of the program's.
     """
     variables = {"num_workers": "TRUTH_WORKERS", "prefetch_factor": "TRUTH_PREFETCH"}
@@ -27,30 +27,41 @@ def environment(
         "TRUTH_OUT": str(out),
         "TRUTH_SOURCE": source,
         "TRUTH_KIND": kind,
-        "TRUTH_STEPS": str(steps),
         **{variables[knob]: value for knob, value in (changes or {}).items()},
     }
 
 
-def step_ms(out: Path) -> float | None:
-    """Mean step of the loop that most time was spent in, in milliseconds; None without one."""
+def _loops(out: Path) -> list[dict[str, Any]]:
     try:
-        loops = json.loads(Path(f"{out}.0.json").read_text())
+        loops: list[dict[str, Any]] = json.loads(Path(f"{out}.0.json").read_text())
     except FileNotFoundError:
-        return None
-    steps: dict[str, list[float]] = {}
-    for loop in loops:  # A program may make a new loader for each epoch.
-        steps.setdefault(loop["place"], []).extend(loop["steps"])
-    longest = max(steps.values(), key=sum, default=[])
+        return []
+    return loops
+
+
+def step_ms(out: Path) -> float | None:
+    """Mean live step of the loop that most time was spent in, in milliseconds; None without one."""
+    longest: list[float] = max((loop["live"] for loop in _loops(out)), key=sum, default=[])
     return statistics.fmean(longest) if longest else None
 
 
 @dataclass
 class Truth:
-    """Mean steps in milliseconds, one a run."""
+    """Mean steps in milliseconds, one a cycle of live and cached batches."""
 
     live: list[float] = field(default_factory=list)
     floor: list[float] = field(default_factory=list)
+
+    def add(self, out: Path) -> bool:
+        """Adds the whole cycles of a run. Whether there were any."""
+        loops = [
+            [cycle for cycle in loop["cycles"] if all(map(len, cycle))] for loop in _loops(out)
+        ]
+        cycles = max(loops, key=len, default=[])
+        for live, cached in cycles:
+            self.live.append(statistics.fmean(live))
+            self.floor.append(statistics.fmean(cached))
+        return bool(cycles)
 
     @property
     def live_ms(self) -> float | None:
@@ -58,25 +69,16 @@ class Truth:
 
     @property
     def headspace_pct(self) -> tuple[float, float, float] | None:
-        """Headspace and the least and the most that the runs give, in percent.
-
-        Runs are paired in the order in which they were made, so that a slow machine slows both.
-        """
-        shares = self._shares
-        if not shares:
+        """Headspace and its 95 % interval by how the cycles differ, in percent."""
+        if not self.live:
             return None
-        count = len(shares)
-        live, floor = statistics.fmean(self.live[:count]), statistics.fmean(self.floor[:count])
-        return 100 * (live - floor) / live, min(shares), max(shares)
+        live, floor = statistics.fmean(self.live), statistics.fmean(self.floor)
+        value, error = 100 * (live - floor) / live, 2 * self.standard_error
+        return value, value - error, value + error
 
     @property
     def standard_error(self) -> float:
-        """Of the headspace, in points, by how the pairs differ. 0 where there is one."""
-        shares = self._shares
+        """Of the headspace, in points. 0 where there is one cycle."""
+        pairs = zip(self.live, self.floor, strict=True)
+        shares = [100 * (live - floor) / live for live, floor in pairs]
         return statistics.stdev(shares) / len(shares) ** 0.5 if len(shares) > 1 else 0.0
-
-    @property
-    def _shares(self) -> list[float]:
-        """The headspace of each pair, in percent."""
-        pairs = zip(self.live, self.floor, strict=False)
-        return [100 * (live - floor) / live for live, floor in pairs]

@@ -25,7 +25,7 @@ use super::verdict::units::duration_ms;
 use crate::model::record::Phase;
 use crate::model::{Window, WindowStep};
 
-/// A step so many times longer than the median is one in which the loop waits for many others.
+/// A step this many times longer than the median is one in which the loop waits for many others.
 const HEAVY: f64 = 8.0;
 /// Share of the time that such steps hold where the loop waits rarely, and the steps to each of them.
 const HOLD: f64 = 0.5;

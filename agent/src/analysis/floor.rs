@@ -374,7 +374,7 @@ struct Draw<'a> {
 }
 
 impl Draw<'_> {
-    /// A resampled mean, at a level that is so much further.
+    /// A resampled mean, with its level shifted by `level` (a difference of logarithms).
     fn draw(&self, level: f64, rng: &mut Rng) -> f64 {
         let steps = bootstrap::expansion(self.blocks.freedom()) * self.blocks.deviation(rng);
         let drawn = (self.mean + steps) * level.exp();

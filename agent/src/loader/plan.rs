@@ -166,7 +166,7 @@ impl ProbePlan {
         Ok(self)
     }
 
-    /// The same plan with so many batches held for replay: at least one, and at most
+    /// The same plan with `num_caches` batches held for replay: at least one, and at most
     /// [`MOST_CACHES`], which the shortest live window fills.
     #[must_use]
     pub fn with_caches(self, num_caches: u64) -> Self {

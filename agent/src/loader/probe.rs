@@ -33,7 +33,7 @@ use crate::model::{ThreadReading, ThreadTimes, Window, WindowStep};
 
 /// Standard error of the headspace that the last live window is lengthened for, as a share.
 const AIM: f64 = 0.01;
-/// Steps from one reading of the thread's times to the next: two system calls in so many steps.
+/// Steps from one reading of the thread's times to the next. A reading is two system calls.
 const READ_EVERY: usize = 8;
 /// Steps that a fixed live window needs after settling.
 const LEAST_SETTLED: u32 = 24;
@@ -156,7 +156,7 @@ impl Probe {
         !self.finished && self.segment.replaying && self.segment.batches == 0
     }
 
-    /// The cache holds at most so many batches: the caller dropped others, and those left moved up.
+    /// The cache holds at most `cached` batches: the caller dropped others, and those left moved up.
     ///
     /// A replay that begins without a batch is put off until the cache is filled again. A fixed
     /// schedule cannot wait: there the probe ends.

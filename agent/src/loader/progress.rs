@@ -40,13 +40,13 @@ impl EpochProgress {
         self.replayed - 1
     }
 
-    /// So many cached batches are handed out, one after another.
+    /// `batches` cached batches are handed out, one after another.
     pub fn replay_all(&mut self, batches: u64) {
         self.handed_out = self.handed_out.saturating_add(batches);
         self.replayed = self.replayed.saturating_add(batches);
     }
 
-    /// Batches left until so many were handed out; without a number there is no end.
+    /// Batches left until `batches` were handed out; `u64::MAX` without a number.
     #[must_use]
     pub fn left_of(&self, batches: Option<u64>) -> u64 {
         batches.map_or(u64::MAX, |n| n.saturating_sub(self.handed_out))
@@ -75,7 +75,7 @@ impl EpochProgress {
         self.replayed
     }
 
-    /// Whether so many batches were handed out.
+    /// Whether `batches` were handed out; never without a number.
     #[must_use]
     pub fn has_reached(&self, batches: Option<u64>) -> bool {
         batches.is_some_and(|n| self.handed_out >= n)

@@ -217,7 +217,7 @@ impl Replay {
         })
     }
 
-    /// The cache lost batches: so many are left. Later live batches take their place, as long as
+    /// The cache lost batches: `cached` are left. Later live batches take their place, as long as
     /// there are any.
     pub fn keep_only(&mut self, cached: usize) {
         self.cached = self.cached.min(cached);

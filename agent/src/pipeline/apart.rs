@@ -16,8 +16,8 @@ use crate::port::{Clock, CollectError, Collector};
 /// The same for the time that it took, CPU or not: a driver that is slow is not pestered.
 const WALL_REST: u32 = 20;
 
-/// How long a source rests after an answer that took so much CPU time, and so long: so many times the
-/// CPU time as it says ([`Collector::cpu_rest`]).
+/// How long a source rests after an answer that took the CPU time `cpu` and the time `took`. `cpu_rest`
+/// is the source's own factor for CPU time ([`Collector::cpu_rest`]).
 #[must_use]
 pub fn rest(cpu: Duration, took: Duration, cpu_rest: u32) -> Duration {
     (cpu * cpu_rest).max(took * WALL_REST)

@@ -4,9 +4,10 @@ The harness puts this folder on `PYTHONPATH` and says by environment variables w
 
 - `TRUTH_OUT`: prefix of the files that the numbers go to, one a rank.
 - `TRUTH_SOURCE`: whose batches are timed, `module:Class.method`, or `backward`.
-- `TRUTH_KIND`: `live` times the steps as they are. `cached` hands out `LIVE` live batches, then the
-  last `CACHED` of them again and again; the source is kept and left alone meanwhile.
-- `TRUTH_STEPS`: the process ends after so many timed steps.
+- `TRUTH_KIND`: `live` times `STEPS` steps as they are. `both` times steps of live batches and steps of
+  cached ones by turns, `CYCLES` times: the last live batches come again and again, and the source is
+  left alone meanwhile. Both kinds meet the same machine that way, however its speed changes. Then the
+  process ends.
 - `TRUTH_WORKERS`, `TRUTH_PREFETCH`: `num_workers` and `prefetch_factor` of every torch loader.
 
 A step is the time from one batch to the next one of the same epoch.
@@ -23,61 +24,91 @@ from time import perf_counter
 
 OUT = os.environ["TRUTH_OUT"]
 SOURCE = os.environ["TRUTH_SOURCE"]
-CACHES = os.environ.get("TRUTH_KIND", "live") == "cached"
-STEPS = int(os.environ.get("TRUTH_STEPS", "0"))
+CACHES = os.environ.get("TRUTH_KIND", "live") == "both"
 
-#: Live batches before the cached ones, and how many of them are cached.
-LIVE, CACHED = 12, 10
-
-#: Steps left out at the beginning, and after the source has been left alone.
+#: Steps left out at the beginning.
 WARMUP = 30
+
+#: Steps timed where all are live.
+STEPS = 180
+
+#: Batches of a cycle: live ones that are left out, since the loader was left alone, and those that are
+#: timed; then the same of cached ones, while the loader's queues fill.
+SETTLE_LIVE, LIVE, SETTLE_CACHED, CACHED = 40, 40, 20, 40
+CYCLE = SETTLE_LIVE + LIVE + SETTLE_CACHED + CACHED
+CYCLES = 5
+
+#: Batches that are cached: the last ones before the timed ones, so that no timed step has the copy.
+KEPT = 10
 
 
 class Loop:
-    """All epochs of one loader object."""
+    """All epochs that are iterated at one place of the program."""
 
     def __init__(self, place):
         self.place = place
-        self.live = 0
+        #: Batches handed out.
+        self.taken = 0
         self.cache = []
-        #: Milliseconds of each step that counts.
-        self.steps = []
-        #: Steps seen since the last change of kind.
-        self.settled = 0
+        #: Milliseconds of each timed step.
+        self.live = []
+        #: By cycle, the timed steps of live and of cached batches.
+        self.cycles = []
+
+    def at(self, number):
+        """Number of the cycle, and the place in it, of the batch of that number."""
+        return divmod(number - WARMUP, CYCLE)
+
+    def replays(self):
+        """Whether the next batch comes from the cache."""
+        cycle, at = self.at(self.taken)
+        return CACHES and cycle >= 0 and at >= SETTLE_LIVE + LIVE
+
+    def keeps(self):
+        """Whether the next batch, a live one, is kept."""
+        cycle, at = self.at(self.taken)
+        return CACHES and cycle >= 0 and SETTLE_LIVE - KEPT <= at < SETTLE_LIVE
 
     def add(self, seconds):
-        self.settled += 1
-        if self.settled <= WARMUP or (CACHES and self.live < LIVE):
+        """The step that ended with the batch handed out last."""
+        cycle, at = self.at(self.taken - 1)
+        if cycle < 0:
             return
-        self.steps.append(1e3 * seconds)
-        if STEPS and len(self.steps) >= STEPS:
+        if not CACHES:
+            self.live.append(1e3 * seconds)
+            if len(self.live) >= STEPS:
+                finish()
+            return
+        while len(self.cycles) <= cycle:
+            self.cycles.append(([], []))
+        live, cached = self.cycles[cycle]
+        if SETTLE_LIVE < at < SETTLE_LIVE + LIVE:
+            live.append(1e3 * seconds)
+        elif at > SETTLE_LIVE + LIVE + SETTLE_CACHED:
+            cached.append(1e3 * seconds)
+        if (cycle, at) == (CYCLES - 1, CYCLE - 1):
             finish()
 
 
-loops = []
+loops = {}
 owner = []
 
 
-def loop_of(loader, place):
-    loop = getattr(loader, "_truth_loop", None)
-    if loop is None:
-        loop = Loop(place)
-        loops.append(loop)
-        if not owner:
-            owner.append(os.getpid())
-            atexit.register(write)
-        try:
-            object.__setattr__(loader, "_truth_loop", loop)
-        except AttributeError:
-            pass
-    return loop
+def loop_of(place):
+    if not owner:
+        owner.append(os.getpid())
+        atexit.register(write)
+    if place not in loops:
+        loops[place] = Loop(place)
+    return loops[place]
 
 
 def write():
     if owner and os.getpid() == owner[0]:
         path = f"{OUT}.{os.environ.get('RANK', '0')}.json"
         with open(path + ".part", "w") as out:
-            json.dump([{"place": loop.place, "steps": loop.steps} for loop in loops], out)
+            found = [{"live": loop.live, "cycles": loop.cycles} for loop in loops.values()]
+            json.dump(found, out)
         os.replace(path + ".part", path)
 
 
@@ -132,36 +163,32 @@ class Batches:
         self.loop = loop
         self.length = length
         self.taken = 0
+        self.has_replayed = False
         self.last = None
-        self.source = None
-        self.make = make
-        if not self.replays():
-            with within():
-                self.source = make()
-
-    def replays(self):
-        return CACHES and self.loop.live >= LIVE
+        with within():
+            self.source = make()
 
     def __iter__(self):
         return self
 
     def __next__(self):
         loop = self.loop
-        if self.replays():
-            if self.length is not None and self.taken >= self.length:
-                raise StopIteration
-            begin = perf_counter()
-            batch = fresh(loop.cache[self.taken % CACHED])
+        # The epoch keeps its length: what the source still has is left there.
+        if self.has_replayed and self.length is not None and self.taken >= self.length:
+            raise StopIteration
+        replays = loop.replays()
+        begin = perf_counter()
+        if replays:
+            self.has_replayed = True
+            batch = fresh(loop.cache[loop.taken % KEPT])
             spent = perf_counter() - begin
         else:
             with within():
                 batch, spent = next(self.source), 0.0
-            loop.live += 1
-            if CACHES and loop.live > LIVE - CACHED:
-                loop.cache.append(fresh(batch))
-            if CACHES and loop.live == LIVE:
-                loop.settled = 0
+            if loop.keeps():
+                loop.cache = [*loop.cache[1 - KEPT :], fresh(batch)]
         self.taken += 1
+        loop.taken += 1
         now = perf_counter()
         if self.last is not None:
             loop.add(now - self.last - spent)
@@ -169,7 +196,7 @@ class Batches:
         return batch
 
     def __getattr__(self, name):
-        if name in ("source", "make"):
+        if name == "source":
             raise AttributeError(name)
         return getattr(self.source, name)
 
@@ -196,19 +223,19 @@ def take_hold_of_method(module, path):
             length = len(self)
         except Exception:
             length = None
-        return Batches(loop_of(self, place), lambda: iter(original(self, *args, **kwargs)), length)
+        return Batches(loop_of(place), lambda: iter(original(self, *args, **kwargs)), length)
 
     setattr(kind, method, patched)
 
 
 def take_hold_of_backward(module, _path):
     original = module.Tensor.backward
-    loop = loop_of(type("Program", (), {})(), BACKWARD_PLACE)
-    loop.live = LIVE
+    loop = loop_of("backward")
     last = []
 
     def backward(self, *args, **kwargs):
         now = perf_counter()
+        loop.taken += 1
         if last:
             loop.add(now - last[0])
         last[:] = [now]
@@ -217,7 +244,18 @@ def take_hold_of_backward(module, _path):
     module.Tensor.backward = backward
 
 
-BACKWARD_PLACE = "backward"
+def again(function):
+    """Decorates the function that makes batches: its last results come again, by turns."""
+
+    def cached(*args, **kwargs):
+        loop = loop_of("backward")
+        if loop.replays():
+            return loop.cache[loop.taken % KEPT]
+        made = function(*args, **kwargs)
+        loop.cache = [*loop.cache[1 - KEPT :], made]
+        return made
+
+    return cached
 
 
 def change_loaders(module, _path):

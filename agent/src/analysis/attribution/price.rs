@@ -108,7 +108,7 @@ impl Price {
         }
     }
 
-    /// So many times as high.
+    /// The price multiplied by `factor`.
     pub(super) fn times(self, factor: f64) -> Self {
         Self {
             receive_ms: factor * self.receive_ms,

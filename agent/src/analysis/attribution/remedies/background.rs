@@ -91,7 +91,7 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
     })
 }
 
-/// The pipeline with so many worker processes.
+/// The pipeline with that number of worker processes.
 fn with_workers(model: &Model<'_>, stage: usize, workers: u32, price: Price) -> Option<Tandem> {
     let mut tandem = model.tandem.clone();
     // Each worker process has an interpreter lock to itself.
