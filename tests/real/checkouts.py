@@ -102,7 +102,7 @@ CASES = (
             (r"\( +", "("),
             (r"\(epoch \d+\)", "<epoch>"),
             (r'"epoch": \d+', "<epoch>"),
-            (r"^\(.*checkpoint.*", "<checkpoint>"),
+            (r"^ *\('.*checkpoint.*", "<checkpoint>"),
         ),
     ),
     Case(
