@@ -21,7 +21,7 @@ const LEAST_SETTLE: u32 = 16;
 /// Fewest steps of a whole probe: two live windows, a short replay and the last one, and some
 /// time to settle.
 const LEAST_TOTAL: u32 = 200;
-/// Steps that an adaptive probe usually takes, from and to: `analysis/floor.rs` has the mean, 932, of
+/// Steps that an adaptive probe usually takes, from and to: `analysis/floor.rs` has the mean, 922, of
 /// simulated pipelines.
 const USUAL: (u64, u64) = (600, 1000);
 /// Most batches held for replay.
@@ -42,8 +42,6 @@ pub struct ProbePlan {
     pub warmup_budget: u32,
     /// Pairs of a live and a replay window. At least 2.
     pub cycles: u32,
-    /// The same, at most, where the machine is not steady. Only where the schedule adapts.
-    pub most_cycles: u32,
     /// Settled steps of a live window.
     pub live: u32,
     /// Steps that may be added to the last live window where the steps vary much.
@@ -101,7 +99,6 @@ impl ProbePlan {
                 depth.saturating_add(4).saturating_mul(24).clamp(96, 640)
             }),
             cycles: 4,
-            most_cycles: 10,
             live: 64,
             extra_live: 800,
             replay: 24,
@@ -116,7 +113,6 @@ impl ProbePlan {
         if world_size > 1 {
             plan.adaptive = false;
             plan.cycles = 3;
-            plan.most_cycles = 3;
             plan.warmup_budget = plan.warmup_budget.min(320);
             plan.settle_budget = held.saturating_mul(2).clamp(64, 192);
             plan.extra_live = 64;
@@ -147,11 +143,6 @@ impl ProbePlan {
         self.cycles = self
             .cycles
             .min(if total < 350 { 2 } else { total / 200 + 1 });
-        self.most_cycles = if self.adaptive {
-            self.most_cycles.min(total / 100).max(self.cycles)
-        } else {
-            self.cycles
-        };
         self.live = self.live.min(total / 8).max(LEAST_LIVE);
         self.replay = self.replay.min(total / 12).max(LEAST_REPLAY);
         self.last_replay = self.last_replay.min(total / 5).max(LEAST_LAST_REPLAY);
@@ -201,7 +192,7 @@ impl ProbePlan {
     /// Most steps that are served from the cache. Exact where the schedule is fixed.
     #[must_use]
     pub fn replayed_steps(&self) -> u64 {
-        u64::from(self.most_cycles.saturating_sub(1)) * u64::from(self.replay)
+        u64::from(self.cycles.saturating_sub(1)) * u64::from(self.replay)
             + u64::from(self.last_replay.max(self.last_replay_budget))
     }
 

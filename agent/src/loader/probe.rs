@@ -18,8 +18,6 @@
 //!   replay windows are left out, but for the last.
 //! - Before the last live window the steps seen so far tell how many are needed for an interval
 //!   of about 2 points either way (two-stage sampling: Stein 1945); up to `extra_live` are added.
-//! - Where pairs of windows differ by more than the steps within them explain, the machine is not
-//!   steady, and longer windows would not help: more pairs follow, up to `most_cycles` (`pairs`).
 //! - Each live window fills the cache anew, so that the floor rests on more batches than are held
 //!   at a time.
 //! - A step counts only if both its batches are of the same phase and the same epoch.
@@ -28,7 +26,6 @@
 //! was. Where an epoch keeps its length ([`EpochProgress`](super::EpochProgress)), the source's last
 //! batches are left out.
 
-use super::pairs::Pairs;
 use super::settle::{self, Reference};
 use super::{Decision, ProbePlan};
 use crate::model::record::Phase;
@@ -94,7 +91,6 @@ pub struct Probe {
     /// Steps that count, so far.
     live: Vec<WindowStep>,
     replay: Vec<WindowStep>,
-    pairs: Pairs,
     reference: Reference,
     ready: Option<Window>,
 }
@@ -121,7 +117,6 @@ impl Probe {
             switches: false,
             live: Vec::new(),
             replay: Vec::new(),
-            pairs: Pairs::default(),
             reference: Reference::default(),
             ready: None,
         };
@@ -456,7 +451,6 @@ impl Probe {
         let counted = settled_at
             .and_then(|at| self.segment.steps.get(at..))
             .unwrap_or_default();
-        self.pairs.add(replaying, counted);
         if replaying {
             self.replay.extend_from_slice(counted);
         } else {
@@ -473,13 +467,7 @@ impl Probe {
             self.segment.until = None;
             self.finished = true;
         } else {
-            let least = self.plan.cycles;
-            let wanted = if self.plan.adaptive {
-                self.pairs.wanted().clamp(least, self.plan.most_cycles)
-            } else {
-                least
-            };
-            self.open(false, cycle + 1, cycle + 2 >= wanted);
+            self.open(false, cycle + 1, cycle + 2 >= self.plan.cycles);
         }
     }
 

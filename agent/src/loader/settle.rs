@@ -61,13 +61,6 @@ pub(super) fn relative_deviation(steps: &[WindowStep]) -> Option<f64> {
     (count > 1 && centre > 0.0).then(|| (variance * GLANCE as f64).sqrt() / centre)
 }
 
-/// Standard deviation of single steps relative to their mean. `None` of too few.
-pub(super) fn deviation(steps: &[WindowStep]) -> Option<f64> {
-    let (variance, count) = variance_of_means(steps, 1, mean_step);
-    let centre = mean_step(steps);
-    (count > 1 && centre > 0.0).then(|| variance.sqrt() / centre)
-}
-
 /// After the warm-up: the step from which on the loop is steady, once it is.
 ///
 /// A loop that waits is steady when two runs of steps wait alike. A loop that does not wait may
