@@ -177,7 +177,10 @@ def grain_iter():
 
 def grain_loader(workers):
     import grain
+    from absl import flags
 
+    # Where JAX is installed, Grain's workers look flags up.
+    flags.FLAGS.mark_as_parsed()
     sampler = grain.samplers.IndexSampler(120, shuffle=False, num_epochs=1)
     loader = grain.DataLoader(
         data_source=Items(120),
