@@ -8,6 +8,12 @@ use crate::model::record::{BatchRecord, LoaderRecord, ProbeRecord, Role};
 use crate::model::{InPlace, Mode, Window};
 use crate::record::Recorder;
 
+/// What is said of a floor that short replays alone give.
+const TOO_SHORT: &str = "The run ended before the probe's last, long replay. In a short one the \
+                         loader is still filling its queue, so the floor may be lower and the \
+                         headspace larger than these (train for more steps, or set a lower \
+                         `probe_steps`).";
+
 /// One loop under watch.
 #[derive(Debug)]
 pub struct LoopEntry {
@@ -160,12 +166,15 @@ impl LoopEntry {
             }
             Err(_) => (None, Some("the probe is not done yet".to_owned())),
         };
+        // The long replay comes last.
+        let too_short = (ended && !finished && floor.is_some()).then(|| from.spell(TOO_SHORT));
+        let warnings: Vec<String> = too_short.into_iter().chain(analysis.warning).collect();
         Some(ProbeRecord {
             loop_name: self.loader.name.clone(),
             windows: analysis.windows,
             floor,
             reason,
-            warning: analysis.warning,
+            warning: (!warnings.is_empty()).then(|| warnings.join(" ")),
             cached_batches: cache.batches,
             cached_bytes: cache.bytes,
             mutated_batches: cache.mutated,
@@ -177,5 +186,53 @@ impl LoopEntry {
     #[must_use]
     pub fn cache(&self) -> CacheFacts {
         self.probe().cache
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::WindowStep;
+    use crate::model::record::Phase;
+    use crate::port::{ConsumerThread, MonotonicClock};
+
+    fn window(phase: Phase, cycle: u32) -> Window {
+        let wait = if phase == Phase::Live { 10_000_000 } else { 0 };
+        Window {
+            phase,
+            cycle,
+            settled_at: Some(0),
+            entered_ns: None,
+            steps: (0..64)
+                .map(|step| WindowStep {
+                    compute_ns: 10_000_000 + step % 5 * 100_000,
+                    wait_ns: wait,
+                    slot: None,
+                })
+                .collect(),
+            readings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_floor_of_short_replays_alone_is_given_with_a_warning() {
+        let recorder = Recorder::new(
+            "train".to_owned(),
+            MonotonicClock::new(),
+            Arc::default(),
+            ConsumerThread::default(),
+            Arc::new(|| ()),
+        );
+        let entry = LoopEntry::new(recorder, LoaderRecord::default(), Mode::Probe);
+        for cycle in 0..3 {
+            entry.add_window(window(Phase::Live, cycle));
+            entry.add_window(window(Phase::Replay, cycle));
+        }
+        let warning = |entry: &LoopEntry| entry.probe_record(true).unwrap().warning;
+        assert!(entry.probe_record(true).unwrap().floor.is_some());
+        assert!(warning(&entry).unwrap().contains("long replay"));
+
+        entry.finish_probe();
+        assert_eq!(warning(&entry), None);
     }
 }

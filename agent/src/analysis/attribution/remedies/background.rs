@@ -51,7 +51,7 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
         .collect();
     // Without a core for each process more is uncertain, and less is gained than predicted.
     let handicap = |workers: u32| {
-        if crowded(model, workers) {
+        if is_crowded(model, workers) {
             CROWDED
         } else {
             1.0
@@ -69,7 +69,7 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
         return None;
     }
     let cheap = price.receive_ms <= DEAR * (step - step_ms);
-    let confidence = if price.is_known && cheap && !crowded(model, to) {
+    let confidence = if price.is_known && cheap && !is_crowded(model, to) {
         PRICED
     } else {
         ASSUMED
@@ -111,7 +111,7 @@ fn price(model: &Model<'_>, workers: u32) -> Price {
     } else {
         price
     };
-    if crowded(model, workers) {
+    if is_crowded(model, workers) {
         price.without_a_free_core()
     } else {
         price
@@ -119,7 +119,7 @@ fn price(model: &Model<'_>, workers: u32) -> Price {
 }
 
 /// Whether there are fewer cores than workers and the training thread.
-fn crowded(model: &Model<'_>, workers: u32) -> bool {
+pub(super) fn is_crowded(model: &Model<'_>, workers: u32) -> bool {
     let cores = model.facts.resources.cores_usable;
     cores.is_some_and(|cores| f64::from(workers) + 1.0 > cores)
 }

@@ -2,7 +2,7 @@
 
 use super::super::bottleneck::{Term, limit_ms, memory_suspect, waits_for_lock};
 use super::super::model::{BUSY, Model, whole};
-use super::{Context, Draft, HOPED_FOR, Outcome, background, change};
+use super::{ASSUMED, Context, Draft, HOPED_FOR, Outcome, background, change};
 use crate::model::record::{ChangeRecord, QueueSummary};
 
 /// Share of time in which a pool's queue is empty from which on it is starved, in percent.
@@ -145,7 +145,10 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         term: Term::Stage(stage),
         change: Some(knob(context, stage, to)),
         outcome: Outcome::Becomes(Box::new(tandem)),
-        confidence: if link.stage.concurrency_known {
+        // Where cores bind, more processes than cores slow each other.
+        confidence: if context.binds(Term::Cores) && background::is_crowded(model, to) {
+            ASSUMED
+        } else if link.stage.concurrency_known {
             0.9
         } else {
             0.75
