@@ -146,10 +146,10 @@ unsafe extern "C" fn get<const WHICH: usize>(
     handle: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: Python calls this attached to the interpreter, with null or, since the descriptor is in
-    // the class of handles only, a handle that it keeps alive meanwhile. (Somebody who takes the
-    // descriptor out of the class's `__dict__` may call it with anything: hence the check.) A new
-    // reference is returned.
+    // The descriptor is in the class of handles only. Whoever takes it out of the class's `__dict__` may
+    // call it with anything: hence the check of the type.
+    // SAFETY: called attached to the interpreter, with null or an object that is kept alive meanwhile.
+    // A new reference is returned.
     unsafe {
         let py = Python::assume_attached();
         let kept = if handle.is_null() {

@@ -11,7 +11,7 @@ from examine import Applied, Result
 FAR_OFF = 15.0
 
 #: Findings that warn of the headspace.
-WARNINGS = frozenset({"unsteady_probe", "batches_mutated", "no_steady_state"})
+WARNINGS = frozenset({"unsteady_probe", "batches_mutated"})
 
 HEADER = (
     *("program", "same output", "recognised", "live step", "headspace said", "true"),

@@ -17,6 +17,7 @@ import atexit
 import json
 import os
 import sys
+from collections import deque
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import PathFinder
@@ -45,11 +46,10 @@ KEPT = 10
 class Loop:
     """All epochs that are iterated at one place of the program."""
 
-    def __init__(self, place):
-        self.place = place
+    def __init__(self):
         #: Batches handed out.
         self.taken = 0
-        self.cache = []
+        self.cache = deque(maxlen=KEPT)
         #: Milliseconds of each timed step.
         self.live = []
         #: By cycle, the timed steps of live and of cached batches.
@@ -99,7 +99,7 @@ def loop_of(place):
         owner.append(os.getpid())
         atexit.register(write)
     if place not in loops:
-        loops[place] = Loop(place)
+        loops[place] = Loop()
     return loops[place]
 
 
@@ -159,14 +159,13 @@ def within():
 class Batches:
     """In the place of the loader's iterator: one epoch."""
 
-    def __init__(self, loop, make, length):
+    def __init__(self, loop, source, length):
         self.loop = loop
+        self.source = source
         self.length = length
         self.taken = 0
         self.has_replayed = False
         self.last = None
-        with within():
-            self.source = make()
 
     def __iter__(self):
         return self
@@ -186,7 +185,7 @@ class Batches:
             with within():
                 batch, spent = next(self.source), 0.0
             if loop.keeps():
-                loop.cache = [*loop.cache[1 - KEPT :], fresh(batch)]
+                loop.cache.append(fresh(batch))
         self.taken += 1
         loop.taken += 1
         now = perf_counter()
@@ -223,7 +222,9 @@ def take_hold_of_method(module, path):
             length = len(self)
         except Exception:
             length = None
-        return Batches(loop_of(place), lambda: iter(original(self, *args, **kwargs)), length)
+        with within():
+            source = iter(original(self, *args, **kwargs))
+        return Batches(loop_of(place), source, length)
 
     setattr(kind, method, patched)
 
@@ -252,7 +253,7 @@ def again(function):
         if loop.replays():
             return loop.cache[loop.taken % KEPT]
         made = function(*args, **kwargs)
-        loop.cache = [*loop.cache[1 - KEPT :], made]
+        loop.cache.append(made)
         return made
 
     return cached

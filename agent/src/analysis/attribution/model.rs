@@ -235,6 +235,11 @@ impl<'a> Model<'a> {
             && link.cpu().is_some_and(|cpu| cpu > 0.02 && cpu < 0.9)
     }
 
+    /// Whether there are fewer cores than `workers` and the training thread.
+    pub(super) fn is_crowded(&self, workers: u32) -> bool {
+        f64::from(workers) + 1.0 > self.tandem.cores
+    }
+
     /// What is left of a call's time where its waiting for the lock is taken out.
     fn gil_free(&self, stage: usize) -> f64 {
         let stretch = (0..self.links.len())

@@ -51,7 +51,7 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
         .collect();
     // Without a core for each process more is uncertain, and less is gained than predicted.
     let handicap = |workers: u32| {
-        if is_crowded(model, workers) {
+        if model.is_crowded(workers) {
             CROWDED
         } else {
             1.0
@@ -69,7 +69,7 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
         return None;
     }
     let cheap = price.receive_ms <= DEAR * (step - step_ms);
-    let confidence = if price.is_known && cheap && !is_crowded(model, to) {
+    let confidence = if price.is_known && cheap && !model.is_crowded(to) {
         PRICED
     } else {
         ASSUMED
@@ -111,17 +111,11 @@ fn price(model: &Model<'_>, workers: u32) -> Price {
     } else {
         price
     };
-    if is_crowded(model, workers) {
+    if model.is_crowded(workers) {
         price.without_a_free_core()
     } else {
         price
     }
-}
-
-/// Whether there are fewer cores than workers and the training thread.
-pub(super) fn is_crowded(model: &Model<'_>, workers: u32) -> bool {
-    let cores = model.facts.resources.cores_usable;
-    cores.is_some_and(|cores| f64::from(workers) + 1.0 > cores)
 }
 
 /// Whether something holds the interpreter lock for long. Of a loop that loads by itself, that is the

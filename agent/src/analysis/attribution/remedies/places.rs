@@ -145,8 +145,8 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         term: Term::Stage(stage),
         change: Some(knob(context, stage, to)),
         outcome: Outcome::Becomes(Box::new(tandem)),
-        // Where cores bind, more processes than cores slow each other.
-        confidence: if context.binds(Term::Cores) && background::is_crowded(model, to) {
+        // Where cores bind, workers that have no core of their own slow each other.
+        confidence: if context.binds(Term::Cores) && model.is_crowded(to) {
             ASSUMED
         } else if link.stage.concurrency_known {
             0.9
