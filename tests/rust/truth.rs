@@ -170,7 +170,7 @@ fn right_or_refused(spec: &Spec, plan: ProbePlan, name: &str) -> Result<(), NoFl
 }
 
 #[test]
-fn a_bounded_queue_of_launches_is_outlasted_by_the_last_replay() {
+fn a_bounded_queue_of_launches_is_outlasted_by_the_long_replay() {
     for (load_ms, device_ms) in [(8.0, 5.0), (20.0, 4.0)] {
         for in_flight in [8, 32] {
             let mut spec = queueing(load_ms, device_ms);

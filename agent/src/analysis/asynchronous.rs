@@ -19,7 +19,7 @@
 
 use std::fmt;
 
-use super::selection::{Kept, ms};
+use super::selection::{Kept, long_replay, ms};
 use super::steady::{block_means, change_point, mean, variance};
 use super::verdict::units::duration_ms;
 use crate::model::record::Phase;
@@ -39,7 +39,7 @@ const LONG: usize = 96;
 const SHORT: usize = 40;
 /// Steps whose mean is one value to the change-point rule.
 const BLOCK: usize = 4;
-/// Steps at the end of the last replay that must be at one level.
+/// Steps at the end of the long replay that must be at one level.
 const TAIL: usize = 48;
 /// By how much the steps grow at least where a queue got full.
 const GROWS: f64 = 1.5;
@@ -60,7 +60,7 @@ pub enum Asynchrony {
         /// What it took at least, with what was paid afterwards.
         owed_ms: f64,
     },
-    /// Steps grew at the end of the last replay.
+    /// Steps grew at the end of the long replay.
     Growing {
         /// Mean step before, in milliseconds.
         before_ms: f64,
@@ -96,7 +96,7 @@ impl fmt::Display for Asynchrony {
                 after_ms,
             } => write!(
                 f,
-                "the steps grew from {} to {} at the end of the last replay, when the device's \
+                "the steps grew from {} to {} at the end of the long replay, when the device's \
                  queue was full",
                 duration_ms(before_ms),
                 duration_ms(after_ms)
@@ -198,17 +198,17 @@ fn rare(windows: &[Window], kept: &[Kept<'_>], live: Level) -> Option<Asynchrony
             })
             .collect()
     };
-    let last = kept.iter().rfind(|window| window.phase == Phase::Replay)?;
-    if let Some(every) = last.period {
+    let long = long_replay(kept)?;
+    if let Some(every) = long.period {
         // A live window of less than a period has one wait or none.
         let longest = kept.iter().filter(|window| window.phase == Phase::Live);
         let longest = longest.map(|window| window.steps.len()).max().unwrap_or(0);
         return (longest < every).then_some(Asynchrony::Rare { every });
     }
-    let in_replay = heavy(&compute(last.steps));
+    let in_replay = heavy(&compute(long.steps));
     if !in_replay.is_empty() {
         return Some(Asynchrony::Rare {
-            every: last.steps.len() / in_replay.len(),
+            every: long.steps.len() / in_replay.len(),
         });
     }
     // Live, the waits are as rare; what they cost must matter.
@@ -259,10 +259,10 @@ fn owed(windows: &[Window], kept: &[Kept<'_>], live: Level, replay_ms: f64) -> O
         .then_some(Asynchrony::Owed { replay_ms, owed_ms })
 }
 
-/// Steps that grew at the end of the last replay, so that it ended too early.
+/// Steps that grew at the end of the long replay, so that it ended too early.
 fn growing(kept: &[Kept<'_>], live: Level) -> Option<Asynchrony> {
-    let last = kept.iter().rfind(|window| window.phase == Phase::Replay)?;
-    let blocks = block_means(&last.step_ms(), BLOCK);
+    let long = long_replay(kept)?;
+    let blocks = block_means(&long.step_ms(), BLOCK);
     let at = change_point(&blocks, blocks.len().saturating_sub(1), 4.0)?;
     let (before_ms, after_ms) = (mean(&blocks[..at]), mean(&blocks[at..]));
     let grows = if before_ms < live.compute_ms / 2.0 {

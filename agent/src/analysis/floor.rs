@@ -35,17 +35,17 @@
 //!
 //! ```text
 //!                              within   covers   none   steps
-//! one process                  97.6 %   96.3 %   0.6 %    922
-//! several ranks, fixed         97.1 %   96.4 %   0.5 %   1041
-//! beside other programs        78.4 %   91.7 %  11.0 %   1252
-//! one process, probe_steps 800 95.2 %   95.7 %   0.7 %    711
-//!                          500 92.4 %   94.9 %   1.3 %    451
-//!                          300 83.9 %   92.6 %   1.2 %    258
-//!                          200 81.5 %   99.2 %  52.4 %    134
+//! one process                  97.2 %   96.0 %   0.3 %   1002
+//! several ranks, fixed         97.2 %   95.5 %   0.3 %   1040
+//! beside other programs        79.9 %   90.8 %   5.7 %   1510
+//! one process, probe_steps 800 95.2 %   94.8 %   0.0 %    710
+//!                          500 93.0 %   94.1 %   0.7 %    469
+//!                          300 86.1 %   91.3 %   2.0 %    291
+//!                          200 80.2 %   99.7 %  50.1 %    134
 //! ```
 //!
-//! Weakest where compute is 0.6 to 1.0 of the load (95 to 97 % within): the queue then empties and
-//! fills over hundreds of steps. Beside other programs 63 to 73 % are within 3 points there.
+//! Weakest where compute is 0.6 to 1.0 of the load (92 to 96 % within): the queue then empties and
+//! fills over hundreds of steps. Beside other programs 63 to 78 % are within 3 points there.
 
 use thiserror::Error;
 

@@ -26,6 +26,7 @@ fn window(phase: Phase, cycle: u32, steps: u32, compute_ms: f64, wait_ms: f64) -
         })
         .collect();
     Window {
+        long: false,
         phase,
         cycle,
         settled_at: Some(0),

@@ -19,15 +19,15 @@ const THRESHOLD: f64 = 4.0;
 /// First steps of a replay window that never count: an asynchronous device takes a few launches
 /// before the loop feels it again, and the step before was live.
 const LAUNCHES: usize = 8;
-/// Steps that the last replay window keeps at least, unless it is shorter than four times that.
+/// Steps that the long replay window keeps at least, unless it is shorter than four times that.
 const LEAST_TAIL: usize = 48;
-/// Standard errors by which a short replay window may differ from the last one.
+/// Standard errors by which a short replay window may differ from the long one.
 const AGREES: f64 = 2.5;
 /// Compute in windows that are alike differs by less than this factor...
 const ALIKE: f64 = 1.3;
 /// ...and where the device's queue fills, it is less than this share of what it is later.
 const FILLING: f64 = 0.6;
-/// A replay window below this share of the last one saw launches on a device, not steps.
+/// A replay window below this share of the long one saw launches on a device, not steps.
 const LAUNCHED: f64 = 0.5;
 /// Share of the step below which a wait is none, and above which it is one.
 const NO_WAIT: f64 = 0.005;
@@ -39,6 +39,8 @@ pub(super) struct Kept<'a> {
     /// Its place among all windows.
     pub(super) index: usize,
     pub(super) phase: Phase,
+    /// Whether it is the long replay.
+    long: bool,
     pub(super) cycle: u32,
     pub(super) steps: &'a [WindowStep],
     /// Milliseconds of the probe before its first step that counts.
@@ -107,15 +109,17 @@ pub(super) fn select<'a>(
     windows: &'a [Window],
     measured: &[Window],
 ) -> (Vec<Kept<'a>>, Vec<WindowRecord>) {
-    let last_replay = windows
+    let is_replay = |window: &Window| window.phase == Phase::Replay;
+    let long_replay = windows
         .iter()
-        .rposition(|window| window.phase == Phase::Replay);
+        .rposition(|window| window.long)
+        .or_else(|| windows.iter().rposition(is_replay));
     let mut kept = Vec::new();
     let mut unused: Vec<Option<String>> = Vec::new();
     let mut firsts = Vec::new();
     let mut begins_ms = 0.0;
     for (index, window) in windows.iter().enumerate() {
-        let first = settled_from(window, last_replay == Some(index));
+        let first = settled_from(window, long_replay == Some(index));
         let steps = first
             .and_then(|first| window.steps.get(first..))
             .unwrap_or_default();
@@ -138,6 +142,7 @@ pub(super) fn select<'a>(
                 begins_ms: ends_ms - lasts(steps),
                 index,
                 phase: window.phase,
+                long: long_replay == Some(index),
                 cycle: window.cycle,
                 steps,
                 period: None,
@@ -163,6 +168,7 @@ pub(super) fn select<'a>(
             let part = Kept {
                 index,
                 phase: window.phase,
+                long: false,
                 cycle: window.cycle,
                 steps: window.steps.get(first..).unwrap_or_default(),
                 begins_ms: 0.0,
@@ -188,7 +194,7 @@ fn count(n: usize) -> u32 {
 }
 
 /// The first step that counts; `None` where the window never settled.
-fn settled_from(window: &Window, is_last_replay: bool) -> Option<usize> {
+fn settled_from(window: &Window, is_long_replay: bool) -> Option<usize> {
     let mut from = usize::try_from(window.settled_at?).ok()?;
     if window.phase == Phase::Replay {
         from += LAUNCHES;
@@ -201,9 +207,9 @@ fn settled_from(window: &Window, is_last_replay: bool) -> Option<usize> {
         .map(|s| ms(s.step_ns()))
         .collect();
     let blocks = block_means(&steps, BLOCK);
-    // The loader fills its queue through most of the last replay; elsewhere a change past the
+    // The loader fills its queue through most of the long replay; elsewhere a change past the
     // middle means that the window is made of two states, and both are part of the long run.
-    let last = if is_last_replay {
+    let last = if is_long_replay {
         blocks.len() - (blocks.len() / 4).max(LEAST_TAIL / BLOCK).min(blocks.len())
     } else {
         blocks.len() / 2
@@ -230,18 +236,25 @@ fn settled_from(window: &Window, is_last_replay: bool) -> Option<usize> {
     Some(from + cut * BLOCK)
 }
 
+/// The replay that the others are compared with: the long one, or else the last.
+pub(super) fn long_replay<'a, 'b>(kept: &'a [Kept<'b>]) -> Option<&'a Kept<'b>> {
+    let long = kept.iter().find(|window| window.long);
+    long.or_else(|| kept.iter().rfind(|window| window.phase == Phase::Replay))
+}
+
 /// Leaves parts of periods out, where the loop waits for its device once in many steps: whole
-/// periods alone have the mean of the long run. The last replay tells their length.
+/// periods alone have the mean of the long run. The long replay tells their length.
 fn cut_to_periods(kept: &mut Vec<Kept<'_>>) {
-    let replay = kept
-        .iter_mut()
-        .rfind(|window| window.phase == Phase::Replay);
-    let Some(last) = replay else { return };
-    let Some((whole, period)) = whole_periods(last.steps) else {
+    let Some(index) = long_replay(kept).map(|long| long.index) else {
         return;
     };
-    (last.steps, last.period) = (whole, Some(period));
-    let index = last.index;
+    let Some(long) = kept.iter_mut().find(|window| window.index == index) else {
+        return;
+    };
+    let Some((whole, period)) = whole_periods(long.steps) else {
+        return;
+    };
+    (long.steps, long.period) = (whole, Some(period));
     for window in kept.iter_mut().filter(|window| window.index != index) {
         let whole = window.steps.len() / period * period;
         if whole > 0 {
@@ -285,39 +298,39 @@ fn still_queueing(all: &[Kept<'_>], window: &Kept<'_>) -> Option<String> {
     })
 }
 
-/// Replay windows at another level than the last, and longest, one: in them the loader was still
+/// Replay windows at another level than the long one: in them the loader was still
 /// at work. Windows whose batches merely differ stay, and so do those that differ as live windows do,
 /// by the share `unsteady`.
 fn still_filling(all: &[Kept<'_>], window: &Kept<'_>, unsteady: f64) -> Option<String> {
-    let last = all.iter().rfind(|other| other.phase == Phase::Replay)?;
-    if window.phase != Phase::Replay || window.index == last.index {
+    let long = long_replay(all)?;
+    if window.phase != Phase::Replay || window.index == long.index {
         return None;
     }
-    let spread = variance(&block_means(&last.step_ms(), BLOCK));
-    let batches = last.means_by_slot();
+    let spread = variance(&block_means(&long.step_ms(), BLOCK));
+    let batches = long.means_by_slot();
     let batch_spread = variance(&batches);
     let error = |kept: &Kept<'_>| {
         let blocks = (kept.steps.len() / BLOCK).max(1) as f64;
         (spread / blocks).max(batch_spread / batches.len().max(1) as f64)
     };
-    let level = 2.0 * (unsteady * last.mean_step_ms()).powi(2);
+    let level = 2.0 * (unsteady * long.mean_step_ms()).powi(2);
     let beyond = |kept: &Kept<'_>| {
-        let error = (error(kept) + error(last) + level).sqrt();
-        (kept.mean_step_ms() - last.mean_step_ms()) / (AGREES * error)
+        let error = (error(kept) + error(long) + level).sqrt();
+        (kept.mean_step_ms() - long.mean_step_ms()) / (AGREES * error)
     };
     // The loader at work makes all of them slower, and launches that do not wait for the device make
     // all of them faster. Where some are slower and others faster, the machine is not steady.
     let short = || {
         all.iter()
-            .filter(|other| other.phase == Phase::Replay && other.index != last.index)
+            .filter(|other| other.phase == Phase::Replay && other.index != long.index)
             .map(beyond)
     };
     let slower = beyond(window) > 1.0 && short().all(|other| other > -1.0);
     let faster = beyond(window) < -1.0
         && (short().all(|other| other < 1.0)
-            || window.mean_step_ms() < LAUNCHED * last.mean_step_ms());
+            || window.mean_step_ms() < LAUNCHED * long.mean_step_ms());
     (slower || faster).then(|| {
-        "its steps differ from those late in the last replay, when the loader stands still"
+        "its steps differ from those late in the long replay, when the loader stands still"
             .to_owned()
     })
 }

@@ -10,6 +10,7 @@
 //! ([`Decision`]), fetches it there, and tells the machine what came of it. Mode `measure` needs
 //! no machine: every batch comes from the source.
 
+mod pairs;
 pub mod plan;
 pub mod probe;
 #[cfg(test)]

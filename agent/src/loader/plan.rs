@@ -1,7 +1,7 @@
 //! How long the probe looks, counted in steps.
 //!
 //! The defaults suit steps of 10 to 100 ms and a user who wants a number in a minute or two. A
-//! loop that settles quickly is done in 600 to 1000 steps; one whose queue drains slowly, or whose
+//! loop that settles quickly is done in 600 to 1200 steps; one whose queue drains slowly, or whose
 //! steps vary much, takes up to [`ProbePlan::total_steps`].
 
 use thiserror::Error;
@@ -14,16 +14,16 @@ const IN_HAND: u32 = 16;
 const LEAST_LIVE: u32 = 32;
 /// The same for a short replay window.
 const LEAST_REPLAY: u32 = 20;
-/// The same for the last replay window.
-const LEAST_LAST_REPLAY: u32 = 48;
+/// The same for the long replay window.
+const LEAST_LONG_REPLAY: u32 = 48;
 /// The same for settling.
 const LEAST_SETTLE: u32 = 16;
-/// Fewest steps of a whole probe: two live windows, a short replay and the last one, and some
+/// Fewest steps of a whole probe: two live windows, a short replay and the long one, and some
 /// time to settle.
 const LEAST_TOTAL: u32 = 200;
-/// Steps that an adaptive probe usually takes, from and to: `analysis/floor.rs` has the mean, 922, of
+/// Steps that an adaptive probe usually takes, from and to: `analysis/floor.rs` has the mean, 1002, of
 /// simulated pipelines.
-const USUAL: (u64, u64) = (600, 1000);
+const USUAL: (u64, u64) = (600, 1200);
 /// Most batches held for replay.
 pub const MOST_CACHES: u32 = LEAST_LIVE - 2;
 /// Most steps of a probe whose schedule adapts, where nothing else is asked.
@@ -32,7 +32,7 @@ const MOST_TOTAL: u32 = 2400;
 /// How long each part of the probe lasts, in steps.
 ///
 /// Longer windows narrow the interval; longer budgets let slower loops settle. Both make the probe
-/// longer, and `replay` and `last_replay` make more steps train on repeated batches.
+/// longer, and `replay` and `long_replay` make more steps train on repeated batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbePlan {
     /// First steps of the loop that never count: compilation, allocation, caches.
@@ -42,18 +42,20 @@ pub struct ProbePlan {
     pub warmup_budget: u32,
     /// Pairs of a live and a replay window. At least 2.
     pub cycles: u32,
+    /// The same, at most, where the machine is not steady.
+    pub most_cycles: u32,
     /// Settled steps of a live window.
     pub live: u32,
-    /// Steps that may be added to the last live window where the steps vary much.
+    /// Steps that may be added to the live window before the long replay where the steps vary much.
     pub extra_live: u32,
-    /// Steps of a replay window but the last. Short, since the loader refills its queue meanwhile
+    /// Steps of a short replay window. Short, since the loader refills its queue meanwhile
     /// and the loop must drain it again.
     pub replay: u32,
-    /// Steps of the last replay window. Long, so that the loader has filled its queue and is idle
-    /// in most of it; nothing need settle afterwards.
-    pub last_replay: u32,
-    /// Longest the last replay window becomes where the loader is slow to fill its queue.
-    pub last_replay_budget: u32,
+    /// Steps of the long replay window. Long, so that the loader has filled its queue and is idle
+    /// in most of it.
+    pub long_replay: u32,
+    /// Longest the long replay window becomes where the loader is slow to fill its queue.
+    pub long_replay_budget: u32,
     /// Longest time a live window waits for the loop to settle after a replay.
     pub settle_budget: u32,
     /// Batches held for replay. Each is kept alive until the probe ends.
@@ -99,11 +101,12 @@ impl ProbePlan {
                 depth.saturating_add(4).saturating_mul(24).clamp(96, 640)
             }),
             cycles: 4,
+            most_cycles: 12,
             live: 64,
-            extra_live: 800,
+            extra_live: 400,
             replay: 24,
-            last_replay: 128,
-            last_replay_budget: 512,
+            long_replay: 128,
+            long_replay_budget: 512,
             settle_budget: 300,
             num_caches: 10,
             prefetch_depth,
@@ -113,11 +116,12 @@ impl ProbePlan {
         if world_size > 1 {
             plan.adaptive = false;
             plan.cycles = 3;
+            plan.most_cycles = 3;
             plan.warmup_budget = plan.warmup_budget.min(320);
             plan.settle_budget = held.saturating_mul(2).clamp(64, 192);
             plan.extra_live = 64;
-            plan.last_replay = held.saturating_mul(2).saturating_add(64).clamp(128, 256);
-            plan.last_replay_budget = plan.last_replay;
+            plan.long_replay = held.saturating_mul(2).saturating_add(64).clamp(128, 256);
+            plan.long_replay_budget = plan.long_replay;
         }
         plan.limit = plan.unlimited().min(MOST_TOTAL);
         plan
@@ -143,16 +147,21 @@ impl ProbePlan {
         self.cycles = self
             .cycles
             .min(if total < 350 { 2 } else { total / 200 + 1 });
+        self.most_cycles = if self.adaptive {
+            self.most_cycles.min(total / 100).max(self.cycles)
+        } else {
+            self.cycles
+        };
         self.live = self.live.min(total / 8).max(LEAST_LIVE);
         self.replay = self.replay.min(total / 12).max(LEAST_REPLAY);
-        self.last_replay = self.last_replay.min(total / 5).max(LEAST_LAST_REPLAY);
-        self.last_replay_budget = self.last_replay_budget.min(total / 4).max(self.last_replay);
+        self.long_replay = self.long_replay.min(total / 5).max(LEAST_LONG_REPLAY);
+        self.long_replay_budget = self.long_replay_budget.min(total / 4).max(self.long_replay);
         self.warmup_budget = self
             .warmup_budget
             .min(total * 2 / 5)
             .max(self.warmup + LEAST_LIVE);
         if !self.adaptive {
-            self.last_replay_budget = self.last_replay;
+            self.long_replay_budget = self.long_replay;
             // A fixed schedule is the sum of its parts.
             while self.unlimited() > total {
                 let shorter = |part: u32, least: u32| (part - part.div_ceil(16)).max(least);
@@ -192,8 +201,8 @@ impl ProbePlan {
     /// Most steps that are served from the cache. Exact where the schedule is fixed.
     #[must_use]
     pub fn replayed_steps(&self) -> u64 {
-        u64::from(self.cycles.saturating_sub(1)) * u64::from(self.replay)
-            + u64::from(self.last_replay.max(self.last_replay_budget))
+        u64::from(self.most_cycles.saturating_sub(1)) * u64::from(self.replay)
+            + u64::from(self.long_replay.max(self.long_replay_budget))
     }
 
     /// Steps of replay until the loader has filled its queue and stands still, where a step at
@@ -212,7 +221,7 @@ impl ProbePlan {
             .saturating_add(self.live)
             .saturating_add(later.saturating_mul(self.cycles.saturating_sub(1)))
             .saturating_add(self.extra_live)
-            .saturating_add(self.last_replay.max(self.last_replay_budget))
+            .saturating_add(self.long_replay.max(self.long_replay_budget))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Live and cached windows by turns: the floor from one run.
 //!
 //! ```text
-//! warm-up  LIVE  replay  settle LIVE  replay  settle LIVE  ...  REPLAY (long)   live to the end
+//! warm-up  LIVE  replay  settle LIVE  replay  settle LIVE  replay  settle LIVE  REPLAY (long)
+//!          settle LIVE  replay  ...  live to the end
 //! ```
 //!
 //! Everything is counted in steps. Where several ranks train together, all must switch at the
@@ -11,13 +12,16 @@
 //!
 //! - Replay windows are short, because the loader refills its queue meanwhile, `replay *
 //!   compute/load` batches, and draining those takes `1 / (1 - compute/load)` live steps each. The
-//!   last one is long enough that the loader has filled its queue and stands still: only there is
-//!   contention gone. Nothing has to settle after it.
+//!   long one lasts until the loader has filled its queue and stands still: only there is contention
+//!   gone. It ends the probe where the machine is steady.
 //! - A live window counts from where the loop waits again as it did before the replay (`settle`).
 //!   Where that takes longer than the budget, the loop is not disturbed again: the remaining
-//!   replay windows are left out, but for the last.
-//! - Before the last live window the steps seen so far tell how many are needed for an interval
+//!   short replay windows are left out.
+//! - Before the long replay the steps seen so far tell how many are needed for an interval
 //!   of about 2 points either way (two-stage sampling: Stein 1945); up to `extra_live` are added.
+//! - Where pairs of windows differ by more than the steps within them explain, the machine is not
+//!   steady, and longer windows do not help. More pairs follow the long replay, up to `most_cycles`
+//!   ([`Pairs`]): it comes before them, since a run may end soon.
 //! - Each live window fills the cache anew, so that the floor rests on more batches than are held
 //!   at a time.
 //! - A step counts only if both its batches are of the same phase and the same epoch.
@@ -26,13 +30,16 @@
 //! was. Where an epoch keeps its length ([`EpochProgress`](super::EpochProgress)), the source's last
 //! batches are left out.
 
+use super::pairs::Pairs;
 use super::settle::{self, Reference};
 use super::{Decision, ProbePlan};
 use crate::model::record::Phase;
 use crate::model::{ThreadReading, ThreadTimes, Window, WindowStep};
 
-/// Standard error of the headspace that the last live window is lengthened for, as a share.
+/// Standard error of the headspace that the live window before the long replay is lengthened for, as a share.
 const AIM: f64 = 0.01;
+/// With less than this share of the live steps wanted for that, pairs are added after the long replay.
+const MUCH_SHORT: f64 = 0.5;
 /// Steps from one reading of the thread's times to the next. A reading is two system calls.
 const READ_EVERY: usize = 8;
 /// Steps that a fixed live window needs after settling.
@@ -43,8 +50,10 @@ const LEAST_SETTLED: u32 = 24;
 struct Segment {
     replaying: bool,
     cycle: u32,
-    /// Whether it is part of the last pair.
-    last: bool,
+    /// Whether its replay is the long one.
+    long: bool,
+    /// Whether the one before it was the long replay.
+    after_long: bool,
     /// Batches handed out in it.
     batches: u32,
     /// The step that led into it, in nanoseconds.
@@ -55,6 +64,16 @@ struct Segment {
     settled_at: Option<usize>,
     /// Batches it will have, once known.
     until: Option<u32>,
+}
+
+/// How far the probe is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Up to the long replay, and in it.
+    First,
+    /// In the pairs after it.
+    MorePairs,
+    Finished,
 }
 
 /// A batch handed out.
@@ -72,7 +91,7 @@ pub struct Probe {
     /// Whether every epoch ends once the probe is done.
     stops: bool,
     segment: Segment,
-    finished: bool,
+    stage: Stage,
     /// Batches handed out since the probe began.
     total: u32,
     /// Pairs of windows left out, because the loop took too long to settle after a replay.
@@ -91,6 +110,7 @@ pub struct Probe {
     /// Steps that count, so far.
     live: Vec<WindowStep>,
     replay: Vec<WindowStep>,
+    pairs: Pairs,
     reference: Reference,
     ready: Option<Window>,
 }
@@ -106,7 +126,7 @@ impl Probe {
                 steps: Vec::with_capacity(512),
                 ..Segment::default()
             },
-            finished: false,
+            stage: Stage::First,
             total: 0,
             skipped: 0,
             refills: 0,
@@ -117,6 +137,7 @@ impl Probe {
             switches: false,
             live: Vec::new(),
             replay: Vec::new(),
+            pairs: Pairs::default(),
             reference: Reference::default(),
             ready: None,
         };
@@ -142,7 +163,7 @@ impl Probe {
     pub fn change_loader(&mut self) {
         self.begin_epoch();
         self.cached = 0;
-        if self.segment.replaying && !self.finished {
+        if self.segment.replaying && !self.finished() {
             self.segment.until = Some(self.segment.batches);
         }
     }
@@ -153,7 +174,7 @@ impl Probe {
     pub fn prepare(&mut self) -> bool {
         self.end_of_patience();
         self.close_if_complete();
-        !self.finished && self.segment.replaying && self.segment.batches == 0
+        !self.finished() && self.segment.replaying && self.segment.batches == 0
     }
 
     /// The cache holds at most `cached` batches: the caller dropped others, and those left moved up.
@@ -163,12 +184,12 @@ impl Probe {
     pub fn keep_only(&mut self, cached: usize) {
         let cached = u32::try_from(cached).unwrap_or(u32::MAX);
         self.cached = self.cached.min(cached);
-        let begins = self.segment.replaying && self.segment.batches == 0 && !self.finished;
+        let begins = self.segment.replaying && self.segment.batches == 0 && !self.finished();
         let may_wait = self.plan.adaptive && self.refills < self.plan.cycles;
         if begins && self.cached == 0 && may_wait {
             self.refills += 1;
-            let (cycle, last) = (self.segment.cycle, self.segment.last);
-            self.open(false, cycle, last);
+            let (cycle, long) = (self.segment.cycle, self.segment.long);
+            self.open(false, cycle, long);
             self.segment.settled_at = Some(0);
             self.segment.until = Some(self.plan.num_caches + 2);
         }
@@ -179,9 +200,9 @@ impl Probe {
         self.prepare();
         if self.segment.replaying && self.cached == 0 {
             // Nothing to replay: no batch came since the last window began.
-            self.finished = true;
+            self.stage = Stage::Finished;
         }
-        if self.finished {
+        if self.finished() {
             return if self.stops {
                 Decision::End
             } else {
@@ -200,7 +221,7 @@ impl Probe {
     /// The source gave a batch, and it is handed out. `Some(slot)`: keep it there, in place of
     /// what was there before.
     pub fn delivered(&mut self) -> Option<usize> {
-        let wanted = !self.finished
+        let wanted = !self.finished()
             && !self.segment.replaying
             && self.segment.until.is_some_and(|until| {
                 until - self.segment.batches.min(until) <= self.plan.live
@@ -216,7 +237,7 @@ impl Probe {
     /// Steps across a switch or an epoch's end are left out here. Returns a window once it is
     /// complete.
     pub fn timed(&mut self, compute_ns: u64, wait_ns: u64) -> Option<Window> {
-        let watched = !self.finished || self.segment.settled_at.is_none();
+        let watched = !self.finished() || self.segment.settled_at.is_none();
         if std::mem::take(&mut self.switches) {
             self.segment.entered_ns = Some(compute_ns.saturating_add(wait_ns));
         }
@@ -228,7 +249,7 @@ impl Probe {
                 wait_ns,
                 slot,
             });
-            if self.finished {
+            if self.finished() {
                 self.look_after();
             } else if self.plan.adaptive && self.segment.until.is_none() {
                 self.look();
@@ -244,7 +265,7 @@ impl Probe {
         let steps = self.segment.steps.len();
         let last = self.segment.readings.last().map(|reading| reading.steps);
         // The first is read again after the step that leads into the window.
-        !self.finished
+        !self.finished()
             && steps.is_multiple_of(READ_EVERY)
             && (steps == 0 || last != u32::try_from(steps).ok())
     }
@@ -265,11 +286,11 @@ impl Probe {
     /// Ends the probe where it is, because the loop has ended: the window that is complete, or
     /// the part of one, that [`timed`](Self::timed) did not return yet.
     pub fn abandon(&mut self) -> Option<Window> {
-        if self.finished || self.ready.is_some() {
-            self.finished = true;
+        if self.finished() || self.ready.is_some() {
+            self.stage = Stage::Finished;
             return self.ready.take();
         }
-        self.finished = true;
+        self.stage = Stage::Finished;
         let replaying = self.segment.replaying;
         let settled = self.segment.settled_at;
         (replaying || settled.is_some()).then(|| self.window(settled))
@@ -280,7 +301,7 @@ impl Probe {
     #[must_use]
     pub fn phase(&self) -> Phase {
         let segment = &self.segment;
-        if segment.replaying && !self.finished {
+        if segment.replaying && !self.finished() {
             Phase::Replay
         } else if segment.cycle > 0 && segment.settled_at.is_none() {
             Phase::Settle
@@ -292,7 +313,12 @@ impl Probe {
     /// Whether every window is done.
     #[must_use]
     pub fn finished(&self) -> bool {
-        self.finished
+        self.stage == Stage::Finished
+    }
+
+    /// Whether the long replay is over.
+    fn has_long(&self) -> bool {
+        self.stage != Stage::First
     }
 
     fn handed_out(&mut self, replayed: bool, slot: Option<u32>) {
@@ -303,21 +329,28 @@ impl Probe {
         self.total = self.total.saturating_add(1);
     }
 
-    /// Steps left of the limit when the last replay is set aside.
+    /// Steps left of the limit when the long replay is set aside, and after it a short one.
     fn spare(&self) -> u32 {
+        let set_aside = if self.has_long() {
+            self.plan.replay
+        } else {
+            self.plan.long_replay
+        };
         self.plan
             .limit
             .saturating_sub(self.total)
-            .saturating_sub(self.plan.last_replay)
+            .saturating_sub(set_aside)
     }
 
-    fn open(&mut self, replaying: bool, cycle: u32, last: bool) {
+    fn open(&mut self, replaying: bool, cycle: u32, long: bool) {
+        let after_long = self.segment.replaying && self.segment.long;
         let mut steps = std::mem::take(&mut self.segment.steps);
         steps.clear();
         self.segment = Segment {
             replaying,
             cycle,
-            last,
+            long,
+            after_long,
             steps,
             ..Segment::default()
         };
@@ -325,8 +358,8 @@ impl Probe {
         if replaying {
             self.served = 0;
             self.segment.settled_at = Some(0);
-            self.segment.until = Some(if last {
-                self.last_replay()
+            self.segment.until = Some(if long {
+                self.long_replay()
             } else {
                 plan.replay
             });
@@ -340,22 +373,22 @@ impl Probe {
             } else {
                 plan.settle_budget
             };
-            let extra = if last { plan.extra_live } else { 0 };
+            let extra = if long { plan.extra_live } else { 0 };
             self.segment.until = Some(settle + plan.live + extra);
         }
     }
 
-    /// How long the last replay is to be: until the loader has filled its queue, and on.
-    fn last_replay(&self) -> u32 {
+    /// How long the long replay is to be: until the loader has filled its queue, and on.
+    fn long_replay(&self) -> u32 {
         let plan = &self.plan;
         if !plan.adaptive || self.replay.is_empty() || self.live.is_empty() {
-            return plan.last_replay;
+            return plan.long_replay;
         }
         let ratio = settle::mean_step(&self.replay) / settle::mean_step(&self.live);
         let wanted = 1.1 * plan.steps_to_fill(ratio) + 64.0;
         let left = plan.limit.saturating_sub(self.total);
-        let most = plan.last_replay_budget.min(left).max(plan.last_replay);
-        whole(wanted).clamp(plan.last_replay, most)
+        let most = plan.long_replay_budget.min(left).max(plan.long_replay);
+        whole(wanted).clamp(plan.long_replay, most)
     }
 
     /// Judges whether the loop has settled, and how long the live window goes on.
@@ -376,9 +409,14 @@ impl Probe {
             }
             return;
         }
+        let replayed = if self.segment.after_long {
+            whole(plan.steps_to_fill(1.0)).min(plan.long_replay)
+        } else {
+            plan.replay
+        };
         let patience = whole(
             self.reference
-                .patience(plan.replay, settle::mean_step(&self.replay)),
+                .patience(replayed, settle::mean_step(&self.replay)),
         );
         // A loop that does not wait again long after its queue must have been drained does not
         // wait in the long run either: what it did before was not typical.
@@ -386,61 +424,64 @@ impl Probe {
         let budget = plan.settle_budget.saturating_mul(1 + self.skipped);
         if overdue || self.reference.is_reached(&self.segment.steps) {
             self.segment.settled_at = Some(seen);
-            let extra = if self.segment.last {
+            let extra = if self.segment.long {
                 self.more_live() + self.skipped * plan.live
             } else {
                 0
             };
             self.segment.until = go_on(plan.live + extra);
         } else if batches >= budget || spare <= plan.live {
-            if self.segment.last || spare <= plan.live {
+            if self.segment.long || self.has_long() || spare <= plan.live {
                 self.segment.until = go_on(plan.num_caches);
             } else {
-                self.segment.last = true;
+                self.segment.long = true;
                 self.skipped = plan.cycles.saturating_sub(self.segment.cycle + 1);
             }
         }
     }
 
-    /// Live steps beyond the plan's that bring the standard error down to [`AIM`].
+    /// Live steps that bring the standard error down to [`AIM`].
     ///
     /// With a = (floor/live) cv(live) and b = (floor/live) cv(replay), the error of the headspace
     /// is sqrt(a^2/n + b^2/m) for n live and m replay steps, and n + m is least at n : m = a : b.
-    fn more_live(&self) -> u32 {
-        let (Some(live), Some(replay)) = (
-            settle::relative_deviation(&self.live),
-            settle::relative_deviation(&self.replay),
-        ) else {
-            return 0;
-        };
+    fn wanted_live(&self) -> f64 {
+        if self.live.is_empty() || self.replay.is_empty() {
+            return 0.0;
+        }
+        let (live, replay) = self.pairs.deviations();
         let ratio = settle::mean_step(&self.replay) / settle::mean_step(&self.live);
         let (a, b) = (ratio * live, ratio * replay);
-        let wanted = a * (a + b) / (AIM * AIM);
+        a * (a + b) / (AIM * AIM)
+    }
+
+    /// The same beyond those so far and a live window's.
+    fn more_live(&self) -> u32 {
         let have = self.live.len() as f64 + f64::from(self.plan.live);
-        whole(wanted - have).min(self.plan.extra_live)
+        whole(self.wanted_live() - have).min(self.plan.extra_live)
     }
 
     /// Closes a live window that hardly has whole steps to judge, such as over epochs of one
     /// batch, before it uses up the limit.
     fn end_of_patience(&mut self) {
         let spare = self.spare();
+        let (finished, has_long) = (self.finished(), self.has_long());
         let segment = &mut self.segment;
-        let undecided = !self.finished && !segment.replaying && segment.until.is_none();
+        let undecided = !finished && !segment.replaying && segment.until.is_none();
         if undecided && spare <= self.plan.num_caches {
-            segment.last = true;
+            segment.long = !has_long;
             segment.until = Some(segment.batches + spare.max(1));
         }
     }
 
     fn close_if_complete(&mut self) {
         let segment = &self.segment;
-        if self.finished || segment.until.is_none_or(|until| segment.batches < until) {
+        if self.finished() || segment.until.is_none_or(|until| segment.batches < until) {
             return;
         }
         let Segment {
             replaying,
             cycle,
-            last,
+            long,
             ..
         } = *segment;
         let settled_at = if replaying || self.plan.adaptive {
@@ -452,26 +493,54 @@ impl Probe {
             .and_then(|at| self.segment.steps.get(at..))
             .unwrap_or_default();
         if replaying {
+            self.pairs.add_replay(counted, long);
             self.replay.extend_from_slice(counted);
         } else {
+            self.pairs.add_live(counted);
             self.live.extend_from_slice(counted);
         }
         self.ready = Some(self.window(settled_at));
-        if !replaying {
+        if replaying && long {
+            self.stage = Stage::MorePairs;
+        }
+        if !replaying && self.has_long() && settled_at.is_none() {
+            // Its queue is still full: the loop is not disturbed again.
+            self.finish();
+        } else if !replaying {
             // Another pair must fit in what is left.
-            let pair = self.plan.replay + self.plan.live + LEAST_SETTLED;
-            let last = last || self.plan.adaptive && self.spare() < pair;
-            self.open(true, cycle, last);
-        } else if last {
-            self.open(false, cycle + 1, false);
-            self.segment.until = None;
-            self.finished = true;
+            let long = long || self.plan.adaptive && !self.has_long() && self.spare() < self.pair();
+            self.open(true, cycle, long);
+        } else if self.has_long() && !self.wants_more_pairs() {
+            self.finish();
         } else {
-            self.open(false, cycle + 1, cycle + 2 >= self.plan.cycles);
+            let long = !self.has_long() && cycle + 2 >= self.plan.cycles;
+            self.open(false, cycle + 1, long);
         }
     }
 
-    /// Judges whether the loop has settled after the last replay, so that its steps are live ones
+    /// Steps of a pair of windows, at least.
+    fn pair(&self) -> u32 {
+        self.plan.replay + self.plan.live + LEAST_SETTLED
+    }
+
+    /// After the long replay: whether the pairs so far differ so much, or are so few, that others must follow.
+    fn wants_more_pairs(&self) -> bool {
+        let pairs = self.segment.cycle + 1;
+        self.plan.adaptive
+            && self.skipped == 0
+            && pairs < self.plan.most_cycles
+            && self.spare() >= self.pair()
+            && (pairs < self.pairs.wanted()
+                || (self.live.len() as f64) < MUCH_SHORT * self.wanted_live())
+    }
+
+    fn finish(&mut self) {
+        self.open(false, self.segment.cycle + 1, false);
+        self.segment.until = None;
+        self.stage = Stage::Finished;
+    }
+
+    /// Judges whether the loop has settled after the probe, so that its steps are live ones
     /// again.
     fn look_after(&mut self) {
         let seen = self.segment.steps.len();
@@ -503,6 +572,7 @@ impl Probe {
             } else {
                 Phase::Live
             },
+            long: self.segment.long && self.segment.until == Some(self.segment.batches),
             cycle: self.segment.cycle,
             settled_at: settled_at.and_then(|at| u32::try_from(at).ok()),
             entered_ns: self.segment.entered_ns,

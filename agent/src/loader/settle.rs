@@ -40,7 +40,7 @@ fn quiet(steps: &[WindowStep]) -> bool {
 }
 
 /// Sample variance of the means of consecutive runs of `length` steps, and how many they are.
-fn variance_of_means(
+pub(super) fn variance_of_means(
     steps: &[WindowStep],
     length: usize,
     of: impl Fn(&[WindowStep]) -> f64,
@@ -50,15 +50,6 @@ fn variance_of_means(
     let centre = means().sum::<f64>() / count.max(1) as f64;
     let squares: f64 = means().map(|x| (x - centre).powi(2)).sum();
     (squares / count.saturating_sub(1).max(1) as f64, count)
-}
-
-/// Long-run standard deviation of the step relative to its mean, correlation of neighbours
-/// included, from the means of [`GLANCE`] steps (batch means: Law, Simulation Modeling and
-/// Analysis, 2015, ch. 9). `None` of too little.
-pub(super) fn relative_deviation(steps: &[WindowStep]) -> Option<f64> {
-    let (variance, count) = variance_of_means(steps, GLANCE, mean_step);
-    let centre = mean_step(steps);
-    (count > 1 && centre > 0.0).then(|| (variance * GLANCE as f64).sqrt() / centre)
 }
 
 /// After the warm-up: the step from which on the loop is steady, once it is.

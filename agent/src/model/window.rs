@@ -46,6 +46,8 @@ pub struct ThreadReading {
 pub struct Window {
     /// [`Phase::Live`] or [`Phase::Replay`].
     pub phase: Phase,
+    /// Whether it is the whole long replay, in which the loader fills its queue and then stands still.
+    pub long: bool,
     /// Which live-and-replay pair it belongs to, from 0. Each live window fills the cache anew.
     pub cycle: u32,
     /// Steps at its start that the probe saw unsettled. `None`: the loop did not behave as it did

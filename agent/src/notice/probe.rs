@@ -132,8 +132,8 @@ mod tests {
     fn long() -> ProbeFacts {
         ProbeFacts {
             total: 2400,
-            usual: Some((600, 1000)),
-            replayed: 584,
+            usual: Some((600, 1200)),
+            replayed: 776,
             cached: 10,
             ..ProbeFacts::default()
         }
@@ -148,7 +148,7 @@ mod tests {
         };
         assert_eq!(
             facts.to_string(),
-            "up to 2400 steps, usually 600 to 1000, of which up to 584 train on batches that are \
+            "up to 2400 steps, usually 600 to 1200, of which up to 776 train on batches that are \
              repeated (10 batches at a time). An epoch keeps its length: the loader's last batches \
              are left out, as many as were repeated (`--exactly-once` delivers all). A checkpoint of \
              this run was trained on the repeated batches more often: for a model to keep, probe in a short \
@@ -199,7 +199,7 @@ mod tests {
         let text = facts.to_string();
         assert!(
             text.contains(
-                "An epoch of this loader has 120 batches: train for 1000 steps or more (9 epochs; \
+                "An epoch of this loader has 120 batches: train for 1200 steps or more (10 epochs; \
                  5 may be enough, 20 always are)."
             ),
             "{text}"

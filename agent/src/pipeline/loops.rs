@@ -9,7 +9,7 @@ use crate::model::{InPlace, Mode, Window};
 use crate::record::Recorder;
 
 /// What is said of a floor that short replays alone give.
-const TOO_SHORT: &str = "The run ended before the probe's last, long replay. In a short one the \
+const TOO_SHORT: &str = "The run ended before the probe's long replay. In a short one the \
                          loader is still filling its queue, so the floor may be lower and the \
                          headspace larger than these (train for more steps, or set a lower \
                          `probe_steps`).";
@@ -166,8 +166,8 @@ impl LoopEntry {
             }
             Err(_) => (None, Some("the probe is not done yet".to_owned())),
         };
-        // The long replay comes last.
-        let too_short = (ended && !finished && floor.is_some()).then(|| from.spell(TOO_SHORT));
+        let has_long = windows.iter().any(|window| window.long);
+        let too_short = (ended && !has_long && floor.is_some()).then(|| from.spell(TOO_SHORT));
         let warnings: Vec<String> = too_short.into_iter().chain(analysis.warning).collect();
         Some(ProbeRecord {
             loop_name: self.loader.name.clone(),
@@ -200,6 +200,7 @@ mod tests {
         let wait = if phase == Phase::Live { 10_000_000 } else { 0 };
         Window {
             phase,
+            long: false,
             cycle,
             settled_at: Some(0),
             entered_ns: None,
@@ -232,7 +233,10 @@ mod tests {
         assert!(entry.probe_record(true).unwrap().floor.is_some());
         assert!(warning(&entry).unwrap().contains("long replay"));
 
-        entry.finish_probe();
+        entry.add_window(Window {
+            long: true,
+            ..window(Phase::Replay, 3)
+        });
         assert_eq!(warning(&entry), None);
     }
 }

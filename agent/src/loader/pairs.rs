@@ -1,0 +1,180 @@
+//! How many pairs of a live and a replay window are needed, by how those so far differ.
+//!
+//! Floor over live is alike in all pairs but for the noise of the steps within their windows, if the
+//! machine is steady. What the ratio varies beyond that (one-way random effects: Searle, Casella and
+//! `McCulloch`, "Variance Components", 1992, ch. 3) no longer window averages out, only more pairs do.
+
+use super::settle::{self, GLANCE, mean_step};
+use crate::model::WindowStep;
+
+/// Standard error of the mean logarithm of the ratio that pairs are added for.
+const AIM: f64 = 0.012;
+/// Pairs whose variance is less than this many times what their steps explain differ by chance.
+const BEYOND_CHANCE: f64 = 1.25;
+/// Fewest pairs that tell how they differ.
+const LEAST: usize = 3;
+/// Fewest degrees of freedom from which the correlation of neighbouring steps is known.
+const ENOUGH: f64 = 6.0;
+
+/// Sums of squares and degrees of freedom of relative deviations from a window's mean.
+#[derive(Debug, Clone, Copy, Default)]
+struct Squares {
+    sum: f64,
+    freedom: f64,
+}
+
+impl Squares {
+    /// Adds the means of runs of `length` steps. What one step varies is estimated from them.
+    fn add(&mut self, steps: &[WindowStep], length: usize) {
+        let (variance, count) = settle::variance_of_means(steps, length, mean_step);
+        let centre = mean_step(steps);
+        if count > 1 && centre > 0.0 {
+            let freedom = count as f64 - 1.0;
+            self.sum += variance / (centre * centre) * length as f64 * freedom;
+            self.freedom += freedom;
+        }
+    }
+
+    fn variance(self) -> f64 {
+        self.sum / self.freedom.max(1.0)
+    }
+}
+
+/// The steps of one phase within their windows.
+#[derive(Debug, Clone, Copy, Default)]
+struct Within {
+    single: Squares,
+    /// Means of [`GLANCE`] steps, which hold the correlation of neighbours (batch means: Law,
+    /// Simulation Modeling and Analysis, 2015, ch. 9).
+    runs: Squares,
+}
+
+impl Within {
+    fn add(&mut self, steps: &[WindowStep]) {
+        self.single.add(steps, 1);
+        self.runs.add(steps, GLANCE);
+    }
+
+    /// Variance of a step relative to its window's mean, correlation of neighbours included.
+    fn variance(&self) -> f64 {
+        if self.runs.freedom >= ENOUGH {
+            self.runs.variance()
+        } else {
+            self.single.variance().max(self.runs.variance())
+        }
+    }
+}
+
+/// A window that is over.
+#[derive(Debug, Clone, Copy)]
+struct Level {
+    step_ns: f64,
+    steps: f64,
+}
+
+impl Level {
+    fn of(steps: &[WindowStep]) -> Option<Self> {
+        (!steps.is_empty()).then(|| Self {
+            step_ns: mean_step(steps),
+            steps: steps.len() as f64,
+        })
+    }
+}
+
+/// The pairs so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pairs {
+    live: Within,
+    replay: Within,
+    /// The live window whose replay is not over.
+    pending: Option<Level>,
+    done: Vec<(Level, Level)>,
+}
+
+impl Pairs {
+    /// A live window is over, of which these steps count.
+    pub(super) fn add_live(&mut self, steps: &[WindowStep]) {
+        self.live.add(steps);
+        self.pending = Level::of(steps);
+    }
+
+    /// A replay window is over. Where the loader slows the loop, a `long` one differs from the others,
+    /// however steady the machine is.
+    pub(super) fn add_replay(&mut self, steps: &[WindowStep], long: bool) {
+        self.replay.add(steps);
+        let level = Level::of(steps).filter(|_| !long);
+        self.done.extend(self.pending.take().zip(level));
+    }
+
+    /// Standard deviations of a live and of a replayed step relative to the mean of their window,
+    /// correlation of neighbours included.
+    pub(super) fn deviations(&self) -> (f64, f64) {
+        (self.live.variance().sqrt(), self.replay.variance().sqrt())
+    }
+
+    /// Pairs that bring the error down to [`AIM`]; 0 where they do not differ by more than chance.
+    pub(super) fn wanted(&self) -> u32 {
+        let count = self.done.len();
+        if count < LEAST {
+            return 0;
+        }
+        let mean = |of: &dyn Fn(&(Level, Level)) -> f64| {
+            self.done.iter().map(of).sum::<f64>() / count as f64
+        };
+        let ratio = |(live, replay): &(Level, Level)| (replay.step_ns / live.step_ns).ln();
+        let centre = mean(&ratio);
+        let variance =
+            mean(&|pair| (ratio(pair) - centre).powi(2)) * count as f64 / (count - 1) as f64;
+        let explained = mean(&|(live, replay)| {
+            self.live.variance() / live.steps + self.replay.variance() / replay.steps
+        });
+        if variance < BEYOND_CHANCE * explained {
+            return 0;
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let wanted = (variance / (AIM * AIM)).ceil().min(1e6) as u32;
+        wanted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(level: u64, count: u64) -> Vec<WindowStep> {
+        (0..count)
+            .map(|step| WindowStep {
+                compute_ns: level + step % 7 * level / 50,
+                ..WindowStep::default()
+            })
+            .collect()
+    }
+
+    fn pairs(of: &[(u64, u64)]) -> Pairs {
+        let mut pairs = Pairs::default();
+        for &(live, replay) in of {
+            pairs.add_live(&steps(live, 64));
+            pairs.add_replay(&steps(replay, 24), false);
+        }
+        pairs
+    }
+
+    #[test]
+    fn pairs_that_agree_want_no_more_and_pairs_that_differ_do() {
+        assert_eq!(pairs(&[(9_000, 7_000); 3]).wanted(), 0);
+        // Both windows of a pair are slower alike: the ratio is the same.
+        assert_eq!(
+            pairs(&[(9_000, 7_000), (18_000, 14_000), (9_000, 7_000)]).wanted(),
+            0
+        );
+        assert!(pairs(&[(9_000, 7_000), (12_000, 7_000), (9_000, 8_000)]).wanted() > 10);
+        assert_eq!(pairs(&[(9_000, 7_000), (18_000, 7_000)]).wanted(), 0);
+    }
+
+    #[test]
+    fn what_levels_of_windows_differ_by_is_no_deviation_of_a_step() {
+        let (alike, _) = pairs(&[(9_000, 7_000); 3]).deviations();
+        let (apart, _) = pairs(&[(9_000, 7_000), (18_000, 7_000), (4_500, 7_000)]).deviations();
+        assert!((alike - apart).abs() < 1e-3, "{alike} {apart}");
+    }
+}
