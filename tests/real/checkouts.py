@@ -19,11 +19,11 @@ CASES = (
         data=data.imagenet,
         command=(
             *("{python}", "main.py", "{data}", "--arch", "shufflenet_v2_x0_5", "--no-accel"),
-            *("--batch-size", "2", "--epochs", "1", "--workers", "{num_workers}"),
+            *("--batch-size", "2", "--epochs", "2", "--workers", "{num_workers}"),
             *("--seed", "1", "--print-freq", "50"),
         ),
         knobs={"num_workers": "1"},
-        steps=800,
+        steps=2 * 800,
         masks=((r"(Time|Data) +[\d.]+ \( *[\d.]+\)", "<time>"),),
     ),
     Case(
@@ -34,11 +34,11 @@ CASES = (
         data=data.mnist,
         data_at="../data",
         command=(
-            *("{python}", "main.py", "--no-accel", "--epochs", "1"),
+            *("{python}", "main.py", "--no-accel", "--epochs", "2"),
             *("--batch-size", "16", "--log-interval", "100"),
         ),
         knobs={"num_workers": "0"},
-        steps=900,
+        steps=2 * 900,
         computed=((r"Accuracy: \d+/(\d+) \(\d+%\)", r"Accuracy: \1"),),
     ),
     Case(
@@ -49,11 +49,11 @@ CASES = (
         data=data.mnist,
         data_at="../data",
         command=(
-            *("{python}", "main.py", "--no-accel", "--epochs", "8"),
+            *("{python}", "main.py", "--no-accel", "--epochs", "14"),
             *("--batch-size", "128", "--log-interval", "50"),
         ),
         knobs={"num_workers": "0"},
-        steps=8 * 113,
+        steps=14 * 113,
     ),
     Case(
         name="word_language_model",
@@ -62,7 +62,7 @@ CASES = (
         modules=("torch",),
         data=data.words,
         command=(
-            *("{python}", "main.py", "--data", "{data}", "--epochs", "1", "--batch_size", "8"),
+            *("{python}", "main.py", "--data", "{data}", "--epochs", "2", "--batch_size", "8"),
             *("--emsize", "64", "--nhid", "64", "--nlayers", "1", "--bptt", "32"),
         ),
         loop="get_batch",
@@ -85,12 +85,12 @@ CASES = (
         command=(
             *("{python}", "train.py", "--data-dir", "{data}", "--model", "test_resnet"),
             *("--num-classes", "10", "--img-size", "96", "--device", "cpu", "--batch-size", "8"),
-            *("--epochs", "2", "--warmup-epochs", "0", "--lr", "0.01", "--seed", "1"),
+            *("--epochs", "4", "--warmup-epochs", "0", "--lr", "0.01", "--seed", "1"),
             *("--workers", "{num_workers}", "--log-interval", "100", "--output", "out"),
             *("--experiment", "run"),
         ),
         knobs={"num_workers": "2"},
-        steps=800,
+        steps=4 * 400,
         masks=(
             (r"[\d.]+s, +[\d.]+/s +\( *[\d.]+s, +[\d.]+/s\)", "<rate>"),
             (r"Data: +[\d.]+ +\( *[\d.]+\)", "<time>"),
@@ -129,7 +129,7 @@ CASES = (
             *("{python}", "train.py", "--device=cpu", "--compile=False", "--dtype=float32"),
             *("--dataset=bytes", "--gradient_accumulation_steps=1", "--batch_size=8"),
             *("--block_size=64", "--n_layer=2", "--n_head=2", "--n_embd=64"),
-            *("--max_iters=900", "--eval_interval=100000", "--eval_iters=2", "--log_interval=50"),
+            *("--max_iters=1600", "--eval_interval=100000", "--eval_iters=2", "--log_interval=50"),
         ),
         loop="get_batch",
         watch_options=("--batch-from", "train:get_batch"),
@@ -154,7 +154,7 @@ CASES = (
             Edit("unet_training_array.py", "[:20]", "[:200]"),
             Edit("unet_training_array.py", "num_workers=8", "num_workers={num_workers}"),
             Edit("unet_training_array.py", "num_workers=4", "num_workers=1"),
-            Edit("unet_training_array.py", "range(10)", "range(16)"),
+            Edit("unet_training_array.py", "range(10)", "range(32)"),
             Edit("unet_training_array.py", "val_interval = 2", "val_interval = 8"),
             Edit("unet_training_array.py", "(16, 32, 64, 128, 256)", "(8, 16, 32)"),
             Edit("unet_training_array.py", "strides=(2, 2, 2, 2)", "strides=(2, 2)"),
@@ -162,7 +162,7 @@ CASES = (
         # The program looks at one batch of another loader first.
         loop="DataLoader-2",
         knobs={"num_workers": "2"},
-        steps=16 * 50,
+        steps=32 * 50,
         masks=((r"/tmp/tmp\w+", "<folder>"),),
         # The images, the first weights and the order of the images are not seeded.
         deterministic=False,
@@ -175,11 +175,11 @@ CASES = (
         data=data.mnist,
         data_at="../../../Datasets",
         command=(
-            *("{python}", "train_fabric.py", "--epochs", "1", "--batch-size", "16"),
+            *("{python}", "train_fabric.py", "--epochs", "2", "--batch-size", "16"),
             *("--log-interval", "100"),
         ),
         knobs={"num_workers": "0"},
-        steps=900,
+        steps=2 * 900,
         computed=((r"Accuracy: \(\d+%\)", "Accuracy"),),
     ),
 )

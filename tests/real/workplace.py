@@ -14,7 +14,7 @@ from case import Case, Edit
 PROGRAMS = Path(__file__).parent / "programs"
 
 #: Steps that our own programs take.
-STEPS = 900
+STEPS = 1620
 
 
 class NotHere(Exception):

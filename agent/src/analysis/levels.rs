@@ -7,7 +7,8 @@
 //! generalised least squares, averaged over a grid of models by their restricted likelihood (Harville,
 //! "Maximum likelihood approaches to variance component estimation", JASA 72, 1977; Hoeting et al.,
 //! "Bayesian model averaging", Statistical Science 14(4), 1999). On a steady machine the model without
-//! a wandering part wins, and the estimate is the mean over all steps.
+//! a wandering part wins, and the estimate is the mean over all steps. The levels are means over the
+//! probe's time and some time afterwards, not over all time.
 
 use super::bootstrap::Rng;
 use super::selection::Kept;
@@ -19,6 +20,11 @@ use crate::model::record::Phase;
 const DEVIATIONS: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32];
 /// How long it stays alike, as shares of the probe's time.
 const MEMORIES: [f64; 4] = [0.05, 0.15, 0.5, 2.0];
+/// The levels are those of the probe's time and of so many times as long afterwards. The mean of a level
+/// that wanders for longer cannot be known from a probe.
+const BEYOND: f64 = 4.0;
+/// Whether the two phases replay.
+const PHASES: [bool; 2] = [false, true];
 /// Probability, before the steps are seen, that the machine is steady; and where the loop's thread
 /// waited for a core in more than such a share of its time.
 const STEADY: f64 = 0.5;
@@ -35,6 +41,68 @@ struct Piece {
     level: f64,
     /// Variance of that by the steps within.
     variance: f64,
+}
+
+/// A model of the wandering part: an Ornstein-Uhlenbeck process.
+#[derive(Debug, Clone, Copy)]
+struct Wandering {
+    deviation: f64,
+    /// How long it stays alike, in milliseconds. 0: each piece has a part of its own.
+    memory_ms: f64,
+    /// Whether both phases have the same.
+    shared: bool,
+    /// The time whose mean levels are wanted, from and to, in milliseconds of the probe.
+    period: (f64, f64),
+}
+
+impl Wandering {
+    fn none(period: (f64, f64)) -> Self {
+        Self {
+            deviation: 0.0,
+            memory_ms: 0.0,
+            shared: false,
+            period,
+        }
+    }
+
+    /// Variance, where the phases have it in common.
+    fn variance(&self, one_replayed: bool, other_replayed: bool) -> f64 {
+        let common = self.shared || one_replayed == other_replayed;
+        f64::from(u8::from(common)) * self.deviation * self.deviation
+    }
+
+    /// Covariance of different pieces.
+    fn between(&self, one: &Piece, other: &Piece) -> f64 {
+        if self.memory_ms <= 0.0 {
+            return 0.0;
+        }
+        let apart = (one.at_ms - other.at_ms).abs();
+        self.variance(one.replayed, other.replayed) * (-apart / self.memory_ms).exp()
+    }
+
+    /// Covariance of a piece and the mean over the period.
+    fn with_mean(&self, piece: &Piece, replayed: bool) -> f64 {
+        let (begin, end) = self.period;
+        let memory = self.memory_ms;
+        if memory <= 0.0 || end <= begin {
+            return 0.0;
+        }
+        let faded = |apart: f64| 1.0 - (-apart / memory).exp();
+        let alike =
+            memory * (faded(piece.at_ms - begin) + faded(end - piece.at_ms)) / (end - begin);
+        self.variance(piece.replayed, replayed) * alike
+    }
+
+    /// Covariance of the means of two phases over the period.
+    fn of_means(&self, one_replayed: bool, other_replayed: bool) -> f64 {
+        let (begin, end) = self.period;
+        let ratio = self.memory_ms / (end - begin).max(1e-9);
+        if ratio <= 0.0 {
+            return 0.0;
+        }
+        let alike = 2.0 * ratio * (1.0 - ratio * (1.0 - (-1.0 / ratio).exp()));
+        self.variance(one_replayed, other_replayed) * alike
+    }
 }
 
 /// One model of the wandering part, fitted.
@@ -67,8 +135,13 @@ impl Levels {
             return Self::default();
         }
         let times = || pieces.iter().map(|piece| piece.at_ms);
-        let span = times().fold(0.0, f64::max) - times().fold(f64::MAX, f64::min);
-        let steady = fit(&pieces, 0.0, &|_, _| 0.0);
+        let (begin, end) = (
+            times().fold(f64::MAX, f64::min),
+            times().fold(0.0, f64::max),
+        );
+        let span = f64::max(end - begin, 1e-9);
+        let period = (begin, end + BEYOND * span);
+        let steady = fit(&pieces, &Wandering::none(period));
         let likely = if waiting > BESIDE_OTHERS {
             STEADY_BESIDE_OTHERS
         } else {
@@ -78,17 +151,17 @@ impl Levels {
         let models = DEVIATIONS.len() * (1 + 2 * MEMORIES.len());
         let prior = (1.0 - likely) / models as f64;
         for deviation in DEVIATIONS {
-            fits.extend(fit(&pieces, deviation, &|_, _| 0.0).map(|fit| (prior, fit)));
-            for (memory, shared) in MEMORIES.into_iter().flat_map(|m| [(m, true), (m, false)]) {
-                let alike = |a: &Piece, b: &Piece| {
-                    if shared || a.replayed == b.replayed {
-                        (-(a.at_ms - b.at_ms).abs() / (memory * span).max(1e-9)).exp()
-                    } else {
-                        0.0
-                    }
-                };
-                fits.extend(fit(&pieces, deviation, &alike).map(|fit| (prior, fit)));
-            }
+            let of = |memory_ms, shared| Wandering {
+                deviation,
+                memory_ms,
+                shared,
+                period,
+            };
+            let lasting = MEMORIES
+                .into_iter()
+                .flat_map(|memory| [true, false].map(|shared| of(memory * span, shared)));
+            let models = std::iter::once(of(0.0, false)).chain(lasting);
+            fits.extend(models.filter_map(|model| Some((prior, fit(&pieces, &model)?))));
         }
         Self::averaged(fits, steady.map(|fit| fit.levels))
     }
@@ -237,60 +310,85 @@ fn product(first: &[f64], second: &[f64]) -> f64 {
     first.iter().zip(second).map(|(x, y)| x * y).sum()
 }
 
-/// Generalised least squares with a wandering part of that deviation. The weight is the logarithm of
-/// the restricted likelihood.
-fn fit(pieces: &[Piece], deviation: f64, alike: &dyn Fn(&Piece, &Piece) -> f64) -> Option<Fit> {
-    let wandering = |i: usize, j: usize| {
-        let same = if i == j {
-            1.0
+/// Generalised least squares with a wandering part. The weight is the logarithm of the restricted
+/// likelihood; the levels are the best linear predictions of their means over the period (universal
+/// kriging: Cressie, "Statistics for Spatial Data", 1993, ch. 3.4).
+fn fit(pieces: &[Piece], wandering: &Wandering) -> Option<Fit> {
+    let own = wandering.deviation * wandering.deviation;
+    let covariance = |i: usize, j: usize| {
+        if i == j {
+            own
         } else {
-            alike(&pieces[i], &pieces[j])
-        };
-        deviation * deviation * same
+            wandering.between(&pieces[i], &pieces[j])
+        }
     };
     let factor = CholeskyFactor::of_matrix(pieces.len(), |i, j| {
-        wandering(i, j) + if i == j { pieces[i].variance } else { 0.0 }
+        covariance(i, j) + if i == j { pieces[i].variance } else { 0.0 }
     })?;
-    let is = |replayed: bool| {
-        let phases = pieces.iter().map(move |piece| piece.replayed == replayed);
+    let is = PHASES.map(|phase| {
+        let phases = pieces.iter().map(move |piece| piece.replayed == phase);
         factor.solve(phases.map(|is| f64::from(u8::from(is))))
-    };
-    let (live, replay) = (is(false), is(true));
+    });
     let level = factor.solve(pieces.iter().map(|piece| piece.level));
     // The normal equations of both levels.
-    let (of_live, of_replay) = (product(&live, &live), product(&replay, &replay));
-    let of_both = product(&live, &replay);
-    let determinant = of_live * of_replay - of_both * of_both;
+    let normal = |one: usize, other: usize| product(&is[one], &is[other]);
+    let determinant = normal(0, 0) * normal(1, 1) - normal(0, 1) * normal(0, 1);
     if determinant <= 0.0 {
         return None;
     }
     let solved = |live: f64, replay: f64| {
         [
-            (of_replay * live - of_both * replay) / determinant,
-            (of_live * replay - of_both * live) / determinant,
+            (normal(1, 1) * live - normal(0, 1) * replay) / determinant,
+            (normal(0, 0) * replay - normal(0, 1) * live) / determinant,
         ]
     };
-    let levels = solved(product(&live, &level), product(&replay, &level));
-    let residual: Vec<f64> = (level.iter().zip(&live).zip(&replay))
-        .map(|((level, live), replay)| level - levels[0] * live - levels[1] * replay)
+    let centres = solved(product(&is[0], &level), product(&is[1], &level));
+    let residual: Vec<f64> = (level.iter().zip(&is[0]).zip(&is[1]))
+        .map(|((level, live), replay)| level - centres[0] * live - centres[1] * replay)
         .collect();
     let weight = -factor.half_log_determinant()
         - 0.5 * determinant.ln()
         - 0.5 * product(&residual, &residual);
-    // What each piece weighs in the levels, and the variance that the wandering part makes of it.
-    let weights: Vec<[f64; 2]> = (factor.solve_transposed(&live).into_iter())
-        .zip(factor.solve_transposed(&replay))
-        .map(|(live, replay)| solved(live, replay))
-        .collect();
-    let covariance = |first: usize, second: usize| -> f64 {
+    let with_mean = PHASES.map(|phase| {
+        let pieces = pieces.iter();
+        pieces
+            .map(|piece| wandering.with_mean(piece, phase))
+            .collect::<Vec<f64>>()
+    });
+    let predicted = [0, 1].map(|phase| factor.solve(with_mean[phase].iter().copied()));
+    // What each piece weighs in each level.
+    let back = [&is[0], &is[1], &predicted[0], &predicted[1]];
+    let [live, replay, of_live, of_replay] = back.map(|solved| factor.solve_transposed(solved));
+    let weights: [Vec<f64>; 2] = [(0, of_live), (1, of_replay)].map(|(phase, predicted_by)| {
+        let left =
+            |of: usize| f64::from(u8::from(of == phase)) - product(&predicted[phase], &is[of]);
+        let (of_live, of_replay) = (left(0), left(1));
+        (live.iter().zip(&replay).zip(predicted_by))
+            .map(|((&live, &replay), predicted)| {
+                let [live, replay] = solved(live, replay);
+                of_live * live + of_replay * replay + predicted
+            })
+            .collect()
+    });
+    let levels = weights.each_ref().map(|weights| {
+        let terms = weights.iter().zip(pieces);
+        terms.map(|(weight, piece)| weight * piece.level).sum()
+    });
+    // Of the differences between those means and what the pieces give, as far as the wandering part
+    // makes them.
+    let error = |one: usize, other: usize| -> f64 {
         let all = 0..pieces.len();
-        all.clone()
-            .flat_map(|i| all.clone().map(move |j| (i, j)))
-            .map(|(i, j)| weights[i][first] * wandering(i, j) * weights[j][second])
-            .sum()
+        let pairs = all.clone().flat_map(|i| all.clone().map(move |j| (i, j)));
+        let of_pieces: f64 = pairs
+            .map(|(i, j)| weights[one][i] * covariance(i, j) * weights[other][j])
+            .sum();
+        wandering.of_means(PHASES[one], PHASES[other])
+            - product(&weights[one], &with_mean[other])
+            - product(&weights[other], &with_mean[one])
+            + of_pieces
     };
-    let covariance = if deviation > 0.0 {
-        [covariance(0, 0), covariance(1, 1), covariance(0, 1)]
+    let covariance = if own > 0.0 {
+        [error(0, 0), error(1, 1), error(0, 1)]
     } else {
         [0.0; 3]
     };
@@ -309,7 +407,8 @@ mod tests {
         (levels.iter().enumerate())
             .map(|(at, &(replayed, level))| Piece {
                 replayed,
-                at_ms: at as f64,
+                // Each pair of a live and a replay window has a time of its own.
+                at_ms: (at / 2 * 10) as f64,
                 level,
                 variance: 1e-4,
             })
@@ -319,7 +418,7 @@ mod tests {
     #[test]
     fn without_a_wandering_part_levels_are_the_means_of_their_pieces() {
         let found = pieces(&[(false, 1.0), (true, 0.5), (false, 1.2), (true, 0.7)]);
-        let fit = fit(&found, 0.0, &|_, _| 0.0).unwrap();
+        let fit = fit(&found, &Wandering::none((0.0, 3.0))).unwrap();
 
         assert!((fit.levels[0] - 1.1).abs() < 1e-9, "{fit:?}");
         assert!((fit.levels[1] - 0.6).abs() < 1e-9, "{fit:?}");
@@ -336,13 +435,14 @@ mod tests {
             (false, 1.1),
             (true, 0.6),
         ]);
-        // Each pair of a live and a replay window has a level of its own.
-        let paired = |a: &Piece, b: &Piece| {
-            let apart = a.at_ms.div_euclid(2.0) - b.at_ms.div_euclid(2.0);
-            f64::from(u8::from(apart.abs() < 0.5))
+        let of = |shared| Wandering {
+            deviation: 0.16,
+            memory_ms: 1.0,
+            shared,
+            period: (0.0, 20.0),
         };
-        let shared = fit(&found, 0.16, &paired).unwrap();
-        let apart = fit(&found, 0.16, &|_, _| 0.0).unwrap();
+        let shared = fit(&found, &of(true)).unwrap();
+        let apart = fit(&found, &of(false)).unwrap();
 
         assert!(shared.weight > apart.weight, "{shared:?} {apart:?}");
         let of_difference =
