@@ -73,3 +73,8 @@ class Case:
     deterministic: bool = True
     #: Seconds that one run may take.
     timeout: float = 400.0
+
+    def takes(self, knob: str) -> bool:
+        """Whether the program's command line, or an edit, sets the knob."""
+        texts = (*self.command, *(edit.new for edit in self.edits))
+        return any("{" + knob + "}" in text for text in texts)

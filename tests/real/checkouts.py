@@ -25,6 +25,7 @@ CASES = (
         knobs={"num_workers": "1"},
         steps=2 * 800,
         masks=((r"(Time|Data) +[\d.]+ \( *[\d.]+\)", "<time>"),),
+        computed=((r"\( +", "("),),
     ),
     Case(
         name="mnist",

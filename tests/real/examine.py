@@ -181,7 +181,7 @@ class Examination:
         changes = changes or {}
         cwd = self.place.renew(case, changes, cached=kind == "both")
         # A knob of the program is in its command line or its edits; others are turned from outside.
-        outside = {knob: value for knob, value in changes.items() if knob not in case.knobs}
+        outside = {knob: value for knob, value in changes.items() if not case.takes(knob)}
         told = truth.environment(out, case.source, kind=kind, changes=outside)
         env = self.place.environment(case, cwd)
         path = [str(truth.FOLDER), *filter(None, [env.get("PYTHONPATH")])]

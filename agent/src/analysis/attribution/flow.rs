@@ -6,6 +6,10 @@
 use crate::analysis::pipeline::Pipeline;
 use crate::model::record::{QueueSummary, StageSummary};
 
+/// Calls at once, as a multiple of the concurrency that a stage says, from which on it has more. SPDL's
+/// ordered stages begin up to two calls more than they say.
+const CONTRADICTS: f64 = 1.25;
+
 /// Items that a queue holds where nobody says.
 const USUAL_ROOM: u32 = 2;
 
@@ -26,6 +30,8 @@ pub(super) struct Link<'a> {
     pub(super) gives: f64,
     /// Shortest step it allows.
     pub(super) limit_ms: f64,
+    /// Share of a call's time in which a core works for it.
+    cpu: Option<f64>,
 }
 
 impl Link<'_> {
@@ -35,9 +41,14 @@ impl Link<'_> {
             .unwrap_or(USUAL_ROOM)
     }
 
-    /// Share of a call's time in which a core works for it; `None` where it was not looked at.
+    /// Share of a call's time in which a core works for it; `None` where nothing tells.
     pub(super) fn cpu(&self) -> Option<f64> {
-        self.stage.cpu_pct.map(|pct| (pct / 100.0).clamp(0.0, 1.0))
+        self.cpu
+    }
+
+    /// Milliseconds of calls a batch.
+    fn busy_ms(&self) -> f64 {
+        self.mean_ms * self.calls
     }
 
     /// Mean number of calls at once.
@@ -59,8 +70,15 @@ pub(super) fn chain(facts: &Pipeline) -> (Vec<Link<'_>>, f64) {
     let mut items = None;
     let mut links: Vec<Link<'_>> = Vec::new();
     for (number, (stage, queue)) in outer.into_iter().zip(after.iter()).enumerate() {
-        let Some((places, calls, mean_ms)) = known(stage) else {
+        let Some((stated, calls, mean_ms)) = known(stage) else {
             continue;
+        };
+        let at_once = mean_ms * calls / facts.step_ms;
+        let more = at_once.is_finite() && at_once > CONTRADICTS * stated;
+        let places = if more && runs_in_threads(facts, stage) {
+            at_once.ceil()
+        } else {
+            stated
         };
         let into = items.unwrap_or(calls);
         let out = into * stage.out_per_in.unwrap_or(1.0).clamp(1e-3, 1e3);
@@ -75,8 +93,10 @@ pub(super) fn chain(facts: &Pipeline) -> (Vec<Link<'_>>, f64) {
             takes: into / calls,
             gives: out / calls,
             limit_ms: mean_ms * calls / places,
+            cpu: stage.cpu_pct.map(|pct| (pct / 100.0).clamp(0.0, 1.0)),
         });
     }
+    share_cpu_time(facts, &mut links);
     let mut batch = items.unwrap_or(1.0);
     if batch < 0.99 {
         // The first stage takes several items a call, which nothing before it tells.
@@ -90,6 +110,34 @@ pub(super) fn chain(facts: &Pipeline) -> (Vec<Link<'_>>, f64) {
         batch = batch.round();
     }
     (links, batch)
+}
+
+/// Gives the stages of this process whose CPU time nobody measured, such as SPDL's, what its threads used
+/// beside the training thread's and the measured stages'. Threads of the model may be among them: then it
+/// is too much, and too little is promised.
+fn share_cpu_time(facts: &Pipeline, links: &mut [Link<'_>]) {
+    let Some(used) = facts.resources.other_threads_cores else {
+        return;
+    };
+    let here = |link: &&Link<'_>| runs_in_threads(facts, link.stage);
+    let measured: f64 = (links.iter().filter(here))
+        .filter_map(|link| Some(link.busy_ms() * link.cpu?))
+        .sum();
+    let unmeasured: f64 = (links.iter().filter(here))
+        .filter(|link| link.cpu.is_none())
+        .map(Link::busy_ms)
+        .sum();
+    let share = ((used * facts.step_ms - measured) / unmeasured.max(1e-9)).clamp(0.0, 1.0);
+    for link in links {
+        if link.cpu.is_none() && runs_in_threads(facts, link.stage) {
+            link.cpu = Some(share);
+        }
+    }
+}
+
+/// Whether a stage is threads of this process beside the training thread.
+fn runs_in_threads(facts: &Pipeline, stage: &StageSummary) -> bool {
+    stage.processes <= 1 && facts.loader.workers.is_none()
 }
 
 /// The queues that a stage takes from and fills, where they are known.
@@ -193,6 +241,38 @@ mod tests {
             ..Pipeline::default()
         };
         assert!((chain(&facts).1 - 6.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn stages_without_cpu_time_share_what_the_threads_used() {
+        let mut facts = Pipeline {
+            stages: vec![stage("read", 6.0, 1.0), stage("join", 2.0, 1.0)],
+            step_ms: 10.0,
+            ..Pipeline::default()
+        };
+        assert_eq!(chain(&facts).0[0].cpu(), None);
+
+        facts.resources.other_threads_cores = Some(0.4);
+        let shares = |facts: &Pipeline| -> Vec<f64> {
+            chain(facts).0.iter().filter_map(Link::cpu).collect()
+        };
+        assert_eq!(shares(&facts), [0.5, 0.5]);
+
+        facts.stages[1].cpu_pct = Some(100.0);
+        assert!((shares(&facts)[0] - 2.0 / 6.0).abs() < 1e-9);
+        facts.loader.workers = Some(2);
+        assert_eq!(shares(&facts), [1.0], "workers are other processes");
+    }
+
+    #[test]
+    fn a_stage_with_more_calls_at_once_than_it_says_has_more_places() {
+        let facts = Pipeline {
+            stages: vec![stage("read", 21.0, 1.0), stage("join", 10.0, 1.0)],
+            step_ms: 10.0,
+            ..Pipeline::default()
+        };
+        let places: Vec<f64> = chain(&facts).0.iter().map(|link| link.places).collect();
+        assert_eq!(places, [3.0, 1.0]);
     }
 
     #[test]

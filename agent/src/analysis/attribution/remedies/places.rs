@@ -1,6 +1,7 @@
 //! More calls of a stage at once, or fewer where more hold each other up.
 
 use super::super::bottleneck::{Term, limit_ms, memory_suspect, waits_for_lock};
+use super::super::flow::Link;
 use super::super::model::{BUSY, Model, whole};
 use super::{ASSUMED, Context, Draft, HOPED_FOR, Outcome, background, change};
 use crate::model::record::{ChangeRecord, QueueSummary};
@@ -58,12 +59,20 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
 /// The knob that sets how many calls of a stage run at once.
 fn knob(context: &Context<'_>, stage: usize, to: u32) -> ChangeRecord {
     let model = context.model;
-    let from = whole(model.links[stage].places);
+    let link = &model.links[stage];
+    let (from, to) = (stated(link, whole(link.places)), stated(link, to));
     if model.workers == Some(stage) {
         return change("num_workers", &from, &to);
     }
-    let name = &model.links[stage].stage.name;
+    let name = &link.stage.name;
     change(&format!("{name}.concurrency"), &from, &to)
+}
+
+/// The concurrency to set for that many calls at once. A stage may have more calls than it says.
+fn stated(link: &Link<'_>, places: u32) -> u32 {
+    let now = whole(link.places);
+    let unsaid = now - link.stage.concurrency.map_or(now, whole).min(now);
+    places.saturating_sub(unsaid).max(1)
 }
 
 /// What else bounds the step once a stage, or a pool, has places enough.
@@ -131,12 +140,13 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     tandem.stations[stage].places = to;
     let name = &link.stage.name;
     let processes = model.workers == Some(stage);
+    let (said, wanted) = (stated(link, from), stated(link, to));
     let what = if processes {
         format!("Load in {to} worker processes instead of {from}.")
     } else if Some(stage) == model.decoder.map(|(decoder, _)| decoder) {
-        format!("Run `{name}` {to} at a time instead of {from}: one on each decoder at most.")
+        format!("Run `{name}` {wanted} at a time instead of {said}: one on each decoder at most.")
     } else {
-        format!("Run `{name}` {to} at a time instead of {from}.")
+        format!("Run `{name}` {wanted} at a time instead of {said}.")
     };
     Some(Draft {
         code: "more_workers",
