@@ -2,7 +2,9 @@
 //!
 //! Records hold histograms and not single steps, so the finest slice is a tick with its counts.
 //! Where a tick holds several phases they share it in the order of their steps, by the time they
-//! took. Windows of the probe are placed by counting steps from the first that was replayed.
+//! took. Windows of the probe lie where the ticks say that steps were replayed, and between.
+
+use std::ops::Range;
 
 use headspace_agent::model::Distribution;
 use headspace_agent::model::record::{EpochRecord, LoopTick, Phase, ProbeRecord, WindowRecord};
@@ -164,24 +166,28 @@ impl Loop {
         self.ended_at = at.max(began);
     }
 
-    /// What the probe measured, by its windows.
+    /// What the probe measured, by its windows: one replay window for each stretch of replay, and the live
+    /// ones between them.
     pub(super) fn probe(&self, probe: &ProbeRecord, to: &mut Writer) {
-        let replayed = |phase| phase == Phase::Replay;
-        let anchor = self.stretches.iter().find(|s| replayed(s.phase));
-        let (Some(anchor), Some(first)) =
-            (anchor, probe.windows.iter().position(|w| replayed(w.phase)))
-        else {
+        let mut replays = self.replays().peekable();
+        let Some(first) = replays.peek() else {
             return;
         };
         // A window of n steps takes n + 1 batches.
         let batches = |window: &WindowRecord| u64::from(window.steps) + 1;
-        let before: u64 = probe.windows.iter().take(first).map(batches).sum();
-        let mut step = anchor.first_step.saturating_sub(before);
+        let live = |window: &&WindowRecord| window.phase != Phase::Replay;
+        let before: u64 = probe.windows.iter().take_while(live).map(batches).sum();
+        let mut step = first.start.saturating_sub(before);
         let track = to.below(self.group, "probe windows");
         for window in &probe.windows {
-            let from = self.at_step(step);
-            step += batches(window);
-            let until = self.at_step(step);
+            let counted = step..step + batches(window);
+            let steps = if window.phase == Phase::Replay {
+                replays.next().unwrap_or(counted)
+            } else {
+                replays.peek().map_or(counted, |next| step..next.start)
+            };
+            let (from, until) = (self.at_step(steps.start), self.at_step(steps.end));
+            step = steps.end;
             let mut notes = vec![
                 ("cycle", Known::Count(window.cycle.into())),
                 ("steps", Known::Count(window.steps.into())),
@@ -194,6 +200,19 @@ impl Loop {
             let name = format!("{} window {}", window.phase.name(), window.cycle);
             to.slice(track, from, until, &name, notes);
         }
+    }
+
+    /// The steps of each replay, in their order.
+    fn replays(&self) -> impl Iterator<Item = Range<u64>> {
+        self.stretches
+            .chunk_by(|a, b| a.phase == b.phase)
+            .filter_map(|chunk| match chunk {
+                [first, ..] if first.phase == Phase::Replay => {
+                    let last = chunk.last().unwrap_or(first);
+                    Some(first.first_step..last.first_step + last.steps)
+                }
+                _ => None,
+            })
     }
 
     /// The end of the records.

@@ -162,18 +162,32 @@ fn windows_of_the_probe_are_placed_by_their_steps() {
     };
     let probe = RecordBody::Probe(ProbeRecord {
         loop_name: "train".into(),
-        windows: vec![window(Live, 0, 9), window(Replay, 0, 19)],
+        windows: vec![
+            window(Live, 0, 9),
+            window(Replay, 0, 19),
+            // Two of its 20 batches lead into it and into the next epoch.
+            window(Live, 1, 18),
+            window(Replay, 1, 9),
+            window(Live, 2, 9),
+        ],
         ..ProbeRecord::default()
     });
     let whole = written(&[
         tick(1, |t| t.loops = vec![steps(Live, 0, 20, 1, 1)]),
         tick(2, |t| t.loops = vec![steps(Replay, 20, 20, 0, 1)]),
-        samples::record(102 * S, probe),
+        tick(3, |t| t.loops = vec![steps(Live, 40, 20, 1, 1)]),
+        tick(4, |t| t.loops = vec![steps(Replay, 60, 10, 0, 1)]),
+        tick(5, |t| t.loops = vec![steps(Live, 70, 20, 1, 1)]),
+        samples::record(105 * S, probe),
     ]);
     let found = &slices(&whole)["rank 0/loop train/probe windows"];
     let live = (100 * S + S / 2, 101 * S, "live window 0".to_owned());
     assert_eq!(found[0], live);
     assert_eq!(found[1], (101 * S, 102 * S, "replay window 0".to_owned()));
+    assert_eq!(found[2], (102 * S, 103 * S, "live window 1".to_owned()));
+    assert_eq!(found[3], (103 * S, 104 * S, "replay window 1".to_owned()));
+    let after = (104 * S, 104 * S + S / 2, "live window 2".to_owned());
+    assert_eq!(found[4], after);
 }
 
 #[test]
