@@ -13,6 +13,8 @@ VENV ?= .venv
 # 0 leaves torch out of the tests (5.5 GB); its tests are then skipped, and said so.
 TORCH ?= 1
 PYTEST_ARGS ?=
+# Test files at a time. Most tests wait for programs that they start.
+PYTEST_WORKERS ?= 2
 CARGO_ARGS ?=
 CARGO_BUILD_JOBS ?= 2
 CARGO_TARGET_DIR ?= $(CURDIR)/target
@@ -41,7 +43,7 @@ help: ## Print this list.
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
 	  /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
-	@printf '\nSettings: TORCH=0 (no torch), VENV=dir, PYTHON=python3.x, PYTEST_ARGS=..., CARGO_ARGS=...\n'
+	@printf '\nSettings: TORCH=0 (no torch), VENV=dir, PYTHON=python3.x, PYTEST_WORKERS=2, PYTEST_ARGS=..., CARGO_ARGS=...\n'
 
 .PHONY: demo
 demo: $(STAMPS)/demo $(STAMPS)/build ## Build, train on real video for a minute, print the verdict.
@@ -87,7 +89,7 @@ test-python: $(STAMPS)/torch
 endif
 test-python:
 	$(call say,"Python tests")
-	$(PY) -m pytest $(PYTEST_ARGS)
+	$(PY) -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # REAL_DIR=dir holds the checkouts. docs/real.md has the other settings.
 .PHONY: real

@@ -36,3 +36,10 @@ pub enum Decision {
     /// From nowhere: the epoch is over.
     End,
 }
+
+/// A count from a non-negative real number, rounded up.
+fn whole(count: f64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let rounded = count.ceil().clamp(0.0, 1e6) as u32;
+    rounded
+}

@@ -1,20 +1,23 @@
-//! How many pairs of a live and a replay window are needed, by how those so far differ.
+//! How many pairs of a live and a replay window a probe needs.
 //!
-//! Floor over live is alike in all pairs but for the noise of the steps within their windows, if the
-//! machine is steady. What the ratio varies beyond that (one-way random effects: Searle, Casella and
-//! `McCulloch`, "Variance Components", 1992, ch. 3) no longer window averages out, only more pairs do.
+//! On a steady machine the ratio of replay to live step is the same in all pairs, but for the noise
+//! of the steps within their windows. Variance beyond that (one-way random effects: Searle, Casella
+//! and `McCulloch`, "Variance Components", 1992, ch. 3) does not shrink with longer windows, only with
+//! more pairs. The analysis estimates it anew, from all windows: `analysis/unsteady.rs`.
 
 use super::settle::{self, GLANCE, mean_step};
+use super::whole;
 use crate::model::WindowStep;
 
-/// Standard error of the mean logarithm of the ratio that pairs are added for.
-const AIM: f64 = 0.012;
-/// Pairs whose variance is less than this many times what their steps explain differ by chance.
+/// Standard error of the mean logarithm of the ratio for which pairs are added.
+const TARGET_ERROR: f64 = 0.012;
+/// Pairs are added where their variance exceeds this multiple of what their steps explain. With three
+/// pairs on a steady machine it does so by chance in 29 % of probes, which costs steps and no accuracy.
 const BEYOND_CHANCE: f64 = 1.25;
 /// Fewest pairs that tell how they differ.
-const LEAST: usize = 3;
+const MIN_PAIRS: usize = 3;
 /// Fewest degrees of freedom from which the correlation of neighbouring steps is known.
-const ENOUGH: f64 = 6.0;
+const MIN_FREEDOM: f64 = 6.0;
 
 /// Sums of squares and degrees of freedom of relative deviations from a window's mean.
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,22 +45,23 @@ impl Squares {
 
 /// The steps of one phase within their windows.
 #[derive(Debug, Clone, Copy, Default)]
-struct Within {
+struct WithinVariance {
     single: Squares,
     /// Means of [`GLANCE`] steps, which hold the correlation of neighbours (batch means: Law,
     /// Simulation Modeling and Analysis, 2015, ch. 9).
     runs: Squares,
 }
 
-impl Within {
+impl WithinVariance {
     fn add(&mut self, steps: &[WindowStep]) {
         self.single.add(steps, 1);
         self.runs.add(steps, GLANCE);
     }
 
-    /// Variance of a step relative to its window's mean, correlation of neighbours included.
+    /// Variance of a step relative to its window's mean; with the correlation of neighbours, once the
+    /// windows are long enough to tell it. A short replay is one run: only the long one tells.
     fn variance(&self) -> f64 {
-        if self.runs.freedom >= ENOUGH {
+        if self.runs.freedom >= MIN_FREEDOM {
             self.runs.variance()
         } else {
             self.single.variance().max(self.runs.variance())
@@ -84,8 +88,8 @@ impl Level {
 /// The pairs so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pairs {
-    live: Within,
-    replay: Within,
+    live: WithinVariance,
+    replay: WithinVariance,
     /// The live window whose replay is not over.
     pending: Option<Level>,
     done: Vec<(Level, Level)>,
@@ -98,24 +102,29 @@ impl Pairs {
         self.pending = Level::of(steps);
     }
 
-    /// A replay window is over. Where the loader slows the loop, a `long` one differs from the others,
-    /// however steady the machine is.
+    /// A replay window is over. A `long` one is no pair's: where the loader slows the loop it differs
+    /// from the others, however steady the machine is. In its first half the loader fills its queue.
     pub(super) fn add_replay(&mut self, steps: &[WindowStep], long: bool) {
-        self.replay.add(steps);
+        let from = if long { steps.len() / 2 } else { 0 };
+        self.replay.add(&steps[from..]);
         let level = Level::of(steps).filter(|_| !long);
         self.done.extend(self.pending.take().zip(level));
     }
 
-    /// Standard deviations of a live and of a replayed step relative to the mean of their window,
-    /// correlation of neighbours included.
+    /// Standard deviations of a live and of a replayed step relative to the mean of their window.
     pub(super) fn deviations(&self) -> (f64, f64) {
         (self.live.variance().sqrt(), self.replay.variance().sqrt())
     }
 
-    /// Pairs that bring the error down to [`AIM`]; 0 where they do not differ by more than chance.
-    pub(super) fn wanted(&self) -> u32 {
+    /// How many there are, the long replay's apart.
+    pub(super) fn count(&self) -> u32 {
+        u32::try_from(self.done.len()).unwrap_or(u32::MAX)
+    }
+
+    /// How many bring the error down to [`TARGET_ERROR`]; 0 where they do not differ by more than chance.
+    pub(super) fn needed(&self) -> u32 {
         let count = self.done.len();
-        if count < LEAST {
+        if count < MIN_PAIRS {
             return 0;
         }
         let mean = |of: &dyn Fn(&(Level, Level)) -> f64| {
@@ -131,9 +140,7 @@ impl Pairs {
         if variance < BEYOND_CHANCE * explained {
             return 0;
         }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let wanted = (variance / (AIM * AIM)).ceil().min(1e6) as u32;
-        wanted
+        whole(variance / (TARGET_ERROR * TARGET_ERROR))
     }
 }
 
@@ -160,15 +167,15 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_agree_want_no_more_and_pairs_that_differ_do() {
-        assert_eq!(pairs(&[(9_000, 7_000); 3]).wanted(), 0);
+    fn pairs_that_agree_are_enough_and_pairs_that_differ_are_not() {
+        assert_eq!(pairs(&[(9_000, 7_000); 3]).needed(), 0);
         // Both windows of a pair are slower alike: the ratio is the same.
         assert_eq!(
-            pairs(&[(9_000, 7_000), (18_000, 14_000), (9_000, 7_000)]).wanted(),
+            pairs(&[(9_000, 7_000), (18_000, 14_000), (9_000, 7_000)]).needed(),
             0
         );
-        assert!(pairs(&[(9_000, 7_000), (12_000, 7_000), (9_000, 8_000)]).wanted() > 10);
-        assert_eq!(pairs(&[(9_000, 7_000), (18_000, 7_000)]).wanted(), 0);
+        assert!(pairs(&[(9_000, 7_000), (12_000, 7_000), (9_000, 8_000)]).needed() > 10);
+        assert_eq!(pairs(&[(9_000, 7_000), (18_000, 7_000)]).needed(), 0);
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub struct ProbePlan {
     pub warmup_budget: u32,
     /// Pairs of a live and a replay window. At least 2.
     pub cycles: u32,
-    /// The same, at most, where the machine is not steady.
+    /// The same, at most, where the machine is not steady or the steps vary much.
     pub most_cycles: u32,
     /// Settled steps of a live window.
     pub live: u32,
@@ -211,7 +211,7 @@ impl ProbePlan {
         f64::from(held(self.prefetch_depth)) / ratio.clamp(0.1, 1.0)
     }
 
-    /// The sum of all budgets.
+    /// The budgets of all parts up to the long replay. Pairs after it use what these leave.
     fn unlimited(&self) -> u32 {
         let later = self
             .replay

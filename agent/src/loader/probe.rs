@@ -12,16 +12,17 @@
 //!
 //! - Replay windows are short, because the loader refills its queue meanwhile, `replay *
 //!   compute/load` batches, and draining those takes `1 / (1 - compute/load)` live steps each. The
-//!   long one lasts until the loader has filled its queue and stands still: only there is contention
-//!   gone. It ends the probe where the machine is steady.
+//!   long one lasts until the loader has filled its queue and stands still. Only there is contention
+//!   gone. On a steady machine it ends the probe.
 //! - A live window counts from where the loop waits again as it did before the replay (`settle`).
 //!   Where that takes longer than the budget, the loop is not disturbed again: the remaining
 //!   short replay windows are left out.
 //! - Before the long replay the steps seen so far tell how many are needed for an interval
 //!   of about 2 points either way (two-stage sampling: Stein 1945); up to `extra_live` are added.
 //! - Where pairs of windows differ by more than the steps within them explain, the machine is not
-//!   steady, and longer windows do not help. More pairs follow the long replay, up to `most_cycles`
-//!   ([`Pairs`]): it comes before them, since a run may end soon.
+//!   steady, and longer windows do not help ([`Pairs`]). Then, and where far too few live steps were
+//!   seen, more pairs follow the long replay, up to `most_cycles`. It comes before them, since a run
+//!   may end soon.
 //! - Each live window fills the cache anew, so that the floor rests on more batches than are held
 //!   at a time.
 //! - A step counts only if both its batches are of the same phase and the same epoch.
@@ -32,14 +33,15 @@
 
 use super::pairs::Pairs;
 use super::settle::{self, Reference};
-use super::{Decision, ProbePlan};
+use super::{Decision, ProbePlan, whole};
 use crate::model::record::Phase;
 use crate::model::{ThreadReading, ThreadTimes, Window, WindowStep};
 
-/// Standard error of the headspace that the live window before the long replay is lengthened for, as a share.
-const AIM: f64 = 0.01;
-/// With less than this share of the live steps wanted for that, pairs are added after the long replay.
-const MUCH_SHORT: f64 = 0.5;
+/// Standard error of the headspace, as a share, for which the live window before the long replay is
+/// lengthened.
+const TARGET_ERROR: f64 = 0.01;
+/// With less than this share of the live steps needed for that, pairs are added after the long replay.
+const FAR_TOO_FEW: f64 = 0.5;
 /// Steps from one reading of the thread's times to the next. A reading is two system calls.
 const READ_EVERY: usize = 8;
 /// Steps that a fixed live window needs after settling.
@@ -52,8 +54,8 @@ struct Segment {
     cycle: u32,
     /// Whether its replay is the long one.
     long: bool,
-    /// Whether the one before it was the long replay.
-    after_long: bool,
+    /// Whether its replay was ended before its time.
+    is_cut: bool,
     /// Batches handed out in it.
     batches: u32,
     /// The step that led into it, in nanoseconds.
@@ -98,6 +100,8 @@ pub struct Probe {
     skipped: u32,
     /// Replays that were put off, because the cache held no batch.
     refills: u32,
+    /// Batches of the last replay.
+    replayed: u32,
     /// Batches in the cache, and how often it was served.
     cached: u32,
     served: u32,
@@ -130,6 +134,7 @@ impl Probe {
             total: 0,
             skipped: 0,
             refills: 0,
+            replayed: 0,
             cached: 0,
             served: 0,
             last: None,
@@ -165,6 +170,7 @@ impl Probe {
         self.cached = 0;
         if self.segment.replaying && !self.finished() {
             self.segment.until = Some(self.segment.batches);
+            self.segment.is_cut = true;
         }
     }
 
@@ -283,19 +289,6 @@ impl Probe {
         self.begin_epoch();
     }
 
-    /// Ends the probe where it is, because the loop has ended: the window that is complete, or
-    /// the part of one, that [`timed`](Self::timed) did not return yet.
-    pub fn abandon(&mut self) -> Option<Window> {
-        if self.finished() || self.ready.is_some() {
-            self.stage = Stage::Finished;
-            return self.ready.take();
-        }
-        self.stage = Stage::Finished;
-        let replaying = self.segment.replaying;
-        let settled = self.segment.settled_at;
-        (replaying || settled.is_some()).then(|| self.window(settled))
-    }
-
     /// What the batch handed out last is part of. `Settle` until the loop waits again as it did
     /// before a replay.
     #[must_use]
@@ -343,14 +336,15 @@ impl Probe {
     }
 
     fn open(&mut self, replaying: bool, cycle: u32, long: bool) {
-        let after_long = self.segment.replaying && self.segment.long;
+        if self.segment.replaying {
+            self.replayed = self.segment.batches;
+        }
         let mut steps = std::mem::take(&mut self.segment.steps);
         steps.clear();
         self.segment = Segment {
             replaying,
             cycle,
             long,
-            after_long,
             steps,
             ..Segment::default()
         };
@@ -409,15 +403,10 @@ impl Probe {
             }
             return;
         }
-        let replayed = if self.segment.after_long {
-            whole(plan.steps_to_fill(1.0)).min(plan.long_replay)
-        } else {
-            plan.replay
-        };
-        let patience = whole(
-            self.reference
-                .patience(replayed, settle::mean_step(&self.replay)),
-        );
+        let floor = settle::mean_step(&self.replay);
+        // The loader stood still once its queue was full.
+        let to_fill = whole(plan.steps_to_fill(floor / self.reference.step.max(1.0)));
+        let patience = whole(self.reference.patience(self.replayed.min(to_fill), floor));
         // A loop that does not wait again long after its queue must have been drained does not
         // wait in the long run either: what it did before was not typical.
         let overdue = patience <= plan.settle_budget && batches >= patience;
@@ -440,24 +429,24 @@ impl Probe {
         }
     }
 
-    /// Live steps that bring the standard error down to [`AIM`].
+    /// Live steps that bring the standard error down to [`TARGET_ERROR`].
     ///
     /// With a = (floor/live) cv(live) and b = (floor/live) cv(replay), the error of the headspace
     /// is sqrt(a^2/n + b^2/m) for n live and m replay steps, and n + m is least at n : m = a : b.
-    fn wanted_live(&self) -> f64 {
+    fn live_needed(&self) -> f64 {
         if self.live.is_empty() || self.replay.is_empty() {
             return 0.0;
         }
         let (live, replay) = self.pairs.deviations();
         let ratio = settle::mean_step(&self.replay) / settle::mean_step(&self.live);
         let (a, b) = (ratio * live, ratio * replay);
-        a * (a + b) / (AIM * AIM)
+        a * (a + b) / (TARGET_ERROR * TARGET_ERROR)
     }
 
     /// The same beyond those so far and a live window's.
     fn more_live(&self) -> u32 {
         let have = self.live.len() as f64 + f64::from(self.plan.live);
-        whole(self.wanted_live() - have).min(self.plan.extra_live)
+        whole(self.live_needed() - have).min(self.plan.extra_live)
     }
 
     /// Closes a live window that hardly has whole steps to judge, such as over epochs of one
@@ -523,15 +512,15 @@ impl Probe {
         self.plan.replay + self.plan.live + LEAST_SETTLED
     }
 
-    /// After the long replay: whether the pairs so far differ so much, or are so few, that others must follow.
+    /// Whether more pairs follow the long replay: the pairs differ by more than chance, or far too few
+    /// live steps were seen.
     fn wants_more_pairs(&self) -> bool {
-        let pairs = self.segment.cycle + 1;
         self.plan.adaptive
             && self.skipped == 0
-            && pairs < self.plan.most_cycles
-            && self.spare() >= self.pair()
-            && (pairs < self.pairs.wanted()
-                || (self.live.len() as f64) < MUCH_SHORT * self.wanted_live())
+            && self.segment.cycle + 1 < self.plan.most_cycles
+            && self.plan.limit.saturating_sub(self.total) >= self.pair()
+            && (self.pairs.count() < self.pairs.needed()
+                || (self.live.len() as f64) < FAR_TOO_FEW * self.live_needed())
     }
 
     fn finish(&mut self) {
@@ -572,7 +561,7 @@ impl Probe {
             } else {
                 Phase::Live
             },
-            long: self.segment.long && self.segment.until == Some(self.segment.batches),
+            long: self.segment.replaying && self.segment.long && !self.segment.is_cut,
             cycle: self.segment.cycle,
             settled_at: settled_at.and_then(|at| u32::try_from(at).ok()),
             entered_ns: self.segment.entered_ns,
@@ -584,11 +573,4 @@ impl Probe {
 
 fn index(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
-}
-
-/// A count from a non-negative real number, rounded up.
-fn whole(count: f64) -> u32 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let rounded = count.ceil().clamp(0.0, 1e6) as u32;
-    rounded
 }

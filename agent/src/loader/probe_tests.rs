@@ -249,19 +249,65 @@ fn steps_after_the_last_replay_are_settling_until_the_loop_waits_again() {
     assert!(after[settling..].iter().all(|phase| *phase == Phase::Live));
 }
 
-#[test]
-fn a_loop_that_ends_early_leaves_what_it_had() {
-    let mut probe = Probe::new(ProbePlan::default(), false);
+/// Every window of a probe whose steps compute for what `compute` says of the number of the step.
+/// Before the step for which `change` holds, the loop goes on with another loader.
+fn windows_of(
+    compute: impl Fn(u64) -> u64,
+    change: impl Fn(&Probe, &[Window]) -> bool,
+) -> Vec<Window> {
+    let mut probe = Probe::new(ProbePlan::for_loader(Some(4), 1), false);
+    let mut windows = Vec::new();
     probe.begin_epoch();
-    for _ in 0..80 {
-        assert_eq!(probe.request(), Decision::Source);
-        probe.delivered();
-        assert_eq!(probe.timed(10, 10), None);
+    for step in 0..3000 {
+        if change(&probe, &windows) {
+            probe.change_loader();
+        }
+        let replaying = matches!(probe.request(), Decision::Cached(_));
+        if !replaying {
+            probe.delivered();
+        }
+        let wait = if replaying { 0 } else { 5_000_000 };
+        windows.extend(probe.timed(compute(step), wait));
     }
-    let window = probe.abandon().unwrap();
-    assert!(window.settled_at.is_some() && window.steps.len() == 79);
-    assert_eq!(probe.abandon(), None);
     assert!(probe.finished());
+    windows
+}
+
+fn never(_: &Probe, _: &[Window]) -> bool {
+    false
+}
+
+#[test]
+fn one_window_is_the_long_replay_and_on_a_steady_machine_the_last() {
+    let windows = windows_of(|step| 10_000_000 + step % 7 * 100_000, never);
+
+    let long: Vec<usize> = (0..windows.len()).filter(|w| windows[*w].long).collect();
+    assert_eq!(long, [windows.len() - 1]);
+    assert_eq!(windows[long[0]].phase, Phase::Replay);
+    assert_eq!(windows.len(), 8);
+}
+
+#[test]
+fn on_an_unsteady_machine_more_pairs_follow_the_long_replay() {
+    let plan = ProbePlan::for_loader(Some(4), 1);
+    // Slower and faster in turn, for longer than a window.
+    let windows = windows_of(|step| 10_000_000 + step / 37 % 2 * 8_000_000, never);
+
+    let long = windows.iter().position(|window| window.long).unwrap();
+    assert_eq!(long, 7);
+    let pairs = windows.last().unwrap().cycle + 1;
+    assert!(pairs > plan.cycles && pairs <= plan.most_cycles, "{pairs}");
+}
+
+#[test]
+fn a_long_replay_that_another_loader_cuts_short_is_none() {
+    let in_long = |probe: &Probe, windows: &[Window]| {
+        windows.len() == 7 && probe.phase() == Phase::Replay
+    };
+    let windows = windows_of(|step| 10_000_000 + step % 7 * 100_000, in_long);
+
+    assert_eq!(windows[7].phase, Phase::Replay);
+    assert!(windows.iter().all(|window| !window.long));
 }
 
 #[test]
