@@ -301,9 +301,8 @@ fn on_an_unsteady_machine_more_pairs_follow_the_long_replay() {
 
 #[test]
 fn a_long_replay_that_another_loader_cuts_short_is_none() {
-    let in_long = |probe: &Probe, windows: &[Window]| {
-        windows.len() == 7 && probe.phase() == Phase::Replay
-    };
+    let in_long =
+        |probe: &Probe, windows: &[Window]| windows.len() == 7 && probe.phase() == Phase::Replay;
     let windows = windows_of(|step| 10_000_000 + step % 7 * 100_000, in_long);
 
     assert_eq!(windows[7].phase, Phase::Replay);

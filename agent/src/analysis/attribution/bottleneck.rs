@@ -415,7 +415,7 @@ pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
 pub(super) fn memory_suspect(model: &Model<'_>, stage: usize) -> bool {
     let r = &model.facts.resources;
     let link = &model.links[stage];
-    let works = link.places >= 2.0 && link.cpu().is_some_and(|cpu| cpu > 0.85);
+    let works = link.places >= 2.0 && link.measured_cpu().is_some_and(|cpu| cpu > 0.85);
     let cores_free = model.uses.cores.is_none_or(|used| used < 0.7);
     let lock_free = r.gil_wait_ms.is_none_or(|ms| ms < GIL_WAIT_MS);
     let slower = model.facts.contention_ms.unwrap_or(0.0) / model.free_ms.max(1e-9);

@@ -6,9 +6,9 @@
 use crate::analysis::pipeline::Pipeline;
 use crate::model::record::{QueueSummary, StageSummary};
 
-/// Calls at once, as a multiple of the concurrency that a stage says, from which on it has more. SPDL's
-/// ordered stages begin up to two calls more than they say.
-const CONTRADICTS: f64 = 1.25;
+/// A stage with more calls at once than this multiple of its declared concurrency has more than it
+/// declares. SPDL's ordered stages start up to two extra calls.
+const MAX_OVER_DECLARED: f64 = 1.25;
 
 /// Items that a queue holds where nobody says.
 const USUAL_ROOM: u32 = 2;
@@ -41,9 +41,15 @@ impl Link<'_> {
             .unwrap_or(USUAL_ROOM)
     }
 
-    /// Share of a call's time in which a core works for it; `None` where nothing tells.
+    /// Share of a call's time in which a core works for it, measured or shared out; `None` where
+    /// nothing tells.
     pub(super) fn cpu(&self) -> Option<f64> {
         self.cpu
+    }
+
+    /// The same where it was measured.
+    pub(super) fn measured_cpu(&self) -> Option<f64> {
+        self.cpu.filter(|_| self.stage.cpu_pct.is_some())
     }
 
     /// Milliseconds of calls a batch.
@@ -70,15 +76,15 @@ pub(super) fn chain(facts: &Pipeline) -> (Vec<Link<'_>>, f64) {
     let mut items = None;
     let mut links: Vec<Link<'_>> = Vec::new();
     for (number, (stage, queue)) in outer.into_iter().zip(after.iter()).enumerate() {
-        let Some((stated, calls, mean_ms)) = known(stage) else {
+        let Some((declared, calls, mean_ms)) = known(stage) else {
             continue;
         };
         let at_once = mean_ms * calls / facts.step_ms;
-        let more = at_once.is_finite() && at_once > CONTRADICTS * stated;
-        let places = if more && runs_in_threads(facts, stage) {
+        let more = at_once.is_finite() && at_once > MAX_OVER_DECLARED * declared;
+        let places = if more && is_of_threads(facts, stage) {
             at_once.ceil()
         } else {
-            stated
+            declared
         };
         let into = items.unwrap_or(calls);
         let out = into * stage.out_per_in.unwrap_or(1.0).clamp(1e-3, 1e3);
@@ -114,12 +120,12 @@ pub(super) fn chain(facts: &Pipeline) -> (Vec<Link<'_>>, f64) {
 
 /// Gives the stages of this process whose CPU time nobody measured, such as SPDL's, what its threads used
 /// beside the training thread's and the measured stages'. Threads of the model may be among them: then it
-/// is too much, and too little is promised.
+/// is too much, and remedies promise too little.
 fn share_cpu_time(facts: &Pipeline, links: &mut [Link<'_>]) {
     let Some(used) = facts.resources.other_threads_cores else {
         return;
     };
-    let here = |link: &&Link<'_>| runs_in_threads(facts, link.stage);
+    let here = |link: &&Link<'_>| is_of_threads(facts, link.stage);
     let measured: f64 = (links.iter().filter(here))
         .filter_map(|link| Some(link.busy_ms() * link.cpu?))
         .sum();
@@ -129,14 +135,15 @@ fn share_cpu_time(facts: &Pipeline, links: &mut [Link<'_>]) {
         .sum();
     let share = ((used * facts.step_ms - measured) / unmeasured.max(1e-9)).clamp(0.0, 1.0);
     for link in links {
-        if link.cpu.is_none() && runs_in_threads(facts, link.stage) {
+        if link.cpu.is_none() && is_of_threads(facts, link.stage) {
             link.cpu = Some(share);
         }
     }
 }
 
-/// Whether a stage is threads of this process beside the training thread.
-fn runs_in_threads(facts: &Pipeline, stage: &StageSummary) -> bool {
+/// Whether a stage is of a loader that has nothing but threads of this process, beside the training
+/// thread.
+fn is_of_threads(facts: &Pipeline, stage: &StageSummary) -> bool {
     stage.processes <= 1 && facts.loader.workers.is_none()
 }
 
@@ -265,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_with_more_calls_at_once_than_it_says_has_more_places() {
+    fn a_stage_with_more_calls_at_once_than_it_declares_has_more_places() {
         let facts = Pipeline {
             stages: vec![stage("read", 21.0, 1.0), stage("join", 10.0, 1.0)],
             step_ms: 10.0,

@@ -232,7 +232,7 @@ impl<'a> Model<'a> {
             .gil
             .is_some_and(|work| (0.8..=1.2).contains(&work))
             && link.stage.processes <= 1
-            && link.cpu().is_some_and(|cpu| cpu > 0.02 && cpu < 0.9)
+            && (link.measured_cpu()).is_some_and(|cpu| cpu > 0.02 && cpu < 0.9)
     }
 
     /// Whether there are fewer cores than `workers` and the training thread.
@@ -305,7 +305,7 @@ fn uses(facts: &Pipeline, links: &[Link<'_>]) -> Uses {
     let of_one_process = links
         .iter()
         .filter(|link| link.stage.processes <= 1)
-        .map(|link| link.active(facts.step_ms) * link.cpu().unwrap_or(0.0))
+        .map(|link| link.active(facts.step_ms) * link.measured_cpu().unwrap_or(0.0))
         .sum::<f64>();
     let engines: f64 = r
         .gpus

@@ -2,7 +2,8 @@
 //!
 //! Records hold histograms and not single steps, so the finest slice is a tick with its counts.
 //! Where a tick holds several phases they share it in the order of their steps, by the time they
-//! took. Windows of the probe lie where the ticks say that steps were replayed, and between.
+//! took. Windows of the probe lie where the ticks say that steps were replayed, and between. Where a
+//! tick holds two replays, they are placed by counting steps from the first.
 
 use std::ops::Range;
 
@@ -169,14 +170,17 @@ impl Loop {
     /// What the probe measured, by its windows: one replay window for each stretch of replay, and the live
     /// ones between them.
     pub(super) fn probe(&self, probe: &ProbeRecord, to: &mut Writer) {
-        let mut replays = self.replays().peekable();
-        let Some(first) = replays.peek() else {
+        let Some(first) = self.replays().next() else {
             return;
         };
+        let is_replay = |window: &&WindowRecord| window.phase == Phase::Replay;
+        let in_probe = probe.windows.iter().filter(is_replay).count();
+        let are_told_apart = self.replays().count() == in_probe;
+        let mut replays = self.replays().take_while(|_| are_told_apart).peekable();
         // A window of n steps takes n + 1 batches.
         let batches = |window: &WindowRecord| u64::from(window.steps) + 1;
-        let live = |window: &&WindowRecord| window.phase != Phase::Replay;
-        let before: u64 = probe.windows.iter().take_while(live).map(batches).sum();
+        let live = probe.windows.iter().take_while(|window| !is_replay(window));
+        let before: u64 = live.map(batches).sum();
         let mut step = first.start.saturating_sub(before);
         let track = to.below(self.group, "probe windows");
         for window in &probe.windows {

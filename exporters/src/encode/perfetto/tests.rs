@@ -178,7 +178,7 @@ fn windows_of_the_probe_are_placed_by_their_steps() {
         tick(3, |t| t.loops = vec![steps(Live, 40, 20, 1, 1)]),
         tick(4, |t| t.loops = vec![steps(Replay, 60, 10, 0, 1)]),
         tick(5, |t| t.loops = vec![steps(Live, 70, 20, 1, 1)]),
-        samples::record(105 * S, probe),
+        samples::record(105 * S, probe.clone()),
     ]);
     let found = &slices(&whole)["rank 0/loop train/probe windows"];
     let live = (100 * S + S / 2, 101 * S, "live window 0".to_owned());
@@ -188,6 +188,18 @@ fn windows_of_the_probe_are_placed_by_their_steps() {
     assert_eq!(found[3], (103 * S, 104 * S, "replay window 1".to_owned()));
     let after = (104 * S, 104 * S + S / 2, "live window 2".to_owned());
     assert_eq!(found[4], after);
+
+    let whole = written(&[
+        tick(1, |t| t.loops = vec![steps(Live, 0, 20, 1, 1)]),
+        tick(2, |t| {
+            t.loops = vec![steps(Replay, 20, 30, 0, 1), steps(Live, 50, 20, 1, 1)];
+        }),
+        tick(3, |t| t.loops = vec![steps(Live, 70, 20, 1, 1)]),
+        samples::record(103 * S, probe),
+    ]);
+    let found = &slices(&whole)["rank 0/loop train/probe windows"];
+    assert_eq!(found.len(), 5, "both replays are in the second tick");
+    assert!(found.windows(2).all(|pair| pair[0].1 == pair[1].0));
 }
 
 #[test]

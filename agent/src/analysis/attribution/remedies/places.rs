@@ -60,7 +60,7 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
 fn knob(context: &Context<'_>, stage: usize, to: u32) -> ChangeRecord {
     let model = context.model;
     let link = &model.links[stage];
-    let (from, to) = (stated(link, whole(link.places)), stated(link, to));
+    let (from, to) = (declared(link, whole(link.places)), declared(link, to));
     if model.workers == Some(stage) {
         return change("num_workers", &from, &to);
     }
@@ -68,11 +68,11 @@ fn knob(context: &Context<'_>, stage: usize, to: u32) -> ChangeRecord {
     change(&format!("{name}.concurrency"), &from, &to)
 }
 
-/// The concurrency to set for that many calls at once. A stage may have more calls than it says.
-fn stated(link: &Link<'_>, places: u32) -> u32 {
+/// The concurrency to declare for that many calls at once. A stage may have more calls than it declares.
+fn declared(link: &Link<'_>, places: u32) -> u32 {
     let now = whole(link.places);
-    let unsaid = now - link.stage.concurrency.map_or(now, whole).min(now);
-    places.saturating_sub(unsaid).max(1)
+    let undeclared = now - link.stage.concurrency.map_or(now, whole).min(now);
+    places.saturating_sub(undeclared).max(1)
 }
 
 /// What else bounds the step once a stage, or a pool, has places enough.
@@ -140,13 +140,13 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     tandem.stations[stage].places = to;
     let name = &link.stage.name;
     let processes = model.workers == Some(stage);
-    let (said, wanted) = (stated(link, from), stated(link, to));
+    let (now, wanted) = (declared(link, from), declared(link, to));
     let what = if processes {
         format!("Load in {to} worker processes instead of {from}.")
     } else if Some(stage) == model.decoder.map(|(decoder, _)| decoder) {
-        format!("Run `{name}` {wanted} at a time instead of {said}: one on each decoder at most.")
+        format!("Run `{name}` {wanted} at a time instead of {now}: one on each decoder at most.")
     } else {
-        format!("Run `{name}` {wanted} at a time instead of {said}.")
+        format!("Run `{name}` {wanted} at a time instead of {now}.")
     };
     Some(Draft {
         code: "more_workers",
@@ -175,6 +175,10 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let model = context.model;
     let link = &model.links[stage];
     let from = whole(link.places);
+    let now = declared(link, from);
+    if now < 2 {
+        return None;
+    }
     let name = &link.stage.name;
     if let Some((decoder, engines)) = model.decoder
         && decoder == stage
@@ -184,8 +188,9 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
         return Some(Draft {
             code: "fewer_workers",
             what: format!(
-                "Run `{name}` {engines} at a time instead of {from}, one on each decoder: more \
-                 share the same decoders and hold each other up."
+                "Run `{name}` {} at a time instead of {now}, one on each decoder: more share the same \
+                 decoders and hold each other up.",
+                declared(link, engines)
             ),
             stage: Some(stage),
             term: Term::Engines,
@@ -194,16 +199,14 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
             confidence: 0.45,
         });
     }
-    if from < 2 {
-        return None;
-    }
     if memory_suspect(model, stage) && link.limit_ms > 0.5 * context.step_ms() {
         let to = from.div_ceil(2);
         return Some(Draft {
             code: "fewer_workers",
             what: format!(
-                "Run `{name}` {to} at a time instead of {from}: its threads seem to slow each \
-                 other, and the model, through memory."
+                "Run `{name}` {} at a time instead of {now}: its threads seem to slow each other, and \
+                 the model, through memory.",
+                declared(link, to)
             ),
             stage: Some(stage),
             term: Term::Memory,
@@ -223,7 +226,8 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
     Some(Draft {
         code: "fewer_workers",
         what: format!(
-            "Run `{name}` {to} at a time instead of {from}: there are no cores for more."
+            "Run `{name}` {} at a time instead of {now}: there are no cores for more.",
+            declared(link, to)
         ),
         stage: Some(stage),
         term: Term::Cores,
