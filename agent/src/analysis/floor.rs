@@ -35,17 +35,17 @@
 //!
 //! ```text
 //!                              within   covers   none   steps
-//! one process                  97.3 %   95.3 %   0.4 %   1013
+//! one process                  97.4 %   95.3 %   0.3 %   1016
 //! several ranks, fixed         96.6 %   95.6 %   0.2 %   1038
-//! beside other programs        79.8 %   90.9 %   2.3 %   1527
-//! one process, probe_steps 800 94.8 %   94.5 %   0.5 %    717
+//! beside other programs        80.2 %   90.6 %   2.3 %   1547
+//! one process, probe_steps 800 94.6 %   94.5 %   0.5 %    719
 //!                          500 91.2 %   93.2 %   0.5 %    470
 //!                          300 82.0 %   89.5 %   0.9 %    292
 //!                          200 78.4 %   98.2 %  31.6 %    133
 //! ```
 //!
-//! Weakest where compute is 0.6 to 1.0 of the load (93 to 95 % within): the queue then empties and
-//! fills over hundreds of steps. Beside other programs 66 to 71 % are within 3 points there.
+//! Weakest where compute is 0.6 to 1.0 of the load (92 to 95 % within): the queue then empties and
+//! fills over hundreds of steps. Beside other programs 68 to 71 % are within 3 points there.
 
 use thiserror::Error;
 

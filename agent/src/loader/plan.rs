@@ -21,7 +21,7 @@ const LEAST_SETTLE: u32 = 16;
 /// Fewest steps of a whole probe: two live windows, a short replay and the long one, and some
 /// time to settle.
 const LEAST_TOTAL: u32 = 200;
-/// Steps that an adaptive probe usually takes, from and to: `analysis/floor.rs` has the mean, 1013, of
+/// Steps that an adaptive probe usually takes, from and to: `analysis/floor.rs` has the mean, 1016, of
 /// simulated pipelines.
 const USUAL: (u64, u64) = (600, 1200);
 /// Most batches held for replay.
@@ -148,6 +148,7 @@ impl ProbePlan {
             .cycles
             .min(if total < 350 { 2 } else { total / 200 + 1 });
         self.most_cycles = if self.adaptive {
+            // A pair takes about 100 steps.
             self.most_cycles.min(total / 100).max(self.cycles)
         } else {
             self.cycles
