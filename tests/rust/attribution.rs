@@ -692,3 +692,25 @@ fn no_remedy_of_the_loader_goes_below_the_loops_own_part() {
         assert!(remedy.predicted_step_ms >= 0.999 * own, "{remedy:?} {own}");
     }
 }
+
+#[test]
+fn a_stage_with_more_calls_than_it_declares_gets_a_remedy_in_what_it_declares() {
+    let line = Line::of(vec![stage("decode", 3, 60.0, 4)], 10.0);
+    let mut seen = facts(&line, &run(&line, STEPS, 1), false, Blind::default());
+    seen.stages[0].concurrency = Some(1.0);
+
+    let found = attribute(&seen);
+    let remedy = remedy(&found, "more_workers").unwrap();
+
+    let change = remedy.change.as_ref().unwrap();
+    assert_eq!(change.from, "1");
+    assert_eq!(
+        remedy.what,
+        format!("Run `decode` {} at a time instead of 1.", change.to)
+    );
+    // As if 2 more had been declared, which is what 3 calls at once are of 1.
+    let threads: u32 = change.to.parse().unwrap();
+    let with = Line::of(vec![stage("decode", threads + 2, 60.0, 4)], 10.0);
+    let really = run(&with, STEPS, 2).step_ms();
+    assert!((remedy.predicted_step_ms / really - 1.0).abs() < 0.05);
+}

@@ -10,6 +10,8 @@ use thiserror::Error;
 const UNKNOWN_DEPTH: u32 = 64;
 /// Batches a loader holds beyond its queues: each thread may hold a finished one.
 const IN_HAND: u32 = 16;
+/// The same for a loader that says it holds none ready: whoever wraps it may be one ahead.
+const IN_HAND_OF_NONE: u32 = 2;
 /// Steps a window needs, at least, to say something.
 const LEAST_LIVE: u32 = 32;
 /// The same for a short replay window.
@@ -228,9 +230,10 @@ impl ProbePlan {
 
 /// Batches that a loader of that depth may hold.
 fn held(prefetch_depth: Option<u32>) -> u32 {
-    prefetch_depth
-        .unwrap_or(UNKNOWN_DEPTH)
-        .saturating_add(IN_HAND)
+    match prefetch_depth {
+        Some(0) => IN_HAND_OF_NONE,
+        depth => depth.unwrap_or(UNKNOWN_DEPTH).saturating_add(IN_HAND),
+    }
 }
 
 #[cfg(test)]

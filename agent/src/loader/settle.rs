@@ -3,7 +3,8 @@
 //! After a replay the loader's queue is fuller than the live loop would leave it, and the first
 //! live steps are free. They are over when the loop waits as it did before the replay. The first
 //! non-zero wait is not enough: where queues are chained, the last one runs empty while those
-//! before it are still full. So the mean of a few steps counts.
+//! before it are still full. So the mean of a few steps counts, as a share of their time: where the
+//! machine becomes faster or slower, load and compute change alike.
 //!
 //! A loop that never waits has nothing to settle to: its queue is full before and after.
 
@@ -16,7 +17,7 @@ pub(super) const GLANCE: usize = 16;
 const RUN: usize = 24;
 /// A mean wait below this share of the step is none. At 2 % it cannot change the verdict.
 const QUIET: f64 = 0.02;
-/// Share of the reference wait from which on a loop counts as settled.
+/// As a multiple of the reference's share, from when on a loop counts as settled.
 const SETTLED: f64 = 0.9;
 /// Steps after a replay before anything is concluded.
 const LEAST: usize = 8;
@@ -35,8 +36,13 @@ fn mean(steps: &[WindowStep], part: impl Fn(&WindowStep) -> u64) -> f64 {
     steps.iter().map(|step| part(step) as f64).sum::<f64>() / steps.len().max(1) as f64
 }
 
+/// Share of the time in which the loop waited.
+fn wait_share(steps: &[WindowStep]) -> f64 {
+    mean_wait(steps) / mean_step(steps).max(1.0)
+}
+
 fn quiet(steps: &[WindowStep]) -> bool {
-    mean_wait(steps) <= QUIET * mean_step(steps)
+    wait_share(steps) <= QUIET
 }
 
 /// Sample variance of the means of consecutive runs of `length` steps, and how many they are.
@@ -88,16 +94,16 @@ fn quiet_since(steps: &[WindowStep], warmup: usize) -> usize {
 pub(super) struct Reference {
     /// Mean step in nanoseconds.
     pub(super) step: f64,
-    /// Mean wait in nanoseconds.
+    /// Share of the time in which the loop waited.
     wait: f64,
-    /// The mean wait that noise alone may make of it, in nanoseconds.
+    /// The share that noise alone may make of it.
     wait_low: f64,
 }
 
 impl Reference {
     pub(super) fn of(live: &[WindowStep]) -> Self {
-        let wait = mean_wait(live);
-        let (variance, count) = variance_of_means(live, GLANCE, mean_wait);
+        let wait = wait_share(live);
+        let (variance, count) = variance_of_means(live, GLANCE, wait_share);
         let error = (variance / count.max(1) as f64).sqrt();
         let wait_low = (wait - 2.0 * error).max(0.25 * wait);
         Self {
@@ -113,10 +119,10 @@ impl Reference {
         if n < LEAST {
             return false;
         }
-        if self.wait <= QUIET * self.step {
+        if self.wait <= QUIET {
             return true;
         }
-        n >= GLANCE && mean_wait(&steps[n - GLANCE..]) >= SETTLED * self.wait_low
+        n >= GLANCE && wait_share(&steps[n - GLANCE..]) >= SETTLED * self.wait_low
     }
 
     /// Steps that draining takes at most, after `replayed` steps of `floor` nanoseconds each.

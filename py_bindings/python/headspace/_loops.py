@@ -39,12 +39,19 @@ def loop_of(wrapped: Any, *, mode: str, batch_size: int | None, **options: Any) 
         batch_size=batch_size,
         count_samples=_counter(wrapped) if batch_size is None else None,
         workers=workers,
-        prefetch_depth=workers * factor if workers and factor else None,
+        prefetch_depth=_depth(workers, factor),
         prefetch_factor=factor,
         pin_memory=truth(wrapped, "pin_memory"),
         world_size=_settings.world_size(),
         **options,
     )
+
+
+def _depth(workers: int | None, factor: int | None) -> int | None:
+    """Batches that a torch loader may hold ready: without workers it loads when it is asked."""
+    if workers == 0:
+        return 0
+    return workers * factor if workers and factor else None
 
 
 def torch_loader(loader: Any) -> Any:
