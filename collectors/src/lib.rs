@@ -61,7 +61,7 @@ pub mod process;
     allow(dead_code)
 )]
 mod procfs;
-pub mod transfer;
+pub mod shared_memory;
 #[cfg(feature = "tree")]
 pub mod tree;
 #[cfg(feature = "workers")]

@@ -7,7 +7,7 @@ use headspace_agent::model::record::{BatchRecord, LoaderRecord, Role};
 use headspace_agent::model::{Mode, OptionsFrom};
 use headspace_agent::notice::{Afterwards, Notice, ProbeFacts};
 use headspace_agent::record::Event;
-use headspace_collectors::transfer;
+use headspace_collectors::shared_memory;
 use headspace_collectors::workers::Marker;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -254,11 +254,11 @@ impl Loop {
             return;
         }
         let measure = move || {
-            if let Ok(costs) = transfer::measure() {
-                agent.set_transfer_costs(costs);
+            if let Ok(ms) = shared_memory::mib_ms() {
+                agent.set_shared_mib_ms(ms);
             }
         };
-        // Without a thread the reference machine's costs stand in.
+        // Without a thread the reference machine's cost stands in.
         let _ = std::thread::Builder::new()
             .name("headspace-cost".to_owned())
             .spawn(measure);

@@ -236,7 +236,7 @@ fn large_batches_from_workers_cost_more_than_they_spare() {
     let slower = concluded(&line);
     assert!(remedy(&slower, "more_workers").is_none(), "{slower:?}");
     let evidence = &slower.bottleneck.unwrap().evidence;
-    assert!(evidence.contains("14.8 ms"), "{evidence}");
+    assert!(evidence.contains("15.0 ms"), "{evidence}");
 }
 
 #[test]

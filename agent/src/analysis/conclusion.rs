@@ -54,7 +54,7 @@ pub(super) fn conclude(summary: &SummaryRecord, main: &LoopFacts) -> Attribution
             prefetch_depth: loader.prefetch_depth,
             pin_memory: loader.pin_memory,
             batch: loader.batch,
-            transfer: main.transfer,
+            shared_mib_ms: main.shared_mib_ms,
         },
     })
 }

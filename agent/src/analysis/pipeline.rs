@@ -46,16 +46,7 @@ pub struct LoaderFacts {
     pub pin_memory: Option<bool>,
     /// What a batch is, where one was looked at.
     pub batch: Option<BatchRecord>,
-    /// What it costs to hand a batch over between processes, where that was measured on this machine.
-    pub transfer: Option<TransferCosts>,
-}
-
-/// What it costs to hand data over between processes on this machine.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TransferCosts {
-    /// To map a mebibyte of shared memory, to read a byte of each page for the first time and to give the
-    /// memory back, in milliseconds of CPU time.
-    pub shared_mib_ms: f64,
-    /// A hundred bytes through a socket and back, in microseconds of CPU time.
-    pub message_us: f64,
+    /// Milliseconds of CPU time to map a mebibyte of shared memory, to read a byte of each page for the
+    /// first time and to give the memory back, where that was measured on this machine.
+    pub shared_mib_ms: Option<f64>,
 }

@@ -3,7 +3,6 @@
 use super::attribution::Attribution;
 use super::conclusion::conclude;
 use super::findings::findings;
-use super::pipeline::TransferCosts;
 use super::precision::{HALF, Known, interval, ratio};
 use super::resources::{Part, resources, sm_utilization_pct};
 use super::stages::{data_readiness_pct, failures, stages};
@@ -63,8 +62,8 @@ pub struct LoopFacts {
     pub without_loader: bool,
     /// What is known of its loader.
     pub loader: LoaderRecord,
-    /// What handing a batch over between processes costs here, where that was measured.
-    pub transfer: Option<TransferCosts>,
+    /// Milliseconds of CPU time to hand over a mebibyte of shared memory here, where that was measured.
+    pub shared_mib_ms: Option<f64>,
     /// What its probe found.
     pub probe: Option<ProbeRecord>,
 }

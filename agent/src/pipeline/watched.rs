@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::board::NoticeBoard;
 use super::loops::LoopEntry;
 use crate::analysis::attribution::Attribution;
-use crate::analysis::pipeline::TransferCosts;
 use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
 use crate::model::record::{
     BatchRecord, Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, SummaryRecord,
@@ -23,7 +22,7 @@ pub struct Watched {
     history: Mutex<History>,
     stages: Mutex<StageHistory>,
     pub(super) gpus: Arc<OnceLock<Vec<GpuRecord>>>,
-    transfer: OnceLock<TransferCosts>,
+    shared_mib_ms: OnceLock<f64>,
     costs: Mutex<Costs>,
     concluded: Mutex<Option<Concluded>>,
     ended_by: Mutex<Option<EndRecord>>,
@@ -66,7 +65,7 @@ impl Watched {
             history: Mutex::default(),
             stages: Mutex::default(),
             gpus,
-            transfer: OnceLock::new(),
+            shared_mib_ms: OnceLock::new(),
             costs: Mutex::default(),
             concluded: Mutex::default(),
             ended_by: Mutex::default(),
@@ -93,9 +92,9 @@ impl Watched {
         named.filter(|entry| entry.set_batch(batch)).count() > 0
     }
 
-    /// What handing data over between processes costs here. The first measurement counts.
-    pub fn set_transfer_costs(&self, costs: TransferCosts) {
-        self.transfer.get_or_init(|| costs);
+    /// Milliseconds of CPU time to hand over a mebibyte of shared memory here. The first measurement counts.
+    pub fn set_shared_mib_ms(&self, ms: f64) {
+        self.shared_mib_ms.get_or_init(|| ms);
     }
 
     pub(crate) fn loops(&self) -> Vec<Arc<LoopEntry>> {
@@ -212,7 +211,7 @@ impl Watched {
                     concurrent: totals.concurrent,
                     without_loader: totals.without_loader,
                     loader: entry.described(),
-                    transfer: self.transfer.get().copied(),
+                    shared_mib_ms: self.shared_mib_ms.get().copied(),
                     probe: entry.probe_record(state == RunState::Finished),
                 }
             })

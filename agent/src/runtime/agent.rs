@@ -12,7 +12,6 @@ use std::time::Duration;
 use super::fork::Owner;
 use super::signal::{self, Terminate};
 use super::wake::Waker;
-use crate::analysis::pipeline::TransferCosts;
 use crate::model::Mode;
 use crate::model::record::{
     BatchRecord, EndCause, EndRecord, GpuRecord, LoaderRecord, ProbeRecord, RunRecord, RunState,
@@ -364,9 +363,9 @@ impl Agent {
         self.is_here() && self.0.watched.set_batch(name, batch)
     }
 
-    /// What handing data over between processes costs on this machine.
-    pub fn set_transfer_costs(&self, costs: TransferCosts) {
-        self.0.watched.set_transfer_costs(costs);
+    /// Milliseconds of CPU time to hand over a mebibyte of shared memory on this machine.
+    pub fn set_shared_mib_ms(&self, ms: f64) {
+        self.0.watched.set_shared_mib_ms(ms);
     }
 
     /// Whether this is the process the agent was started in.

@@ -1,14 +1,13 @@
-//! What it costs on this machine to hand data over between processes: measured once, in about four
+//! What it costs on this machine to hand memory over between processes: measured once, in about three
 //! milliseconds of CPU time of the thread that asks.
 //!
 //! CPU time and not time: other programs may have the cores while this is measured.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use headspace_agent::analysis::pipeline::TransferCosts;
 use headspace_agent::port::clock::thread_cpu_time;
 
 /// Shared memory that is filled, mapped, read and given back, in mebibytes.
@@ -17,28 +16,20 @@ const MIB: u32 = 2;
 /// How often that is done. The cheapest time counts: the others met something else.
 const TIMES: u32 = 3;
 
-/// Messages sent and received.
-const MESSAGES: u32 = 64;
-
-/// Bytes in one: about a descriptor's handle with its name.
-const MESSAGE: [u8; 100] = [0; 100];
-
 const PAGE: usize = 4096;
 
-/// Measures both costs.
+/// Milliseconds of CPU time to map a mebibyte of shared memory, to read a byte of each page for the first
+/// time and to give the memory back.
 ///
 /// # Errors
 ///
-/// Those of the system, where it gives no shared memory, no pipe or no CPU time.
-pub fn measure() -> io::Result<TransferCosts> {
+/// Those of the system, where it gives no shared memory or no CPU time.
+pub fn mib_ms() -> io::Result<f64> {
     let mut cheapest = Duration::MAX;
     for _ in 0..TIMES {
-        cheapest = cheapest.min(shared_memory()?);
+        cheapest = cheapest.min(hand_over()?);
     }
-    Ok(TransferCosts {
-        shared_mib_ms: 1e3 * cheapest.as_secs_f64() / f64::from(MIB),
-        message_us: 1e6 * messages()?.as_secs_f64() / f64::from(MESSAGES),
-    })
+    Ok(1e3 * cheapest.as_secs_f64() / f64::from(MIB))
 }
 
 fn cpu_time() -> io::Result<Duration> {
@@ -46,7 +37,7 @@ fn cpu_time() -> io::Result<Duration> {
 }
 
 /// CPU time to read memory that was written elsewhere, and to give it back.
-fn shared_memory() -> io::Result<Duration> {
+fn hand_over() -> io::Result<Duration> {
     let bytes = (MIB as usize) << 20;
     let mut file = anonymous_file()?;
     let block = [1_u8; 1 << 13];
@@ -64,7 +55,7 @@ fn shared_memory() -> io::Result<Duration> {
 fn anonymous_file() -> io::Result<File> {
     // SAFETY: the name is a C string that lives through the call, which only copies it.
     let descriptor =
-        unsafe { libc::memfd_create(c"headspace-transfer".as_ptr(), libc::MFD_CLOEXEC) };
+        unsafe { libc::memfd_create(c"headspace-shared-memory".as_ptr(), libc::MFD_CLOEXEC) };
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -99,33 +90,13 @@ fn read_all(file: &File, bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// CPU time to send and to receive messages through a pipe, as multiprocessing's queues do.
-fn messages() -> io::Result<Duration> {
-    let (mut to, mut from) = io::pipe()?;
-    let mut received = MESSAGE;
-    let begun = cpu_time()?;
-    for _ in 0..MESSAGES {
-        from.write_all(&MESSAGE)?;
-        to.read_exact(&mut received)?;
-    }
-    Ok(cpu_time()?.saturating_sub(begun))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn both_costs_are_measured_and_no_descriptor_stays_open() {
-        let costs = measure().unwrap();
-
-        assert!(
-            costs.shared_mib_ms > 0.001 && costs.shared_mib_ms < 50.0,
-            "{costs:?}"
-        );
-        assert!(
-            costs.message_us > 0.05 && costs.message_us < 1e3,
-            "{costs:?}"
-        );
+    fn what_a_mebibyte_costs_is_measured() {
+        let cost = mib_ms().unwrap();
+        assert!(cost > 0.001 && cost < 50.0, "{cost}");
     }
 }
