@@ -16,6 +16,7 @@ sys.path.append(str(Path(__file__).parents[1] / "real"))
 
 import outputs
 import packages
+from case import Case, Edit
 from examine import Examination
 from workplace import NotHere, Workplace
 
@@ -65,3 +66,12 @@ def test_only_what_differs_from_run_to_run_is_masked() -> None:
 
     longer = slower.replace("2/2", "3/2")
     assert shown(plain, computed=True) != shown(longer, computed=True)
+
+
+def test_a_knob_is_the_programs_own_where_its_command_or_an_edit_sets_it() -> None:
+    command = ("{python}", "train.py", "--workers", "{num_workers}")
+    edit = Edit("train.py", "depth = 2", "depth = {prefetch_factor}")
+    case = Case("train", command, modules=(), edits=(edit,))
+
+    knobs = ("num_workers", "prefetch_factor", "decode.concurrency")
+    assert [case.takes(knob) for knob in knobs] == [True, True, False]

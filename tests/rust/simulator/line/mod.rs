@@ -117,7 +117,7 @@ pub(crate) struct Handing {
 impl Handing {
     pub(crate) fn receive_ms(&self) -> f64 {
         let Self { tensors, mib, more } = self;
-        (1.0 + more) * (0.8 + 0.35 * *tensors as f64 + 0.33 * mib)
+        (1.0 + more) * (0.8 + 0.42 * *tensors as f64 + 0.33 * mib)
     }
 
     pub(crate) fn send_ms(&self) -> f64 {
