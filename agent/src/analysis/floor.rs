@@ -79,6 +79,8 @@ const DISAGREE: f64 = 8.0;
 /// ...and the largest and smallest differ by this share of the mean, in percent. Of random steady
 /// pipelines, one in 400 does both.
 const SPREAD_PCT: f64 = 10.0;
+/// Share of the probe in which the loop's thread waited for a core from which on the verdict warns.
+const CROWDED: f64 = 0.2;
 /// Widest interval worth giving, in percentage points either way.
 const WIDEST: f64 = 25.0;
 /// Share of the live step below which a step in replay may be a launch on a device, and no more.
@@ -336,13 +338,24 @@ fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFlo
         exposed_wait_ms: gain - contention_ms,
         contention_ms,
     };
-    let warning = if disagree {
-        Some(differing(spread_pct))
-    } else {
-        let idle = replay_ms < NEXT_TO_NOTHING * live_ms && contention_ms < 0.5 * gain;
-        idle.then(|| next_to_nothing(floor_ms))
-    };
-    Ok((floor, warning))
+    let idle = replay_ms < NEXT_TO_NOTHING * live_ms && contention_ms < 0.5 * gain;
+    let warnings: Vec<String> = [
+        disagree.then(|| differing(spread_pct)),
+        (undisturbed.share > CROWDED).then(|| crowded(undisturbed.share)),
+        (idle && !disagree).then(|| next_to_nothing(floor_ms)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    Ok((floor, (!warnings.is_empty()).then(|| warnings.join(" "))))
+}
+
+fn crowded(share: f64) -> String {
+    format!(
+        "The loop's thread waited for a core in {:.0} % of the probe: the numbers hold beside what used \
+         the cores then. Where that was another program, repeat the probe without it.",
+        100.0 * share
+    )
 }
 
 fn differing(spread_pct: f64) -> String {

@@ -161,6 +161,8 @@ fn waits_for_a_core_that_others_had_do_not_count_as_a_slower_floor() {
         }
     }
     let analysis = estimate(&windows);
+    let warning = analysis.warning.unwrap();
+    assert!(warning.contains("waited for a core in"), "{warning}");
     let floor = analysis.result.unwrap();
     // Half of the steps of 20 ms take 30, and half of those of 10 ms take 20.
     assert!((floor.headspace_pct.value - 40.0).abs() < 6.0, "{floor:?}");
