@@ -225,7 +225,7 @@ fn large_batches_from_workers_cost_more_than_they_spare() {
     assert!(more.confidence >= 0.7, "{more:?}");
     assert!(error_pct(&line, more) < 5.0, "{more:?}");
 
-    (line.handing.tensors, line.handing.mib) = (2, 12.0);
+    (line.handing.tensors, line.handing.mib) = (2, 8.0);
     let dear = concluded(&line);
     assert_eq!(binds(&dear), is("stage", "fetch"));
     let more = remedy(&dear, "more_workers").unwrap();

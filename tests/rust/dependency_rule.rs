@@ -111,7 +111,7 @@ const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ("perf", &["procfs"]),
     ("gpu", &["procfs"]),
     ("workers", &["procfs"]),
-    ("transfer", &[]),
+    ("shared_memory", &[]),
     ("catalog", &["process", "host", "tree", "io", "perf", "gpu"]),
 ];
 
