@@ -339,23 +339,31 @@ fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFlo
         contention_ms,
     };
     let idle = replay_ms < NEXT_TO_NOTHING * live_ms && contention_ms < 0.5 * gain;
-    let warnings: Vec<String> = [
+    let warnings = [
         disagree.then(|| differing(spread_pct)),
-        (undisturbed.share > CROWDED).then(|| crowded(undisturbed.share)),
+        crowded(undisturbed.share),
         (idle && !disagree).then(|| next_to_nothing(floor_ms)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    Ok((floor, (!warnings.is_empty()).then(|| warnings.join(" "))))
+    ];
+    Ok((floor, joined(warnings)))
 }
 
-fn crowded(share: f64) -> String {
-    format!(
-        "The loop's thread waited for a core in {:.0} % of the probe: the numbers hold beside what used \
-         the cores then. Where that was another program, repeat the probe without it.",
-        100.0 * share
-    )
+/// One text of those there are.
+fn joined<const N: usize>(texts: [Option<String>; N]) -> Option<String> {
+    texts
+        .into_iter()
+        .flatten()
+        .reduce(|all, text| all + " " + &text)
+}
+
+/// What is said where the loop's thread waited for a core in much of the probe.
+fn crowded(share: f64) -> Option<String> {
+    (share > CROWDED).then(|| {
+        format!(
+            "The loop's thread waited for a core in {:.0} % of the probe: the numbers hold beside what \
+             used the cores then. Where that was another program, repeat the probe without it.",
+            100.0 * share
+        )
+    })
 }
 
 fn differing(spread_pct: f64) -> String {
