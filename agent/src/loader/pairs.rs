@@ -1,7 +1,7 @@
 //! How many pairs of a live and a replay window a probe needs.
 //!
-//! On a steady machine the ratio of replay to live step is the same in all pairs, but for the noise
-//! of the steps within their windows. Variance beyond that (one-way random effects: Searle, Casella
+//! On a steady machine the ratio of replay to live step varies between pairs only as much as the noise
+//! of the steps within their windows makes it. Variance beyond that (one-way random effects: Searle, Casella
 //! and `McCulloch`, "Variance Components", 1992, ch. 3) does not shrink with longer windows, only with
 //! more pairs. The analysis estimates it anew, from all windows: `analysis/unsteady.rs`.
 

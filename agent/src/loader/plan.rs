@@ -10,7 +10,7 @@ use thiserror::Error;
 const UNKNOWN_DEPTH: u32 = 64;
 /// Batches a loader holds beyond its queues: each thread may hold a finished one.
 const IN_HAND: u32 = 16;
-/// The same for a loader that says it holds none ready: whoever wraps it may be one ahead.
+/// The same for a loader that says it prefetches nothing: a program that wraps it may be one batch ahead.
 const IN_HAND_OF_NONE: u32 = 2;
 /// Steps a window needs, at least, to say something.
 const LEAST_LIVE: u32 = 32;

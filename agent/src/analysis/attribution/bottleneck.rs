@@ -5,7 +5,6 @@
 //! else as much.
 
 use super::evidence::evidence;
-use super::flow::Link;
 use super::model::{BUSY, GIL_WAIT_MS, Model};
 use super::predict::Predictor;
 use super::tandem::{Supply, Tandem};
@@ -439,8 +438,8 @@ fn suspected(model: &Model<'_>, found: Binding) -> Option<Binding> {
 
 /// The stage that takes most of the loader's time.
 fn slowest(model: &Model<'_>) -> Option<usize> {
-    let load = |link: &Link<'_>| link.mean_ms * link.calls;
-    (0..model.links.len()).max_by(|a, b| load(&model.links[*a]).total_cmp(&load(&model.links[*b])))
+    let load = |stage: &usize| model.links[*stage].busy_ms();
+    (0..model.links.len()).max_by(|a, b| load(a).total_cmp(&load(b)))
 }
 
 /// The record of what binds.

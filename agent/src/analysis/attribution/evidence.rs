@@ -192,7 +192,7 @@ fn of_pool(model: &Model<'_>, pool: usize) -> String {
     let pool = &model.pools[pool];
     let busy = percent(100.0 * pool.busy().min(1.0), 0);
     let mut stages: Vec<&Link<'_>> = pool.stages.iter().map(|s| &model.links[*s]).collect();
-    stages.sort_by(|a, b| (b.mean_ms * b.calls).total_cmp(&(a.mean_ms * a.calls)));
+    stages.sort_by(|a, b| b.busy_ms().total_cmp(&a.busy_ms()));
     let names: Vec<String> = (stages.iter().take(MOST_SHARERS))
         .map(|link| format!("`{}`", link.stage.name))
         .collect();
@@ -213,7 +213,7 @@ fn of_pool(model: &Model<'_>, pool: usize) -> String {
 /// The stage called within that takes most of it, and its share.
 pub(super) fn inner<'a>(model: &'a Model<'_>, stage: usize) -> Option<(&'a str, f64)> {
     let link = &model.links[stage];
-    let whole = link.mean_ms * link.calls;
+    let whole = link.busy_ms();
     model
         .facts
         .stages

@@ -53,13 +53,13 @@ impl Link<'_> {
     }
 
     /// Milliseconds of calls a batch.
-    fn busy_ms(&self) -> f64 {
+    pub(super) fn busy_ms(&self) -> f64 {
         self.mean_ms * self.calls
     }
 
     /// Mean number of calls at once.
     pub(super) fn active(&self, step_ms: f64) -> f64 {
-        (self.mean_ms * self.calls / step_ms).min(self.places)
+        (self.busy_ms() / step_ms).min(self.places)
     }
 }
 
@@ -79,7 +79,8 @@ pub(super) fn chain(facts: &Pipeline) -> (Vec<Link<'_>>, f64) {
         let Some((declared, calls, mean_ms)) = known(stage) else {
             continue;
         };
-        let at_once = mean_ms * calls / facts.step_ms;
+        let busy_ms = mean_ms * calls;
+        let at_once = busy_ms / facts.step_ms;
         let more = at_once.is_finite() && at_once > MAX_OVER_DECLARED * declared;
         let places = if more && is_of_threads(facts, stage) {
             at_once.ceil()
@@ -98,7 +99,7 @@ pub(super) fn chain(facts: &Pipeline) -> (Vec<Link<'_>>, f64) {
             mean_ms,
             takes: into / calls,
             gives: out / calls,
-            limit_ms: mean_ms * calls / places,
+            limit_ms: busy_ms / places,
             cpu: stage.cpu_pct.map(|pct| (pct / 100.0).clamp(0.0, 1.0)),
         });
     }

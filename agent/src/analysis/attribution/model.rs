@@ -268,7 +268,7 @@ impl<'a> Model<'a> {
         let staged: f64 = self
             .links
             .iter()
-            .map(|link| link.mean_ms * link.calls * link.cpu().unwrap_or(0.0))
+            .map(|link| link.busy_ms() * link.cpu().unwrap_or(0.0))
             .sum();
         let own = r
             .cores_used
@@ -434,7 +434,7 @@ fn pools<'a>(facts: &'a Pipeline, links: &[Link<'_>]) -> Vec<Pool<'a>> {
 fn inline(facts: &Pipeline, links: &[Link<'_>]) -> bool {
     let says_so = facts.loader.workers == Some(0);
     let least = if says_so { LEAST_EXPLAINED } else { 0.85 };
-    let load: f64 = links.iter().map(|link| link.mean_ms * link.calls).sum();
+    let load: f64 = links.iter().map(Link::busy_ms).sum();
     let explained = load >= least * facts.wait_ms && load <= 1.15 * facts.wait_ms;
     let one_by_one = links.iter().all(|link| link.places <= 1.0);
     explained && one_by_one && (says_so || facts.queues.is_empty()) && !links.is_empty()

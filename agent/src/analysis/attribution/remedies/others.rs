@@ -81,7 +81,7 @@ fn most_work(context: &Context<'_>) -> Option<usize> {
     let links = &context.model.links;
     let work = |stage: usize| {
         let link = &links[stage];
-        link.mean_ms * link.calls * link.cpu().unwrap_or(0.5)
+        link.busy_ms() * link.cpu().unwrap_or(0.5)
     };
     (0..links.len()).max_by(|a, b| work(*a).total_cmp(&work(*b)))
 }

@@ -68,7 +68,8 @@ fn knob(context: &Context<'_>, stage: usize, to: u32) -> ChangeRecord {
     change(&format!("{name}.concurrency"), &from, &to)
 }
 
-/// The concurrency to declare for that many calls at once. A stage may have more calls than it declares.
+/// The concurrency to declare so that a stage makes `places` calls at once. Some stages make more calls at
+/// once than they declare; the surplus stays.
 fn declared(link: &Link<'_>, places: u32) -> u32 {
     let now = whole(link.places);
     let undeclared = now - link.stage.concurrency.map_or(now, whole).min(now);
@@ -122,7 +123,7 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         return None;
     }
     let from = whole(link.places);
-    let needed = link.mean_ms * link.calls / next_limit(context, Some(stage));
+    let needed = link.busy_ms() / next_limit(context, Some(stage));
     // One to spare, for calls vary.
     let mut to = whole((1.05 * needed).ceil()).clamp(from + 1, MOST_TIMES * from);
     if let Some((decoder, engines)) = model.decoder
