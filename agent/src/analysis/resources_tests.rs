@@ -128,6 +128,29 @@ fn cores_used_are_those_of_the_children_too_where_they_are_read() {
 }
 
 #[test]
+fn a_process_does_not_stand_for_its_children_where_those_were_read_too_rarely() {
+    let user = attributes::CPU_USER;
+    let seen = run(2, |at| {
+        let mut readings = vec![
+            Reading::new(&HOST_CPU_USABLE, Scope::Host, 2.0),
+            Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, 0.8),
+            Reading::with(&PROCESS_CPU_TIME, Scope::Process, user, at),
+        ];
+        if at < 2.0 {
+            readings.push(Reading::with(
+                &PROCESS_CPU_TIME,
+                Scope::Tree,
+                user,
+                1.5 * at,
+            ));
+        }
+        readings
+    });
+
+    assert_eq!((seen.cores_used, seen.others_cores), (None, None));
+}
+
+#[test]
 fn a_mean_wait_is_the_time_by_the_number_of_waits() {
     let seen = run(10, |at| {
         vec![

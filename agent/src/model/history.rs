@@ -16,6 +16,10 @@ const POINTS: usize = 256;
 /// Series kept; later ones are left out. No machine has so many sources, but a fault may.
 const SERIES: usize = 2048;
 
+/// Seconds of live points from which on they count without the replayed ones. Slow sources read once a
+/// second, and a rate needs two readings.
+const LEAST_LIVE_S: f64 = 2.0;
+
 /// What tells one series of readings from another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
@@ -144,7 +148,7 @@ impl History {
     }
 
     /// The part between two times, in seconds since the run began. Points in which batches came
-    /// from a cache are left out where there are others.
+    /// from a cache are left out where the others last two seconds or more.
     #[must_use]
     pub fn between(&self, from_s: f64, to_s: f64) -> Span<'_> {
         let all: Vec<&Point> = self
@@ -157,7 +161,12 @@ impl History {
             let middle = point.at_s - point.interval_s / 2.0;
             middle >= from_s && middle <= to_s
         };
-        let live_only = all.iter().any(|point| inside(point) && !point.replayed);
+        let live_s: f64 = all
+            .iter()
+            .filter(|point| inside(point) && !point.replayed)
+            .map(|point| point.interval_s)
+            .sum();
+        let live_only = live_s >= LEAST_LIVE_S;
         let used = all
             .iter()
             .map(|point| inside(point) && !(live_only && point.replayed))
@@ -391,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_with_replayed_batches_are_left_out_where_there_are_others() {
+    fn ticks_with_replayed_batches_are_left_out_where_there_are_enough_others() {
         let mut history = of(4);
         let busy = [Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, 1.0)];
         history.push(SECOND * 5, SECOND, true, &busy);
@@ -403,6 +412,7 @@ mod tests {
         };
 
         assert_eq!(mean(0.0), Some(0.5));
+        assert_eq!(mean(3.0), Some(0.5), "one live second, of 0, is too little");
         assert_eq!(mean(4.0), Some(1.0));
     }
 
