@@ -9,10 +9,13 @@
 //! both phases as they are beside the same programs (double sampling: Cochran, "Sampling Techniques",
 //! 1977, ch. 12).
 //!
-//! The waits that the loader's own threads cause are contention, which replay relieves. They are
-//! there in live windows and never in replay. So where both phases differ in the share of waiting by
-//! more than their windows do among each other, each keeps its own.
+//! The waits that the loader's own threads and processes cause are contention, which replay relieves: live
+//! windows keep them. A thread waits for what has the cores. So the part of the waits that other programs
+//! cause is their part of the cores in use beside the loop's thread, and only that part is brought to one
+//! level. Where the cores in use are not known, the windows tell: where the phases differ in the share of
+//! waiting by more than their windows do among each other, other programs cause none.
 
+use super::resources::CoresInUse;
 use super::steady::{mean, variance};
 use crate::model::record::Phase;
 use crate::model::{ThreadReading, Window, WindowStep};
@@ -67,8 +70,8 @@ pub(super) fn share(window: &Window) -> Option<f64> {
     (ran + waited > 0.0).then(|| waited / (ran + waited))
 }
 
-/// Takes the waits for cores out of all windows.
-pub(super) fn take_out(windows: &[Window]) -> Undisturbed {
+/// Takes the waits for cores out of all windows. `cores` is what was in use while the loop ran.
+pub(super) fn take_out(windows: &[Window], cores: Option<CoresInUse>) -> Undisturbed {
     let of = |phase: Phase| -> Vec<Block<'_>> {
         let windows = windows.iter().filter(move |window| window.phase == phase);
         windows.flat_map(blocks).collect()
@@ -89,17 +92,22 @@ pub(super) fn take_out(windows: &[Window]) -> Undisturbed {
         let sum: f64 = blocks.iter().map(|b| part(b) * b.steps.len() as f64).sum();
         sum / steps.max(1.0)
     };
+    let by_others = match cores {
+        Some(cores) => caused_by_others(&live, cores),
+        None if differs(windows) => 0.0,
+        None => 1.0,
+    };
+    let level = |share: f64| share + by_others * (all - share);
     // A loop that waits for data takes as many steps beside others, each with its wait; one that
     // does not takes fewer the longer it waits.
-    let differs = differs(windows);
-    let more = if live_share > 0.0 && !differs {
-        all / live_share
+    let more = if live_share > 0.0 {
+        level(live_share) / live_share
     } else {
         1.0
     };
     let of_live = per_step(&live, |b| b.waited_ms) * more;
-    let all_of_replay = if differs { replay_share } else { all };
-    let of_replay = per_step(&replay, |b| b.ran_ms) * all_of_replay / (1.0 - all_of_replay);
+    let replay_level = level(replay_share);
+    let of_replay = per_step(&replay, |b| b.ran_ms) * replay_level / (1.0 - replay_level);
     Undisturbed {
         windows: windows
             .iter()
@@ -184,6 +192,20 @@ fn shares(live: &[Block<'_>], replay: &[Block<'_>]) -> [f64; 3] {
     let ((a, b), (c, d)) = (sums(live), sums(replay));
     let share = |waits: f64, time: f64| (waits / time.max(1e-9)).clamp(0.0, MOST_SHARE);
     [share(a, b), share(c, d), share(a + c, b + d)]
+}
+
+/// Part of the waits that other programs cause.
+fn caused_by_others(live: &[Block<'_>], cores: CoresInUse) -> f64 {
+    let sum = |part: fn(&Block<'_>) -> f64| -> f64 {
+        live.iter().map(|b| part(b) * b.steps.len() as f64).sum()
+    };
+    let of_loop = sum(|b| b.ran_ms) / sum(|b| b.step_ms).max(1e-9);
+    let beside = (cores.own - of_loop).max(0.0) + cores.others;
+    if beside > 0.0 {
+        cores.others / beside
+    } else {
+        1.0
+    }
 }
 
 /// Whether live windows differ from replay windows in their shares by more than among each other.

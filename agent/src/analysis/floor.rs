@@ -55,6 +55,7 @@ use super::bootstrap::{self, Blocks, Rng};
 use super::content::Content;
 use super::core_waits::{self, Undisturbed};
 use super::levels::Levels;
+use super::resources::CoresInUse;
 use super::selection::{self, Kept};
 use super::steady::mean;
 use super::unsteady::Between;
@@ -169,10 +170,11 @@ pub struct FloorAnalysis {
     pub result: Result<FloorRecord, NoFloor>,
 }
 
-/// Estimates the floor and the headspace. The same windows give the same numbers.
+/// Estimates the floor and the headspace. The same windows give the same numbers. `cores` is what was in
+/// use while the loop ran, where that is known.
 #[must_use]
-pub fn estimate(windows: &[Window]) -> FloorAnalysis {
-    let undisturbed = core_waits::take_out(windows);
+pub fn estimate(windows: &[Window], cores: Option<CoresInUse>) -> FloorAnalysis {
+    let undisturbed = core_waits::take_out(windows, cores);
     let (kept, records) = selection::select(&undisturbed.windows, windows);
     let (result, warning) = match evaluate(&undisturbed, &kept) {
         Ok((floor, warning)) => (Ok(floor), warning),

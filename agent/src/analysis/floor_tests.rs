@@ -2,6 +2,7 @@
 
 use super::bootstrap::Rng;
 use super::floor::{Asynchrony, NoFloor, estimate};
+use super::resources::CoresInUse;
 use super::steady::mean;
 use crate::model::record::Phase;
 use crate::model::{ThreadReading, ThreadTimes, Window, WindowStep};
@@ -51,7 +52,7 @@ fn probe(live: &[(f64, f64)]) -> Vec<Window> {
 
 #[test]
 fn waits_are_headspace_and_the_interval_holds_it() {
-    let floor = estimate(&probe(&[(10.0, 20.0); 4])).result.unwrap();
+    let floor = estimate(&probe(&[(10.0, 20.0); 4]), None).result.unwrap();
     let headspace = floor.headspace_pct;
     assert!((headspace.value - 66.7).abs() < 1.0, "{headspace:?}");
     assert!(
@@ -65,14 +66,14 @@ fn waits_are_headspace_and_the_interval_holds_it() {
 
 #[test]
 fn compute_that_replay_relieves_is_contention_and_not_wait() {
-    let floor = estimate(&probe(&[(14.0, 6.0); 4])).result.unwrap();
+    let floor = estimate(&probe(&[(14.0, 6.0); 4]), None).result.unwrap();
     assert!((floor.contention_ms - 4.0).abs() < 0.4, "{floor:?}");
     assert!((floor.exposed_wait_ms - 6.0).abs() < 0.4, "{floor:?}");
 }
 
 #[test]
 fn waiting_for_the_loader_is_no_headspace_where_the_device_is_busy_meanwhile() {
-    let floor = estimate(&probe(&[(2.0, 8.0); 4])).result.unwrap();
+    let floor = estimate(&probe(&[(2.0, 8.0); 4]), None).result.unwrap();
     assert!(
         floor.headspace_pct.low <= 0.0 && floor.headspace_pct.value < 2.0,
         "{floor:?}"
@@ -83,19 +84,17 @@ fn waiting_for_the_loader_is_no_headspace_where_the_device_is_busy_meanwhile() {
 #[test]
 fn the_same_windows_give_the_same_numbers() {
     let windows = probe(&[(10.0, 5.0); 4]);
-    assert_eq!(estimate(&windows), estimate(&windows));
+    assert_eq!(estimate(&windows, None), estimate(&windows, None));
 }
 
 #[test]
 fn a_loop_that_changed_midway_has_a_wider_interval_and_a_warning_or_no_number() {
-    let steady = estimate(&probe(&[(10.0, 5.0); 4]));
+    let steady = estimate(&probe(&[(10.0, 5.0); 4]), None);
     assert_eq!(steady.warning, None);
-    let changed = estimate(&probe(&[
-        (10.0, 5.0),
-        (10.0, 5.0),
-        (10.0, 9.0),
-        (10.0, 9.0),
-    ]));
+    let changed = estimate(
+        &probe(&[(10.0, 5.0), (10.0, 5.0), (10.0, 9.0), (10.0, 9.0)]),
+        None,
+    );
     match changed.result {
         Ok(floor) => {
             let found = floor.headspace_pct;
@@ -115,7 +114,7 @@ fn steps_in_replay_that_are_paid_for_afterwards_are_no_floor() {
         }
     }
     assert!(matches!(
-        estimate(&windows).result,
+        estimate(&windows, None).result,
         Ok(_) | Err(NoFloor::Asynchronous(Asynchrony::Short { .. }))
     ));
     // Each of 64 replayed steps is owed 10 ms; the next 32 live steps take 20 ms more each.
@@ -129,20 +128,18 @@ fn steps_in_replay_that_are_paid_for_afterwards_are_no_floor() {
             step.compute_ns += 20_000_000;
         }
     }
-    let refused = estimate(&windows).result.unwrap_err();
+    let refused = estimate(&windows, None).result.unwrap_err();
     assert!(
         matches!(refused, NoFloor::Asynchronous(Asynchrony::Owed { .. })),
         "{refused}"
     );
 }
 
-#[test]
-fn waits_for_a_core_that_others_had_do_not_count_as_a_slower_floor() {
-    // Beside another program in the second half of the probe: the thread waits half of its time.
-    let mut windows = probe(&[(10.0, 10.0); 4]);
+/// Lets the loop's thread wait for a core for `share` of the time that it ran, and says so by readings.
+fn wait_for_cores(windows: &mut [Window], share: impl Fn(&Window) -> f64) {
     let (mut ran, mut waited) = (0, 0);
-    for window in &mut windows {
-        let busy = window.cycle >= 2;
+    for window in windows {
+        let share = share(window);
         for at in (0..=window.steps.len()).step_by(8) {
             window.readings.push(ThreadReading {
                 steps: u32::try_from(at).unwrap(),
@@ -152,15 +149,22 @@ fn waits_for_a_core_that_others_had_do_not_count_as_a_slower_floor() {
                 },
             });
             for step in window.steps.iter_mut().skip(at).take(8) {
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+                let wait = (share * step.compute_ns as f64) as u64;
                 ran += step.compute_ns;
-                if busy {
-                    waited += step.compute_ns;
-                    step.compute_ns *= 2;
-                }
+                waited += wait;
+                step.compute_ns += wait;
             }
         }
     }
-    let analysis = estimate(&windows);
+}
+
+#[test]
+fn waits_for_a_core_that_others_had_do_not_count_as_a_slower_floor() {
+    // Beside another program in the second half of the probe: the thread waits half of its time.
+    let mut windows = probe(&[(10.0, 10.0); 4]);
+    wait_for_cores(&mut windows, |window| f64::from(window.cycle >= 2));
+    let analysis = estimate(&windows, None);
     let warning = analysis.warning.unwrap();
     assert!(warning.contains("waited for a core in"), "{warning}");
     let floor = analysis.result.unwrap();
@@ -177,7 +181,7 @@ fn waits_for_a_core_that_others_had_do_not_count_as_a_slower_floor() {
 
 #[test]
 fn a_replay_that_is_slower_than_live_gives_no_number() {
-    let result = estimate(&probe(&[(8.0, 0.5); 4])).result;
+    let result = estimate(&probe(&[(8.0, 0.5); 4]), None).result;
     assert!(
         matches!(result, Err(NoFloor::ReplaySlower { .. })),
         "{result:?}"
@@ -188,7 +192,7 @@ fn a_replay_that_is_slower_than_live_gives_no_number() {
 fn a_loop_that_never_settled_or_hardly_ran_gives_no_number() {
     let mut windows = probe(&[(10.0, 5.0); 2]);
     assert!(matches!(
-        estimate(&windows[..1]).result,
+        estimate(&windows[..1], None).result,
         Err(NoFloor::TooFewSteps {
             live: 64,
             replay: 0
@@ -200,7 +204,7 @@ fn a_loop_that_never_settled_or_hardly_ran_gives_no_number() {
     {
         window.settled_at = None;
     }
-    let analysis = estimate(&windows);
+    let analysis = estimate(&windows, None);
     assert_eq!(
         analysis.result,
         Err(NoFloor::Unsettled {
@@ -210,14 +214,38 @@ fn a_loop_that_never_settled_or_hardly_ran_gives_no_number() {
     );
     assert!(analysis.windows[0].unused.is_some());
     assert!(matches!(
-        estimate(&[]).result,
+        estimate(&[], None).result,
         Err(NoFloor::TooFewSteps { .. })
     ));
 }
 
 #[test]
+fn waits_for_a_core_that_the_loader_had_are_gained_and_those_that_others_had_are_not() {
+    // The thread waits for a core in live windows alone, more in the first one.
+    let mut windows = probe(&[(10.0, 10.0); 2]);
+    let live = |window: &Window| window.phase == Phase::Live;
+    wait_for_cores(&mut windows, |w| {
+        let more = if w.cycle == 0 { 0.14 } else { 0.06 };
+        if live(w) { more } else { 0.0 }
+    });
+    let headspace = |own, others| {
+        let floor = estimate(&windows, Some(CoresInUse { own, others }));
+        floor.result.unwrap().headspace_pct.value
+    };
+    let (loaders, halved, of_others) = (
+        headspace(1.5, 0.0),
+        headspace(1.0, 0.5),
+        headspace(0.4, 1.0),
+    );
+    // The live step is 21 ms, and 10 are left where nothing else has the core.
+    assert!((loaders - 100.0 * 11.0 / 21.0).abs() < 1.0, "{loaders}");
+    assert!(of_others < loaders - 2.0, "{of_others} of {loaders}");
+    assert!(of_others < halved && halved < loaders, "{halved}");
+}
+
+#[test]
 fn a_window_whose_queue_was_still_full_is_left_out_with_its_reason() {
-    let analysis = estimate(&probe(&[(10.0, 0.0), (10.0, 10.0), (10.0, 10.0)]));
+    let analysis = estimate(&probe(&[(10.0, 0.0), (10.0, 10.0), (10.0, 10.0)]), None);
     assert!(
         analysis.windows[0]
             .unused
@@ -240,7 +268,7 @@ fn the_floor_is_that_of_the_end_of_the_last_replay_when_the_loader_stands_still(
     let last = windows.last_mut().unwrap();
     last.steps
         .extend(window(Phase::Replay, 8, 80, 10.0, 0.0).steps);
-    let analysis = estimate(&windows);
+    let analysis = estimate(&windows, None);
     assert!(
         analysis.windows[1].unused.is_some(),
         "{:?}",
@@ -284,7 +312,7 @@ fn cached_batches_that_happen_to_be_quick_do_not_lower_the_floor() {
         usual - raw > 0.7,
         "{raw} of {usual}: the test has something to correct"
     );
-    let floor = estimate(&[live, replay]).result.unwrap();
+    let floor = estimate(&[live, replay], None).result.unwrap();
     assert!(
         (floor.floor_ms.value - usual).abs() < 0.4,
         "{floor:?}, not {usual}"

@@ -35,6 +35,28 @@ const LEAST_GROWTH: f64 = 4.0 * 1024.0 * 1024.0;
 /// Moments of a state that make a share of time.
 const FEWEST_LOOKS: usize = 10;
 
+/// Cores that were busy, on average.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CoresInUse {
+    /// With work of this process and its children.
+    pub own: f64,
+    /// With work of other programs.
+    pub others: f64,
+}
+
+/// What the cores worked on between two moments, in seconds of the run; `None` where nothing tells.
+#[must_use]
+pub fn cores_in_use(history: &History, from_s: f64, to_s: f64) -> Option<CoresInUse> {
+    let span = history.between(from_s, to_s);
+    let own = whole_tree(&span, |scope| span.rate_of_all(&PROCESS_CPU_TIME, scope))?;
+    let usable = span.mean(&HOST_CPU_USABLE, &Scope::Host, &[])?;
+    let all = usable * span.mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[])?;
+    Some(CoresInUse {
+        own,
+        others: (all - own).max(0.0),
+    })
+}
+
 /// What was had and used in that part.
 #[must_use]
 pub fn resources(history: &History, part: Part, gpus: &[GpuRecord]) -> ResourcesRecord {
@@ -46,20 +68,14 @@ pub fn resources(history: &History, part: Part, gpus: &[GpuRecord]) -> Resources
         Some(part? / whole)
     };
     let (growing, growth) = memory_growth(&span, part).unzip();
-    let cores_used = whole_tree(|scope| span.rate_of_all(&PROCESS_CPU_TIME, scope));
-    let cores_usable = span.mean(&HOST_CPU_USABLE, &Scope::Host, &[]);
-    let all_used = span.mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[]);
     ResourcesRecord {
         seconds: span.seconds(),
         gpus: ordinals(history)
             .map(|ordinal| gpu(&span, ordinal, gpus))
             .collect(),
-        cores_used,
-        cores_usable,
-        others_cores: all_used
-            .zip(cores_usable)
-            .zip(cores_used)
-            .map(|((share, usable), used)| (share * usable - used).max(0.0)),
+        cores_used: whole_tree(&span, |scope| span.rate_of_all(&PROCESS_CPU_TIME, scope)),
+        cores_usable: span.mean(&HOST_CPU_USABLE, &Scope::Host, &[]),
+        others_cores: cores_in_use(history, part.from_s, part.to_s).map(|cores| cores.others),
         runnable_threads: span.mean(&HOST_THREADS_RUNNABLE, &Scope::Host, &[]),
         consumer_run_queue_pct: span
             .rate(&THREAD_RUN_QUEUE_TIME, &consumer, &[])
@@ -87,17 +103,17 @@ pub fn resources(history: &History, part: Part, gpus: &[GpuRecord]) -> Resources
             span.rate(&PERF_INSTRUCTIONS, &consumer, &[]),
             span.rate(&PERF_CYCLES, &consumer, &[]),
         ),
-        memory_bytes: whole_tree(|scope| span.last(&PROCESS_MEMORY_USAGE, scope, &[])),
-        memory_proportional_bytes: whole_tree(|scope| {
+        memory_bytes: whole_tree(&span, |scope| span.last(&PROCESS_MEMORY_USAGE, scope, &[])),
+        memory_proportional_bytes: whole_tree(&span, |scope| {
             span.last(&PROCESS_MEMORY_PROPORTIONAL, scope, &[])
         }),
         other_threads_cores: other_threads(&span),
         memory_growth_per_step: growth,
         memory_growth_of: growing.map(|scope| scope.to_string()),
-        requested_bytes_per_s: whole_tree(|scope| {
+        requested_bytes_per_s: whole_tree(&span, |scope| {
             span.rate(&PROCESS_IO_REQUESTED, scope, attributes::DISK_READ)
         }),
-        disk_read_bytes_per_s: whole_tree(|scope| {
+        disk_read_bytes_per_s: whole_tree(&span, |scope| {
             span.rate(&PROCESS_DISK_IO, scope, attributes::DISK_READ)
         }),
         disk_utilization_pct: busiest_disk(history, &span).map(percent),
@@ -119,9 +135,14 @@ pub fn sm_utilization_pct(history: &History, from_s: f64, to_s: f64) -> Option<f
     (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
 }
 
-/// Of the process with its children where they are read, else of the process alone.
-fn whole_tree<T>(value: impl Fn(&Scope) -> Option<T>) -> Option<T> {
-    value(&Scope::Tree).or_else(|| value(&Scope::Process))
+/// Of the process with its children where they are read in this run, else of the process alone.
+fn whole_tree<T>(span: &Span<'_>, value: impl Fn(&Scope) -> Option<T>) -> Option<T> {
+    let has_tree = span.keys().any(|key| key.scope == Scope::Tree);
+    value(if has_tree {
+        &Scope::Tree
+    } else {
+        &Scope::Process
+    })
 }
 
 /// Share of time in percent, of the container where it tells, else of the machine.

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::analysis::floor;
+use crate::analysis::floor::{self, FloorAnalysis};
+use crate::analysis::resources::CoresInUse;
 use crate::model::record::{BatchRecord, LoaderRecord, ProbeRecord, Role};
 use crate::model::{InPlace, Mode, Window};
 use crate::record::Recorder;
@@ -35,6 +36,8 @@ pub struct ProbeProgress {
     cache: CacheFacts,
     finished: bool,
     written: bool,
+    /// What the windows say, once there are no more to come.
+    analysis: Option<FloorAnalysis>,
 }
 
 /// What is known of the batches held for replay.
@@ -117,27 +120,35 @@ impl LoopEntry {
 
     /// The probe's record, once: when the probe is over, or with what there is when the run
     /// `ended`.
-    pub(crate) fn take_probe(&self, ended: bool) -> Option<ProbeRecord> {
+    pub(crate) fn take_probe(
+        &self,
+        ended: bool,
+        cores: impl FnOnce() -> Option<CoresInUse>,
+    ) -> Option<ProbeRecord> {
         let mut progress = self.probe();
         if self.mode != Mode::Probe || progress.written || !(progress.finished || ended) {
             return None;
         }
         progress.written = true;
         drop(progress);
-        self.probe_record(ended)
+        self.probe_record(ended, cores)
     }
 
-    /// What the probe says so far; `None` for a loop that is not probed.
-    pub(crate) fn probe_record(&self, ended: bool) -> Option<ProbeRecord> {
+    /// What the probe says so far; `None` for a loop that is not probed. `cores` tells what was in use while
+    /// the loop ran.
+    pub(crate) fn probe_record(
+        &self,
+        ended: bool,
+        cores: impl FnOnce() -> Option<CoresInUse>,
+    ) -> Option<ProbeRecord> {
         if self.mode != Mode::Probe {
             return None;
         }
-        // The training thread may want the lock: nothing slow happens while it is held.
-        let (windows, cache, finished) = {
+        let (analysis, has_long) = self.analyse(cores);
+        let (cache, finished) = {
             let progress = self.probe();
-            (progress.windows.clone(), progress.cache, progress.finished)
+            (progress.cache, progress.finished)
         };
-        let analysis = floor::estimate(&windows);
         let from = self.loader.options_from.unwrap_or_default();
         let (floor, reason) = match analysis.result {
             _ if cache.in_place == InPlace::TooLarge => (
@@ -166,7 +177,6 @@ impl LoopEntry {
             }
             Err(_) => (None, Some("the probe is not done yet".to_owned())),
         };
-        let has_long = windows.iter().any(|window| window.long);
         let too_short = (ended && !has_long && floor.is_some()).then(|| from.spell(TOO_SHORT));
         let warnings: Vec<String> = too_short.into_iter().chain(analysis.warning).collect();
         Some(ProbeRecord {
@@ -180,6 +190,26 @@ impl LoopEntry {
             mutated_batches: cache.mutated,
             replayed_steps: self.recorder.fold(|fold| fold.replayed()),
         })
+    }
+
+    /// What the windows say, and whether the long replay is among them. After the probe's end this is
+    /// computed once.
+    fn analyse(&self, cores: impl FnOnce() -> Option<CoresInUse>) -> (FloorAnalysis, bool) {
+        // The training thread may want the lock: nothing slow happens while it is held.
+        let (windows, finished, known) = {
+            let progress = self.probe();
+            (
+                progress.windows.clone(),
+                progress.finished,
+                progress.analysis.clone(),
+            )
+        };
+        let has_long = windows.iter().any(|window| window.long);
+        let analysis = known.unwrap_or_else(|| floor::estimate(&windows, cores()));
+        if finished {
+            self.probe().analysis = Some(analysis.clone());
+        }
+        (analysis, has_long)
     }
 
     /// What is known of the cache.
@@ -229,8 +259,8 @@ mod tests {
             entry.add_window(window(Phase::Live, cycle));
             entry.add_window(window(Phase::Replay, cycle));
         }
-        let warning = |entry: &LoopEntry| entry.probe_record(true).unwrap().warning;
-        assert!(entry.probe_record(true).unwrap().floor.is_some());
+        let warning = |entry: &LoopEntry| entry.probe_record(true, || None).unwrap().warning;
+        assert!(entry.probe_record(true, || None).unwrap().floor.is_some());
         assert!(warning(&entry).unwrap().contains("long replay"));
 
         entry.add_window(Window {

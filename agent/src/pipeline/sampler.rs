@@ -159,7 +159,7 @@ impl Sampler {
         bodies.extend(
             loops
                 .iter()
-                .filter_map(|e| e.take_probe(last))
+                .filter_map(|e| e.take_probe(last, || self.watched.cores_in_use(e, at)))
                 .map(RecordBody::Probe),
         );
         bodies.extend(

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::board::NoticeBoard;
 use super::loops::LoopEntry;
 use crate::analysis::attribution::Attribution;
+use crate::analysis::resources::{CoresInUse, cores_in_use};
 use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
 use crate::model::record::{
     BatchRecord, Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, SummaryRecord,
@@ -164,6 +165,12 @@ impl Watched {
         self.step_cost_ns
     }
 
+    /// What the cores worked on since a loop began.
+    pub(super) fn cores_in_use(&self, entry: &LoopEntry, at: Duration) -> Option<CoresInUse> {
+        let began_s = entry.recorder.fold(|fold| fold.totals().first_begin_s)?;
+        cores_in_use(&lock(&self.history), began_s, at.as_secs_f64())
+    }
+
     /// The summary of the run so far. What limits the loop is concluded anew only now and then.
     pub(super) fn refresh(&self, at: Duration) -> SummaryRecord {
         let concluded = lock(&self.concluded)
@@ -212,7 +219,8 @@ impl Watched {
                     without_loader: totals.without_loader,
                     loader: entry.described(),
                     shared_mib_ms: self.shared_mib_ms.get().copied(),
-                    probe: entry.probe_record(state == RunState::Finished),
+                    probe: entry
+                        .probe_record(state == RunState::Finished, || self.cores_in_use(entry, at)),
                 }
             })
             .collect();

@@ -136,7 +136,7 @@ pub(crate) fn probe(spec: &Spec, plan: ProbePlan, seed: u64) -> Probed {
             steps += 1;
         }
     }
-    let analysis = floor::estimate(&windows);
+    let analysis = floor::estimate(&windows, None);
     Probed {
         analysis,
         windows,

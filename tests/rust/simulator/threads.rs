@@ -137,7 +137,7 @@ pub(crate) fn probe(setup: &Setup, plan: ProbePlan) -> FloorAnalysis {
         received = Some(now);
         running.compute();
     }
-    floor::estimate(&windows)
+    floor::estimate(&windows, None)
 }
 
 fn ns(duration: Duration) -> u64 {
