@@ -10,8 +10,8 @@
 //! windows differ beyond that, live and in replay, is added by random levels (see `levels`). The
 //! interval holds the middle 95 % of 1000 resampled headspaces.
 //!
-//! **Other programs.** The waits of the loop's thread for a core are brought to one level in both kinds
-//! of window (see `core_waits`): the headspace is that beside the same programs. To subtract them
+//! **Other programs.** The waits for a core that other programs cause are brought to one level in both
+//! kinds of window (see `core_waits`): the headspace is that beside the same programs. To subtract them
 //! altogether would be wrong where the loader waits for cores as well: with a loader of 20 ms and a
 //! model of 10 ms, both slowed to twice that, half of the step is headspace, and less the model's
 //! waits it would be two thirds. Live windows that disagree make the interval wider and leave a
