@@ -18,6 +18,7 @@ mod calls;
 mod command;
 mod fast_block;
 mod fast_next;
+mod follower;
 mod frames;
 mod gc;
 mod gil;
@@ -48,6 +49,8 @@ mod _native {
 
     #[pymodule_export]
     use super::command::run_command;
+    #[pymodule_export]
+    use super::follower::Follower;
     #[pymodule_export]
     use super::frames::threads_beyond;
     #[pymodule_export]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import made_records
 import pytest
 from autoresearch import entry_point
 from running import wait_until
@@ -239,8 +240,8 @@ def test_an_orphan_of_the_same_experiment_is_ended_before_it_is_launched_anew(
 
 
 def test_the_headspace_experiment_is_a_probe_and_ends_when_it_is_done(workdir: Workdir) -> None:
-    done = '{"kind": "probe"}\\n'
-    write = f"mkdir $HEADSPACE_DIR/run && printf '{done}' > $HEADSPACE_DIR/run/rank0.jsonl"
+    done = made_records.probe().strip()
+    write = f"mkdir $HEADSPACE_DIR/run && echo '{done}' > $HEADSPACE_DIR/run/rank0.jsonl"
     job = workdir.launch(
         f"echo $HEADSPACE_MODE; mkdir -p $HEADSPACE_DIR; {write}; sleep 600",
         "000_headspace",
@@ -278,7 +279,7 @@ def test_a_real_probe_ends_its_job_and_the_floor_reaches_the_answer(workdir: Wor
 def test_progress_is_of_batches_and_not_of_records(tmp_path: Path) -> None:
     file = tmp_path / "run" / "rank0.jsonl"
     file.parent.mkdir()
-    idle, busy = '{"kind": "tick", "loops": []}\n', '{"kind": "tick", "loops": [{"steps": 7}]}\n'
+    idle, busy = made_records.tick(), made_records.tick(made_records.loop("train", 7, 1.0))
     file.write_text(idle)
     progress = Progress(tmp_path)
 
@@ -286,10 +287,17 @@ def test_progress_is_of_batches_and_not_of_records(tmp_path: Path) -> None:
     for line in ("", busy, idle, busy[:20], busy[20:]):
         with file.open("a") as records:
             records.write(line)
-        progress.look()
+        progress.read()
         told.append(progress.text)
 
     assert told == [None, "7 batches", "7 batches", "7 batches", "14 batches"]
+
+    with file.open("a") as records:
+        records.write(busy)
+    file.rename(file.with_name("rank0.001.jsonl"))
+    file.write_text(busy)
+    progress.read()
+    assert progress.text == "28 batches", "nothing of a rotated file is lost"
 
 
 # --- evidence -------------------------------------------------------------------------------

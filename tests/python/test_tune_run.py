@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import signal
@@ -14,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import made_records
 import pytest
 from running import DEADLINE_S, PROGRAMS, wait_until
 
@@ -418,9 +418,7 @@ def test_without_optuna_it_says_what_to_install(tmp_path):
 
 
 def tick(name: str, steps: int, ms: float, phase: str = "live") -> str:
-    step = {"count": steps, "sum_ms": steps * ms}
-    loop = {"name": name, "phase": phase, "steps": steps, "step": step}
-    return json.dumps({"kind": "tick", "loops": [loop]}) + "\n"
+    return made_records.tick(made_records.loop(name, steps, ms, phase))
 
 
 def test_a_run_is_read_as_it_grows_of_its_training_loop_alone(tmp_path):
@@ -437,7 +435,7 @@ def test_a_run_is_read_as_it_grows_of_its_training_loop_alone(tmp_path):
     live.read()
     assert live.moves == 550
     with file.open("a") as more:
-        more.write(json.dumps({"kind": "summary", "loop": "train"}) + "\n")
+        more.write(made_records.line("summary", loop="train"))
         more.write("".join(tick("train", 10, 10.0 + k % 3) for k in range(12)))
         more.write(tick("train", 50, 1.0, "replay"))
     live.read()
@@ -449,10 +447,17 @@ def test_a_run_is_read_as_it_grows_of_its_training_loop_alone(tmp_path):
     assert seconds == pytest.approx(1.62)
     assert interval is not None
     assert interval[0] < mean < interval[1]
+    with file.open("a") as more:
+        more.write(tick("train", 5, 10.0))
     file.rename(file.with_name("rank0.001.jsonl"))
     file.write_text(tick("train", 7, 10.0))
     live.read()
-    assert live.steps == 20 + 30 + 120 + 50 + 7, "a file that had grown became a part"
+    assert live.steps == 20 + 30 + 120 + 50 + 5 + 7, "nothing of a rotated file is lost"
+    later = tmp_path / "2026-b-run" / "rank0.jsonl"
+    later.parent.mkdir()
+    later.write_text(tick("train", 1000, 10.0))
+    live.read()
+    assert (live.steps, live.run) == (232, file.parent), "a later run is another training"
 
 
 class Quiet(Progress):

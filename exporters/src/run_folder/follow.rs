@@ -92,6 +92,13 @@ impl Follower {
         self.run.as_deref()
     }
 
+    /// Stays with the run that is followed, even when another one begins. Nothing while there is none.
+    pub fn stay(&mut self) {
+        if self.run.is_some() && self.place == Place::Base {
+            self.place = Place::Run;
+        }
+    }
+
     /// What went by of this run, the lines passed over included.
     #[must_use]
     pub fn tally(&self) -> Tally {

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, final
 from typing_extensions import disjoint_base
 
 __all__ = [
+    "Follower",
     "Loop",
     "LoopIterator",
     "Session",
@@ -33,6 +34,37 @@ _Function = TypeVar("_Function")
 def run_command(args: list[str], inject: str | None = None, /) -> int:
     """Runs the command with these arguments, the first being the program's name, and the folder that
     `run` injects."""
+
+@final
+class Follower:
+    """Reads the records of a run while they are written, across the rotation of its files.
+
+    Args:
+        path: A run's folder, a rank's file, or a folder of runs: of these the newest is followed, and
+            then each that begins. A path that does not exist yet counts as a folder of runs.
+
+    Raises:
+        OSError: If the path cannot be read.
+    """
+
+    def __new__(cls, path: str | PathLike[str]) -> Follower: ...
+    @property
+    def run(self) -> Path | None:
+        """The folder of the run that is followed; None while there is none."""
+
+    def stay(self) -> None:
+        """Stays with the run that is followed, even when another one begins."""
+
+    def poll(self) -> tuple[bool, list[tuple[int, str]], bool]:
+        """Reads what was written since the last call, 8 MiB at most.
+
+        Returns:
+            Whether these records are of another run than those before; rank and record, as JSON; and
+            whether there is more to read at once.
+
+        Raises:
+            OSError: If a file cannot be read. The next call tries again.
+        """
 
 def works_for_another() -> bool:
     """Whether a process that this one descends from trains, and has it make batches as far as that

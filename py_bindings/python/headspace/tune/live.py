@@ -12,6 +12,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from headspace._native import Follower
 from headspace.tune.objective import FREEDOM, RUN_TO_RUN, run_half, t_quantile
 
 #: Steps at the start that do not count, as in `analysis/steady.rs`.
@@ -28,13 +29,10 @@ WRONGLY = 0.05
 
 
 class LiveRun:
-    """The newest run below a folder, of rank 0."""
+    """The newest run in a folder, as rank 0 sees it."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._file: Path | None = None
-        self._offset = 0
-        self._inode = 0
+        self._follower = Follower(folder)
         self.summary: dict[str, Any] = {}
         self.probe: dict[str, Any] | None = None
         """The `probe` record, once it is there."""
@@ -46,7 +44,7 @@ class LiveRun:
     @property
     def run(self) -> Path | None:
         """The run folder."""
-        return self._file.parent if self._file else None
+        return self._follower.run
 
     @property
     def steps(self) -> int:
@@ -66,36 +64,18 @@ class LiveRun:
         return max(self._time, key=lambda name: self._time[name], default="")
 
     def read(self) -> None:
-        """Takes in what is new."""
-        self._find()
-        if self._file is None:
-            return
-        try:
-            with self._file.open("rb") as file:
-                inode = file.fileno() and self._file.stat().st_ino
-                if inode != self._inode:  # The file had grown, and became a part.
-                    self._inode, self._offset = inode, 0
-                file.seek(self._offset)
-                new = file.read()
-        except OSError:
-            return
-        whole = new[: new.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        for line in whole.splitlines():
+        """Reads what is new. Stays with the first run that received a batch: a script may train twice."""
+        more = True
+        while more:
             try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            self._take(record)
-
-    def _find(self) -> None:
-        """The newest run that has received something; a script may train more than once."""
-        try:
-            files = sorted(self._folder.glob("*/rank0.jsonl"))
-        except OSError:
-            return
-        if files and files[-1] != self._file and (self._file is None or not self.moves):
-            self._file, self._offset, self._inode = files[-1], 0, 0
+                _, records, more = self._follower.poll()
+            except OSError:
+                return
+            for rank, record in records:
+                if rank == 0:
+                    self._take(json.loads(record))
+        if self.moves:
+            self._follower.stay()
 
     def _take(self, record: dict[str, Any]) -> None:
         kind = record.get("kind")

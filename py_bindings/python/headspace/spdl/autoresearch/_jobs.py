@@ -176,7 +176,7 @@ class Jobs:
         progress = self._progress.get(job_id)
         if progress is None:
             progress = self._progress[job_id] = Progress(self.folder(job_id) / "records")
-        progress.look()
+        progress.read()
         return progress
 
     def _pid(self, job_id: str) -> int | None:

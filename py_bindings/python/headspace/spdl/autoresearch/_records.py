@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headspace._native import Follower
+
 __all__ = ["Measured", "Progress", "measured"]
 
 Record = dict[str, Any]
@@ -19,16 +21,15 @@ _REPORT_S = 120.0
 
 
 class Progress:
-    """How far a job is, by the lines that were added to its records since the last look.
+    """How far a job is, by what was added to its records since the last call.
 
     The records themselves grow all the time. A job gets on when its loops take batches.
     """
 
     def __init__(self, records: Path) -> None:
-        self._records = records
-        #: By rank's file: which file that is, and how much of it was read.
-        self._read: dict[Path, tuple[int, int]] = {}
-        self._probed: set[Path] = set()
+        self._follower = Follower(records)
+        self._ranks: set[int] = set()
+        self._probed: set[int] = set()
         #: Batches that all loops of all ranks took.
         self.steps = 0
 
@@ -40,32 +41,26 @@ class Progress:
     @property
     def is_probed(self) -> bool:
         """Whether every rank's probe is done."""
-        return bool(self._read) and len(self._probed) == len(self._read)
+        return bool(self._ranks) and self._probed == self._ranks
 
-    def look(self) -> None:
+    def read(self) -> None:
         """Reads what is new."""
-        for path in self._records.glob("*/rank*.jsonl"):
-            if not path.stem.removeprefix("rank").isdigit():
-                continue  # An older part: it was read when it was the newest.
-            for record in self._new(path):
-                kind = record.get("kind")
-                if kind == "tick":
-                    self.steps += sum(loop.get("steps", 0) for loop in record.get("loops", ()))
-                elif kind == "probe":
-                    self._probed.add(path)
-
-    def _new(self, path: Path) -> Iterator[Record]:
-        try:
-            with path.open("rb") as file:
-                known, offset = self._read.get(path, (-1, 0))
-                inode = path.stat().st_ino
-                file.seek(offset if inode == known else 0)
-                text = file.read()
-                whole = text.rfind(b"\n") + 1
-                self._read[path] = (inode, file.tell() - len(text) + whole)
-        except OSError:
-            return
-        yield from _lines(text[:whole])
+        more = True
+        while more:
+            try:
+                another_run, records, more = self._follower.poll()
+            except OSError:
+                return
+            if another_run:
+                self._ranks.clear()
+                self._probed.clear()
+            for rank, text in records:
+                self._ranks.add(rank)
+                record = json.loads(text)
+                if record["kind"] == "tick":
+                    self.steps += sum(loop["steps"] for loop in record["loops"])
+                elif record["kind"] == "probe":
+                    self._probed.add(rank)
 
 
 @dataclass(frozen=True)
@@ -110,12 +105,11 @@ def measured(records: Path) -> Measured:
     _, folder, summary = best
     run: Record = {}
     sm: list[float] = []
-    for path in sorted(folder.glob("rank*.jsonl")):
-        for record in _lines(path.read_bytes()):
-            if record.get("kind") == "run" and not run:
-                run = record
-            elif record.get("kind") == "tick":
-                sm.extend(_sm(record))
+    for record in _records(folder):
+        if record["kind"] == "run" and not run:
+            run = record
+        elif record["kind"] == "tick":
+            sm.extend(_sm(record))
     return Measured(summary, _report(str(folder)), run, sm)
 
 
@@ -128,14 +122,13 @@ def _sm(tick: Record) -> Iterator[float]:
                 yield 100.0 * value
 
 
-def _lines(text: bytes) -> Iterator[Record]:
-    for line in text.splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue  # Cut by a kill.
-        if isinstance(record, dict):
-            yield record
+def _records(run: Path) -> Iterator[Record]:
+    """All records of a run that has ended."""
+    follower, more = Follower(run), True
+    while more:
+        _, records, more = follower.poll()
+        for _, record in records:
+            yield json.loads(record)
 
 
 def _report(*args: str) -> str:
