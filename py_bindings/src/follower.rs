@@ -1,8 +1,10 @@
 //! Records of a run, read while they are written.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use headspace_agent::analysis::main_loop::MainLoop;
+use headspace_agent::model::RecordBody;
 use headspace_exporters::encode::json_lines;
 use headspace_exporters::run_folder;
 use pyo3::exceptions::PyOSError;
@@ -11,7 +13,12 @@ use pyo3::prelude::*;
 /// Follows a run's files across rotation.
 #[pyclass(frozen, module = "headspace._native")]
 pub(crate) struct Follower {
-    follower: Mutex<run_folder::Follower>,
+    state: Mutex<State>,
+}
+
+struct State {
+    follower: run_folder::Follower,
+    main_loop: MainLoop,
 }
 
 #[pymethods]
@@ -24,27 +31,45 @@ impl Follower {
             run_folder::Follower::of_base(&path)
         };
         Ok(Self {
-            follower: Mutex::new(follower),
+            state: Mutex::new(State {
+                follower,
+                main_loop: MainLoop::default(),
+            }),
         })
     }
 
     /// The folder of the run that is followed.
     #[getter]
     fn run(&self) -> Option<PathBuf> {
-        self.locked(|follower| follower.run().map(ToOwned::to_owned))
+        self.state().follower.run().map(ToOwned::to_owned)
+    }
+
+    /// The loop that the records read so far are about, as rank 0 has it.
+    #[getter]
+    fn main_loop(&self) -> Option<String> {
+        self.state().main_loop.name().map(ToOwned::to_owned)
     }
 
     /// Stays with the run that is followed, even when another one begins.
     fn stay(&self) {
-        self.locked(run_folder::Follower::stay);
+        self.state().follower.stay();
     }
 
     /// Whether these records are of another run, ranks with records as JSON, and whether there are more.
     fn poll(&self, py: Python<'_>) -> PyResult<(bool, Vec<(u32, String)>, bool)> {
         py.detach(|| {
-            let polled = self.locked(run_folder::Follower::poll).map_err(os_error)?;
+            let mut state = self.state();
+            let polled = state.follower.poll().map_err(os_error)?;
+            if polled.another_run {
+                state.main_loop = MainLoop::default();
+            }
             let mut records = Vec::with_capacity(polled.records.len());
             for (rank, record) in &polled.records {
+                match &record.body {
+                    RecordBody::Tick(tick) if *rank == 0 => state.main_loop.add_tick(tick),
+                    RecordBody::Summary(summary) if *rank == 0 => state.main_loop.add_summary(summary),
+                    _ => {}
+                }
                 let mut line = Vec::new();
                 json_lines::encode(record, &mut line)?;
                 records.push((*rank, String::from_utf8(line)?));
@@ -55,8 +80,8 @@ impl Follower {
 }
 
 impl Follower {
-    fn locked<T>(&self, act: impl FnOnce(&mut run_folder::Follower) -> T) -> T {
-        act(&mut self.follower.lock().unwrap_or_else(PoisonError::into_inner))
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -13,6 +13,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use super::main_loop::MainLoop;
 use super::precision::{Known, ratio};
 use super::summary::LEAST_WARMUP;
 use crate::model::distribution::DistributionRecord;
@@ -32,6 +33,7 @@ pub struct Course {
     stretches: Vec<Stretch>,
     /// Ticks in each stretch but the last, 1 at first.
     ticks_each: u32,
+    main_loop: MainLoop,
 }
 
 /// What of a `tick` record its course is made of. A reader of files passes over the rest.
@@ -147,7 +149,7 @@ struct StagePart {
 /// Which steps of a course are asked for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Asked<'a> {
-    /// The loop; `None` for the one that most time was spent in.
+    /// The loop; `None` where no summary names one.
     pub loop_name: Option<&'a str>,
     /// Whether the steps from the cache are meant instead of those from the source.
     pub replay: bool,
@@ -202,6 +204,10 @@ impl Course {
 
     /// Adds the next tick, of which no more was read than a course needs.
     pub fn add_read(&mut self, tick: &CourseTick<'_>) {
+        for entry in &tick.loops {
+            let seconds = entry.step.sum_ms / 1e3;
+            self.main_loop.add_steps(&entry.name, entry.steps, seconds);
+        }
         self.ticks_each = self.ticks_each.max(1);
         if self
             .stretches
@@ -234,10 +240,7 @@ impl Course {
     /// Its steps in steady state; `None` where the loop has none.
     #[must_use]
     pub fn steady<'a>(&'a self, asked: &Asked<'a>) -> Option<Steady<'a>> {
-        let name = match asked.loop_name {
-            Some(name) => name,
-            None => self.longest_loop(asked.replay)?,
-        };
+        let name = asked.loop_name.or_else(|| self.main_loop.name())?;
         let part = |stretch: &'a Stretch| Some(stretch.loops.get(name)?.part(asked.replay));
         let count = |stretch: &'a Stretch| part(stretch).map_or(0, |part| part.step.count());
         let total: u64 = self.stretches.iter().map(count).sum();
@@ -274,17 +277,6 @@ impl Course {
             }),
             ..steady
         })
-    }
-
-    fn longest_loop(&self, replay: bool) -> Option<&str> {
-        let mut spent: BTreeMap<&str, u64> = BTreeMap::new();
-        for (name, phases) in self.stretches.iter().flat_map(|s| &s.loops) {
-            let nanos = phases.part(replay).step.sum_nanos();
-            let sum = spent.entry(name).or_default();
-            *sum = sum.saturating_add(nanos);
-        }
-        let longest = spent.into_iter().max_by_key(|(_, nanos)| *nanos)?;
-        (longest.1 > 0).then_some(longest.0)
     }
 }
 

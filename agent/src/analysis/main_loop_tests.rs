@@ -24,8 +24,8 @@ fn facts(name: &str, steps: usize, role: Option<Role>) -> LoopFacts {
     }
 }
 
-fn main_of(loops: &[LoopFacts]) -> &str {
-    main_loop(loops).map_or("none", |main| &main.name)
+fn name_of_main(loops: &[LoopFacts]) -> &str {
+    main_of(loops).map_or("none", |main| &main.name)
 }
 
 #[test]
@@ -34,9 +34,9 @@ fn an_evaluation_is_not_the_main_loop_while_another_took_steps() {
         facts("evaluation", 1000, Some(Role::Evaluation)),
         facts("training", 5, Some(Role::Training)),
     ];
-    assert_eq!(main_of(&loops), "training");
+    assert_eq!(name_of_main(&loops), "training");
     loops[1].steps = 0;
-    assert_eq!(main_of(&loops), "evaluation");
+    assert_eq!(name_of_main(&loops), "evaluation");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn what_is_not_known_to_evaluate_may_train() {
         facts("feeds", 1000, Some(Role::Background)),
         facts("unknown", 100, None),
     ];
-    assert_eq!(main_of(&loops), "unknown");
+    assert_eq!(name_of_main(&loops), "unknown");
 }
 
 #[test]
@@ -55,19 +55,19 @@ fn a_loop_before_the_model_trains_gives_way_to_the_one_that_trains_it() {
         facts("statistics", 1000, None),
         facts("training", 100, Some(Role::Training)),
     ];
-    assert_eq!(main_of(&loops), "training");
+    assert_eq!(name_of_main(&loops), "training");
     // But not to one that is too short for a number.
     let loops = [
         facts("training", 1000, None),
         facts("check", 3, Some(Role::Training)),
     ];
-    assert_eq!(main_of(&loops), "training");
+    assert_eq!(name_of_main(&loops), "training");
 }
 
 #[test]
 fn without_a_role_the_share_of_time_decides() {
     let loops = [facts("short", 100, None), facts("long", 200, None)];
-    assert_eq!(main_of(&loops), "long");
+    assert_eq!(name_of_main(&loops), "long");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn the_loop_that_the_user_named_is_the_main_one_whatever_it_does() {
         facts("mine", 10, Some(Role::Evaluation)),
     ];
     loops[1].loader.chosen = true;
-    assert_eq!(main_of(&loops), "mine");
+    assert_eq!(name_of_main(&loops), "mine");
 }
 
 #[test]

@@ -14,6 +14,7 @@ pub mod floor;
 mod floor_tests;
 pub mod growth;
 mod levels;
+pub mod main_loop;
 pub mod pipeline;
 pub mod precision;
 pub mod ranks;

@@ -3,6 +3,7 @@
 use super::attribution::Attribution;
 use super::conclusion::conclude;
 use super::findings::findings;
+use super::main_loop::{Candidate, main_loop};
 use super::precision::{HALF, Known, interval, ratio};
 use super::resources::{Part, resources, sm_utilization_pct};
 use super::stages::{data_readiness_pct, failures, stages};
@@ -98,6 +99,19 @@ impl LoopFacts {
         sum(&self.live) + sum(&self.replay)
     }
 
+    fn candidate(&self) -> Candidate {
+        let role = self.loader.role;
+        Candidate {
+            chosen: self.loader.chosen,
+            probed: self.probe.is_some(),
+            apart: role.is_some_and(Role::is_apart),
+            measurable: self.has_steady_state(),
+            trains: role == Some(Role::Training),
+            steps: self.steps,
+            seconds: self.seconds(),
+        }
+    }
+
     /// Whether it can have a number.
     fn has_steady_state(&self) -> bool {
         self.series().len() >= LEAST_WARMUP as u64 + LEAST_STEADY
@@ -137,27 +151,9 @@ impl LoopFacts {
     }
 }
 
-/// The loop that the verdict is about: the one that the user named, else the probed one. Else one that
-/// evaluates, or feeds another, stands behind all others; of the others those with enough steps for
-/// a number come first, then those that train a model, then the one that most time was spent in.
-#[must_use]
-pub fn main_loop(loops: &[LoopFacts]) -> Option<&LoopFacts> {
-    loops.iter().max_by(|a, b| {
-        let rank = |l: &LoopFacts| {
-            let role = l.loader.role;
-            (
-                l.loader.chosen && l.steps > 0,
-                l.probe.is_some(),
-                l.steps > 0 && !role.is_some_and(Role::is_apart),
-                l.has_steady_state(),
-                role == Some(Role::Training),
-                l.seconds(),
-            )
-        };
-        rank(a)
-            .partial_cmp(&rank(b))
-            .unwrap_or(std::cmp::Ordering::Equal)
-    })
+/// The loop that the verdict is about.
+fn main_of(loops: &[LoopFacts]) -> Option<&LoopFacts> {
+    loops.get(main_loop(loops.iter().map(LoopFacts::candidate))?)
 }
 
 /// The loops besides the main one that took steps, the longest first.
@@ -232,7 +228,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
         to_s: run.elapsed_s,
         steps_per_s: None,
     };
-    let Some(main) = main_loop(loops) else {
+    let Some(main) = main_of(loops) else {
         fill_resources(&mut summary, run, whole);
         fill_stages(&mut summary, run, whole, &[]);
         return summary;

@@ -166,18 +166,6 @@ impl History {
         Some(self.points.iter().map(|p| p.loops.get(&number)).collect())
     }
 
-    /// The loop that took most steps: what a run is about before its first summary says so.
-    pub(crate) fn busiest_loop(&self) -> Option<&str> {
-        let steps = |number: usize| -> u64 {
-            let phases = self.points.iter().filter_map(|p| p.loops.get(&number));
-            phases
-                .map(|p| p.live.compute.count() + p.replay.compute.count())
-                .sum()
-        };
-        let busiest = (0..self.loops.len()).max_by_key(|number| steps(*number))?;
-        self.loops.get(busiest).map(String::as_str)
-    }
-
     /// Depth of a queue over all its processes. What a process was last seen to hold counts until it
     /// is looked at again, since a tick tells of a few queues in turn.
     pub(crate) fn depth(&self, name: &str) -> Column {

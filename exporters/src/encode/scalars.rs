@@ -1,11 +1,11 @@
 //! Records as named numbers at a step: what experiment trackers draw.
 //!
 //! Means and percentiles are of one tick, so that a curve moves as training does; what the run
-//! concludes is under `run/`. The step is that of the main loop: the summary's, and until there is
-//! one the first that was seen.
+//! concludes is under `run/`. The step is that of the main loop.
 
 use std::collections::{BTreeMap, HashMap};
 
+use headspace_agent::analysis::main_loop::MainLoop;
 use headspace_agent::model::Distribution;
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::{pairs, split_key};
@@ -43,7 +43,7 @@ const READINGS: &[(&Metric, Option<&str>, &str, f64)] = &[
 #[derive(Debug, Default)]
 pub struct Scalar {
     steps: HashMap<String, u64>,
-    main: Option<String>,
+    main_loop: MainLoop,
 }
 
 impl Scalar {
@@ -53,15 +53,13 @@ impl Scalar {
         match &record.body {
             RecordBody::Tick(tick) => self.tick(tick, &mut values),
             RecordBody::Summary(summary) => {
-                if let Some(name) = &summary.loop_name {
-                    self.main = Some(name.clone());
-                }
+                self.main_loop.add_summary(summary);
                 concluded(summary, &mut values);
             }
             _ => {}
         }
         values.retain(|_, value| value.is_finite());
-        let main = self.main.as_ref();
+        let main = self.main_loop.name();
         (!values.is_empty()).then(|| Scalars {
             step: main.and_then(|name| self.steps.get(name)).map_or(0, |n| *n),
             time_unix_nano: record.time_unix_nano,
@@ -70,13 +68,13 @@ impl Scalar {
     }
 
     fn tick(&mut self, tick: &TickRecord, to: &mut BTreeMap<String, f64>) {
+        self.main_loop.add_tick(tick);
         for entry in &tick.loops {
             let end = entry.first_step + entry.steps;
             let steps = self.steps.entry(entry.name.clone()).or_default();
             *steps = end.max(*steps);
-            let main = self.main.get_or_insert_with(|| entry.name.clone());
             let mut place = String::new();
-            if *main != entry.name {
+            if self.main_loop.name() != Some(&entry.name) {
                 place = format!("loop/{}/", entry.name);
             }
             place += match entry.phase {

@@ -52,6 +52,10 @@ class Follower:
     def run(self) -> Path | None:
         """The folder of the run that is followed; None while there is none."""
 
+    @property
+    def main_loop(self) -> str | None:
+        """The loop that the records read so far are about, as rank 0 has it; None before the first."""
+
     def stay(self) -> None:
         """Stays with the run that is followed, even when another one begins."""
 

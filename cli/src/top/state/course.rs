@@ -49,13 +49,10 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// What a tick says of the loop of that name, or of all loops where none has it.
+    /// What a tick says of the loop of that name.
     pub(crate) fn of(tick: &TickRecord, name: Option<&str>) -> Self {
         let of_name = |entry: &&LoopTick| Some(entry.name.as_str()) == name;
-        let mut entries: Vec<&LoopTick> = tick.loops.iter().filter(of_name).collect();
-        if entries.is_empty() {
-            entries = tick.loops.iter().collect();
-        }
+        let entries: Vec<&LoopTick> = tick.loops.iter().filter(of_name).collect();
         let mut moment = Self {
             span_s: tick.interval_s,
             ..Self::default()

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use headspace_agent::analysis::main_loop::MainLoop;
 use headspace_agent::model::record::{
-    NoticeRecord, ProbeRecord, Record, RecordBody, RunRecord, RunState, SummaryRecord,
+    LoopTick, NoticeRecord, ProbeRecord, Record, RecordBody, RunRecord, RunState, SummaryRecord,
 };
 
 use super::course::{Course, Moment};
@@ -46,6 +47,7 @@ pub(crate) struct Rank {
     pub(crate) summary: Option<Box<SummaryRecord>>,
     probes: VecDeque<ProbeRecord>,
     pub(crate) notices: VecDeque<Told>,
+    main_loop: MainLoop,
     pub(crate) course: Course,
     /// The last interval in which the main loop had steps.
     pub(crate) now: Option<Moment>,
@@ -68,14 +70,15 @@ impl Rank {
         match record.body {
             RecordBody::Run(run) => self.run = Some(run),
             RecordBody::Tick(tick) => {
-                let name = self.summary.as_ref().and_then(|s| s.loop_name.as_deref());
+                self.main_loop.add_tick(&tick);
+                let name = self.main_loop.name();
                 let moment = Moment::of(&tick, name);
                 self.course.push(moment);
                 if moment.step_ms().is_some() {
                     self.now = Some(moment);
                 }
-                let of_name = |entry: &&_| name.is_none_or(|name| loop_name(entry) == name);
-                for entry in tick.loops.iter().filter(of_name) {
+                let of_main = |entry: &&LoopTick| Some(entry.name.as_str()) == name;
+                for entry in tick.loops.iter().filter(of_main) {
                     self.epoch = self.epoch.max(entry.epoch);
                     self.steps = self.steps.max(entry.first_step + entry.steps);
                 }
@@ -96,7 +99,10 @@ impl Rank {
                 };
                 push(&mut self.notices, told, NOTICES);
             }
-            RecordBody::Summary(summary) => self.summary = Some(summary),
+            RecordBody::Summary(summary) => {
+                self.main_loop.add_summary(&summary);
+                self.summary = Some(summary);
+            }
         }
     }
 
@@ -118,9 +124,9 @@ impl Rank {
         }
     }
 
-    /// The probe of the summary's loop, else the last one.
+    /// The probe of the main loop, else the last one.
     pub(crate) fn main_probe(&self) -> Option<&ProbeRecord> {
-        let name = self.summary.as_ref().and_then(|s| s.loop_name.as_deref());
+        let name = self.main_loop.name();
         let of_loop = |probe: &&ProbeRecord| Some(probe.loop_name.as_str()) == name;
         self.probes
             .iter()
@@ -153,10 +159,6 @@ impl Rank {
         gpus.sort_unstable();
         gpus
     }
-}
-
-fn loop_name(entry: &headspace_agent::model::record::LoopTick) -> &str {
-    &entry.name
 }
 
 fn push<T>(all: &mut VecDeque<T>, one: T, most: usize) {

@@ -28,6 +28,59 @@ BLOCKS = FREEDOM + 1
 WRONGLY = 0.05
 
 
+class StepTimes:
+    """Times of a loop's steady steps, tick by tick."""
+
+    def __init__(self) -> None:
+        self._ticks: list[tuple[int, float]] = []
+
+    def add(self, steps: int, ms: float) -> None:
+        """A tick with so many steps, which took so many milliseconds together."""
+        self._ticks.append((steps, ms))
+
+    def mean(self) -> tuple[float, tuple[float, float] | None, int, float] | None:
+        """Mean step in milliseconds, its interval where ticks are enough, and how many steps and seconds
+        that is; None before."""
+        count = sum(count for count, _ in self._ticks)
+        if count < LEAST_STEPS:
+            return None
+        total = math.fsum(ms for _, ms in self._ticks)
+        mean = total / count
+        error = self._error(mean)
+        if error is None:
+            return mean, None, count, total / 1e3
+        half = run_half(mean, error)
+        return mean, (mean - half, mean + half), count, total / 1e3
+
+    def least(self, look: int) -> float | None:
+        """What the mean step in milliseconds lies above, by what was seen so far; None where that is
+        too little.
+
+        Whoever looks often enough sees anything once. So the looks share `WRONGLY` among them, however
+        many come: one in `look * (look + 1)` of it for each.
+
+        Args:
+            look: Which look at this run it is, from 1.
+        """
+        step = self.mean()
+        error = self._error(step[0]) if step else None
+        if step is None or error is None:
+            return None
+        sure = t_quantile(FREEDOM, 1 - WRONGLY / (look * (look + 1)))
+        return step[0] - sure * math.hypot(error, RUN_TO_RUN * step[0])
+
+    def _error(self, mean: float) -> float | None:
+        """Standard error of the mean; None where the ticks are too few to say."""
+        ticks = self._ticks
+        if len(ticks) < BLOCKS:
+            return None
+        means = []
+        for block in range(BLOCKS):
+            part = ticks[block * len(ticks) // BLOCKS : (block + 1) * len(ticks) // BLOCKS]
+            means.append(math.fsum(ms for _, ms in part) / sum(count for count, _ in part))
+        return math.sqrt(math.fsum((one - mean) ** 2 for one in means) / (BLOCKS - 1) / BLOCKS)
+
+
 class LiveRun:
     """The newest run in a folder, as rank 0 sees it."""
 
@@ -37,8 +90,7 @@ class LiveRun:
         self.probe: dict[str, Any] | None = None
         """The `probe` record, once it is there."""
         self._steps: dict[str, int] = {}
-        self._ticks: dict[str, list[tuple[int, float]]] = {}
-        self._time: dict[str, float] = {}
+        self._ticks: dict[str, StepTimes] = {}
         self._samples: dict[str, int] = {}
 
     @property
@@ -49,19 +101,16 @@ class LiveRun:
     @property
     def steps(self) -> int:
         """Batches that the training loop received."""
-        return self._steps.get(self._main(), 0)
+        return self._steps.get(self._main, 0)
 
     @property
     def moves(self) -> int:
         """Batches that any loop received: evaluation is no standstill."""
         return sum(self._steps.values())
 
+    @property
     def _main(self) -> str:
-        """The training loop: as the summary has it, else the one that most time was spent in."""
-        said = self.summary.get("loop")
-        if said in self._steps:
-            return str(said)
-        return max(self._time, key=lambda name: self._time[name], default="")
+        return self._follower.main_loop or ""
 
     def read(self) -> None:
         """Reads what is new. Stays with the first run that received a batch: a script may train twice."""
@@ -88,60 +137,28 @@ class LiveRun:
                 self._tick(loop)
 
     def _tick(self, loop: dict[str, Any]) -> None:
-        name, steps = loop["name"], int(loop.get("steps", 0))
+        name, steps = loop["name"], int(loop["steps"])
         seen = self._steps.get(name, 0)
         self._steps[name] = seen + steps
         self._samples[name] = self._samples.get(name, 0) + int(loop.get("samples") or 0)
-        step = loop.get("step") or {}
-        self._time[name] = self._time.get(name, 0.0) + float(step.get("sum_ms", 0.0))
-        if seen >= WARM_UP and loop.get("phase") == "live" and step.get("count"):
-            self._ticks.setdefault(name, []).append((int(step["count"]), float(step["sum_ms"])))
+        step = loop["step"]
+        if seen >= WARM_UP and loop["phase"] == "live" and step["count"]:
+            self._ticks.setdefault(name, StepTimes()).add(int(step["count"]), float(step["sum_ms"]))
 
     def step(self) -> tuple[float, tuple[float, float] | None, int, float] | None:
-        """Mean live step after the warm-up in milliseconds, its interval where ticks are enough, and
-        how many steps and seconds that is; None before."""
-        ticks = self._ticks.get(self._main(), [])
-        count = sum(count for count, _ in ticks)
-        if count < LEAST_STEPS:
-            return None
-        total = math.fsum(ms for _, ms in ticks)
-        mean = total / count
-        error = _error(ticks, mean)
-        if error is None:
-            return mean, None, count, total / 1e3
-        half = run_half(mean, error)
-        return mean, (mean - half, mean + half), count, total / 1e3
+        """As `StepTimes.mean`, of the training loop."""
+        return self._times.mean()
+
+    def least(self, look: int) -> float | None:
+        """As `StepTimes.least`, of the training loop."""
+        return self._times.least(look)
+
+    @property
+    def _times(self) -> StepTimes:
+        return self._ticks.get(self._main, StepTimes())
 
     def samples_a_step(self) -> float | None:
         """Samples in a batch of the training loop, on average; None where they are not counted."""
-        name = self._main()
+        name = self._main
         samples, steps = self._samples.get(name, 0), self._steps.get(name, 0)
         return samples / steps if samples and steps else None
-
-    def least(self, look: int) -> float | None:
-        """What the mean step in milliseconds lies above, by what was seen so far; None where that is
-        too little.
-
-        Whoever looks often enough sees anything once. So the looks share `WRONGLY` among them, however
-        many come: one in `look * (look + 1)` of it for each.
-
-        Args:
-            look: Which look at this run it is, from 1.
-        """
-        ticks, step = self._ticks.get(self._main(), []), self.step()
-        error = _error(ticks, step[0]) if step else None
-        if step is None or error is None:
-            return None
-        sure = t_quantile(FREEDOM, 1 - WRONGLY / (look * (look + 1)))
-        return step[0] - sure * math.hypot(error, RUN_TO_RUN * step[0])
-
-
-def _error(ticks: list[tuple[int, float]], mean: float) -> float | None:
-    """Standard error of the mean; None where the ticks are too few to say."""
-    if len(ticks) < BLOCKS:
-        return None
-    means = []
-    for block in range(BLOCKS):
-        part = ticks[block * len(ticks) // BLOCKS : (block + 1) * len(ticks) // BLOCKS]
-        means.append(math.fsum(ms for _, ms in part) / sum(count for count, _ in part))
-    return math.sqrt(math.fsum((one - mean) ** 2 for one in means) / (BLOCKS - 1) / BLOCKS)
