@@ -115,14 +115,19 @@ def run(quick: bool) -> list[Row]:
         session.stop()
 
     rows = [Row("wrap", name, value, "ns/item") for name, value in burst.items()]
+    compared = (
+        ("headspace.wrap", "SPDL CacheDataLoader", 1.0),
+        ("headspace.wrap", "Python timing wrapper", 0.25),
+        ("headspace CacheDataLoader", "SPDL CacheDataLoader", 1.0),
+    )
     for kind, values in (("", burst), (" (sustained)", sustained)):
-        ours = values["headspace.wrap"]
-        for reference, target in (("SPDL CacheDataLoader", 1.0), ("Python timing wrapper", 0.25)):
+        for ours, reference, target in compared:
             if reference in values:
-                ratio = ours / values[reference]
-                what = "headspace.wrap" + kind
-                rows.append(
-                    Row("wrap", what, ours, "ns/item", target, None, None, reference, ratio)
+                ratio = values[ours] / values[reference]
+                what = ours + kind
+                row = Row(
+                    "wrap", what, values[ours], "ns/item", target, None, None, reference, ratio
                 )
+                rows.append(row)
     rows.append(Row("wrap", "steps dropped by the recorder", float(dropped), "steps"))
     return rows

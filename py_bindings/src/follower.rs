@@ -67,7 +67,9 @@ impl Follower {
             for (rank, record) in &polled.records {
                 match &record.body {
                     RecordBody::Tick(tick) if *rank == 0 => state.main_loop.add_tick(tick),
-                    RecordBody::Summary(summary) if *rank == 0 => state.main_loop.add_summary(summary),
+                    RecordBody::Summary(summary) if *rank == 0 => {
+                        state.main_loop.add_summary(summary)
+                    }
                     _ => {}
                 }
                 let mut line = Vec::new();

@@ -7,6 +7,7 @@ import itertools
 import warnings
 from collections import UserDict
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -208,14 +209,21 @@ def test_a_batch_is_replayed_as_it_came_whatever_the_loop_does_to_it(
         assert probe["replayed_steps"] > 0
 
 
-def test_tensors_changed_in_place_are_copied(runs: Runs) -> None:
+@pytest.mark.parametrize("kind", ["Tensor", "Subclass"])
+def test_tensors_changed_in_place_are_copied(runs: Runs, kind: str) -> None:
     torch = pytest.importorskip("torch")
-    source = Source(100, lambda number: {"image": torch.full((4,), 255.0), "label": number})
+    # As MONAI's `MetaTensor`, torchvision's `Image` and fastai's `TensorImage` are.
+    kinds = {"Tensor": torch.Tensor, "Subclass": type("Subclass", (torch.Tensor,), {})}
+    image = torch.full((4,), 255.0)
+    source = Source(
+        100, lambda number: {"image": image.clone().as_subclass(kinds[kind]), "label": number}
+    )
     loader = headspace.wrap(source, mode="probe", probe_steps=PROBE_STEPS)
 
     for _ in range(6):
         for batch in loader:
             assert float(batch["image"].sum()) == 4 * 255
+            assert type(batch["image"]) is kinds[kind]
             batch["image"].div_(255)
     headspace.stop()
 
@@ -223,6 +231,44 @@ def test_tensors_changed_in_place_are_copied(runs: Runs) -> None:
     (probe,) = runs.kind("probe")
     assert probe["mutated_batches"] == 0
     assert probe["replayed_steps"] > 0
+    assert probe["cached_bytes"] == probe["cached_batches"] * 16
+
+
+class Huge:
+    """Looks like a tensor of half a gibibyte."""
+
+    shape, requires_grad = (), False
+
+    def __init__(self) -> None:
+        self._version = 0
+
+    def untyped_storage(self) -> Any:
+        return SimpleNamespace(nbytes=lambda: 1 << 29)
+
+    def detach(self) -> Huge:
+        return self
+
+    def clone(self) -> Huge:
+        return Huge()
+
+    def requires_grad_(self, _: bool) -> Huge:
+        return self
+
+
+def test_batches_whose_copies_would_take_more_than_a_gibibyte_are_not_replayed(runs: Runs) -> None:
+    source = Source(100, lambda _: [Huge()])
+    loader = headspace.wrap(source, mode="probe", probe_steps=PROBE_STEPS)
+
+    for _ in range(6):
+        for (image,) in loader:
+            assert image._version == 0, "the batch is as it came"
+            image._version += 1
+    headspace.stop()
+
+    (probe,) = runs.kind("probe")
+    assert "would take more than 1 GiB" in probe["reason"]
+    assert "floor" not in probe
+    assert (probe["replayed_steps"], probe["cached_bytes"]) == (0, 0)
 
 
 class Interrupted(dict):  # type: ignore[type-arg]

@@ -23,9 +23,9 @@ from workplace import NotHere, Workplace
 #: Enough for a probe to have handed out cached batches.
 STEPS = 120
 
-#: Those whose packages requirements/torch.txt has.
+#: Those whose packages requirements/test.txt and torch.txt have.
 HERE = (
-    *("accelerate", "datasets", "lightning", "monai", "spdl", "torchdata", "trainer"),
+    *("accelerate", "datasets", "grain", "lightning", "monai", "spdl", "torchdata", "trainer"),
     "webdataset",
 )
 
@@ -50,6 +50,8 @@ def test_a_program_is_the_same_with_and_without(place: Workplace, name: str) -> 
     assert result.measured is not None
     assert (result.measured.loop, result.measured.steps) == (case.loop, STEPS)
     assert result.is_recognised
+    assert result.probed is not None
+    assert result.probed.replayed_steps > 0
 
 
 def test_only_what_differs_from_run_to_run_is_masked() -> None:

@@ -53,7 +53,7 @@ def check(run: Ran, curves: dict[str, Curve]) -> None:
     assert max(curves["headspace/step_ms"]) == STEPS
     for name, field in {
         "run/step_ms": "steady_step_mean_ms",
-        "run/headspace_at_most_pct": "headspace_upper_bound_pct",
+        "run/less_waiting_at_most_pct": "headspace_upper_bound_pct",
         "run/samples_per_s": "throughput_samples_per_s",
         "run/overhead_pct": "overhead_pct",
     }.items():

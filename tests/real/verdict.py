@@ -41,6 +41,10 @@ class Verdict:
         return int(self.summary.get("steps") or 0)
 
     @property
+    def replayed_steps(self) -> int:
+        return int(self.summary.get("replayed_steps") or 0)
+
+    @property
     def live_ms(self) -> float | None:
         return self.summary.get("steady_step_mean_ms")
 

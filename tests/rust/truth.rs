@@ -26,6 +26,7 @@ fn simple(load_ms: f64, depth: u32, compute_ms: f64) -> Spec {
         }],
         compute: Service::new(compute_ms * MS, 0.05, Shape::Gamma, 0.0),
         contention: 0.0,
+        waits_for_cores: false,
         device: None,
         content: Service::constant(1.0),
         first_step: 1.0,

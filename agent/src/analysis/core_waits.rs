@@ -93,7 +93,7 @@ pub(super) fn take_out(windows: &[Window], cores: Option<CoresInUse>) -> Undistu
         sum / steps.max(1.0)
     };
     let by_others = match cores {
-        Some(cores) => caused_by_others(&live, cores),
+        Some(cores) => caused_by_others(live.iter().chain(&replay), cores),
         None if differs(windows) => 0.0,
         None => 1.0,
     };
@@ -195,11 +195,13 @@ fn shares(live: &[Block<'_>], replay: &[Block<'_>]) -> [f64; 3] {
 }
 
 /// Part of the waits that other programs cause.
-fn caused_by_others(live: &[Block<'_>], cores: CoresInUse) -> f64 {
-    let sum = |part: fn(&Block<'_>) -> f64| -> f64 {
-        live.iter().map(|b| part(b) * b.steps.len() as f64).sum()
-    };
-    let of_loop = sum(|b| b.ran_ms) / sum(|b| b.step_ms).max(1e-9);
+fn caused_by_others<'a>(blocks: impl Iterator<Item = &'a Block<'a>>, cores: CoresInUse) -> f64 {
+    let (mut ran_ms, mut all_ms) = (0.0, 0.0);
+    for block in blocks {
+        ran_ms += block.ran_ms * block.steps.len() as f64;
+        all_ms += block.step_ms * block.steps.len() as f64;
+    }
+    let of_loop = ran_ms / f64::max(all_ms, 1e-9);
     let beside = (cores.own - of_loop).max(0.0) + cores.others;
     if beside > 0.0 {
         cores.others / beside

@@ -116,6 +116,10 @@ mod tests {
             ..SummaryRecord::default()
         });
         main.add_summary(&SummaryRecord::default());
-        assert_eq!(main.name(), Some("warm"), "a summary without a loop names none");
+        assert_eq!(
+            main.name(),
+            Some("warm"),
+            "a summary without a loop names none"
+        );
     }
 }

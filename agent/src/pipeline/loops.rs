@@ -245,8 +245,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_floor_of_short_replays_alone_is_given_with_a_warning() {
+    fn probed() -> Arc<LoopEntry> {
         let recorder = Recorder::new(
             "train".to_owned(),
             MonotonicClock::new(),
@@ -254,7 +253,37 @@ mod tests {
             ConsumerThread::default(),
             Arc::new(|| ()),
         );
-        let entry = LoopEntry::new(recorder, LoaderRecord::default(), Mode::Probe);
+        LoopEntry::new(recorder, LoaderRecord::default(), Mode::Probe)
+    }
+
+    #[test]
+    fn where_replayed_batches_were_changed_there_is_no_number() {
+        let entry = probed();
+        for cycle in 0..3 {
+            entry.add_window(window(Phase::Live, cycle));
+            entry.add_window(window(Phase::Replay, cycle));
+        }
+        assert!(entry.probe_record(true, || None).unwrap().floor.is_some());
+
+        entry.set_cache(CacheFacts {
+            batches: 10,
+            mutated: 1,
+            ..CacheFacts::default()
+        });
+
+        let record = entry.probe_record(true, || None).unwrap();
+        assert_eq!(record.floor, None);
+        assert!(
+            record
+                .reason
+                .unwrap()
+                .contains("changed 1 of 10 cached batches")
+        );
+    }
+
+    #[test]
+    fn a_floor_of_short_replays_alone_is_given_with_a_warning() {
+        let entry = probed();
         for cycle in 0..3 {
             entry.add_window(window(Phase::Live, cycle));
             entry.add_window(window(Phase::Replay, cycle));

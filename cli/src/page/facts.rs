@@ -206,9 +206,9 @@ impl Facts<'_> {
                     card(
                         out,
                         "headspace",
-                        "Headspace",
+                        "Less waiting saves",
                         &value,
-                        "an upper bound on the waiting; contention is not measured",
+                        "an upper bound on the waiting; the headspace is unknown without a probe",
                     );
                 }
             }

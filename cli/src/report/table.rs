@@ -153,23 +153,18 @@ pub(super) fn ranks(ranks: &[RankRun], together: &RanksRecord) -> String {
     text + &marks.footnotes()
 }
 
-/// Measured by a probe, or bounded, or neither.
+/// As a probe measured it.
 fn headspace(s: &SummaryRecord) -> String {
-    match (
-        s.headspace_pct,
-        s.headspace_ci_pct,
-        s.headspace_upper_bound_pct,
-    ) {
-        (Some(pct), Some((low, high)), _) => {
+    match (s.headspace_pct, s.headspace_ci_pct) {
+        (Some(pct), Some((low, high))) => {
             format!(
                 "{} % ± {}",
                 percent(pct, 1),
                 percent((high - pct).max(pct - low), 1)
             )
         }
-        (Some(pct), None, _) => format!("{} %", percent(pct, 1)),
-        (None, _, Some(bound)) => format!("≤ {} %", percent(bound, 1)),
-        (None, _, None) => NOTHING.to_owned(),
+        (Some(pct), None) => format!("{} %", percent(pct, 1)),
+        (None, _) => NOTHING.to_owned(),
     }
 }
 
@@ -190,13 +185,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_upper_bound_is_marked_as_one() {
-        let bound = SummaryRecord {
+    fn what_less_waiting_saves_at_most_is_no_headspace() {
+        let waiting = SummaryRecord {
             headspace_upper_bound_pct: Some(67.0),
             ..SummaryRecord::default()
         };
 
-        assert_eq!(headspace(&bound), "≤ 67.0 %");
-        assert_eq!(headspace(&SummaryRecord::default()), "-");
+        assert_eq!(headspace(&waiting), "-");
     }
 }

@@ -153,7 +153,10 @@ fn concluded(summary: &SummaryRecord, to: &mut BTreeMap<String, f64>) {
         ("headspace_pct", summary.headspace_pct),
         ("headspace_low_pct", low),
         ("headspace_high_pct", high),
-        ("headspace_at_most_pct", summary.headspace_upper_bound_pct),
+        (
+            "less_waiting_at_most_pct",
+            summary.headspace_upper_bound_pct,
+        ),
         ("sm_pct", summary.steady_sm_utilization_pct),
         ("cpu_pct", summary.cpu_utilization_pct),
         ("overhead_pct", summary.overhead_pct),

@@ -1,7 +1,8 @@
 """A digest of a batch, cheap enough to take twice: has the training loop changed it in place?
 
-Tensors count their in-place operations themselves (``_version``), so that no device is waited
-for. Of other buffers a sample of bytes is read. What cannot be looked into is taken as constant.
+Tensors, those of subclasses too, count their in-place operations themselves (``_version``), so that no
+device is waited for; tensors made in inference mode do not. Of other buffers a sample of bytes is read. What
+cannot be looked into is taken as constant.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def fingerprint(batch: Any) -> tuple[int, int]:
 def _buffer(part: Any) -> tuple[object, int]:
     """Digest and size of one buffer; `(None, 0)` for what is none."""
     # A view shares its base's count, so that a change through any of them shows.
-    if type(part).__module__.partition(".")[0] == "torch" and hasattr(part, "untyped_storage"):
+    if hasattr(part, "untyped_storage"):
         size = int(part.untyped_storage().nbytes())
         try:
             return (id(part), part._version, tuple(part.shape)), size

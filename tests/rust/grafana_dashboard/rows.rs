@@ -27,7 +27,7 @@ pub(crate) fn rows() -> Vec<(&'static str, Vec<Panel>)> {
 
 fn verdict() -> Vec<Panel> {
     let bound = max("", &of(&m::RUN_HEADSPACE_BOUND, &[]));
-    let bound = format!(r#"label_replace({bound}, "estimate", "at most", "", "")"#);
+    let bound = format!(r#"label_replace({bound}, "estimate", "less waiting, at most", "", "")"#);
     let headspace = max("estimate", &of(&m::RUN_HEADSPACE, &[]));
     let share = max("", &of(&m::RUN_HEADSPACE, &[VALUE]));
     vec![

@@ -49,6 +49,7 @@ pub(crate) fn truth(spec: &Spec, steps: u64, seed: u64) -> Truth {
             depth: 0,
         }],
         contention: 0.0,
+        waits_for_cores: false,
         epoch: None,
         ..steady.clone()
     };
@@ -136,7 +137,7 @@ pub(crate) fn probe(spec: &Spec, plan: ProbePlan, seed: u64) -> Probed {
             steps += 1;
         }
     }
-    let analysis = floor::estimate(&windows, None);
+    let analysis = floor::estimate(&windows, Some(pipeline.cores_in_use()));
     Probed {
         analysis,
         windows,

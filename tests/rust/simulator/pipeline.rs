@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use headspace_agent::analysis::bootstrap::Rng;
+use headspace_agent::analysis::resources::CoresInUse;
 use headspace_agent::model::ThreadTimes;
 
 use super::others::{Load, Others};
@@ -55,6 +56,9 @@ pub(crate) struct Spec {
     pub(crate) compute: Service,
     /// How much slower that is with every loader thread at work: 0.3 is 30 %.
     pub(crate) contention: f64,
+    /// Whether the loop's thread waits for a core meanwhile; otherwise it runs slower, as where caches and
+    /// memory are shared.
+    pub(crate) waits_for_cores: bool,
     pub(crate) device: Option<Device>,
     /// How much longer than usual a batch makes the model work, replayed or not: cv of a factor.
     pub(crate) content: Service,
@@ -106,9 +110,11 @@ pub(crate) struct Pipeline {
     /// When each of the last steps leaves the device.
     finishes: VecDeque<u64>,
     load: Option<Load>,
-    /// Nanoseconds that the loop's thread was on a core, and that it waited for one.
+    /// Nanoseconds that the loop's thread was on a core, and that it waited for one that other programs
+    /// or the loader had.
     ran: f64,
-    waited: f64,
+    waited_for_others: f64,
+    waited_for_loader: f64,
 }
 
 impl Pipeline {
@@ -135,7 +141,8 @@ impl Pipeline {
             finishes: VecDeque::new(),
             load: spec.others.map(|others| Load::new(others, seed >> 1)),
             ran: 0.0,
-            waited: 0.0,
+            waited_for_others: 0.0,
+            waited_for_loader: 0.0,
         };
         for (state, stage) in pipeline.states.iter_mut().zip(&pipeline.spec.stages) {
             state.idle = stage.threads;
@@ -234,8 +241,30 @@ impl Pipeline {
     pub(crate) fn thread_times(&self) -> ThreadTimes {
         ThreadTimes {
             ran_ns: ns(self.ran),
-            waited_ns: ns(self.waited),
+            waited_ns: ns(self.waited_for_others + self.waited_for_loader),
         }
+    }
+
+    /// What a machine would have told of its cores: while the thread waits, another has the core.
+    pub(crate) fn cores_in_use(&self) -> CoresInUse {
+        let seconds = (self.now as f64).max(1.0);
+        CoresInUse {
+            own: (self.ran + self.waited_for_loader) / seconds,
+            others: self.waited_for_others / seconds,
+        }
+    }
+
+    /// The thread of the loop was at it for so long, of which it waited for others.
+    fn spend(&mut self, elapsed: f64, for_others: f64, slow: f64) {
+        let left = elapsed - for_others;
+        let for_loader = if self.spec.waits_for_cores {
+            left * (slow - 1.0) / slow
+        } else {
+            0.0
+        };
+        self.waited_for_others += for_others;
+        self.waited_for_loader += for_loader;
+        self.ran += left - for_loader;
     }
 
     /// Nanoseconds that `work` takes from now on, and how many of them are waiting for a core.
@@ -263,15 +292,12 @@ impl Pipeline {
                         None => (at - self.now) as f64,
                     };
                     let elapsed = (at - self.now) as f64;
-                    let waited = waits * elapsed / takes.max(1.0);
-                    self.waited += waited;
-                    self.ran += elapsed - waited;
+                    self.spend(elapsed, waits * elapsed / takes.max(1.0), slow);
                     work = (work - done / slow).max(0.0);
                     self.one_event();
                 }
                 _ => {
-                    self.waited += waits;
-                    self.ran += takes - waits;
+                    self.spend(takes, waits, slow);
                     self.now = finish;
                     return;
                 }

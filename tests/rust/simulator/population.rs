@@ -96,6 +96,7 @@ pub(crate) fn draw(seed: u64) -> Case {
         } else {
             0.0
         },
+        waits_for_cores: Dice(Rng::new(seed ^ 0xc0_7e5)).chance(0.5),
         first_step: if dice.chance(0.4) {
             dice.log_uniform(10.0, 200.0)
         } else {

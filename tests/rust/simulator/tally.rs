@@ -200,6 +200,10 @@ fn kinds(case: &Case) -> Vec<String> {
     };
     kind(spec.device.is_some(), "asynchronous device");
     kind(spec.contention > 0.0, "contention");
+    kind(
+        spec.contention > 0.0 && spec.waits_for_cores,
+        "contention for cores",
+    );
     kind(spec.content.cv > 0.0, "batches unlike each other");
     kind(spec.epoch.is_some(), "epochs");
     kind(spec.first_step > 1.0, "slow first step");

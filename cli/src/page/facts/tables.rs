@@ -297,11 +297,7 @@ pub(super) fn ranks(together: &RanksRecord, summaries: &[(u32, &SummaryRecord)])
         let place = summaries.binary_search_by_key(&rank.rank, |(number, _)| *number);
         let summary = place.ok().and_then(|at| summaries.get(at)).map(|(_, s)| *s);
         let ms = |ms: Option<f64>| ms.map_or_else(String::new, duration_ms);
-        let headspace = summary.map(|s| match (s.headspace_pct, s.headspace_upper_bound_pct) {
-            (Some(pct), _) => format!("{} %", percent(pct, 1)),
-            (None, Some(bound)) => format!("≤ {} %", percent(bound, 1)),
-            (None, None) => String::new(),
-        });
+        let headspace = summary.and_then(|s| s.headspace_pct);
         Row {
             cells: vec![
                 rank.rank.to_string(),
@@ -311,7 +307,7 @@ pub(super) fn ranks(together: &RanksRecord, summaries: &[(u32, &SummaryRecord)])
                 ms(rank.compute_ms),
                 ms(rank.others_ms),
                 ms(summary.and_then(|s| s.floor_step_ms)),
-                headspace.unwrap_or_default(),
+                headspace.map_or_else(String::new, |pct| format!("{} %", percent(pct, 1))),
             ],
             mark: (together.slowest == Some(rank.rank)).then_some("slowest"),
         }
