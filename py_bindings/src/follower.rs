@@ -1,12 +1,12 @@
 //! Records of a run, read while they are written.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use headspace_agent::analysis::main_loop::MainLoop;
-use headspace_agent::model::RecordBody;
 use headspace_exporters::encode::json_lines;
-use headspace_exporters::run_folder;
+use headspace_exporters::run_folder::{self, ReadError};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
@@ -25,10 +25,11 @@ struct State {
 impl Follower {
     #[new]
     fn new(path: PathBuf) -> PyResult<Self> {
-        let follower = if path.exists() {
-            run_folder::Follower::open(&path).map_err(os_error)?
-        } else {
-            run_folder::Follower::of_base(&path)
+        let follower = match run_folder::Follower::open(&path) {
+            Err(ReadError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                run_folder::Follower::of_base(&path)
+            }
+            opened => opened.map_err(os_error)?,
         };
         Ok(Self {
             state: Mutex::new(State {
@@ -44,18 +45,18 @@ impl Follower {
         self.state().follower.run().map(ToOwned::to_owned)
     }
 
-    /// The loop that the records read so far are about, as rank 0 has it.
+    /// Name of rank 0's main loop, from the records read so far.
     #[getter]
     fn main_loop(&self) -> Option<String> {
         self.state().main_loop.name().map(ToOwned::to_owned)
     }
 
-    /// Stays with the run that is followed, even when another one begins.
+    /// Keeps following the current run when another begins.
     fn stay(&self) {
         self.state().follower.stay();
     }
 
-    /// Whether these records are of another run, ranks with records as JSON, and whether there are more.
+    /// Whether these are records of another run, ranks with records as JSON, and whether there are more.
     fn poll(&self, py: Python<'_>) -> PyResult<(bool, Vec<(u32, String)>, bool)> {
         py.detach(|| {
             let mut state = self.state();
@@ -65,12 +66,8 @@ impl Follower {
             }
             let mut records = Vec::with_capacity(polled.records.len());
             for (rank, record) in &polled.records {
-                match &record.body {
-                    RecordBody::Tick(tick) if *rank == 0 => state.main_loop.add_tick(tick),
-                    RecordBody::Summary(summary) if *rank == 0 => {
-                        state.main_loop.add_summary(summary)
-                    }
-                    _ => {}
+                if *rank == 0 {
+                    state.main_loop.add_record(&record.body);
                 }
                 let mut line = Vec::new();
                 json_lines::encode(record, &mut line)?;
@@ -87,6 +84,6 @@ impl Follower {
     }
 }
 
-fn os_error(error: run_folder::ReadError) -> PyErr {
+fn os_error(error: ReadError) -> PyErr {
     PyOSError::new_err(error.to_string())
 }

@@ -299,6 +299,18 @@ def test_progress_is_of_batches_and_not_of_records(tmp_path: Path) -> None:
     progress.read()
     assert progress.text == "28 batches", "nothing of a rotated file is lost"
 
+    other = tmp_path / "other" / "rank0.jsonl"
+    other.parent.mkdir()
+    for path in (file, other):
+        with path.open("a") as records:
+            records.write(busy + made_records.probe())
+        progress.read()
+        assert progress.is_probed
+    assert progress.text == "42 batches", "two processes of a job may train at once"
+    other.with_name("rank1.jsonl").write_text(busy)
+    progress.read()
+    assert not progress.is_probed
+
 
 # --- evidence -------------------------------------------------------------------------------
 

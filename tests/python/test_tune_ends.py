@@ -90,9 +90,9 @@ def test_however_often_it_is_looked_at_a_run_as_fast_as_the_best_is_hardly_ever_
         for _ in range(200):
             times.add(20, 20 * 10 * rng.gauss(1.0, 0.05))
             mean = times.mean()
-            if mean and mean[2] >= EARLY_STEPS * 2**looks:
+            if mean and mean.steps >= EARLY_STEPS * 2**looks:
                 looks += 1
-                least = times.least(looks)
+                least = times.lower_bound(looks)
                 if least is not None and least > 10.0:
                     stopped += 1
                     break

@@ -4,7 +4,8 @@
 use super::attribution::{Attribution, attribute};
 use super::pipeline::{LoaderFacts, Pipeline};
 use super::stages::serves_another_loop;
-use super::summary::{LEAST_WARMUP, LoopFacts, warmup};
+use super::steady::LEAST_WARMUP;
+use super::summary::{LoopFacts, warmup};
 use crate::model::Mode;
 use crate::model::record::{Estimate, SummaryRecord};
 

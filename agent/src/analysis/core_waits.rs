@@ -9,11 +9,12 @@
 //! both phases as they are beside the same programs (double sampling: Cochran, "Sampling Techniques",
 //! 1977, ch. 12).
 //!
-//! The waits that the loader's own threads and processes cause are contention, which replay relieves: live
-//! windows keep them. A thread waits for what has the cores. So the part of the waits that other programs
-//! cause is their part of the cores in use beside the loop's thread, and only that part is brought to one
-//! level. Where the cores in use are not known, the windows tell: where the phases differ in the share of
-//! waiting by more than their windows do among each other, other programs cause none.
+//! Waits that the loader's own threads and processes cause are contention. Replay removes them, so they stay
+//! in the live windows. A thread waits for what has the cores: in live windows the other programs' part of the
+//! waits is their part of the cores in use, the loop's own thread left out. In replay the loader rests, and
+//! they cause the waits as far as they have cores. Only these parts are made equal in both phases. Where the
+//! cores in use are not known, the windows tell: where the phases differ in the share of waiting by more than
+//! their windows do among each other, other programs cause none.
 
 use super::resources::CoresInUse;
 use super::steady::{mean, variance};
@@ -70,7 +71,8 @@ pub(super) fn share(window: &Window) -> Option<f64> {
     (ran + waited > 0.0).then(|| waited / (ran + waited))
 }
 
-/// Takes the waits for cores out of all windows. `cores` is what was in use while the loop ran.
+/// Takes the waits for cores out of all windows. `cores` are the mean cores in use since the loop
+/// began, if known.
 pub(super) fn take_out(windows: &[Window], cores: Option<CoresInUse>) -> Undisturbed {
     let of = |phase: Phase| -> Vec<Block<'_>> {
         let windows = windows.iter().filter(move |window| window.phase == phase);
@@ -86,42 +88,53 @@ pub(super) fn take_out(windows: &[Window], cores: Option<CoresInUse>) -> Undistu
         };
     }
     let factors = [factor(&live), factor(&replay).min(1.0)];
-    let [live_share, replay_share, all] = shares(&live, &replay);
-    let per_step = |blocks: &[Block<'_>], part: fn(&Block<'_>) -> f64| {
-        let steps: f64 = blocks.iter().map(|block| block.steps.len() as f64).sum();
-        let sum: f64 = blocks.iter().map(|b| part(b) * b.steps.len() as f64).sum();
-        sum / steps.max(1.0)
+    let [of_live, of_replay] = [Spent::of(&live), Spent::of(&replay)];
+    let others = match cores {
+        Some(cores) => others_shares(&of_live, &of_replay, cores),
+        None if differs(windows) => [0.0; 2],
+        None => [of_live.share(), of_replay.share()],
     };
-    let by_others = match cores {
-        Some(cores) => caused_by_others(live.iter().chain(&replay), cores),
-        None if differs(windows) => 0.0,
-        None => 1.0,
+    let all_ms = (of_live.lasted + of_replay.lasted).max(1e-9);
+    let usual = (others[0] * of_live.lasted + others[1] * of_replay.lasted) / all_ms;
+    let part = |others: f64, of: &Spent| {
+        if of.share() > 0.0 {
+            others / of.share()
+        } else {
+            0.0
+        }
     };
-    let level = |share: f64| share + by_others * (all - share);
+    let parts = [part(others[0], &of_live), part(others[1], &of_replay)];
     // A loop that waits for data takes as many steps beside others, each with its wait; one that
     // does not takes fewer the longer it waits.
-    let more = if live_share > 0.0 {
-        level(live_share) / live_share
-    } else {
-        1.0
-    };
-    let of_live = per_step(&live, |b| b.waited_ms) * more;
-    let replay_level = level(replay_share);
-    let of_replay = per_step(&replay, |b| b.ran_ms) * replay_level / (1.0 - replay_level);
+    let waited = [
+        per_step(&live, |b| b.waited_ms),
+        per_step(&replay, |b| b.waited_ms),
+    ];
+    let taken = [parts[0] * waited[0], parts[1] * waited[1]];
+    let left = per_step(&replay, |b| b.ran_ms) + waited[1] - taken[1];
+    let given = [
+        waited[0] * part(usual, &of_live),
+        left * usual / (1.0 - usual.min(MOST_SHARE)),
+    ];
     Undisturbed {
         windows: windows
             .iter()
             .map(|window| {
-                without_waits(window, factors[usize::from(window.phase == Phase::Replay)])
+                let phase = usize::from(window.phase == Phase::Replay);
+                without_waits(window, factors[phase] * parts[phase])
             })
             .collect(),
-        back_ms: [factors[0] * of_live, factors[1] * of_replay],
-        unsure_ms: [
-            MOVED * factors[0] * (of_live - per_step(&live, |b| b.waited_ms)).abs(),
-            MOVED * factors[1] * (of_replay - per_step(&replay, |b| b.waited_ms)).abs(),
-        ],
-        share: all,
+        back_ms: [factors[0] * given[0], factors[1] * given[1]],
+        unsure_ms: [0, 1].map(|phase| MOVED * factors[phase] * (given[phase] - taken[phase]).abs()),
+        share: (of_live.waited + of_replay.waited) / all_ms,
     }
+}
+
+/// Mean over the steps of blocks.
+fn per_step(blocks: &[Block<'_>], part: fn(&Block<'_>) -> f64) -> f64 {
+    let steps: f64 = blocks.iter().map(|block| block.steps.len() as f64).sum();
+    let sum: f64 = blocks.iter().map(|b| part(b) * b.steps.len() as f64).sum();
+    sum / steps.max(1.0)
 }
 
 fn blocks(window: &Window) -> impl Iterator<Item = Block<'_>> {
@@ -178,36 +191,36 @@ fn factor(blocks: &[Block<'_>]) -> f64 {
     ((xy + likely * prior) / (xx + prior)).clamp(0.0, MOST)
 }
 
-/// Shares of waiting by time: in live windows, in replay, and in all.
-fn shares(live: &[Block<'_>], replay: &[Block<'_>]) -> [f64; 3] {
-    let sums = |blocks: &[Block<'_>]| {
-        let lasts = |b: &Block<'_>| b.step_ms * b.steps.len() as f64;
-        let ready = |b: &Block<'_>| (b.ran_ms + b.waited_ms).max(1e-9);
-        let waits: f64 = blocks
-            .iter()
-            .map(|b| lasts(b) * b.waited_ms / ready(b))
-            .sum();
-        (waits, blocks.iter().map(lasts).sum::<f64>())
-    };
-    let ((a, b), (c, d)) = (sums(live), sums(replay));
-    let share = |waits: f64, time: f64| (waits / time.max(1e-9)).clamp(0.0, MOST_SHARE);
-    [share(a, b), share(c, d), share(a + c, b + d)]
+/// Milliseconds in blocks of one phase, and how many of them were waiting for a core.
+struct Spent {
+    lasted: f64,
+    waited: f64,
 }
 
-/// Part of the waits that other programs cause.
-fn caused_by_others<'a>(blocks: impl Iterator<Item = &'a Block<'a>>, cores: CoresInUse) -> f64 {
-    let (mut ran_ms, mut all_ms) = (0.0, 0.0);
-    for block in blocks {
-        ran_ms += block.ran_ms * block.steps.len() as f64;
-        all_ms += block.step_ms * block.steps.len() as f64;
+impl Spent {
+    fn of(blocks: &[Block<'_>]) -> Self {
+        let lasts = |b: &Block<'_>| b.step_ms * b.steps.len() as f64;
+        let ready = |b: &Block<'_>| (b.ran_ms + b.waited_ms).max(1e-9);
+        Self {
+            lasted: blocks.iter().map(lasts).sum(),
+            waited: blocks
+                .iter()
+                .map(|b| lasts(b) * b.waited_ms / ready(b))
+                .sum(),
+        }
     }
-    let of_loop = ran_ms / f64::max(all_ms, 1e-9);
-    let beside = (cores.own - of_loop).max(0.0) + cores.others;
-    if beside > 0.0 {
-        cores.others / beside
-    } else {
-        1.0
+
+    fn share(&self) -> f64 {
+        (self.waited / self.lasted.max(1e-9)).clamp(0.0, MOST_SHARE)
     }
+}
+
+/// Shares of waiting that other programs cause, in live windows and in replay.
+fn others_shares(live: &Spent, replay: &Spent, cores: CoresInUse) -> [f64; 2] {
+    let part = cores.others / (cores.own_beside_loop + cores.others).max(1e-9);
+    // All that they did may have been beside the replay.
+    let most = cores.others * (live.lasted + replay.lasted) / replay.lasted.max(1e-9);
+    [part * live.share(), replay.share().min(most)]
 }
 
 /// Whether live windows differ from replay windows in their shares by more than among each other.
@@ -223,6 +236,7 @@ fn differs(windows: &[Window]) -> bool {
         && (mean(&live) - mean(&replay)).abs() > NEGLIGIBLE + DIFFERS * error
 }
 
+/// The window without `factor` times its waits.
 fn without_waits(window: &Window, factor: f64) -> Window {
     let mut clean = window.clone();
     let mut at = window

@@ -13,9 +13,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::main_loop::MainLoop;
+use super::main_loop::{MOST_NAMES, MainLoop};
 use super::precision::{Known, ratio};
-use super::summary::LEAST_WARMUP;
+use super::steady::LEAST_WARMUP;
 use crate::model::distribution::DistributionRecord;
 use crate::model::metric::THREAD_RUN_QUEUE_TIME;
 use crate::model::record::{Phase, RunState, SummaryRecord, TickRecord};
@@ -23,9 +23,6 @@ use crate::model::{Distribution, Scope, attributes};
 
 /// Most stretches of a course.
 const MOST: usize = 256;
-
-/// Loops and stages told apart in a stretch. More are no training script.
-const MOST_NAMES: usize = 4096;
 
 /// A run's ticks, in order.
 #[derive(Debug, Clone, Default)]
@@ -222,6 +219,17 @@ impl Course {
         if let Some(last) = self.stretches.last_mut() {
             last.add(tick);
         }
+    }
+
+    /// Takes a summary, which names the main loop.
+    pub fn add_summary(&mut self, summary: &SummaryRecord) {
+        self.main_loop.add_summary(summary);
+    }
+
+    /// The main loop's name, as far as the records read so far tell.
+    #[must_use]
+    pub fn main_loop(&self) -> Option<&str> {
+        self.main_loop.name()
     }
 
     /// Makes one of each two neighbours.

@@ -170,8 +170,8 @@ pub struct FloorAnalysis {
     pub result: Result<FloorRecord, NoFloor>,
 }
 
-/// Estimates the floor and the headspace. The same windows give the same numbers. `cores` is what was in
-/// use while the loop ran, where that is known.
+/// Estimates the floor and the headspace. The same windows give the same numbers. `cores` are the mean
+/// cores in use since the loop began, if known.
 #[must_use]
 pub fn estimate(windows: &[Window], cores: Option<CoresInUse>) -> FloorAnalysis {
     let undisturbed = core_waits::take_out(windows, cores);

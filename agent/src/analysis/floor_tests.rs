@@ -228,19 +228,46 @@ fn waits_for_a_core_that_the_loader_had_are_gained_and_those_that_others_had_are
         let more = if w.cycle == 0 { 0.14 } else { 0.06 };
         if live(w) { more } else { 0.0 }
     });
-    let headspace = |own, others| {
-        let floor = estimate(&windows, Some(CoresInUse { own, others }));
+    let headspace = |own_beside_loop, others| {
+        let cores = CoresInUse {
+            own_beside_loop,
+            others,
+        };
+        let floor = estimate(&windows, Some(cores));
         floor.result.unwrap().headspace_pct.value
     };
     let (loaders, halved, of_others) = (
-        headspace(1.5, 0.0),
-        headspace(1.0, 0.5),
-        headspace(0.4, 1.0),
+        headspace(1.0, 0.0),
+        headspace(0.5, 0.5),
+        headspace(0.0, 1.0),
     );
     // The live step is 21 ms, and 10 are left where nothing else has the core.
     assert!((loaders - 100.0 * 11.0 / 21.0).abs() < 1.0, "{loaders}");
     assert!(of_others < loaders - 2.0, "{of_others} of {loaders}");
     assert!(of_others < halved && halved < loaders, "{halved}");
+}
+
+#[test]
+fn where_others_cause_as_many_waits_in_both_phases_nothing_is_moved() {
+    // The thread waits 40 % of the time live, of which others cause a quarter, and 10 % in replay.
+    let mut windows = probe(&[(10.0, 10.0); 3]);
+    wait_for_cores(&mut windows, |window| match window.phase {
+        Phase::Live => 2.0 / 3.0,
+        _ => 1.0 / 9.0,
+    });
+    let headspace = |cores| {
+        let floor = estimate(&windows, cores).result.unwrap();
+        floor.headspace_pct.value
+    };
+
+    let cores = CoresInUse {
+        own_beside_loop: 3.0,
+        others: 1.0,
+    };
+    // Steps of 26.7 ms, and of 11.1 ms.
+    let expected = 100.0 * (1.0 - 11.1 / 26.7);
+    let found = headspace(Some(cores));
+    assert!((found - expected).abs() < 1.0, "{found}, not {expected}");
 }
 
 #[test]

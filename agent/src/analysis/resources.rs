@@ -38,23 +38,29 @@ const FEWEST_LOOKS: usize = 10;
 /// Cores that were busy, on average.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CoresInUse {
-    /// With work of this process and its children.
-    pub own: f64,
+    /// With work of this process and its children, but for the thread that takes the batches.
+    pub own_beside_loop: f64,
     /// With work of other programs.
     pub others: f64,
 }
 
-/// What the cores worked on between two moments, in seconds of the run; `None` where nothing tells.
+/// Mean cores in use in a part of the run; `None` if a reading is missing.
 #[must_use]
-pub fn cores_in_use(history: &History, from_s: f64, to_s: f64) -> Option<CoresInUse> {
-    let span = history.between(from_s, to_s);
-    let own = whole_tree(&span, |scope| span.rate_of_all(&PROCESS_CPU_TIME, scope))?;
+pub fn cores_in_use(span: &Span<'_>) -> Option<CoresInUse> {
+    let own = span.rate_of_all(&PROCESS_CPU_TIME, &Scope::Tree)?;
+    let consumer = Scope::Thread(attributes::CONSUMER.into());
+    let of_loop = span.rate(&THREAD_CPU_TIME, &consumer, &[])?;
+    Some(CoresInUse {
+        own_beside_loop: (own - of_loop).max(0.0),
+        others: others(span, own)?,
+    })
+}
+
+/// Mean cores that other programs use, where this process and its children use `own`.
+fn others(span: &Span<'_>, own: f64) -> Option<f64> {
     let usable = span.mean(&HOST_CPU_USABLE, &Scope::Host, &[])?;
     let all = usable * span.mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[])?;
-    Some(CoresInUse {
-        own,
-        others: (all - own).max(0.0),
-    })
+    Some((all - own).max(0.0))
 }
 
 /// What was had and used in that part.
@@ -68,14 +74,15 @@ pub fn resources(history: &History, part: Part, gpus: &[GpuRecord]) -> Resources
         Some(part? / whole)
     };
     let (growing, growth) = memory_growth(&span, part).unzip();
+    let cores_used = whole_tree(&span, |scope| span.rate_of_all(&PROCESS_CPU_TIME, scope));
     ResourcesRecord {
         seconds: span.seconds(),
         gpus: ordinals(history)
             .map(|ordinal| gpu(&span, ordinal, gpus))
             .collect(),
-        cores_used: whole_tree(&span, |scope| span.rate_of_all(&PROCESS_CPU_TIME, scope)),
+        cores_used,
         cores_usable: span.mean(&HOST_CPU_USABLE, &Scope::Host, &[]),
-        others_cores: cores_in_use(history, part.from_s, part.to_s).map(|cores| cores.others),
+        others_cores: cores_used.and_then(|own| others(&span, own)),
         runnable_threads: span.mean(&HOST_THREADS_RUNNABLE, &Scope::Host, &[]),
         consumer_run_queue_pct: span
             .rate(&THREAD_RUN_QUEUE_TIME, &consumer, &[])

@@ -8,6 +8,12 @@
 //! shift in location", JASA 72, 1977). MSER alone would cut a series of rare waits down to its
 //! quietest end, and the mean with it.
 
+/// Steps that are dropped as warm-up in any case (the convention of SPDL's performance notes).
+pub const LEAST_WARMUP: usize = 20;
+
+/// Least steady steps worth a mean.
+pub const LEAST_STEADY: u64 = 10;
+
 /// Mean of each run of `length` values; a shorter rest is left out.
 #[must_use]
 pub fn block_means(values: &[f64], length: usize) -> Vec<f64> {

@@ -3,11 +3,11 @@
 use super::attribution::Attribution;
 use super::conclusion::conclude;
 use super::findings::findings;
-use super::main_loop::{Candidate, main_loop};
+use super::main_loop::{Candidate, select_main_loop};
 use super::precision::{HALF, Known, interval, ratio};
 use super::resources::{Part, resources, sm_utilization_pct};
 use super::stages::{data_readiness_pct, failures, stages};
-use super::steady;
+use super::steady::{self, LEAST_STEADY, LEAST_WARMUP};
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
     Dropped, EndRecord, FindingRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop,
@@ -16,17 +16,11 @@ use crate::model::record::{
 use crate::model::series::{Series, Totals};
 use crate::model::{History, Mode, Scope, StageHistory};
 
-/// Steps that are dropped as warm-up in any case (the convention of SPDL's performance notes).
-pub const LEAST_WARMUP: usize = 20;
-
 /// Steps in one block of the change-point search.
 const BLOCK: usize = 5;
 
 /// A change of the mean step that is too small to be called one.
 const DRIFT: f64 = 0.03;
-
-/// Least steady steps worth a mean.
-pub const LEAST_STEADY: u64 = 10;
 
 /// One loop's share of the run.
 #[derive(Debug, Clone, Default)]
@@ -152,8 +146,8 @@ impl LoopFacts {
 }
 
 /// The loop that the verdict is about.
-fn main_of(loops: &[LoopFacts]) -> Option<&LoopFacts> {
-    loops.get(main_loop(loops.iter().map(LoopFacts::candidate))?)
+fn find_main_loop(loops: &[LoopFacts]) -> Option<&LoopFacts> {
+    loops.get(select_main_loop(loops.iter().map(LoopFacts::candidate))?)
 }
 
 /// The loops besides the main one that took steps, the longest first.
@@ -228,7 +222,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
         to_s: run.elapsed_s,
         steps_per_s: None,
     };
-    let Some(main) = main_of(loops) else {
+    let Some(main) = find_main_loop(loops) else {
         fill_resources(&mut summary, run, whole);
         fill_stages(&mut summary, run, whole, &[]);
         return summary;
@@ -475,5 +469,5 @@ fn set_floor(summary: &mut SummaryRecord, floor: FloorRecord, probe: &ProbeRecor
 mod tests;
 
 #[cfg(test)]
-#[path = "main_loop_tests.rs"]
-mod main_loop_tests;
+#[path = "summary_loops_tests.rs"]
+mod loops_tests;

@@ -16,7 +16,7 @@ use std::fmt;
 
 use self::render::{COLUMNS, Row, text};
 use self::units::{duration_ms, duration_s, percent, signed_ms, steps};
-use super::summary::{LEAST_STEADY, LEAST_WARMUP};
+use super::steady::{LEAST_STEADY, LEAST_WARMUP};
 use crate::model::Mode;
 use crate::model::record::{ProbeRecord, Role, RunRecord, SummaryRecord};
 

@@ -16,10 +16,6 @@ const POINTS: usize = 256;
 /// Series kept; later ones are left out. No machine has so many sources, but a fault may.
 const SERIES: usize = 2048;
 
-/// Seconds of live points from which on they count without the replayed ones. Slow sources read once a
-/// second, and a rate needs two readings.
-const LEAST_LIVE_S: f64 = 2.0;
-
 /// What tells one series of readings from another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
@@ -148,7 +144,7 @@ impl History {
     }
 
     /// The part between two times, in seconds since the run began. Points in which batches came
-    /// from a cache are left out where the others last two seconds or more.
+    /// from a cache are left out where there are others.
     #[must_use]
     pub fn between(&self, from_s: f64, to_s: f64) -> Span<'_> {
         let all: Vec<&Point> = self
@@ -161,21 +157,28 @@ impl History {
             let middle = point.at_s - point.interval_s / 2.0;
             middle >= from_s && middle <= to_s
         };
-        let live_s: f64 = all
-            .iter()
-            .filter(|point| inside(point) && !point.replayed)
-            .map(|point| point.interval_s)
-            .sum();
-        let live_only = live_s >= LEAST_LIVE_S;
-        let used = all
-            .iter()
-            .map(|point| inside(point) && !(live_only && point.replayed))
-            .collect();
+        let inside: Vec<bool> = all.iter().map(inside).collect();
+        let is_live = |(point, inside): (&&Point, &bool)| *inside && !point.replayed;
+        let live: Vec<bool> = all.iter().zip(&inside).map(is_live).collect();
+        let used = if live.contains(&true) {
+            live
+        } else {
+            inside.clone()
+        };
         Span {
             history: self,
             points: all,
+            inside,
             used,
         }
+    }
+
+    /// The same with all points.
+    #[must_use]
+    pub fn all_between(&self, from_s: f64, to_s: f64) -> Span<'_> {
+        let mut span = self.between(from_s, to_s);
+        span.used.clone_from(&span.inside);
+        span
     }
 }
 
@@ -184,7 +187,9 @@ impl History {
 pub struct Span<'a> {
     history: &'a History,
     points: Vec<&'a Point>,
-    /// Which of the points belong to the part.
+    /// Which of the points lie between the two times.
+    inside: Vec<bool>,
+    /// Which of these count.
     used: Vec<bool>,
 }
 
@@ -282,10 +287,23 @@ impl Span<'_> {
     }
 
     /// By how much a counter grew, and the seconds in which it did: over the pairs of neighbouring
-    /// readings between which every point belongs to the part.
+    /// readings between which every point counts. Where there is none, as in a few seconds between replays of
+    /// a source that is read once a second, all points between the two times count.
     #[must_use]
     pub fn growth(
         &self,
+        metric: &'static Metric,
+        scope: &Scope,
+        attributes: Attributes,
+    ) -> Option<(f64, f64)> {
+        [&self.used, &self.inside]
+            .into_iter()
+            .find_map(|points| self.growth_over(points, metric, scope, attributes))
+    }
+
+    fn growth_over(
+        &self,
+        used: &[bool],
         metric: &'static Metric,
         scope: &Scope,
         attributes: Attributes,
@@ -299,7 +317,7 @@ impl Span<'_> {
         let (mut grown, mut seconds) = (0.0, 0.0);
         let mut before: Option<(f64, f64)> = None;
         let mut whole = true;
-        for (point, used) in self.points.iter().zip(&self.used) {
+        for (point, used) in self.points.iter().zip(used) {
             whole &= used;
             let value = point.values.get(place).copied().unwrap_or(f64::NAN);
             if value.is_nan() {
@@ -400,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_with_replayed_batches_are_left_out_where_there_are_enough_others() {
+    fn ticks_with_replayed_batches_are_left_out_where_there_are_others() {
         let mut history = of(4);
         let busy = [Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, 1.0)];
         history.push(SECOND * 5, SECOND, true, &busy);
@@ -412,7 +430,6 @@ mod tests {
         };
 
         assert_eq!(mean(0.0), Some(0.5));
-        assert_eq!(mean(3.0), Some(0.5), "one live second, of 0, is too little");
         assert_eq!(mean(4.0), Some(1.0));
     }
 
@@ -428,6 +445,30 @@ mod tests {
         // From 6 to 9 s: the fifth second, which does not count, lies between 3 and 6 s.
         let growth = span.growth(&PROCESS_PAGING_FAULTS, &Scope::Process, MINOR);
         assert_eq!(growth, Some((30.0, 3.0)));
+    }
+
+    #[test]
+    fn a_counter_has_a_rate_even_where_it_was_read_once_between_two_replays() {
+        let mut history = History::default();
+        for i in 1..=4_u32 {
+            let readings = if i == 4 { vec![] } else { readings(i) };
+            history.push(SECOND * i, SECOND, i < 4, &readings);
+        }
+
+        let growth = |span: &Span<'_>| span.growth(&PROCESS_PAGING_FAULTS, &Scope::Process, MINOR);
+        assert_eq!(growth(&history.between(0.0, 4.0)), Some((20.0, 2.0)));
+        assert_eq!(growth(&history.between(3.0, 4.0)), None);
+    }
+
+    #[test]
+    fn all_points_between_two_times_count_where_that_is_asked_for() {
+        let mut history = of(4);
+        let busy = [Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, 1.0)];
+        history.push(SECOND * 5, SECOND, true, &busy);
+
+        let mean = |span: &Span<'_>| span.mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[]);
+        assert_eq!(mean(&history.between(0.0, 5.0)), Some(0.5));
+        assert_eq!(mean(&history.all_between(0.0, 5.0)), Some(0.6));
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub struct ProbeProgress {
     cache: CacheFacts,
     finished: bool,
     written: bool,
-    /// What the windows say, once there are no more to come.
+    /// What the windows say, once there are no more to come: it takes long.
     analysis: Option<FloorAnalysis>,
 }
 
@@ -144,11 +144,21 @@ impl LoopEntry {
         if self.mode != Mode::Probe {
             return None;
         }
-        let (analysis, has_long) = self.analyse(cores);
-        let (cache, finished) = {
+        // The training thread may want the lock: nothing slow happens while it is held.
+        let (cache, finished, has_long, known, windows) = {
             let progress = self.probe();
-            (progress.cache, progress.finished)
+            let known = progress.analysis.clone();
+            let windows = known.is_none().then(|| progress.windows.clone());
+            let has_long = progress.windows.iter().any(|window| window.long);
+            (progress.cache, progress.finished, has_long, known, windows)
         };
+        let analysis = known.unwrap_or_else(|| {
+            let analysis = floor::estimate(&windows.unwrap_or_default(), cores());
+            if finished {
+                self.probe().analysis = Some(analysis.clone());
+            }
+            analysis
+        });
         let from = self.loader.options_from.unwrap_or_default();
         let (floor, reason) = match analysis.result {
             _ if cache.in_place == InPlace::TooLarge => (
@@ -190,26 +200,6 @@ impl LoopEntry {
             mutated_batches: cache.mutated,
             replayed_steps: self.recorder.fold(|fold| fold.replayed()),
         })
-    }
-
-    /// What the windows say, and whether the long replay is among them. After the probe's end this is
-    /// computed once.
-    fn analyse(&self, cores: impl FnOnce() -> Option<CoresInUse>) -> (FloorAnalysis, bool) {
-        // The training thread may want the lock: nothing slow happens while it is held.
-        let (windows, finished, known) = {
-            let progress = self.probe();
-            (
-                progress.windows.clone(),
-                progress.finished,
-                progress.analysis.clone(),
-            )
-        };
-        let has_long = windows.iter().any(|window| window.long);
-        let analysis = known.unwrap_or_else(|| floor::estimate(&windows, cores()));
-        if finished {
-            self.probe().analysis = Some(analysis.clone());
-        }
-        (analysis, has_long)
     }
 
     /// What is known of the cache.
@@ -279,6 +269,22 @@ mod tests {
                 .unwrap()
                 .contains("changed 1 of 10 cached batches")
         );
+    }
+
+    #[test]
+    fn after_the_probe_its_windows_are_analysed_once() {
+        let entry = probed();
+        for cycle in 0..3 {
+            entry.add_window(window(Phase::Live, cycle));
+            entry.add_window(window(Phase::Replay, cycle));
+        }
+        entry.finish_probe();
+
+        let first = entry.probe_record(false, || None);
+        let again = entry.probe_record(false, || unreachable!("it is known"));
+
+        assert!(first.as_ref().unwrap().floor.is_some());
+        assert_eq!(first, again);
     }
 
     #[test]

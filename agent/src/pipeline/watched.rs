@@ -165,10 +165,10 @@ impl Watched {
         self.step_cost_ns
     }
 
-    /// What the cores worked on since a loop began.
+    /// Mean cores in use since a loop began, while batches were repeated too.
     pub(super) fn cores_in_use(&self, entry: &LoopEntry, at: Duration) -> Option<CoresInUse> {
         let began_s = entry.recorder.fold(|fold| fold.totals().first_begin_s)?;
-        cores_in_use(&lock(&self.history), began_s, at.as_secs_f64())
+        cores_in_use(&lock(&self.history).all_between(began_s, at.as_secs_f64()))
     }
 
     /// The summary of the run so far. What limits the loop is concluded anew only now and then.

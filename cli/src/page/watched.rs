@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use headspace_agent::analysis::course::Course;
-use headspace_agent::analysis::main_loop::MainLoop;
 use headspace_agent::analysis::ranks::Ranks;
 use headspace_agent::analysis::verdict::Verdict;
 use headspace_agent::model::ranks::RanksRecord;
@@ -38,7 +37,6 @@ pub struct Watched {
 struct Rank {
     run: RankRun,
     course: Course,
-    main_loop: MainLoop,
     history: Option<History>,
     began_unix_nano: u64,
 }
@@ -86,7 +84,6 @@ impl Watched {
                 ..RankRun::default()
             },
             course: Course::default(),
-            main_loop: MainLoop::default(),
             history: drawn.then(|| History::new(MOST_POINTS)),
             began_unix_nano: record.time_unix_nano,
         });
@@ -96,13 +93,12 @@ impl Watched {
         if let RecordBody::Tick(tick) = &record.body {
             tally.ticks += 1;
             rank.course.add(tick);
-            rank.main_loop.add_tick(tick);
             if let Some(history) = &mut rank.history {
                 history.take(tick);
             }
         } else {
             if let RecordBody::Summary(summary) = &record.body {
-                rank.main_loop.add_summary(summary);
+                rank.course.add_summary(summary);
             }
             rank.run.take(record);
         }
@@ -232,7 +228,7 @@ impl Watched {
                 history,
                 summary: rank.run.last_summary(),
                 run: rank.run.run.as_ref(),
-                loop_name: rank.main_loop.name().unwrap_or_default(),
+                loop_name: rank.course.main_loop().unwrap_or_default(),
             };
             // Ranks begin one after the other.
             let later_s = rank.began_unix_nano.saturating_sub(first) as f64 / 1e9;

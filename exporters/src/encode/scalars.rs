@@ -50,10 +50,10 @@ impl Scalar {
     /// The record's numbers, where it has any.
     pub fn take(&mut self, record: &Record) -> Option<Scalars> {
         let mut values = BTreeMap::new();
+        self.main_loop.add_record(&record.body);
         match &record.body {
             RecordBody::Tick(tick) => self.tick(tick, &mut values),
             RecordBody::Summary(summary) => {
-                self.main_loop.add_summary(summary);
                 concluded(summary, &mut values);
             }
             _ => {}
@@ -68,7 +68,6 @@ impl Scalar {
     }
 
     fn tick(&mut self, tick: &TickRecord, to: &mut BTreeMap<String, f64>) {
-        self.main_loop.add_tick(tick);
         for entry in &tick.loops {
             let end = entry.first_step + entry.steps;
             let steps = self.steps.entry(entry.name.clone()).or_default();

@@ -45,6 +45,8 @@ pub struct Follower {
     known: BTreeSet<OsString>,
     run: Option<PathBuf>,
     tails: BTreeMap<u32, Tail>,
+    /// What was read before an error: the next poll returns it.
+    pending: Polled,
 }
 
 /// What a poll found.
@@ -83,6 +85,7 @@ impl Follower {
             known: BTreeSet::new(),
             run: (place != Place::Base).then(|| path.to_path_buf()),
             tails: BTreeMap::new(),
+            pending: Polled::default(),
         }
     }
 
@@ -92,7 +95,7 @@ impl Follower {
         self.run.as_deref()
     }
 
-    /// Stays with the run that is followed, even when another one begins. Nothing while there is none.
+    /// Keeps following the current run when another begins. Does nothing if no run is followed yet.
     pub fn stay(&mut self) {
         if self.run.is_some() && self.place == Place::Base {
             self.place = Place::Run;
@@ -116,20 +119,23 @@ impl Follower {
     /// [`ReadError`] when something cannot be read; the next poll tries again. That a run is not
     /// there yet, or not any more, is no error.
     pub fn poll(&mut self) -> Result<Polled, ReadError> {
-        let mut polled = Polled {
-            another_run: self.choose().map_err(|e| cannot_read(&self.path, e))?,
-            ..Polled::default()
-        };
+        if self.choose().map_err(|e| cannot_read(&self.path, e))? {
+            self.pending = Polled {
+                another_run: true,
+                ..Polled::default()
+            };
+        }
         let Some(run) = self.run.clone() else {
-            return Ok(polled);
+            return Ok(Polled::default());
         };
+        self.pending.more = false;
         self.find_ranks(&run).map_err(|e| cannot_read(&run, e))?;
         let share = (POLL_BYTES / self.tails.len().max(1)).max(64 << 10);
         for tail in self.tails.values_mut() {
-            let more = tail.read(share, &mut polled.records);
-            polled.more |= more.map_err(|e| cannot_read(&run, e))?;
+            let more = tail.read(share, &mut self.pending.records);
+            self.pending.more |= more.map_err(|e| cannot_read(&run, e))?;
         }
-        Ok(polled)
+        Ok(std::mem::take(&mut self.pending))
     }
 
     /// Goes over to a run that began since the last one was chosen. Whether it did.

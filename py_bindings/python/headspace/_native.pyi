@@ -54,10 +54,10 @@ class Follower:
 
     @property
     def main_loop(self) -> str | None:
-        """The loop that the records read so far are about, as rank 0 has it; None before the first."""
+        """Name of rank 0's main loop, from the records read so far; None before its first loop."""
 
     def stay(self) -> None:
-        """Stays with the run that is followed, even when another one begins."""
+        """Keeps following the current run when another begins."""
 
     def poll(self) -> tuple[bool, list[tuple[int, str]], bool]:
         """Reads what was written since the last call, 8 MiB at most.

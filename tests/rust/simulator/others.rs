@@ -124,6 +124,18 @@ impl Load {
         }
     }
 
+    /// Nanoseconds from `from` to `to` in which others have the core of a thread that wants it.
+    pub(crate) fn taken(&mut self, from: u64, to: u64) -> f64 {
+        let (mut time, mut taken) = (from, 0.0);
+        while time < to {
+            let segment = self.segment(time);
+            let end = (segment.begins + SEGMENT).min(to);
+            taken += (end - time) as f64 * segment.waits;
+            time = end;
+        }
+        taken
+    }
+
     /// The work done from `from` to `to`.
     pub(crate) fn progress(&mut self, from: u64, to: u64) -> f64 {
         let (mut time, mut done) = (from, 0.0);

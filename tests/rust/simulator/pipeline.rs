@@ -110,11 +110,12 @@ pub(crate) struct Pipeline {
     /// When each of the last steps leaves the device.
     finishes: VecDeque<u64>,
     load: Option<Load>,
-    /// Nanoseconds that the loop's thread was on a core, and that it waited for one that other programs
-    /// or the loader had.
+    /// Nanoseconds that the loop's thread was on a core, and that it waited for one.
     ran: f64,
-    waited_for_others: f64,
-    waited_for_loader: f64,
+    waited: f64,
+    /// Nanoseconds in which other programs, and the loader, have a core that the loop's thread may want.
+    had_by_others: f64,
+    had_by_loader: f64,
 }
 
 impl Pipeline {
@@ -141,8 +142,9 @@ impl Pipeline {
             finishes: VecDeque::new(),
             load: spec.others.map(|others| Load::new(others, seed >> 1)),
             ran: 0.0,
-            waited_for_others: 0.0,
-            waited_for_loader: 0.0,
+            waited: 0.0,
+            had_by_others: 0.0,
+            had_by_loader: 0.0,
         };
         for (state, stage) in pipeline.states.iter_mut().zip(&pipeline.spec.stages) {
             state.idle = stage.threads;
@@ -241,29 +243,47 @@ impl Pipeline {
     pub(crate) fn thread_times(&self) -> ThreadTimes {
         ThreadTimes {
             ran_ns: ns(self.ran),
-            waited_ns: ns(self.waited_for_others + self.waited_for_loader),
+            waited_ns: ns(self.waited),
         }
     }
 
-    /// What a machine would have told of its cores: while the thread waits, another has the core.
+    /// What a machine would have told of its cores.
     pub(crate) fn cores_in_use(&self) -> CoresInUse {
-        let seconds = (self.now as f64).max(1.0);
+        let all = (self.now as f64).max(1.0);
         CoresInUse {
-            own: (self.ran + self.waited_for_loader) / seconds,
-            others: self.waited_for_others / seconds,
+            own_beside_loop: self.had_by_loader / all,
+            others: self.had_by_others / all,
         }
     }
 
-    /// The thread of the loop was at it for so long, of which it waited for others.
-    fn spend(&mut self, elapsed: f64, for_others: f64, slow: f64) {
+    /// Nothing changes until then.
+    fn pass_to(&mut self, at: u64) {
+        if self.spec.waits_for_cores {
+            let slow = self.slow();
+            self.had_by_loader += at.saturating_sub(self.now) as f64 * (slow - 1.0) / slow;
+        }
+        if let Some(load) = &mut self.load {
+            self.had_by_others += load.taken(self.now, at);
+        }
+        self.now = at;
+    }
+
+    /// How many times as long the model's work takes beside the loader's.
+    fn slow(&self) -> f64 {
+        let share = f64::from(self.busy) / f64::from(self.threads.max(1));
+        1.0 + self.spec.contention * share
+    }
+
+    /// The loop's thread wanted a core for so long, which others had in some of it.
+    fn spend(&mut self, elapsed: f64, for_others: f64) {
+        let slow = self.slow();
         let left = elapsed - for_others;
         let for_loader = if self.spec.waits_for_cores {
             left * (slow - 1.0) / slow
         } else {
             0.0
         };
-        self.waited_for_others += for_others;
-        self.waited_for_loader += for_loader;
+        self.waited += for_others + for_loader;
         self.ran += left - for_loader;
     }
 
@@ -281,8 +301,7 @@ impl Pipeline {
             load.forget(self.now);
         }
         loop {
-            let share = f64::from(self.busy) / f64::from(self.threads.max(1));
-            let slow = 1.0 + self.spec.contention * share;
+            let slow = self.slow();
             let (takes, waits) = self.stretch(work * slow);
             let finish = self.now + ns(takes);
             match self.events.peek() {
@@ -292,13 +311,13 @@ impl Pipeline {
                         None => (at - self.now) as f64,
                     };
                     let elapsed = (at - self.now) as f64;
-                    self.spend(elapsed, waits * elapsed / takes.max(1.0), slow);
+                    self.spend(elapsed, waits * elapsed / takes.max(1.0));
                     work = (work - done / slow).max(0.0);
                     self.one_event();
                 }
                 _ => {
-                    self.spend(takes, waits, slow);
-                    self.now = finish;
+                    self.spend(takes, waits);
+                    self.pass_to(finish);
                     return;
                 }
             }
@@ -313,7 +332,7 @@ impl Pipeline {
         {
             self.one_event();
         }
-        self.now = at;
+        self.pass_to(at);
     }
 
     /// How long a stage takes for its next item.
@@ -332,7 +351,7 @@ impl Pipeline {
         let Some(Reverse((at, stage))) = self.events.pop() else {
             return false;
         };
-        self.now = at;
+        self.pass_to(at);
         self.busy -= 1;
         self.states[stage].blocked += 1;
         self.settle();

@@ -67,10 +67,10 @@ pub(crate) struct Rank {
 impl Rank {
     pub(super) fn take(&mut self, record: Record) {
         self.last_unix_nano = self.last_unix_nano.max(record.time_unix_nano);
+        self.main_loop.add_record(&record.body);
         match record.body {
             RecordBody::Run(run) => self.run = Some(run),
             RecordBody::Tick(tick) => {
-                self.main_loop.add_tick(&tick);
                 let name = self.main_loop.name();
                 let moment = Moment::of(&tick, name);
                 self.course.push(moment);
@@ -99,10 +99,7 @@ impl Rank {
                 };
                 push(&mut self.notices, told, NOTICES);
             }
-            RecordBody::Summary(summary) => {
-                self.main_loop.add_summary(&summary);
-                self.summary = Some(summary);
-            }
+            RecordBody::Summary(summary) => self.summary = Some(summary),
         }
     }
 

@@ -141,7 +141,7 @@ class Running:
         if self._moves == 0:
             return "starting"
         step = self._live.step()
-        return f"{self._live.steps} steps" + (f", {step[0]:.1f} ms" if step else "")
+        return f"{self._live.steps} steps" + (f", {step.ms:.1f} ms" if step else "")
 
     def poll(self, best_high: float | None) -> Outcome | None:
         """Looks at it, and ends it where that is due. The outcome once it has ended.
@@ -196,7 +196,7 @@ class Running:
         if self._mode == "probe":
             done = self._live.probe is not None
         else:
-            done = step is not None and step[3] >= patience.measure
+            done = step is not None and step.seconds >= patience.measure
         if done:
             self._end(State.FINISHED, "")
         elif not began and ran >= patience.startup:
@@ -205,7 +205,7 @@ class Running:
             self._end(State.STALLED, f"no step for {patience.stall:g} s after {self._live.steps}")
         elif ran >= patience.timeout:
             self._end(State.TIMEOUT, f"not done within {patience.timeout:g} s")
-        elif best_high is not None and step and self._is_slower(step[2], best_high):
+        elif best_high is not None and step and self._is_slower(step.steps, best_high):
             unit = "ms a step" if self._setup.objective is Objective.STEP else "ms a sample"
             self._end(State.STOPPED_EARLY, f"slower than {best_high:.4g} {unit} beyond doubt")
 
@@ -219,12 +219,12 @@ class Running:
         if self._setup.objective is Objective.THROUGHPUT:
             samples = self._live.samples_a_step()
             scale = 1 / samples if samples else None
-        least = self._live.least(self._looks + 1)
-        if least is None or scale is None:
+        lower_bound = self._live.lower_bound(self._looks + 1)
+        if lower_bound is None or scale is None:
             return False
         while steps >= EARLY_STEPS * 2**self._looks:
             self._looks += 1
-        return least * scale > best_high
+        return lower_bound * scale > best_high
 
     def _end(self, state: State, detail: str) -> None:
         self._state, self._detail = state, detail
@@ -284,12 +284,13 @@ class Running:
         summary, live = self._live.summary, self._live.step()
         mean = summary.get("steady_step_mean_ms")
         if mean is None or summary.get("state") != "finished":
-            return (live[0], live[1]) if live else (None, None)
+            return (live.ms, live.interval_ms) if live else (None, None)
         interval = summary.get("steady_step_ci_ms")
         if interval:
             return mean, (interval[0], interval[1])
-        if live and live[1]:
-            half = (live[1][1] - live[1][0]) / 2
+        if live and live.interval_ms:
+            low, high = live.interval_ms
+            half = (high - low) / 2
             return mean, (mean - half, mean + half)
         return mean, None
 

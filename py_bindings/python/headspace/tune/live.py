@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headspace._native import Follower
 from headspace.tune.objective import FREEDOM, RUN_TO_RUN, run_half, t_quantile
@@ -24,8 +24,18 @@ LEAST_STEPS = 30
 #: Blocks that the interval is made of.
 BLOCKS = FREEDOM + 1
 
-#: How likely it may be that a run is taken for slower than the best and is not, over all looks at it.
+#: Probability that a run as fast as the best is taken for slower, over all checks of it.
 WRONGLY = 0.05
+
+
+class StepMean(NamedTuple):
+    """A mean step."""
+
+    ms: float
+    interval_ms: tuple[float, float] | None
+    """95 % interval; None where the ticks are too few."""
+    steps: int
+    seconds: float
 
 
 class StepTimes:
@@ -38,9 +48,8 @@ class StepTimes:
         """A tick with so many steps, which took so many milliseconds together."""
         self._ticks.append((steps, ms))
 
-    def mean(self) -> tuple[float, tuple[float, float] | None, int, float] | None:
-        """Mean step in milliseconds, its interval where ticks are enough, and how many steps and seconds
-        that is; None before."""
+    def mean(self) -> StepMean | None:
+        """The mean step; None before there are steps enough."""
         count = sum(count for count, _ in self._ticks)
         if count < LEAST_STEPS:
             return None
@@ -48,26 +57,25 @@ class StepTimes:
         mean = total / count
         error = self._error(mean)
         if error is None:
-            return mean, None, count, total / 1e3
+            return StepMean(mean, None, count, total / 1e3)
         half = run_half(mean, error)
-        return mean, (mean - half, mean + half), count, total / 1e3
+        return StepMean(mean, (mean - half, mean + half), count, total / 1e3)
 
-    def least(self, look: int) -> float | None:
-        """What the mean step in milliseconds lies above, by what was seen so far; None where that is
-        too little.
+    def lower_bound(self, check: int) -> float | None:
+        """Lower confidence bound of the mean step in milliseconds; None before there are ticks enough.
 
-        Whoever looks often enough sees anything once. So the looks share `WRONGLY` among them, however
-        many come: one in `look * (look + 1)` of it for each.
+        A run is checked again and again, so all checks share the error probability `WRONGLY`, however many
+        there are: check number `n` gets `1 / (n * (n + 1))` of it.
 
         Args:
-            look: Which look at this run it is, from 1.
+            check: Number of the check of this run, from 1.
         """
-        step = self.mean()
-        error = self._error(step[0]) if step else None
-        if step is None or error is None:
+        mean = self.mean()
+        error = self._error(mean.ms) if mean else None
+        if mean is None or error is None:
             return None
-        sure = t_quantile(FREEDOM, 1 - WRONGLY / (look * (look + 1)))
-        return step[0] - sure * math.hypot(error, RUN_TO_RUN * step[0])
+        sure = t_quantile(FREEDOM, 1 - WRONGLY / (check * (check + 1)))
+        return mean.ms - sure * math.hypot(error, RUN_TO_RUN * mean.ms)
 
     def _error(self, mean: float) -> float | None:
         """Standard error of the mean; None where the ticks are too few to say."""
@@ -82,10 +90,16 @@ class StepTimes:
 
 
 class LiveRun:
-    """The newest run in a folder, as rank 0 sees it."""
+    """The newest run in a folder, from rank 0's records.
+
+    Once a run has received a batch, later runs are ignored: a script may train more than once.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._follower = Follower(folder)
+        self._forget()
+
+    def _forget(self) -> None:
         self.summary: dict[str, Any] = {}
         self.probe: dict[str, Any] | None = None
         """The `probe` record, once it is there."""
@@ -113,18 +127,20 @@ class LiveRun:
         return self._follower.main_loop or ""
 
     def read(self) -> None:
-        """Reads what is new. Stays with the first run that received a batch: a script may train twice."""
+        """Reads what is new."""
         more = True
         while more:
             try:
-                _, records, more = self._follower.poll()
+                another_run, records, more = self._follower.poll()
             except OSError:
                 return
+            if another_run:
+                self._forget()
             for rank, record in records:
                 if rank == 0:
                     self._take(json.loads(record))
-        if self.moves:
-            self._follower.stay()
+            if self.moves:
+                self._follower.stay()
 
     def _take(self, record: dict[str, Any]) -> None:
         kind = record.get("kind")
@@ -145,13 +161,13 @@ class LiveRun:
         if seen >= WARM_UP and loop["phase"] == "live" and step["count"]:
             self._ticks.setdefault(name, StepTimes()).add(int(step["count"]), float(step["sum_ms"]))
 
-    def step(self) -> tuple[float, tuple[float, float] | None, int, float] | None:
-        """As `StepTimes.mean`, of the training loop."""
+    def step(self) -> StepMean | None:
+        """Mean step of the training loop."""
         return self._times.mean()
 
-    def least(self, look: int) -> float | None:
-        """As `StepTimes.least`, of the training loop."""
-        return self._times.least(look)
+    def lower_bound(self, check: int) -> float | None:
+        """`StepTimes.lower_bound` of the training loop."""
+        return self._times.lower_bound(check)
 
     @property
     def _times(self) -> StepTimes:

@@ -27,9 +27,11 @@ class Progress:
     """
 
     def __init__(self, records: Path) -> None:
-        self._follower = Follower(records)
-        self._ranks: set[int] = set()
-        self._probed: set[int] = set()
+        self._records = records
+        #: By run folder: a job may train in several processes at once.
+        self._runs: dict[Path, Follower] = {}
+        self._ranks: set[tuple[Path, int]] = set()
+        self._probed: set[tuple[Path, int]] = set()
         #: Batches that all loops of all ranks took.
         self.steps = 0
 
@@ -45,22 +47,16 @@ class Progress:
 
     def read(self) -> None:
         """Reads what is new."""
-        more = True
-        while more:
-            try:
-                another_run, records, more = self._follower.poll()
-            except OSError:
-                return
-            if another_run:
-                self._ranks.clear()
-                self._probed.clear()
-            for rank, text in records:
-                self._ranks.add(rank)
-                record = json.loads(text)
+        for run in self._records.glob("*/"):
+            if run not in self._runs and any(run.glob("rank*.jsonl")):
+                self._runs[run] = Follower(run)
+        for run, follower in self._runs.items():
+            for rank, record in _new(follower):
+                self._ranks.add((run, rank))
                 if record["kind"] == "tick":
                     self.steps += sum(loop["steps"] for loop in record["loops"])
                 elif record["kind"] == "probe":
-                    self._probed.add(rank)
+                    self._probed.add((run, rank))
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,7 @@ def measured(records: Path) -> Measured:
     _, folder, summary = best
     run: Record = {}
     sm: list[float] = []
-    for record in _records(folder):
+    for _, record in _new(Follower(folder)):
         if record["kind"] == "run" and not run:
             run = record
         elif record["kind"] == "tick":
@@ -122,13 +118,16 @@ def _sm(tick: Record) -> Iterator[float]:
                 yield 100.0 * value
 
 
-def _records(run: Path) -> Iterator[Record]:
-    """All records of a run that has ended."""
-    follower, more = Follower(run), True
+def _new(follower: Follower) -> Iterator[tuple[int, Record]]:
+    """Ranks and records that were written since the last call. None where they cannot be read."""
+    more = True
     while more:
-        _, records, more = follower.poll()
-        for _, record in records:
-            yield json.loads(record)
+        try:
+            _, records, more = follower.poll()
+        except OSError:
+            return
+        for rank, record in records:
+            yield rank, json.loads(record)
 
 
 def _report(*args: str) -> str:

@@ -25,7 +25,7 @@ fn facts(name: &str, steps: usize, role: Option<Role>) -> LoopFacts {
 }
 
 fn name_of_main(loops: &[LoopFacts]) -> &str {
-    main_of(loops).map_or("none", |main| &main.name)
+    find_main_loop(loops).map_or("none", |main| &main.name)
 }
 
 #[test]
