@@ -23,6 +23,8 @@ fn default_plan_meets_the_targets(world_size: u32) {
     assert!(study.all.within_pct() >= 95.0);
     assert!((90.0..=99.0).contains(&study.all.covered_pct()));
     assert!(study.all.refused_pct() < 10.0);
+    let for_cores = &study.by_kind["contention for cores"];
+    assert!(for_cores.within_pct() >= 92.0 && for_cores.covered_pct() >= 90.0);
 }
 
 #[test]

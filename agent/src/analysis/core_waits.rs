@@ -10,11 +10,11 @@
 //! 1977, ch. 12).
 //!
 //! Waits that the loader's own threads and processes cause are contention. Replay removes them, so they stay
-//! in the live windows. A thread waits for what has the cores: in live windows the other programs' part of the
-//! waits is their part of the cores in use, the loop's own thread left out. In replay the loader rests, and
-//! they cause the waits as far as they have cores. Only these parts are made equal in both phases. Where the
-//! cores in use are not known, the windows tell: where the phases differ in the share of waiting by more than
-//! their windows do among each other, other programs cause none.
+//! in the steps. Only the part that other programs cause is made equal in both phases. In live windows that is
+//! their share of the cores in use, the loop's own thread left out. In replay the loader rests, so all waits
+//! are theirs, as far as they have cores. Where the cores in use are not known, the windows decide: if the
+//! phases differ in the share of waiting by more than their windows do among each other, other programs cause
+//! none of it; otherwise they cause all.
 
 use super::resources::CoresInUse;
 use super::steady::{mean, variance};

@@ -1,7 +1,7 @@
 """A digest of a batch, cheap enough to take twice: has the training loop changed it in place?
 
-Tensors, those of subclasses too, count their in-place operations themselves (``_version``), so that no
-device is waited for; tensors made in inference mode do not. Of other buffers a sample of bytes is read. What
+PyTorch tensors and their subclasses count in-place operations (``_version``), so no device is waited for.
+Inference tensors have no count: their changes are not seen. Of other buffers a sample of bytes is read. What
 cannot be looked into is taken as constant.
 """
 

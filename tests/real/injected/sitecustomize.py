@@ -35,7 +35,7 @@ STEPS = 180
 
 #: Batches of a cycle: live ones that are left out, since the loader was left alone, and those that are
 #: timed; then the same of cached ones, while the loader's queues fill.
-SETTLE_LIVE, LIVE, SETTLE_CACHED, CACHED = 40, 40, 20, 40
+SETTLE_LIVE, LIVE, SETTLE_CACHED, CACHED = 40, 40, 40, 40
 CYCLE = SETTLE_LIVE + LIVE + SETTLE_CACHED + CACHED
 CYCLES = 5
 
