@@ -16,6 +16,10 @@ const POINTS: usize = 256;
 /// Series kept; later ones are left out. No machine has so many sources, but a fault may.
 const SERIES: usize = 2048;
 
+/// Seconds that live points last, at least, for the replayed ones to be left out: what less of a loop tells
+/// of its stages and resources is chance.
+pub(super) const LEAST_LIVE_S: f64 = 1.0;
+
 /// What tells one series of readings from another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
@@ -144,7 +148,7 @@ impl History {
     }
 
     /// The part between two times, in seconds since the run began. Points in which batches came
-    /// from a cache are left out where there are others.
+    /// from a cache are left out where the others last a second or more.
     #[must_use]
     pub fn between(&self, from_s: f64, to_s: f64) -> Span<'_> {
         let all: Vec<&Point> = self
@@ -160,10 +164,12 @@ impl History {
         let inside: Vec<bool> = all.iter().map(inside).collect();
         let is_live = |(point, inside): (&&Point, &bool)| *inside && !point.replayed;
         let live: Vec<bool> = all.iter().zip(&inside).map(is_live).collect();
-        let used = if live.contains(&true) {
-            live
-        } else {
+        let live_points = all.iter().zip(&live).filter(|(_, live)| **live);
+        let live_s: f64 = live_points.map(|(point, _)| point.interval_s).sum();
+        let used = if live_s < LEAST_LIVE_S {
             inside.clone()
+        } else {
+            live
         };
         Span {
             history: self,

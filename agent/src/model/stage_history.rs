@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::distribution::Distribution;
+use super::history::LEAST_LIVE_S;
 use super::stage::{QueueSample, StageSample};
 
 /// Points kept.
@@ -335,9 +336,10 @@ impl StageHistory {
             points = all().filter(touches).collect();
         }
         let live: Vec<&Point> = points.iter().copied().filter(|p| !p.replayed).collect();
+        let live_s: f64 = live.iter().map(|point| point.interval_s).sum();
         StageSpan {
             history: self,
-            live: if live.is_empty() {
+            live: if live_s < LEAST_LIVE_S {
                 points.clone()
             } else {
                 live
@@ -466,7 +468,7 @@ impl<'a> StageSpan<'a> {
     }
 
     /// What each stage did in it, by the order in which they were first called. Time in which batches
-    /// came from a cache is left out.
+    /// came from a cache is left out where the rest is a second or more.
     pub fn stages(&self) -> impl Iterator<Item = (&'a StageRun, StageTotals)> {
         let of = |place| {
             let mut totals = StageTotals::default();
