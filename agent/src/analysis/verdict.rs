@@ -10,7 +10,7 @@ mod render;
 mod resources;
 pub mod units;
 
-pub use self::pipeline::{bottleneck_name, remedy_outcome};
+pub use self::pipeline::{bottleneck_name, remedy_action, remedy_outcome};
 
 use std::fmt;
 

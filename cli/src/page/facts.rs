@@ -6,7 +6,7 @@ mod tables;
 use std::fmt::Write as _;
 
 use headspace_agent::analysis::verdict::units::{duration_ms, duration_s, percent};
-use headspace_agent::analysis::verdict::{Verdict, bottleneck_name, remedy_outcome};
+use headspace_agent::analysis::verdict::{Verdict, bottleneck_name, remedy_action, remedy_outcome};
 use headspace_agent::model::ranks::RanksRecord;
 use headspace_agent::model::record::{NoticeRecord, RunState, Severity, SummaryRecord};
 
@@ -247,6 +247,7 @@ impl Facts<'_> {
         if s.remedies.is_empty() {
             return out;
         }
+        let world_size = self.verdict.run.map_or(1, |run| run.world_size);
         out.push_str("<h3>Remedies</h3><ol class=\"remedies\">");
         for remedy in s.remedies.iter().take(MOST_TOLD) {
             let sure = percent(100.0 * remedy.confidence, 0);
@@ -261,7 +262,7 @@ impl Facts<'_> {
                 "<li><span class=\"outcome\">{}</span><span class=\"what\">{}\
                  <small>{evidence}confidence {sure} %</small></span></li>",
                 escape(&remedy_outcome(remedy)),
-                prose(&remedy.what)
+                prose(&remedy_action(remedy, world_size))
             );
         }
         out.push_str("</ol>");

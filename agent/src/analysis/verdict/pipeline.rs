@@ -132,14 +132,20 @@ fn remedy_advice(remedy: &RemedyRecord, ranks: u32) -> String {
     if remedy.code == "stop" {
         return remedy.what.clone();
     }
-    let sentence = remedy.what.trim_end_matches('.');
+    let action = remedy_action(remedy, ranks);
+    let action = action.trim_end_matches('.');
+    format!("{action} ({}).", certainty(remedy.confidence))
+}
+
+/// What to do, in a run of so many ranks.
+#[must_use]
+pub fn remedy_action(remedy: &RemedyRecord, ranks: u32) -> String {
     let workers = |change: &ChangeRecord| change.knob == "num_workers";
-    let each = if ranks > 1 && remedy.change.as_ref().is_some_and(workers) {
-        " on each rank"
+    if ranks > 1 && remedy.change.as_ref().is_some_and(workers) {
+        format!("{} on each rank.", remedy.what.trim_end_matches('.'))
     } else {
-        ""
-    };
-    format!("{sentence}{each} ({}).", certainty(remedy.confidence))
+        remedy.what.clone()
+    }
 }
 
 /// How sure a conclusion is, in a word.

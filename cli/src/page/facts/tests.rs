@@ -1,4 +1,6 @@
-use headspace_agent::model::record::{FindingRecord, OtherLoop, Role};
+use headspace_agent::model::record::{
+    ChangeRecord, FindingRecord, OtherLoop, RemedyRecord, Role, RunRecord,
+};
 
 use super::super::notebook;
 use super::*;
@@ -17,6 +19,36 @@ fn measured() -> SummaryRecord {
         headspace_upper_bound_pct: Some(67.0),
         ..SummaryRecord::default()
     }
+}
+
+#[test]
+fn workers_of_a_remedy_are_those_of_each_rank() {
+    let summary = SummaryRecord {
+        remedies: vec![RemedyRecord {
+            what: "Load in 4 worker processes instead of 2.".to_owned(),
+            change: Some(ChangeRecord {
+                knob: "num_workers".to_owned(),
+                from: "2".to_owned(),
+                to: "4".to_owned(),
+            }),
+            ..RemedyRecord::default()
+        }],
+        ..measured()
+    };
+    let run = RunRecord {
+        world_size: 8,
+        ..RunRecord::default()
+    };
+
+    let html = notebook(Verdict {
+        run: Some(&run),
+        ..Verdict::new(&summary)
+    });
+
+    assert!(
+        html.contains("4 worker processes instead of 2 on each rank."),
+        "{html}"
+    );
 }
 
 #[test]
