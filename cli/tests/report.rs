@@ -240,9 +240,9 @@ fn a_folder_of_runs_is_a_table_of_them() {
         said.out,
         "\
 run  mode     steps     step  waiting    floor     headspace  samples/s
-a    measure    640  30.0 ms     67 %        -      ≤ 67.0 %          -
+a    measure    640  30.0 ms     67 %        -             -          -
 b    probe     1000  30.0 ms     67 %  10.0 ms  66.7 % ± 1.1     1066.7
-c *  measure     30  30.0 ms     67 %        -      ≤ 67.0 %          -
+c *  measure     30  30.0 ms     67 %        -             -          -
 * no end recorded: killed, or still running; the numbers are of its last summary
 "
     );
@@ -293,8 +293,8 @@ slowest    Unknown. Fewer than two ranks reached a steady state.
 steps      From 639 to 640: the ranks took different numbers.
 
 rank       steps     step  waiting  compute  floor  headspace
-0            640  30.0 ms  20.1 ms   9.9 ms      -   ≤ 67.0 %
-1            639  30.0 ms  20.1 ms   9.9 ms      -   ≤ 67.0 %
+0            640  30.0 ms  20.1 ms   9.9 ms      -          -
+1            639  30.0 ms  20.1 ms   9.9 ms      -          -
 2     no summary
 "
         ),

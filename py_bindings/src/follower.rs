@@ -21,6 +21,9 @@ struct State {
     main_loop: MainLoop,
 }
 
+/// Whether these are records of another run, ranks with records as JSON, and whether there are more.
+type Polled = (bool, Vec<(u32, String)>, bool);
+
 #[pymethods]
 impl Follower {
     #[new]
@@ -56,8 +59,7 @@ impl Follower {
         self.state().follower.stay();
     }
 
-    /// Whether these are records of another run, ranks with records as JSON, and whether there are more.
-    fn poll(&self, py: Python<'_>) -> PyResult<(bool, Vec<(u32, String)>, bool)> {
+    fn poll(&self, py: Python<'_>) -> PyResult<Polled> {
         py.detach(|| {
             let mut state = self.state();
             let polled = state.follower.poll().map_err(os_error)?;

@@ -15,6 +15,10 @@ pub(super) const MOST_NAMES: usize = 4096;
 
 /// What is known of a loop. What is not known is false or 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, in the order of their weight"
+)]
 pub struct Candidate {
     /// The user named it as the training loop.
     pub chosen: bool,

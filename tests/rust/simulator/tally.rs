@@ -94,7 +94,7 @@ impl fmt::Display for Tally {
 /// What came of probing many random pipelines.
 pub(crate) struct Study {
     pub(crate) all: Tally,
-    by_kind: BTreeMap<String, Tally>,
+    pub(crate) by_kind: BTreeMap<String, Tally>,
     /// The largest errors, with the seeds to repeat them.
     worst: Vec<(f64, u64)>,
     refusals: BTreeMap<&'static str, u32>,
