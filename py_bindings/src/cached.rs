@@ -429,7 +429,7 @@ impl Cached {
     pub(crate) fn check(&self, py: Python<'_>) -> PyResult<Option<CacheFacts>> {
         let state = self.lock();
         if state.batches.is_empty() {
-            return Ok((state.in_place != InPlace::Never).then(|| state.facts()));
+            return Ok((state.in_place == InPlace::TooLarge).then(|| state.facts()));
         }
         drop(state);
         let changed = u32::try_from(self.changed(py)?.len()).unwrap_or(u32::MAX);

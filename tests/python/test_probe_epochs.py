@@ -268,7 +268,7 @@ def test_batches_whose_copies_would_take_more_than_a_gibibyte_are_not_replayed(r
     (probe,) = runs.kind("probe")
     assert "would take more than 1 GiB" in probe["reason"]
     assert "floor" not in probe
-    assert (probe["replayed_steps"], probe["cached_bytes"]) == (0, 0)
+    assert (probe["replayed_steps"], probe["cached_batches"]) == (0, 0)
 
 
 class Interrupted(dict):  # type: ignore[type-arg]
