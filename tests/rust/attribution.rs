@@ -217,6 +217,24 @@ fn a_loop_that_loads_by_itself_is_told_to_let_workers_do_it() {
 }
 
 #[test]
+fn programs_beside_take_their_share_of_the_cores_from_workers_too() {
+    for (cores, others) in [(2.0, 2.0), (2.0, 1.0), (4.0, 3.0), (4.0, 6.0)] {
+        let mut line = Line::of(vec![Stage::of("fetch", 1, Part::Cpu, 200.0, 1)], 200.0);
+        (line.inline, line.cores, line.compute_cores) = (true, cores, 1.0);
+        let alone = concluded(&line);
+        line.others = others;
+        let found = concluded(&line);
+
+        assert_eq!(binds(&found), is("stage", "fetch"));
+        let more = remedy(&found, "more_workers").unwrap();
+        assert!(error_pct(&line, more) < 5.0, "{cores} {others} {more:?}");
+        let gain = |more: &RemedyRecord| more.predicted_gain_pct;
+        let gain_alone = gain(remedy(&alone, "more_workers").unwrap());
+        assert!(gain(more) < gain_alone, "{cores} {others} {more:?}");
+    }
+}
+
+#[test]
 fn large_batches_from_workers_cost_more_than_they_spare() {
     let mut line = Line::of(vec![Stage::of("fetch", 1, Part::Cpu, 9.0, 1)], 30.0);
     (line.inline, line.cores) = (true, 8.0);

@@ -26,6 +26,12 @@ const ALIKE: f64 = 0.15;
 /// does its work: what it does besides, such as to copy a batch to page-locked memory, is no stage.
 const LEAST_EXPLAINED: f64 = 0.6;
 
+/// Cores that other programs use from which on they count.
+const LEAST_OTHERS: f64 = 0.1;
+
+/// Share of the loop's own part that is work at least, however long its thread waits for a core.
+const LEAST_WORK: f64 = 0.2;
+
 /// Calls for one batch beyond which the pipeline is not simulated.
 const MOST_CALLS: f64 = 20_000.0;
 
@@ -104,6 +110,7 @@ impl<'a> Model<'a> {
                     .cores_usable
                     .unwrap_or(f64::INFINITY)
                     .max(0.1),
+                others: 0.0,
                 engines: decoder.map_or(f64::INFINITY, |(_, engines)| f64::from(engines)),
             },
             facts,
@@ -115,6 +122,7 @@ impl<'a> Model<'a> {
             pools,
             free_ms,
         };
+        model.tandem.others = model.others();
         let stretch = model.stretch();
         model.tandem.stations = (0..model.links.len())
             .map(|stage| model.station(stage, stretch))
@@ -135,7 +143,7 @@ impl<'a> Model<'a> {
         let (Some(used), Some(cores)) = (self.uses.cores, r.cores_usable) else {
             return 1.0;
         };
-        if used < 0.5 {
+        if used + r.others_cores.unwrap_or(0.0) / cores < 0.5 {
             return 1.0;
         }
         // A call with nothing but work on a core shows it best.
@@ -151,6 +159,28 @@ impl<'a> Model<'a> {
             .map_or(f64::INFINITY, |threads| threads / cores);
         let most = shown.min(crowd.max(1.0));
         if most.is_finite() { most.max(1.0) } else { 1.0 }
+    }
+
+    /// Threads of other programs that want a core: all threads wait for one alike, so as many as use what
+    /// others use if each of them works as small a share of its time as the loop's thread.
+    fn others(&self) -> f64 {
+        let r = &self.facts.resources;
+        let Some(used) = r.others_cores.filter(|used| *used >= LEAST_OTHERS) else {
+            return 0.0;
+        };
+        let waits = r.consumer_run_queue_pct.unwrap_or(0.0) / 100.0 * self.facts.step_ms;
+        let (own, compute) = (self.own_thread_ms(), self.tandem.loop_ms);
+        let works = (own - waits).max(LEAST_WORK * compute);
+        used * (own / works).max(1.0)
+    }
+
+    /// How long the loop's thread works or waits for a core in a step.
+    fn own_thread_ms(&self) -> f64 {
+        if self.tandem.inline {
+            self.facts.step_ms
+        } else {
+            self.tandem.loop_ms
+        }
     }
 
     fn station(&self, stage: usize, stretch: f64) -> Station {
@@ -235,9 +265,9 @@ impl<'a> Model<'a> {
             && (link.measured_cpu()).is_some_and(|cpu| cpu > 0.02 && cpu < 0.9)
     }
 
-    /// Whether there are fewer cores than `workers` and the training thread.
+    /// Whether there are fewer cores than `workers`, the training thread and other programs want.
     pub(super) fn is_crowded(&self, workers: u32) -> bool {
-        f64::from(workers) + 1.0 > self.tandem.cores
+        f64::from(workers) + 1.0 + self.tandem.others > self.tandem.cores
     }
 
     /// What is left of a call's time where its waiting for the lock is taken out.
@@ -265,6 +295,7 @@ impl<'a> Model<'a> {
         let (step, compute) = (facts.step_ms, self.tandem.loop_ms);
         let r = &facts.resources;
         let queued = r.consumer_run_queue_pct.unwrap_or(0.0) / 100.0 * step;
+        let queued = queued * compute / self.own_thread_ms().max(1e-9);
         let staged: f64 = self
             .links
             .iter()
@@ -274,9 +305,10 @@ impl<'a> Model<'a> {
             .cores_used
             .map_or(0.0, |used| (used * step - staged) / compute.max(1e-9));
         // A loop that loads by itself keeps one core busy, and needs it still when others load.
-        let shared = self.tandem.inline || self.uses.cores.is_some_and(|used| used > 0.5);
+        let beside = self.tandem.others / self.tandem.cores;
+        let shared = self.tandem.inline || self.uses.cores.is_some_and(|used| used + beside > 0.5);
         if shared && own > 0.3 {
-            self.tandem.loop_ms = (compute - queued).max(0.2 * compute);
+            self.tandem.loop_ms = (compute - queued).max(LEAST_WORK * compute);
             let cores = own * compute / self.tandem.loop_ms;
             self.tandem.loop_cores = cores.min(self.tandem.cores);
             return;

@@ -128,14 +128,14 @@ fn pool_ms(tandem: &Tandem, pool: usize) -> f64 {
 
 /// The longest of the limits.
 pub(super) fn limit_ms(tandem: &Tandem) -> f64 {
+    if tandem.inline {
+        return tandem.inline_ms();
+    }
     let calls = tandem.calls();
     let stations = calls
         .iter()
         .zip(&tandem.stations)
         .map(|(calls, station)| calls * station.alone_ms() / f64::from(station.places.max(1)));
-    if tandem.inline {
-        return stations.sum::<f64>() + tandem.loop_ms;
-    }
     let own = tandem.loop_ms * tandem.loop_cores;
     let pools = (0..tandem.pools.len()).map(|pool| pool_ms(tandem, pool));
     [

@@ -80,6 +80,8 @@ pub(super) struct Tandem {
     /// The loop does the loader's work itself.
     pub(super) inline: bool,
     pub(super) cores: f64,
+    /// Threads of other programs that always want a core.
+    pub(super) others: f64,
     pub(super) engines: f64,
 }
 
@@ -101,13 +103,33 @@ impl Tandem {
         calls
     }
 
+    /// How many times longer work on a core takes if `threads` of the pipeline want one.
+    pub(super) fn crowding(&self, threads: f64) -> f64 {
+        ((threads + self.others) / self.cores).max(1.0)
+    }
+
+    /// Step of a loop that does the loader's work itself, one call after the other.
+    pub(super) fn inline_ms(&self) -> f64 {
+        let alone = self.crowding(1.0);
+        let load = (self.calls().into_iter().zip(&self.stations)).map(|(calls, station)| {
+            let parts = station.parts.iter().map(|(supply, ms)| match supply {
+                Supply::Cores => alone * ms,
+                _ => *ms,
+            });
+            calls * parts.sum::<f64>()
+        });
+        let own = if self.loop_cores > 0.0 {
+            self.crowding(self.loop_cores)
+        } else {
+            1.0
+        };
+        load.sum::<f64>() + own * self.loop_ms
+    }
+
     /// Mean step in the long run, in milliseconds.
     pub(super) fn step_ms(&self) -> f64 {
         if self.inline {
-            let load: f64 = (self.calls().iter().zip(&self.stations))
-                .map(|(calls, s)| calls * s.alone_ms())
-                .sum();
-            return (load + self.loop_ms).max(self.device_ms.unwrap_or(0.0));
+            return self.inline_ms().max(self.device_ms.unwrap_or(0.0));
         }
         let a_batch: f64 = self.calls().iter().sum();
         let batches = (CALLS / (a_batch + 1.0)).clamp(48.0, 500.0).round();

@@ -27,6 +27,7 @@ fn tandem(stations: Vec<Station>, loop_ms: f64) -> Tandem {
         device_ms: None,
         inline: false,
         cores: f64::INFINITY,
+        others: 0.0,
         engines: f64::INFINITY,
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Seen {
     pub(crate) wanted: [f64; PARTS.len()],
     /// Milliseconds in which more wanted a core than there are.
     pub(crate) short_of_cores_ms: f64,
+    /// Cores that other programs used, times the time.
+    pub(crate) others_ms: f64,
     /// Milliseconds that the loop's own part took longer for want of a core.
     pub(crate) consumer_queued_ms: f64,
     /// Integral over time of the calls under way.
@@ -191,7 +193,7 @@ impl<'a> Engine<'a> {
     }
 
     fn rate(&self, part: usize) -> f64 {
-        let load = self.servers[part].load;
+        let load = self.servers[part].load + self.line.wanted_by_others(PARTS[part]);
         let (supply, penalty) = self.line.supply(PARTS[part]);
         let crowd = (load / supply).max(1.0);
         let mut rate = 1.0 / crowd / (1.0 + penalty * (crowd - 1.0));
@@ -237,10 +239,14 @@ impl<'a> Engine<'a> {
         for (part, server) in self.servers.iter_mut().enumerate() {
             server.clock += dt * rates[part];
             let (supply, _) = self.line.supply(PARTS[part]);
-            seen.served[part] += dt * server.load.min(supply);
+            let others = self.line.wanted_by_others(PARTS[part]);
+            let wanted = server.load + others;
+            let share = (supply / wanted).min(1.0);
+            seen.served[part] += dt * server.load * share;
             seen.wanted[part] += dt * server.load;
-            if PARTS[part] == Part::Cpu && server.load > supply {
-                seen.short_of_cores_ms += dt;
+            if PARTS[part] == Part::Cpu && wanted > 0.0 {
+                seen.others_ms += dt * others * share;
+                seen.short_of_cores_ms += if wanted > supply { dt } else { 0.0 };
             }
         }
         for ((stage, queue), (state, spec)) in seen
@@ -314,7 +320,8 @@ impl<'a> Engine<'a> {
                 Part::Memory => took,
                 _ => 0.0,
             };
-            if call.stage == self.stages.len() && kind == Part::Cpu {
+            let own_thread = call.stage == self.stages.len() || self.line.inline;
+            if own_thread && kind == Part::Cpu {
                 self.seen.consumer_queued_ms += (took - ms * call.factor).max(0.0);
             }
             call.part += 1;

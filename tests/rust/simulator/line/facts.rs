@@ -66,7 +66,12 @@ pub(crate) fn facts(line: &Line, seen: &Seen, probed: bool, blind: Blind) -> Pip
 
 /// The loop's own part with the loader idle.
 pub(crate) fn floor_ms(line: &Line) -> f64 {
-    line.compute_ms * (line.compute_cores / line.cores).max(1.0) / (1.0 - line.gc)
+    let wanted = if line.compute_cores > 0.0 {
+        line.compute_cores + line.others
+    } else {
+        0.0
+    };
+    line.compute_ms * (wanted / line.cores).max(1.0) / (1.0 - line.gc)
 }
 
 /// Standard deviation over mean, from a histogram's percentiles.
@@ -161,7 +166,10 @@ fn resources(line: &Line, seen: &Seen, counters: bool) -> ResourcesRecord {
         },
         cores_used: Some(cores_used),
         cores_usable: cores_known.then_some(line.cores),
-        runnable_threads: Some(wanted(Part::Cpu) + served(Part::Gil) + wanted(Part::Memory)),
+        others_cores: cores_known.then_some(seen.others_ms / seen.ms),
+        runnable_threads: Some(
+            line.others + wanted(Part::Cpu) + served(Part::Gil) + wanted(Part::Memory),
+        ),
         consumer_run_queue_pct: Some(100.0 * seen.consumer_queued_ms / seen.ms),
         throttled_pct: line
             .quota

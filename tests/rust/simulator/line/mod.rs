@@ -148,6 +148,8 @@ pub(crate) struct Line {
     /// its stage's place.
     pub(crate) pool: Option<u32>,
     pub(crate) cores: f64,
+    /// Threads of other programs that always want a core.
+    pub(crate) others: f64,
     /// Whether a quota is what bounds the cores.
     pub(crate) quota: bool,
     /// What more threads than cores lose, a share for each further thread a core.
@@ -179,6 +181,7 @@ impl Line {
             handing: Handing::default(),
             pool: None,
             cores: 1e6,
+            others: 0.0,
             quota: false,
             switching: 0.0,
             disk: 1e6,
@@ -200,6 +203,11 @@ impl Line {
             Part::Engine => (self.engines, self.engine_penalty),
             Part::Memory => (self.memory, self.memory_penalty),
         }
+    }
+
+    /// How many threads of other programs want that part.
+    pub(crate) fn wanted_by_others(&self, part: Part) -> f64 {
+        if part == Part::Cpu { self.others } else { 0.0 }
     }
 
     /// Calls of a stage for one batch, in the long run.

@@ -163,7 +163,9 @@ impl<'a> Run<'a> {
     #[inline]
     fn rate(&self, supply: usize) -> f64 {
         let most = match supply {
-            s if s == Supply::Cores as usize => self.of.cores,
+            s if s == Supply::Cores as usize => {
+                return 1.0 / self.of.crowding(self.servers[supply].load);
+            }
             s if s == Supply::Engines as usize => self.of.engines,
             s if s == Supply::Gil as usize || s == Supply::Disk as usize => 1.0,
             s if s == Supply::Loop as usize => {
