@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use headspace_agent::model::record::{GpuRecord, SourceRecord, SourceState};
-use headspace_agent::port::{CollectError, Collector, ConsumerThread};
+use headspace_agent::port::{CollectError, Collector, ConsumerThread, RankGpu};
 
 #[cfg(feature = "gpu")]
 use crate::gpu;
@@ -28,6 +28,8 @@ use crate::tree;
 pub struct Settings {
     /// Which thread takes the batches.
     pub consumer: ConsumerThread,
+    /// The GPU that this rank computes on.
+    pub rank_gpu: RankGpu,
     /// The NVML library to load; by default the one that the system finds.
     pub nvml_library: Option<PathBuf>,
     /// `CUDA_VISIBLE_DEVICES`, as the process has it.
@@ -143,6 +145,7 @@ impl Catalog {
             let opened = gpu::late::open_within(
                 settings.nvml_library.clone(),
                 settings.visible_devices.clone(),
+                settings.rank_gpu.clone(),
                 settings.driver_patience,
                 &catalog.gpus,
             );

@@ -63,6 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         on_terminate: Box::new(|summary, _| eprintln!("{}", Verdict::new(summary))),
         process_age_s: process::started_at().map(|age| age.as_secs_f64()),
         clock: MonotonicClock::new(),
+        rank_gpu: settings.rank_gpu,
         consumer: settings.consumer,
         stages: None,
         workers: None,

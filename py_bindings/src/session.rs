@@ -11,7 +11,7 @@ use headspace_agent::analysis::verdict::Verdict;
 use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
 use headspace_agent::pipeline::sampler::Identity;
-use headspace_agent::port::{Exporter, MonotonicClock};
+use headspace_agent::port::{Exporter, MonotonicClock, RankGpu};
 use headspace_agent::record::stage::{Slots, Workers};
 use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
 use headspace_collectors::catalog::{Catalog, Entry, Settings};
@@ -222,6 +222,11 @@ impl Session {
         }
     }
 
+    /// torch's current device on the thread of the training loop, as an epoch begins.
+    fn compute_on(&self, ordinal: u32) {
+        self.agent.compute_on(ordinal);
+    }
+
     /// Says something once, and writes it down.
     fn refuse_setting(&self, setting: String, problem: String) {
         self.agent
@@ -383,8 +388,14 @@ fn start(
     if let Some(scalars) = scalars {
         exporters.push(Box::new(scalars));
     }
+    let rank_gpu = if run.world_size > 1 {
+        RankGpu::of_rank(local_rank)
+    } else {
+        RankGpu::default()
+    };
     let settings = Settings {
         driver_patience: DRIVER_PATIENCE,
+        rank_gpu: rank_gpu.clone(),
         ..headspace::source_settings()
     };
     let mut catalog = Catalog::open(&settings);
@@ -431,6 +442,7 @@ fn start(
         process_age_s: process::started_at().map(|age| age.as_secs_f64() - since_origin),
         clock,
         consumer: settings.consumer,
+        rank_gpu,
         stages: counted.map(Slots::region),
         workers: marker.map(|marker| Box::new(FoundWorkers::below(marker)) as Box<dyn Workers>),
     };

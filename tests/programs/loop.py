@@ -5,6 +5,7 @@ import itertools
 import os
 import sys
 import time
+import types
 
 import headspace
 
@@ -17,7 +18,14 @@ parser.add_argument("--batch-size", type=int)
 parser.add_argument("--say", type=int, help="say `ready` after so many steps")
 parser.add_argument("--until", help="go on, whatever `--steps`, until this file exists")
 parser.add_argument("--exit", type=int, default=0)
+parser.add_argument("--torch-device", type=int, help="as if torch computed on that GPU")
 args = parser.parse_args()
+
+if args.torch_device is not None:
+    cuda = types.SimpleNamespace(
+        is_initialized=lambda: True, current_device=lambda: args.torch_device
+    )
+    sys.modules["torch"] = types.SimpleNamespace(cuda=cuda)
 
 
 class Loader:

@@ -10,7 +10,8 @@ mod simulator;
 use headspace_agent::analysis::attribution::{Attribution, attribute};
 use headspace_agent::analysis::pipeline::{LoaderFacts, Pipeline};
 use headspace_agent::model::record::{
-    Estimate, GpuUse, QueueSummary, RemedyRecord, ResourcesRecord, StageSummary,
+    ComputeGpu, Estimate, GpuRule, GpuUse, QueueSummary, RemedyRecord, ResourcesRecord,
+    StageSummary,
 };
 use simulator::line::draw::Blind;
 use simulator::line::engine::run;
@@ -473,6 +474,28 @@ fn fourteen_decodes_on_seven_engines_are_told_to_be_seven() {
         "the bound holds"
     );
     assert!(remedy(&found, "more_workers").is_none());
+}
+
+#[test]
+fn of_eight_ranks_gpus_only_the_own_one_counts() {
+    let mut facts = nvdec(7, 245.0);
+    let own = facts.resources.gpus[0].clone();
+    facts.resources.gpus = (0..8)
+        .map(|ordinal| GpuUse {
+            ordinal,
+            ..own.clone()
+        })
+        .collect();
+    assert_ne!(binds(&attribute(&facts)), is("resource", "nvdec"));
+
+    facts.resources.compute_gpu = Some(ComputeGpu {
+        ordinal: 3,
+        rule: GpuRule::LocalRank,
+    });
+    let found = attribute(&facts);
+
+    assert_eq!(binds(&found), is("resource", "nvdec"));
+    assert!(remedy(&found, "cheaper_calls").is_some(), "{found:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fake_nvml_build::FakeNvml;
 use gpu::{Machine, h100, h100s, of, refusal};
-use headspace_agent::port::{CollectError, Collector};
+use headspace_agent::port::{CollectError, Collector, RankGpu};
 use serde_json::{Value, json};
 
 fn failing(mut script: Value, faults: Value) -> Value {
@@ -248,7 +248,7 @@ fn in_a_forked_child_nothing_is_called_whatever_is_dropped_or_opened() {
     let untouched = in_a_child(|| {
         drop(gpus.take());
         let path = fake.path();
-        let again = headspace_collectors::gpu::Gpus::open(Some(&path), None);
+        let again = headspace_collectors::gpu::Gpus::open(Some(&path), None, &RankGpu::default());
         fake.samples_alive() == alive
             && fake.inits_alive() == 1
             && again

@@ -46,11 +46,10 @@ pub fn findings(resources: &ResourcesRecord) -> Vec<FindingRecord> {
         memory(resources),
         growth(resources),
     ];
-    let gpus = resources
-        .gpus
-        .iter()
-        .flat_map(|gpu| [decoders(gpu), clocks(gpu), memory_errors(gpu), shared(gpu)]);
-    host.into_iter().chain(gpus).flatten().collect()
+    // A GPU of another rank is in order where its decoders are busy and its memory is others'.
+    let own = (resources.own_gpus()).flat_map(|gpu| [decoders(gpu), shared(gpu)]);
+    let all = (resources.gpus.iter()).flat_map(|gpu| [clocks(gpu), memory_errors(gpu)]);
+    host.into_iter().chain(own).chain(all).flatten().collect()
 }
 
 fn finding(code: &str, text: String) -> FindingRecord {

@@ -15,7 +15,7 @@ use crate::model::metric::{
     PROCESS_MEMORY_USAGE, THREAD_CPU_TIME, THREAD_RUN_QUEUE_TIME,
 };
 use crate::model::reading::Attributes;
-use crate::model::record::{GpuRecord, GpuUse, ResourcesRecord};
+use crate::model::record::{ComputeGpu, GpuRecord, GpuUse, ResourcesRecord};
 use crate::model::{History, Scope, attributes};
 
 /// The part of a run that its resources are told of.
@@ -63,9 +63,14 @@ fn others(span: &Span<'_>, own: f64) -> Option<f64> {
     Some((all - own).max(0.0))
 }
 
-/// What was had and used in that part.
+/// What was had and used in that part. `compute_gpu` is the one that the rank computes on.
 #[must_use]
-pub fn resources(history: &History, part: Part, gpus: &[GpuRecord]) -> ResourcesRecord {
+pub fn resources(
+    history: &History,
+    part: Part,
+    gpus: &[GpuRecord],
+    compute_gpu: Option<ComputeGpu>,
+) -> ResourcesRecord {
     let span = history.between(part.from_s, part.to_s);
     let consumer = Scope::Thread(attributes::CONSUMER.into());
     let percent = |share: f64| 100.0 * share;
@@ -80,6 +85,7 @@ pub fn resources(history: &History, part: Part, gpus: &[GpuRecord]) -> Resources
         gpus: ordinals(history)
             .map(|ordinal| gpu(&span, ordinal, gpus))
             .collect(),
+        compute_gpu,
         cores_used,
         cores_usable: span.mean(&HOST_CPU_USABLE, &Scope::Host, &[]),
         others_cores: cores_used.and_then(|own| others(&span, own)),
@@ -132,11 +138,17 @@ pub fn resources(history: &History, part: Part, gpus: &[GpuRecord]) -> Resources
     }
 }
 
-/// Use of the SMs of all GPUs together, in percent; `None` where nothing tells it.
+/// Use of the SMs of the GPU that the rank computes on, in percent, or else of all GPUs together; `None`
+/// where nothing tells it.
 #[must_use]
-pub fn sm_utilization_pct(history: &History, from_s: f64, to_s: f64) -> Option<f64> {
+pub fn sm_utilization_pct(
+    history: &History,
+    (from_s, to_s): (f64, f64),
+    compute_gpu: Option<ComputeGpu>,
+) -> Option<f64> {
     let span = history.between(from_s, to_s);
     let each: Vec<f64> = ordinals(history)
+        .filter(|ordinal| compute_gpu.is_none_or(|own| own.ordinal == *ordinal))
         .filter_map(|ordinal| Some(100.0 * sm(&span, ordinal)?.0))
         .collect();
     (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)

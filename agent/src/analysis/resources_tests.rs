@@ -24,7 +24,7 @@ fn run(seconds: u32, readings: impl Fn(f64) -> Vec<Reading>) -> ResourcesRecord 
         nvdec_engines: Some(7),
         ..GpuRecord::default()
     }];
-    resources(&history, part, &gpus)
+    resources(&history, part, &gpus, None)
 }
 
 fn near(value: Option<f64>, expected: f64) -> bool {

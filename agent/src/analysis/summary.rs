@@ -10,7 +10,7 @@ use super::stages::{data_readiness_pct, failures, stages};
 use super::steady::{self, LEAST_STEADY, LEAST_WARMUP};
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
-    Dropped, EndRecord, FindingRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop,
+    ComputeGpu, Dropped, EndRecord, FindingRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop,
     ProbeRecord, Role, RunState, SummaryRecord,
 };
 use crate::model::series::{Series, Totals};
@@ -78,6 +78,8 @@ pub struct RunFacts<'a> {
     pub stages: Option<&'a StageHistory>,
     /// The GPUs that it may use.
     pub gpus: &'a [GpuRecord],
+    /// The one that this rank computes on.
+    pub compute_gpu: Option<ComputeGpu>,
     /// What was concluded a while ago and still holds; `None` to conclude anew.
     pub concluded: Option<&'a Attribution>,
     /// CPU seconds of the agent: its threads, and what it did in the training thread.
@@ -284,11 +286,13 @@ fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) {
         .between(0.0, run.elapsed_s)
         .mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[]);
     summary.cpu_utilization_pct = cpu.map(|share| 100.0 * share);
-    summary.sm_utilization_pct = sm_utilization_pct(history, 0.0, run.elapsed_s);
+    let compute_gpu = run.compute_gpu.filter(|_| run.gpus.len() > 1);
+    let sm_pct = |from_s, to_s| sm_utilization_pct(history, (from_s, to_s), compute_gpu);
+    summary.sm_utilization_pct = sm_pct(0.0, run.elapsed_s);
     if summary.steady_steps > 0 {
-        summary.steady_sm_utilization_pct = sm_utilization_pct(history, part.from_s, part.to_s);
+        summary.steady_sm_utilization_pct = sm_pct(part.from_s, part.to_s);
     }
-    summary.resources = resources(history, part, run.gpus);
+    summary.resources = resources(history, part, run.gpus, compute_gpu);
     summary.findings.extend(findings(&summary.resources));
 }
 

@@ -19,7 +19,8 @@ pub use self::run::{
     BatchRecord, GpuRecord, HostRecord, LoaderRecord, Role, RunRecord, SourceRecord, SourceState,
 };
 pub use self::summary::{
-    EndCause, EndRecord, GpuUse, OtherLoop, ResourcesRecord, RunState, SummaryRecord,
+    ComputeGpu, EndCause, EndRecord, GpuRule, GpuUse, OtherLoop, ResourcesRecord, RunState,
+    SummaryRecord,
 };
 pub use self::tick::{Dropped, LoopTick, Phase, QueueTick, StageTick, StepRecord, TickRecord};
 

@@ -13,6 +13,7 @@ use crate::model::record::{
 };
 use crate::model::stage_history::StageTicks;
 use crate::model::{History, Reading, StageHistory};
+use crate::port::RankGpu;
 
 /// What the sampler shares with the threads that register loops and ask for reports.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub struct Watched {
     history: Mutex<History>,
     stages: Mutex<StageHistory>,
     pub(super) gpus: Arc<OnceLock<Vec<GpuRecord>>>,
+    rank_gpu: RankGpu,
     shared_mib_ms: OnceLock<f64>,
     costs: Mutex<Costs>,
     concluded: Mutex<Option<Concluded>>,
@@ -57,6 +59,7 @@ impl Watched {
     pub fn new(
         board: NoticeBoard,
         gpus: Arc<OnceLock<Vec<GpuRecord>>>,
+        rank_gpu: RankGpu,
         process_age_s: Option<f64>,
         step_cost_ns: f64,
     ) -> Self {
@@ -66,6 +69,7 @@ impl Watched {
             history: Mutex::default(),
             stages: Mutex::default(),
             gpus,
+            rank_gpu,
             shared_mib_ms: OnceLock::new(),
             costs: Mutex::default(),
             concluded: Mutex::default(),
@@ -238,6 +242,7 @@ impl Watched {
             stages: Some(&stages),
             concluded,
             gpus: self.gpus().unwrap_or_default(),
+            compute_gpu: self.rank_gpu.get(),
             agent_cpu_s: Some(costs.agent_cpu_s + recording_s),
             dropped,
         };

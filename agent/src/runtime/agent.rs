@@ -14,8 +14,8 @@ use super::signal::{self, Terminate};
 use super::wake::Waker;
 use crate::model::Mode;
 use crate::model::record::{
-    BatchRecord, EndCause, EndRecord, GpuRecord, LoaderRecord, ProbeRecord, RunRecord, RunState,
-    SummaryRecord,
+    BatchRecord, EndCause, EndRecord, GpuRecord, GpuRule, LoaderRecord, ProbeRecord, RunRecord,
+    RunState, SummaryRecord,
 };
 use crate::notice::Notice;
 use crate::pipeline::apart::apart;
@@ -25,7 +25,7 @@ use crate::pipeline::{
     LoopEntry, NoticeBoard, RecordQueue, Sampler, Schedule, Source, Sources, StageReader, Watched,
     dispatcher,
 };
-use crate::port::{Clock, Collector, ConsumerThread, Exporter, MonotonicClock, Pace};
+use crate::port::{Clock, Collector, ConsumerThread, Exporter, MonotonicClock, Pace, RankGpu};
 use crate::record::stage::{Region, Workers};
 use crate::record::{Fold, Recorder, recorder};
 
@@ -98,6 +98,8 @@ pub struct AgentBuilder {
     pub clock: MonotonicClock,
     /// Written by the loops, for sources that want to know which thread takes the batches.
     pub consumer: ConsumerThread,
+    /// The GPU that this rank computes on, for the sources that read GPUs.
+    pub rank_gpu: RankGpu,
     /// The slots of this process's own stages and queues.
     pub stages: Option<&'static Region>,
     /// Finds the worker processes whose stages and queues belong to this run.
@@ -118,6 +120,7 @@ struct Inner {
     /// Read by the training thread once a batch.
     watching: Arc<AtomicBool>,
     consumer: ConsumerThread,
+    rank_gpu: RankGpu,
     /// A destination tells of single steps.
     sample_steps: bool,
     sampler: Waker,
@@ -171,6 +174,7 @@ impl AgentBuilder {
         let watched = Watched::new(
             NoticeBoard::new(self.say),
             self.gpus,
+            self.rank_gpu.clone(),
             self.process_age_s,
             step_cost_ns,
         );
@@ -182,6 +186,7 @@ impl AgentBuilder {
             watched: Arc::new(watched),
             watching: Arc::new(AtomicBool::new(true)),
             consumer: self.consumer,
+            rank_gpu: self.rank_gpu,
             sample_steps: self.exporters.iter().any(|exporter| exporter.wants_steps()),
             sampler: Waker::new()?,
             terminator: Waker::new()?,
@@ -379,6 +384,11 @@ impl Agent {
         if self.is_here() {
             self.0.watched.board.post(notice);
         }
+    }
+
+    /// torch's current device on the thread of the training loop, as an epoch begins.
+    pub fn compute_on(&self, ordinal: u32) {
+        self.0.rank_gpu.bind(ordinal, GpuRule::TorchCurrentDevice);
     }
 
     /// Switches the watch off: batches pass uncounted and nothing is read.

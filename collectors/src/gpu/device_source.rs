@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use headspace_agent::model::Reading;
 use headspace_agent::model::metric::MetricKind;
-use headspace_agent::port::{CollectError, Collector, Pace};
+use headspace_agent::port::{CollectError, Collector, Pace, RankGpu};
 
 use super::cadence::{Cadence, FASTEST};
 use super::device::{Device, any_left};
@@ -29,6 +29,7 @@ const CONSTANTS_EVERY: u32 = 16;
 #[derive(Debug)]
 pub struct Gpu {
     devices: Vec<Watched>,
+    rank_gpu: RankGpu,
 }
 
 /// A device and what it is asked for.
@@ -59,7 +60,11 @@ impl std::fmt::Debug for Asked {
 
 impl Gpu {
     /// Watches the devices; on those `beside_gpm`, what GPM tells better is read less often.
-    pub(super) fn new(devices: &[Arc<Device>], beside_gpm: impl Fn(&Device) -> bool) -> Self {
+    pub(super) fn new(
+        devices: &[Arc<Device>],
+        rank_gpu: &RankGpu,
+        beside_gpm: impl Fn(&Device) -> bool,
+    ) -> Self {
         let watch = |device: &Arc<Device>| {
             let beside_gpm = beside_gpm(device);
             let values = VALUES.iter().filter(|value| value.applies_to(device));
@@ -70,6 +75,7 @@ impl Gpu {
         };
         Self {
             devices: devices.iter().map(watch).collect(),
+            rank_gpu: rank_gpu.clone(),
         }
     }
 }
@@ -145,7 +151,9 @@ impl Collector for Gpu {
     }
 
     fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
-        for Watched { device, asked } in &mut self.devices {
+        let rank_gpu = &self.rank_gpu;
+        let read = (self.devices.iter_mut()).filter(|w| rank_gpu.reads(w.device.ordinal));
+        for Watched { device, asked } in read {
             asked.retain_mut(|value| value.read(device, at, out));
         }
         let devices: Vec<_> = self.devices.iter().map(|watched| &watched.device).collect();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use headspace_agent::model::Reading;
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
-use headspace_agent::port::{Clock, CollectError, Collector, MonotonicClock, Pace};
+use headspace_agent::port::{Clock, CollectError, Collector, MonotonicClock, Pace, RankGpu};
 use headspace_agent::runtime::fork::Owner;
 use nvml_wrapper::enums::gpm::GpmMetricId as Id;
 use nvml_wrapper::error::NvmlError;
@@ -91,6 +91,7 @@ pub(super) fn decoders() -> impl Iterator<Item = Id> {
 /// The source `gpu_gpm`.
 pub struct Gpm {
     devices: Vec<Watched>,
+    rank_gpu: RankGpu,
     clock: Arc<dyn Clock>,
 }
 
@@ -175,6 +176,7 @@ impl Gpm {
     /// [`CollectError::Unsupported`] where none does, with the reason.
     pub(super) fn new(
         devices: &[Arc<Device>],
+        rank_gpu: &RankGpu,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, CollectError> {
         let (mut watched, mut refused) = (Vec::new(), None);
@@ -191,6 +193,7 @@ impl Gpm {
             Some((device, error)) if watched.is_empty() => Err(explain(device, &error)),
             _ => Ok(Self {
                 devices: watched,
+                rank_gpu: rank_gpu.clone(),
                 clock,
             }),
         }
@@ -342,7 +345,9 @@ impl Collector for Gpm {
     }
 
     fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
-        for Watched { device, windows } in &mut self.devices {
+        let rank_gpu = &self.rank_gpu;
+        let read = (self.devices.iter_mut()).filter(|w| rank_gpu.reads(w.device.ordinal));
+        for Watched { device, windows } in read {
             for window in windows {
                 window.read(device, at, self.clock.as_ref(), out);
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use headspace_agent::model::Reading;
 use headspace_agent::model::record::GpuRecord;
-use headspace_agent::port::{CollectError, Collector, Pace};
+use headspace_agent::port::{CollectError, Collector, Pace, RankGpu};
 
 use super::{Gpus, cadence, gpm, processes};
 
@@ -43,13 +43,14 @@ pub enum Opened {
 pub fn open_within(
     library: Option<PathBuf>,
     visible: Option<String>,
+    rank_gpu: RankGpu,
     patience: Duration,
     records: &GpuRecords,
 ) -> Opened {
     let opening = Opening::default();
     let (of_thread, records) = (opening.clone(), Arc::clone(records));
     let work = move || {
-        let gpus = Gpus::open(library.as_deref(), visible.as_deref());
+        let gpus = Gpus::open(library.as_deref(), visible.as_deref(), &rank_gpu);
         let _ = records.set(gpus.records.clone());
         *of_thread.lock() = Some(gpus);
         of_thread.0.done.notify_all();

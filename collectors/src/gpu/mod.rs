@@ -25,7 +25,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headspace_agent::model::record::GpuRecord;
-use headspace_agent::port::{Clock, CollectError};
+use headspace_agent::port::{Clock, CollectError, RankGpu};
 
 pub use device_source::{Gpu, NAME, READS};
 pub use gpm::Gpm;
@@ -49,10 +49,11 @@ pub struct Gpus {
 
 impl Gpus {
     /// Loads `library` (by default the one that the system finds) and opens the devices that
-    /// `visible`, the process's `CUDA_VISIBLE_DEVICES`, leaves it.
+    /// `visible`, the process's `CUDA_VISIBLE_DEVICES`, leaves it. Of several ranks on a node, the first one
+    /// reads all of them, the others read the one that they compute on.
     #[must_use]
-    pub fn open(library: Option<&Path>, visible: Option<&str>) -> Self {
-        Self::with_clock(library, visible, gpm::machine_clock())
+    pub fn open(library: Option<&Path>, visible: Option<&str>, rank_gpu: &RankGpu) -> Self {
+        Self::with_clock(library, visible, rank_gpu, gpm::machine_clock())
     }
 
     /// The same with a clock that tells the time between two samples of the performance counters.
@@ -60,20 +61,22 @@ impl Gpus {
     pub fn with_clock(
         library: Option<&Path>,
         visible: Option<&str>,
+        rank_gpu: &RankGpu,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let devices = match library::load(library).and_then(|nvml| device::find(nvml, visible)) {
             Ok(devices) => devices,
             Err(error) => return Self::off(&error),
         };
-        let gpm = Gpm::new(&devices, clock);
+        rank_gpu.bind_by_local_rank(devices.len());
+        let gpm = Gpm::new(&devices, rank_gpu, clock);
         Self {
             records: describe::describe(&devices, gpm.as_ref().ok()),
-            device: Ok(Gpu::new(&devices, |device| {
+            device: Ok(Gpu::new(&devices, rank_gpu, |device| {
                 gpm.as_ref().is_ok_and(|gpm| gpm.watches(device.ordinal))
             })),
             gpm,
-            processes: Processes::new(&devices),
+            processes: Processes::new(&devices, rank_gpu),
             presence: Presence::of_each(&devices),
         }
     }

@@ -12,7 +12,8 @@ use std::time::Duration;
 use headspace_agent::model::Reading;
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
-use headspace_agent::port::{CollectError, Collector, Pace};
+use headspace_agent::model::record::GpuRule;
+use headspace_agent::port::{CollectError, Collector, Pace, RankGpu};
 use nvml_wrapper::Device as Handle;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
@@ -37,6 +38,7 @@ const EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Processes {
     devices: Vec<Watched>,
+    rank_gpu: RankGpu,
     cadence: Cadence,
     walker: Walker,
 }
@@ -68,7 +70,7 @@ impl Processes {
     /// # Errors
     ///
     /// [`CollectError::Unsupported`] where it does so of none.
-    pub(super) fn new(devices: &[Arc<Device>]) -> Result<Self, CollectError> {
+    pub(super) fn new(devices: &[Arc<Device>], rank_gpu: &RankGpu) -> Result<Self, CollectError> {
         let mut refused = None;
         let mut watched = Vec::new();
         for device in devices {
@@ -87,6 +89,7 @@ impl Processes {
             Some(error) if watched.is_empty() => Err(explain(&error)),
             _ => Ok(Self {
                 devices: watched,
+                rank_gpu: rank_gpu.clone(),
                 cadence: Cadence::new(EVERY),
                 walker: Walker::at(Path::new("/")),
             }),
@@ -184,6 +187,19 @@ impl Watched {
 const OWN: Attributes = &[("owner", "own")];
 const OTHERS: Attributes = &[("owner", "others")];
 
+/// Bytes of this process and its children, or 0 where the driver does not tell them; `None` where they
+/// have no context on the device.
+fn own_bytes(processes: &[ProcessInfo], own: &HashSet<u32>) -> Option<f64> {
+    let bytes = |process: &ProcessInfo| match process.used_gpu_memory {
+        UsedGpuMemory::Used(bytes) => bytes as f64,
+        UsedGpuMemory::Unavailable => 0.0,
+    };
+    let own = processes
+        .iter()
+        .filter(|process| own.contains(&process.pid));
+    own.map(bytes).reduce(|a, b| a + b)
+}
+
 /// Bytes by owner; nothing where the driver does not tell them of every process.
 fn memory(processes: &[ProcessInfo], own: &HashSet<u32>) -> Option<Split> {
     let mut split = Split {
@@ -241,9 +257,12 @@ impl Collector for Processes {
             return Ok(());
         }
         let mut lists = Vec::with_capacity(self.devices.len());
+        let is_searched = self.rank_gpu.is_searched();
         for watched in &mut self.devices {
+            let is_read = is_searched || self.rank_gpu.reads(watched.device.ordinal);
             let list = match watched.device.lost() {
                 Some(_) => None,
+                None if !is_read => None,
                 None => match running(watched.device.used()) {
                     Ok(list) => Some(list),
                     Err(error) => {
@@ -261,8 +280,18 @@ impl Collector for Processes {
         } else {
             HashSet::new()
         };
+        let memory_of_own = |list: &Option<Vec<ProcessInfo>>| own_bytes(list.as_ref()?, &own);
+        let most = (self.devices.iter().zip(&lists))
+            .filter_map(|(watched, list)| Some((memory_of_own(list)?, watched.device.ordinal)))
+            .max_by(|a, b| a.0.total_cmp(&b.0));
+        if let Some((_, ordinal)) = most {
+            self.rank_gpu.bind(ordinal, GpuRule::OwnMemory);
+        }
         for (watched, list) in self.devices.iter_mut().zip(&lists) {
-            if let Some(list) = list {
+            if let Some(list) = list
+                .as_ref()
+                .filter(|_| self.rank_gpu.reads(watched.device.ordinal))
+            {
                 watched.read(&own, list, out);
             }
         }

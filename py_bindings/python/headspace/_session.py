@@ -347,7 +347,18 @@ def _begin(origin: int) -> _native.Session | None:
     if not session._native.is_here:
         return None
     _tell_refused(session._native)
+    _tell_device(session._native)
     return session._native
+
+
+def _tell_device(session: _native.Session) -> None:
+    """Tell which GPU this thread computes on, so that a rank is judged by that one."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    try:
+        if cuda is not None and cuda.is_initialized():
+            session.compute_on(cuda.current_device())
+    except Exception:
+        pass  # The rank's memory or its number tells.
 
 
 def _begin_first(origin: int) -> _native.Session | None:
@@ -358,7 +369,9 @@ def _begin_first(origin: int) -> _native.Session | None:
     if _gave_up or not _settings.enabled():
         return None
     try:
-        return _start(origin=origin)._native
+        native = _start(origin=origin)._native
+        _tell_device(native)
+        return native
     except Exception as error:
         _gave_up = True
         if not _settings.quiet():

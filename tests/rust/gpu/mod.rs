@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headspace_agent::model::{Reading, Scope};
-use headspace_agent::port::{CollectError, Collector};
+use headspace_agent::port::{CollectError, Collector, RankGpu};
 use headspace_agent::testing::ManualClock;
 use headspace_collectors::gpu::Gpus;
 use serde_json::{Value, json};
@@ -43,8 +43,14 @@ impl Machine {
     }
 
     pub(crate) fn with(fake: FakeNvml, visible: Option<&str>) -> Self {
+        Self::of_rank(fake, visible, &RankGpu::default())
+    }
+
+    /// The same for one of several ranks.
+    pub(crate) fn of_rank(fake: FakeNvml, visible: Option<&str>, rank_gpu: &RankGpu) -> Self {
         let clock = ManualClock::default();
-        let gpus = Gpus::with_clock(Some(&fake.path()), visible, Arc::new(clock.clone()));
+        let path = fake.path();
+        let gpus = Gpus::with_clock(Some(&path), visible, rank_gpu, Arc::new(clock.clone()));
         Self {
             fake,
             gpus,

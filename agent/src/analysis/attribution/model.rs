@@ -340,14 +340,12 @@ fn uses(facts: &Pipeline, links: &[Link<'_>]) -> Uses {
         .map(|link| link.active(facts.step_ms) * link.measured_cpu().unwrap_or(0.0))
         .sum::<f64>();
     let engines: f64 = r
-        .gpus
-        .iter()
+        .own_gpus()
         .filter_map(|gpu| gpu.nvdec_engines)
         .map(f64::from)
         .sum();
     let decoding = r
-        .gpus
-        .iter()
+        .own_gpus()
         .filter_map(|gpu| gpu.nvdec_busy)
         .reduce(|a, b| a + b);
     Uses {
@@ -366,9 +364,9 @@ fn uses(facts: &Pipeline, links: &[Link<'_>]) -> Uses {
 
 /// A stage whose calls at once are what keeps the decoders busy, while no core works for them.
 fn decoder(facts: &Pipeline, links: &[Link<'_>]) -> Option<(usize, u32)> {
-    let gpus = &facts.resources.gpus;
-    let engines: u32 = gpus.iter().filter_map(|gpu| gpu.nvdec_engines).sum();
-    let busy: f64 = gpus.iter().filter_map(|gpu| gpu.nvdec_busy).sum();
+    let gpus = || facts.resources.own_gpus();
+    let engines: u32 = gpus().filter_map(|gpu| gpu.nvdec_engines).sum();
+    let busy: f64 = gpus().filter_map(|gpu| gpu.nvdec_busy).sum();
     if engines == 0 || busy < 0.05 {
         return None;
     }

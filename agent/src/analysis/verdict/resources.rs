@@ -14,10 +14,17 @@ const LEAST_RATE: f64 = 256.0 * 1024.0;
 /// The rows that have something to tell.
 pub(super) fn rows(resources: &ResourcesRecord) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
-    let shown = &resources.gpus[..resources.gpus.len().min(MOST_GPUS)];
-    let several = resources.gpus.len() > 1;
-    for gpu in shown {
-        let parts = gpu_parts(gpu, several);
+    let own = resources.own_gpus();
+    let shown: Vec<&GpuUse> = own.take(MOST_GPUS).collect();
+    let several = resources.gpus.len() > 1 || resources.compute_gpu.is_some();
+    for gpu in &shown {
+        let mut parts = gpu_parts(gpu, several);
+        if let Some(own) = resources
+            .compute_gpu
+            .filter(|own| own.ordinal == gpu.ordinal)
+        {
+            parts.push(format!("this rank's, by {}", own.rule.as_words()));
+        }
         if !parts.is_empty() {
             rows.push(Row::parts("gpu", parts));
         }

@@ -196,8 +196,11 @@ pub struct OtherLoop {
 pub struct ResourcesRecord {
     /// Seconds that the means are over.
     pub seconds: f64,
-    /// The GPUs, by ordinal.
+    /// The GPUs, by ordinal. Of several ranks on a node, the first one has all, the others have their own.
     pub gpus: Vec<GpuUse>,
+    /// The GPU that this rank computes on, where it is one of several ranks and may use several GPUs. What
+    /// limits the rank is concluded from that one.
+    pub compute_gpu: Option<ComputeGpu>,
     /// Cores' worth of time that this process and its children used.
     pub cores_used: Option<f64>,
     /// Cores that they may use.
@@ -243,6 +246,51 @@ pub struct ResourcesRecord {
     pub disk_utilization_pct: Option<f64>,
     /// Bytes a second received over the network.
     pub network_receive_bytes_per_s: Option<f64>,
+}
+
+/// The GPU that a rank computes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ComputeGpu {
+    /// The process's own number for it.
+    pub ordinal: u32,
+    /// How that is known.
+    pub rule: GpuRule,
+}
+
+/// How the GPU that a rank computes on is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum GpuRule {
+    /// It has the rank's own number on its node (`LOCAL_RANK`).
+    LocalRank,
+    /// It holds the memory of this process and its children, or most of it.
+    OwnMemory,
+    /// It was torch's current device on the thread of the training loop as an epoch began.
+    TorchCurrentDevice,
+}
+
+impl GpuRule {
+    /// The rule in words.
+    #[must_use]
+    pub fn as_words(self) -> &'static str {
+        match self {
+            Self::LocalRank => "LOCAL_RANK",
+            Self::OwnMemory => "this process's memory",
+            Self::TorchCurrentDevice => "torch's current device",
+        }
+    }
+}
+
+impl ResourcesRecord {
+    /// The GPUs from which it is concluded what limits this rank: the one that it computes on, all where
+    /// that is not known.
+    pub fn own_gpus(&self) -> impl Iterator<Item = &GpuUse> {
+        let own = self.compute_gpu.map(|own| own.ordinal);
+        let own = own.filter(|own| self.gpus.iter().any(|gpu| gpu.ordinal == *own));
+        (self.gpus.iter()).filter(move |gpu| own.is_none_or(|own| own == gpu.ordinal))
+    }
 }
 
 /// What was used of a GPU.

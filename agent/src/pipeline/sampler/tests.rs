@@ -2,6 +2,7 @@ use super::*;
 use crate::model::record::GpuRecord;
 use crate::model::{Scope, metric};
 use crate::pipeline::{NoticeBoard, Source};
+use crate::port::RankGpu;
 use crate::port::{CollectError, Collector, Lost};
 use crate::record::stage::slot::Outcome;
 use crate::record::stage::{Region, Slots};
@@ -13,6 +14,7 @@ fn sampler(collectors: Vec<Box<dyn Collector>>) -> (Sampler, ManualClock, Arc<Re
     let watched = Arc::new(Watched::new(
         NoticeBoard::new(Box::new(|_| {})),
         Arc::default(),
+        RankGpu::default(),
         None,
         50.0,
     ));

@@ -1,0 +1,137 @@
+//! Which GPU a rank computes on, for the sources that read GPUs and for attribution.
+//!
+//! Where `torchrun` starts eight ranks on a node with eight GPUs, each of them may use all, but computes on
+//! one. Only that one counts for what limits the rank, and only the first rank of a node reads the others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::model::record::{ComputeGpu, GpuRule};
+
+/// The GPU that this process computes on, once it is known. Clones are the same cell.
+///
+/// A process that is the only rank may compute on several GPUs: none is bound, and all count.
+#[derive(Debug, Clone, Default)]
+pub struct RankGpu {
+    /// This process's number among the ranks of its node; `None` where it is the only rank.
+    local_rank: Option<u32>,
+    /// 0, or the rule's strength in the upper half and the ordinal in the lower one.
+    bound: Arc<AtomicU64>,
+}
+
+impl RankGpu {
+    /// Of one of several ranks.
+    #[must_use]
+    pub fn of_rank(local_rank: u32) -> Self {
+        Self {
+            local_rank: Some(local_rank),
+            bound: Arc::default(),
+        }
+    }
+
+    /// The rank computes on that GPU, by that rule. A stronger rule that was applied before stays.
+    pub fn bind(&self, ordinal: u32, rule: GpuRule) {
+        if self.local_rank.is_none() {
+            return;
+        }
+        let new = (strength(rule) << 32) | u64::from(ordinal);
+        let _ = self
+            .bound
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| {
+                (new >> 32 >= old >> 32).then_some(new)
+            });
+    }
+
+    /// The driver shows so many devices: the rank is taken to compute on the one with its own number.
+    pub fn bind_by_local_rank(&self, devices: usize) {
+        let own = self.local_rank.filter(|rank| (*rank as usize) < devices);
+        if let Some(ordinal) = own.filter(|_| devices > 1) {
+            self.bind(ordinal, GpuRule::LocalRank);
+        }
+    }
+
+    /// The GPU, and the rule that told it.
+    #[must_use]
+    pub fn get(&self) -> Option<ComputeGpu> {
+        let bound = self.bound.load(Ordering::Relaxed);
+        let rule = RULES.into_iter().find(|r| strength(*r) == bound >> 32)?;
+        Some(ComputeGpu {
+            ordinal: u32::try_from(bound & u64::from(u32::MAX)).ok()?,
+            rule,
+        })
+    }
+
+    /// Whether this process reads that GPU: its own, and all where it is the first rank of its node.
+    #[must_use]
+    pub fn reads(&self, ordinal: u32) -> bool {
+        let is_first = self.local_rank.is_none_or(|rank| rank == 0);
+        is_first || self.get().is_none_or(|own| own.ordinal == ordinal)
+    }
+
+    /// Whether the devices of all ranks have to be searched for this process's memory.
+    #[must_use]
+    pub fn is_searched(&self) -> bool {
+        self.local_rank.is_some() && self.get().is_none_or(|own| own.rule == GpuRule::LocalRank)
+    }
+}
+
+const RULES: [GpuRule; 3] = [
+    GpuRule::LocalRank,
+    GpuRule::OwnMemory,
+    GpuRule::TorchCurrentDevice,
+];
+
+fn strength(rule: GpuRule) -> u64 {
+    match rule {
+        GpuRule::LocalRank => 1,
+        GpuRule::OwnMemory => 2,
+        GpuRule::TorchCurrentDevice => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_torch_says_counts_more_than_memory_and_that_more_than_the_rank() {
+        let gpu = RankGpu::of_rank(3);
+        assert_eq!(gpu.get(), None);
+
+        gpu.bind_by_local_rank(8);
+        assert_eq!(gpu.get().map(|own| own.ordinal), Some(3));
+        gpu.bind(5, GpuRule::OwnMemory);
+        gpu.bind_by_local_rank(8);
+        assert_eq!(gpu.get().map(|own| own.ordinal), Some(5));
+        gpu.clone().bind(6, GpuRule::TorchCurrentDevice);
+        gpu.bind(7, GpuRule::OwnMemory);
+
+        let own = ComputeGpu {
+            ordinal: 6,
+            rule: GpuRule::TorchCurrentDevice,
+        };
+        assert_eq!(gpu.get(), Some(own));
+        assert_eq!([5, 6].map(|ordinal| gpu.reads(ordinal)), [false, true]);
+    }
+
+    #[test]
+    fn the_first_rank_reads_all_and_the_only_one_is_bound_to_none() {
+        let first = RankGpu::of_rank(0);
+        first.bind_by_local_rank(8);
+        assert!((0..8).all(|ordinal| first.reads(ordinal)));
+
+        let only = RankGpu::default();
+        only.bind_by_local_rank(8);
+        only.bind(2, GpuRule::TorchCurrentDevice);
+        assert_eq!(only.get(), None);
+        assert!((0..8).all(|ordinal| only.reads(ordinal)));
+    }
+
+    #[test]
+    fn a_rank_beyond_the_devices_that_it_may_use_is_bound_to_none() {
+        let hidden = RankGpu::of_rank(5);
+        hidden.bind_by_local_rank(1);
+        hidden.bind_by_local_rank(4);
+        assert_eq!(hidden.get(), None);
+    }
+}

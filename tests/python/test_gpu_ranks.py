@@ -1,0 +1,61 @@
+"""A rank among eight, on a node where each may use all eight GPUs, on the scripted driver."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from running import Programs, Ran
+
+pytest_plugins = ["nvml_fixtures"]
+
+ROOT = Path(__file__).parents[2]
+HEALTHY = json.loads((ROOT / "tests" / "fake_nvml" / "src" / "healthy_h100.json").read_text())
+GPUS = 8
+
+
+def train(program: Programs, library: Path, rank: int, *options: str) -> Ran:
+    ran = program(
+        "loop.py",
+        "--steps=200",
+        "--compute-ms=10",
+        *options,
+        env={
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(GPUS),
+            "HEADSPACE_NVML_LIB": str(library),
+            "HEADSPACE_FAKE_NVML": json.dumps({"clock": "real", "devices": [HEALTHY] * GPUS}),
+            "HEADSPACE_INTERVAL": "0.2",
+        },
+    )
+    assert ran.exit_code == 0, ran.stderr
+    return ran
+
+
+def read(ran: Ran, rank: int) -> set[str]:
+    """The GPUs that any tick has readings of."""
+    scopes = {scope for tick in ran.kind("tick", rank) for scope in tick["readings"]}
+    return {scope for scope in scopes if scope.startswith("gpu:")}
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_a_rank_reads_its_own_gpu_and_the_first_one_reads_all(
+    program: Programs, library: Path, rank: int
+) -> None:
+    ran = train(program, library, rank)
+
+    resources = ran.summary(rank)["resources"]
+    assert resources["compute_gpu"] == {"ordinal": rank, "rule": "local_rank"}
+    own = {f"gpu:{rank}"}
+    assert read(ran, rank) == (own if rank else {f"gpu:{ordinal}" for ordinal in range(GPUS)})
+    assert len(ran.kind("run", rank)[-1]["gpus"]) == GPUS
+
+
+def test_what_torch_says_counts_more_than_the_rank(program: Programs, library: Path) -> None:
+    ran = train(program, library, 3, "--torch-device=5")
+
+    resources = ran.summary(3)["resources"]
+    assert resources["compute_gpu"] == {"ordinal": 5, "rule": "torch_current_device"}
+    assert 5 in {gpu["ordinal"] for gpu in resources["gpus"] if gpu["sm_pct"] is not None}

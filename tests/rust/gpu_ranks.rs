@@ -1,0 +1,118 @@
+//! A node with eight GPUs and eight ranks, each of which may use all of them.
+
+#![allow(clippy::unwrap_used, reason = "all of it is test code")]
+
+mod fake_nvml_build;
+mod gpu;
+
+use std::collections::BTreeSet;
+
+use fake_nvml_build::FakeNvml;
+use gpu::{Machine, h100, h100s};
+use headspace_agent::model::record::{ComputeGpu, GpuRule};
+use headspace_agent::model::{Reading, Scope};
+use headspace_agent::port::RankGpu;
+use serde_json::{Value, json};
+
+const GPUS: u32 = 8;
+
+/// The GPUs that readings are of.
+fn read_of(readings: &[Reading]) -> BTreeSet<u32> {
+    let ordinal = |reading: &Reading| match reading.scope {
+        Scope::Gpu(ordinal) => Some(ordinal),
+        _ => None,
+    };
+    readings.iter().filter_map(ordinal).collect()
+}
+
+/// The GPUs that a rank reads, by source.
+fn read(machine: &mut Machine) -> [BTreeSet<u32>; 2] {
+    machine.advance(2.0);
+    [
+        read_of(&machine.device().unwrap()),
+        read_of(&machine.gpm().unwrap()),
+    ]
+}
+
+fn node_with_memory_on(own: u32) -> Value {
+    let of = |ordinal| {
+        let mut processes = vec![json!({"pid": 4_000_000_001_u32 + ordinal, "memory": 9e9})];
+        // A small context on the first GPU, as many programs have.
+        if ordinal == own || ordinal == 0 {
+            let bytes = if ordinal == own { 20e9 } else { 0.4e9 };
+            processes.push(json!({"pid": "self", "memory": bytes}));
+        }
+        h100(json!({"processes": processes}))
+    };
+    json!({"devices": (0..GPUS).map(of).collect::<Vec<_>>()})
+}
+
+#[test]
+fn each_rank_reads_its_own_gpu_and_the_first_one_reads_all() {
+    for rank in 0..GPUS {
+        let rank_gpu = RankGpu::of_rank(rank);
+        let fake = FakeNvml::start(&h100s(GPUS as usize));
+        let mut machine = Machine::of_rank(fake, None, &rank_gpu);
+
+        let expected: BTreeSet<u32> = if rank == 0 {
+            (0..GPUS).collect()
+        } else {
+            [rank].into()
+        };
+        for read in read(&mut machine) {
+            assert_eq!(read, expected, "rank {rank}");
+        }
+        let bound = ComputeGpu {
+            ordinal: rank,
+            rule: GpuRule::LocalRank,
+        };
+        assert_eq!(rank_gpu.get(), Some(bound));
+        assert_eq!(machine.gpus.records.len(), GPUS as usize);
+    }
+}
+
+#[test]
+fn the_memory_of_the_process_says_more_than_its_number() {
+    let rank_gpu = RankGpu::of_rank(2);
+    let fake = FakeNvml::start(&node_with_memory_on(5));
+    let mut machine = Machine::of_rank(fake, None, &rank_gpu);
+    machine.advance(1.0);
+
+    let readings = machine.processes().unwrap();
+
+    let bound = ComputeGpu {
+        ordinal: 5,
+        rule: GpuRule::OwnMemory,
+    };
+    assert_eq!(rank_gpu.get(), Some(bound));
+    assert_eq!(read_of(&readings), [5].into());
+    for read in read(&mut machine) {
+        assert_eq!(read, [5].into());
+    }
+}
+
+#[test]
+fn once_torch_has_said_it_the_other_ranks_gpus_are_not_asked_for_their_processes() {
+    const LISTS: &str = "nvmlDeviceGetComputeRunningProcesses_v3";
+    let rank_gpu = RankGpu::of_rank(2);
+    let fake = FakeNvml::start(&node_with_memory_on(5));
+    let mut machine = Machine::of_rank(fake, None, &rank_gpu);
+    rank_gpu.bind(6, GpuRule::TorchCurrentDevice);
+    let before = machine.fake.calls(LISTS);
+
+    machine.advance(1.0);
+    machine.processes().unwrap();
+
+    // Of one device: the length of its list, and the list.
+    assert_eq!(machine.fake.calls(LISTS) - before, 2);
+    assert_eq!(rank_gpu.get().map(|own| own.ordinal), Some(6));
+}
+
+#[test]
+fn the_only_rank_reads_all_and_is_bound_to_none() {
+    let mut machine = Machine::of(&h100s(GPUS as usize));
+
+    for read in read(&mut machine) {
+        assert_eq!(read, (0..GPUS).collect());
+    }
+}
