@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::metric::{Metric, MetricKind};
+use super::metric::{self, Metric};
 use super::reading::{Attributes, Reading, Scope};
 
 /// Points kept. With 200 series that is 400 KiB.
@@ -113,26 +113,17 @@ impl History {
     }
 
     fn merge(&self, earlier: &Point, later: &Point) -> Point {
-        let value = |point: &Point, place: usize| {
+        let span = |point: &Point, place: usize| {
             let value = point.values.get(place).copied().unwrap_or(f64::NAN);
-            (!value.is_nan()).then_some(value)
+            let seconds = point.interval_s;
+            (!value.is_nan()).then_some(metric::TimedValue { value, seconds })
         };
         let values = (0..earlier.values.len().max(later.values.len())).map(|place| {
-            match (value(earlier, place), value(later, place)) {
-                (Some(a), Some(b)) => match self.keys[place].metric.kind {
-                    MetricKind::Counter | MetricKind::Histogram => b,
-                    MetricKind::Maximum => a.max(b),
-                    MetricKind::Gauge | MetricKind::UpDownCounter => {
-                        let (v, w) = (earlier.interval_s, later.interval_s);
-                        if v + w > 0.0 {
-                            (a * v + b * w) / (v + w)
-                        } else {
-                            b
-                        }
-                    }
-                },
-                (a, b) => b.or(a).unwrap_or(f64::NAN),
-            }
+            let merged = match (span(earlier, place), span(later, place)) {
+                (Some(a), Some(b)) => Some(self.keys[place].metric.kind.merge(a, b)),
+                (a, b) => b.or(a),
+            };
+            merged.map_or(f64::NAN, |span| span.value)
         });
         Point {
             at_s: later.at_s,

@@ -24,6 +24,33 @@ pub enum MetricKind {
     Histogram,
 }
 
+/// A value that speaks for some seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TimedValue {
+    /// The value, in the metric's unit.
+    pub value: f64,
+    /// How long it speaks for.
+    pub seconds: f64,
+}
+
+impl MetricKind {
+    /// What two neighbouring spans of time say together: a total its last value, a maximum the higher
+    /// one, a level the mean over time.
+    #[must_use]
+    pub fn merge(self, earlier: TimedValue, later: TimedValue) -> TimedValue {
+        let seconds = earlier.seconds + later.seconds;
+        let value = match self {
+            Self::Counter | Self::Histogram => later.value,
+            Self::Maximum => earlier.value.max(later.value),
+            Self::Gauge | Self::UpDownCounter if seconds > 0.0 => {
+                (earlier.value * earlier.seconds + later.value * later.seconds) / seconds
+            }
+            Self::Gauge | Self::UpDownCounter => later.value,
+        };
+        TimedValue { value, seconds }
+    }
+}
+
 /// Since when a total counts: where its zero lies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Since {
@@ -355,5 +382,19 @@ mod tests {
                 metric.name
             );
         }
+    }
+
+    #[test]
+    fn values_of_neighbouring_spans_merge_as_their_kind_demands() {
+        let of = |value, seconds| TimedValue { value, seconds };
+        let merged = |kind: MetricKind| kind.merge(of(9.0, 3.0), of(5.0, 1.0));
+
+        assert_eq!(merged(MetricKind::Counter), of(5.0, 4.0));
+        assert_eq!(merged(MetricKind::Histogram), of(5.0, 4.0));
+        assert_eq!(merged(MetricKind::Maximum), of(9.0, 4.0));
+        assert_eq!(merged(MetricKind::Gauge), of(8.0, 4.0));
+        assert_eq!(merged(MetricKind::UpDownCounter), of(8.0, 4.0));
+        let untimed = MetricKind::Gauge.merge(of(9.0, 0.0), of(5.0, 0.0));
+        assert_eq!(untimed, of(5.0, 0.0));
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use headspace_agent::model::metric::{Metric, MetricKind};
+use headspace_agent::model::metric::{Metric, MetricKind, TimedValue};
 use headspace_agent::model::reading::split_key;
 use headspace_agent::model::record::{LoopTick, Phase, QueueTick, TickRecord};
 
@@ -39,8 +39,8 @@ pub(crate) struct Point {
     loops: BTreeMap<usize, Phases>,
     /// By number of the queue.
     queues: BTreeMap<usize, Looks>,
-    /// By number of the series: levels and the time that they speak for, totals with 0.
-    values: BTreeMap<usize, Level>,
+    /// By number of the series.
+    values: BTreeMap<usize, (MetricKind, TimedValue)>,
 }
 
 /// The steps of a loop by where their batches came from. Those that settle are live too.
@@ -63,12 +63,6 @@ pub(crate) struct Steps {
 struct Looks {
     seen_ms: f64,
     depth_ms: f64,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Level {
-    sum: f64,
-    weight: f64,
 }
 
 /// A value for each point; `None` where nothing was measured.
@@ -122,8 +116,11 @@ impl History {
                 if let Some(metric) = wanted(scope, key).filter(|_| value.is_finite()) {
                     let of = |(scope, key): (&String, &String)| (scope.clone(), key.clone());
                     if let Some(number) = pair_number(&mut self.series, (scope, key), of) {
-                        let level = Level::of(metric, *value, point.interval_s);
-                        point.values.insert(number, level);
+                        let span = TimedValue {
+                            value: *value,
+                            seconds: point.interval_s,
+                        };
+                        point.values.insert(number, (metric.kind, span));
                     }
                 }
             }
@@ -202,8 +199,8 @@ impl History {
         let Some(number) = self.number(scope, key) else {
             return vec![None; self.points.len()];
         };
-        let mean = |point: &Point| point.values.get(&number).and_then(Level::mean);
-        self.points.iter().map(mean).collect()
+        let level = |point: &Point| point.values.get(&number).map(|(_, span)| span.value);
+        self.points.iter().map(level).collect()
     }
 
     /// How fast a total grows, a second. A total is written now and then: between two times it is
@@ -215,7 +212,7 @@ impl History {
         };
         let mut before: Option<(usize, f64, f64)> = None;
         for (place, point) in self.points.iter().enumerate() {
-            let Some(total) = point.values.get(&number).map(|level| level.sum) else {
+            let Some(total) = point.values.get(&number).map(|(_, span)| span.value) else {
                 continue;
             };
             if let Some((from, at_s, earlier)) = before {
@@ -247,11 +244,11 @@ impl Point {
             mine.seen_ms += looks.seen_ms;
             mine.depth_ms += looks.depth_ms;
         }
-        for (number, level) in next.values {
+        for (number, (kind, later)) in next.values {
             self.values
                 .entry(number)
-                .and_modify(|mine| mine.add(level))
-                .or_insert(level);
+                .and_modify(|(_, merged)| *merged = kind.merge(*merged, later))
+                .or_insert((kind, later));
         }
     }
 }
@@ -287,34 +284,6 @@ impl Looks {
 
     fn depth(&self) -> Option<f64> {
         (self.seen_ms > 0.0).then(|| self.depth_ms / self.seen_ms)
-    }
-}
-
-impl Level {
-    fn of(metric: &Metric, value: f64, seconds: f64) -> Self {
-        match metric.kind {
-            MetricKind::Counter => Self {
-                sum: value,
-                weight: 0.0,
-            },
-            _ => Self {
-                sum: value * seconds.max(1e-9),
-                weight: seconds.max(1e-9),
-            },
-        }
-    }
-
-    fn add(&mut self, next: Self) {
-        if next.weight > 0.0 {
-            self.sum += next.sum;
-            self.weight += next.weight;
-        } else {
-            *self = next;
-        }
-    }
-
-    fn mean(&self) -> Option<f64> {
-        (self.weight > 0.0).then(|| self.sum / self.weight)
     }
 }
 

@@ -136,7 +136,7 @@ fn levels_are_weighted_by_time_and_what_no_chart_shows_is_not_kept() {
     assert_eq!(history.readings().count(), 1);
     let mut point = history.points[0].clone();
     point.add(history.points[1].clone());
-    let mean = point.values[&0].mean().unwrap();
+    let mean = point.values[&0].1.value;
     assert!((mean - 0.3).abs() < 1e-12);
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use headspace_agent::model::metric::{Metric, MetricKind};
+use headspace_agent::model::metric::{Metric, MetricKind, TimedValue};
 use headspace_agent::model::reading::split_key;
 use headspace_agent::model::record::{LoopTick, QueueTick, StageTick, TickRecord};
 use headspace_agent::model::{Distribution, QueueSample, Record, RecordBody, StageSample};
@@ -32,7 +32,8 @@ struct Pending {
     loops: Vec<MergedLoop>,
     stages: Vec<StageSample>,
     queues: Vec<QueueSample>,
-    levels: BTreeMap<(String, String), WeightedMean>,
+    /// By scope and key.
+    readings: BTreeMap<(String, String), TimedValue>,
 }
 
 struct MergedLoop {
@@ -40,12 +41,6 @@ struct MergedLoop {
     wait: Distribution,
     compute: Distribution,
     step: Distribution,
-}
-
-#[derive(Default)]
-struct WeightedMean {
-    sum: f64,
-    weight: f64,
 }
 
 impl Compactor {
@@ -123,7 +118,7 @@ impl Pending {
             loops: Vec::new(),
             stages: Vec::new(),
             queues: Vec::new(),
-            levels: BTreeMap::new(),
+            readings: BTreeMap::new(),
         };
         pending.absorb(tick);
         Some(pending)
@@ -157,21 +152,15 @@ impl Pending {
         last.dropped = tick.dropped;
         for (scope, readings) in tick.readings {
             for (key, value) in readings {
-                match kind(&key) {
-                    MetricKind::Gauge | MetricKind::UpDownCounter => {
-                        let mean = self.levels.entry((scope.clone(), key)).or_default();
-                        mean.sum += value * tick.interval_s;
-                        mean.weight += tick.interval_s;
-                    }
-                    kind => {
-                        let readings = last.readings.entry(scope.clone()).or_default();
-                        let kept = readings.entry(key).or_insert(value);
-                        *kept = match kind {
-                            MetricKind::Maximum => kept.max(value),
-                            _ => value,
-                        };
-                    }
-                }
+                let kind = kind(&key);
+                let later = TimedValue {
+                    value,
+                    seconds: tick.interval_s,
+                };
+                self.readings
+                    .entry((scope.clone(), key))
+                    .and_modify(|merged| *merged = kind.merge(*merged, later))
+                    .or_insert(later);
             }
         }
     }
@@ -224,13 +213,9 @@ impl Pending {
         tick.loops = self.loops.into_iter().map(MergedLoop::finish).collect();
         tick.stages = self.stages.iter().map(StageTick::from).collect();
         tick.queues = self.queues.iter().map(QueueTick::from).collect();
-        for ((scope, key), mean) in self.levels {
-            if mean.weight > 0.0 {
-                tick.readings
-                    .entry(scope)
-                    .or_default()
-                    .insert(key, mean.sum / mean.weight);
-            }
+        for ((scope, key), merged) in self.readings {
+            let readings = tick.readings.entry(scope).or_default();
+            readings.insert(key, merged.value);
         }
         self.last
     }
