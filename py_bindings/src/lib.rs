@@ -64,7 +64,7 @@ mod _native {
     #[pymodule_export]
     use super::slots::{finish_worker, works_for_another};
     #[pymodule_export]
-    use super::stage::{Stage, stage};
+    use super::stage::{Stage, stage, stage_of_loop};
     #[pymodule_export]
     use super::task::Task;
     #[pymodule_export]

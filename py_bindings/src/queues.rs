@@ -47,6 +47,8 @@ struct Watched {
     /// many can, or None once the queue is gone.
     look: Arc<Py<PyAny>>,
     last: bool,
+    /// The loop whose batches pass it, where that is known.
+    loop_name: Option<String>,
 }
 
 /// What was seen in a look: depth and capacity, then those at work and those that can be.
@@ -96,7 +98,8 @@ impl Registry {
 
 /// Watches a queue from now on, in place of one that had its name.
 #[pyfunction]
-pub(crate) fn watch_queue(name: String, look: Py<PyAny>, last: bool) {
+#[pyo3(signature = (name, look, last, loop_name = None))]
+pub(crate) fn watch_queue(name: String, look: Py<PyAny>, last: bool, loop_name: Option<String>) {
     let look = Arc::new(look);
     let mut state = registry().lock();
     let before = state
@@ -104,7 +107,12 @@ pub(crate) fn watch_queue(name: String, look: Py<PyAny>, last: bool) {
         .iter()
         .position(|watched| watched.name == name)
         .map(|at| state.queues.remove(at));
-    state.queues.push(Watched { name, look, last });
+    state.queues.push(Watched {
+        name,
+        look,
+        last,
+        loop_name,
+    });
     if let Some(looker) = &state.looker {
         looker.begin();
     }
@@ -196,7 +204,9 @@ fn look_at_all(py: Python<'_>, agent: &Agent, weight: Duration) {
                         (depth, capacity)
                     }
                 };
-                if let Some(slot) = slot(&watched.name, capacity, watched.last) {
+                let name = &watched.name;
+                let loop_name = watched.loop_name.as_deref();
+                if let Some(slot) = slot(name, capacity, watched.last, loop_name) {
                     slot.observe(depth, weight);
                     if let Look::Pool(_, _, active, places) = look {
                         slot.observe_workers(active, places, weight);
@@ -215,9 +225,18 @@ fn look_at_all(py: Python<'_>, agent: &Agent, weight: Duration) {
     }
 }
 
-fn slot(name: &str, capacity: u32, last: bool) -> Option<&'static QueueSlot> {
-    let slot = slots()?.queue(name, capacity)?;
+fn slot(
+    name: &str,
+    capacity: u32,
+    last: bool,
+    loop_name: Option<&str>,
+) -> Option<&'static QueueSlot> {
+    let slots = slots()?;
+    let slot = slots.queue(name, capacity)?;
     slot.last.store(u32::from(last), Ordering::Relaxed);
+    if let Some(loop_name) = loop_name {
+        slots.set_loop(&slot.loop_name, loop_name);
+    }
     Some(slot)
 }
 
@@ -245,7 +264,7 @@ fn forget(watched: &Watched) {
 #[pyo3(signature = (name, depth, seconds, *, capacity = 0, last = false))]
 pub(crate) fn observe_queue(name: &str, depth: u32, seconds: f64, capacity: u32, last: bool) {
     let weight = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    if let Some(slot) = slot(name, capacity, last) {
+    if let Some(slot) = slot(name, capacity, last, None) {
         slot.observe(depth, u64::try_from(weight.as_nanos()).unwrap_or(u64::MAX));
     }
 }

@@ -3,6 +3,7 @@
 //! A handle is a name with the place where its calls are counted. The place is looked up once for
 //! each process; whether it is still this process's costs two loads a call.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use headspace_agent::record::stage::Writers;
@@ -72,6 +73,25 @@ pub(crate) fn stage<'py>(
     Ok(found)
 }
 
+/// The stage of one loop: [`stage`], whose batches are that loop's.
+///
+/// Args:
+///     name: What the stage is called. One name is one stage.
+///     loop_name: The loop's name in the records.
+///     concurrency: As of `stage`.
+#[pyfunction]
+#[pyo3(signature = (name, loop_name, *, concurrency = None))]
+pub(crate) fn stage_of_loop<'py>(
+    py: Python<'py>,
+    name: &Bound<'py, PyString>,
+    loop_name: String,
+    concurrency: Option<i64>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let found = stage(py, name, concurrency)?;
+    found.cast::<Stage>()?.get().set_loop(loop_name);
+    Ok(found)
+}
+
 /// The handles by name; `None` before there is one. All stay for ever.
 pub(crate) fn handles(py: Python<'_>) -> Option<&Py<PyDict>> {
     HANDLES.get(py)
@@ -96,6 +116,7 @@ fn new<'py>(
             Writers::Many
         },
         concurrency: AtomicU32::new(0),
+        loop_name: OnceLock::new(),
         place: AtomicPtr::new(std::ptr::null_mut()),
         methods: Methods::none(),
     };
@@ -115,6 +136,8 @@ pub(crate) struct Stage {
     writers: Writers,
     /// 0 where nobody says.
     concurrency: AtomicU32,
+    /// The loop whose batches it makes, where that is known.
+    loop_name: OnceLock<String>,
     /// Null before it is looked up. Never freed: a call that goes on has a reference.
     place: AtomicPtr<Place>,
     methods: Methods,
@@ -149,7 +172,20 @@ impl Stage {
         if let (Some(slot), 1..) = (place.slot, concurrency) {
             slot.concurrency.store(concurrency, Ordering::Relaxed);
         }
+        self.write_loop(place);
         place
+    }
+
+    fn set_loop(&self, loop_name: String) {
+        if self.loop_name.set(loop_name).is_ok() {
+            self.write_loop(self.place());
+        }
+    }
+
+    fn write_loop(&self, place: &Place) {
+        if let (Some(slots), Some(slot), Some(name)) = (slots(), place.slot, self.loop_name.get()) {
+            slots.set_loop(&slot.loop_name, name);
+        }
     }
 
     fn set_concurrency(&self, said: i64) -> PyResult<()> {

@@ -158,6 +158,18 @@ impl Loop {
         })
     }
 
+    /// Its name in the records.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.loader.name
+    }
+
+    /// The type of its loader, with its module; empty where that is not known.
+    #[getter]
+    fn type_name(&self) -> &str {
+        &self.loader.type_name
+    }
+
     /// Begins an epoch: `iter(loader)`, watched.
     ///
     /// `session` is called once the loader's own iterator exists, so that worker processes are

@@ -31,11 +31,11 @@ pub(super) fn conclude(summary: &SummaryRecord, main: &LoopFacts) -> Attribution
     let early = early.unwrap_or_default();
     attribute(&Pipeline {
         stages: (summary.stages.iter())
-            .filter(|stage| !serves_another_loop(summary, &stage.name))
+            .filter(|stage| !serves_another_loop(summary, stage.loop_name.as_deref()))
             .cloned()
             .collect(),
         queues: (summary.queues.iter())
-            .filter(|queue| !serves_another_loop(summary, &queue.name))
+            .filter(|queue| !serves_another_loop(summary, queue.loop_name.as_deref()))
             .cloned()
             .collect(),
         step_ms,

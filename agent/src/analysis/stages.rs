@@ -21,17 +21,6 @@ const MOST_UNSURE: f64 = 0.05;
 /// A data set of images from the web has a few per mille that cannot be read.
 const FAILURES_PCT: f64 = 1.0;
 
-/// What headspace calls the stages and queues of a torch loader. Those of a loop that has another name
-/// than its loader's type begin with it.
-const OF_TORCH: [&str; 6] = [
-    "fetch",
-    "collate",
-    "pin_memory",
-    "worker start",
-    "reorder delay",
-    "prefetch",
-];
-
 /// Processes of a stage that are told of one by one.
 const MOST_WORKERS: usize = 64;
 
@@ -94,6 +83,7 @@ fn stage(
     };
     StageSummary {
         name: run.name.clone(),
+        loop_name: run.loop_name.clone(),
         within: run.within.clone(),
         processes: totals.processes,
         calls: run.time.count(),
@@ -179,6 +169,7 @@ fn queue(run: &QueueRun, totals: QueueTotals) -> QueueSummary {
     let share = |of_ns: u64| ratio(of_ns as f64, totals.weight_ns as f64).map(percent);
     QueueSummary {
         name: run.name.clone(),
+        loop_name: run.loop_name.clone(),
         capacity: (totals.capacity > 0).then_some(totals.capacity),
         last: run.last,
         depth: ratio(totals.depth_ns, totals.depth_of_ns),
@@ -191,24 +182,16 @@ fn queue(run: &QueueRun, totals: QueueTotals) -> QueueSummary {
     }
 }
 
-/// Whether a stage or queue serves another loop than the main one: its name begins with that loop's,
-/// or says that it is of the evaluation, or is the plain one where the main loop's have its name.
+/// Whether a stage or queue of the loop `loop_name` serves another loop than the main one. A loop on a
+/// thread beside the main one feeds the main loop.
 #[must_use]
-pub fn serves_another_loop(summary: &SummaryRecord, name: &str) -> bool {
-    let of = |name: &str, owner: &str| {
-        name.strip_prefix(owner)
-            .is_some_and(|rest| rest.starts_with(' '))
+pub fn serves_another_loop(summary: &SummaryRecord, loop_name: Option<&str>) -> bool {
+    let feeds_main = |name: &str| {
+        let mut others = summary.other_loops.iter();
+        others.any(|other| other.name == name && other.role == Some(Role::Background))
     };
-    let evaluates = summary.loop_role == Some(Role::Evaluation);
-    let others = summary.other_loops.iter();
-    let of_another = (!evaluates && of(name, "evaluation"))
-        || others
-            .filter(|other| other.role != Some(Role::Background))
-            .any(|other| of(name, &other.name));
-    let stages = summary.stages.iter().map(|stage| &stage.name);
-    let mut names = stages.chain(summary.queues.iter().map(|queue| &queue.name));
-    let main_loop = summary.loop_name.as_deref().unwrap_or_default();
-    of_another || (OF_TORCH.contains(&name) && names.any(|known| of(known, main_loop)))
+    (loop_name.zip(summary.loop_name.as_deref()))
+        .is_some_and(|(name, main_loop)| name != main_loop && !feeds_main(name))
 }
 
 /// Share of time in which the last queue before the main loop was not empty, in percent; `None` where
@@ -216,7 +199,8 @@ pub fn serves_another_loop(summary: &SummaryRecord, name: &str) -> bool {
 #[must_use]
 pub fn data_readiness_pct(summary: &SummaryRecord) -> Option<f64> {
     let mut queues = summary.queues.iter();
-    let last = queues.find(|queue| queue.last && !serves_another_loop(summary, &queue.name))?;
+    let last = queues
+        .find(|queue| queue.last && !serves_another_loop(summary, queue.loop_name.as_deref()))?;
     Some(100.0 - last.empty_pct?)
 }
 

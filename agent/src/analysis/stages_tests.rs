@@ -151,6 +151,10 @@ fn readiness_is_that_of_the_queue_that_is_known_as_the_last() {
         last,
         ..QueueSummary::default()
     };
+    let of_loop = |loop_name: &str, queue: QueueSummary| QueueSummary {
+        loop_name: Some(loop_name.into()),
+        ..queue
+    };
 
     let ready = |queues: &[QueueSummary]| {
         data_readiness_pct(&SummaryRecord {
@@ -162,19 +166,19 @@ fn readiness_is_that_of_the_queue_that_is_known_as_the_last() {
     let marked = [queue("a", 97.0, false), queue("b", 40.0, true)];
     let unmarked = [queue("a", 97.0, false), queue("b", 40.0, false)];
     let of_another = [
-        queue("evaluation prefetch", 0.0, true),
-        queue("prefetch", 77.0, true),
+        of_loop("DataLoader", queue("prefetch", 0.0, true)),
+        of_loop("train", queue("train prefetch", 77.0, true)),
     ];
-    let named = [
-        queue("prefetch", 0.0, true),
-        queue("train prefetch", 77.0, true),
+    let of_nobody = [
+        of_loop("DataLoader", queue("prefetch", 0.0, true)),
+        queue("evaluation scores", 77.0, true),
     ];
 
     assert_eq!(ready(&marked), Some(60.0));
     assert_eq!(ready(&unmarked), None);
     assert_eq!(ready(&[]), None);
     assert_eq!(ready(&of_another), Some(23.0));
-    assert_eq!(ready(&named), Some(23.0));
+    assert_eq!(ready(&of_nobody), Some(23.0));
 }
 
 #[test]

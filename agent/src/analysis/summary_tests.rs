@@ -98,11 +98,12 @@ fn of_many_loops_that_take_turns_none_adds_to_what_another_waits() {
 
 #[test]
 fn an_evaluations_stages_do_not_count_for_what_limits_training() {
-    let called = |name: &str, ms: u64, calls| {
+    let called = |name: &str, loop_name: &str, ms: u64, calls| {
         let mut time = crate::model::Distribution::default();
         (0..calls).for_each(|_| time.record(ms * 1_000_000));
         StageSample {
             name: name.into(),
+            loop_name: Some(loop_name.into()),
             peak: 1,
             items_in: calls,
             items_out: calls,
@@ -117,7 +118,10 @@ fn an_evaluations_stages_do_not_count_for_what_limits_training() {
             at: Duration::from_secs(second),
             interval: Duration::from_secs(1),
             batches: &[("train".into(), 25), ("eval".into(), 10)],
-            stages: &[called("fetch", 20, 25), called("evaluation fetch", 20, 10)],
+            stages: &[
+                called("fetch", "train", 20, 25),
+                called("eval fetch", "eval", 20, 10),
+            ],
             ..StageTicks::default()
         });
     }
@@ -137,6 +141,40 @@ fn an_evaluations_stages_do_not_count_for_what_limits_training() {
         "{found:?}"
     );
     assert_eq!(summary.stages.len(), 2, "it is told all the same");
+}
+
+#[test]
+fn a_stage_of_the_users_may_be_called_as_an_evaluation_is() {
+    let mut time = crate::model::Distribution::default();
+    (0..25).for_each(|_| time.record(20_000_000));
+    let metrics = StageSample {
+        name: "evaluation metrics".into(),
+        peak: 1,
+        items_in: 25,
+        items_out: 25,
+        time,
+        ..StageSample::default()
+    };
+    let mut history = StageHistory::default();
+    for second in 1..=4 {
+        history.push(StageTicks {
+            at: Duration::from_secs(second),
+            interval: Duration::from_secs(1),
+            batches: &[("train".into(), 25)],
+            stages: std::slice::from_ref(&metrics),
+            ..StageTicks::default()
+        });
+    }
+    let run = RunFacts {
+        elapsed_s: 4.0,
+        stages: Some(&history),
+        ..RunFacts::default()
+    };
+
+    let summary = summarise(&run, &[facts("train", series(100, 10, 20))]);
+
+    let found = summary.bottleneck.unwrap();
+    assert_eq!(found.name.as_deref(), Some("evaluation metrics"));
 }
 
 #[test]

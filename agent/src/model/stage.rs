@@ -8,6 +8,8 @@ use super::record::{QueueTick, StageTick};
 pub struct StageSample {
     /// What the stage is called.
     pub name: String,
+    /// The loop whose batches it makes, where that is known.
+    pub loop_name: Option<String>,
     /// Which process: `None` is the one that trains, else a worker's label such as `worker 0`.
     pub worker: Option<String>,
     /// The stage that it is called within, where that is one and the same.
@@ -39,6 +41,8 @@ pub struct StageSample {
 pub struct QueueSample {
     /// What the queue is called.
     pub name: String,
+    /// The loop whose batches pass it, where that is known.
+    pub loop_name: Option<String>,
     /// Which process, as in [`StageSample::worker`].
     pub worker: Option<String>,
     /// Items it holds at most, where somebody says.
@@ -151,6 +155,7 @@ impl From<&StageSample> for StageTick {
         let calls = s.time.count();
         Self {
             name: s.name.clone(),
+            loop_name: s.loop_name.clone(),
             worker: s.worker.clone(),
             within: s.within.clone(),
             concurrency: s.concurrency,
@@ -172,6 +177,7 @@ impl From<&StageTick> for StageSample {
         let succeeded = t.time.count.saturating_sub(t.failures);
         Self {
             name: t.name.clone(),
+            loop_name: t.loop_name.clone(),
             worker: t.worker.clone(),
             within: t.within.clone(),
             concurrency: t.concurrency,
@@ -192,6 +198,7 @@ impl From<&QueueSample> for QueueTick {
     fn from(q: &QueueSample) -> Self {
         Self {
             name: q.name.clone(),
+            loop_name: q.loop_name.clone(),
             worker: q.worker.clone(),
             capacity: q.capacity,
             last: q.last,
@@ -211,6 +218,7 @@ impl From<&QueueTick> for QueueSample {
     fn from(t: &QueueTick) -> Self {
         Self {
             name: t.name.clone(),
+            loop_name: t.loop_name.clone(),
             worker: t.worker.clone(),
             capacity: t.capacity,
             last: t.last,

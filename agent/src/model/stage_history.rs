@@ -85,6 +85,8 @@ pub struct QueueTotals {
 pub struct StageRun {
     /// What the stage is called.
     pub name: String,
+    /// The loop whose batches it makes, where that is known.
+    pub loop_name: Option<String>,
     /// The stage that it is called within.
     pub within: Option<String>,
     /// Calls that ended in an exception.
@@ -119,6 +121,8 @@ pub struct WorkerRun {
 pub struct QueueRun {
     /// What the queue is called.
     pub name: String,
+    /// The loop whose batches pass it, where that is known.
+    pub loop_name: Option<String>,
     /// Whether it is the last before the training loop.
     pub last: bool,
 }
@@ -257,6 +261,7 @@ impl StageHistory {
             self.stage_places.insert(sample.name.clone(), place);
             self.stages.push(StageRun {
                 name: sample.name.clone(),
+                loop_name: sample.loop_name.clone(),
                 within: sample.within.clone(),
                 ..StageRun::default()
             });
@@ -284,6 +289,7 @@ impl StageHistory {
             let place = known.unwrap_or_else(|| {
                 self.queues.push(QueueRun {
                     name: sample.name.clone(),
+                    loop_name: sample.loop_name.clone(),
                     last: false,
                 });
                 self.queues.len() - 1

@@ -128,7 +128,7 @@ class Function:
         if evaluates:
             _nesting.interrupt()
         loop = self._native(evaluates, role)
-        return _nesting.make(loop.iterate, generator, _session._begin, role)
+        return _nesting.make(loop, loop.iterate, generator, _session._begin, role)
 
     def _loop(self) -> _Loop | None:
         """Where the call that is made belongs, ready to be asked. None where it is no training loop's."""
@@ -145,7 +145,10 @@ class Function:
             _nesting.interrupt()
             loop.iterator = None
         if loop.iterator is None or getattr(loop.iterator, "_headspace_has_ended", False):
-            loop.iterator = _nesting.make(loop.loop.iterate, loop.calls, _session._begin, role)
+            native = loop.loop
+            loop.iterator = _nesting.make(
+                native, native.iterate, loop.calls, _session._begin, role
+            )
             loop.is_told = role == _role.TRAINING
         elif role == _role.TRAINING and not loop.is_told:
             loop.is_told = True

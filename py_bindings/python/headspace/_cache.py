@@ -52,7 +52,8 @@ class CacheDataLoader:
         settings = (self.num_caches, self.return_caches_after, self.stop_after)
         if self._loop is None or self._loop[0] != settings:
             self._loop = (settings, _replay_loop(self.dl, *settings, keep_source=False))
-        iterator: Iterator[Any] = _nesting.make(self._loop[1].iterate, self.dl, _session._begin)
+        loop = self._loop[1]
+        iterator: Iterator[Any] = _nesting.make(loop, loop.iterate, self.dl, _session._begin)
         return iterator
 
     def __len__(self) -> int:
@@ -109,7 +110,7 @@ def _cache_once(
     loop = _replay_loop(
         src, num_caches, return_caches_after, stop_after, keep_source=not delete_src, endless=True
     )
-    iterator: Iterator[Any] = _nesting.make(loop.iterate, src, _session._begin)
+    iterator: Iterator[Any] = _nesting.make(loop, loop.iterate, src, _session._begin)
     return iterator
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "stage",
     "threads_beyond",
     "ticks",
+    "stage_of_loop",
     "time_calls",
     "watch_queue",
     "works_for_another",
@@ -95,6 +96,7 @@ def watch_queue(
     name: str,
     look: Callable[[], tuple[int, int] | tuple[int, int, int, int] | None],
     last: bool,
+    loop_name: str | None = None,
 ) -> None:
     """Watches a queue from now on, in place of one that had its name.
 
@@ -103,6 +105,7 @@ def watch_queue(
         look: Gives depth and capacity (0 where it is not known), for the queue of a pool also how
             many of its workers have an item in hand and how many there can be; None once it is gone.
         last: Whether batches come out of it.
+        loop_name: The loop whose batches pass it, where that is known.
     """
 
 def threads_beyond(threads: list[int], code: CodeType) -> int:
@@ -158,6 +161,15 @@ def stage(name: str, *, concurrency: int | None = None) -> Stage:
 
     Raises:
         ValueError: If `concurrency` is not a count of at least 1.
+    """
+
+def stage_of_loop(name: str, loop_name: str, *, concurrency: int | None = None) -> Stage:
+    """The stage of one loop: `stage`, whose batches are that loop's.
+
+    Args:
+        name: What the stage is called. One name is one stage.
+        loop_name: The loop's name in the records.
+        concurrency: As of `stage`.
     """
 
 @final
@@ -267,6 +279,7 @@ class Session:
     def pause(self) -> None: ...
     def resume(self) -> None: ...
     def ended_by_exception(self, exception: str, is_error: bool) -> None: ...
+    def compute_on(self, ordinal: int) -> None: ...
     def refuse_setting(self, setting: str, problem: str) -> None: ...
     def integration_off(self, place: int, integration: str, reason: str) -> None: ...
     def scalars(self, place: int) -> list[tuple[int, float, dict[str, float]]]: ...
@@ -304,6 +317,10 @@ class Loop:
         options_from: str | None = None,
         count_samples: Callable[[Any], int | None] | None = None,
     ) -> Loop: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def type_name(self) -> str: ...
     def iterate(
         self,
         loader: Iterable[Any],

@@ -18,16 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from headspace import _native
+
 
 class _Local(ThreadLocal):
-    #: Iterators that this thread is making.
-    making = 0
+    #: The loops whose iterators this thread is making, the outermost first.
+    making: tuple[_native.Loop, ...] = ()
 
 
 _local = _Local()
 
-#: The iterators that were given out, with the thread that each was made on.
-_given: list[tuple[ref[Any], int]] = []
+#: The iterators that were given out, each with the thread that made it and its loop.
+_given: list[tuple[ref[Any], int, _native.Loop]] = []
 
 #: How many iterations have begun in this process.
 begun = 0
@@ -43,18 +45,19 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def make(iterate: Callable[..., Any], *args: Any) -> Any:
-    """``iterate(*args)``, an iterator of a watched loader."""
+def make(loop: _native.Loop, iterate: Callable[..., Any], *args: Any) -> Any:
+    """``iterate(*args)``, an iterator of the loop's loader."""
     global begun
     begun += 1
-    _local.making += 1
+    before = _local.making
+    _local.making = (*before, loop)
     try:
         iterator = iterate(*args)
     finally:
-        _local.making -= 1
+        _local.making = before
     if hasattr(type(iterator), "_headspace_is_asked"):
         _given[:] = [entry for entry in _given if _goes_on(entry[0]())]
-        _given.append((ref(iterator), get_ident()))
+        _given.append((ref(iterator), get_ident(), loop))
     return iterator
 
 
@@ -64,13 +67,13 @@ def _goes_on(iterator: Any) -> bool:
 
 def goes_on() -> bool:
     """Whether a watched loader is iterated in this process."""
-    return any(_goes_on(iterator()) for iterator, _ in _given)
+    return any(_goes_on(iterator()) for iterator, *_ in _given)
 
 
 def interrupt() -> None:
     """What this thread iterates stands still: it begins an evaluation, which is no part of a step."""
     if not is_within():
-        for entry, _ in _given:
+        for entry, *_ in _given:
             iterator = entry()
             if iterator is not None:
                 iterator._headspace_interrupt()
@@ -84,16 +87,21 @@ def is_beside() -> bool:
 
 def is_within() -> bool:
     """Whether what this thread begins to iterate is part of a loader that is watched."""
+    return enclosing() is not None
+
+
+def enclosing() -> _native.Loop | None:
+    """The loop whose loader has within it what this thread begins to iterate."""
     if _local.making:
-        return True
+        return _local.making[0]
     here = get_ident()
     beside = is_beside()
-    for entry, thread in _given:
+    for entry, thread, loop in _given:
         iterator = entry()
         if iterator is None:
             continue
         if iterator._headspace_is_asked:
-            return True
+            return loop
         if beside and thread != here and not iterator._headspace_has_ended:
-            return True
-    return False
+            return loop
+    return None

@@ -13,12 +13,12 @@ import os
 import time
 from _weakref import ref
 
-from headspace._native import stage
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from headspace import _native
 
 #: Bytes of a time, in nanoseconds of the system's monotonic clock.
 _TIME = 8
@@ -100,16 +100,16 @@ def _mapped(file: Any, workers: int, room: int) -> Ends | None:
         return None
 
 
-def watch(iterator: Any, ends: Ends, prefix: str) -> None:
+def watch(iterator: Any, ends: Ends, stage: Callable[[str], _native.Stage]) -> None:
     """Every batch that the iterator gives out after its turn is told, with how long it waited.
 
     Args:
         iterator: torch's own for several workers, in which batches keep their order.
         ends: What its workers note.
-        prefix: Of the stage's name.
+        stage: Makes a stage of the loop, by its name.
     """
     process, me, times, room = type(iterator)._process_data, ref(iterator), ends.times, ends.room
-    record = stage(f"{prefix}reorder delay").record
+    record = stage("reorder delay").record
     taken = [0] * ends.workers
     before = latest = 0
 

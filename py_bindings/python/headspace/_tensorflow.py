@@ -69,6 +69,6 @@ def _is_eager() -> bool:
 
 def _begin(known: _watch._Known, dataset: Any) -> tuple[Any, Calls]:
     source = _DatasetCalls(dataset)
-    iterator = _nesting.make(known.loop.iterate, source, _session._begin)
+    iterator = _nesting.make(known.loop, known.loop.iterate, source, _session._begin)
     known.last = _watch._weak(iterator)
     return iterator, source

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from headspace import _native
+
 #: By module: its classes, where each is defined, and the methods of each that begin an iteration.
 #: A program may have modules of its own by such names.
 LOADERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
@@ -127,7 +129,7 @@ def _replace(kind: Any, method: str) -> None:
                 return original(self, *args, **kwargs)
             return stages(_Source(self, original, args, kwargs))
         source = _Source(self, original, args, kwargs)
-        iterator = _nesting.make(known.iterate, source)
+        iterator = _nesting.make(known.loop, known.iterate, source)
         known.last = _weak(iterator)
         return iterator
 
@@ -172,7 +174,7 @@ class _Source:
 class _Known:
     """A loop: a loader in one role, or several one after another at one place of the program."""
 
-    __slots__ = ("dataset", "is_likely", "last", "loader", "loop", "mode", "prefix", "role")
+    __slots__ = ("dataset", "is_likely", "last", "loader", "loop", "mode", "role")
 
     def __init__(self, loader: Any, name: str, role: str | None) -> None:
         kind = type(loader)
@@ -195,9 +197,6 @@ class _Known:
             role=role,
             **options,
         )
-        # The evaluation's stages are called so whatever its loader is called.
-        plain = name.replace(f"{kind.__name__} (", "").replace(")", "")
-        self.prefix = "" if name == kind.__name__ else f"{plain} "
         self.mode = mode
         self.role = role
         #: What it is for may still turn out: the models seem to evaluate, or no mode was set yet.
@@ -218,7 +217,7 @@ class _Known:
             return self.loop.iterate(source, _session._begin)
         from headspace.torch import iterate
 
-        return iterate(self.loop, source, loader, self.prefix)
+        return iterate(self.loop, source, loader)
 
     def is_of(self, loader: Any) -> bool:
         return self.loader() is loader
@@ -241,8 +240,10 @@ def _stages_of(loader: Any) -> Callable[[_Source], Any] | None:
     """What iterates a torch loader within another loader that is watched, so that its stages are told.
     None for anything else."""
     inner = _loops.torch_loader(loader)
+    enclosing = _nesting.enclosing()
     if (
         inner is None
+        or enclosing is None
         or not _settings.enabled()
         or "_get_iterator" in vars(inner)
         or _guard.is_worker()
@@ -250,13 +251,18 @@ def _stages_of(loader: Any) -> Callable[[_Source], Any] | None:
         return None
     from headspace.torch import iterate
 
-    prefix = "evaluation " if _role.here() == _role.EVALUATION else ""
-    unwatched: Any = _Unwatched()
-    return lambda source: iterate(unwatched, source, inner, prefix)
+    unwatched: Any = _Unwatched(enclosing)
+    return lambda source: iterate(unwatched, source, inner)
 
 
 class _Unwatched:
-    """In the place of a loop: what iterates is the loader's own."""
+    """In the place of a loop, within one: what iterates is the loader's own."""
+
+    __slots__ = ("name", "type_name")
+
+    def __init__(self, enclosing: _native.Loop) -> None:
+        self.name = enclosing.name
+        self.type_name = enclosing.type_name
 
     @staticmethod
     def iterate(loader: Any, _session: Any, _role: Any) -> Any:

@@ -134,14 +134,13 @@ class Proxy(metaclass=_remade.Kind):
 
 def _iterate(proxy: Proxy) -> Any:
     wrapped = proxy._headspace_wrapped
-    loop, name, role = proxy._headspace_loop.begin(wrapped)
+    loop, role = proxy._headspace_loop.begin(wrapped)
     loader = _loops.torch_loader(wrapped)
     if loader is not None:
         from headspace.torch import iterate
 
-        prefix = "" if name == type(wrapped).__name__ else f"{name} "
-        return _nesting.make(iterate, loop, wrapped, loader, prefix, role)
-    return _nesting.make(loop.iterate, wrapped, _session._begin, role)
+        return _nesting.make(loop, iterate, loop, wrapped, loader, role)
+    return _nesting.make(loop, loop.iterate, wrapped, _session._begin, role)
 
 
 class _Loops:
@@ -154,12 +153,11 @@ class _Loops:
         self._options = options
         #: What the first loop is iterated for. None before that.
         self._evaluates: bool | None = None
-        self._evaluation: tuple[_native.Loop, str] | None = None
+        self._evaluation: _native.Loop | None = None
 
-    def begin(self, wrapped: Any) -> tuple[_native.Loop, str, str | None]:
-        """The loop that an epoch which begins now belongs to, its name, and what it is for."""
+    def begin(self, wrapped: Any) -> tuple[_native.Loop, str | None]:
+        """The loop that an epoch which begins now belongs to, and what it is for."""
         role = _role.here()
-        name: str = self._options["name"]
         if role == _role.EVALUATION and not _role.is_sure():
             role = None  # Some trainers set the mode once they have a batch.
         if role != _role.EVALUATION:
@@ -167,24 +165,22 @@ class _Loops:
             role = None if role == _role.BACKGROUND else role
             if self._evaluates:
                 # So far it was used to evaluate: from now on that loop is the other one.
-                self._evaluation = self.main, name
-                self._options = {**self._options, "name": _loops.unique(f"{name} (training)")}
-                name, self.main = self._options["name"], _loops.loop_of(wrapped, **self._options)
+                self._evaluation = self.main
+                name = _loops.unique(f"{self.main.name} (training)")
+                self._options = {**self._options, "name": name}
+                self.main = _loops.loop_of(wrapped, **self._options)
             self._evaluates = False
-            return self.main, name, role
+            return self.main, role
         _nesting.interrupt()
         if self._evaluates is None:
             self._evaluates = True
         if self._evaluates:
-            return self.main, name, role
+            return self.main, role
         if self._evaluation is None:
-            other = {
-                **self._options,
-                "mode": "measure",
-                "name": _loops.unique(f"{name} (evaluation)"),
-            }
-            self._evaluation = _loops.loop_of(wrapped, **other), other["name"]
-        return *self._evaluation, role
+            name = _loops.unique(f"{self.main.name} (evaluation)")
+            other = {**self._options, "mode": "measure", "name": name}
+            self._evaluation = _loops.loop_of(wrapped, **other)
+        return self._evaluation, role
 
 
 def follow(model: Proxy, made: Any) -> Any:

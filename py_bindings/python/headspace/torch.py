@@ -16,7 +16,8 @@ costs a batch. Only batches that are made before their turn have one |
 |---|---|
 | ``prefetch`` | are made and wait for the training loop |
 
-Where a loop has another name than its loader's type, the names begin with it: ``val fetch``.
+Where a loop has another name than its loader's type, the names begin with it: ``val fetch``. The
+records say of each which loop it is of.
 
 The user's dataset, its ``collate_fn`` and the types of loader and iterator stay as they are. What is
 added is in the worker's own process (how its fetcher is made), in single objects (the fetcher, the
@@ -31,7 +32,7 @@ import time
 from _weakref import ref
 
 from headspace import _batch, _order, _session, _worker
-from headspace._native import LoopIterator, stage, time_calls, watch_queue
+from headspace._native import LoopIterator, stage_of_loop, time_calls, watch_queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,14 +42,11 @@ if TYPE_CHECKING:
     from headspace import _native
 
 
-def iterate(
-    loop: _native.Loop, whole: Any, loader: Any, prefix: str, role: str | None = None
-) -> Any:
+def iterate(loop: _native.Loop, whole: Any, loader: Any, role: str | None = None) -> Any:
     """``loop.iterate(whole)``, with workers that tell what they do.
 
     Args:
         whole: What is iterated: the loader, or what iterates it.
-        prefix: What the names of its stages begin with.
         role: What the loop is for, where it does not know that itself.
     """
     session = _session._current
@@ -58,7 +56,7 @@ def iterate(
         before is None or type(before) is _Maker
     ):
         return loop.iterate(whole, _session._begin, role)
-    maker = _Maker(loader, prefix, getattr(loop, "describe_batch", None))
+    maker = _Maker(loader, Owner(loop), getattr(loop, "describe_batch", None))
     maker.begin()
     try:
         iterator = loop.iterate(whole, _session._begin, role)
@@ -73,6 +71,29 @@ def iterate(
     return iterator
 
 
+class Owner:
+    """The loop that a loader's stages and queues are of, as its workers know it."""
+
+    __slots__ = ("loop_name", "prefix")
+
+    def __init__(self, loop: _native.Loop) -> None:
+        self.loop_name = loop.name
+        kind = loop.type_name.rpartition(".")[2].lstrip("_")
+        short = self.loop_name
+        if short.startswith(f"{kind} ("):
+            # Whatever its loader is called, the stages of an evaluation are called so.
+            short = short.removeprefix(f"{kind} (").replace(")", "", 1)
+        #: What the names of its stages, queues and workers begin with, so that no two loops share one.
+        self.prefix = "" if short == kind else f"{short} "
+
+    def stage(self, name: str, concurrency: int | None = None) -> _native.Stage:
+        return stage_of_loop(f"{self.prefix}{name}", self.loop_name, concurrency=concurrency)
+
+    def watch_queue(self, name: str, look: Callable[[], tuple[int, int] | None]) -> None:
+        """Watches the queue that batches come out of."""
+        watch_queue(f"{self.prefix}{name}", look, True, self.loop_name)
+
+
 class _Maker:
     """Stands in for a loader's ``_get_iterator`` while an iterator is made, and no longer.
 
@@ -80,10 +101,10 @@ class _Maker:
     """
 
     def __init__(
-        self, loader: Any, prefix: str, describe_batch: Callable[..., None] | None
+        self, loader: Any, owner: Owner, describe_batch: Callable[..., None] | None
     ) -> None:
         self.loader = ref(loader)
-        self.prefix = prefix
+        self.owner = owner
         #: What is told of a batch that is made here.
         self.describe_batch = describe_batch
         self.has_made = False
@@ -102,7 +123,7 @@ class _Maker:
         self.remove()
         kept = getattr(self.loader(), "_iterator", None)
         if not self.has_made and kept is not None:  # The loader kept its iterator, and its workers.
-            _ignoring_errors(_watch_queues, kept, self.prefix)
+            _ignoring_errors(_watch_queues, kept, self.owner)
 
     def __call__(self) -> Any:
         loader: Any = self.loader()
@@ -112,7 +133,7 @@ class _Maker:
         if type(users) is WorkerInit:  # Another thread makes one, too.
             users = users.users
         ends = _ends(loader)
-        chained = WorkerInit(users, time.monotonic_ns(), self.prefix, ends)
+        chained = WorkerInit(users, time.monotonic_ns(), self.owner, ends)
         attributes["worker_init_fn"] = chained
         try:
             iterator = type(loader)._get_iterator(loader)
@@ -132,13 +153,13 @@ class WorkerInit:
         self,
         users: Callable[[int], Any] | None,
         begun_ns: int,
-        prefix: str,
+        owner: Owner,
         ends: _order.Ends | None,
     ) -> None:
         self.users = users
         #: On the system's monotonic clock, which all processes share.
         self.begun_ns = begun_ns
-        self.prefix = prefix
+        self.owner = owner
         #: None where order costs nothing, or it cannot be told.
         self.ends = ends
 
@@ -167,10 +188,10 @@ def _ends(loader: Any) -> _order.Ends | None:
 
 def _watch_worker(init: WorkerInit, worker_id: int) -> None:
     """In a worker: whatever makes batches from now on is watched."""
-    prefix, ends = init.prefix, init.ends
-    _worker.prefix = prefix
+    owner, ends = init.owner, init.ends
+    _worker.prefix = owner.prefix
     # It makes no batch, and so is no part of their way.
-    start = stage(f"{prefix}worker start")
+    start = owner.stage("worker start")
     start.record((time.monotonic_ns() - init.begun_ns) / 1e9, inputs=0, outputs=0)
     kind = sys.modules["torch.utils.data"]._DatasetKind
     create = kind.create_fetcher
@@ -179,16 +200,18 @@ def _watch_worker(init: WorkerInit, worker_id: int) -> None:
         fetcher = create(*args, **kwargs)
         # Made anew for each epoch.
         note_end = None if ends is None else ends.notes(worker_id)
-        _ignoring_errors(_watch_fetcher, fetcher, prefix, note_end)
+        _ignoring_errors(_watch_fetcher, fetcher, owner, note_end)
         return fetcher
 
     kind.create_fetcher = staticmethod(create_fetcher)
 
 
-def _watch_fetcher(fetcher: Any, prefix: str, note_end: Callable[[], None] | None = None) -> None:
-    collate = stage(f"{prefix}collate", concurrency=1)
+def _watch_fetcher(
+    fetcher: Any, owner: Owner, note_end: Callable[[], None] | None = None
+) -> None:
+    collate = owner.stage("collate", concurrency=1)
     # Held weakly: a cycle would keep the dataset's iterator beyond the epoch.
-    fetch = time_calls(stage(f"{prefix}fetch", concurrency=1), type(fetcher).fetch, fetcher)
+    fetch = time_calls(owner.stage("fetch", concurrency=1), type(fetcher).fetch, fetcher)
     fetcher.collate_fn = time_calls(collate, fetcher.collate_fn)
     fetcher.fetch = fetch if note_end is None else _noting(fetch, note_end)
 
@@ -210,15 +233,15 @@ def _watch_iterator(
         iterator._worker_init_fn = chained.users
     fetcher = getattr(iterator, "_dataset_fetcher", None)
     if fetcher is not None:  # Without workers.
-        _watch_fetcher(fetcher, chained.prefix)
+        _watch_fetcher(fetcher, chained.owner)
         if describe_batch is not None:
             _look_at_a_batch(fetcher, describe_batch)
         return
-    _watch_queues(iterator, chained.prefix)
+    _watch_queues(iterator, chained.owner)
     if chained.ends is not None and _is_torchs(type(iterator)):
-        _order.watch(iterator, chained.ends, chained.prefix)
+        _order.watch(iterator, chained.ends, chained.owner.stage)
     if getattr(iterator, "_pin_memory_thread", None) is not None:
-        _watch_pinning(iterator._worker_result_queue, iterator._data_queue, chained.prefix)
+        _watch_pinning(iterator._worker_result_queue, iterator._data_queue, chained.owner)
 
 
 #: Which batch of an epoch is looked at: within the steps that are dropped as warm-up.
@@ -256,11 +279,11 @@ def _is_torchs(kind: type) -> bool:
     return kind.__module__ == "torch.utils.data.dataloader"
 
 
-def _watch_pinning(source: Any, sink: Any, prefix: str) -> None:
+def _watch_pinning(source: Any, sink: Any, owner: Owner) -> None:
     """Times what the thread between two queues does with each batch."""
     get, put = type(source).get, type(sink).put
     source_itself, sink_itself = ref(source), ref(sink)
-    pinning = stage(f"{prefix}pin_memory", concurrency=1)
+    pinning = owner.stage("pin_memory", concurrency=1)
     begun: list[int] = []
 
     def timed_get(*args: Any, **kwargs: Any) -> Any:
@@ -278,7 +301,7 @@ def _watch_pinning(source: Any, sink: Any, prefix: str) -> None:
     source.get = timed_get
 
 
-def _watch_queues(iterator: Any, prefix: str) -> None:
+def _watch_queues(iterator: Any, owner: Owner) -> None:
     capacity = iterator._num_workers * iterator._prefetch_factor
     me = ref(iterator)
 
@@ -293,4 +316,4 @@ def _watch_queues(iterator: Any, prefix: str) -> None:
         held = early if len(following) == 2 else 0
         return min(iterator._data_queue.qsize() + held, capacity), capacity
 
-    watch_queue(f"{prefix}prefetch", prefetched, True)
+    owner.watch_queue("prefetch", prefetched)

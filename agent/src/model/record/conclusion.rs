@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BottleneckRecord {
     /// `stage`, `pool` (threads that several stages share), `resource`, `jitter` (means would be fast
-    /// enough, tails are not), or `compute` (the loop itself).
+    /// enough, tails are not), or `compute` (what the loop does with a batch).
     pub kind: String,
     /// Name of the stage or of the pool's queue; of the resource: `cores`, `quota`, `gil`, `gc`, `disk`, `nvdec`, `memory`.
     /// Absent for `compute`.
@@ -31,6 +31,8 @@ pub struct BottleneckRecord {
 pub struct StageSummary {
     /// What the stage is called.
     pub name: String,
+    /// The loop whose batches it makes, where that is known.
+    pub loop_name: Option<String>,
     /// The stage that it is called within.
     pub within: Option<String>,
     /// Processes that it runs in.
@@ -97,6 +99,8 @@ pub struct StageWorker {
 pub struct QueueSummary {
     /// What the queue is called.
     pub name: String,
+    /// The loop whose batches pass it, where that is known.
+    pub loop_name: Option<String>,
     /// Items it holds at most, over all processes.
     pub capacity: Option<u32>,
     /// Whether it is the last before the training loop.

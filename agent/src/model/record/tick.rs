@@ -131,6 +131,9 @@ pub struct StepRecord {
 pub struct StageTick {
     /// What the stage is called.
     pub name: String,
+    /// The loop whose batches it makes; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loop_name: Option<String>,
     /// The worker process, such as `worker 0`; absent for the process that trains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
@@ -170,6 +173,9 @@ pub struct StageTick {
 pub struct QueueTick {
     /// What the queue is called.
     pub name: String,
+    /// The loop whose batches pass it; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loop_name: Option<String>,
     /// The worker process; absent for the process that trains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,

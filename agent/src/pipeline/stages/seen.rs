@@ -187,6 +187,7 @@ impl SeenStage {
         let concurrency = slot.concurrency.load(Relaxed);
         sample.map(|sample| StageSample {
             name: self.name.clone(),
+            loop_name: slot.loop_name.get(),
             concurrency: (concurrency > 0).then_some(concurrency),
             peak: u32::try_from(peak).unwrap_or(u32::MAX),
             bytes: self.has_bytes.then_some(sample.bytes.unwrap_or(0)),
@@ -343,6 +344,7 @@ impl SeenQueue {
         let all_active = f64::from(places) * active_of as f64;
         Some(QueueSample {
             name: self.name.clone(),
+            loop_name: slot.loop_name.get(),
             capacity: (capacity > 0).then_some(capacity),
             last: slot.last.load(Relaxed) != 0,
             looks,

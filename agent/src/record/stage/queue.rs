@@ -11,6 +11,8 @@ use super::slot::SlotName;
 pub struct QueueSlot {
     /// What the queue is called.
     pub name: SlotName,
+    /// The loop whose batches pass it, by its name in the records; empty where it is not known.
+    pub loop_name: SlotName,
     /// Items it holds at most; 0 where it has no limit or nobody says.
     pub capacity: AtomicU32,
     /// Deepest since a reader last set it to zero.

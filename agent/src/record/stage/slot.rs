@@ -72,7 +72,7 @@ pub struct SlotName {
 }
 
 impl SlotName {
-    /// Writes the name. Called once, before any other process or thread uses the slot.
+    /// Writes the name. Called once, before any other process or thread reads it.
     pub fn set(&self, name: &str) {
         let mut end = name.len().min(NAME_BYTES);
         while !name.is_char_boundary(end) {
@@ -85,7 +85,7 @@ impl SlotName {
         self.length.store(length, Ordering::Release);
     }
 
-    /// The name; `None` where the slot is free.
+    /// The name; `None` before it is written.
     #[must_use]
     pub fn get(&self) -> Option<String> {
         let length = self.length.load(Ordering::Acquire).checked_sub(1)? as usize;
@@ -104,6 +104,8 @@ impl SlotName {
 pub struct StageSlot {
     /// What the stage is called.
     pub name: SlotName,
+    /// The loop whose batches it makes, by its name in the records; empty where it is not known.
+    pub loop_name: SlotName,
     /// How many calls may run at once, as the user says; 0 where nobody says.
     pub concurrency: AtomicU32,
     /// Most calls at once since a reader last set it to zero.

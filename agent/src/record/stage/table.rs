@@ -159,6 +159,14 @@ impl Slots {
         Some(slot)
     }
 
+    /// Says which loop the batches of a stage or queue are of. The first loop that is named stays.
+    pub fn set_loop(&self, of_slot: &SlotName, loop_name: &str) {
+        let _one_at_a_time = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if of_slot.get().is_none() {
+            of_slot.set(loop_name);
+        }
+    }
+
     /// Where the slot with these bytes is: in the region, or elsewhere from the first on (of its
     /// kind) that could not be reserved.
     fn region_of(
