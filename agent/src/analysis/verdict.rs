@@ -10,7 +10,9 @@ mod render;
 mod resources;
 pub mod units;
 
-pub use self::pipeline::{bottleneck_name, remedy_action, remedy_outcome};
+pub use self::pipeline::{
+    Bottleneck, UNKNOWN_BOTTLENECK, bottleneck_name, remedy_action, remedy_outcome,
+};
 
 use std::fmt;
 
@@ -18,10 +20,13 @@ use self::render::{COLUMNS, Row, text};
 use self::units::{duration_ms, duration_s, percent, signed_ms, steps};
 use super::steady::{LEAST_STEADY, LEAST_WARMUP};
 use crate::model::Mode;
-use crate::model::record::{ProbeRecord, Role, RunRecord, SummaryRecord};
+use crate::model::record::{FindingRecord, ProbeRecord, Role, RunRecord, SummaryRecord};
 
 /// The finding that repeats why a probe gave no number.
 const REFUSED: &str = "no_headspace";
+
+/// The finding that the loop's thread waited for a core in much of the probe.
+const UNSTEADY_PROBE: &str = "unsteady_probe";
 
 /// Below this share of the step, in percent, a loop hardly waits for data.
 const HARDLY_WAITS_PCT: f64 = 1.0;
@@ -106,7 +111,8 @@ impl<'a> Verdict<'a> {
         ));
         rows.extend(pipeline::stages(s));
         rows.extend(resources::rows(&s.resources));
-        rows.extend(self.findings());
+        let findings = self.findings();
+        rows.extend(findings.map(|found| Row::sentence("found", found.text.clone())));
         rows.extend(self.lost());
         rows.extend(self.cost());
         rows
@@ -303,12 +309,28 @@ impl<'a> Verdict<'a> {
         Some(Row::parts("split", parts))
     }
 
-    fn findings(&self) -> impl Iterator<Item = Row> {
-        self.summary
-            .findings
-            .iter()
-            .filter(|f| f.code != REFUSED)
-            .map(|f| Row::sentence("found", f.text.clone()))
+    /// What stands out and is said nowhere else in the verdict: neither why there is no headspace, nor
+    /// what the bottleneck's evidence says.
+    pub fn findings(&self) -> impl Iterator<Item = &'a FindingRecord> {
+        let s = self.summary;
+        let limit = s
+            .bottleneck
+            .as_ref()
+            .and_then(|found| found.name.as_deref());
+        let is_unsteady = s.findings.iter().any(|f| f.code == UNSTEADY_PROBE);
+        s.findings.iter().filter(move |finding| {
+            let said = match finding.code.as_str() {
+                REFUSED => true,
+                "oversubscribed" => is_unsteady || matches!(limit, Some("cores" | "quota")),
+                "cpu_throttled" => limit == Some("quota"),
+                "gil_contended" => limit == Some("gil"),
+                "gc_pauses" => limit == Some("gc"),
+                "io_pressure" => limit == Some("disk"),
+                "decoders_busy" => limit == Some("nvdec"),
+                _ => false,
+            };
+            !said
+        })
     }
 
     fn lost(&self) -> Option<Row> {

@@ -6,7 +6,9 @@ mod tables;
 use std::fmt::Write as _;
 
 use headspace_agent::analysis::verdict::units::{duration_ms, duration_s, percent};
-use headspace_agent::analysis::verdict::{Verdict, bottleneck_name, remedy_action, remedy_outcome};
+use headspace_agent::analysis::verdict::{
+    Bottleneck, UNKNOWN_BOTTLENECK, Verdict, bottleneck_name, remedy_action, remedy_outcome,
+};
 use headspace_agent::model::ranks::RanksRecord;
 use headspace_agent::model::record::{NoticeRecord, RunState, Severity, SummaryRecord};
 
@@ -15,9 +17,6 @@ use super::html::{Head, Row, escape, prose, table};
 
 /// Remedies, findings and notices that are shown of each.
 const MOST_TOLD: usize = 24;
-
-/// The finding that the verdict tells as a caution.
-const REFUSED: &str = "no_headspace";
 
 /// What the parts are made of.
 pub(crate) struct Facts<'a> {
@@ -227,21 +226,19 @@ impl Facts<'_> {
     fn way(&self) -> String {
         let s = self.verdict.summary;
         let mut out = String::new();
-        if let Some(found) = &s.bottleneck {
-            let limit = found
-                .limit_ms
-                .map(|ms| format!("; allows {} a step", duration_ms(ms)));
+        if let Some(found) = Bottleneck::of(s).filter(|_| s.steady_step_mean_ms.is_some()) {
+            let (name, mut evidence) = match found {
+                Bottleneck::Known(found) => (bottleneck_name(found), found.evidence.clone()),
+                Bottleneck::Unknown => ("unknown".to_owned(), UNKNOWN_BOTTLENECK.to_owned()),
+            };
+            if let Some(ms) = s.bottleneck.as_ref().and_then(|found| found.limit_ms) {
+                let _ = write!(evidence, "; allows {} a step", duration_ms(ms));
+            }
             let _ = write!(
                 out,
-                "<h2>Bottleneck: <strong>{}</strong></h2><p>{}{}.</p>",
-                escape(&bottleneck_name(found)),
-                prose(&found.evidence),
-                escape(&limit.unwrap_or_default())
-            );
-        } else if self.is_told && s.steady_step_mean_ms.is_some() && !s.stages.is_empty() {
-            out.push_str(
-                "<h2>Bottleneck: <strong>unknown</strong></h2>\
-                 <p>Neither the stages nor the resources explain how long the loop waits.</p>",
+                "<h2>Bottleneck: <strong>{}</strong></h2><p>{}.</p>",
+                escape(&name),
+                prose(&evidence)
             );
         }
         if s.remedies.is_empty() {
@@ -299,12 +296,7 @@ impl Facts<'_> {
         if let Some(trouble) = self.trouble {
             item("warning", "trouble", trouble);
         }
-        for found in s
-            .findings
-            .iter()
-            .filter(|f| f.code != REFUSED)
-            .take(MOST_TOLD)
-        {
+        for found in self.verdict.findings().take(MOST_TOLD) {
             item("found", "found", &found.text);
         }
         let lost = s.dropped;

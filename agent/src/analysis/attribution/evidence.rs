@@ -61,18 +61,34 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> String {
     }
 }
 
+/// Cores that a stage uses from which on it is named.
+const LEAST_CORES: f64 = 0.1;
+
 fn cores_evidence(model: &Model<'_>) -> String {
     let r = &model.facts.resources;
     let others = r.others_cores.filter(|others| *others >= 0.1);
     let others = others.map_or_else(String::new, |others| {
         format!(", other programs use {}", amount(others))
     });
+    let most = most_cores(model).map_or_else(String::new, |(stage, cores)| {
+        format!(", {} of them by `{stage}`", amount(cores))
+    });
     format!(
-        "{} of {} cores used{others}{}",
+        "{} of {} cores used{most}{others}{}",
         amount(r.cores_used.unwrap_or(0.0)),
         amount(r.cores_usable.unwrap_or(0.0)),
         crowd(model)
     )
+}
+
+/// The stage that uses most cores, and how many.
+fn most_cores<'a>(model: &Model<'a>) -> Option<(&'a str, f64)> {
+    let step = model.facts.step_ms;
+    let used = model.links.iter().filter_map(|link| {
+        let cores = link.active(step) * link.cpu()?;
+        (cores >= LEAST_CORES).then_some((link.stage.name.as_str(), cores))
+    });
+    used.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 fn gil_evidence(model: &Model<'_>) -> String {

@@ -18,7 +18,7 @@ use crate::model::record::{ChangeRecord, RemedyRecord};
 /// A gain below this share of the step is none.
 const LEAST_GAIN: f64 = 0.02;
 
-/// A gain from which on it is worth going on although the loop's own part binds, in percent.
+/// A gain from which on it is worth going on although the training is compute-bound, in percent.
 const WORTH_PCT: f64 = 5.0;
 
 /// Remedies told at most.
@@ -162,8 +162,8 @@ fn change(knob: &str, from: &dyn ToString, to: &dyn ToString) -> ChangeRecord {
 }
 
 fn stop(model: &Model<'_>, found: Binding) -> RemedyRecord {
-    let what = "Stop here: the loop's own part binds, and no faster loader shortens the step. \
-                Look at the model.";
+    let what = "Stop here: the training is compute-bound, and a faster loader does not shorten the \
+                step. Look at the model.";
     RemedyRecord {
         code: "stop".to_owned(),
         what: what.to_owned(),

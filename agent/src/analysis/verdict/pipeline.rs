@@ -32,12 +32,17 @@ const LONGEST_NAME: usize = 24;
 ///
 /// A remedy is for each of so many ranks.
 pub(super) fn conclusion(summary: &SummaryRecord, ranks: u32) -> Vec<Row> {
-    let bottleneck = match &summary.bottleneck {
-        Some(found) => Some(bottleneck(found)),
-        None => unknown(summary),
-    };
+    let bottleneck = Bottleneck::of(summary).map(|found| {
+        let (name, evidence) = match found {
+            Bottleneck::Known(found) => (bottleneck_name(found), found.evidence.clone()),
+            Bottleneck::Unknown => ("unknown".to_owned(), UNKNOWN_BOTTLENECK.to_owned()),
+        };
+        Row::entries("bottleneck", vec![(short(&name), evidence)])
+    });
     let told = summary.remedies.iter().take(MOST_REMEDIES);
-    let told: Vec<_> = told.map(|one| remedy(one, ranks)).collect();
+    let told: Vec<_> = told
+        .map(|one| (remedy_outcome(one), remedy_advice(summary, one, ranks)))
+        .collect();
     let remedies = (!told.is_empty()).then(|| Row::entries("remedies", told));
     bottleneck.into_iter().chain(remedies).collect()
 }
@@ -68,25 +73,37 @@ pub(super) fn stages(summary: &SummaryRecord) -> Vec<Row> {
     rows
 }
 
-/// That nobody knows what the loop waits for, though its stages are known.
-fn unknown(summary: &SummaryRecord) -> Option<Row> {
-    let at_least = |pct: Option<f64>| pct.is_some_and(|pct| pct >= LEAST_UNKNOWN_PCT);
-    let matters = summary.headspace_pct.is_none() || at_least(summary.headspace_pct);
-    let waits = at_least(summary.wait_pct) && matters && !summary.stages.is_empty();
-    let why = "unknown: neither the stages nor the resources explain how long the loop waits";
-    waits.then(|| Row::sentence("bottleneck", why.to_owned()))
+/// What is said of a bottleneck that is not known.
+pub const UNKNOWN_BOTTLENECK: &str =
+    "neither the stages nor the resources explain how long the loop waits";
+
+/// What limits the main loop, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bottleneck<'a> {
+    /// Concluded from the stages and resources.
+    Known(&'a BottleneckRecord),
+    /// The loop waits, and its stages are known, but nothing explains the wait.
+    Unknown,
 }
 
-fn bottleneck(found: &BottleneckRecord) -> Row {
-    let name = bottleneck_name(found);
-    Row::entries("bottleneck", vec![(short(&name), found.evidence.clone())])
+impl<'a> Bottleneck<'a> {
+    /// `None` where nothing has to be explained, and where no stage is known.
+    #[must_use]
+    pub fn of(summary: &'a SummaryRecord) -> Option<Self> {
+        if let Some(found) = &summary.bottleneck {
+            return Some(Self::Known(found));
+        }
+        let at_least = |pct: Option<f64>| pct.is_some_and(|pct| pct >= LEAST_UNKNOWN_PCT);
+        let matters = summary.headspace_pct.is_none() || at_least(summary.headspace_pct);
+        let waits = at_least(summary.wait_pct) && matters && !summary.stages.is_empty();
+        waits.then_some(Self::Unknown)
+    }
 }
 
 /// What limits the loop, as people call it.
 #[must_use]
 pub fn bottleneck_name(found: &BottleneckRecord) -> String {
     match (found.kind.as_str(), found.name.as_deref()) {
-        ("compute", _) => "the loop itself".to_owned(),
         ("jitter", _) => "jitter".to_owned(),
         ("resource", Some(name)) => resource(name).to_owned(),
         (_, Some(name)) => name.to_owned(),
@@ -106,17 +123,12 @@ fn resource(name: &str) -> &str {
     }
 }
 
-/// The step that it leads to, and what to do.
-fn remedy(remedy: &RemedyRecord, ranks: u32) -> (String, String) {
-    (remedy_outcome(remedy), remedy_advice(remedy, ranks))
-}
-
 /// The step that a remedy leads to, and by how much that is shorter.
 #[must_use]
 pub fn remedy_outcome(remedy: &RemedyRecord) -> String {
     let gain = remedy.predicted_gain_pct;
     match (remedy.code.as_str(), remedy.at_least) {
-        ("stop", _) => "compute binds".to_owned(),
+        ("stop", _) => "compute-bound".to_owned(),
         (_, true) if gain < 0.5 => "gain unknown".to_owned(),
         (_, at_least) => format!(
             "{}{} (−{} %)",
@@ -127,14 +139,32 @@ pub fn remedy_outcome(remedy: &RemedyRecord) -> String {
     }
 }
 
-/// What to do, and how sure the prediction is.
-fn remedy_advice(remedy: &RemedyRecord, ranks: u32) -> String {
+/// What to do, how sure the prediction is, and why, where that is not the bottleneck.
+fn remedy_advice(summary: &SummaryRecord, remedy: &RemedyRecord, ranks: u32) -> String {
     if remedy.code == "stop" {
         return remedy.what.clone();
     }
     let action = remedy_action(remedy, ranks);
     let action = action.trim_end_matches('.');
-    format!("{action} ({}).", certainty(remedy.confidence))
+    let why = if concerns_bottleneck(summary, remedy) || remedy.evidence.is_empty() {
+        String::new()
+    } else {
+        format!("; {}", remedy.evidence)
+    };
+    format!("{action} ({}{why}).", certainty(remedy.confidence))
+}
+
+/// Whether a remedy is about what limits the loop, or about a stage that the evidence for it names.
+fn concerns_bottleneck(summary: &SummaryRecord, remedy: &RemedyRecord) -> bool {
+    let Some(found) = &summary.bottleneck else {
+        return true;
+    };
+    let named = |name: &str| {
+        found.name.as_deref() == Some(name) || found.evidence.contains(&format!("`{name}`"))
+    };
+    remedy.resource.as_deref().is_some_and(named)
+        || remedy.stage.as_deref().is_some_and(named)
+        || remedy.evidence == found.evidence
 }
 
 /// What to do, in a run of so many ranks.
@@ -207,10 +237,14 @@ fn table(stages: &[&StageSummary]) -> Row {
     }
 }
 
-/// The queue before the loop, those around the stage that binds, and those of pools, which tell how
-/// many threads or processes are at work.
+/// The queue before the loop, those around the stage that binds (else the one with the highest limit),
+/// and those of pools, which tell how many threads or processes are at work.
 pub(super) fn told_queues(summary: &SummaryRecord) -> impl Iterator<Item = &QueueSummary> {
-    let stage = summary.bottleneck_stage.as_deref().unwrap_or_default();
+    let limit = |stage: &&StageSummary| stage.limit_ms.unwrap_or(0.0);
+    let slowest = (summary.stages.iter()).max_by(|a, b| limit(a).total_cmp(&limit(b)));
+    let stage = (summary.bottleneck_stage.as_deref())
+        .or(slowest.map(|stage| stage.name.as_str()))
+        .unwrap_or_default();
     let around = queues_around(&summary.stages, &summary.queues, stage);
     let is_around = |queue: &QueueSummary| around.iter().any(|other| std::ptr::eq(*other, queue));
     let worth = |queue: &QueueSummary| match (queue.last, is_around(queue), queue.active) {

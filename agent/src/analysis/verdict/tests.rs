@@ -3,8 +3,8 @@
 use super::*;
 use crate::model::OptionsFrom;
 use crate::model::record::{
-    BottleneckRecord, ChangeRecord, Dropped, EndCause, EndRecord, FindingRecord, GpuUse,
-    QueueSummary, RemedyRecord, ResourcesRecord, StageSummary,
+    BottleneckRecord, ChangeRecord, ComputeGpu, Dropped, EndCause, EndRecord, FindingRecord,
+    GpuRule, GpuUse, QueueSummary, RemedyRecord, ResourcesRecord, StageSummary,
 };
 
 const PLACE: &str = "headspace-runs/2026-11-21T09-30-12-4711";
@@ -408,6 +408,41 @@ fn no_line_is_longer_than_a_hundred_columns_and_none_moves_the_cursor() {
 }
 
 #[test]
+fn of_several_gpus_a_rank_is_told_of_its_own() {
+    let gpu = |ordinal| GpuUse {
+        ordinal,
+        sm_pct: Some(10.0 + f64::from(ordinal)),
+        sm_source: Some("gpm".to_owned()),
+        ..GpuUse::default()
+    };
+    let summary = SummaryRecord {
+        resources: ResourcesRecord {
+            gpus: (0..8).map(gpu).collect(),
+            compute_gpu: Some(ComputeGpu {
+                ordinal: 3,
+                rule: GpuRule::TorchCurrentDevice,
+            }),
+            ..ResourcesRecord::default()
+        },
+        ..probed()
+    };
+
+    let text = Verdict::new(&summary).to_string();
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("gpu"))
+        .collect();
+
+    assert_eq!(
+        rows,
+        [
+            "gpu        3: SMs busy 13 % (GPM)   this rank's, by torch's current device",
+            "gpu        and 7 more, in the records",
+        ]
+    );
+}
+
+#[test]
 fn what_was_used_has_a_row_a_kind_and_what_was_not_read_has_none() {
     let summary = SummaryRecord {
         resources: ResourcesRecord {
@@ -623,8 +658,8 @@ fn where_compute_binds_the_advice_is_to_stop() {
     assert!(
         text.contains(
             "\
-bottleneck the loop itself   with free data a step takes 29.8 ms of 30.0 ms
-remedies   compute binds   Stop here: look at the model.
+bottleneck compute   with free data a step takes 29.8 ms of 30.0 ms
+remedies   compute-bound   Stop here: look at the model.
 "
         ),
         "{text}"
@@ -675,8 +710,14 @@ fn of_many_queues_the_last_those_around_the_bottleneck_and_those_of_pools_are_to
         .collect();
 
     assert_eq!(told, ["after read", "after decode", "queue 5", "queue 8"]);
+    // Without a stage that binds, those around the slowest.
     summary.bottleneck_stage = None;
-    assert_eq!(super::pipeline::told_queues(&summary).count(), 3);
+    summary.stages[1].limit_ms = Some(30.0);
+    let told = super::pipeline::told_queues(&summary).map(|queue| queue.name.as_str());
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        ["after read", "after decode", "queue 5", "queue 8"]
+    );
 }
 
 #[test]

@@ -204,9 +204,6 @@ def bottleneck_of(trials: Sequence[Trial], config: Config) -> str:
     for trial in reversed(trials):
         found = trial.outcome.summary.get("bottleneck")
         if trial.knobs == config and trial.outcome.measured and found:
-            name = found.get("name") or (
-                "the loop's own part" if found["kind"] == "compute" else ""
-            )
-            name = name or str(found["kind"])
+            name = found.get("name") or found["kind"]
             return f"{name} ({found['evidence']})"
     return ""
