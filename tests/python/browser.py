@@ -64,6 +64,25 @@ for (const [at, a] of shown.entries()) {
 return bad;
 """
 
+#: Names words that are broken within, for want of room. Paths and identifiers may be.
+BROKEN_WORDS = """
+const longest = 24, broken = [];
+const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (walk.nextNode()) {
+  const node = walk.currentNode, parent = node.parentElement;
+  if (parent.closest('script, style, noscript, h2.quiet, .tip, pre, code')) continue;
+  if (!parent.checkVisibility({visibilityProperty: true})) continue;
+  for (const word of node.textContent.matchAll(/[^\\s\\-\\/]+/g)) {
+    const range = document.createRange();
+    range.setStart(node, word.index);
+    range.setEnd(node, word.index + word[0].length);
+    const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+    if (lines.size > 1 && word[0].length <= longest) broken.push(`broken: ${word[0]}`);
+  }
+}
+return broken;
+"""
+
 #: The least contrast of text against what is behind it (WCAG 2: 4.5 is enough to read).
 CONTRAST = """
 const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
@@ -148,8 +167,8 @@ class Browser:
         return asked
 
     def faults(self) -> list[str]:
-        """What of the layout is wrong: the page is too wide, texts overlap or cannot be read."""
-        found: list[str] = self.run(GEOMETRY)
+        """What of the layout is wrong: the page is too wide, texts overlap, break or cannot be read."""
+        found: list[str] = self.run(GEOMETRY) + self.run(BROKEN_WORDS)
         wide, room = self.run("return [document.documentElement.scrollWidth, innerWidth]")
         if wide > room:
             found.append(f"the page is {wide} wide in a window of {room}")

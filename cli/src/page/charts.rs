@@ -285,11 +285,11 @@ impl Drawn<'_> {
             title: "What keeps the CPU from the work".to_owned(),
             unit: "%",
             lines: vec![
-                line("training thread waits for a core", "", percents(queue)),
-                line("CPU quota used up", "", percents(throttled)),
-                line("somebody waits for a core", "", pressure("cpu")),
-                line("somebody waits for storage", "", pressure("io")),
-                line("somebody waits for memory", "", pressure("memory")),
+                line("run-queue wait (training thread)", "", percents(queue)),
+                line("CPU throttled", "", percents(throttled)),
+                line("CPU pressure (some)", "", pressure("cpu")),
+                line("I/O pressure (some)", "", pressure("io")),
+                line("memory pressure (some)", "", pressure("memory")),
                 line("garbage collection", "", percents(collecting)),
             ],
             ..Chart::default()

@@ -64,7 +64,7 @@ fn cores_and_their_causes_are_rates_of_totals() {
     let charts = drawn(30);
     let used = &chart(&charts, "cores").lines[0];
     assert_eq!(used.values[5], Some(5.8));
-    let quota = |line: &&Line| line.name == "CPU quota used up";
+    let quota = |line: &&Line| line.name == "CPU throttled";
     let throttled = chart(&charts, "causes").lines.iter().find(quota).unwrap();
     assert_eq!(throttled.values[5], Some(15.0));
 }

@@ -165,8 +165,14 @@ impl Facts<'_> {
     }
 
     pub(super) fn gpus(&self) -> String {
-        let gpus = &self.verdict.summary.resources.gpus;
-        let rows: Vec<Row> = gpus.iter().take(MOST_ROWS).map(gpu_row).collect();
+        let resources = &self.verdict.summary.resources;
+        let gpus = &resources.gpus;
+        let own = resources.compute_gpu.map(|own| own.ordinal);
+        let row = |gpu: &GpuUse| Row {
+            mark: (own == Some(gpu.ordinal)).then_some("this rank's"),
+            ..gpu_row(gpu)
+        };
+        let rows: Vec<Row> = gpus.iter().take(MOST_ROWS).map(row).collect();
         titled("GPUs", GPUS, &rows, &more(gpus.len()))
     }
 
@@ -245,29 +251,26 @@ fn pairs(r: &ResourcesRecord) -> Vec<(String, String)> {
             None => amount(used),
         }),
     );
+    add("runnable threads (machine)", r.runnable_threads.map(amount));
     add(
-        "threads that wanted a core, whole machine",
-        r.runnable_threads.map(amount),
-    );
-    add(
-        "training thread waits for a core",
+        "run-queue wait (training thread)",
         pct(r.consumer_run_queue_pct),
     );
     add(
-        "CPU quota used up",
+        "CPU throttled",
         r.throttled_pct
-            .map(|pct| format!("in {} % of its periods", percent(pct, 1))),
+            .map(|pct| format!("in {} % of the quota's periods", percent(pct, 1))),
     );
-    add("somebody waits for a core", pct(r.cpu_pressure_pct));
-    add("somebody waits for storage", pct(r.io_pressure_pct));
-    add("somebody waits for memory", pct(r.memory_pressure_pct));
+    add("CPU pressure (some)", pct(r.cpu_pressure_pct));
+    add("I/O pressure (some)", pct(r.io_pressure_pct));
+    add("memory pressure (some)", pct(r.memory_pressure_pct));
     add(
-        "interpreter lock (GIL)",
+        "GIL wait",
         r.gil_wait_ms
-            .map(|ms| format!("{} to get it", duration_ms(ms))),
+            .map(|ms| format!("{} an acquisition", duration_ms(ms))),
     );
-    add("garbage collection", pct(r.gc_pct));
-    add("longest collection", r.gc_longest_ms.map(duration_ms));
+    add("GC pauses", pct(r.gc_pct));
+    add("longest GC pause", r.gc_longest_ms.map(duration_ms));
     add(
         "instructions per cycle",
         r.consumer_ipc.map(|ipc| format!("{ipc:.2}")),
@@ -281,9 +284,9 @@ fn pairs(r: &ResourcesRecord) -> Vec<(String, String)> {
         "memory grows by",
         growth.map(|growth| format!("{} in 1,000 steps", bytes(1e3 * growth.value))),
     );
-    add("asked of files", rate(r.requested_bytes_per_s));
+    add("read from files", rate(r.requested_bytes_per_s));
     add("read from storage", rate(r.disk_read_bytes_per_s));
-    add("busiest disk", pct(r.disk_utilization_pct));
+    add("busiest disk in use", pct(r.disk_utilization_pct));
     add(
         "received from the network",
         rate(r.network_receive_bytes_per_s),
