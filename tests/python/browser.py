@@ -72,12 +72,15 @@ while (walk.nextNode()) {
   const node = walk.currentNode, parent = node.parentElement;
   if (parent.closest('script, style, noscript, h2.quiet, .tip, pre, code')) continue;
   if (!parent.checkVisibility({visibilityProperty: true})) continue;
-  for (const word of node.textContent.matchAll(/[^\\s\\-\\/]+/g)) {
-    const range = document.createRange();
-    range.setStart(node, word.index);
-    range.setEnd(node, word.index + word[0].length);
-    const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
-    if (lines.size > 1 && word[0].length <= longest) broken.push(`broken: ${word[0]}`);
+  for (const text of node.textContent.matchAll(/\\S+/g)) {
+    if (text[0].includes('/') || text[0].length > longest) continue;
+    for (const word of text[0].matchAll(/[^-]+/g)) {
+      const range = document.createRange();
+      range.setStart(node, text.index + word.index);
+      range.setEnd(node, text.index + word.index + word[0].length);
+      const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+      if (lines.size > 1) broken.push(`broken: ${word[0]}`);
+    }
   }
 }
 return broken;

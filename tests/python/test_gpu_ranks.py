@@ -12,6 +12,8 @@ pytest_plugins = ["nvml_fixtures"]
 
 ROOT = Path(__file__).parents[2]
 HEALTHY = json.loads((ROOT / "tests" / "fake_nvml" / "src" / "healthy_h100.json").read_text())
+#: As in a container, whose numbers of processes are others than the driver's.
+NO_PROCESSES = {**HEALTHY, "processes": []}
 GPUS = 8
 
 
@@ -26,7 +28,7 @@ def train(program: Programs, library: Path, rank: int, *options: str) -> Ran:
             "LOCAL_RANK": str(rank),
             "WORLD_SIZE": str(GPUS),
             "HEADSPACE_NVML_LIB": str(library),
-            "HEADSPACE_FAKE_NVML": json.dumps({"clock": "real", "devices": [HEALTHY] * GPUS}),
+            "HEADSPACE_FAKE_NVML": json.dumps({"clock": "real", "devices": [NO_PROCESSES] * GPUS}),
             "HEADSPACE_INTERVAL": "0.2",
         },
     )

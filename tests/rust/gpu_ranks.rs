@@ -92,6 +92,20 @@ fn the_memory_of_the_process_says_more_than_its_number() {
 }
 
 #[test]
+fn where_each_gpu_holds_as_much_of_the_process_the_rank_stays_on_its_own() {
+    let own = json!([{"pid": "self", "memory": 2e9}]);
+    let device = h100(json!({"processes": own}));
+    let rank_gpu = RankGpu::of_rank(2);
+    let fake = FakeNvml::start(&json!({"devices": vec![device; GPUS as usize]}));
+    let mut machine = Machine::of_rank(fake, None, &rank_gpu);
+    machine.advance(1.0);
+
+    machine.processes().unwrap();
+
+    assert_eq!(rank_gpu.get().map(|own| own.ordinal), Some(2));
+}
+
+#[test]
 fn once_torch_has_said_it_the_other_ranks_gpus_are_not_asked_for_their_processes() {
     const LISTS: &str = "nvmlDeviceGetComputeRunningProcesses_v3";
     let rank_gpu = RankGpu::of_rank(2);

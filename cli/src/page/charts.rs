@@ -251,7 +251,7 @@ impl Drawn<'_> {
             unit: "cores",
             lines: vec![
                 line("this run, its workers included", "step", used),
-                line("everybody", "quiet", busy),
+                line("whole machine", "quiet", busy),
             ],
             marks: usable.map(mark).into_iter().collect(),
             ..Chart::default()

@@ -281,9 +281,14 @@ impl Collector for Processes {
             HashSet::new()
         };
         let memory_of_own = |list: &Option<Vec<ProcessInfo>>| own_bytes(list.as_ref()?, &own);
+        // Of several with as much, the one that the rank is bound to already.
+        let bound = self.rank_gpu.get().map(|own| own.ordinal);
         let most = (self.devices.iter().zip(&lists))
             .filter_map(|(watched, list)| Some((memory_of_own(list)?, watched.device.ordinal)))
-            .max_by(|a, b| a.0.total_cmp(&b.0));
+            .max_by(|a, b| {
+                let is_bound = |ordinal| bound == Some(ordinal);
+                (a.0.total_cmp(&b.0)).then(is_bound(a.1).cmp(&is_bound(b.1)))
+            });
         if let Some((_, ordinal)) = most {
             self.rank_gpu.bind(ordinal, GpuRule::OwnMemory);
         }
