@@ -1,4 +1,4 @@
-"""The README is true: its Python runs, its commands work, its variables are read.
+"""The README and docs/commands.md are true: their Python runs, their commands work, their variables are read.
 
 Every command in a shell block must be known here, so that a new one cannot appear untested.
 """
@@ -16,8 +16,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+COMMANDS = (ROOT / "docs/commands.md").read_text()
 
-#: What the README tells people to type, and where it is run.
+#: What they tell people to type, and where it is run.
 TESTED = {
     "pip install .": "here: the build's project file names the package and the command",
     "make demo": "test_examples.py runs what the target runs; here: that it still does",
@@ -39,7 +40,7 @@ OFTEN = {"HEADSPACE_INTERVAL": "50ms", "HEADSPACE_QUIET": "1"}
 
 
 def blocks(language: str) -> list[str]:
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", README + COMMANDS, re.MULTILINE | re.DOTALL)
     return [text for kind, text in found if kind == language]
 
 
@@ -181,7 +182,7 @@ def test_with_headspace_0_nothing_is_left_and_nothing_said(script: Path) -> None
 
 
 def test_the_variables_are_those_that_the_package_reads() -> None:
-    cells = re.findall(r"^\| (`HEADSPACE[^|]*)\|", README, re.MULTILINE)
+    cells = re.findall(r"^\| (`HEADSPACE[^|]*)\|", COMMANDS, re.MULTILINE)
     told = {name for cell in cells for name in re.findall(r"HEADSPACE\w*", cell)}
     package = (ROOT / "py_bindings/python/headspace/_settings.py").read_text()
     places = [ROOT / "cli/src/lib.rs", ROOT / "py_bindings/src/log.rs"]
@@ -198,8 +199,9 @@ def test_the_targets_are_targets_and_the_links_lead_somewhere() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"`make ([a-z-]+)", README):
         assert f"\n{target}:" in makefile, target
-    for link in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (ROOT / link).exists(), link
+    for page, folder in ((README, ROOT), (COMMANDS, ROOT / "docs")):
+        for link in re.findall(r"\]\(([^)#:]+)[^):]*\)", page):
+            assert (folder / link).exists(), link
 
 
 def test_a_script_without_a_line_of_headspace_is_measured(tmp_path: Path) -> None:

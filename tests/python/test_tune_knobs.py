@@ -178,9 +178,9 @@ def test_a_file_that_is_not_in_order_is_refused_by_what_is_wrong(tmp_path: Path,
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tune.md"])
-def test_the_commands_in_the_documentation_are_understood(page: str):
-    blocks = re.findall(r"^```sh\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+def test_the_commands_in_the_documentation_are_understood():
+    page = (ROOT / "docs/tune.md").read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
     commands = [line for line in lines if line.startswith("headspace tune")]
     assert commands

@@ -266,7 +266,7 @@ impl<'a> Verdict<'a> {
             format!(" ± {}", percent((high - headspace).max(headspace - low), 1))
         });
         let mut parts = vec![
-            duration_ms(floor),
+            format!("{} if data were free", duration_ms(floor)),
             format!(
                 "headspace {} %{}",
                 percent(headspace, 1),
@@ -276,7 +276,7 @@ impl<'a> Verdict<'a> {
         if interval.map_or(headspace, |(low, _)| low) <= 0.0 {
             parts.push("no measurable speed-up: the interval includes zero".to_owned());
         } else if let Some(times) = s.max_speedup {
-            parts.push(format!("up to {times:.1}x faster if data were free"));
+            parts.push(format!("up to {times:.1}x faster"));
         }
         parts
     }
@@ -303,10 +303,10 @@ impl<'a> Verdict<'a> {
         let s = self.summary;
         s.floor_step_ms?;
         let parts = vec![
-            format!("exposed wait {}", signed_ms(s.exposed_wait_ms?)),
-            format!("contention relief {}", signed_ms(s.contention_ms?)),
+            format!("waiting {}", signed_ms(s.exposed_wait_ms?)),
+            format!("contention with the loader {}", signed_ms(s.contention_ms?)),
         ];
-        Some(Row::parts("split", parts))
+        Some(Row::parts("saved", parts))
     }
 
     /// What stands out and is said nowhere else in the verdict: neither why there is no headspace, nor

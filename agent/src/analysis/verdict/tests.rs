@@ -129,8 +129,8 @@ fn repeated_batches_are_counted_and_what_ended_the_run_is_named() {
 headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 ended      An uncaught ValueError ended the run.
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
-floor      10.0 ms   headspace 66.7 % ± 1.1   up to 3.0x faster if data were free
-split      exposed wait 19.8 ms   contention relief 200 µs
+floor      10.0 ms if data were free   headspace 66.7 % ± 1.1   up to 3.0x faster
+saved      waiting 19.8 ms   contention with the loader 200 µs
 repeated   104 of 640 steps trained on batches that were repeated
 cost       0.02 % of the run went to measuring
 "
@@ -183,8 +183,8 @@ fn a_probe_gives_the_floor_the_headspace_and_its_split() {
         "\
 headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
-floor      10.0 ms   headspace 66.7 % ± 1.1   up to 3.0x faster if data were free
-split      exposed wait 19.8 ms   contention relief 200 µs
+floor      10.0 ms if data were free   headspace 66.7 % ± 1.1   up to 3.0x faster
+saved      waiting 19.8 ms   contention with the loader 200 µs
 cost       0.02 % of the run went to measuring
 "
     );
@@ -207,8 +207,9 @@ fn a_headspace_whose_interval_reaches_zero_promises_nothing() {
         "\
 headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
-floor      30.1 ms   headspace −0.3 % ± 1.1   no measurable speed-up: the interval includes zero
-split      exposed wait 100 µs   contention relief −200 µs
+floor      30.1 ms if data were free   headspace −0.3 % ± 1.1
+           no measurable speed-up: the interval includes zero
+saved      waiting 100 µs   contention with the loader −200 µs
 cost       0.02 % of the run went to measuring
 "
     );
@@ -476,8 +477,8 @@ fn what_was_used_has_a_row_a_kind_and_what_was_not_read_has_none() {
         "\
 headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
-floor      10.0 ms   headspace 66.7 % ± 1.1   up to 3.0x faster if data were free
-split      exposed wait 19.8 ms   contention relief 200 µs
+floor      10.0 ms if data were free   headspace 66.7 % ± 1.1   up to 3.0x faster
+saved      waiting 19.8 ms   contention with the loader 200 µs
 gpu        SMs busy 6 % (GPM)   NVDEC 6.8 of 7 engines busy   memory 12.1 GiB of 80.0 GiB
 cpu        1.9 of 2 cores used   training thread waits for a core 12 %   GIL wait 1.2 ms   GC 0.4 %
 memory     1.21 GiB
