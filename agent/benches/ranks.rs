@@ -2,8 +2,8 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use headspace_agent::analysis::course::Course;
 use headspace_agent::analysis::ranks::Ranks;
+use headspace_agent::analysis::tick_series::TickSeries;
 use headspace_agent::model::Distribution;
 use headspace_agent::model::record::{LoopTick, SummaryRecord, TickRecord};
 
@@ -50,11 +50,11 @@ fn read_together(bencher: Bencher<'_, '_>, ranks: u32) {
     bencher.counter(ItemsCount::new(ranks)).bench_local(|| {
         let mut together = Ranks::default();
         for rank in 0..ranks {
-            let mut course = Course::default();
+            let mut series = TickSeries::default();
             for tick in &some[rank as usize % some.len()] {
-                course.add(tick);
+                series.add(tick);
             }
-            together.add(rank, Some(ranks), Some(&summary), &course);
+            together.add(rank, Some(ranks), Some(&summary), &series);
         }
         together.finish()
     });

@@ -7,7 +7,7 @@ use std::time::Duration;
 use divan::{Bencher, black_box};
 use headspace_agent::model::StageHistory;
 use headspace_agent::model::stage_history::StageTicks;
-use headspace_agent::pipeline::{NoticeBoard, StageReader};
+use headspace_agent::pipeline::{NoticeLog, StageReader};
 use headspace_agent::record::stage::slot::Outcome;
 use headspace_agent::record::stage::{Region, Slots};
 
@@ -45,12 +45,12 @@ fn call(slots: &Slots, stages: usize) {
 #[divan::bench(args = [10, 100, 1000])]
 fn read_and_keep(bencher: Bencher<'_, '_>, stages: usize) {
     let (mut reader, slots) = pipeline(stages);
-    let board = NoticeBoard::new(Box::new(|_| {}));
+    let notice_log = NoticeLog::new(Box::new(|_| {}));
     let mut history = StageHistory::default();
     bencher
         .with_inputs(|| call(&slots, stages))
         .bench_local_values(|()| {
-            let taken = reader.read(Duration::ZERO, &board);
+            let taken = reader.read(Duration::ZERO, &notice_log);
             history.push(StageTicks {
                 interval: Duration::from_secs(1),
                 stages: &taken.stages,
@@ -63,8 +63,8 @@ fn read_and_keep(bencher: Bencher<'_, '_>, stages: usize) {
 #[divan::bench(args = [10, 1000])]
 fn read_at_rest(bencher: Bencher<'_, '_>, stages: usize) {
     let (mut reader, slots) = pipeline(stages);
-    let board = NoticeBoard::new(Box::new(|_| {}));
+    let notice_log = NoticeLog::new(Box::new(|_| {}));
     call(&slots, stages);
-    reader.read(Duration::ZERO, &board);
-    bencher.bench_local(|| black_box(reader.read(Duration::ZERO, &board)));
+    reader.read(Duration::ZERO, &notice_log);
+    bencher.bench_local(|| black_box(reader.read(Duration::ZERO, &notice_log)));
 }

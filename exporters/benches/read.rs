@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use divan::Bencher;
 use divan::counter::BytesCount;
-use headspace_agent::analysis::course::Course;
+use headspace_agent::analysis::tick_series::TickSeries;
 use headspace_exporters::encode::json_lines::encode;
 use headspace_exporters::run_folder::{Run, Seen, rank_path};
 use tempfile::TempDir;
@@ -81,10 +81,10 @@ fn read_a_run(bencher: Bencher<'_, '_>) {
 fn read_a_run_of_several_ranks(bencher: Bencher<'_, '_>) {
     let folder = folder(RANKS);
     bencher.counter(bytes(folder)).bench_local(|| {
-        let mut course = Course::default();
+        let mut series = TickSeries::default();
         Run::read_with(folder, &mut |seen| match seen {
-            Seen::Tick(tick) => course.add_read(tick),
-            Seen::Rank(_) => course = Course::default(),
+            Seen::Tick(tick) => series.add_read(tick),
+            Seen::Rank(_) => series = TickSeries::default(),
         })
         .unwrap()
     });

@@ -9,7 +9,7 @@
 
 use headspace_agent::analysis::bootstrap::Rng;
 use headspace_agent::analysis::compare::{Measured, Side, compare};
-use headspace_agent::analysis::course::Course;
+use headspace_agent::analysis::tick_series::TickSeries;
 use headspace_agent::model::Distribution;
 use headspace_agent::model::comparison::{ComparisonVerdict, Gate, JudgedBy};
 use headspace_agent::model::record::{
@@ -121,7 +121,7 @@ fn run(rng: &mut Rng, noise: Noise, ticks: u32, step_ms: f64) -> Measured {
     let drift = noise.drift * (2.0 * rng.unit() - 1.0);
     let mut wave = noise.wave * normal(rng);
     let mut slow = rng.unit() < noise.slow_share;
-    let mut course = Course::default();
+    let mut series = TickSeries::default();
     let mut steps_so_far = 0;
     for tick in 0..ticks {
         wave = noise.memory * wave + noise.wave * (1.0 - noise.memory.powi(2)).sqrt() * normal(rng);
@@ -141,7 +141,7 @@ fn run(rng: &mut Rng, noise: Noise, ticks: u32, step_ms: f64) -> Measured {
             compute.record(nanos(0.7 * ms));
         }
         let steps = step.count();
-        course.add(&TickRecord {
+        series.add(&TickRecord {
             loops: vec![LoopTick {
                 name: "train".to_owned(),
                 first_step: steps_so_far,
@@ -172,7 +172,7 @@ fn run(rng: &mut Rng, noise: Noise, ticks: u32, step_ms: f64) -> Measured {
         ..SummaryRecord::default()
     };
     let mut measured = Measured::default();
-    measured.add_rank(Some(&summary), &course);
+    measured.add_rank(Some(&summary), &series);
     measured
 }
 

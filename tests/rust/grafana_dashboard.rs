@@ -97,10 +97,10 @@ fn the_committed_dashboard_is_the_one_that_the_metrics_give() {
 
 #[test]
 fn panels_neither_overlap_nor_leave_the_grid() {
-    let board = dashboard();
+    let notice_log = dashboard();
     let mut taken = std::collections::HashSet::new();
     let mut ids = std::collections::HashSet::new();
-    for panel in board["panels"].as_array().unwrap() {
+    for panel in notice_log["panels"].as_array().unwrap() {
         assert!(ids.insert(panel["id"].as_u64()), "{panel}");
         let at = |side: &str| panel["gridPos"][side].as_u64().unwrap();
         assert!(at("x") + at("w") <= 24, "{panel}");

@@ -16,7 +16,7 @@ mod model;
 mod predict;
 mod price;
 mod remedies;
-mod tandem;
+mod simulation;
 mod times;
 
 use self::bottleneck::{binding, record};

@@ -1,7 +1,7 @@
 //! How two sides of runs differ, and how sure that is.
 //!
 //! Only the steady state of the main loop is compared. What a run's mean is worth follows from how
-//! its stretches vary, and what a side's mean is worth also from how its runs do: see
+//! its buckets vary, and what a side's mean is worth also from how its runs do: see
 //! [`precision`](super::precision). An alarm needs the whole interval beyond the limit.
 //!
 //! Where other programs had cores, a step is as long as they let it be, and a few runs say more of
@@ -12,10 +12,10 @@
 mod measured;
 
 pub use self::measured::Measured;
-use super::course::Quantity;
 use super::precision::{
     Allowance, Known, RUN_TO_RUN, difference, relative_difference, runs_needed,
 };
+use super::tick_series::Quantity;
 use crate::model::Distribution;
 use crate::model::comparison::{
     Change, ComparisonRecord, ComparisonVerdict, Gate, JudgedBy, SCHEMA, SideRecord, StageChange,

@@ -232,7 +232,7 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Whether the values in every stretch of that length differ by at least `least`.
+/// Whether the values in every window of that length differ by at least `least`.
 fn never_still(points: &[(f64, f64)], length: f64, least: f64) -> bool {
     let end = points.last().map_or(0.0, |last| last.0);
     points
@@ -240,8 +240,8 @@ fn never_still(points: &[(f64, f64)], length: f64, least: f64) -> bool {
         .enumerate()
         .take_while(|(_, first)| first.0 + length <= end)
         .all(|(at, first)| {
-            let stretch = points[at..].iter().take_while(|p| p.0 <= first.0 + length);
-            let (low, high) = stretch.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), p| {
+            let window = points[at..].iter().take_while(|p| p.0 <= first.0 + length);
+            let (low, high) = window.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), p| {
                 (low.min(p.1), high.max(p.1))
             });
             high - low >= least

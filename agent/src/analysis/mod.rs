@@ -7,7 +7,6 @@ pub mod compare;
 mod conclusion;
 mod content;
 mod core_waits;
-pub mod course;
 pub mod findings;
 pub mod floor;
 #[cfg(test)]
@@ -25,5 +24,6 @@ mod selection;
 pub mod stages;
 pub mod steady;
 pub mod summary;
+pub mod tick_series;
 mod unsteady;
 pub mod verdict;

@@ -276,7 +276,7 @@ mod tests {
         let known = ratio(&[(1.0, 10.0), (99.0, 99.0)]).unwrap();
 
         assert!((known.mean - 1.09).abs() < 1e-9);
-        assert_eq!(known.error, None, "two stretches tell no spread");
+        assert_eq!(known.error, None, "two buckets tell no spread");
         assert_eq!(ratio(&[]), None);
     }
 

@@ -12,8 +12,8 @@
 //! Ranks are added one at a time, and each is reduced to a few numbers; histograms are merged. The
 //! cost is linear in the ranks.
 
-use super::course::{Asked, Course, Quantity};
 use super::precision::Known;
+use super::tick_series::{Asked, Quantity, TickSeries};
 use crate::model::Distribution;
 use crate::model::ranks::{RankCause, RankSummary, RanksRecord, SpreadRecord};
 use crate::model::record::{Estimate, RunState, SummaryRecord};
@@ -67,7 +67,7 @@ impl Ranks {
         rank: u32,
         world_size: Option<u32>,
         summary: Option<&SummaryRecord>,
-        course: &Course,
+        series: &TickSeries,
     ) {
         self.world_size = self.world_size.max(world_size);
         let Some(summary) = summary else { return };
@@ -75,7 +75,7 @@ impl Ranks {
         if summary.state == RunState::Running {
             self.unfinished.push(rank);
         }
-        let steady = course.steady(&Asked::of(summary));
+        let steady = series.steady(&Asked::of(summary));
         let mean = |of| steady.as_ref().and_then(|steady| steady.mean_ms(of));
         let ms = |known: Option<Known>| known.map(|known| known.mean);
         let [step, wait, compute] = [Quantity::Step, Quantity::Wait, Quantity::Compute].map(mean);

@@ -1,8 +1,8 @@
 //! Ranks whose slowest is known.
 
 use super::bootstrap::Rng;
-use super::course::Course;
 use super::ranks::Ranks;
+use super::tick_series::TickSeries;
 use crate::model::Distribution;
 use crate::model::ranks::{RankCause, RanksRecord};
 use crate::model::record::{LoopTick, RunState, SummaryRecord, TickRecord};
@@ -31,7 +31,7 @@ enum Tie {
 /// Ranks that train side by side for `ticks` ticks of 50 steps, each step noisy.
 fn train(ranks: &[Own], tie: Tie, ticks: u32, noise: f64) -> RanksRecord {
     let mut rng = Rng::new(11);
-    let mut courses = vec![Course::default(); ranks.len()];
+    let mut all_series = vec![TickSeries::default(); ranks.len()];
     for _ in 0..ticks {
         let mut parts = vec![[(); 3].map(|()| Distribution::default()); ranks.len()];
         for _ in 0..50 {
@@ -57,8 +57,8 @@ fn train(ranks: &[Own], tie: Tie, ticks: u32, noise: f64) -> RanksRecord {
                 compute.record(nanos(all - own.load));
             }
         }
-        for (course, [step, wait, compute]) in courses.iter_mut().zip(&parts) {
-            course.add(&TickRecord {
+        for (series, [step, wait, compute]) in all_series.iter_mut().zip(&parts) {
+            series.add(&TickRecord {
                 loops: vec![LoopTick {
                     name: "train".to_owned(),
                     steps: 50,
@@ -73,8 +73,8 @@ fn train(ranks: &[Own], tie: Tie, ticks: u32, noise: f64) -> RanksRecord {
     }
     let mut all = Ranks::default();
     let world = u32::try_from(ranks.len()).ok();
-    for (rank, course) in (0..).zip(&courses) {
-        all.add(rank, world, Some(&summary(u64::from(ticks) * 50)), course);
+    for (rank, series) in (0..).zip(&all_series) {
+        all.add(rank, world, Some(&summary(u64::from(ticks) * 50)), series);
     }
     all.finish().unwrap()
 }
@@ -181,9 +181,9 @@ fn ranks_that_are_missing_killed_or_of_other_length_are_told() {
         if rank == 3 {
             summary.state = RunState::Running;
         }
-        ranks.add(rank, Some(6), Some(&summary), &Course::default());
+        ranks.add(rank, Some(6), Some(&summary), &TickSeries::default());
     }
-    ranks.add(4, None, None, &Course::default());
+    ranks.add(4, None, None, &TickSeries::default());
 
     let found = ranks.finish().unwrap();
 
@@ -197,7 +197,7 @@ fn ranks_that_are_missing_killed_or_of_other_length_are_told() {
 #[test]
 fn a_damaged_world_size_names_a_few_missing_ranks_and_counts_the_rest() {
     let mut ranks = Ranks::default();
-    ranks.add(0, Some(u32::MAX), Some(&summary(9)), &Course::default());
+    ranks.add(0, Some(u32::MAX), Some(&summary(9)), &TickSeries::default());
 
     let found = ranks.finish().unwrap();
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::board::NoticeBoard;
+use super::notice_log::NoticeLog;
 use super::queue::RecordQueue;
 use crate::notice::Notice;
 use crate::port::clock::thread_cpu_time;
@@ -14,7 +14,7 @@ use crate::port::{ExportError, Exporter, Lost};
 pub(crate) fn run(
     queue: &Arc<RecordQueue>,
     exporters: Vec<Box<dyn Exporter>>,
-    board: &NoticeBoard,
+    notice_log: &NoticeLog,
 ) {
     let mut exporters: Vec<Option<Box<dyn Exporter>>> = exporters.into_iter().map(Some).collect();
     // What those that were retired had lost.
@@ -30,17 +30,17 @@ pub(crate) fn run(
             match outcome {
                 Ok(Ok(())) => {
                     for notice in contain(|| exporter.tell()).unwrap_or_default() {
-                        board.post(&notice);
+                        notice_log.post(&notice);
                     }
                 }
                 Ok(Err(ExportError::Transient(reason))) => {
                     queue.count_dropped(batch.len());
                     let count = queue.dropped();
-                    board.post(&Notice::RecordsDropped { count, reason });
+                    notice_log.post(&Notice::RecordsDropped { count, reason });
                 }
                 Ok(Err(ExportError::Closed(reason))) | Err(reason) => {
                     queue.count_dropped(batch.len());
-                    board.post(&Notice::ExporterOff {
+                    notice_log.post(&Notice::ExporterOff {
                         exporter: name,
                         reason,
                     });
@@ -61,12 +61,12 @@ pub(crate) fn run(
             queue.set_cpu_time(used + apart.sum::<Duration>());
         }
     }
-    close(exporters, board);
+    close(exporters, notice_log);
     queue.end();
 }
 
 /// Lets every destination deliver what it still holds, all at once.
-fn close(mut exporters: Vec<Option<Box<dyn Exporter>>>, board: &NoticeBoard) {
+fn close(mut exporters: Vec<Option<Box<dyn Exporter>>>, notice_log: &NoticeLog) {
     for exporter in exporters.iter_mut().flatten() {
         let _ = contain(|| exporter.close());
     }
@@ -74,7 +74,7 @@ fn close(mut exporters: Vec<Option<Box<dyn Exporter>>>, board: &NoticeBoard) {
         let _ = contain(|| {
             exporter.finish();
             for notice in exporter.tell() {
-                board.post(&notice);
+                notice_log.post(&notice);
             }
             drop(exporter);
         });

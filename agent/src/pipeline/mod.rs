@@ -2,9 +2,9 @@
 //! takes it.
 
 pub mod apart;
-pub mod board;
 pub(crate) mod dispatcher;
 pub mod loops;
+pub mod notice_log;
 pub mod queue;
 pub mod sampler;
 pub mod schedule;
@@ -13,8 +13,8 @@ pub mod stages;
 mod thinning;
 pub mod watched;
 
-pub use board::NoticeBoard;
 pub use loops::{CacheFacts, LoopEntry};
+pub use notice_log::NoticeLog;
 pub use queue::RecordQueue;
 pub use sampler::Sampler;
 pub use schedule::Schedule;

@@ -133,14 +133,14 @@ impl Sampler {
         let replayed = ticks.iter().any(|entry| entry.phase == Phase::Replay);
         let taken = self.take_stages(&ticks, replayed);
         self.stages
-            .report_lost_workers(at, last, &self.watched.board);
+            .report_lost_workers(at, last, &self.watched.notice_log);
         self.sources
-            .collect(at, last, &self.watched.board, &mut self.readings);
+            .collect(at, last, &self.watched.notice_log, &mut self.readings);
         self.watch_self(late, at, last);
         self.watched.keep(at, elapsed, replayed, &self.readings);
         let dropped = self.watched.dropped(self.queue.dropped());
         if dropped.steps > 0 {
-            self.watched.board.post(&Notice::StepsDropped {
+            self.watched.notice_log.post(&Notice::StepsDropped {
                 count: dropped.steps,
             });
         }
@@ -164,7 +164,7 @@ impl Sampler {
         );
         bodies.extend(
             self.watched
-                .board
+                .notice_log
                 .take()
                 .into_iter()
                 .map(RecordBody::Notice),
@@ -184,7 +184,7 @@ impl Sampler {
 
     /// What stages and queues did since the last look.
     fn take_stages(&mut self, loops: &[LoopTick], replayed: bool) -> Taken {
-        let taken = self.stages.read(self.last_at, &self.watched.board);
+        let taken = self.stages.read(self.last_at, &self.watched.notice_log);
         let at = self.clock.now();
         let from_source = loops.iter().filter(|entry| entry.phase != Phase::Replay);
         let batches: Vec<(String, u64)> = from_source
@@ -204,7 +204,7 @@ impl Sampler {
 
     /// The watch was off until now: what was done meanwhile is nobody's.
     pub fn forget(&mut self) {
-        self.stages.read(self.clock.now(), &self.watched.board);
+        self.stages.read(self.clock.now(), &self.watched.notice_log);
         self.stages_at = self.clock.now();
     }
 
@@ -237,7 +237,9 @@ impl Sampler {
             own(&AGENT_CPU_TIME, cpu.as_secs_f64());
             let percent = 100.0 * cpu.as_secs_f64() / at.as_secs_f64();
             if at.as_secs_f64() > BUDGET_AFTER_S && percent > BUDGET_PCT {
-                self.watched.board.post(&Notice::OverBudget { percent });
+                self.watched
+                    .notice_log
+                    .post(&Notice::OverBudget { percent });
             }
         }
         // For readers that begin in the middle as well.

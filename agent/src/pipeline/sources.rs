@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::apart::Apart;
-use super::board::NoticeBoard;
+use super::notice_log::NoticeLog;
 use crate::model::Reading;
 use crate::notice::Notice;
 use crate::port::contain::contain;
@@ -52,7 +52,7 @@ impl Sources {
         &mut self,
         at: Duration,
         last: bool,
-        board: &NoticeBoard,
+        notice_log: &NoticeLog,
         out: &mut Vec<Reading>,
     ) {
         // Those that answer when they can come last: the others give them time.
@@ -63,7 +63,7 @@ impl Sources {
                 let result = outcome.unwrap_or_else(|panic| Err(CollectError::unsupported(panic)));
                 if let Err(error) = result {
                     out.truncate(before);
-                    retire(slot, error, board);
+                    retire(slot, error, notice_log);
                 }
             }
         }
@@ -74,14 +74,14 @@ impl Sources {
             };
             match apart.take(grace) {
                 Some(Ok(mut readings)) => out.append(&mut readings),
-                Some(Err(error)) => retire(slot, error, board),
+                Some(Err(error)) => retire(slot, error, notice_log),
                 None => {
                     if apart.outstanding(at).is_some() {
                         // It has used up the time that there was for all.
                         grace = Duration::ZERO;
                     }
                     if apart.outstanding(at).is_some_and(|for_| for_ >= LATE) {
-                        board.post(&Notice::SourceSilent {
+                        notice_log.post(&Notice::SourceSilent {
                             source: apart.name(),
                             seconds: LATE.as_secs(),
                         });
@@ -105,7 +105,7 @@ impl Sources {
 }
 
 /// A transient error costs the readings of one tick; any other, the source.
-fn retire(slot: &mut Option<Source>, error: CollectError, board: &NoticeBoard) {
+fn retire(slot: &mut Option<Source>, error: CollectError, notice_log: &NoticeLog) {
     let CollectError::Unsupported { reason, .. } = error else {
         return;
     };
@@ -114,7 +114,7 @@ fn retire(slot: &mut Option<Source>, error: CollectError, board: &NoticeBoard) {
         Source::Inline(collector) => collector.name(),
         Source::Apart(apart) => apart.name(),
     };
-    board.post(&Notice::SourceOff {
+    notice_log.post(&Notice::SourceOff {
         source: name,
         reason,
     });
@@ -133,31 +133,31 @@ mod tests {
     use crate::model::{Scope, metric};
     use crate::testing::{CollectWith, ManualClock};
 
-    /// A board, and what it said.
-    fn board() -> (NoticeBoard, Arc<Mutex<Vec<String>>>) {
+    /// A notice_log, and what it said.
+    fn notice_log() -> (NoticeLog, Arc<Mutex<Vec<String>>>) {
         let said = Arc::<Mutex<Vec<String>>>::default();
         let heard = Arc::clone(&said);
-        let board = NoticeBoard::new(Box::new(move |notice| {
+        let notice_log = NoticeLog::new(Box::new(move |notice| {
             heard.lock().unwrap().push(notice.code().to_owned());
         }));
-        (board, said)
+        (notice_log, said)
     }
 
     fn reading() -> Reading {
         Reading::new(&metric::PROCESS_THREAD_COUNT, Scope::Process, 1.0)
     }
 
-    fn read(sources: &mut Sources, at_s: u64, board: &NoticeBoard) -> usize {
+    fn read(sources: &mut Sources, at_s: u64, notice_log: &NoticeLog) -> usize {
         let at = Duration::from_secs(at_s);
         let mut out = Vec::new();
         sources.ask(at, true);
-        sources.collect(at, true, board, &mut out);
+        sources.collect(at, true, notice_log, &mut out);
         out.len()
     }
 
     #[test]
     fn a_source_that_is_stuck_costs_its_own_readings_and_is_told_of_once() {
-        let (board, said) = board();
+        let (notice_log, said) = notice_log();
         let (_stuck, wait) = mpsc::channel::<()>();
         let (tick, attendant) = apart("driver", Duration::ZERO);
         thread::spawn(move || {
@@ -173,7 +173,7 @@ mod tests {
         });
         let mut sources = Sources::new(vec![Source::Apart(tick), Source::Inline(Box::new(other))]);
 
-        let counts = [0, 29, 30, 31].map(|at_s| read(&mut sources, at_s, &board));
+        let counts = [0, 29, 30, 31].map(|at_s| read(&mut sources, at_s, &notice_log));
 
         assert_eq!(counts, [1, 1, 1, 1]);
         assert_eq!(*said.lock().unwrap(), ["source_silent"]);
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_source_apart_that_does_not_work_is_retired_with_one_notice() {
-        let (board, said) = board();
+        let (notice_log, said) = notice_log();
         let (tick, attendant) = apart("driver", Duration::ZERO);
         let thread = thread::spawn(move || {
             let collector =
@@ -193,7 +193,7 @@ mod tests {
         // It has answered when its thread has ended.
         thread.join().unwrap();
 
-        let counts = [0, 1].map(|at_s| read(&mut sources, at_s, &board));
+        let counts = [0, 1].map(|at_s| read(&mut sources, at_s, &notice_log));
 
         assert_eq!(counts, [0, 0]);
         assert_eq!(*said.lock().unwrap(), ["source_off"]);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use self::lost::LostWorkers;
 use self::seen::Seen;
-use super::board::NoticeBoard;
+use super::notice_log::NoticeLog;
 use crate::model::{QueueSample, StageSample};
 use crate::notice::Notice;
 use crate::port::contain::contain;
@@ -80,12 +80,12 @@ impl StageReader {
     }
 
     /// What was done since the last look, at that time of the run.
-    pub fn read(&mut self, at: Duration, board: &NoticeBoard) -> Taken {
+    pub fn read(&mut self, at: Duration, notice_log: &NoticeLog) -> Taken {
         let mut taken = Taken::default();
         if let Some((region, seen)) = &mut self.own {
             seen.take(region, None, &mut taken);
         }
-        let workers = self.look(board);
+        let workers = self.look(notice_log);
         // Several processes have one label where a worker was replaced by another.
         let mut labels = HashSet::new();
         for worker in &workers {
@@ -112,20 +112,20 @@ impl StageReader {
     }
 
     /// Reports workers that exited unexpectedly, as one notice for many; `ends` is the end of the run.
-    pub fn report_lost_workers(&mut self, at: Duration, ends: bool, board: &NoticeBoard) {
+    pub fn report_lost_workers(&mut self, at: Duration, ends: bool, notice_log: &NoticeLog) {
         if let Some(notice) = self.lost.notice(at, ends) {
-            board.post(&notice);
+            notice_log.post(&notice);
         }
     }
 
-    fn look(&mut self, board: &NoticeBoard) -> Vec<Worker> {
+    fn look(&mut self, notice_log: &NoticeLog) -> Vec<Worker> {
         let Some(workers) = &mut self.workers else {
             return Vec::new();
         };
         match contain(|| workers.look()) {
             Ok(workers) => workers,
             Err(reason) => {
-                board.post(&Notice::SourceOff {
+                notice_log.post(&Notice::SourceOff {
                     source: "workers",
                     reason,
                 });

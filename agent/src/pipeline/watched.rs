@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::board::NoticeBoard;
 use super::loops::LoopEntry;
+use super::notice_log::NoticeLog;
 use crate::analysis::attribution::Attribution;
 use crate::analysis::resources::{CoresInUse, cores_in_use};
 use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
@@ -19,7 +19,7 @@ use crate::port::RankGpu;
 #[derive(Debug)]
 pub struct Watched {
     /// What the user is told.
-    pub board: NoticeBoard,
+    pub notice_log: NoticeLog,
     loops: Mutex<Vec<Arc<LoopEntry>>>,
     history: Mutex<History>,
     stages: Mutex<StageHistory>,
@@ -57,14 +57,14 @@ impl Watched {
     /// Nothing is watched yet.
     #[must_use]
     pub fn new(
-        board: NoticeBoard,
+        notice_log: NoticeLog,
         gpus: Arc<OnceLock<Vec<GpuRecord>>>,
         rank_gpu: RankGpu,
         process_age_s: Option<f64>,
         step_cost_ns: f64,
     ) -> Self {
         Self {
-            board,
+            notice_log,
             loops: Mutex::default(),
             history: Mutex::default(),
             stages: Mutex::default(),

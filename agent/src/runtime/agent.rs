@@ -19,10 +19,10 @@ use crate::model::record::{
 };
 use crate::notice::Notice;
 use crate::pipeline::apart::apart;
-use crate::pipeline::board::Say;
+use crate::pipeline::notice_log::Say;
 use crate::pipeline::sampler::Identity;
 use crate::pipeline::{
-    LoopEntry, NoticeBoard, RecordQueue, Sampler, Schedule, Source, Sources, StageReader, Watched,
+    LoopEntry, NoticeLog, RecordQueue, Sampler, Schedule, Source, Sources, StageReader, Watched,
     dispatcher,
 };
 use crate::port::{Clock, Collector, ConsumerThread, Exporter, MonotonicClock, Pace, RankGpu};
@@ -172,7 +172,7 @@ impl AgentBuilder {
         });
         let step_cost_ns = recorder::cost_per_batch_ns(&clock);
         let watched = Watched::new(
-            NoticeBoard::new(self.say),
+            NoticeLog::new(self.say),
             self.gpus,
             self.rank_gpu.clone(),
             self.process_age_s,
@@ -199,7 +199,7 @@ impl AgentBuilder {
             Arc::new(clock.clone()),
             self.identity,
             run,
-            attend(self.collectors, &clock, &inner.watched.board),
+            attend(self.collectors, &clock, &inner.watched.notice_log),
             StageReader::new(self.stages, self.workers),
         );
         let (queue, watched, exporters) = (
@@ -212,7 +212,7 @@ impl AgentBuilder {
         let on_terminate = self.on_terminate;
         let started = spawn(
             "headspace-export",
-            Box::new(move || dispatcher::run(&queue, exporters, &watched.board)),
+            Box::new(move || dispatcher::run(&queue, exporters, &watched.notice_log)),
         )
         .and_then(|_| {
             spawn(
@@ -247,7 +247,7 @@ fn spawn(name: &str, work: Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHand
 fn attend(
     collectors: Vec<Box<dyn Collector>>,
     clock: &MonotonicClock,
-    board: &NoticeBoard,
+    notice_log: &NoticeLog,
 ) -> Sources {
     let mut sources = Vec::with_capacity(collectors.len());
     for collector in collectors {
@@ -261,7 +261,7 @@ fn attend(
         let work = Box::new(move || attendant.run(collector, &clock));
         match spawn(&format!("hs-{name}"), work) {
             Ok(_) => sources.push(Source::Apart(apart)),
-            Err(error) => board.post(&Notice::SourceOff {
+            Err(error) => notice_log.post(&Notice::SourceOff {
                 source: name,
                 reason: format!("the system gives no thread for it: {error}"),
             }),
@@ -382,7 +382,7 @@ impl Agent {
     /// Tells the user something, once.
     pub fn notice(&self, notice: &Notice) {
         if self.is_here() {
-            self.0.watched.board.post(notice);
+            self.0.watched.notice_log.post(notice);
         }
     }
 
@@ -473,7 +473,10 @@ impl Agent {
             && inner.queue.wait_empty(self.remaining(start, timeout));
         if !complete {
             let waited_s = timeout.as_secs_f64();
-            inner.watched.board.post(&Notice::StopTimedOut { waited_s });
+            inner
+                .watched
+                .notice_log
+                .post(&Notice::StopTimedOut { waited_s });
         }
         let alarm = inner.terminator.descriptor();
         signal::unlisten(alarm);

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use headspace_agent::analysis::compare::{Measured, Side, compare as analyse};
-use headspace_agent::analysis::course::Course;
+use headspace_agent::analysis::tick_series::TickSeries;
 use headspace_agent::model::comparison::{ComparisonRecord, Gate};
 use headspace_agent::model::record::RunRecord;
 use headspace_exporters::run_folder::{ReadError, Run, Seen};
@@ -26,11 +26,11 @@ struct Read {
 impl Read {
     fn at(path: &Path) -> Result<Self, ReadError> {
         let mut measured = Measured::default();
-        let mut course = Course::default();
+        let mut series = TickSeries::default();
         let run = Run::read_with(path, &mut |seen| match seen {
-            Seen::Tick(tick) => course.add_read(tick),
+            Seen::Tick(tick) => series.add_read(tick),
             Seen::Rank(rank) => {
-                measured.add_rank(rank.last_summary(), &std::mem::take(&mut course));
+                measured.add_rank(rank.last_summary(), &std::mem::take(&mut series));
             }
         })?;
         measured.run_id = run

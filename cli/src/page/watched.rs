@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use headspace_agent::analysis::course::Course;
 use headspace_agent::analysis::ranks::Ranks;
+use headspace_agent::analysis::tick_series::TickSeries;
 use headspace_agent::analysis::verdict::Verdict;
 use headspace_agent::model::ranks::RanksRecord;
 use headspace_agent::model::record::SummaryRecord;
@@ -36,7 +36,7 @@ pub struct Watched {
 #[derive(Debug)]
 struct Rank {
     run: RankRun,
-    course: Course,
+    series: TickSeries,
     history: Option<History>,
     began_unix_nano: u64,
 }
@@ -83,7 +83,7 @@ impl Watched {
                 rank: number,
                 ..RankRun::default()
             },
-            course: Course::default(),
+            series: TickSeries::default(),
             history: drawn.then(|| History::new(MOST_POINTS)),
             began_unix_nano: record.time_unix_nano,
         });
@@ -92,13 +92,13 @@ impl Watched {
         tally.last_unix_nano = tally.last_unix_nano.max(record.time_unix_nano);
         if let RecordBody::Tick(tick) = &record.body {
             tally.ticks += 1;
-            rank.course.add(tick);
+            rank.series.add(tick);
             if let Some(history) = &mut rank.history {
                 history.take(tick);
             }
         } else {
             if let RecordBody::Summary(summary) = &record.body {
-                rank.course.add_summary(summary);
+                rank.series.add_summary(summary);
             }
             rank.run.take(record);
         }
@@ -144,11 +144,11 @@ impl Watched {
     pub fn together(&self) -> Option<RanksRecord> {
         let several = self.ranks.len() > 1;
         let mut ranks = Ranks::default();
-        let nothing = Course::default();
+        let nothing = TickSeries::default();
         for (number, rank) in &self.ranks {
             let world_size = rank.run.run.as_ref().map(|run| run.world_size);
-            let course = if several { &rank.course } else { &nothing };
-            ranks.add(*number, world_size, rank.run.last_summary(), course);
+            let series = if several { &rank.series } else { &nothing };
+            ranks.add(*number, world_size, rank.run.last_summary(), series);
         }
         ranks
             .finish()
@@ -228,7 +228,7 @@ impl Watched {
                 history,
                 summary: rank.run.last_summary(),
                 run: rank.run.run.as_ref(),
-                loop_name: rank.course.main_loop().unwrap_or_default(),
+                loop_name: rank.series.main_loop().unwrap_or_default(),
             };
             // Ranks begin one after the other.
             let later_s = rank.began_unix_nano.saturating_sub(first) as f64 / 1e9;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use headspace_agent::analysis::course::Course;
 use headspace_agent::analysis::ranks::Ranks;
+use headspace_agent::analysis::tick_series::TickSeries;
 use headspace_agent::analysis::verdict::units::{duration_ms, percent};
 use headspace_agent::model::ranks::{RankCause, RanksRecord};
 use headspace_exporters::run_folder::{RankRun, ReadError, Run, Seen, files};
@@ -40,16 +40,16 @@ impl FoundRun {
         let listed = files(path).unwrap_or_default();
         let several = listed.windows(2).any(|pair| pair[0].rank != pair[1].rank);
         let mut ranks = Ranks::default();
-        let mut course = Course::default();
+        let mut series = TickSeries::default();
         let run = if several {
             Run::read_with(path, &mut |seen| match seen {
-                Seen::Tick(tick) => course.add_read(tick),
-                Seen::Rank(rank) => add(&mut ranks, rank, &std::mem::take(&mut course)),
+                Seen::Tick(tick) => series.add_read(tick),
+                Seen::Rank(rank) => add(&mut ranks, rank, &std::mem::take(&mut series)),
             })?
         } else {
             let run = Run::read(path)?;
             for rank in &run.ranks {
-                add(&mut ranks, rank, &course);
+                add(&mut ranks, rank, &series);
             }
             run
         };
@@ -64,9 +64,9 @@ impl FoundRun {
     }
 }
 
-fn add(ranks: &mut Ranks, rank: &RankRun, course: &Course) {
+fn add(ranks: &mut Ranks, rank: &RankRun, series: &TickSeries) {
     let world_size = rank.run.as_ref().map(|run| run.world_size);
-    ranks.add(rank.rank, world_size, rank.last_summary(), course);
+    ranks.add(rank.rank, world_size, rank.last_summary(), series);
 }
 
 /// The ranks together, in a few lines.

@@ -3,17 +3,17 @@
 //! Pure: the time comes with the records, and from whoever draws. Memory is bounded by the ranks,
 //! stages and queues there are, not by the length of the run.
 
-mod course;
 mod parts;
 mod rank;
+mod step_series;
 
 use std::collections::BTreeMap;
 
 use headspace_agent::model::Record;
 
-pub(crate) use self::course::Moment;
 pub(crate) use self::parts::{QueueNow, StageNow};
 pub(crate) use self::rank::{Life, Rank};
+pub(crate) use self::step_series::Moment;
 
 /// The run that is shown.
 #[derive(Debug, Clone, Default)]

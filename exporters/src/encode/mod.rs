@@ -1,6 +1,5 @@
 //! Records as bytes, and back. Pure: nothing here opens a file or a socket.
 
-mod course;
 mod finite;
 pub mod json_lines;
 mod lines;
@@ -14,6 +13,7 @@ pub mod scalars;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod snapshot;
+mod tick_series;
 pub mod times;
 
 #[cfg(test)]

@@ -8,13 +8,13 @@
 use std::io::{self, Read};
 use std::ops::AddAssign;
 
-use headspace_agent::analysis::course::CourseTick;
+use headspace_agent::analysis::tick_series::SeriesTick;
 use headspace_agent::model::Record;
 use memchr::memmem;
 
-use super::course::course_tick;
 use super::json_lines::{BEGINNING, Envelope, Kind, LineError};
 use super::lines::{Line, Lines};
+use super::tick_series::series_tick;
 
 /// Lines that were passed over, by what was wrong with them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -132,11 +132,11 @@ impl<R: Read> Records<R> {
 }
 
 /// Who looks on at ticks while a file is read for its other records.
-pub type OnTick<'a> = dyn FnMut(&CourseTick<'_>) + 'a;
+pub type OnTick<'a> = dyn FnMut(&SeriesTick<'_>) + 'a;
 
 impl<R: Read> Records<R> {
     /// The next record of the kinds wanted, ticks left out: those before it are shown to `on_tick`, as
-    /// far as the run's course needs them.
+    /// far as the run's series of ticks needs them.
     pub fn next_after(&mut self, on_tick: &mut OnTick<'_>) -> Option<io::Result<Record>> {
         self.find(Some(on_tick)).transpose()
     }
@@ -199,7 +199,7 @@ fn take(
 ) -> Result<Option<Record>, LineError> {
     if let Some(on_tick) = &mut on_tick
         && begins_as_tick(line)
-        && let Some((envelope, tick)) = course_tick(line)
+        && let Some((envelope, tick)) = series_tick(line)
     {
         tally.count(Kind::Tick, envelope.time_unix_nano);
         on_tick(&tick);
@@ -210,7 +210,7 @@ fn take(
     let record = match (kind, on_tick) {
         // Written by another program, with its fields in another order; or no tick.
         (Kind::Tick, Some(on_tick)) => {
-            let (_, tick) = course_tick(line).ok_or(LineError::Damaged)?;
+            let (_, tick) = series_tick(line).ok_or(LineError::Damaged)?;
             on_tick(&tick);
             None
         }

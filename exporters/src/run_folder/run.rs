@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use headspace_agent::analysis::course::CourseTick;
+use headspace_agent::analysis::tick_series::SeriesTick;
 use headspace_agent::model::record::{
     NoticeRecord, ProbeRecord, RunRecord, RunState, SummaryRecord,
 };
@@ -78,7 +78,7 @@ pub struct RankRun {
 #[derive(Debug, Clone, Copy)]
 pub enum Seen<'a> {
     /// A tick of the rank that is being read, in order.
-    Tick(&'a CourseTick<'a>),
+    Tick(&'a SeriesTick<'a>),
     /// The rank is read. The ticks since the rank before were its own.
     Rank(&'a RankRun),
 }

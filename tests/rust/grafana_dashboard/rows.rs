@@ -129,9 +129,9 @@ fn pipeline() -> Vec<Panel> {
             .query(quantile("0.99", &m::STAGE_TIME, &[], "stage"), "{{stage}}"),
         Panel::of(Lines, "Stages: calls at once", &m::STAGE_CONCURRENCY)
             .query(at_once(&m::STAGE_TIME, &[], "stage"), "{{stage}}")
-            .query(sum("stage", &of(&m::STAGE_CONCURRENCY, &[])), "places of {{stage}}")
-            .help("Calls that go on at once on average, and the places there are: a stage whose places are all taken is at its limit")
-            .dashed("places"),
+            .query(sum("stage", &of(&m::STAGE_CONCURRENCY, &[])), "concurrency of {{stage}}")
+            .help("Mean number of calls at once, and the concurrency: a stage whose concurrency is used up is at its limit")
+            .dashed("concurrency"),
         Panel::of(Lines, "Stages: items out", &m::STAGE_ITEMS).query(
             sum("stage", &rate(&m::STAGE_ITEMS, &[r#"direction="out""#])),
             "{{stage}}",

@@ -7,7 +7,7 @@
 use super::evidence::evidence;
 use super::model::{BUSY, GIL_WAIT_MS, Model};
 use super::predict::Predictor;
-use super::tandem::{Supply, Tandem};
+use super::simulation::{SimulatedPipeline, Supply};
 use crate::model::record::BottleneckRecord;
 
 /// A step that waits less than this share for data is the loop's own.
@@ -19,7 +19,7 @@ const LEAST_GAIN: f64 = 0.03;
 /// Share of time in the collector that may be what binds, in percent.
 const GC_PCT: f64 = 3.0;
 
-/// Share of time in which a stage's places are taken that makes it the one that binds, by law.
+/// Share of time in which a stage's concurrency is used that makes it the one that binds, by law.
 const BINDS: f64 = 0.93;
 
 /// Share of time that is as good as always, in percent.
@@ -105,7 +105,7 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
             ..free
         });
     }
-    if model.tandem.inline {
+    if model.simulated.inline {
         let slowest = slowest(model)?;
         return Some(Binding {
             term: Term::Stage(slowest),
@@ -144,10 +144,10 @@ pub(super) fn lock_contended(model: &Model<'_>) -> bool {
 /// Whether a stage of this process works little of its time, in such a crowd.
 pub(super) fn waits_for_lock(model: &Model<'_>, stage: usize) -> bool {
     let waits = |cpu: f64| cpu > 0.05 && cpu < 0.9;
-    !model.tandem.inline
+    !model.simulated.inline
         && model.runs_here(stage)
         && lock_contended(model)
-        && model.links[stage].cpu().is_none_or(waits)
+        && model.nodes[stage].cpu().is_none_or(waits)
 }
 
 /// The loop's own part, where it hardly waits, or where data for free would gain nothing.
@@ -254,7 +254,7 @@ fn absorbed(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
     let Term::Stage(stage) = found.0 else {
         return found;
     };
-    if model.links[stage].limit_ms >= BINDS * model.facts.step_ms {
+    if model.nodes[stage].limit_ms >= BINDS * model.facts.step_ms {
         return found;
     }
     gains
@@ -267,8 +267,8 @@ fn absorbed(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
 /// The terms that may bind.
 fn terms(model: &Model<'_>) -> Vec<Term> {
     let step = model.facts.step_ms;
-    let mut terms: Vec<Term> = (0..model.links.len())
-        .filter(|stage| model.links[*stage].limit_ms > 0.5 * step && !held_up(model, *stage))
+    let mut terms: Vec<Term> = (0..model.nodes.len())
+        .filter(|stage| model.nodes[*stage].limit_ms > 0.5 * step && !held_up(model, *stage))
         .map(Term::Stage)
         .collect();
     terms.extend((0..model.pools.len()).map(Term::Pool));
@@ -279,10 +279,10 @@ fn terms(model: &Model<'_>) -> Vec<Term> {
     if model.gil_binds() {
         terms.push(Term::Gil);
     }
-    if busy(model.uses.disk, BUSY) && (model.reader.is_some() || model.links.is_empty()) {
+    if busy(model.uses.disk, BUSY) && (model.reader.is_some() || model.nodes.is_empty()) {
         terms.push(Term::Disk);
     }
-    if busy(model.uses.engines, 0.7) && (model.decoder.is_some() || model.links.is_empty()) {
+    if busy(model.uses.engines, 0.7) && (model.decoder.is_some() || model.nodes.is_empty()) {
         terms.push(Term::Engines);
     }
     if model
@@ -299,7 +299,7 @@ fn terms(model: &Model<'_>) -> Vec<Term> {
 
 /// Whether a stage waits for what comes after it: the queue between is full all the time.
 fn held_up(model: &Model<'_>, stage: usize) -> bool {
-    let full = model.links[stage].after.and_then(|queue| queue.full_pct);
+    let full = model.nodes[stage].after.and_then(|queue| queue.full_pct);
     full.is_some_and(|pct| pct >= ALWAYS_PCT)
 }
 
@@ -313,10 +313,10 @@ fn cores_or_quota(model: &Model<'_>) -> Term {
 }
 
 /// The pipeline with a term out of the way.
-pub(super) fn relieve(model: &Model<'_>, term: Term) -> Tandem {
-    let mut t = model.tandem.clone();
+pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
+    let mut t = model.simulated.clone();
     match term {
-        Term::Stage(stage) => t.stations[stage].places *= 4,
+        Term::Stage(stage) => t.stations[stage].servers *= 4,
         Term::Pool(pool) => t.pools[pool] *= 4,
         Term::Cores | Term::Quota => t.cores *= 4.0,
         Term::Gil => replace(&mut t, Supply::Gil, Supply::Cores),
@@ -339,8 +339,8 @@ pub(super) fn relieve(model: &Model<'_>, term: Term) -> Tandem {
 }
 
 /// What was served by one is served by another.
-pub(super) fn replace(tandem: &mut Tandem, from: Supply, to: Supply) {
-    for (supply, ms) in tandem.stations.iter_mut().flat_map(|s| &mut s.parts) {
+pub(super) fn replace(simulated: &mut SimulatedPipeline, from: Supply, to: Supply) {
+    for (supply, ms) in simulated.stations.iter_mut().flat_map(|s| &mut s.parts) {
         if *supply == from {
             *supply = to;
             if from == Supply::Disk {
@@ -351,13 +351,13 @@ pub(super) fn replace(tandem: &mut Tandem, from: Supply, to: Supply) {
 }
 
 /// Without the pauses that the collector makes in this process.
-pub(super) fn without_collection(model: &Model<'_>, tandem: &mut Tandem) {
+pub(super) fn without_collection(model: &Model<'_>, simulated: &mut SimulatedPipeline) {
     let stopped = model.facts.resources.gc_pct.unwrap_or(0.0) / 100.0;
     let left = (1.0 - stopped).clamp(0.1, 1.0);
-    tandem.loop_ms *= left;
-    tandem.device_ms = tandem.device_ms.map(|ms| left * ms);
-    for (station, link) in tandem.stations.iter_mut().zip(&model.links) {
-        if link.stage.processes <= 1 {
+    simulated.loop_ms *= left;
+    simulated.device_ms = simulated.device_ms.map(|ms| left * ms);
+    for (station, node) in simulated.stations.iter_mut().zip(&model.nodes) {
+        if node.stage.processes <= 1 {
             for (_, ms) in &mut station.parts {
                 *ms *= left;
             }
@@ -368,7 +368,7 @@ pub(super) fn without_collection(model: &Model<'_>, tandem: &mut Tandem) {
 /// The longest limit, where it is near the step.
 fn by_law(model: &Model<'_>, confidence: f64) -> Option<Binding> {
     let step = model.facts.step_ms;
-    let stages = (0..model.links.len())
+    let stages = (0..model.nodes.len())
         .filter(|stage| !held_up(model, *stage))
         .map(Term::Stage);
     let mut best: Option<(Term, f64)> = None;
@@ -396,7 +396,7 @@ pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
     let step = model.facts.step_ms;
     let of = |used: Option<f64>| used.unwrap_or(0.0) * step;
     match term {
-        Term::Stage(stage) => model.links[stage].limit_ms,
+        Term::Stage(stage) => model.nodes[stage].limit_ms,
         Term::Pool(pool) => of(Some(model.pools[pool].busy())),
         Term::Cores | Term::Quota => of(model.uses.cores),
         Term::Gil => of(model.uses.gil),
@@ -413,14 +413,14 @@ pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
 /// little done in a cycle.
 pub(super) fn memory_suspect(model: &Model<'_>, stage: usize) -> bool {
     let r = &model.facts.resources;
-    let link = &model.links[stage];
-    let works = link.places >= 2.0 && link.measured_cpu().is_some_and(|cpu| cpu > 0.85);
+    let node = &model.nodes[stage];
+    let works = node.concurrency >= 2.0 && node.measured_cpu().is_some_and(|cpu| cpu > 0.85);
     let cores_free = model.uses.cores.is_none_or(|used| used < 0.7);
     let lock_free = r.gil_wait_ms.is_none_or(|ms| ms < GIL_WAIT_MS);
     let slower = model.facts.contention_ms.unwrap_or(0.0) / model.free_ms.max(1e-9);
     let shown = match r.consumer_ipc {
         Some(ipc) => ipc < STALLED_IPC || (ipc < SLOW_IPC && slower > 0.1),
-        None => slower > SLOWER_UNSEEN && link.places >= CROWD_UNSEEN,
+        None => slower > SLOWER_UNSEEN && node.concurrency >= CROWD_UNSEEN,
     };
     works && cores_free && lock_free && shown
 }
@@ -431,21 +431,21 @@ fn suspected(model: &Model<'_>, found: Binding) -> Option<Binding> {
     };
     memory_suspect(model, stage).then_some(Binding {
         term: Term::Memory,
-        limit_ms: model.links[stage].limit_ms,
+        limit_ms: model.nodes[stage].limit_ms,
         confidence: 0.5 * found.confidence,
     })
 }
 
 /// The stage that takes most of the loader's time.
 fn slowest(model: &Model<'_>) -> Option<usize> {
-    let load = |stage: &usize| model.links[*stage].busy_ms();
-    (0..model.links.len()).max_by(|a, b| load(a).total_cmp(&load(b)))
+    let load = |stage: &usize| model.nodes[*stage].busy_ms();
+    (0..model.nodes.len()).max_by(|a, b| load(a).total_cmp(&load(b)))
 }
 
 /// The record of what binds.
 pub(super) fn record(model: &Model<'_>, found: Binding) -> BottleneckRecord {
     let (kind, name) = match found.term {
-        Term::Stage(stage) => ("stage", Some(model.links[stage].stage.name.clone())),
+        Term::Stage(stage) => ("stage", Some(model.nodes[stage].stage.name.clone())),
         Term::Pool(pool) => ("pool", Some(model.pools[pool].queue.name.clone())),
         Term::Jitter => ("jitter", None),
         Term::Compute => ("compute", None),

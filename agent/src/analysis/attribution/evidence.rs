@@ -1,7 +1,7 @@
 //! What a conclusion rests on, in words: the numbers that it was drawn from.
 
 use super::bottleneck::{SLOW_IPC, Term};
-use super::flow::Link;
+use super::flow::Node;
 use super::model::Model;
 use super::price::Price;
 use crate::analysis::verdict::units::{amount, duration_ms, percent};
@@ -33,15 +33,15 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> String {
             match model.decoder {
                 Some((stage, engines)) => format!(
                     "the {engines} decoders are busy {busy} % of the time with {} decodes at once",
-                    amount(model.links[stage].active(facts.step_ms))
+                    amount(model.nodes[stage].active(facts.step_ms))
                 ),
                 None => format!("the decoders are busy {busy} % of the time"),
             }
         }
         Term::Memory => memory_evidence(model),
         Term::Jitter => {
-            let longest = (0..model.links.len())
-                .map(|stage| model.links[stage].limit_ms)
+            let longest = (0..model.nodes.len())
+                .map(|stage| model.nodes[stage].limit_ms)
                 .fold(model.free_ms, f64::max);
             format!(
                 "no limit is above {}, but calls vary and the buffers are too small for it",
@@ -77,16 +77,16 @@ fn cores_evidence(model: &Model<'_>) -> String {
         "{} of {} cores used{most}{others}{}",
         amount(r.cores_used.unwrap_or(0.0)),
         amount(r.cores_usable.unwrap_or(0.0)),
-        crowd(model)
+        oversubscription(model)
     )
 }
 
 /// The stage that uses most cores, and how many.
 fn most_cores<'a>(model: &Model<'a>) -> Option<(&'a str, f64)> {
     let step = model.facts.step_ms;
-    let used = model.links.iter().filter_map(|link| {
-        let cores = link.active(step) * link.cpu()?;
-        (cores >= LEAST_CORES).then_some((link.stage.name.as_str(), cores))
+    let used = model.nodes.iter().filter_map(|node| {
+        let cores = node.active(step) * node.cpu()?;
+        (cores >= LEAST_CORES).then_some((node.stage.name.as_str(), cores))
     });
     used.max_by(|a, b| a.1.total_cmp(&b.1))
 }
@@ -103,7 +103,7 @@ fn gil_evidence(model: &Model<'_>) -> String {
     }
 }
 
-fn crowd(model: &Model<'_>) -> String {
+fn oversubscription(model: &Model<'_>) -> String {
     let r = &model.facts.resources;
     let threads = r
         .runnable_threads
@@ -133,22 +133,18 @@ fn memory_evidence(model: &Model<'_>) -> String {
 }
 
 fn of_stage(model: &Model<'_>, stage: usize) -> String {
-    let link = &model.links[stage];
+    let node = &model.nodes[stage];
     let step = model.facts.step_ms;
-    if model.tandem.inline {
+    if model.simulated.inline {
         return on_the_training_thread(model);
     }
-    let busy = percent(100.0 * (link.limit_ms / step).min(1.0), 0);
-    let mut parts = vec![if link.places > 1.0 {
-        format!(
-            "{} of {} places busy {busy} %",
-            amount(link.places),
-            amount(link.places)
-        )
+    let busy = percent(100.0 * (node.limit_ms / step).min(1.0), 0);
+    let mut parts = vec![if node.concurrency > 1.0 {
+        format!("{} at a time, busy {busy} %", amount(node.concurrency))
     } else {
         format!("busy {busy} %")
     }];
-    if let Some(full) = link
+    if let Some(full) = node
         .before
         .and_then(|queue| queue.full_pct)
         .filter(|pct| *pct >= 20.0)
@@ -158,7 +154,7 @@ fn of_stage(model: &Model<'_>, stage: usize) -> String {
             percent(full, 0)
         ));
     }
-    if let Some(empty) = link
+    if let Some(empty) = node
         .after
         .and_then(|queue| queue.empty_pct)
         .filter(|pct| *pct >= 20.0)
@@ -168,7 +164,7 @@ fn of_stage(model: &Model<'_>, stage: usize) -> String {
             percent(empty, 0)
         ));
     }
-    if let Some(slow) = link.stage.slow_pct.filter(|pct| *pct >= 2.0) {
+    if let Some(slow) = node.stage.slow_pct.filter(|pct| *pct >= 2.0) {
         parts.push(format!(
             "{} % of its calls take over 3 times the median",
             percent(slow, 0)
@@ -207,10 +203,10 @@ fn on_the_training_thread(model: &Model<'_>) -> String {
 fn of_pool(model: &Model<'_>, pool: usize) -> String {
     let pool = &model.pools[pool];
     let busy = percent(100.0 * pool.busy().min(1.0), 0);
-    let mut stages: Vec<&Link<'_>> = pool.stages.iter().map(|s| &model.links[*s]).collect();
+    let mut stages: Vec<&Node<'_>> = pool.stages.iter().map(|s| &model.nodes[*s]).collect();
     stages.sort_by(|a, b| b.busy_ms().total_cmp(&a.busy_ms()));
     let names: Vec<String> = (stages.iter().take(MOST_SHARERS))
-        .map(|link| format!("`{}`", link.stage.name))
+        .map(|node| format!("`{}`", node.stage.name))
         .collect();
     let more = match stages.len().saturating_sub(MOST_SHARERS) {
         0 => String::new(),
@@ -228,13 +224,13 @@ fn of_pool(model: &Model<'_>, pool: usize) -> String {
 
 /// The stage called within that takes most of it, and its share.
 pub(super) fn inner<'a>(model: &'a Model<'_>, stage: usize) -> Option<(&'a str, f64)> {
-    let link = &model.links[stage];
-    let whole = link.busy_ms();
+    let node = &model.nodes[stage];
+    let whole = node.busy_ms();
     model
         .facts
         .stages
         .iter()
-        .filter(|inner| inner.within.as_deref() == Some(&link.stage.name))
+        .filter(|inner| inner.within.as_deref() == Some(&node.stage.name))
         .filter_map(|inner| {
             let part = inner.mean_ms? * inner.calls_per_batch? / whole;
             Some((inner.name.as_str(), part))

@@ -13,15 +13,15 @@ const MAX_OVER_DECLARED: f64 = 1.25;
 /// Items that a queue holds where nobody says.
 const USUAL_ROOM: u32 = 2;
 
-/// A stage that has places of its own, with what surrounds it.
+/// A stage of the pipeline with the queues around it.
 #[derive(Debug, Clone)]
-pub(super) struct Link<'a> {
+pub(super) struct Node<'a> {
     pub(super) stage: &'a StageSummary,
     /// The queue it fills.
     pub(super) after: Option<&'a QueueSummary>,
     /// The queue it takes from.
     pub(super) before: Option<&'a QueueSummary>,
-    pub(super) places: f64,
+    pub(super) concurrency: f64,
     pub(super) calls: f64,
     pub(super) mean_ms: f64,
     /// Items that a call takes.
@@ -34,7 +34,7 @@ pub(super) struct Link<'a> {
     cpu: Option<f64>,
 }
 
-impl Link<'_> {
+impl Node<'_> {
     pub(super) fn room(&self) -> u32 {
         self.after
             .and_then(|queue| queue.capacity)
@@ -59,13 +59,13 @@ impl Link<'_> {
 
     /// Mean number of calls at once.
     pub(super) fn active(&self, step_ms: f64) -> f64 {
-        (self.busy_ms() / step_ms).min(self.places)
+        (self.busy_ms() / step_ms).min(self.concurrency)
     }
 }
 
-/// The stages with places in the order of the data, and how many items of the last queue make a
+/// The stages in the order of the data, and how many items of the last queue make a
 /// batch.
-pub(super) fn chain(facts: &Pipeline) -> (Vec<Link<'_>>, f64) {
+pub(super) fn chain(facts: &Pipeline) -> (Vec<Node<'_>>, f64) {
     let outer: Vec<&StageSummary> = facts
         .stages
         .iter()
@@ -74,7 +74,7 @@ pub(super) fn chain(facts: &Pipeline) -> (Vec<Link<'_>>, f64) {
     let mut after: Vec<Option<&QueueSummary>> = queues_after(&outer, &facts.queues);
     after.resize(outer.len(), None);
     let mut items = None;
-    let mut links: Vec<Link<'_>> = Vec::new();
+    let mut nodes: Vec<Node<'_>> = Vec::new();
     for (number, (stage, queue)) in outer.into_iter().zip(after.iter()).enumerate() {
         let Some((declared, calls, mean_ms)) = known(stage) else {
             continue;
@@ -82,7 +82,7 @@ pub(super) fn chain(facts: &Pipeline) -> (Vec<Link<'_>>, f64) {
         let busy_ms = mean_ms * calls;
         let at_once = busy_ms / facts.step_ms;
         let more = at_once.is_finite() && at_once > MAX_OVER_DECLARED * declared;
-        let places = if more && is_of_threads(facts, stage) {
+        let concurrency = if more && is_of_threads(facts, stage) {
             at_once.ceil()
         } else {
             declared
@@ -90,54 +90,54 @@ pub(super) fn chain(facts: &Pipeline) -> (Vec<Link<'_>>, f64) {
         let into = items.unwrap_or(calls);
         let out = into * stage.out_per_in.unwrap_or(1.0).clamp(1e-3, 1e3);
         items = Some(out);
-        links.push(Link {
+        nodes.push(Node {
             stage,
             after: *queue,
             before: number.checked_sub(1).and_then(|before| after[before]),
-            places,
+            concurrency,
             calls,
             mean_ms,
             takes: into / calls,
             gives: out / calls,
-            limit_ms: busy_ms / places,
+            limit_ms: busy_ms / concurrency,
             cpu: stage.cpu_pct.map(|pct| (pct / 100.0).clamp(0.0, 1.0)),
         });
     }
-    share_cpu_time(facts, &mut links);
+    share_cpu_time(facts, &mut nodes);
     let mut batch = items.unwrap_or(1.0);
     if batch < 0.99 {
         // The first stage takes several items a call, which nothing before it tells.
-        for link in &mut links {
-            link.takes /= batch;
-            link.gives /= batch;
+        for node in &mut nodes {
+            node.takes /= batch;
+            node.gives /= batch;
         }
         batch = 1.0;
     }
     if (batch - batch.round()).abs() < 0.02 * batch {
         batch = batch.round();
     }
-    (links, batch)
+    (nodes, batch)
 }
 
 /// Gives the stages of this process whose CPU time nobody measured, such as SPDL's, what its threads used
 /// beside the training thread's and the measured stages'. Threads of the model may be among them: then it
 /// is too much, and remedies promise too little.
-fn share_cpu_time(facts: &Pipeline, links: &mut [Link<'_>]) {
+fn share_cpu_time(facts: &Pipeline, nodes: &mut [Node<'_>]) {
     let Some(used) = facts.resources.other_threads_cores else {
         return;
     };
-    let here = |link: &&Link<'_>| is_of_threads(facts, link.stage);
-    let measured: f64 = (links.iter().filter(here))
-        .filter_map(|link| Some(link.busy_ms() * link.cpu?))
+    let here = |node: &&Node<'_>| is_of_threads(facts, node.stage);
+    let measured: f64 = (nodes.iter().filter(here))
+        .filter_map(|node| Some(node.busy_ms() * node.cpu?))
         .sum();
-    let unmeasured: f64 = (links.iter().filter(here))
-        .filter(|link| link.cpu.is_none())
-        .map(Link::busy_ms)
+    let unmeasured: f64 = (nodes.iter().filter(here))
+        .filter(|node| node.cpu.is_none())
+        .map(Node::busy_ms)
         .sum();
     let share = ((used * facts.step_ms - measured) / unmeasured.max(1e-9)).clamp(0.0, 1.0);
-    for link in links {
-        if link.cpu.is_none() && is_of_threads(facts, link.stage) {
-            link.cpu = Some(share);
+    for node in nodes {
+        if node.cpu.is_none() && is_of_threads(facts, node.stage) {
+            node.cpu = Some(share);
         }
     }
 }
@@ -160,8 +160,8 @@ pub(super) fn queues_around<'a>(
         return Vec::new();
     };
     let before = number.checked_sub(1);
-    let places = before.into_iter().chain([number]);
-    places
+    let numbers = before.into_iter().chain([number]);
+    numbers
         .filter_map(|place| after.get(place).copied().flatten())
         .collect()
 }
@@ -235,10 +235,10 @@ mod tests {
             stages: vec![stage("read", 10.0, 0.5), stage("join", 1.0, 0.2)],
             ..Pipeline::default()
         };
-        let (links, batch) = chain(&facts);
+        let (nodes, batch) = chain(&facts);
 
-        assert!((links[0].gives - 0.5).abs() < 1e-9);
-        assert!((links[1].takes - 5.0).abs() < 1e-9);
+        assert!((nodes[0].gives - 0.5).abs() < 1e-9);
+        assert!((nodes[1].takes - 5.0).abs() < 1e-9);
         assert!((batch - 1.0).abs() < 1e-9);
     }
 
@@ -262,7 +262,7 @@ mod tests {
 
         facts.resources.other_threads_cores = Some(0.4);
         let shares = |facts: &Pipeline| -> Vec<f64> {
-            chain(facts).0.iter().filter_map(Link::cpu).collect()
+            chain(facts).0.iter().filter_map(Node::cpu).collect()
         };
         assert_eq!(shares(&facts), [0.5, 0.5]);
 
@@ -279,8 +279,12 @@ mod tests {
             step_ms: 10.0,
             ..Pipeline::default()
         };
-        let places: Vec<f64> = chain(&facts).0.iter().map(|link| link.places).collect();
-        assert_eq!(places, [3.0, 1.0]);
+        let concurrency: Vec<f64> = chain(&facts)
+            .0
+            .iter()
+            .map(|node| node.concurrency)
+            .collect();
+        assert_eq!(concurrency, [3.0, 1.0]);
     }
 
     #[test]
@@ -319,11 +323,11 @@ mod tests {
             queue("1_read_queue", false),
             queue("s", true),
         ];
-        let (links, _) = chain(&facts);
+        let (nodes, _) = chain(&facts);
         assert_eq!(
-            links[0].after.map(|q| q.name.as_str()),
+            nodes[0].after.map(|q| q.name.as_str()),
             Some("1_read_queue")
         );
-        assert_eq!(links[1].after.map(|q| q.name.as_str()), Some("s"));
+        assert_eq!(nodes[1].after.map(|q| q.name.as_str()), Some("s"));
     }
 }

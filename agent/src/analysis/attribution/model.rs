@@ -3,8 +3,8 @@
 //! A call's measured time holds its waiting for cores, decoders, the disk or the interpreter lock.
 //! Where one of those is busy, that waiting is taken out again, since a remedy changes it.
 
-use super::flow::{Link, chain};
-use super::tandem::{Station, Supply, Tandem};
+use super::flow::{Node, chain};
+use super::simulation::{SimulatedPipeline, Station, Supply};
 use super::times::Times;
 use crate::analysis::pipeline::Pipeline;
 use crate::model::record::QueueSummary;
@@ -17,7 +17,7 @@ pub(super) const GIL_WAIT_MS: f64 = 1.0;
 
 /// How many times longer a call takes for want of the interpreter lock from which on its other
 /// waiting cannot be told from that.
-const CROWDED: f64 = 2.5;
+const OVERSUBSCRIBED: f64 = 2.5;
 
 /// How far two numbers of calls at once may differ and be of the same calls, as a share.
 const ALIKE: f64 = 0.15;
@@ -66,7 +66,7 @@ impl Pool<'_> {
 #[derive(Debug, Clone)]
 pub(super) struct Model<'a> {
     pub(super) facts: &'a Pipeline,
-    pub(super) links: Vec<Link<'a>>,
+    pub(super) nodes: Vec<Node<'a>>,
     pub(super) uses: Uses,
     /// The stage that decodes on the GPU's engines, and the engines.
     pub(super) decoder: Option<(usize, u32)>,
@@ -75,7 +75,7 @@ pub(super) struct Model<'a> {
     /// The stage that torch's worker processes are.
     pub(super) workers: Option<usize>,
     pub(super) pools: Vec<Pool<'a>>,
-    pub(super) tandem: Tandem,
+    pub(super) simulated: SimulatedPipeline,
     /// The loop's own part with data for free.
     pub(super) free_ms: f64,
 }
@@ -83,19 +83,19 @@ pub(super) struct Model<'a> {
 impl<'a> Model<'a> {
     /// `None` where no step was taken. Without stages it knows the resources and the loop.
     pub(super) fn of(facts: &'a Pipeline) -> Option<Self> {
-        let (links, batch) = chain(facts);
+        let (nodes, batch) = chain(facts);
         if !(facts.step_ms.is_finite() && facts.step_ms > 0.0) {
             return None;
         }
-        let uses = uses(facts, &links);
-        let decoder = decoder(facts, &links);
-        let reader = reader(facts, &links, uses, decoder.map(|(stage, _)| stage));
-        let workers = workers(facts, &links);
-        let pools = pools(facts, &links);
+        let uses = uses(facts, &nodes);
+        let decoder = decoder(facts, &nodes);
+        let reader = reader(facts, &nodes, uses, decoder.map(|(stage, _)| stage));
+        let workers = workers(facts, &nodes);
+        let pools = pools(facts, &nodes);
         let compute = (facts.step_ms - facts.wait_ms).max(0.0);
         let free_ms = facts.floor_ms.map_or(compute, |floor| floor.value);
         let mut model = Self {
-            tandem: Tandem {
+            simulated: SimulatedPipeline {
                 stations: Vec::new(),
                 pools: pools.iter().map(|pool| pool.threads).collect(),
                 batch,
@@ -104,7 +104,7 @@ impl<'a> Model<'a> {
                 loop_cores: 0.0,
                 contention: 0.0,
                 device_ms: None,
-                inline: inline(facts, &links),
+                inline: inline(facts, &nodes),
                 cores: facts
                     .resources
                     .cores_usable
@@ -114,7 +114,7 @@ impl<'a> Model<'a> {
                 engines: decoder.map_or(f64::INFINITY, |(_, engines)| f64::from(engines)),
             },
             facts,
-            links,
+            nodes,
             uses,
             decoder,
             reader,
@@ -122,10 +122,10 @@ impl<'a> Model<'a> {
             pools,
             free_ms,
         };
-        model.tandem.others = model.others();
-        let stretch = model.stretch();
-        model.tandem.stations = (0..model.links.len())
-            .map(|stage| model.station(stage, stretch))
+        model.simulated.others = model.others();
+        let slowdown = model.slowdown();
+        model.simulated.stations = (0..model.nodes.len())
+            .map(|stage| model.station(stage, slowdown))
             .collect();
         model.set_loop();
         Some(model)
@@ -133,12 +133,12 @@ impl<'a> Model<'a> {
 
     /// Whether the pipeline is small enough to be simulated.
     pub(super) fn simulable(&self) -> bool {
-        let calls = self.links.iter().map(|link| link.calls).sum::<f64>();
+        let calls = self.nodes.iter().map(|node| node.calls).sum::<f64>();
         calls > 0.0 && calls < MOST_CALLS
     }
 
     /// How many times longer work on a core takes for want of one.
-    fn stretch(&self) -> f64 {
+    fn slowdown(&self) -> f64 {
         let r = &self.facts.resources;
         let (Some(used), Some(cores)) = (self.uses.cores, r.cores_usable) else {
             return 1.0;
@@ -148,9 +148,9 @@ impl<'a> Model<'a> {
         }
         // A call with nothing but work on a core shows it best.
         let shown = self
-            .links
+            .nodes
             .iter()
-            .filter_map(Link::cpu)
+            .filter_map(Node::cpu)
             .filter(|share| *share > 0.05)
             .map(f64::recip)
             .fold(f64::INFINITY, f64::min);
@@ -169,56 +169,56 @@ impl<'a> Model<'a> {
             return 0.0;
         };
         let waits = r.consumer_run_queue_pct.unwrap_or(0.0) / 100.0 * self.facts.step_ms;
-        let (own, compute) = (self.own_thread_ms(), self.tandem.loop_ms);
+        let (own, compute) = (self.own_thread_ms(), self.simulated.loop_ms);
         let works = (own - waits).max(LEAST_WORK * compute);
         used * (own / works).max(1.0)
     }
 
     /// How long the loop's thread works or waits for a core in a step.
     fn own_thread_ms(&self) -> f64 {
-        if self.tandem.inline {
+        if self.simulated.inline {
             self.facts.step_ms
         } else {
-            self.tandem.loop_ms
+            self.simulated.loop_ms
         }
     }
 
-    fn station(&self, stage: usize, stretch: f64) -> Station {
-        let link = &self.links[stage];
+    fn station(&self, stage: usize, slowdown: f64) -> Station {
+        let node = &self.nodes[stage];
         let ahead = (self.workers == Some(stage))
             .then(|| self.facts.loader.prefetch_factor.unwrap_or(2).max(1));
         Station {
-            places: whole(link.places),
-            parts: self.parts(stage, stretch),
-            times: Times::of(link.stage),
-            takes: link.takes,
-            gives: link.gives,
-            room: link.room().max(1),
+            servers: whole(node.concurrency),
+            parts: self.parts(stage, slowdown),
+            times: Times::of(node.stage),
+            takes: node.takes,
+            gives: node.gives,
+            room: node.room().max(1),
             ahead,
             pool: (self.pools.iter()).position(|pool| pool.stages.contains(&stage)),
         }
     }
 
     /// What a call needs alone.
-    fn parts(&self, stage: usize, stretch: f64) -> Vec<(Supply, f64)> {
-        let link = &self.links[stage];
+    fn parts(&self, stage: usize, slowdown: f64) -> Vec<(Supply, f64)> {
+        let node = &self.nodes[stage];
         let step = self.facts.step_ms;
         if let Some((decoder, engines)) = self.decoder
             && decoder == stage
         {
-            let crowd = (link.active(step) / f64::from(engines)).max(1.0);
-            return vec![(Supply::Engines, link.mean_ms / crowd)];
+            let crowd = (node.active(step) / f64::from(engines)).max(1.0);
+            return vec![(Supply::Engines, node.mean_ms / crowd)];
         }
-        let Some(cpu) = link.cpu() else {
-            return vec![(Supply::Free, link.mean_ms)];
+        let Some(cpu) = node.cpu() else {
+            return vec![(Supply::Free, node.mean_ms)];
         };
-        let work = cpu * link.mean_ms;
+        let work = cpu * node.mean_ms;
         if self.reader == Some(stage)
             && let Some(used) = self.uses.disk
         {
-            let read = used * step / link.calls;
+            let read = used * step / node.calls;
             let waits = if used < BUSY {
-                link.mean_ms - work - read
+                node.mean_ms - work - read
             } else {
                 0.0
             };
@@ -232,11 +232,11 @@ impl<'a> Model<'a> {
             let wait = self.gil_free(stage);
             return vec![(Supply::Free, wait), (Supply::Gil, work)];
         }
-        let waits = link.mean_ms - work * stretch;
-        if waits < 0.03 * link.mean_ms {
+        let waits = node.mean_ms - work * slowdown;
+        if waits < 0.03 * node.mean_ms {
             return vec![(
                 Supply::Cores,
-                link.mean_ms.min(work.max(link.mean_ms / stretch)),
+                node.mean_ms.min(work.max(node.mean_ms / slowdown)),
             )];
         }
         vec![(Supply::Free, waits), (Supply::Cores, work)]
@@ -244,7 +244,7 @@ impl<'a> Model<'a> {
 
     /// Whether a stage is threads of this process, and not worker processes.
     pub(super) fn runs_here(&self, stage: usize) -> bool {
-        self.workers != Some(stage) && self.links[stage].stage.processes <= 1
+        self.workers != Some(stage) && self.nodes[stage].stage.processes <= 1
     }
 
     /// Whether the interpreter lock is what the process has too little of.
@@ -252,37 +252,37 @@ impl<'a> Model<'a> {
         self.uses
             .gil
             .is_some_and(|work| (0.8..=1.2).contains(&work))
-            && (0..self.links.len()).any(|stage| self.holds_gil(stage))
+            && (0..self.nodes.len()).any(|stage| self.holds_gil(stage))
     }
 
     /// Whether a stage works under the interpreter lock while that is short.
     pub(super) fn holds_gil(&self, stage: usize) -> bool {
-        let link = &self.links[stage];
+        let node = &self.nodes[stage];
         self.uses
             .gil
             .is_some_and(|work| (0.8..=1.2).contains(&work))
-            && link.stage.processes <= 1
-            && (link.measured_cpu()).is_some_and(|cpu| cpu > 0.02 && cpu < 0.9)
+            && node.stage.processes <= 1
+            && (node.measured_cpu()).is_some_and(|cpu| cpu > 0.02 && cpu < 0.9)
     }
 
     /// Whether there are fewer cores than `workers`, the training thread and other programs want.
-    pub(super) fn is_crowded(&self, workers: u32) -> bool {
-        f64::from(workers) + 1.0 + self.tandem.others > self.tandem.cores
+    pub(super) fn is_oversubscribed(&self, workers: u32) -> bool {
+        f64::from(workers) + 1.0 + self.simulated.others > self.simulated.cores
     }
 
     /// What is left of a call's time where its waiting for the lock is taken out.
     fn gil_free(&self, stage: usize) -> f64 {
-        let stretch = (0..self.links.len())
+        let slowdown = (0..self.nodes.len())
             .filter(|other| self.holds_gil(*other))
-            .filter_map(|other| self.links[other].cpu())
+            .filter_map(|other| self.nodes[other].cpu())
             .fold(0.0, f64::max)
             .recip();
-        if stretch > CROWDED {
+        if slowdown > OVERSUBSCRIBED {
             return 0.0;
         }
-        let link = &self.links[stage];
-        let wait = link.mean_ms * (1.0 - link.cpu().unwrap_or(1.0) * stretch);
-        if wait < 0.05 * link.mean_ms {
+        let node = &self.nodes[stage];
+        let wait = node.mean_ms * (1.0 - node.cpu().unwrap_or(1.0) * slowdown);
+        if wait < 0.05 * node.mean_ms {
             0.0
         } else {
             wait
@@ -292,30 +292,31 @@ impl<'a> Model<'a> {
     /// The loop's own part: alone, what slows it, and what of it works on without it.
     fn set_loop(&mut self) {
         let facts = self.facts;
-        let (step, compute) = (facts.step_ms, self.tandem.loop_ms);
+        let (step, compute) = (facts.step_ms, self.simulated.loop_ms);
         let r = &facts.resources;
         let queued = r.consumer_run_queue_pct.unwrap_or(0.0) / 100.0 * step;
         let queued = queued * compute / self.own_thread_ms().max(1e-9);
         let staged: f64 = self
-            .links
+            .nodes
             .iter()
-            .map(|link| link.busy_ms() * link.cpu().unwrap_or(0.0))
+            .map(|node| node.busy_ms() * node.cpu().unwrap_or(0.0))
             .sum();
         let own = r
             .cores_used
             .map_or(0.0, |used| (used * step - staged) / compute.max(1e-9));
         // A loop that loads by itself keeps one core busy, and needs it still when others load.
-        let beside = self.tandem.others / self.tandem.cores;
-        let shared = self.tandem.inline || self.uses.cores.is_some_and(|used| used + beside > 0.5);
+        let beside = self.simulated.others / self.simulated.cores;
+        let shared =
+            self.simulated.inline || self.uses.cores.is_some_and(|used| used + beside > 0.5);
         if shared && own > 0.3 {
-            self.tandem.loop_ms = (compute - queued).max(LEAST_WORK * compute);
-            let cores = own * compute / self.tandem.loop_ms;
-            self.tandem.loop_cores = cores.min(self.tandem.cores);
+            self.simulated.loop_ms = (compute - queued).max(LEAST_WORK * compute);
+            let cores = own * compute / self.simulated.loop_ms;
+            self.simulated.loop_cores = cores.min(self.simulated.cores);
             return;
         }
         let Some(floor) = facts.floor_ms else { return };
         if floor.value > 1.03 * compute {
-            self.tandem.device_ms = Some(floor.value);
+            self.simulated.device_ms = Some(floor.value);
             return;
         }
         let slower = facts
@@ -323,21 +324,21 @@ impl<'a> Model<'a> {
             .unwrap_or(compute - floor.value)
             .max(0.0);
         let alone = (compute - slower).max(0.1 * compute);
-        let active: f64 = self.links.iter().map(|link| link.active(step)).sum();
+        let active: f64 = self.nodes.iter().map(|node| node.active(step)).sum();
         if slower > 0.01 * compute && active > 0.0 {
-            self.tandem.loop_ms = alone;
-            self.tandem.contention = slower / alone / active;
+            self.simulated.loop_ms = alone;
+            self.simulated.contention = slower / alone / active;
         }
     }
 }
 
-fn uses(facts: &Pipeline, links: &[Link<'_>]) -> Uses {
+fn uses(facts: &Pipeline, nodes: &[Node<'_>]) -> Uses {
     let r = &facts.resources;
     let waits = r.gil_wait_ms.is_some_and(|ms| ms >= GIL_WAIT_MS);
-    let of_one_process = links
+    let of_one_process = nodes
         .iter()
-        .filter(|link| link.stage.processes <= 1)
-        .map(|link| link.active(facts.step_ms) * link.measured_cpu().unwrap_or(0.0))
+        .filter(|node| node.stage.processes <= 1)
+        .map(|node| node.active(facts.step_ms) * node.measured_cpu().unwrap_or(0.0))
         .sum::<f64>();
     let engines: f64 = r
         .own_gpus()
@@ -363,26 +364,26 @@ fn uses(facts: &Pipeline, links: &[Link<'_>]) -> Uses {
 }
 
 /// A stage whose calls at once are what keeps the decoders busy, while no core works for them.
-fn decoder(facts: &Pipeline, links: &[Link<'_>]) -> Option<(usize, u32)> {
+fn decoder(facts: &Pipeline, nodes: &[Node<'_>]) -> Option<(usize, u32)> {
     let gpus = || facts.resources.own_gpus();
     let engines: u32 = gpus().filter_map(|gpu| gpu.nvdec_engines).sum();
     let busy: f64 = gpus().filter_map(|gpu| gpu.nvdec_busy).sum();
     if engines == 0 || busy < 0.05 {
         return None;
     }
-    let explains = |link: &Link<'_>| {
-        let active = link.active(facts.step_ms);
-        active >= 0.7 * busy && link.cpu().is_none_or(|cpu| cpu < 0.5)
+    let explains = |node: &Node<'_>| {
+        let active = node.active(facts.step_ms);
+        active >= 0.7 * busy && node.cpu().is_none_or(|cpu| cpu < 0.5)
     };
-    let candidates = || links.iter().enumerate().filter(|(_, link)| explains(link));
-    let named = candidates().find(|(_, link)| {
-        let name = link.stage.name.to_lowercase();
+    let candidates = || nodes.iter().enumerate().filter(|(_, node)| explains(node));
+    let named = candidates().find(|(_, node)| {
+        let name = node.stage.name.to_lowercase();
         name.contains("dec") || name.contains("video")
     });
     // Among strangers the one whose number fits best.
     let nearest = || {
         candidates().min_by(|(_, a), (_, b)| {
-            let off = |link: &Link<'_>| (link.active(facts.step_ms) - busy).abs();
+            let off = |node: &Node<'_>| (node.active(facts.step_ms) - busy).abs();
             off(a).total_cmp(&off(b))
         })
     };
@@ -392,35 +393,35 @@ fn decoder(facts: &Pipeline, links: &[Link<'_>]) -> Option<(usize, u32)> {
 /// The stage that waits most for something other than a core, while the disk is busy.
 fn reader(
     facts: &Pipeline,
-    links: &[Link<'_>],
+    nodes: &[Node<'_>],
     uses: Uses,
     decoder: Option<usize>,
 ) -> Option<usize> {
     uses.disk.filter(|used| *used >= 0.3)?;
-    let waits = |link: &Link<'_>| link.active(facts.step_ms) * (1.0 - link.cpu().unwrap_or(1.0));
-    links
+    let waits = |node: &Node<'_>| node.active(facts.step_ms) * (1.0 - node.cpu().unwrap_or(1.0));
+    nodes
         .iter()
         .enumerate()
-        .filter(|(stage, link)| decoder != Some(*stage) && waits(link) > 0.1)
+        .filter(|(stage, node)| decoder != Some(*stage) && waits(node) > 0.1)
         .max_by(|(_, a), (_, b)| waits(a).total_cmp(&waits(b)))
         .map(|(stage, _)| stage)
 }
 
 /// The stage that runs in as many processes as the loader has workers.
-fn workers(facts: &Pipeline, links: &[Link<'_>]) -> Option<usize> {
+fn workers(facts: &Pipeline, nodes: &[Node<'_>]) -> Option<usize> {
     let workers = facts.loader.workers.filter(|workers| *workers > 0)?;
-    links.iter().position(|link| {
-        link.stage.processes == workers && (link.places - f64::from(workers)).abs() < 0.5
+    nodes.iter().position(|node| {
+        node.stage.processes == workers && (node.concurrency - f64::from(workers)).abs() < 0.5
     })
 }
 
 /// Pools whose threads stages may have to wait for. Nobody says which stages run in a pool: it is those
 /// whose calls at once are what its threads do, one of them alone or all together that have no pool to
 /// themselves.
-fn pools<'a>(facts: &'a Pipeline, links: &[Link<'_>]) -> Vec<Pool<'a>> {
-    let active = |stage: &usize| links[*stage].active(facts.step_ms);
-    let mut left: Vec<usize> = (0..links.len())
-        .filter(|stage| links[*stage].stage.processes <= 1)
+fn pools<'a>(facts: &'a Pipeline, nodes: &[Node<'_>]) -> Vec<Pool<'a>> {
+    let active = |stage: &usize| nodes[*stage].active(facts.step_ms);
+    let mut left: Vec<usize> = (0..nodes.len())
+        .filter(|stage| nodes[*stage].stage.processes <= 1)
         .collect();
     let all: f64 = left.iter().map(active).sum();
     let mut found = Vec::new();
@@ -441,7 +442,7 @@ fn pools<'a>(facts: &'a Pipeline, links: &[Link<'_>]) -> Vec<Pool<'a>> {
             .filter(|at| alike(active(&left[*at])) && off(active(&left[*at])) <= off(all))
             .min_by(|a, b| off(active(&left[*a])).total_cmp(&off(active(&left[*b]))));
         match alone.map(|at| left.remove(at)) {
-            Some(stage) if f64::from(threads) < links[stage].places => {
+            Some(stage) if f64::from(threads) < nodes[stage].concurrency => {
                 found.push(pool(vec![stage]));
             }
             Some(_) => {}
@@ -461,20 +462,20 @@ fn pools<'a>(facts: &'a Pipeline, links: &[Link<'_>]) -> Vec<Pool<'a>> {
 
 /// Whether the loop does the loader's work itself: the waits are the stages' times, and nothing holds
 /// batches. A loader without worker processes says so; queues are then of something else.
-fn inline(facts: &Pipeline, links: &[Link<'_>]) -> bool {
+fn inline(facts: &Pipeline, nodes: &[Node<'_>]) -> bool {
     let says_so = facts.loader.workers == Some(0);
     let least = if says_so { LEAST_EXPLAINED } else { 0.85 };
-    let load: f64 = links.iter().map(Link::busy_ms).sum();
+    let load: f64 = nodes.iter().map(Node::busy_ms).sum();
     let explained = load >= least * facts.wait_ms && load <= 1.15 * facts.wait_ms;
-    let one_by_one = links.iter().all(|link| link.places <= 1.0);
-    explained && one_by_one && (says_so || facts.queues.is_empty()) && !links.is_empty()
+    let one_by_one = nodes.iter().all(|node| node.concurrency <= 1.0);
+    explained && one_by_one && (says_so || facts.queues.is_empty()) && !nodes.is_empty()
 }
 
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "`as` saturates, and so many places nobody has"
+    reason = "`as` saturates, and nobody has so many"
 )]
-pub(super) fn whole(places: f64) -> u32 {
-    places.round().clamp(1.0, 4096.0) as u32
+pub(super) fn whole(count: f64) -> u32 {
+    count.round().clamp(1.0, 4096.0) as u32
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::model::{BUSY, Model};
-use super::tandem::{Supply, Tandem};
+use super::simulation::{SimulatedPipeline, Supply};
 
 /// How far the model may be from the measured step and still be believed.
 pub(super) const BELIEVED: f64 = 0.15;
@@ -17,13 +17,13 @@ pub(super) struct Predictor<'a> {
     /// By how much the unchanged model misses the measured step, as a share.
     pub(super) miss: f64,
     /// Changed pipelines that were run, and their steps: remedies resemble what was tried before.
-    runs: RefCell<Vec<(Tandem, f64)>>,
+    runs: RefCell<Vec<(SimulatedPipeline, f64)>>,
 }
 
 impl<'a> Predictor<'a> {
     pub(super) fn of(model: &'a Model<'a>) -> Self {
         let step = model.facts.step_ms;
-        let now = model.simulable().then(|| model.tandem.step_ms());
+        let now = model.simulable().then(|| model.simulated.step_ms());
         let miss = now
             .filter(|ms| ms.is_finite())
             .map_or(1.0, |ms| (ms / step - 1.0).abs());
@@ -41,12 +41,12 @@ impl<'a> Predictor<'a> {
     }
 
     /// Step after the pipeline has become `changed`. What the change leaves alone still bounds it.
-    pub(super) fn step_ms(&self, changed: &Tandem) -> f64 {
+    pub(super) fn step_ms(&self, changed: &SimulatedPipeline) -> f64 {
         let step = self.model.facts.step_ms;
         let ratio = match self.now_ms {
             Some(now) => self.run(changed) / now,
             // Without the simulation the limits alone.
-            None => limit_ms(changed) / limit_ms(&self.model.tandem),
+            None => limit_ms(changed) / limit_ms(&self.model.simulated),
         };
         let predicted = if ratio.is_finite() {
             ratio * step
@@ -57,7 +57,7 @@ impl<'a> Predictor<'a> {
     }
 
     /// Step of a changed pipeline as the simulation has it, run once.
-    fn run(&self, changed: &Tandem) -> f64 {
+    fn run(&self, changed: &SimulatedPipeline) -> f64 {
         let mut runs = self.runs.borrow_mut();
         if let Some((_, ms)) = runs.iter().find(|(known, _)| known == changed) {
             return *ms;
@@ -68,9 +68,9 @@ impl<'a> Predictor<'a> {
     }
 
     /// What resources that are busy, and the loop itself, allow.
-    fn bound_ms(&self, changed: &Tandem) -> f64 {
+    fn bound_ms(&self, changed: &SimulatedPipeline) -> f64 {
         let (model, step) = (self.model, self.model.facts.step_ms);
-        let now = &model.tandem;
+        let now = &model.simulated;
         let as_slow = same(changed.loop_ms, now.loop_ms) || changed.loop_ms > now.loop_ms;
         let as_slow = as_slow && changed.device_ms == now.device_ms;
         let mut bound: f64 = 0.0;
@@ -105,11 +105,11 @@ fn same(a: f64, b: f64) -> bool {
 }
 
 /// Milliseconds of a supply that a batch needs.
-fn need(tandem: &Tandem, supply: Supply) -> f64 {
-    tandem
+fn need(simulated: &SimulatedPipeline, supply: Supply) -> f64 {
+    simulated
         .calls()
         .iter()
-        .zip(&tandem.stations)
+        .zip(&simulated.stations)
         .map(|(calls, station)| {
             let parts = station.parts.iter().filter(|(kind, _)| *kind == supply);
             calls * parts.map(|(_, ms)| ms).sum::<f64>()
@@ -118,32 +118,32 @@ fn need(tandem: &Tandem, supply: Supply) -> f64 {
 }
 
 /// Shortest step that the threads of a pool allow.
-fn pool_ms(tandem: &Tandem, pool: usize) -> f64 {
-    let load: f64 = (tandem.calls().iter().zip(&tandem.stations))
+fn pool_ms(simulated: &SimulatedPipeline, pool: usize) -> f64 {
+    let load: f64 = (simulated.calls().iter().zip(&simulated.stations))
         .filter(|(_, station)| station.pool == Some(pool))
         .map(|(calls, station)| calls * station.alone_ms())
         .sum();
-    load / f64::from(tandem.pools[pool].max(1))
+    load / f64::from(simulated.pools[pool].max(1))
 }
 
 /// The longest of the limits.
-pub(super) fn limit_ms(tandem: &Tandem) -> f64 {
-    if tandem.inline {
-        return tandem.inline_ms();
+pub(super) fn limit_ms(simulated: &SimulatedPipeline) -> f64 {
+    if simulated.inline {
+        return simulated.inline_ms();
     }
-    let calls = tandem.calls();
+    let calls = simulated.calls();
     let stations = calls
         .iter()
-        .zip(&tandem.stations)
-        .map(|(calls, station)| calls * station.alone_ms() / f64::from(station.places.max(1)));
-    let own = tandem.loop_ms * tandem.loop_cores;
-    let pools = (0..tandem.pools.len()).map(|pool| pool_ms(tandem, pool));
+        .zip(&simulated.stations)
+        .map(|(calls, station)| calls * station.alone_ms() / f64::from(station.servers.max(1)));
+    let own = simulated.loop_ms * simulated.loop_cores;
+    let pools = (0..simulated.pools.len()).map(|pool| pool_ms(simulated, pool));
     [
-        tandem.loop_ms.max(tandem.device_ms.unwrap_or(0.0)),
-        (need(tandem, Supply::Cores) + own) / tandem.cores,
-        need(tandem, Supply::Gil),
-        need(tandem, Supply::Disk),
-        need(tandem, Supply::Engines) / tandem.engines,
+        simulated.loop_ms.max(simulated.device_ms.unwrap_or(0.0)),
+        (need(simulated, Supply::Cores) + own) / simulated.cores,
+        need(simulated, Supply::Gil),
+        need(simulated, Supply::Disk),
+        need(simulated, Supply::Engines) / simulated.engines,
     ]
     .into_iter()
     .chain(stations)

@@ -5,14 +5,14 @@
 
 mod background;
 mod buffers;
+mod concurrency;
 mod others;
-mod places;
 
 use super::bottleneck::{Binding, Term, resource_name};
 use super::evidence::evidence;
 use super::model::Model;
 use super::predict::Predictor;
-use super::tandem::Tandem;
+use super::simulation::SimulatedPipeline;
 use crate::model::record::{ChangeRecord, RemedyRecord};
 
 /// A gain below this share of the step is none.
@@ -55,7 +55,7 @@ struct Draft {
 #[derive(Debug, Clone)]
 enum Outcome {
     /// The pipeline as it then is.
-    Becomes(Box<Tandem>),
+    Becomes(Box<SimulatedPipeline>),
     /// Nothing that can be told: at least as fast as now.
     AtLeast,
 }
@@ -71,7 +71,7 @@ pub(super) fn remedies(
         predictor,
         binding,
     };
-    let mut records: Vec<RemedyRecord> = places::drafts(&context)
+    let mut records: Vec<RemedyRecord> = concurrency::drafts(&context)
         .into_iter()
         .chain(buffers::drafts(&context))
         .chain(others::drafts(&context))
@@ -124,7 +124,7 @@ impl Context<'_> {
         let step = self.step_ms();
         let at_least = matches!(draft.outcome, Outcome::AtLeast);
         let predicted = match &draft.outcome {
-            Outcome::Becomes(tandem) => self.predictor.step_ms(tandem),
+            Outcome::Becomes(simulated) => self.predictor.step_ms(simulated),
             Outcome::AtLeast => step,
         };
         let gain = 1.0 - predicted / step;
@@ -141,7 +141,7 @@ impl Context<'_> {
             what: draft.what,
             stage: draft
                 .stage
-                .map(|stage| self.model.links[stage].stage.name.clone()),
+                .map(|stage| self.model.nodes[stage].stage.name.clone()),
             resource: resource_name(draft.term).map(ToOwned::to_owned),
             change: draft.change,
             predicted_step_ms: predicted,

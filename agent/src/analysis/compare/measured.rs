@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::course::{Asked, Course, Quantity, Steady};
 use super::super::precision::{HALF, Known};
+use super::super::tick_series::{Asked, Quantity, Steady, TickSeries};
 use crate::model::Distribution;
 use crate::model::comparison::ComparedRun;
 use crate::model::record::{RunState, SummaryRecord};
@@ -99,7 +99,7 @@ impl Pooled {
 
 impl Measured {
     /// Adds a rank: its last summary, where it left one, and how it went.
-    pub fn add_rank(&mut self, summary: Option<&SummaryRecord>, course: &Course) {
+    pub fn add_rank(&mut self, summary: Option<&SummaryRecord>, series: &TickSeries) {
         self.unfinished |= summary.is_none_or(|summary| summary.state == RunState::Running);
         let end = summary.and_then(|summary| summary.ended_by.as_ref());
         if let Some(end) = end.filter(|end| end.is_crash()) {
@@ -109,7 +109,7 @@ impl Measured {
         if self.mode.is_empty() {
             mode.clone_into(&mut self.mode);
         }
-        let steady = course.steady(&summary.map(Asked::of).unwrap_or_default());
+        let steady = series.steady(&summary.map(Asked::of).unwrap_or_default());
         if let Some(steady) = &steady {
             self.add(steady);
         }

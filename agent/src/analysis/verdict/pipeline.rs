@@ -206,7 +206,7 @@ fn table(stages: &[&StageSummary]) -> Row {
     };
     let has_tail = told.iter().any(|stage| slow(&stage));
     let failed = told.iter().any(|stage| stage.failures > 0);
-    let mut head = vec!["", "busy", "places", "a call", "p95"];
+    let mut head = vec!["", "busy", "concurrency", "a call", "p95"];
     head.extend(has_tail.then_some("over 3x"));
     head.extend(failed.then_some("failed"));
     let mut rows = vec![head.into_iter().map(ToOwned::to_owned).collect()];

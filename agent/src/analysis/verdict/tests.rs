@@ -529,15 +529,15 @@ fn remedy(what: &str, step_ms: f64, gain: f64) -> RemedyRecord {
     }
 }
 
-fn stage(name: &str, busy: f64, places: f64, mean_ms: f64, p95_ms: f64) -> StageSummary {
+fn stage(name: &str, busy: f64, concurrency: f64, mean_ms: f64, p95_ms: f64) -> StageSummary {
     StageSummary {
         name: name.to_owned(),
         busy_pct: Some(busy),
-        concurrency: Some(places),
+        concurrency: Some(concurrency),
         mean_ms: Some(mean_ms),
         p95_ms: Some(p95_ms),
         calls_per_batch: Some(1.0),
-        limit_ms: Some(mean_ms / places),
+        limit_ms: Some(mean_ms / concurrency),
         slow_pct: Some(0.1),
         ..StageSummary::default()
     }
@@ -548,7 +548,7 @@ fn with_pipeline() -> SummaryRecord {
         bottleneck: Some(BottleneckRecord {
             kind: "stage".to_owned(),
             name: Some("decode".to_owned()),
-            evidence: "4 of 4 places busy 99 %, the queue after it empty 97 % of the time".into(),
+            evidence: "4 at a time, busy 99 %, the queue after it empty 97 % of the time".into(),
             ..BottleneckRecord::default()
         }),
         remedies: vec![
@@ -619,16 +619,16 @@ fn the_bottleneck_the_best_remedies_and_the_stages_are_told() {
     assert_eq!(
         &text[from..],
         "\
-bottleneck decode   4 of 4 places busy 99 %, the queue after it empty 97 % of
-                    the time
+bottleneck decode   4 at a time, busy 99 %, the queue after it empty 97 % of the
+                    time
 remedies   17.4 ms (−42 %)    Run `decode` 8 at a time instead of 4 (likely).
            ≤ 28.8 ms (−4 %)   Let the queue `decoded` hold 16 items instead of
                               4: it absorbs slow calls (plausible).
            gain unknown       Copy batches to the GPU from page-locked memory (a
                               guess).
-stages              busy   places   a call      p95   over 3x
-           read      3 %        1   850 µs   1.1 ms
-           decode   99 %        4   119 ms   164 ms     2.1 %
+stages              busy   concurrency   a call      p95   over 3x
+           read      3 %             1   850 µs   1.1 ms
+           decode   99 %             4   119 ms   164 ms     2.1 %
 queues                  depth   empty   full    at work
            readers          0    98 %          0.9 of 4
            read        4 of 4   0.3 %   99 %
@@ -743,9 +743,9 @@ fn a_start_of_workers_is_told_and_a_delay_that_is_short_for_a_step_is_not() {
     assert!(
         text.contains(
             "\
-stages                    busy   places    a call       p95
-           fetch          50 %        2   10.0 ms   12.0 ms
-           worker start                    2.10 s    2.10 s
+stages                    busy   concurrency    a call       p95
+           fetch          50 %             2   10.0 ms   12.0 ms
+           worker start                         2.10 s    2.10 s
 queues "
         ),
         "{text}"

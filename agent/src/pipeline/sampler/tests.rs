@@ -1,7 +1,7 @@
 use super::*;
 use crate::model::record::GpuRecord;
 use crate::model::{Scope, metric};
-use crate::pipeline::{NoticeBoard, Source};
+use crate::pipeline::{NoticeLog, Source};
 use crate::port::RankGpu;
 use crate::port::{CollectError, Collector, Lost};
 use crate::record::stage::slot::Outcome;
@@ -12,7 +12,7 @@ fn sampler(collectors: Vec<Box<dyn Collector>>) -> (Sampler, ManualClock, Arc<Re
     let clock = ManualClock::default();
     let queue = Arc::new(RecordQueue::new(16));
     let watched = Arc::new(Watched::new(
-        NoticeBoard::new(Box::new(|_| {})),
+        NoticeLog::new(Box::new(|_| {})),
         Arc::default(),
         RankGpu::default(),
         None,

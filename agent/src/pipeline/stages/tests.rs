@@ -14,17 +14,17 @@ fn slots() -> Slots {
     Slots::new(Region::private().unwrap())
 }
 
-fn board() -> (NoticeBoard, Arc<Mutex<Vec<String>>>) {
+fn notice_log() -> (NoticeLog, Arc<Mutex<Vec<String>>>) {
     let said = Arc::<Mutex<Vec<String>>>::default();
     let heard = Arc::clone(&said);
-    let board = NoticeBoard::new(Box::new(move |notice| {
+    let notice_log = NoticeLog::new(Box::new(move |notice| {
         heard.lock().unwrap().push(notice.to_string());
     }));
-    (board, said)
+    (notice_log, said)
 }
 
 fn read(reader: &mut StageReader) -> Taken {
-    reader.read(Duration::ZERO, &board().0)
+    reader.read(Duration::ZERO, &notice_log().0)
 }
 
 fn call(slot: &StageSlot, took_ms: u64) {
@@ -296,7 +296,7 @@ fn a_queue_tells_how_long_it_was_empty_and_full() {
 #[test]
 fn a_worker_that_ends_is_read_to_the_end_and_one_that_is_lost_is_told_of_once() {
     let (own, ends, dies) = (slots(), slots(), slots());
-    let (board, said) = board();
+    let (notice_log, said) = notice_log();
     let listed = Listed::default();
     let mut reader = StageReader::new(Some(own.region()), Some(Box::new(listed.clone())));
     let running = WorkerState::Running;
@@ -316,19 +316,19 @@ fn a_worker_that_ends_is_read_to_the_end_and_one_that_is_lost_is_told_of_once() 
     };
     let worker = |n| Some(format!("worker {n}"));
 
-    let first = reader.read(Duration::ZERO, &board);
+    let first = reader.read(Duration::ZERO, &notice_log);
     call(ends.stage("decode").unwrap().1, 10);
     call(dies.stage("decode").unwrap().1, 10);
     listed.set(&[
         ("worker 0", 10, &ends, WorkerState::Finished),
         ("worker 1", 11, &dies, WorkerState::Lost),
     ]);
-    let second = reader.read(Duration::ZERO, &board);
+    let second = reader.read(Duration::ZERO, &notice_log);
     listed.set(&[]);
-    let third = reader.read(Duration::ZERO, &board);
-    reader.report_lost_workers(Duration::ZERO, false, &board);
+    let third = reader.read(Duration::ZERO, &notice_log);
+    reader.report_lost_workers(Duration::ZERO, false, &notice_log);
     assert!(said.lock().unwrap().is_empty());
-    reader.report_lost_workers(Duration::ZERO, true, &board);
+    reader.report_lost_workers(Duration::ZERO, true, &notice_log);
 
     assert_eq!(of(&first), [(None, 1), (worker(0), 1), (worker(1), 1)]);
     assert_eq!(of(&second), [(None, 0), (worker(0), 1), (worker(1), 1)]);
@@ -374,7 +374,7 @@ fn workers_that_cannot_be_found_are_given_up_with_one_notice() {
         }
     }
     let own = slots();
-    let (board, said) = board();
+    let (notice_log, said) = notice_log();
     let listed = Listed::default();
     let mut reader = StageReader::new(Some(own.region()), Some(Box::new(listed)));
     reader.workers = Some(Box::new(Broken));
@@ -382,7 +382,7 @@ fn workers_that_cannot_be_found_are_given_up_with_one_notice() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
 
-    let counts = [0, 1].map(|_| reader.read(Duration::ZERO, &board).stages.len());
+    let counts = [0, 1].map(|_| reader.read(Duration::ZERO, &notice_log).stages.len());
     std::panic::set_hook(hook);
 
     assert_eq!(counts, [1, 1]);

@@ -20,9 +20,12 @@ const fn head(name: &'static str, about: &'static str) -> Head {
 
 const STAGES: &[Head] = &[
     head("stage", "What the stage is called"),
-    head("busy", "Share of the time in which its places were taken"),
     head(
-        "places",
+        "busy",
+        "Share of its concurrency that was in use, over time",
+    ),
+    head(
+        "concurrency",
         "How many calls may run at once, over all processes",
     ),
     head("a call", "Mean time of a call"),

@@ -34,8 +34,8 @@ pub(crate) struct StageNow {
     /// Processes that it runs in.
     pub(crate) processes: usize,
     /// Calls that may run at once: as the user says, else the most seen.
-    pub(crate) places: u64,
-    /// Share of its places that were taken, in `[0, 1]`.
+    pub(crate) concurrency: u64,
+    /// Share of its concurrency that was in use, in `[0, 1]`.
     pub(crate) busy: f64,
     pub(crate) calls_per_s: f64,
     pub(crate) p50_ms: Option<f64>,
@@ -220,14 +220,14 @@ fn stage<'a>(name: &str, entries: impl Iterator<Item = &'a Entry<StageTick>>) ->
     let mut time = Distribution::default();
     let (mut busy_s, mut offered_s) = (0.0, 0.0);
     for Entry { told, span_s, .. } in entries {
-        let places = told.concurrency.unwrap_or(told.peak.max(1));
+        let concurrency = told.concurrency.unwrap_or(told.peak.max(1));
         now.within = now.within.or_else(|| told.within.clone());
         now.processes += 1;
-        now.places += u64::from(places);
+        now.concurrency += u64::from(concurrency);
         now.calls_per_s += told.time.count as f64 / span_s;
         now.failures += told.failures;
         busy_s += told.time.sum_ms / 1e3;
-        offered_s += span_s * f64::from(places);
+        offered_s += span_s * f64::from(concurrency);
         time.merge_record(&told.time);
     }
     if offered_s > 0.0 {

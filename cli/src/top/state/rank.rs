@@ -7,8 +7,8 @@ use headspace_agent::model::record::{
     LoopTick, NoticeRecord, ProbeRecord, Record, RecordBody, RunRecord, RunState, SummaryRecord,
 };
 
-use super::course::{Course, Moment};
 use super::parts::Parts;
+use super::step_series::{Moment, StepSeries};
 
 /// Notices kept.
 const NOTICES: usize = 256;
@@ -48,7 +48,7 @@ pub(crate) struct Rank {
     probes: VecDeque<ProbeRecord>,
     pub(crate) notices: VecDeque<Told>,
     main_loop: MainLoop,
-    pub(crate) course: Course,
+    pub(crate) step_series: StepSeries,
     /// The last interval in which the main loop had steps.
     pub(crate) now: Option<Moment>,
     pub(crate) parts: Parts,
@@ -73,7 +73,7 @@ impl Rank {
             RecordBody::Tick(tick) => {
                 let name = self.main_loop.name();
                 let moment = Moment::of(&tick, name);
-                self.course.push(moment);
+                self.step_series.push(moment);
                 if moment.step_ms().is_some() {
                     self.now = Some(moment);
                 }

@@ -65,8 +65,8 @@ fn the_last_interval_with_steps_is_now_and_an_idle_one_does_not_hide_it() {
 
     assert!(near(now.step_ms(), 40.0) && near(now.wait_ms(), 30.0) && near(now.compute_ms(), 10.0));
     assert_eq!((rank.steps, now.steps), (200, 100));
-    assert_eq!(rank.course.last(10).len(), 3);
-    assert_eq!(rank.course.last(10)[2].step_ms(), None);
+    assert_eq!(rank.step_series.last(10).len(), 3);
+    assert_eq!(rank.step_series.last(10)[2].step_ms(), None);
 }
 
 #[test]
@@ -84,13 +84,13 @@ fn an_interval_of_two_phases_shows_the_one_that_more_steps_were_in() {
 #[test]
 fn a_long_run_takes_bounded_room_and_keeps_its_beginning() {
     let rank = after((0..5000).map(|n| tick(n, Phase::Live, if n < 2500 { 10.0 } else { 30.0 })));
-    let all = rank.course.all(100);
+    let all = rank.step_series.all(100);
 
-    assert_eq!(rank.course.last(10_000).len(), 512);
+    assert_eq!(rank.step_series.last(10_000).len(), 512);
     assert!(all.len() <= 100);
     assert_eq!(all.iter().map(|m| m.steps).sum::<u64>(), 500_000);
     assert!(near(all[0].step_ms(), 10.0) && near(all.last().unwrap().step_ms(), 30.0));
-    assert!((rank.course.span_s() - 5000.0).abs() < 1e-6);
+    assert!((rank.step_series.span_s() - 5000.0).abs() < 1e-6);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_stage_is_what_all_its_processes_say_over_the_time_since_each_was_told_of() 
     let [decode] = &stages[..] else {
         panic!("{stages:?}")
     };
-    assert_eq!((decode.processes, decode.places), (2, 2));
+    assert_eq!((decode.processes, decode.concurrency), (2, 2));
     assert!((decode.calls_per_s - 100.0).abs() < 1e-6);
     // (100 × 20 ms + 50 × 10 ms) of (2 s + 1 s).
     assert!((decode.busy - 2.5 / 3.0).abs() < 1e-6);

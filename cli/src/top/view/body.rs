@@ -42,7 +42,7 @@ pub(super) fn pipeline(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<Line<'
                 "p50",
                 "p95",
                 "calls/s",
-                "places"
+                "conc."
             ),
         ));
         let summary = rank.summary.as_ref();
@@ -130,7 +130,7 @@ fn stage_line(stage: &StageNow, binds: bool, scene: &Scene<'_>) -> Line<'static>
         ms(stage.p50_ms),
         ms(stage.p95_ms),
         rate(stage.calls_per_s),
-        stage.places
+        stage.concurrency
     )));
     if stage.failures > 0 {
         spans.push(Span::styled(

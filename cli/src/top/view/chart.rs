@@ -21,9 +21,9 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, rank: &Rank, scene: &Scene<'
     }
     let columns = usize::from(area.width - SCALE - 1);
     let moments = if scene.choice.whole {
-        rank.course.all(columns)
+        rank.step_series.all(columns)
     } else {
-        rank.course.last(columns)
+        rank.step_series.last(columns)
     };
     let floor = floor_ms(rank);
     let most = top(&moments, floor);
@@ -128,7 +128,7 @@ fn legend(buffer: &mut Buffer, area: Rect, moments: &[Moment], rank: &Rank, scen
     let time = if scene.choice.whole {
         format!(
             "the whole run, {}",
-            duration_s(rank.course.span_s().round())
+            duration_s(rank.step_series.span_s().round())
         )
     } else {
         format!("the last {}", duration_s(span.round()))

@@ -65,8 +65,8 @@ pub(super) fn lines(scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
             ""
         };
         spans.push(Span::styled(format!("  {mark:<12}"), palette.warning()));
-        let course = rank.course.last(room);
-        let steps: Vec<f64> = course.iter().filter_map(Moment::step_ms).collect();
+        let moments = rank.step_series.last(room);
+        let steps: Vec<f64> = moments.iter().filter_map(Moment::step_ms).collect();
         let most = steps.iter().copied().fold(0.0, f64::max);
         if room > 8 {
             let history = spark(&steps, most, steps.len().min(room));

@@ -1,4 +1,4 @@
-//! The course of a run as spans, from its records.
+//! A run as spans, from its records.
 //!
 //! Spans of all steps and calls would cost more than the steps. So a span of a loop or a stage is an
 //! interval in which it did something, and says how much: `steps loader` with the number, the first

@@ -15,7 +15,7 @@ use super::tracks::{Notes, Track, Writer};
 
 /// Steps of a phase within a tick, and when they were.
 #[derive(Debug, Clone, Copy)]
-struct Stretch {
+struct PhaseInterval {
     phase: Phase,
     first_step: u64,
     steps: u64,
@@ -36,7 +36,7 @@ pub(super) struct Loop {
     ended: u64,
     /// When the last of them ended.
     ended_at: u64,
-    stretches: Vec<Stretch>,
+    intervals: Vec<PhaseInterval>,
 }
 
 impl Loop {
@@ -51,7 +51,7 @@ impl Loop {
             epoch: None,
             ended: 0,
             ended_at: began,
-            stretches: Vec::new(),
+            intervals: Vec::new(),
         }
     }
 
@@ -70,13 +70,13 @@ impl Loop {
             } else {
                 from + part(until - from, share)
             };
-            self.stretch(entry, start, end.max(start), to);
+            self.interval(entry, start, end.max(start), to);
             start = end.max(start);
         }
         self.times(&entries, from, to);
     }
 
-    fn stretch(&mut self, entry: &LoopTick, from: u64, until: u64, to: &mut Writer) {
+    fn interval(&mut self, entry: &LoopTick, from: u64, until: u64, to: &mut Writer) {
         if self.epoch.is_none() && entry.epoch >= self.ended {
             self.epoch = Some((entry.epoch, from));
         }
@@ -118,7 +118,7 @@ impl Loop {
             &format!("{} step{plural}", entry.steps),
             notes,
         );
-        self.stretches.push(Stretch {
+        self.intervals.push(PhaseInterval {
             phase: entry.phase,
             first_step: entry.first_step,
             steps: entry.steps,
@@ -167,7 +167,7 @@ impl Loop {
         self.ended_at = at.max(began);
     }
 
-    /// What the probe measured, by its windows: one replay window for each stretch of replay, and the live
+    /// What the probe measured, by its windows: one replay window for each interval of replay, and the live
     /// ones between them.
     pub(super) fn probe(&self, probe: &ProbeRecord, to: &mut Writer) {
         let Some(first) = self.replays().next() else {
@@ -208,7 +208,7 @@ impl Loop {
 
     /// The steps of each replay, in their order.
     fn replays(&self) -> impl Iterator<Item = Range<u64>> {
-        self.stretches
+        self.intervals
             .chunk_by(|a, b| a.phase == b.phase)
             .filter_map(|chunk| match chunk {
                 [first, ..] if first.phase == Phase::Replay => {
@@ -242,11 +242,11 @@ impl Loop {
         }
     }
 
-    /// When a step was: its place in the stretch that holds it.
+    /// When a step was: its place in the interval that holds it.
     fn at_step(&self, step: u64) -> u64 {
-        let next = self.stretches.partition_point(|s| s.first_step <= step);
-        let Some(s) = next.checked_sub(1).and_then(|at| self.stretches.get(at)) else {
-            return self.stretches.first().map_or(0, |s| s.from);
+        let next = self.intervals.partition_point(|s| s.first_step <= step);
+        let Some(s) = next.checked_sub(1).and_then(|at| self.intervals.get(at)) else {
+            return self.intervals.first().map_or(0, |s| s.from);
         };
         let into = (step - s.first_step).min(s.steps) as f64 / s.steps.max(1) as f64;
         s.from + part(s.to - s.from, into)

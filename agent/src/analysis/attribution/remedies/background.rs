@@ -3,7 +3,7 @@
 use super::super::bottleneck::{Term, replace};
 use super::super::model::{GIL_WAIT_MS, Model, whole};
 use super::super::price::Price;
-use super::super::tandem::{Station, Supply, Tandem};
+use super::super::simulation::{SimulatedPipeline, Station, Supply};
 use super::{ASSUMED, Context, Draft, LEAST_GAIN, Outcome, change};
 
 /// Worker processes that are tried at most.
@@ -14,7 +14,7 @@ const AS_SHORT: f64 = 1.03;
 
 /// How much shorter the step has to be that more processes than cores lead to: as a ratio. With two
 /// workers on two cores 16 ms were measured for a predicted 12, and 13 for 11.
-const CROWDED: f64 = 1.15;
+const OVERSUBSCRIBED: f64 = 1.15;
 
 /// How many times its estimate the price may be while the remedy still gains: 2.9 ms were measured for an
 /// estimate of 1.9.
@@ -27,7 +27,7 @@ const AHEAD: u32 = 2;
 const PRICED: f64 = 0.75;
 
 /// Share of the gain that the price takes from which on an error of it matters.
-const DEAR: f64 = 0.5;
+const EXPENSIVE: f64 = 0.5;
 
 pub(super) fn draft(context: &Context<'_>, stage: usize) -> Option<Draft> {
     if context.model.facts.loader.workers == Some(0) {
@@ -46,14 +46,14 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let tried: Vec<(u32, f64)> = (1..=most)
         .filter_map(|workers| {
             let price = price(model, workers);
-            let tandem = with_workers(model, stage, workers, price)?;
-            Some((workers, context.predictor.step_ms(&tandem)))
+            let simulated = with_workers(model, stage, workers, price)?;
+            Some((workers, context.predictor.step_ms(&simulated)))
         })
         .collect();
     // Without a core for each process more is uncertain, and less is gained than predicted.
     let handicap = |workers: u32| {
-        if model.is_crowded(workers) {
-            CROWDED
+        if model.is_oversubscribed(workers) {
+            OVERSUBSCRIBED
         } else {
             1.0
         }
@@ -65,12 +65,12 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
         .find(|one| rated(one) <= AS_SHORT * best)?;
 
     let price = price(model, to);
-    let dearer = with_workers(model, stage, to, price.times(DOUBT))?;
-    if context.predictor.step_ms(&dearer) > (1.0 - LEAST_GAIN) * step {
+    let more_expensive = with_workers(model, stage, to, price.times(DOUBT))?;
+    if context.predictor.step_ms(&more_expensive) > (1.0 - LEAST_GAIN) * step {
         return None;
     }
-    let cheap = price.receive_ms <= DEAR * (step - step_ms);
-    let confidence = if price.is_known && cheap && !model.is_crowded(to) {
+    let is_cheap = price.receive_ms <= EXPENSIVE * (step - step_ms);
+    let confidence = if price.is_known && is_cheap && !model.is_oversubscribed(to) {
         PRICED
     } else {
         ASSUMED
@@ -93,16 +93,21 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
 }
 
 /// The pipeline with that number of worker processes.
-fn with_workers(model: &Model<'_>, stage: usize, workers: u32, price: Price) -> Option<Tandem> {
-    let mut tandem = model.tandem.clone();
+fn with_workers(
+    model: &Model<'_>,
+    stage: usize,
+    workers: u32,
+    price: Price,
+) -> Option<SimulatedPipeline> {
+    let mut simulated = model.simulated.clone();
     // Each worker process has an interpreter lock to itself.
-    replace(&mut tandem, Supply::Gil, Supply::Cores);
-    let mut station = all_in_one(model, &tandem, stage)?;
+    replace(&mut simulated, Supply::Gil, Supply::Cores);
+    let mut station = all_in_one(model, &simulated, stage)?;
     station.parts.push((Supply::Cores, price.send_ms));
-    (station.places, station.ahead) = (workers, Some(AHEAD));
-    (tandem.stations, tandem.batch, tandem.inline) = (vec![station], 1.0, false);
-    tandem.loop_ms += price.receive_ms;
-    Some(tandem)
+    (station.servers, station.ahead) = (workers, Some(AHEAD));
+    (simulated.stations, simulated.batch, simulated.inline) = (vec![station], 1.0, false);
+    simulated.loop_ms += price.receive_ms;
+    Some(simulated)
 }
 
 fn price(model: &Model<'_>, workers: u32) -> Price {
@@ -112,7 +117,7 @@ fn price(model: &Model<'_>, workers: u32) -> Price {
     } else {
         price
     };
-    if model.is_crowded(workers) {
+    if model.is_oversubscribed(workers) {
         price.without_a_free_core()
     } else {
         price
@@ -129,17 +134,17 @@ fn holds_lock(model: &Model<'_>) -> bool {
 /// One thread or process that does all of it, one after the other.
 fn in_a_thread_or_process(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let model = context.model;
-    let mut tandem = model.tandem.clone();
-    let mut station = all_in_one(model, &tandem, stage)?;
-    (station.places, station.room) = (1, 2);
+    let mut simulated = model.simulated.clone();
+    let mut station = all_in_one(model, &simulated, stage)?;
+    (station.servers, station.room) = (1, 2);
     // Who holds the interpreter lock for long keeps a thread from working beside it.
     let holds_lock = holds_lock(model);
     if holds_lock {
         let price = price(model, 1);
         station.parts.push((Supply::Cores, price.send_ms));
-        tandem.loop_ms += price.receive_ms;
+        simulated.loop_ms += price.receive_ms;
     }
-    (tandem.stations, tandem.batch, tandem.inline) = (vec![station], 1.0, false);
+    (simulated.stations, simulated.batch, simulated.inline) = (vec![station], 1.0, false);
     let whose = if holds_lock { "process" } else { "thread" };
     Some(Draft {
         code: "background",
@@ -147,19 +152,19 @@ fn in_a_thread_or_process(context: &Context<'_>, stage: usize) -> Option<Draft> 
         stage: Some(stage),
         term: Term::Stage(stage),
         change: None,
-        outcome: Outcome::Becomes(Box::new(tandem)),
+        outcome: Outcome::Becomes(Box::new(simulated)),
         confidence: if holds_lock { ASSUMED } else { PRICED },
     })
 }
 
 /// All stages as one that makes whole batches, as variable as the slowest.
-fn all_in_one(model: &Model<'_>, tandem: &Tandem, slowest: usize) -> Option<Station> {
-    let parts = model.links.iter().zip(&tandem.stations);
-    let parts = parts.flat_map(|(link, station)| {
+fn all_in_one(model: &Model<'_>, simulated: &SimulatedPipeline, slowest: usize) -> Option<Station> {
+    let parts = model.nodes.iter().zip(&simulated.stations);
+    let parts = parts.flat_map(|(node, station)| {
         let parts = station.parts.iter();
-        parts.map(move |(supply, ms)| (*supply, ms * link.calls))
+        parts.map(move |(supply, ms)| (*supply, ms * node.calls))
     });
-    let mut station = tandem.stations.get(slowest)?.clone();
+    let mut station = simulated.stations.get(slowest)?.clone();
     station.parts = parts.collect();
     (station.takes, station.gives, station.pool) = (1.0, 1.0, None);
     Some(station)

@@ -8,11 +8,11 @@ const TRIED: usize = 4;
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     let model = context.model;
-    if model.tandem.inline {
+    if model.simulated.inline {
         return Vec::new();
     }
     // From the end: what lies before the loop is where jitter is felt.
-    let best = (0..model.links.len())
+    let best = (0..model.nodes.len())
         .rev()
         .take(TRIED)
         .filter_map(|stage| bigger(context, stage))
@@ -23,8 +23,8 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
 /// A bigger buffer after a stage, and the step it leads to.
 fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
     let model = context.model;
-    let mut tandem = model.tandem.clone();
-    let station = &mut tandem.stations[stage];
+    let mut simulated = model.simulated.clone();
+    let station = &mut simulated.stations[stage];
     let (what, knob) = if let Some(ahead) = station.ahead {
         let to = ahead.saturating_mul(4).min(64);
         station.ahead = Some(to);
@@ -33,7 +33,7 @@ fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
         );
         (what, change("prefetch_factor", &ahead, &to))
     } else {
-        let queue = model.links[stage].after?;
+        let queue = model.nodes[stage].after?;
         let from = queue.capacity?;
         // What comes at once has to fit several times over.
         let to = from.saturating_mul(4).max(from.saturating_add(2));
@@ -47,7 +47,7 @@ fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
             change(&format!("{}.capacity", queue.name), &from, &to),
         )
     };
-    let predicted = context.predictor.step_ms(&tandem);
+    let predicted = context.predictor.step_ms(&simulated);
     if predicted > 0.98 * context.step_ms() {
         return None;
     }
@@ -57,7 +57,7 @@ fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
         stage: Some(stage),
         term: Term::Jitter,
         change: Some(knob),
-        outcome: Outcome::Becomes(Box::new(tandem)),
+        outcome: Outcome::Becomes(Box::new(simulated)),
         confidence: 0.8,
     };
     Some((draft, predicted))

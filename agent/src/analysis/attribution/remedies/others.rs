@@ -1,4 +1,4 @@
-//! What is neither places nor buffers: cheaper calls, other processes, cores, the disk, the
+//! What is neither concurrency nor buffers: cheaper calls, other processes, cores, the disk, the
 //! collector, page-locked memory.
 
 use super::super::bottleneck::{Term, limit_ms, lock_contended, relieve};
@@ -40,10 +40,10 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
         Term::Cores | Term::Quota | Term::Gil | Term::Memory => most_work(context)?,
         Term::Pool(_) | Term::Jitter | Term::Gc | Term::Compute => return None,
     };
-    let name = &model.links[stage].stage.name;
+    let name = &model.nodes[stage].stage.name;
     let (named, part) = inner(model, stage).unwrap_or((name, 1.0));
-    let mut tandem = model.tandem.clone();
-    for (_, ms) in &mut tandem.stations[stage].parts {
+    let mut simulated = model.simulated.clone();
+    for (_, ms) in &mut simulated.stations[stage].parts {
         *ms *= 1.0 - 0.5 * part.min(1.0);
     }
     let lower = format!("{name} {named}").to_lowercase();
@@ -71,27 +71,27 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
         stage: Some(stage),
         term: found.term,
         change: None,
-        outcome: Outcome::Becomes(Box::new(tandem)),
+        outcome: Outcome::Becomes(Box::new(simulated)),
         confidence: ASSUMED,
     })
 }
 
 /// The stage whose calls keep cores busy longest.
 fn most_work(context: &Context<'_>) -> Option<usize> {
-    let links = &context.model.links;
+    let nodes = &context.model.nodes;
     let work = |stage: usize| {
-        let link = &links[stage];
-        link.busy_ms() * link.cpu().unwrap_or(0.5)
+        let node = &nodes[stage];
+        node.busy_ms() * node.cpu().unwrap_or(0.5)
     };
-    (0..links.len()).max_by(|a, b| work(*a).total_cmp(&work(*b)))
+    (0..nodes.len()).max_by(|a, b| work(*a).total_cmp(&work(*b)))
 }
 
 /// Only for threads that there are: the loop's own thread is none of the loader's, and where no other
 /// works, nobody else holds the lock.
 fn subprocess(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
-    let here = (0..model.links.len()).any(|stage| model.runs_here(stage));
-    let threads = here && !model.tandem.inline && !only_workers(model);
+    let here = (0..model.nodes.len()).any(|stage| model.runs_here(stage));
+    let threads = here && !model.simulated.inline && !only_workers(model);
     let contended = model.gil_binds() || lock_contended(model);
     if !contended || !threads || (context.binds(Term::Compute) && model.facts.floor_ms.is_some()) {
         return None;
@@ -126,7 +126,7 @@ fn only_workers(model: &Model<'_>) -> bool {
         .loader
         .workers
         .is_some_and(|workers| workers > 0);
-    loads && model.links.len() == 1
+    loads && model.nodes.len() == 1
 }
 
 fn collection(context: &Context<'_>) -> Option<Draft> {
@@ -168,22 +168,22 @@ fn cores(context: &Context<'_>) -> Option<Draft> {
     let quota = context.binds(Term::Quota);
     let now = model.facts.resources.cores_usable?;
     let step = context.step_ms();
-    let next = (0..model.links.len())
+    let next = (0..model.nodes.len())
         .map(|stage| {
-            // The places' limit with calls that wait for no core.
-            let station = &model.tandem.stations[stage];
-            station.alone_ms() * model.links[stage].calls / f64::from(station.places)
+            // The limit of its concurrency with calls that wait for no core.
+            let station = &model.simulated.stations[stage];
+            station.alone_ms() * model.nodes[stage].calls / f64::from(station.servers)
         })
         .fold(
-            model.tandem.loop_ms.max(limit_ms(model, Term::Disk)),
+            model.simulated.loop_ms.max(limit_ms(model, Term::Disk)),
             f64::max,
         );
     let needed = used * step / next.max(0.05 * step);
     let to = (now * needed)
         .ceil()
         .clamp(now.floor() + 1.0, 8.0 * now.ceil());
-    let mut tandem = model.tandem.clone();
-    tandem.cores = to;
+    let mut simulated = model.simulated.clone();
+    simulated.cores = to;
     let (code, what, term) = if quota {
         let what = format!("Raise the CPU quota from {now} to {to} cores.");
         ("quota", what, Term::Quota)
@@ -197,7 +197,7 @@ fn cores(context: &Context<'_>) -> Option<Draft> {
         stage: None,
         term,
         change: Some(change("cores", &now, &whole(to))),
-        outcome: Outcome::Becomes(Box::new(tandem)),
+        outcome: Outcome::Becomes(Box::new(simulated)),
         confidence: 0.75,
     })
 }

@@ -1,10 +1,10 @@
-//! A small simulation of the pipeline: stations in a row, bounded queues between them, a loop at
-//! the end, and supplies that all share.
+//! A queueing simulation of the pipeline: stations in a row, bounded queues between them, the training loop
+//! at the end, and supplies (cores, lock, disk, decoders) that all stations share.
 //!
-//! The laws give the limits; how far the step stays above them for want of buffers and because
-//! calls vary is what the simulation adds. It runs on numbers that were measured, with one of them
-//! changed for a remedy and the same random numbers, so that most of its error cancels; and a station's
-//! random numbers together have exactly the distribution that was measured, so that few are enough.
+//! The operational laws give the shortest possible step. The simulation adds what small buffers and varying
+//! calls cost. It runs on measured numbers. For a remedy one of them is changed and the random numbers stay
+//! the same, so that most of the error cancels. The random service times of a station have exactly the
+//! measured distribution, so that few of them are enough.
 
 mod run;
 mod server;
@@ -28,16 +28,16 @@ pub(super) enum Supply {
     Disk,
     /// The hardware decoders.
     Engines,
-    /// The loop's own part, slowed by a busy loader.
+    /// The training loop's compute, slowed by a busy loader.
     Loop,
 }
 
-/// A stage with places.
+/// A stage of the simulated pipeline.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Station {
-    /// Calls at once.
-    pub(super) places: u32,
-    /// What a call does, one after the other, in milliseconds with all to itself.
+    /// How many calls it serves at once.
+    pub(super) servers: u32,
+    /// The parts of a call in order, each with its milliseconds if nothing else uses the supply.
     pub(super) parts: Vec<(Supply, f64)>,
     pub(super) times: Times,
     /// Items of the queue before it that a call takes.
@@ -46,38 +46,38 @@ pub(super) struct Station {
     pub(super) gives: f64,
     /// Items that the queue after it holds.
     pub(super) room: u32,
-    /// Worker processes, each with tasks of its own so many ahead, that deliver in order.
+    /// For torch's worker processes, which deliver in order: how many tasks each has ahead.
     pub(super) ahead: Option<u32>,
-    /// The pool whose threads its calls run on, where these may be too few. A call that waits for one
-    /// of them keeps its place.
+    /// The pool whose threads its calls run on, if they may be too few. A call that waits for a thread
+    /// occupies a server meanwhile.
     pub(super) pool: Option<usize>,
 }
 
 impl Station {
-    /// Milliseconds of a call with all to itself.
+    /// Milliseconds of a call if nothing else uses the supplies.
     pub(super) fn alone_ms(&self) -> f64 {
         self.parts.iter().map(|(_, ms)| ms).sum()
     }
 }
 
-/// The pipeline and its loop.
+/// The pipeline and the training loop that it feeds.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Tandem {
+pub(super) struct SimulatedPipeline {
     pub(super) stations: Vec<Station>,
     /// Threads of each pool that calls run on.
     pub(super) pools: Vec<u32>,
     /// Items of the last queue that make a batch.
     pub(super) batch: f64,
-    /// The loop's own part, loader idle, in milliseconds.
+    /// Compute of the training loop with an idle loader, in milliseconds.
     pub(super) loop_ms: f64,
     pub(super) loop_times: Times,
-    /// Cores that it keeps busy; 0 where they do not matter.
+    /// Cores that the compute keeps busy; 0 if it does not compete for cores.
     pub(super) loop_cores: f64,
-    /// How much slower each call under way makes it, as a share.
+    /// By what share each call in progress slows the compute down.
     pub(super) contention: f64,
-    /// Time a step of a device that works on while the loop goes on.
+    /// Time of a step on a device that works asynchronously.
     pub(super) device_ms: Option<f64>,
-    /// The loop does the loader's work itself.
+    /// Whether the loop does the loader's work itself (`num_workers=0`).
     pub(super) inline: bool,
     pub(super) cores: f64,
     /// Threads of other programs that always want a core.
@@ -85,7 +85,7 @@ pub(super) struct Tandem {
     pub(super) engines: f64,
 }
 
-impl Tandem {
+impl SimulatedPipeline {
     /// Calls for a batch, by station.
     pub(super) fn calls(&self) -> Vec<f64> {
         let mut items = self.batch;
@@ -138,5 +138,5 @@ impl Tandem {
 }
 
 #[cfg(test)]
-#[path = "tandem_tests.rs"]
+#[path = "simulation_tests.rs"]
 mod tests;

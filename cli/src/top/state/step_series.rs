@@ -118,7 +118,7 @@ impl Moment {
 
 /// Moments of a run.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Course {
+pub(crate) struct StepSeries {
     recent: VecDeque<Moment>,
     whole: Vec<Moment>,
     /// Ticks in each point of `whole` but the last, as a power of two.
@@ -127,7 +127,7 @@ pub(crate) struct Course {
     open: u64,
 }
 
-impl Course {
+impl StepSeries {
     pub(crate) fn push(&mut self, moment: Moment) {
         if self.recent.len() >= POINTS {
             self.recent.pop_front();

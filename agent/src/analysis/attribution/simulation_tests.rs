@@ -2,9 +2,9 @@
 
 use super::*;
 
-fn station(places: u32, ms: f64, room: u32) -> Station {
+fn station(servers: u32, ms: f64, room: u32) -> Station {
     Station {
-        places,
+        servers,
         parts: vec![(Supply::Free, ms)],
         times: Times::constant(),
         takes: 1.0,
@@ -15,8 +15,8 @@ fn station(places: u32, ms: f64, room: u32) -> Station {
     }
 }
 
-fn tandem(stations: Vec<Station>, loop_ms: f64) -> Tandem {
-    Tandem {
+fn simulated(stations: Vec<Station>, loop_ms: f64) -> SimulatedPipeline {
+    SimulatedPipeline {
         stations,
         pools: Vec::new(),
         batch: 1.0,
@@ -32,24 +32,24 @@ fn tandem(stations: Vec<Station>, loop_ms: f64) -> Tandem {
     }
 }
 
-fn close(tandem: &Tandem, ms: f64) {
-    let step = tandem.step_ms();
+fn close(simulated: &SimulatedPipeline, ms: f64) {
+    let step = simulated.step_ms();
     assert!((step / ms - 1.0).abs() < 0.01, "{step}, not {ms}");
 }
 
 #[test]
 fn without_jitter_the_slowest_alone_decides() {
-    close(&tandem(vec![station(1, 25.0, 2)], 30.0), 30.0);
-    close(&tandem(vec![station(1, 35.0, 2)], 30.0), 35.0);
+    close(&simulated(vec![station(1, 25.0, 2)], 30.0), 30.0);
+    close(&simulated(vec![station(1, 35.0, 2)], 30.0), 35.0);
     close(
-        &tandem(vec![station(1, 10.0, 1), station(4, 100.0, 1)], 5.0),
+        &simulated(vec![station(1, 10.0, 1), station(4, 100.0, 1)], 5.0),
         25.0,
     );
 }
 
 #[test]
 fn work_on_shared_cores_takes_as_long_as_the_cores_need() {
-    let mut shared = tandem(vec![station(8, 20.0, 4)], 1.0);
+    let mut shared = simulated(vec![station(8, 20.0, 4)], 1.0);
     shared.stations[0].parts = vec![(Supply::Cores, 20.0)];
     shared.cores = 2.0;
 
@@ -58,7 +58,7 @@ fn work_on_shared_cores_takes_as_long_as_the_cores_need() {
 
 #[test]
 fn stations_that_share_a_pool_take_turns_on_its_threads() {
-    let mut line = tandem(vec![station(4, 20.0, 4), station(4, 10.0, 4)], 5.0);
+    let mut line = simulated(vec![station(4, 20.0, 4), station(4, 10.0, 4)], 5.0);
     for station in &mut line.stations {
         station.pool = Some(0);
     }
@@ -70,7 +70,7 @@ fn stations_that_share_a_pool_take_turns_on_its_threads() {
 
 #[test]
 fn aggregation_multiplies_the_calls_before_it() {
-    let mut line = tandem(vec![station(1, 4.0, 5), station(1, 1.0, 2)], 3.0);
+    let mut line = simulated(vec![station(1, 4.0, 5), station(1, 1.0, 2)], 3.0);
     line.stations[1].takes = 5.0;
 
     assert_eq!(line.calls(), [5.0, 1.0]);
@@ -79,7 +79,7 @@ fn aggregation_multiplies_the_calls_before_it() {
 
 #[test]
 fn worker_processes_deliver_in_order_and_stop_when_they_are_ahead() {
-    let mut line = tandem(vec![station(4, 40.0, 8)], 5.0);
+    let mut line = simulated(vec![station(4, 40.0, 8)], 5.0);
     line.stations[0].ahead = Some(2);
 
     close(&line, 10.0);
@@ -87,7 +87,7 @@ fn worker_processes_deliver_in_order_and_stop_when_they_are_ahead() {
 
 #[test]
 fn a_busy_device_hides_what_the_loop_waits_for() {
-    let mut line = tandem(vec![station(1, 25.0, 2)], 5.0);
+    let mut line = simulated(vec![station(1, 25.0, 2)], 5.0);
     line.device_ms = Some(30.0);
 
     close(&line, 30.0);
@@ -95,5 +95,5 @@ fn a_busy_device_hides_what_the_loop_waits_for() {
 
 #[test]
 fn what_cannot_move_has_no_step() {
-    assert!(tandem(vec![station(0, 1.0, 1)], 1.0).step_ms().is_nan());
+    assert!(simulated(vec![station(0, 1.0, 1)], 1.0).step_ms().is_nan());
 }

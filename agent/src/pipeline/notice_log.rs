@@ -10,7 +10,7 @@ use crate::notice::Notice;
 pub type Say = Box<dyn Fn(&Notice) + Send + Sync>;
 
 /// Collects notices from all threads until the sampler writes them down.
-pub struct NoticeBoard {
+pub struct NoticeLog {
     say: Say,
     state: Mutex<State>,
 }
@@ -21,14 +21,14 @@ struct State {
     unwritten: Vec<NoticeRecord>,
 }
 
-impl std::fmt::Debug for NoticeBoard {
+impl std::fmt::Debug for NoticeLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NoticeBoard").finish_non_exhaustive()
+        f.debug_struct("NoticeLog").finish_non_exhaustive()
     }
 }
 
-impl NoticeBoard {
-    /// An empty board that speaks through `say`.
+impl NoticeLog {
+    /// An empty notice_log that speaks through `say`.
     #[must_use]
     pub fn new(say: Say) -> Self {
         Self {
@@ -66,23 +66,23 @@ mod tests {
     #[test]
     fn the_same_notice_is_said_and_written_once() {
         let said = Arc::new(AtomicU32::new(0));
-        let board = {
+        let notice_log = {
             let said = Arc::clone(&said);
-            NoticeBoard::new(Box::new(move |_| {
+            NoticeLog::new(Box::new(move |_| {
                 said.fetch_add(1, Ordering::Relaxed);
             }))
         };
-        board.post(&Notice::StepsDropped { count: 1 });
-        board.post(&Notice::StepsDropped { count: 2 });
-        board.post(&Notice::ConcurrentIteration {
+        notice_log.post(&Notice::StepsDropped { count: 1 });
+        notice_log.post(&Notice::StepsDropped { count: 2 });
+        notice_log.post(&Notice::ConcurrentIteration {
             loop_name: "a".into(),
         });
-        board.post(&Notice::ConcurrentIteration {
+        notice_log.post(&Notice::ConcurrentIteration {
             loop_name: "b".into(),
         });
 
         assert_eq!(said.load(Ordering::Relaxed), 3);
-        assert_eq!(board.take().len(), 3);
-        assert!(board.take().is_empty());
+        assert_eq!(notice_log.take().len(), 3);
+        assert!(notice_log.take().is_empty());
     }
 }

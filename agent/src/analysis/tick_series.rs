@@ -1,14 +1,11 @@
-//! How a run went, from its ticks: neighbouring steps together, in order, in bounded memory.
+//! The ticks of a run as a time series of buckets, in bounded memory.
 //!
-//! A mean alone does not say how well it is known. Steps near each other are alike (a slow minute
-//! of the machine, a warm cache), so they count as less than they are many; the course keeps which
-//! steps were near each other. Ticks become stretches, and where there are more than 256 of those,
-//! neighbours become one.
+//! Neighbouring steps are correlated (a slow minute of the machine, a warm cache), so the standard error of a
+//! mean needs to know which steps were neighbours. Each tick becomes a bucket; if there are more than 256
+//! buckets, neighbours are merged.
 //!
-//! Where steady state begins is for the run to say, which saw its steps one by one; its summary does.
-//! That is mostly in the midst of a stretch: of its steps so many count as the summary has more than
-//! the stretches after it, and their sum is what is left of the summary's. So the steps, their number
-//! and their mean are the same here as in the run's own report.
+//! The summary says how many steps are steady, because the run saw each step. If warm-up ends inside a
+//! bucket, only its last *n* steps count, so that number, sum and mean of the steps match the summary.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,35 +18,35 @@ use crate::model::metric::THREAD_RUN_QUEUE_TIME;
 use crate::model::record::{Phase, RunState, SummaryRecord, TickRecord};
 use crate::model::{Distribution, Scope, attributes};
 
-/// Most stretches of a course.
+/// Most buckets of a series.
 const MOST: usize = 256;
 
 /// A run's ticks, in order.
 #[derive(Debug, Clone, Default)]
-pub struct Course {
-    stretches: Vec<Stretch>,
-    /// Ticks in each stretch but the last, 1 at first.
+pub struct TickSeries {
+    buckets: Vec<Bucket>,
+    /// Ticks in each bucket but the last, 1 at first.
     ticks_each: u32,
     main_loop: MainLoop,
 }
 
-/// What of a `tick` record its course is made of. A reader of files passes over the rest.
+/// The fields of a `tick` record that a series needs. A reader of files skips the others.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct CourseTick<'a> {
+pub struct SeriesTick<'a> {
     /// Monotonic seconds since the run began.
     pub at_s: f64,
     /// What the loops did.
-    pub loops: Vec<CourseLoop<'a>>,
+    pub loops: Vec<SeriesLoop<'a>>,
     /// What the stages did.
-    pub stages: Vec<CourseStage<'a>>,
+    pub stages: Vec<SeriesStage<'a>>,
     /// Seconds that the thread that takes the batches has waited for a core since it began, where
     /// that was read.
     pub waited_for_core_s: Option<f64>,
 }
 
-/// What of a loop's entry in a tick its course is made of, as in the record.
+/// What of a loop's entry in a tick its series is made of, as in the record.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CourseLoop<'a> {
+pub struct SeriesLoop<'a> {
     /// The loop's name.
     pub name: Cow<'a, str>,
     /// Where the batches came from.
@@ -66,9 +63,9 @@ pub struct CourseLoop<'a> {
     pub step: Cow<'a, DistributionRecord>,
 }
 
-/// What of a stage's entry in a tick its course is made of.
+/// What of a stage's entry in a tick its series is made of.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CourseStage<'a> {
+pub struct SeriesStage<'a> {
     /// What the stage is called.
     pub name: Cow<'a, str>,
     /// Calls that ended.
@@ -77,9 +74,9 @@ pub struct CourseStage<'a> {
     pub ms: f64,
 }
 
-impl<'a> From<&'a TickRecord> for CourseTick<'a> {
+impl<'a> From<&'a TickRecord> for SeriesTick<'a> {
     fn from(tick: &'a TickRecord) -> Self {
-        let loops = tick.loops.iter().map(|entry| CourseLoop {
+        let loops = tick.loops.iter().map(|entry| SeriesLoop {
             name: Cow::Borrowed(&entry.name),
             phase: entry.phase,
             steps: entry.steps,
@@ -88,7 +85,7 @@ impl<'a> From<&'a TickRecord> for CourseTick<'a> {
             compute: Cow::Borrowed(&entry.compute),
             step: Cow::Borrowed(&entry.step),
         });
-        let stages = tick.stages.iter().map(|stage| CourseStage {
+        let stages = tick.stages.iter().map(|stage| SeriesStage {
             name: Cow::Borrowed(&stage.name),
             calls: stage.time.count,
             ms: stage.time.sum_ms,
@@ -108,7 +105,7 @@ impl<'a> From<&'a TickRecord> for CourseTick<'a> {
 
 /// Neighbouring ticks.
 #[derive(Debug, Clone, Default)]
-struct Stretch {
+struct Bucket {
     ticks: u32,
     loops: BTreeMap<String, Phases>,
     stages: BTreeMap<String, StagePart>,
@@ -143,7 +140,7 @@ struct StagePart {
     ms: f64,
 }
 
-/// Which steps of a course are asked for.
+/// Which steps of a series are asked for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Asked<'a> {
     /// The loop; `None` where no summary names one.
@@ -183,40 +180,40 @@ impl<'a> Asked<'a> {
 /// The steps of one loop in steady state.
 #[derive(Debug, Clone)]
 pub struct Steady<'a> {
-    stretches: &'a [Stretch],
-    /// The steps before those that are in steady state as well, in a stretch that warm-up reaches
+    buckets: &'a [Bucket],
+    /// The steps before those that are in steady state as well, in a bucket that warm-up reaches
     /// into.
     begun: Option<LoopPart>,
-    /// The last look at the thread that takes the batches before those stretches.
+    /// The last look at the thread that takes the batches before those buckets.
     looked_before: Option<(f64, f64)>,
     name: &'a str,
     replay: bool,
 }
 
-impl Course {
+impl TickSeries {
     /// Adds the next tick.
     pub fn add(&mut self, tick: &TickRecord) {
         self.add_read(&tick.into());
     }
 
-    /// Adds the next tick, of which no more was read than a course needs.
-    pub fn add_read(&mut self, tick: &CourseTick<'_>) {
+    /// Adds the next tick, of which no more was read than a series needs.
+    pub fn add_read(&mut self, tick: &SeriesTick<'_>) {
         for entry in &tick.loops {
             let seconds = entry.step.sum_ms / 1e3;
             self.main_loop.add_steps(&entry.name, entry.steps, seconds);
         }
         self.ticks_each = self.ticks_each.max(1);
         if self
-            .stretches
+            .buckets
             .last()
             .is_none_or(|last| last.ticks >= self.ticks_each)
         {
-            if self.stretches.len() >= MOST {
+            if self.buckets.len() >= MOST {
                 self.halve();
             }
-            self.stretches.push(Stretch::default());
+            self.buckets.push(Bucket::default());
         }
-        if let Some(last) = self.stretches.last_mut() {
+        if let Some(last) = self.buckets.last_mut() {
             last.add(tick);
         }
     }
@@ -234,14 +231,14 @@ impl Course {
 
     /// Makes one of each two neighbours.
     fn halve(&mut self) {
-        let mut halved: Vec<Stretch> = Vec::with_capacity(MOST);
-        for (i, stretch) in std::mem::take(&mut self.stretches).into_iter().enumerate() {
+        let mut halved: Vec<Bucket> = Vec::with_capacity(MOST);
+        for (i, bucket) in std::mem::take(&mut self.buckets).into_iter().enumerate() {
             match halved.last_mut() {
-                Some(last) if i % 2 == 1 => last.merge(stretch),
-                _ => halved.push(stretch),
+                Some(last) if i % 2 == 1 => last.merge(bucket),
+                _ => halved.push(bucket),
             }
         }
-        self.stretches = halved;
+        self.buckets = halved;
         self.ticks_each = self.ticks_each.saturating_mul(2);
     }
 
@@ -249,9 +246,9 @@ impl Course {
     #[must_use]
     pub fn steady<'a>(&'a self, asked: &Asked<'a>) -> Option<Steady<'a>> {
         let name = asked.loop_name.or_else(|| self.main_loop.name())?;
-        let part = |stretch: &'a Stretch| Some(stretch.loops.get(name)?.part(asked.replay));
-        let count = |stretch: &'a Stretch| part(stretch).map_or(0, |part| part.step.count());
-        let total: u64 = self.stretches.iter().map(count).sum();
+        let part = |bucket: &'a Bucket| Some(bucket.loops.get(name)?.part(asked.replay));
+        let count = |bucket: &'a Bucket| part(bucket).map_or(0, |part| part.step.count());
+        let total: u64 = self.buckets.iter().map(count).sum();
         let warmup = asked
             .steady_steps
             .map_or(LEAST_WARMUP as u64, |steps| total.saturating_sub(steps));
@@ -259,18 +256,18 @@ impl Course {
         if left == 0 {
             return None;
         }
-        // The stretches that steady state fills, from the last on.
-        let whole = self.stretches.iter().rev().take_while(|stretch| {
-            let fits = count(stretch) <= left;
-            left -= if fits { count(stretch) } else { 0 };
+        // The buckets that steady state fills, from the last on.
+        let whole = self.buckets.iter().rev().take_while(|bucket| {
+            let fits = count(bucket) <= left;
+            left -= if fits { count(bucket) } else { 0 };
             fits
         });
-        let first = self.stretches.len() - whole.count();
-        let (before, stretches) = self.stretches.split_at_checked(first)?;
+        let first = self.buckets.len() - whole.count();
+        let (before, buckets) = self.buckets.split_at_checked(first)?;
         let steady = Steady {
-            stretches,
+            buckets,
             begun: None,
-            looked_before: before.iter().rev().find_map(|stretch| stretch.looked),
+            looked_before: before.iter().rev().find_map(|bucket| bucket.looked),
             name,
             replay: asked.replay,
         };
@@ -288,8 +285,8 @@ impl Course {
     }
 }
 
-impl Stretch {
-    fn add(&mut self, tick: &CourseTick<'_>) {
+impl Bucket {
+    fn add(&mut self, tick: &SeriesTick<'_>) {
         self.ticks = self.ticks.saturating_add(1);
         // Where batches come from a cache, the stages are at another pace.
         let stages_count = tick.loops.iter().all(|entry| entry.phase == Phase::Live);
@@ -352,7 +349,7 @@ impl Phases {
 }
 
 impl LoopPart {
-    fn add(&mut self, entry: &CourseLoop<'_>) {
+    fn add(&mut self, entry: &SeriesLoop<'_>) {
         self.step.merge_record(&entry.step);
         self.wait.merge_record(&entry.wait);
         self.compute.merge_record(&entry.compute);
@@ -407,9 +404,9 @@ pub enum Quantity {
 impl<'a> Steady<'a> {
     fn parts(&self) -> impl Iterator<Item = &LoopPart> {
         let whole = self
-            .stretches
+            .buckets
             .iter()
-            .filter_map(|stretch| stretch.loops.get(self.name))
+            .filter_map(|bucket| bucket.loops.get(self.name))
             .map(|phases| phases.part(self.replay));
         self.begun.iter().chain(whole)
     }
@@ -442,7 +439,7 @@ impl<'a> Steady<'a> {
     /// at it to another about as steady state begins and ends; `None` where it was not looked at.
     #[must_use]
     pub fn waiting_for_core(&self) -> Option<f64> {
-        let mut looks = self.stretches.iter().filter_map(|stretch| stretch.looked);
+        let mut looks = self.buckets.iter().filter_map(|bucket| bucket.looked);
         let (begin, before) = self.looked_before.or_else(|| looks.next())?;
         let (end, after) = looks.next_back()?;
         (end > begin).then(|| ((after - before) / (end - begin)).max(0.0))
@@ -462,9 +459,9 @@ impl<'a> Steady<'a> {
     /// The stages that were called, by name.
     #[must_use]
     pub fn stages(&self) -> Vec<&'a str> {
-        let stretches = self.stretches.iter();
-        let mut names: Vec<&str> = stretches
-            .flat_map(|stretch| stretch.stages.keys().map(String::as_str))
+        let buckets = self.buckets.iter();
+        let mut names: Vec<&str> = buckets
+            .flat_map(|bucket| bucket.stages.keys().map(String::as_str))
             .collect();
         names.sort_unstable();
         names.dedup();
@@ -474,7 +471,7 @@ impl<'a> Steady<'a> {
     /// Mean time of a call of `stage` in milliseconds, and how well it is known.
     #[must_use]
     pub fn call_ms(&self, stage: &str) -> Option<Known> {
-        let parts = self.stretches.iter().filter_map(|s| s.stages.get(stage));
+        let parts = self.buckets.iter().filter_map(|s| s.stages.get(stage));
         ratio(
             &parts
                 .map(|part| (part.calls as f64, part.ms))
@@ -485,9 +482,9 @@ impl<'a> Steady<'a> {
     /// Calls of `stage` for a batch of the loop, and how well that is known.
     #[must_use]
     pub fn calls_per_batch(&self, stage: &str) -> Option<Known> {
-        let parts = self.stretches.iter().filter_map(|stretch| {
-            let batches = stretch.loops.get(self.name)?.batches_with_stages;
-            let calls = stretch.stages.get(stage).map_or(0, |part| part.calls);
+        let parts = self.buckets.iter().filter_map(|bucket| {
+            let batches = bucket.loops.get(self.name)?.batches_with_stages;
+            let calls = bucket.stages.get(stage).map_or(0, |part| part.calls);
             Some((batches as f64, calls as f64))
         });
         ratio(&parts.collect::<Vec<_>>())
@@ -535,10 +532,10 @@ mod tests {
         }
     }
 
-    fn course(ticks: impl IntoIterator<Item = TickRecord>) -> Course {
-        let mut course = Course::default();
-        ticks.into_iter().for_each(|tick| course.add(&tick));
-        course
+    fn series(ticks: impl IntoIterator<Item = TickRecord>) -> TickSeries {
+        let mut series = TickSeries::default();
+        ticks.into_iter().for_each(|tick| series.add(&tick));
+        series
     }
 
     #[test]
@@ -552,7 +549,7 @@ mod tests {
             (&d).into()
         };
         let ticks = [tick(10, 30), tick(10, 30), third];
-        let course = course(ticks.into_iter().chain((0..4).map(|_| tick(10, 10))));
+        let series = series(ticks.into_iter().chain((0..4).map(|_| tick(10, 10))));
         let summary = SummaryRecord {
             state: RunState::Finished,
             loop_name: Some("train".to_owned()),
@@ -562,7 +559,7 @@ mod tests {
             ..SummaryRecord::default()
         };
 
-        let steady = course.steady(&Asked::of(&summary)).unwrap();
+        let steady = series.steady(&Asked::of(&summary)).unwrap();
 
         let of = |quantity| steady.distribution(quantity);
         assert_eq!(of(Quantity::Step).count(), 45);
@@ -573,7 +570,7 @@ mod tests {
 
     #[test]
     fn a_run_that_was_killed_counts_to_its_last_tick_and_one_without_steady_state_not_at_all() {
-        let course = course((0..10).map(|_| tick(10, 10)));
+        let series = series((0..10).map(|_| tick(10, 10)));
         let summary = SummaryRecord {
             loop_name: Some("train".to_owned()),
             steady_steps: 30,
@@ -585,21 +582,21 @@ mod tests {
             ..summary.clone()
         };
 
-        let killed = course.steady(&Asked::of(&summary)).unwrap();
+        let killed = series.steady(&Asked::of(&summary)).unwrap();
 
         assert_eq!(killed.distribution(Quantity::Step).count(), 80);
-        assert!(course.steady(&Asked::of(&finished)).is_none());
+        assert!(series.steady(&Asked::of(&finished)).is_none());
     }
 
     #[test]
     fn warmup_is_left_out_by_the_summary_or_by_the_convention() {
-        let course = course((0..40).map(|i| tick(10, if i < 10 { 90 } else { 10 })));
+        let series = series((0..40).map(|i| tick(10, if i < 10 { 90 } else { 10 })));
         let mean = |steady_steps| {
             let asked = Asked {
                 steady_steps,
                 ..Asked::default()
             };
-            let steady = course.steady(&asked).unwrap();
+            let steady = series.steady(&asked).unwrap();
             steady.mean_ms(Quantity::Step).unwrap().mean
         };
 
@@ -608,14 +605,14 @@ mod tests {
     }
 
     #[test]
-    fn a_long_course_keeps_every_step_in_few_stretches() {
-        let course = course((0..5000).map(|_| tick(10, 10)));
+    fn a_long_run_keeps_every_step_in_few_buckets() {
+        let series = series((0..5000).map(|_| tick(10, 10)));
 
-        let steady = course.steady(&Asked::default()).unwrap();
+        let steady = series.steady(&Asked::default()).unwrap();
 
-        assert!(course.stretches.len() <= MOST);
-        let all: u64 = course
-            .stretches
+        assert!(series.buckets.len() <= MOST);
+        let all: u64 = series
+            .buckets
             .iter()
             .map(|s| s.loops["train"].live.step.count())
             .sum();
@@ -631,10 +628,10 @@ mod tests {
         let mut replayed = tick(10, 1);
         replayed.loops[0].phase = Phase::Replay;
         let mixed = (0..20).flat_map(|_| [tick(10, 10), replayed.clone()]);
-        let course = course(mixed);
+        let series = series(mixed);
 
-        let live = course.steady(&Asked::default()).unwrap();
-        let replay = course.steady(&Asked {
+        let live = series.steady(&Asked::default()).unwrap();
+        let replay = series.steady(&Asked {
             replay: true,
             ..Asked::default()
         });
@@ -658,13 +655,13 @@ mod tests {
             }
             tick
         });
-        let course = course(ticks);
+        let series = series(ticks);
         let share = |steady_steps| {
             let asked = Asked {
                 steady_steps: Some(steady_steps),
                 ..Asked::default()
             };
-            course.steady(&asked).unwrap().waiting_for_core()
+            series.steady(&asked).unwrap().waiting_for_core()
         };
 
         // From the look at 4 s, by when it had waited for 1 s, to that at 8 s with 4 s.
@@ -675,11 +672,11 @@ mod tests {
 
     #[test]
     fn a_loop_without_steps_has_no_steady_state() {
-        assert!(Course::default().steady(&Asked::default()).is_none());
+        assert!(TickSeries::default().steady(&Asked::default()).is_none());
         let asked = Asked {
             loop_name: Some("other"),
             ..Asked::default()
         };
-        assert!(course([tick(100, 10)]).steady(&asked).is_none());
+        assert!(series([tick(100, 10)]).steady(&asked).is_none());
     }
 }

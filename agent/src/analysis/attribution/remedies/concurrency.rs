@@ -1,7 +1,7 @@
 //! More calls of a stage at once, or fewer where more hold each other up.
 
 use super::super::bottleneck::{Term, limit_ms, memory_suspect, waits_for_lock};
-use super::super::flow::Link;
+use super::super::flow::Node;
 use super::super::model::{BUSY, Model, whole};
 use super::{ASSUMED, Context, Draft, HOPED_FOR, Outcome, background, change};
 use crate::model::record::{ChangeRecord, QueueSummary};
@@ -9,23 +9,23 @@ use crate::model::record::{ChangeRecord, QueueSummary};
 /// Share of time in which a pool's queue is empty from which on it is starved, in percent.
 const STARVED_PCT: f64 = 80.0;
 
-/// How many times as many places are proposed at most.
+/// How many times the concurrency is proposed at most.
 const MOST_TIMES: u32 = 8;
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     let model = context.model;
-    let mut stages: Vec<usize> = (0..model.links.len()).collect();
+    let mut stages: Vec<usize> = (0..model.nodes.len()).collect();
     stages.sort_by(|a, b| {
-        model.links[*b]
+        model.nodes[*b]
             .limit_ms
-            .total_cmp(&model.links[*a].limit_ms)
+            .total_cmp(&model.nodes[*a].limit_ms)
     });
     let step = context.step_ms();
-    let places = if model.tandem.inline { 1 } else { 2 };
+    let calls = if model.simulated.inline { 1 } else { 2 };
     let more = stages
         .iter()
-        .filter(|stage| model.tandem.inline || model.links[**stage].limit_ms > 0.6 * step)
-        .take(places)
+        .filter(|stage| model.simulated.inline || model.nodes[**stage].limit_ms > 0.6 * step)
+        .take(calls)
         .filter_map(|stage| more(context, *stage));
     let fewer = stages
         .iter()
@@ -42,8 +42,8 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
     let needed = shared.active * context.step_ms() / next_limit(context, None);
     let from = shared.threads;
     let to = whole((1.05 * needed).ceil()).clamp(from + 1, MOST_TIMES * from);
-    let mut tandem = model.tandem.clone();
-    tandem.pools[pool] = to;
+    let mut simulated = model.simulated.clone();
+    simulated.pools[pool] = to;
     let name = &shared.queue.name;
     Draft {
         code: "more_threads",
@@ -51,7 +51,7 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
         stage: None,
         term: Term::Pool(pool),
         change: Some(change(&format!("{name}.concurrency"), &from, &to)),
-        outcome: Outcome::Becomes(Box::new(tandem)),
+        outcome: Outcome::Becomes(Box::new(simulated)),
         confidence: 0.8,
     }
 }
@@ -59,27 +59,27 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
 /// The knob that sets how many calls of a stage run at once.
 fn knob(context: &Context<'_>, stage: usize, to: u32) -> ChangeRecord {
     let model = context.model;
-    let link = &model.links[stage];
-    let (from, to) = (declared(link, whole(link.places)), declared(link, to));
+    let node = &model.nodes[stage];
+    let (from, to) = (declared(node, whole(node.concurrency)), declared(node, to));
     if model.workers == Some(stage) {
         return change("num_workers", &from, &to);
     }
-    let name = &link.stage.name;
+    let name = &node.stage.name;
     change(&format!("{name}.concurrency"), &from, &to)
 }
 
-/// The concurrency to declare so that a stage makes `places` calls at once. Some stages make more calls at
+/// The concurrency to declare so that a stage makes `calls` calls at once. Some stages make more calls at
 /// once than they declare; the surplus stays.
-fn declared(link: &Link<'_>, places: u32) -> u32 {
-    let now = whole(link.places);
-    let undeclared = now - link.stage.concurrency.map_or(now, whole).min(now);
-    places.saturating_sub(undeclared).max(1)
+fn declared(node: &Node<'_>, calls: u32) -> u32 {
+    let now = whole(node.concurrency);
+    let undeclared = now - node.stage.concurrency.map_or(now, whole).min(now);
+    calls.saturating_sub(undeclared).max(1)
 }
 
-/// What else bounds the step once a stage, or a pool, has places enough.
+/// What else bounds the step once a stage, or a pool, has enough concurrency.
 fn next_limit(context: &Context<'_>, stage: Option<usize>) -> f64 {
     let model = context.model;
-    let others = (0..model.links.len())
+    let others = (0..model.nodes.len())
         .filter(|other| Some(*other) != stage)
         .map(|other| limit_ms(model, Term::Stage(other)));
     others
@@ -91,7 +91,7 @@ fn next_limit(context: &Context<'_>, stage: Option<usize>) -> f64 {
 /// The queue of the pool that a stage runs in, where it is empty: the loop submits too few calls
 /// ahead, and more workers would wait for more.
 fn starved_pool<'a>(model: &'a Model<'_>, stage: usize) -> Option<&'a QueueSummary> {
-    let active = model.links[stage].active(model.facts.step_ms);
+    let active = model.nodes[stage].active(model.facts.step_ms);
     model.facts.queues.iter().find(|queue| {
         let at_work = queue
             .active
@@ -102,14 +102,14 @@ fn starved_pool<'a>(model: &'a Model<'_>, stage: usize) -> Option<&'a QueueSumma
 
 fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let model = context.model;
-    let link = &model.links[stage];
+    let node = &model.nodes[stage];
     if let Some(pool) = starved_pool(model, stage) {
         return Some(Draft {
             code: "submit_ahead",
             what: format!(
                 "Submit more calls of `{}` ahead: nothing waits in `{}`, so that more workers would \
                  have nothing to do.",
-                link.stage.name, pool.name
+                node.stage.name, pool.name
             ),
             stage: Some(stage),
             term: Term::Stage(stage),
@@ -122,8 +122,8 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     if memory_suspect(model, stage) || locked || reads_all_it_can(model, stage) {
         return None;
     }
-    let from = whole(link.places);
-    let needed = link.busy_ms() / next_limit(context, Some(stage));
+    let from = whole(node.concurrency);
+    let needed = node.busy_ms() / next_limit(context, Some(stage));
     // One to spare, for calls vary.
     let mut to = whole((1.05 * needed).ceil()).clamp(from + 1, MOST_TIMES * from);
     if let Some((decoder, engines)) = model.decoder
@@ -131,17 +131,17 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     {
         to = to.min(engines);
     }
-    let mut tandem = model.tandem.clone();
-    if model.tandem.inline {
+    let mut simulated = model.simulated.clone();
+    if model.simulated.inline {
         return background::draft(context, stage);
     }
     if to <= from {
         return None;
     }
-    tandem.stations[stage].places = to;
-    let name = &link.stage.name;
+    simulated.stations[stage].servers = to;
+    let name = &node.stage.name;
     let processes = model.workers == Some(stage);
-    let (now, wanted) = (declared(link, from), declared(link, to));
+    let (now, wanted) = (declared(node, from), declared(node, to));
     let what = if processes {
         format!("Load in {to} worker processes instead of {from}.")
     } else if Some(stage) == model.decoder.map(|(decoder, _)| decoder) {
@@ -155,11 +155,11 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         stage: Some(stage),
         term: Term::Stage(stage),
         change: Some(knob(context, stage, to)),
-        outcome: Outcome::Becomes(Box::new(tandem)),
+        outcome: Outcome::Becomes(Box::new(simulated)),
         // Where cores bind, workers that have no core of their own slow each other.
-        confidence: if context.binds(Term::Cores) && model.is_crowded(to) {
+        confidence: if context.binds(Term::Cores) && model.is_oversubscribed(to) {
             ASSUMED
-        } else if link.stage.concurrency_known {
+        } else if node.stage.concurrency_known {
             0.9
         } else {
             0.75
@@ -174,24 +174,24 @@ fn reads_all_it_can(model: &Model<'_>, stage: usize) -> bool {
 
 fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let model = context.model;
-    let link = &model.links[stage];
-    let from = whole(link.places);
-    let now = declared(link, from);
+    let node = &model.nodes[stage];
+    let from = whole(node.concurrency);
+    let now = declared(node, from);
     if now < 2 {
         return None;
     }
-    let name = &link.stage.name;
+    let name = &node.stage.name;
     if let Some((decoder, engines)) = model.decoder
         && decoder == stage
         && from > engines
-        && link.active(context.step_ms()) > 1.05 * f64::from(engines)
+        && node.active(context.step_ms()) > 1.05 * f64::from(engines)
     {
         return Some(Draft {
             code: "fewer_workers",
             what: format!(
                 "Run `{name}` {} at a time instead of {now}, one on each decoder: more share the same \
                  decoders and hold each other up.",
-                declared(link, engines)
+                declared(node, engines)
             ),
             stage: Some(stage),
             term: Term::Engines,
@@ -200,14 +200,14 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
             confidence: 0.45,
         });
     }
-    if memory_suspect(model, stage) && link.limit_ms > 0.5 * context.step_ms() {
+    if memory_suspect(model, stage) && node.limit_ms > 0.5 * context.step_ms() {
         let to = from.div_ceil(2);
         return Some(Draft {
             code: "fewer_workers",
             what: format!(
                 "Run `{name}` {} at a time instead of {now}: its threads seem to slow each other, and \
                  the model, through memory.",
-                declared(link, to)
+                declared(node, to)
             ),
             stage: Some(stage),
             term: Term::Memory,
@@ -217,23 +217,23 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
         });
     }
     let used = model.uses.cores.filter(|used| *used >= 0.9)?;
-    let cores = model.tandem.cores;
-    if f64::from(from) <= cores || used.is_nan() || link.cpu().unwrap_or(0.0) < 0.1 {
+    let cores = model.simulated.cores;
+    if f64::from(from) <= cores || used.is_nan() || node.cpu().unwrap_or(0.0) < 0.1 {
         return None;
     }
-    let to = whole((cores - model.tandem.loop_cores).floor().max(1.0)).min(from - 1);
-    let mut tandem = model.tandem.clone();
-    tandem.stations[stage].places = to;
+    let to = whole((cores - model.simulated.loop_cores).floor().max(1.0)).min(from - 1);
+    let mut simulated = model.simulated.clone();
+    simulated.stations[stage].servers = to;
     Some(Draft {
         code: "fewer_workers",
         what: format!(
             "Run `{name}` {} at a time instead of {now}: there are no cores for more.",
-            declared(link, to)
+            declared(node, to)
         ),
         stage: Some(stage),
         term: Term::Cores,
         change: Some(knob(context, stage, to)),
-        outcome: Outcome::Becomes(Box::new(tandem)),
+        outcome: Outcome::Becomes(Box::new(simulated)),
         confidence: 0.7,
     })
 }

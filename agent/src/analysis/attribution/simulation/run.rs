@@ -1,10 +1,10 @@
-//! One run of the simulation: calls begin where places, items and room let them, and go on from the
+//! One run of the simulation: calls begin where servers, items and room let them, and go on from the
 //! end of one part to the next.
 
 use std::collections::VecDeque;
 
 use super::server::Server;
-use super::{Supply, Tandem};
+use super::{SimulatedPipeline, Supply};
 use crate::analysis::attribution::model;
 use crate::analysis::attribution::times::Times;
 use crate::analysis::bootstrap::Rng;
@@ -76,7 +76,7 @@ struct Pool {
 
 /// A pipeline on its way.
 pub(super) struct Run<'a> {
-    of: &'a Tandem,
+    of: &'a SimulatedPipeline,
     /// Times of calls over their mean, by station and for the loop.
     factors: Vec<Factors>,
     now: f64,
@@ -97,11 +97,11 @@ pub(super) struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// A pipeline at its beginning, to be run for so many batches.
-    pub(super) fn new(of: &'a Tandem, batches: f64) -> Self {
+    pub(super) fn new(of: &'a SimulatedPipeline, batches: f64) -> Self {
         let states = of.stations.iter().map(|s| State {
-            idle: s.places,
-            done: vec![0; s.places as usize],
-            busy: vec![false; s.places as usize],
+            idle: s.servers,
+            done: vec![0; s.servers as usize],
+            busy: vec![false; s.servers as usize],
             ..State::default()
         });
         let stations = of.stations.len();
@@ -272,7 +272,7 @@ impl<'a> Run<'a> {
         }
         let state = &mut self.states[call.station];
         if station.ahead.is_some() {
-            if state.deliver(call.worker, station.places) {
+            if state.deliver(call.worker, station.servers) {
                 self.look_at(call.station + 1);
             }
             return;
@@ -360,11 +360,11 @@ impl<'a> Run<'a> {
 
     /// Worker processes begin their next tasks where these have been sent.
     fn dispatch(&mut self, s: usize, ahead: u32) {
-        let places = self.of.stations[s].places;
-        let sent = self.states[s].taken + u64::from(places) * u64::from(ahead);
-        for worker in 0..places as usize {
+        let servers = self.of.stations[s].servers;
+        let sent = self.states[s].taken + u64::from(servers) * u64::from(ahead);
+        for worker in 0..servers as usize {
             let state = &mut self.states[s];
-            let number = state.done[worker] * u64::from(places) + worker as u64;
+            let number = state.done[worker] * u64::from(servers) + worker as u64;
             if !state.busy[worker] && number < sent {
                 state.busy[worker] = true;
                 self.begin_at(s, worker);
@@ -432,8 +432,8 @@ impl State {
     }
 
     /// A worker's task is done; what is now next in order goes into the queue. Whether anything is.
-    fn deliver(&mut self, worker: usize, places: u32) -> bool {
-        let number = self.done[worker] * u64::from(places) + worker as u64;
+    fn deliver(&mut self, worker: usize, servers: u32) -> bool {
+        let number = self.done[worker] * u64::from(servers) + worker as u64;
         self.done[worker] += 1;
         self.busy[worker] = false;
         let place = number.saturating_sub(self.taken + u64::from(self.level));

@@ -1,11 +1,13 @@
-//! A tick's line as far as a run's course needs it.
+//! Reads the fields of a tick's JSON line that a [`TickSeries`] needs.
 //!
-//! One pass over its bytes instead of two, most of which are passed over; and the buckets of
-//! histograms, which are most of the rest, are read by a loop that knows nothing but whole numbers.
+//! It makes one pass over the bytes instead of two and skips most fields. Histogram buckets, which are most
+//! of what remains, are read by a loop for whole numbers only.
+//!
+//! [`TickSeries`]: headspace_agent::analysis::tick_series::TickSeries
 
 use std::borrow::Cow;
 
-use headspace_agent::analysis::course::{CourseLoop, CourseStage, CourseTick};
+use headspace_agent::analysis::tick_series::{SeriesLoop, SeriesStage, SeriesTick};
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::Phase;
 use serde::Deserialize;
@@ -86,7 +88,7 @@ struct Sum {
 }
 
 /// `None` leaves it to [`Envelope::parse`] to say what the line is.
-pub(super) fn course_tick(line: &[u8]) -> Option<(Envelope<'_>, CourseTick<'_>)> {
+pub(super) fn series_tick(line: &[u8]) -> Option<(Envelope<'_>, SeriesTick<'_>)> {
     let text = std::str::from_utf8(line).ok()?;
     let tick: Tick<'_> = serde_json::from_str(text).ok()?;
     let fields = Fields {
@@ -99,12 +101,12 @@ pub(super) fn course_tick(line: &[u8]) -> Option<(Envelope<'_>, CourseTick<'_>)>
     };
     let envelope = fields.of(text).ok()?;
     let loops = tick.loops.into_iter().map(Loop::told);
-    let stages = tick.stages.into_iter().map(|stage| CourseStage {
+    let stages = tick.stages.into_iter().map(|stage| SeriesStage {
         name: stage.name,
         calls: stage.time.count,
         ms: stage.time.sum_ms,
     });
-    let tick = CourseTick {
+    let tick = SeriesTick {
         at_s: tick.at_s,
         waited_for_core_s: tick.readings.consumer.waited_for_core_s,
         loops: loops.collect::<Option<_>>()?,
@@ -114,8 +116,8 @@ pub(super) fn course_tick(line: &[u8]) -> Option<(Envelope<'_>, CourseTick<'_>)>
 }
 
 impl<'a> Loop<'a> {
-    fn told(self) -> Option<CourseLoop<'a>> {
-        Some(CourseLoop {
+    fn told(self) -> Option<SeriesLoop<'a>> {
+        Some(SeriesLoop {
             name: self.name,
             phase: self.phase,
             steps: self.steps,
@@ -186,10 +188,10 @@ mod tests {
         tick.readings.insert(consumer, [waited].into());
         let line = samples::line(&samples::record(9, RecordBody::Tick(tick.clone())));
 
-        let (envelope, read) = course_tick(line.trim_end().as_bytes()).unwrap();
+        let (envelope, read) = series_tick(line.trim_end().as_bytes()).unwrap();
 
         assert_eq!(envelope.time_unix_nano, 9);
-        assert_eq!(read, CourseTick::from(&tick));
+        assert_eq!(read, SeriesTick::from(&tick));
         assert_eq!(read.waited_for_core_s, Some(1.25));
     }
 
