@@ -105,12 +105,23 @@ gpu-check: $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/build ## Compare the GPU rea
 .PHONY: lint
 lint: lint-rust lint-python lint-types lint-generated ## Run every check that runs no test. `make -k lint` names all faults.
 
+PACKAGES := -p headspace-agent -p headspace-collectors -p headspace-exporters -p headspace
+
 .PHONY: lint-rust
 lint-rust: tools $(PY)
 	$(call say,"rustfmt")
 	cargo fmt --all --check
 	$(call say,"clippy")
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+	$(call say,"packages for crates.io$(comma) without publishing them")
+	cargo package --locked --no-verify --allow-dirty --quiet $(PACKAGES)
+
+MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+.PHONY: msrv
+msrv: ## Check that the oldest supported Rust builds it (needs rustup).
+	rustup toolchain install $(MSRV) --profile minimal
+	CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/msrv cargo +$(MSRV) check --locked --workspace --exclude headspace-py
 
 .PHONY: lint-python
 lint-python: $(STAMPS)/lint

@@ -34,6 +34,7 @@ mod session;
 mod slots;
 mod source;
 mod stage;
+mod start;
 mod tape;
 mod task;
 mod thread_times;

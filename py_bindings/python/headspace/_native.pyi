@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from os import PathLike
 from pathlib import Path
 from types import CodeType, TracebackType
-from typing import Any, TypeVar, final
+from typing import Any, TypedDict, TypeVar, final
 
 from typing_extensions import disjoint_base
 
@@ -251,27 +251,26 @@ class Task:
             outputs: Items given out.
         """
 
+class _Configuration(TypedDict):
+    base: str | PathLike[str]
+    run_id: str | None
+    interval: float
+    rank: int
+    local_rank: int
+    world_size: int
+    versions: dict[str, str]
+    argv: list[str]
+    settings: dict[str, str]
+    quiet: bool
+    origin: int | None
+    exports: list[tuple[str, dict[str, str], bool]]
+    scalars: int
+
 @final
 class Session:
     """A started run."""
 
-    def __new__(
-        cls,
-        base: str | PathLike[str],
-        *,
-        run_id: str | None,
-        interval: float,
-        rank: int,
-        world_size: int,
-        versions: dict[str, str],
-        argv: list[str],
-        settings: dict[str, str],
-        quiet: bool,
-        origin: int | None,
-        local_rank: int,
-        exports: list[tuple[str, dict[str, str], bool]],
-        scalars: int,
-    ) -> Session: ...
+    def __new__(cls, configuration: _Configuration) -> Session: ...
     @property
     def folder(self) -> Path: ...
     @property

@@ -232,19 +232,25 @@ def _start(
                 sinks.append(sink)  # noqa: PERF401 - those before one that raises must be known.
         feed = _feed(sinks, seconds, silent) if sinks else None
         native = _native.Session(
-            base,
-            run_id=_settings.run_id() if run_id is None else run_id,
-            interval=seconds,
-            rank=rank,
-            world_size=world_size,
-            versions=_settings.versions(_native.__version__),
-            argv=[str(argument) for argument in sys.argv],
-            settings={"interval": f"{seconds:g}s", "dir": str(base), "mode": _settings.mode()},
-            quiet=silent,
-            origin=origin,
-            local_rank=_settings.local_rank(),
-            exports=[*exports, *_settings.export(besides={kind for kind, _, _ in exports})],
-            scalars=len(sinks),
+            {
+                "base": base,
+                "run_id": _settings.run_id() if run_id is None else run_id,
+                "interval": seconds,
+                "rank": rank,
+                "local_rank": _settings.local_rank(),
+                "world_size": world_size,
+                "versions": _settings.versions(_native.__version__),
+                "argv": [str(argument) for argument in sys.argv],
+                "settings": {
+                    "interval": f"{seconds:g}s",
+                    "dir": str(base),
+                    "mode": _settings.mode(),
+                },
+                "quiet": silent,
+                "origin": origin,
+                "exports": [*exports, *_settings.export(besides={kind for kind, _, _ in exports})],
+                "scalars": len(sinks),
+            }
         )
     except BaseException:
         for sink in sinks:
