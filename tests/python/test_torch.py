@@ -264,9 +264,7 @@ def test_a_delay_lasts_until_the_last_of_those_before_has_been_made() -> None:
 
     iterator = Iterator()
     slot = type("Slot", (), {"record": lambda self, seconds, **_: recorded.append(seconds)})()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_order, "stage", lambda name: slot)
-        _order.watch(iterator, ends, "")
+    _order.watch(iterator, ends, lambda name: slot)
     clock = iter([1_000_000_000, 2_000_000_000, 5_000_000_000, 6_000_000_000])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headspace._order.time.monotonic_ns", lambda: next(clock))

@@ -21,15 +21,25 @@ if TYPE_CHECKING:
     from headspace import _native
 
 
+class Enclosing:
+    """What a loader within another one is told of the loop around it. It keeps nothing of the loop alive."""
+
+    __slots__ = ("name", "type_name")
+
+    def __init__(self, loop: _native.Loop) -> None:
+        self.name = loop.name
+        self.type_name = loop.type_name
+
+
 class _Local(ThreadLocal):
     #: The loops whose iterators this thread is making, the outermost first.
-    making: tuple[_native.Loop, ...] = ()
+    making: tuple[Enclosing, ...] = ()
 
 
 _local = _Local()
 
 #: The iterators that were given out, each with the thread that made it and its loop.
-_given: list[tuple[ref[Any], int, _native.Loop]] = []
+_given: list[tuple[ref[Any], int, Enclosing]] = []
 
 #: How many iterations have begun in this process.
 begun = 0
@@ -49,15 +59,15 @@ def make(loop: _native.Loop, iterate: Callable[..., Any], *args: Any) -> Any:
     """``iterate(*args)``, an iterator of the loop's loader."""
     global begun
     begun += 1
-    before = _local.making
-    _local.making = (*before, loop)
+    own, before = Enclosing(loop), _local.making
+    _local.making = (*before, own)
     try:
         iterator = iterate(*args)
     finally:
         _local.making = before
     if hasattr(type(iterator), "_headspace_is_asked"):
         _given[:] = [entry for entry in _given if _goes_on(entry[0]())]
-        _given.append((ref(iterator), get_ident(), loop))
+        _given.append((ref(iterator), get_ident(), own))
     return iterator
 
 
@@ -90,18 +100,18 @@ def is_within() -> bool:
     return enclosing() is not None
 
 
-def enclosing() -> _native.Loop | None:
+def enclosing() -> Enclosing | None:
     """The loop whose loader has within it what this thread begins to iterate."""
     if _local.making:
         return _local.making[0]
     here = get_ident()
     beside = is_beside()
-    for entry, thread, loop in _given:
+    for entry, thread, around in _given:
         iterator = entry()
         if iterator is None:
             continue
         if iterator._headspace_is_asked:
-            return loop
+            return around
         if beside and thread != here and not iterator._headspace_has_ended:
-            return loop
+            return around
     return None

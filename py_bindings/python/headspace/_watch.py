@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from headspace import _native
-
 #: By module: its classes, where each is defined, and the methods of each that begin an iteration.
 #: A program may have modules of its own by such names.
 LOADERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
@@ -251,16 +249,17 @@ def _stages_of(loader: Any) -> Callable[[_Source], Any] | None:
         return None
     from headspace.torch import iterate
 
-    unwatched: Any = _Unwatched(enclosing)
+    unwatched: Any = _Within(enclosing)
     return lambda source: iterate(unwatched, source, inner)
 
 
-class _Unwatched:
-    """In the place of a loop, within one: what iterates is the loader's own."""
+class _Within:
+    """In the place of a loop, for a loader within another one: its iterator is its own, and its stages are
+    those of the loop around it."""
 
     __slots__ = ("name", "type_name")
 
-    def __init__(self, enclosing: _native.Loop) -> None:
+    def __init__(self, enclosing: _nesting.Enclosing) -> None:
         self.name = enclosing.name
         self.type_name = enclosing.type_name
 
