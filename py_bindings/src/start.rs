@@ -67,6 +67,9 @@ type Export = (String, Options, bool);
 /// A destination, or why there is none, and whether that is an error.
 type Wanted = (Result<Destination, DestinationError>, bool);
 
+/// The destinations that opened.
+type Exporters = Vec<Box<dyn Exporter>>;
+
 /// A configuration without errors.
 pub(crate) struct Checked {
     given: Configuration,
@@ -145,7 +148,7 @@ impl Checked {
         // Before the run folder is made: what cannot be opened leaves none behind.
         let (others, notices) = open(self.destinations, &place)?;
         let (folder, file) = given.run_folder()?;
-        let mut exporters: Vec<Box<dyn Exporter>> = vec![Box::new(file)];
+        let mut exporters: Exporters = vec![Box::new(file)];
         exporters.extend(others);
         exporters.extend(
             self.scalars
@@ -188,7 +191,7 @@ impl Configuration {
     fn builder(
         self,
         interval: Duration,
-        exporters: Vec<Box<dyn Exporter>>,
+        exporters: Exporters,
         folder: &Path,
         surroundings: Surroundings,
     ) -> AgentBuilder {
@@ -263,7 +266,7 @@ impl Configuration {
 }
 
 /// Opens the destinations. A notice says which of them are left out.
-fn open(wanted: Vec<Wanted>, place: &Place) -> PyResult<(Vec<Box<dyn Exporter>>, Vec<Notice>)> {
+fn open(wanted: Vec<Wanted>, place: &Place) -> PyResult<(Exporters, Vec<Notice>)> {
     let (mut exporters, mut notices) = (Vec::new(), Vec::new());
     for (destination, must) in wanted {
         match destination.and_then(|destination| destination.open(place)) {

@@ -40,12 +40,12 @@ impl MetricKind {
     pub fn merge(self, earlier: TimedValue, later: TimedValue) -> TimedValue {
         let seconds = earlier.seconds + later.seconds;
         let value = match self {
-            Self::Counter | Self::Histogram => later.value,
             Self::Maximum => earlier.value.max(later.value),
             Self::Gauge | Self::UpDownCounter if seconds > 0.0 => {
                 (earlier.value * earlier.seconds + later.value * later.seconds) / seconds
             }
-            Self::Gauge | Self::UpDownCounter => later.value,
+            // A level without a duration has no mean.
+            Self::Counter | Self::Histogram | Self::Gauge | Self::UpDownCounter => later.value,
         };
         TimedValue { value, seconds }
     }

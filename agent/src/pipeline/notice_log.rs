@@ -28,7 +28,7 @@ impl std::fmt::Debug for NoticeLog {
 }
 
 impl NoticeLog {
-    /// An empty notice_log that speaks through `say`.
+    /// An empty log that prints each notice through `say`.
     #[must_use]
     pub fn new(say: Say) -> Self {
         Self {

@@ -133,7 +133,7 @@ mod tests {
     use crate::model::{Scope, metric};
     use crate::testing::{CollectWith, ManualClock};
 
-    /// A notice_log, and what it said.
+    /// A notice log, and what it printed.
     fn notice_log() -> (NoticeLog, Arc<Mutex<Vec<String>>>) {
         let said = Arc::<Mutex<Vec<String>>>::default();
         let heard = Arc::clone(&said);

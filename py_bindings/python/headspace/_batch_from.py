@@ -146,9 +146,7 @@ class Function:
             loop.iterator = None
         if loop.iterator is None or getattr(loop.iterator, "_headspace_has_ended", False):
             native = loop.loop
-            loop.iterator = _nesting.make(
-                native, native.iterate, loop.calls, _session._begin, role
-            )
+            loop.iterator = _nesting.make(native, native.iterate, loop.calls, _session._begin, role)
             loop.is_told = role == _role.TRAINING
         elif role == _role.TRAINING and not loop.is_told:
             loop.is_told = True

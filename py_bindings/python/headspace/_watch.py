@@ -175,7 +175,6 @@ class _Known:
     __slots__ = ("dataset", "is_likely", "last", "loader", "loop", "mode", "role")
 
     def __init__(self, loader: Any, name: str, role: str | None) -> None:
-        kind = type(loader)
         chosen = _settings.chosen_loop()
         probes = role in (None, _role.TRAINING) if chosen is None else name == chosen
         mode = _settings.mode() if probes else "measure"

@@ -206,9 +206,7 @@ def _watch_worker(init: WorkerInit, worker_id: int) -> None:
     kind.create_fetcher = staticmethod(create_fetcher)
 
 
-def _watch_fetcher(
-    fetcher: Any, owner: Owner, note_end: Callable[[], None] | None = None
-) -> None:
+def _watch_fetcher(fetcher: Any, owner: Owner, note_end: Callable[[], None] | None = None) -> None:
     collate = owner.stage("collate", concurrency=1)
     # Held weakly: a cycle would keep the dataset's iterator beyond the epoch.
     fetch = time_calls(owner.stage("fetch", concurrency=1), type(fetcher).fetch, fetcher)
