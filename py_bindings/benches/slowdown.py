@@ -165,8 +165,11 @@ def _cpu_of_threads() -> dict[str, int]:
     """Nanoseconds of CPU time by the name of the thread."""
     found = {}
     for task in Path("/proc/self/task").iterdir():
-        name = (task / "comm").read_text().strip()
-        found[name] = int((task / "schedstat").read_text().split()[0])
+        try:
+            name = (task / "comm").read_text().strip()
+            found[name] = int((task / "schedstat").read_text().split()[0])
+        except OSError:  # A thread that has ended meanwhile.
+            continue
     return found
 
 

@@ -144,8 +144,8 @@ impl Session {
     }
 
     /// torch's current device on the thread of the training loop, as an epoch begins.
-    fn compute_on(&self, ordinal: u32) {
-        self.agent.compute_on(ordinal);
+    fn report_torch_device(&self, ordinal: u32) {
+        self.agent.report_torch_device(ordinal);
     }
 
     /// Says something once, and writes it down.

@@ -42,6 +42,8 @@ pub(crate) struct Configuration {
     pub(crate) rank: u32,
     /// This process's rank on its machine.
     local_rank: u32,
+    /// Its number among the ranks of its machine; none if it is the only one there, or nobody says.
+    rank_on_node: Option<u32>,
     /// How many processes the run has.
     pub(crate) world_size: u32,
     /// Versions by product.
@@ -202,11 +204,9 @@ impl Configuration {
         } = surroundings;
         let settings = Settings {
             driver_patience: DRIVER_PATIENCE,
-            rank_gpu: if self.world_size > 1 {
-                RankGpu::of_rank(self.local_rank)
-            } else {
-                RankGpu::default()
-            },
+            rank_gpu: self
+                .rank_on_node
+                .map_or_else(RankGpu::default, RankGpu::of_rank),
             ..headspace::source_settings()
         };
         let mut catalog = Catalog::open(&settings);

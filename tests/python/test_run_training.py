@@ -24,8 +24,10 @@ def test_evaluation_is_kept_apart_by_the_models_mode_and_said(program: Programs)
     assert (summary["steps"], other["steps"]) == (100, 120)
     # An evaluation takes 200 ms or more: none is part of a step.
     assert summary["step_p99_ms"] < 150
-    # Each loop's roles are in its stages' names, so that they do not mix.
-    assert {"fetch", "evaluation fetch"} <= {stage["name"] for stage in summary["stages"]}
+    # The names of stages tell the loops apart for people, `loop_name` for programs.
+    loops = {stage["name"]: stage["loop_name"] for stage in summary["stages"]}
+    assert loops["fetch"] == "DataLoader"
+    assert loops["evaluation fetch"] == "DataLoader (evaluation)"
     assert "loop       DataLoader (model in training mode). Kept apart:" in ran.stderr
     assert without_verdict(ran.stderr) == ""
 

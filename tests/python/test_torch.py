@@ -321,6 +321,33 @@ def test_two_loaders_are_told_apart(runs: Runs) -> None:
     assert calls(runs, "val fetch") == {"val worker 0": 8}
 
 
+class Other(data.DataLoader):  # type: ignore[type-arg]
+    """A loader of another type."""
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_the_stages_and_queues_of_each_loop_say_which_loop_it_is(runs: Runs, context: str) -> None:
+    first, second = (
+        kind(Numbers(60), num_workers=1, multiprocessing_context=context)
+        for kind in (data.DataLoader, Other)
+    )
+    for loader in (headspace.wrap(first), headspace.wrap(second)):
+        for _ in loader:
+            time.sleep(0.005)
+    headspace.stop()
+
+    told: dict[str, set[str | None]] = {}
+    for tick in runs.kind("tick"):
+        for entry in (*tick.get("stages", ()), *tick.get("queues", ())):
+            told.setdefault(entry["name"], set()).add(entry.get("loop_name"))
+    for name in ("fetch", "collate", "worker start", "prefetch"):
+        loops = [loops for told_name, loops in told.items() if told_name.endswith(name)]
+        # No two loops share a name.
+        assert [len(each) for each in loops] == [1, 1], (name, told)
+        kinds = {str(loop).partition("-")[0] for each in loops for loop in each}
+        assert kinds == {"DataLoader", "Other"}
+
+
 def test_a_loader_that_begins_at_its_first_batch_is_watched_and_left_as_it_was(
     runs: Runs,
 ) -> None:

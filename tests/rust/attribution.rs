@@ -236,6 +236,17 @@ fn programs_beside_take_their_share_of_the_cores_from_workers_too() {
 }
 
 #[test]
+fn programs_beside_take_their_share_from_more_threads_of_a_stage_too() {
+    let mut line = Line::of(vec![Stage::of("decode", 1, Part::Cpu, 60.0, 4)], 20.0);
+    (line.cores, line.compute_cores, line.others) = (4.0, 1.0, 4.0);
+    let found = concluded(&line);
+
+    assert_eq!(binds(&found), is("stage", "decode"));
+    let more = remedy(&found, "more_workers").unwrap();
+    assert!(error_pct(&line, more) < 10.0, "{more:?}");
+}
+
+#[test]
 fn large_batches_from_workers_cost_more_than_they_spare() {
     let mut line = Line::of(vec![Stage::of("fetch", 1, Part::Cpu, 9.0, 1)], 30.0);
     (line.inline, line.cores) = (true, 8.0);

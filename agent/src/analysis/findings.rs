@@ -46,7 +46,7 @@ pub fn findings(resources: &ResourcesRecord) -> Vec<FindingRecord> {
         memory(resources),
         growth(resources),
     ];
-    // A GPU of another rank is in order where its decoders are busy and its memory is others'.
+    // Busy decoders and other processes' memory are normal on another rank's GPU.
     let own = (resources.own_gpus()).flat_map(|gpu| [decoders(gpu), shared(gpu)]);
     let all = (resources.gpus.iter()).flat_map(|gpu| [clocks(gpu), memory_errors(gpu)]);
     host.into_iter().chain(own).chain(all).flatten().collect()

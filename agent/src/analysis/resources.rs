@@ -147,9 +147,13 @@ pub fn sm_utilization_pct(
     compute_gpu: Option<ComputeGpu>,
 ) -> Option<f64> {
     let span = history.between(from_s, to_s);
-    let each: Vec<f64> = ordinals(history)
-        .filter(|ordinal| compute_gpu.is_none_or(|own| own.ordinal == *ordinal))
-        .filter_map(|ordinal| Some(100.0 * sm(&span, ordinal)?.0))
+    let read = |ordinal: u32| Some((ordinal, 100.0 * sm(&span, ordinal)?.0));
+    let all: Vec<(u32, f64)> = ordinals(history).filter_map(read).collect();
+    let own = compute_gpu.map(|own| own.ordinal);
+    let own = own.filter(|own| all.iter().any(|(ordinal, _)| ordinal == own));
+    let each: Vec<f64> = (all.iter())
+        .filter(|(ordinal, _)| own.is_none_or(|own| own == *ordinal))
+        .map(|(_, pct)| *pct)
         .collect();
     (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
 }

@@ -9,6 +9,7 @@ use crate::model::StageHistory;
 use crate::model::record::{
     FindingRecord, QueueSummary, Role, StageSummary, StageWorker, SummaryRecord,
 };
+use crate::model::stage::cut_name;
 use crate::model::stage_history::{QueueRun, QueueTotals, StageRun, StageSpan, StageTotals};
 
 /// A call is slow if it takes more than so many medians.
@@ -188,10 +189,10 @@ fn queue(run: &QueueRun, totals: QueueTotals) -> QueueSummary {
 pub fn serves_another_loop(summary: &SummaryRecord, loop_name: Option<&str>) -> bool {
     let feeds_main = |name: &str| {
         let mut others = summary.other_loops.iter();
-        others.any(|other| other.name == name && other.role == Some(Role::Background))
+        others.any(|other| cut_name(&other.name) == name && other.role == Some(Role::Background))
     };
     (loop_name.zip(summary.loop_name.as_deref()))
-        .is_some_and(|(name, main_loop)| name != main_loop && !feeds_main(name))
+        .is_some_and(|(name, main_loop)| name != cut_name(main_loop) && !feeds_main(name))
 }
 
 /// Share of time in which the last queue before the main loop was not empty, in percent; `None` where

@@ -179,6 +179,15 @@ fn readiness_is_that_of_the_queue_that_is_known_as_the_last() {
     assert_eq!(ready(&[]), None);
     assert_eq!(ready(&of_another), Some(23.0));
     assert_eq!(ready(&of_nobody), Some(23.0));
+
+    // The record of a queue has the first 96 bytes of a name.
+    let long = "n".repeat(120);
+    let cut = data_readiness_pct(&SummaryRecord {
+        loop_name: Some(long.clone()),
+        queues: vec![of_loop(&long[..96], queue("prefetch", 40.0, true))],
+        ..SummaryRecord::default()
+    });
+    assert_eq!(cut, Some(60.0));
 }
 
 #[test]

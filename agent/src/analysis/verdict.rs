@@ -25,9 +25,6 @@ use crate::model::record::{FindingRecord, ProbeRecord, Role, RunRecord, SummaryR
 /// The finding that repeats why a probe gave no number.
 const REFUSED: &str = "no_headspace";
 
-/// The finding that the loop's thread waited for a core in much of the probe.
-const UNSTEADY_PROBE: &str = "unsteady_probe";
-
 /// Below this share of the step, in percent, a loop hardly waits for data.
 const HARDLY_WAITS_PCT: f64 = 1.0;
 
@@ -306,31 +303,26 @@ impl<'a> Verdict<'a> {
             format!("waiting {}", signed_ms(s.exposed_wait_ms?)),
             format!("contention with the loader {}", signed_ms(s.contention_ms?)),
         ];
-        Some(Row::parts("saved", parts))
+        Some(Row::parts("would save", parts))
     }
 
-    /// What stands out and is said nowhere else in the verdict: neither why there is no headspace, nor
-    /// what the bottleneck's evidence says.
+    /// The findings that the verdict does not say elsewhere: neither why there is no headspace, nor what the
+    /// bottleneck's evidence says.
     pub fn findings(&self) -> impl Iterator<Item = &'a FindingRecord> {
-        let s = self.summary;
-        let limit = s
-            .bottleneck
-            .as_ref()
+        let found = self.summary.bottleneck.as_ref();
+        let resource = found
+            .filter(|found| found.kind == "resource")
             .and_then(|found| found.name.as_deref());
-        let is_unsteady = s.findings.iter().any(|f| f.code == UNSTEADY_PROBE);
-        s.findings.iter().filter(move |finding| {
-            let said = match finding.code.as_str() {
-                REFUSED => true,
-                "oversubscribed" => is_unsteady || matches!(limit, Some("cores" | "quota")),
-                "cpu_throttled" => limit == Some("quota"),
-                "gil_contended" => limit == Some("gil"),
-                "gc_pauses" => limit == Some("gc"),
-                "io_pressure" => limit == Some("disk"),
-                "decoders_busy" => limit == Some("nvdec"),
-                _ => false,
-            };
-            !said
-        })
+        let is_said = move |finding: &&FindingRecord| match finding.code.as_str() {
+            REFUSED => true,
+            "oversubscribed" => matches!(resource, Some("cores" | "quota")),
+            "cpu_throttled" => resource == Some("quota"),
+            "gil_contended" => resource == Some("gil"),
+            "gc_pauses" => resource == Some("gc"),
+            "decoders_busy" => resource == Some("nvdec"),
+            _ => false,
+        };
+        (self.summary.findings.iter()).filter(move |finding| !is_said(finding))
     }
 
     fn lost(&self) -> Option<Row> {

@@ -3,6 +3,19 @@
 use super::distribution::Distribution;
 use super::record::{QueueTick, StageTick};
 
+/// Bytes of the name of a stage, a queue or their loop, in UTF-8; longer ones are cut.
+pub const NAME_BYTES: usize = 96;
+
+/// The name as far as records of stages and queues have it.
+#[must_use]
+pub fn cut_name(name: &str) -> &str {
+    let mut end = name.len().min(NAME_BYTES);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
+}
+
 /// What a stage did in one process, or in all of them added up.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StageSample {

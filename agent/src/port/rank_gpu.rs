@@ -1,26 +1,26 @@
 //! Which GPU a rank computes on, for the sources that read GPUs and for attribution.
 //!
-//! Where `torchrun` starts eight ranks on a node with eight GPUs, each of them may use all, but computes on
-//! one. Only that one counts for what limits the rank, and only the first rank of a node reads the others.
+//! If `torchrun` starts eight ranks on a node with eight GPUs, each rank may use all of them but computes on
+//! one. Only that one counts for what limits the rank, and only the first rank of the node reads the others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::model::record::{ComputeGpu, GpuRule};
 
-/// The GPU that this process computes on, once it is known. Clones are the same cell.
+/// The GPU that this process computes on, once it is known. Clones share it.
 ///
-/// A process that is the only rank may compute on several GPUs: none is bound, and all count.
+/// A process that is the only rank of its node may compute on several GPUs: none is bound, and all count.
 #[derive(Debug, Clone, Default)]
 pub struct RankGpu {
-    /// This process's number among the ranks of its node; `None` where it is the only rank.
+    /// This process's number among the ranks of its node; `None` if it is the only one there.
     local_rank: Option<u32>,
     /// 0, or the rule's strength in the upper half and the ordinal in the lower one.
     bound: Arc<AtomicU64>,
 }
 
 impl RankGpu {
-    /// Of one of several ranks.
+    /// For one of several ranks of a node.
     #[must_use]
     pub fn of_rank(local_rank: u32) -> Self {
         Self {
@@ -29,7 +29,7 @@ impl RankGpu {
         }
     }
 
-    /// The rank computes on that GPU, by that rule. A stronger rule that was applied before stays.
+    /// Binds the rank to that GPU, unless a stronger rule has bound it.
     pub fn bind(&self, ordinal: u32, rule: GpuRule) {
         if self.local_rank.is_none() {
             return;
@@ -42,7 +42,15 @@ impl RankGpu {
             });
     }
 
-    /// The driver shows so many devices: the rank is taken to compute on the one with its own number.
+    /// torch's current device on the thread of the training loop. 0 is torch's default for every rank that
+    /// never calls `set_device`, so it says nothing of ranks other than the first.
+    pub fn bind_by_torch(&self, ordinal: u32) {
+        if ordinal > 0 || self.local_rank == Some(0) {
+            self.bind(ordinal, GpuRule::TorchCurrentDevice);
+        }
+    }
+
+    /// Binds the rank to the GPU with its local rank, if the driver shows that many.
     pub fn bind_by_local_rank(&self, devices: usize) {
         let own = self.local_rank.filter(|rank| (*rank as usize) < devices);
         if let Some(ordinal) = own.filter(|_| devices > 1) {
@@ -68,10 +76,11 @@ impl RankGpu {
         is_first || self.get().is_none_or(|own| own.ordinal == ordinal)
     }
 
-    /// Whether the devices of all ranks have to be searched for this process's memory.
+    /// Whether this process's memory may still tell its GPU: not after torch has.
     #[must_use]
-    pub fn is_searched(&self) -> bool {
-        self.local_rank.is_some() && self.get().is_none_or(|own| own.rule == GpuRule::LocalRank)
+    pub fn is_open_to_memory(&self) -> bool {
+        let rule = self.get().map(|own| own.rule);
+        self.local_rank.is_some() && rule != Some(GpuRule::TorchCurrentDevice)
     }
 }
 
@@ -112,6 +121,23 @@ mod tests {
         };
         assert_eq!(gpu.get(), Some(own));
         assert_eq!([5, 6].map(|ordinal| gpu.reads(ordinal)), [false, true]);
+    }
+
+    #[test]
+    fn torchs_default_device_says_nothing_of_other_ranks_than_the_first() {
+        let third = RankGpu::of_rank(3);
+        third.bind_by_local_rank(8);
+        third.bind_by_torch(0);
+        assert_eq!(third.get().map(|own| own.ordinal), Some(3));
+        third.bind_by_torch(5);
+        assert_eq!(third.get().map(|own| own.ordinal), Some(5));
+
+        let first = RankGpu::of_rank(0);
+        first.bind_by_torch(0);
+        assert_eq!(
+            first.get().map(|own| own.rule),
+            Some(GpuRule::TorchCurrentDevice)
+        );
     }
 
     #[test]

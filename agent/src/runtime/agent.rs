@@ -14,8 +14,8 @@ use super::signal::{self, Terminate};
 use super::wake::Waker;
 use crate::model::Mode;
 use crate::model::record::{
-    BatchRecord, EndCause, EndRecord, GpuRecord, GpuRule, LoaderRecord, ProbeRecord, RunRecord,
-    RunState, SummaryRecord,
+    BatchRecord, EndCause, EndRecord, GpuRecord, LoaderRecord, ProbeRecord, RunRecord, RunState,
+    SummaryRecord,
 };
 use crate::notice::Notice;
 use crate::pipeline::apart::apart;
@@ -387,8 +387,8 @@ impl Agent {
     }
 
     /// torch's current device on the thread of the training loop, as an epoch begins.
-    pub fn compute_on(&self, ordinal: u32) {
-        self.0.rank_gpu.bind(ordinal, GpuRule::TorchCurrentDevice);
+    pub fn report_torch_device(&self, ordinal: u32) {
+        self.0.rank_gpu.bind_by_torch(ordinal);
     }
 
     /// Switches the watch off: batches pass uncounted and nothing is read.

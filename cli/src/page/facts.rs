@@ -218,8 +218,8 @@ impl Facts<'_> {
                 format!("{sign}{}", duration_ms(ms.abs()))
             };
             let value = signed(wait);
-            let words = format!("and contention relief {}", signed(contention));
-            card(out, "split", "Exposed wait", &value, &words);
+            let words = format!("and contention with the loader {}", signed(contention));
+            card(out, "split", "Would save waiting", &value, &words);
         }
     }
 

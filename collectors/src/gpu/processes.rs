@@ -34,11 +34,17 @@ pub const READS: &str = "how much of each GPU's memory and time is this process 
 /// Time between two looks in the long run: a process that begins is not told of at once.
 const EVERY: Duration = Duration::from_secs(10);
 
+/// How often all GPUs are searched for the memory of this process, to find the one that the rank computes on: for
+/// some five minutes. A model may come to its GPU long after the session began.
+const SEARCHES: u32 = 32;
+
 /// The source `gpu_processes`.
 #[derive(Debug)]
 pub struct Processes {
     devices: Vec<Watched>,
     rank_gpu: RankGpu,
+    /// How often the processes were listed.
+    looks: u32,
     cadence: Cadence,
     walker: Walker,
 }
@@ -90,6 +96,7 @@ impl Processes {
             _ => Ok(Self {
                 devices: watched,
                 rank_gpu: rank_gpu.clone(),
+                looks: 0,
                 cadence: Cadence::new(EVERY),
                 walker: Walker::at(Path::new("/")),
             }),
@@ -257,7 +264,8 @@ impl Collector for Processes {
             return Ok(());
         }
         let mut lists = Vec::with_capacity(self.devices.len());
-        let is_searched = self.rank_gpu.is_searched();
+        let is_searched = self.looks < SEARCHES && self.rank_gpu.is_open_to_memory();
+        self.looks = self.looks.saturating_add(1);
         for watched in &mut self.devices {
             let is_read = is_searched || self.rank_gpu.reads(watched.device.ordinal);
             let list = match watched.device.lost() {

@@ -7,7 +7,7 @@ import os
 import sys
 from _thread import RLock
 
-from headspace import _native, _settings
+from headspace import _native, _nesting, _settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -238,6 +238,7 @@ def _start(
                 "interval": seconds,
                 "rank": rank,
                 "local_rank": _settings.local_rank(),
+                "rank_on_node": _settings.rank_on_node(),
                 "world_size": world_size,
                 "versions": _settings.versions(_native.__version__),
                 "argv": [str(argument) for argument in sys.argv],
@@ -358,13 +359,14 @@ def _begin(origin: int) -> _native.Session | None:
 
 
 def _tell_device(session: _native.Session) -> None:
-    """Tell which GPU this thread computes on, so that a rank is judged by that one."""
+    """Tell which GPU the main thread computes on, so that a rank is judged by that one."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     try:
-        if cuda is not None and cuda.is_initialized():
-            session.compute_on(cuda.current_device())
+        # Each thread has a current device of its own.
+        if cuda is not None and not _nesting.is_beside() and cuda.is_initialized():
+            session.report_torch_device(cuda.current_device())
     except Exception:
-        pass  # The rank's memory or its number tells.
+        pass  # The process's memory or its local rank tells.
 
 
 def _begin_first(origin: int) -> _native.Session | None:

@@ -24,6 +24,12 @@ DEFAULT_CACHES, LIVE_BEFORE_REPLAY = 10, 100
 
 _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _LOCAL_RANK = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+_LOCAL_WORLD_SIZE = (
+    "LOCAL_WORLD_SIZE",
+    "SLURM_NTASKS_PER_NODE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALNRANKS",
+)
 _WORLD_SIZE = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 #: Refusals not yet written down: settings and what is wrong. A session takes them when it starts.
@@ -254,6 +260,14 @@ def _of_torch(what: str, default: int) -> int:
 def local_rank() -> int:
     """This process's rank on its machine, as its launcher says; its rank where none does."""
     return _number(_LOCAL_RANK, rank(), os.environ)
+
+
+def rank_on_node() -> int | None:
+    """This process's number among the ranks of its machine, as its launcher says. None where it is the only
+    one there, and where no launcher says."""
+    number = _number(_LOCAL_RANK, -1, os.environ)
+    is_alone = world_size() == 1 or _number(_LOCAL_WORLD_SIZE, 0, os.environ) == 1
+    return None if number < 0 or is_alone else number
 
 
 def export(besides: set[str]) -> list[tuple[str, dict[str, str], bool]]:

@@ -71,6 +71,10 @@ def iterate(loop: _native.Loop, whole: Any, loader: Any, role: str | None = None
     return iterator
 
 
+#: The loop that first had a prefix.
+_owners: dict[str, str] = {}
+
+
 class Owner:
     """The loop that a loader's stages and queues are of, as its workers know it."""
 
@@ -83,8 +87,11 @@ class Owner:
         if short.startswith(f"{kind} ("):
             # Whatever its loader is called, the stages of an evaluation are called so.
             short = short.removeprefix(f"{kind} (").replace(")", "", 1)
+        prefix = "" if short == kind else f"{short} "
+        if _owners.setdefault(prefix, self.loop_name) != self.loop_name:
+            prefix = f"{self.loop_name} "
         #: What the names of its stages, queues and workers begin with, so that no two loops share one.
-        self.prefix = "" if short == kind else f"{short} "
+        self.prefix = prefix
 
     def stage(self, name: str, concurrency: int | None = None) -> _native.Stage:
         return stage_of_loop(f"{self.prefix}{name}", self.loop_name, concurrency=concurrency)

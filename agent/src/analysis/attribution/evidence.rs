@@ -61,7 +61,7 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> String {
     }
 }
 
-/// Cores that a stage uses from which on it is named.
+/// A stage is named if it uses at least this many cores.
 const LEAST_CORES: f64 = 0.1;
 
 fn cores_evidence(model: &Model<'_>) -> String {

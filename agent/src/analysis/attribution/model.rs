@@ -17,7 +17,7 @@ pub(super) const GIL_WAIT_MS: f64 = 1.0;
 
 /// How many times longer a call takes for want of the interpreter lock from which on its other
 /// waiting cannot be told from that.
-const OVERSUBSCRIBED: f64 = 2.5;
+const LOCK_HIDES_WAITS: f64 = 2.5;
 
 /// How far two numbers of calls at once may differ and be of the same calls, as a share.
 const ALIKE: f64 = 0.15;
@@ -26,7 +26,7 @@ const ALIKE: f64 = 0.15;
 /// does its work: what it does besides, such as to copy a batch to page-locked memory, is no stage.
 const LEAST_EXPLAINED: f64 = 0.6;
 
-/// Cores that other programs use from which on they count.
+/// Other programs count from this many cores on.
 const LEAST_OTHERS: f64 = 0.1;
 
 /// Share of the loop's own part that is work at least, however long its thread waits for a core.
@@ -161,8 +161,9 @@ impl<'a> Model<'a> {
         if most.is_finite() { most.max(1.0) } else { 1.0 }
     }
 
-    /// Threads of other programs that want a core: all threads wait for one alike, so as many as use what
-    /// others use if each of them works as small a share of its time as the loop's thread.
+    /// Estimated runnable threads of other programs. The scheduler treats all threads alike, so each of them has
+    /// a core for the same share of its runnable time as the loop's thread: their number is the cores that they
+    /// use divided by that share.
     fn others(&self) -> f64 {
         let r = &self.facts.resources;
         let Some(used) = r.others_cores.filter(|used| *used >= LEAST_OTHERS) else {
@@ -277,7 +278,7 @@ impl<'a> Model<'a> {
             .filter_map(|other| self.nodes[other].cpu())
             .fold(0.0, f64::max)
             .recip();
-        if slowdown > OVERSUBSCRIBED {
+        if slowdown > LOCK_HIDES_WAITS {
             return 0.0;
         }
         let node = &self.nodes[stage];

@@ -132,15 +132,26 @@ pub(super) fn limit_ms(simulated: &SimulatedPipeline) -> f64 {
         return simulated.inline_ms();
     }
     let calls = simulated.calls();
-    let stations = calls
-        .iter()
-        .zip(&simulated.stations)
-        .map(|(calls, station)| calls * station.alone_ms() / f64::from(station.servers.max(1)));
+    // However few threads of the pipeline want a core, those of other programs do.
+    let beside = simulated.core_slowdown(1.0);
+    let stations = (calls.iter().zip(&simulated.stations)).map(|(calls, station)| {
+        let parts = station.parts.iter().map(|(supply, ms)| match supply {
+            Supply::Cores => beside * ms,
+            _ => *ms,
+        });
+        calls * parts.sum::<f64>() / f64::from(station.servers.max(1))
+    });
     let own = simulated.loop_ms * simulated.loop_cores;
     let pools = (0..simulated.pools.len()).map(|pool| pool_ms(simulated, pool));
+    let loop_ms = simulated.loop_slowdown() * simulated.loop_ms;
+    let servers = simulated
+        .stations
+        .iter()
+        .map(|station| f64::from(station.servers));
+    let cores = simulated.cores_left_for(simulated.loop_cores + servers.sum::<f64>());
     [
-        simulated.loop_ms.max(simulated.device_ms.unwrap_or(0.0)),
-        (need(simulated, Supply::Cores) + own) / simulated.cores,
+        loop_ms.max(simulated.device_ms.unwrap_or(0.0)),
+        (need(simulated, Supply::Cores) + own) / cores,
         need(simulated, Supply::Gil),
         need(simulated, Supply::Disk),
         need(simulated, Supply::Engines) / simulated.engines,

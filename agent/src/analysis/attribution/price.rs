@@ -34,7 +34,7 @@ const LOCK_WAIT_MS: f64 = 2.5;
 
 /// How much longer receiving takes where more processes work than there are cores: with two workers on two
 /// cores 2.7 for 1.5 ms (2 tensors) and 8.7 for 4.3 ms (10 tensors) were measured.
-const OVERSUBSCRIBED: f64 = 1.9;
+const MESSAGE_SLOWDOWN: f64 = 1.9;
 
 /// How much of what it takes to receive messages and objects it takes a worker to send them: 4.8 of 6.4 ms
 /// were measured for 16 tensors.
@@ -113,7 +113,7 @@ impl Price {
     /// With more processes at work than cores: whoever is asked has to wait for a core before it answers.
     pub(super) fn without_a_free_core(self) -> Self {
         Self {
-            receive_ms: self.receive_ms + (OVERSUBSCRIBED - 1.0) * self.handled_ms,
+            receive_ms: self.receive_ms + (MESSAGE_SLOWDOWN - 1.0) * self.handled_ms,
             ..self
         }
     }

@@ -104,26 +104,39 @@ impl SimulatedPipeline {
     }
 
     /// How many times longer work on a core takes if `threads` of the pipeline want one.
-    pub(super) fn crowding(&self, threads: f64) -> f64 {
+    pub(super) fn core_slowdown(&self, threads: f64) -> f64 {
         ((threads + self.others) / self.cores).max(1.0)
+    }
+
+    /// The cores that other programs leave for so many threads of the pipeline.
+    pub(super) fn cores_left_for(&self, threads: f64) -> f64 {
+        if threads + self.others > self.cores {
+            self.cores * threads / (threads + self.others)
+        } else {
+            self.cores
+        }
+    }
+
+    /// [`Self::core_slowdown`] for the training loop's compute while the loader rests.
+    pub(super) fn loop_slowdown(&self) -> f64 {
+        if self.loop_cores > 0.0 {
+            self.core_slowdown(self.loop_cores)
+        } else {
+            1.0
+        }
     }
 
     /// Step of a loop that does the loader's work itself, one call after the other.
     pub(super) fn inline_ms(&self) -> f64 {
-        let alone = self.crowding(1.0);
+        let beside = self.core_slowdown(1.0);
         let load = (self.calls().into_iter().zip(&self.stations)).map(|(calls, station)| {
             let parts = station.parts.iter().map(|(supply, ms)| match supply {
-                Supply::Cores => alone * ms,
+                Supply::Cores => beside * ms,
                 _ => *ms,
             });
             calls * parts.sum::<f64>()
         });
-        let own = if self.loop_cores > 0.0 {
-            self.crowding(self.loop_cores)
-        } else {
-            1.0
-        };
-        load.sum::<f64>() + own * self.loop_ms
+        load.sum::<f64>() + self.loop_slowdown() * self.loop_ms
     }
 
     /// Mean step in the long run, in milliseconds.

@@ -157,7 +157,7 @@ fn remedy_advice(summary: &SummaryRecord, remedy: &RemedyRecord, ranks: u32) -> 
 /// Whether a remedy is about what limits the loop, or about a stage that the evidence for it names.
 fn concerns_bottleneck(summary: &SummaryRecord, remedy: &RemedyRecord) -> bool {
     let Some(found) = &summary.bottleneck else {
-        return true;
+        return false;
     };
     let named = |name: &str| {
         found.name.as_deref() == Some(name) || found.evidence.contains(&format!("`{name}`"))

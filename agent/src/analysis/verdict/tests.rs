@@ -130,7 +130,7 @@ headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 ended      An uncaught ValueError ended the run.
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      10.0 ms if data were free   headspace 66.7 % ± 1.1   up to 3.0x faster
-saved      waiting 19.8 ms   contention with the loader 200 µs
+would save waiting 19.8 ms   contention with the loader 200 µs
 repeated   104 of 640 steps trained on batches that were repeated
 cost       0.02 % of the run went to measuring
 "
@@ -184,7 +184,7 @@ fn a_probe_gives_the_floor_the_headspace_and_its_split() {
 headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      10.0 ms if data were free   headspace 66.7 % ± 1.1   up to 3.0x faster
-saved      waiting 19.8 ms   contention with the loader 200 µs
+would save waiting 19.8 ms   contention with the loader 200 µs
 cost       0.02 % of the run went to measuring
 "
     );
@@ -209,7 +209,7 @@ headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      30.1 ms if data were free   headspace −0.3 % ± 1.1
            no measurable speed-up: the interval includes zero
-saved      waiting 100 µs   contention with the loader −200 µs
+would save waiting 100 µs   contention with the loader −200 µs
 cost       0.02 % of the run went to measuring
 "
     );
@@ -478,7 +478,7 @@ fn what_was_used_has_a_row_a_kind_and_what_was_not_read_has_none() {
 headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      10.0 ms if data were free   headspace 66.7 % ± 1.1   up to 3.0x faster
-saved      waiting 19.8 ms   contention with the loader 200 µs
+would save waiting 19.8 ms   contention with the loader 200 µs
 gpu        SMs busy 6 % (GPM)   NVDEC 6.8 of 7 engines busy   memory 12.1 GiB of 80.0 GiB
 cpu        1.9 of 2 cores used   training thread waits for a core 12 %   GIL wait 1.2 ms   GC 0.4 %
 memory     1.21 GiB
@@ -637,6 +637,30 @@ ready      a batch was waiting for the loop 3 % of the time
 cost       0.02 % of the run went to measuring
 "
     );
+}
+
+#[test]
+fn a_remedy_that_is_not_about_the_bottleneck_gives_its_reason() {
+    let mut summary = with_pipeline();
+    let other = RemedyRecord {
+        code: "more_workers".to_owned(),
+        stage: Some("read".to_owned()),
+        evidence: "busy 40 %".to_owned(),
+        confidence: 0.8,
+        ..remedy("Run `read` 2 at a time instead of 1.", 20.0, 33.0)
+    };
+    summary.remedies = vec![other];
+    let advice = "Run `read` 2 at a time instead of 1 (likely; busy 40 %).";
+    let text = |summary: &SummaryRecord| {
+        told(summary)
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+
+    assert!(text(&summary).contains(advice), "{}", told(&summary));
+    summary.bottleneck = None;
+    assert!(text(&summary).contains(advice), "{}", told(&summary));
 }
 
 #[test]

@@ -5,11 +5,9 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use crate::model::distribution::{BUCKETS, bucket_of};
+use crate::model::stage::{NAME_BYTES, cut_name};
 use crate::port::MonotonicClock;
 use crate::port::clock::thread_cpu_time;
-
-/// Bytes of a name, in UTF-8; longer ones are cut.
-pub const NAME_BYTES: usize = 96;
 
 /// The first calls of a stage all have their CPU time taken, later ones now and then: it costs a
 /// system call of some 300 ns at either end.
@@ -74,14 +72,11 @@ pub struct SlotName {
 impl SlotName {
     /// Writes the name. Called once, before any other process or thread reads it.
     pub fn set(&self, name: &str) {
-        let mut end = name.len().min(NAME_BYTES);
-        while !name.is_char_boundary(end) {
-            end -= 1;
-        }
-        for (place, byte) in self.bytes.iter().zip(name[..end].bytes()) {
+        let name = cut_name(name);
+        for (place, byte) in self.bytes.iter().zip(name.bytes()) {
             place.store(byte, Ordering::Relaxed);
         }
-        let length = u32::try_from(end).unwrap_or(0) + 1;
+        let length = u32::try_from(name.len()).unwrap_or(0) + 1;
         self.length.store(length, Ordering::Release);
     }
 

@@ -62,7 +62,7 @@ pub(super) fn shortened(lines: Vec<Line<'static>>, most: usize) -> Vec<Line<'sta
     rows.retain(|row| !labelled(row, "stages") && !labelled(row, "queues"));
     // What the headspace is made of, and what measuring costs, can wait for more room.
     if rows.len() > most - 1 {
-        rows.retain(|row| !labelled(row, "saved") && !labelled(row, "cost"));
+        rows.retain(|row| !labelled(row, "would save") && !labelled(row, "cost"));
     }
     let mut left = most - 1;
     let mut shown = vec![0; rows.len()];

@@ -14,7 +14,7 @@ const AS_SHORT: f64 = 1.03;
 
 /// How much shorter the step has to be that more processes than cores lead to: as a ratio. With two
 /// workers on two cores 16 ms were measured for a predicted 12, and 13 for 11.
-const OVERSUBSCRIBED: f64 = 1.15;
+const LEAST_GAIN_WITHOUT_CORES: f64 = 1.15;
 
 /// How many times its estimate the price may be while the remedy still gains: 2.9 ms were measured for an
 /// estimate of 1.9.
@@ -53,7 +53,7 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
     // Without a core for each process more is uncertain, and less is gained than predicted.
     let handicap = |workers: u32| {
         if model.is_oversubscribed(workers) {
-            OVERSUBSCRIBED
+            LEAST_GAIN_WITHOUT_CORES
         } else {
             1.0
         }

@@ -164,7 +164,7 @@ impl<'a> Run<'a> {
     fn rate(&self, supply: usize) -> f64 {
         let most = match supply {
             s if s == Supply::Cores as usize => {
-                return 1.0 / self.of.crowding(self.servers[supply].load);
+                return 1.0 / self.of.core_slowdown(self.servers[supply].load);
             }
             s if s == Supply::Engines as usize => self.of.engines,
             s if s == Supply::Gil as usize || s == Supply::Disk as usize => 1.0,
