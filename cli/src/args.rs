@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use headspace_agent::model::Mode;
 
-/// How much faster would training run if data were free, and what is in the way?
+/// Measures how much faster training would run if data loading were free, and what slows it down.
 #[derive(Debug, Parser)]
 #[command(name = "headspace", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -25,7 +25,7 @@ pub(crate) enum Command {
     Serve(ServeArgs),
 }
 
-/// Run a training command under watch, without a change to its code.
+/// Run a training command and watch its data loaders. The code stays as it is.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,32 +33,32 @@ Examples:
     headspace run --mode probe -- torchrun --nproc-per-node 4 train.py
     headspace run --batch-from train:get_batch -- python train.py
 
-Watches what the training loop iterates, in every Python process that the command starts: torch's
-DataLoader, SPDL's Pipeline and loaders, Hugging Face datasets, WebDataset, MONAI's threaded loader,
-fastai, Grain and tf.data. Without such a loader it counts the steps of torch's optimizers. The verdict
-is printed on stderr at the end. HEADSPACE=0 switches everything off.
+headspace watches these loaders in every Python process that the command starts: torch's DataLoader,
+SPDL's Pipeline and loaders, Hugging Face datasets, WebDataset, MONAI's threaded loader, fastai, Grain
+and tf.data. Without such a loader it counts the steps of torch's optimizers. It prints the verdict on
+stderr at the end. HEADSPACE=0 turns everything off.
 
-Exit code: the command's own; 126 when it cannot be executed, 127 when there is none of that name, 2
-when the command line was not understood.")]
+Exit code: that of the command; 126 if it cannot be executed, 127 if it does not exist, 2 for an error
+in the command line.")]
 pub(crate) struct RunArgs {
-    /// `measure` watches; `probe` also finds the floor, with batches of a cache in between; `replay`
-    /// goes over to cached batches for good
+    /// `measure` times each step; `probe` also measures the step time with free data, by repeating cached
+    /// batches in some windows; `replay` trains on cached batches only
     #[arg(long, value_name = "MODE", value_parser = mode)]
     pub(crate) mode: Option<Mode>,
 
-    /// The folder that holds one folder a run.
+    /// Where run folders are written.
     #[arg(
         long,
         value_name = "DIR",
-        help = "The folder that holds one folder a run [default: HEADSPACE_DIR, else headspace-runs]"
+        help = "Where run folders are written [default: HEADSPACE_DIR, else headspace-runs]"
     )]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Seconds between two ticks, or a duration such as 250ms [default: 1]
+    /// Time between two readings, in seconds or as a duration such as 250ms [default: 1]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) interval: Option<String>,
 
-    /// Say nothing on stderr
+    /// Print nothing on stderr
     #[arg(long)]
     pub(crate) quiet: bool,
 
@@ -66,12 +66,12 @@ pub(crate) struct RunArgs {
     #[arg(long = "loop", value_name = "NAME")]
     pub(crate) loop_name: Option<String>,
 
-    /// Time the calls of a function that returns a batch, where the training loop iterates no loader:
-    /// `train:get_batch` is `get_batch` of the script train.py, or of a module of that name
+    /// For a training loop without a loader: the function that returns a batch. `train:get_batch` is
+    /// `get_batch` in the script train.py or in a module `train`
     #[arg(long, value_name = "MODULE:FUNCTION", value_parser = function)]
     pub(crate) batch_from: Option<String>,
 
-    /// The command, as it is without headspace
+    /// The training command
     #[arg(
         value_name = "COMMAND",
         required = true,
@@ -88,38 +88,37 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Options of --mode probe and --mode replay")]
 pub(crate) struct ProbeArgs {
-    /// Most steps of the probe, 200 or more [default: as the loader needs, 2400 at most]
+    /// Maximum number of steps of the probe, 200 or more [default: as many as the loader needs, at most 2400]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(200..))]
     pub(crate) probe_steps: Option<u32>,
 
-    /// Batches that are repeated [default: 10]
+    /// Number of cached batches [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) num_caches: Option<u32>,
 
-    /// End the training loop's epochs once the probe is done
+    /// End the training loop's epoch, and every later one, when the probe is done
     #[arg(long)]
     pub(crate) stop_after_probe: bool,
 
-    /// Deliver every batch of the loader in a probed epoch: it is longer then by the repeated ones.
-    /// Else an epoch keeps its length, where the loader has one, and repeated batches take the place
-    /// of others
+    /// Deliver every batch of the loader in a probed epoch, which is then longer by the repeated batches.
+    /// By default an epoch keeps its length, and repeated batches replace others
     #[arg(long)]
     pub(crate) exactly_once: bool,
 
-    /// Live batches before a replay [default: 100]
+    /// `replay`: number of live batches before the first cached one [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) return_caches_after: Option<u32>,
 
-    /// Batches after which an epoch of a replay ends [default: the length of the loader]
+    /// `replay`: number of batches in an epoch [default: the length of the loader]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) stop_after: Option<u32>,
 }
 
-/// Find the knobs of a training command with which it runs fastest.
+/// Find the settings with which a training command runs fastest.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct TuneArgs {
-    /// Read by the Python package, which the search is a part of.
+    /// Parsed by the Python package, which runs the search.
     #[arg(
         value_name = "ARGS",
         trailing_var_arg = true,
@@ -128,96 +127,92 @@ pub(crate) struct TuneArgs {
     pub(crate) words: Vec<OsString>,
 }
 
-/// Print the verdict of a run, or compare several.
+/// Print the verdict of a run, or a table of several runs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit code: 0 when everything named was reported, 1 when something could not be read, 2 when the
-command line was not understood. Lines that are no records are skipped, and counted on stderr.")]
+Lines that are not records are skipped; stderr says how many.
+
+Exit code: 0; 1 if something cannot be read; 2 for an error in the command line.")]
 pub(crate) struct ReportArgs {
     /// Runs: folders, folders of such folders, or `rank<r>.jsonl` files.
     #[arg(
         value_name = "PATH",
-        help = "Folders of runs, folders that hold such folders, or rank<r>.jsonl files. Without \
-                any: the newest run in HEADSPACE_DIR (default: headspace-runs)"
+        help = "Run folders, folders that contain run folders, or rank<r>.jsonl files [default: the \
+                newest run in HEADSPACE_DIR, else headspace-runs]"
     )]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// Print the last `summary` record: an object when one run is asked for, a list when several are,
-    /// also where only some can be read. What was not measured is null
+    /// Print the last `summary` record as JSON: an object for one run, a list for several. Missing values
+    /// are null
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Write the run as a page with charts to FILE: one file that holds everything itself, for a
-    /// browser. Of one run
+    /// Write one run as a web page with charts to FILE. The file needs no others
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) html: Option<PathBuf>,
 
-    /// Write the run as a trace to FILE, for ui.perfetto.dev: ticks, epochs, probe windows and
-    /// notices of every rank, and what was read as counters. Of one run
+    /// Write one run as a trace for ui.perfetto.dev to FILE: steps, epochs, probe windows, notices and
+    /// counters of every rank
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html"])]
     pub(crate) perfetto: Option<PathBuf>,
 }
 
-/// Say how two runs differ, and whether that is more than noise.
+/// Compare two runs: what changed, and whether that is more than noise.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A side is a run's folder, a rank<r>.jsonl file, or a folder of runs of the same configuration: three
-runs or more a side also measure how much runs differ among themselves.
+A and B are run folders, rank<r>.jsonl files, or folders with several runs of the same configuration.
+With three or more runs a side, the variation between runs is measured as well.
 
-Exit code: 0; 1 with --fail-if-slower when B is slower by more than that; 2 when a side cannot be read
-or is too short to be judged, or the command line was not understood.")]
+Exit code: 0; 1 if --fail-if-slower is given and B is slower by more; 2 if a side cannot be read or is
+too short, or for an error in the command line.")]
 pub(crate) struct CompareArgs {
-    /// What is compared with.
-    #[arg(
-        value_name = "A",
-        help = "What is compared with: a run, or a folder of runs"
-    )]
+    /// The baseline.
+    #[arg(value_name = "A", help = "The baseline: a run, or a folder of runs")]
     pub(crate) a: PathBuf,
 
-    /// What is compared.
+    /// What is compared with the baseline.
     #[arg(
         value_name = "B",
-        help = "What is compared: a run, or a folder of runs"
+        help = "What is compared with it: a run, or a folder of runs"
     )]
     pub(crate) b: PathBuf,
 
-    /// Exit with 1 when B is slower than A by more than so many percent: when the whole 95 %
-    /// confidence interval lies beyond it
+    /// Exit with 1 if B is slower than A by more than this: if the whole 95 % confidence interval lies
+    /// above it
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) fail_if_slower: Option<f64>,
 
-    /// Print one JSON object instead (its schema is docs/schema/headspace-compare-1.schema.json)
+    /// Print one JSON object (schema: docs/schema/headspace-compare-1.schema.json)
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Show a run as a live web page, with charts from its start, in a process of its own.
+/// Show a run as a live web page with charts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Besides the page: /api/summary (what `report --json` prints), /api/page (the page's data), /metrics
-(all ranks, for Prometheus) and /events (what is new, as server-sent events).
+Other addresses: /api/summary (the same as `report --json`), /api/page (the data of the page), /metrics
+(all ranks, for Prometheus) and /events (news as server-sent events).
 
-Exit code: 0 after Ctrl-C, 1 when the path cannot be read, 2 when it cannot listen there or the
-command line was not understood.")]
+Exit code: 0 after Ctrl-C; 1 if the path cannot be read; 2 if the address cannot be used, or for an
+error in the command line.")]
 pub(crate) struct ServeArgs {
     /// A run, or a folder of runs.
     #[arg(
         value_name = "PATH",
-        help = "A run's folder, a rank<r>.jsonl file, or a folder of runs, of which the newest is \
-                shown and then each that begins. Without it: HEADSPACE_DIR (default: headspace-runs)"
+        help = "A run folder, a rank<r>.jsonl file, or a folder with runs: then the newest run is \
+                shown, and each new one [default: HEADSPACE_DIR, else headspace-runs]"
     )]
     pub(crate) path: Option<PathBuf>,
 
-    /// Where to listen: a name or an address of this machine. Other machines reach it only with a
-    /// token
+    /// Name or address to listen at. An address that other machines can reach needs a token
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
     pub(crate) host: String,
 
-    /// The port; 0 takes any that is free
+    /// Port; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 8321)]
     pub(crate) port: u16,
 
-    /// What requests must bring: in `Authorization: Bearer`, or once in the address as `?token=`
+    /// Token that requests must have: as `Authorization: Bearer`, or once in the address as `?token=`
     #[arg(long, value_name = "TOKEN", env = "HEADSPACE_TOKEN", hide_env_values = true,
           value_parser = crate::serve::token)]
     pub(crate) token: Option<crate::serve::Token>,
@@ -271,35 +266,34 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Say which sources work here, why the others do not, what to do, and what measuring costs.
+/// Check which data sources work on this machine, how to enable the others, and what measuring costs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each source is opened and read as in a training run; nothing on the machine is changed. Takes about
-two seconds. Environment: HEADSPACE_NVML_LIB names the NVML library to load, and CUDA_VISIBLE_DEVICES
-says which GPUs count, as in a training run.
+It opens and reads each source as a training run does, in about two seconds, and changes nothing on the
+machine. HEADSPACE_NVML_LIB and CUDA_VISIBLE_DEVICES have the same effect as in a training run.
 
-Exit code: 0, also where sources are off; 1 when the sources did not open within ten seconds.")]
+Exit code: 0, even if sources are off; 1 if the sources do not open within ten seconds.")]
 pub(crate) struct DoctorArgs {
     /// Print one JSON object: {"sources": [{"name", "state", "reads", "reason", "remedy"}, ...],
-    /// "cost": {...}}. What there is nothing to say of is null
+    /// "cost": {...}}. Missing values are null
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Watch a run in the terminal while it goes on.
+/// Watch a run in the terminal.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Keys: ? shows them all; q quits. The training process is not touched, and may end and start again:
-of a folder of runs the newest is shown, and then each that begins. NO_COLOR=1 leaves colours away.
+Keys: ? shows all keys, q quits. It reads the run's files only. Of a folder with runs it shows the newest
+run, and each new one. NO_COLOR=1 turns colours off.
 
-Exit code: 0; 1 when PATH cannot be read; 2 when this is no terminal, or the command line was not
-understood.")]
+Exit code: 0; 1 if PATH cannot be read; 2 if the output is not a terminal, or for an error in the
+command line.")]
 pub(crate) struct TopArgs {
     /// What to watch.
     #[arg(
         value_name = "PATH",
-        help = "A folder of runs, a run's folder, a rank<r>.jsonl file, a named pipe, or unix:SOCKET. \
-                Without it: HEADSPACE_DIR (default: headspace-runs)"
+        help = "A run folder, a folder with runs, a rank<r>.jsonl file, a named pipe, or unix:SOCKET \
+                [default: HEADSPACE_DIR, else headspace-runs]"
     )]
     pub(crate) path: Option<PathBuf>,
 }

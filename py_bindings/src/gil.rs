@@ -2,7 +2,7 @@
 //!
 //! A thread of the agent asks for the lock a few times a second, as any thread that wants to run
 //! Python must, and gives it back at once. It runs no Python code and touches no object. How it
-//! stays harmless: [`crate::asking`].
+//! stays harmless: [`crate::gil_thread`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use headspace_agent::model::{Reading, Scope};
 use headspace_agent::port::{CollectError, Collector};
 use pyo3::prelude::*;
 
-use crate::asking::{Asker, Gaps, ask};
+use crate::gil_thread::{Gaps, GilThread, with_gil};
 
 /// Shortest time between two questions, and how much longer it may be: three a second, on average.
 ///
@@ -30,17 +30,17 @@ const STACK: usize = 256 * 1024;
 
 /// The thread, seen from a tick. Dropping it tells the thread to end.
 struct GilSource {
-    asker: Arc<Asker>,
+    thread: Arc<GilThread>,
     seen: Arc<Mutex<Seen>>,
     /// Another such thread, whose CPU time is told with this one's.
-    other: Arc<Asker>,
+    other: Arc<GilThread>,
 }
 
 /// What the thread found out.
 #[derive(Default)]
 struct Seen {
     /// When it asked what it has not got yet.
-    asking: Option<Instant>,
+    waits_since: Option<Instant>,
     waits: u64,
     wait: Duration,
     /// Since the last tick; `None` without a wait.
@@ -53,47 +53,47 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
 }
 
 /// The thread's work.
-fn ask_now_and_then(asker: &Asker, seen: &Mutex<Seen>) {
+fn probe_now_and_then(thread: &GilThread, seen: &Mutex<Seen>) {
     let mut gaps = Gaps::new(GAP, PATIENCE);
-    while asker.rest(gaps.next()) {
+    while thread.rest(gaps.next()) {
         let begin = Instant::now();
-        lock(seen).asking = Some(begin);
-        let Some(wait) = ask(|| begin.elapsed()) else {
+        lock(seen).waits_since = Some(begin);
+        let Some(wait) = with_gil(|| begin.elapsed()) else {
             break;
         };
         let mut seen = lock(seen);
-        seen.asking = None;
+        seen.waits_since = None;
         seen.waits += 1;
         seen.wait += wait;
         seen.longest = seen.longest.max(Some(wait));
     }
-    lock(seen).asking = None;
+    lock(seen).waits_since = None;
 }
 
 /// Starts the thread: its two ends, or why there is none. `other` is another such thread, whose CPU
 /// time is told as well.
 pub(crate) fn open(
     py: Python<'_>,
-    other: Arc<Asker>,
-) -> Result<(Arc<Asker>, impl Collector), CollectError> {
+    other: Arc<GilThread>,
+) -> Result<(Arc<GilThread>, impl Collector), CollectError> {
     if !has_gil(py) {
         return Err(CollectError::unsupported("this Python runs without a GIL"));
     }
-    let (asker, seen) = (Arc::<Asker>::default(), Arc::<Mutex<Seen>>::default());
+    let (thread, seen) = (Arc::<GilThread>::default(), Arc::<Mutex<Seen>>::default());
     let of_thread = Arc::clone(&seen);
-    asker
-        .spawn(format!("hs-{}", python::GIL), STACK, move |asker| {
-            ask_now_and_then(asker, &of_thread);
+    thread
+        .spawn(format!("hs-{}", python::GIL), STACK, move |thread| {
+            probe_now_and_then(thread, &of_thread);
         })
         .map_err(|error| {
             CollectError::unsupported(format!("the system gives no thread for it: {error}"))
         })?;
     let source = GilSource {
-        asker: Arc::clone(&asker),
+        thread: Arc::clone(&thread),
         seen,
         other,
     };
-    Ok((asker, source))
+    Ok((thread, source))
 }
 
 /// Python before 3.13 always has one.
@@ -112,7 +112,7 @@ impl Collector for GilSource {
     fn collect(&mut self, _: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
         let mut seen = lock(&self.seen);
         // A wait that goes on is at least as long as it has been so far.
-        let going_on = seen.asking.map(|since| since.elapsed());
+        let going_on = seen.waits_since.map(|since| since.elapsed());
         let longest = seen.longest.take().max(going_on);
         let (waits, wait) = (seen.waits, seen.wait);
         drop(seen);
@@ -126,12 +126,12 @@ impl Collector for GilSource {
     }
 
     fn cpu_time(&self) -> Duration {
-        self.asker.cpu_time() + self.other.cpu_time()
+        self.thread.cpu_time() + self.other.cpu_time()
     }
 }
 
 impl Drop for GilSource {
     fn drop(&mut self) {
-        self.asker.end();
+        self.thread.end();
     }
 }

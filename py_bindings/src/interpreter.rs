@@ -9,24 +9,24 @@ use headspace_agent::runtime::Agent;
 use headspace_collectors::catalog::Entry;
 use pyo3::prelude::*;
 
-use crate::asking::Asker;
 use crate::gc::{self, Gc};
 use crate::gil;
+use crate::gil_thread::GilThread;
 use crate::queues::Looker;
 
 /// What they hold of the interpreter. To be ended by whoever opened it; dropping it ends nothing.
 pub(crate) struct Interpreter {
-    gil: Option<Arc<Asker>>,
+    gil: Option<Arc<GilThread>>,
     gc: Option<Gc>,
     /// The thread that looks at queues, if it has begun.
-    queues: Arc<Asker>,
+    queues: Arc<GilThread>,
     looker: Option<Looker>,
 }
 
 impl Interpreter {
     /// Opens them, and gives what a catalog says of each.
     pub(crate) fn open(py: Python<'_>) -> (Self, Vec<Entry>) {
-        let queues = Arc::<Asker>::default();
+        let queues = Arc::<GilThread>::default();
         let (gil, gil_source) = split(gil::open(py, Arc::clone(&queues)));
         let (gc, gc_source) = split(gc::open(py));
         let entries = vec![
@@ -49,14 +49,14 @@ impl Interpreter {
 
     /// The interpreter lock is left alone until [`resume`](Self::resume).
     pub(crate) fn pause(&self) {
-        self.askers().for_each(|asker| asker.pause());
+        self.gil_threads().for_each(|thread| thread.pause());
     }
 
     pub(crate) fn resume(&self) {
-        self.askers().for_each(|asker| asker.resume());
+        self.gil_threads().for_each(|thread| thread.resume());
     }
 
-    fn askers(&self) -> impl Iterator<Item = &Arc<Asker>> {
+    fn gil_threads(&self) -> impl Iterator<Item = &Arc<GilThread>> {
         self.gil.iter().chain([&self.queues])
     }
 
@@ -65,7 +65,7 @@ impl Interpreter {
     pub(crate) fn end_around<R: Send>(&self, py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
         let begun = self.looker.as_ref().is_some_and(Looker::has_begun);
         let done = py.detach(|| {
-            self.askers().for_each(|asker| asker.end());
+            self.gil_threads().for_each(|thread| thread.end());
             let done = work();
             if let Some(gil) = &self.gil {
                 gil.wait_until_ended();

@@ -20,7 +20,7 @@ use pyo3::{PyTraverseError, PyVisit, ffi};
 use crate::cached::{Answer, Begun, Cached, Progress};
 use crate::fast_next::Parts;
 use crate::interrupts::unless_interrupted;
-use crate::lanes::Epoch;
+use crate::recorded_loops::Epoch;
 use crate::samples::SampleCounter;
 use crate::source::{Next, Source};
 use crate::tape::Tape;
@@ -168,7 +168,7 @@ impl LoopIterator {
     /// told it.
     #[inline]
     pub(crate) fn next_plain(&self) -> Option<*mut ffi::PyObject> {
-        // SAFETY: null, or the recorder of the lane that our epoch has taken and never gives back. It is
+        // SAFETY: null, or the recorder of the loop that our epoch has taken and never gives back. It is
         // only ever borrowed to be read.
         let recorder = unsafe { self.plain.load(Ordering::Acquire).as_ref() }?;
         if self.in_flight.load(Ordering::Relaxed) {

@@ -12,7 +12,6 @@
     reason = "PyO3 makes arguments by value"
 )]
 
-mod asking;
 mod cached;
 mod calls;
 mod command;
@@ -22,13 +21,14 @@ mod follower;
 mod frames;
 mod gc;
 mod gil;
+mod gil_thread;
 mod interpreter;
 mod interrupts;
 mod iterator;
 mod kept;
-mod lanes;
 mod log;
 mod queues;
+mod recorded_loops;
 mod samples;
 mod session;
 mod slots;

@@ -3,7 +3,7 @@
 //! A thread of the agent takes the interpreter lock ten times a second at first and once a second
 //! later, at random moments, and
 //! asks every queue for its depth. There is such a thread only while a session goes on and queues
-//! are watched. How it stays harmless: [`crate::asking`].
+//! are watched. How it stays harmless: [`crate::gil_thread`].
 //!
 //! What is asked is a callable of `headspace/_queue.py` that holds the queue weakly. A queue that is
 //! gone is forgotten; one whose depth raises is given up with one notice.
@@ -18,7 +18,7 @@ use headspace_agent::runtime::Agent;
 use headspace_agent::runtime::fork::Owner;
 use pyo3::prelude::*;
 
-use crate::asking::{Asker, Gaps, ask};
+use crate::gil_thread::{Gaps, GilThread, with_gil};
 use crate::slots::slots;
 
 /// Shortest time between two looks, and how much longer it may be: ten a second, on average, which
@@ -124,16 +124,16 @@ pub(crate) fn watch_queue(name: String, look: Py<PyAny>, last: bool, loop_name: 
 /// Looks at the queues for one session. Dropping it ends nothing.
 #[derive(Clone)]
 pub(crate) struct Looker {
-    asker: Arc<Asker>,
+    thread: Arc<GilThread>,
     begun: Arc<AtomicBool>,
     agent: Agent,
 }
 
 impl Looker {
     /// For that session; the thread begins with the first queue. The interpreter lock is held.
-    pub(crate) fn open(asker: Arc<Asker>, agent: Agent) -> Self {
+    pub(crate) fn open(thread: Arc<GilThread>, agent: Agent) -> Self {
         let looker = Self {
-            asker,
+            thread,
             begun: Arc::default(),
             agent,
         };
@@ -153,15 +153,15 @@ impl Looker {
     /// No thread begins any more. The interpreter lock is held.
     pub(crate) fn close(&self) {
         let mut state = registry().lock();
-        let is_this = |other: &mut Self| Arc::ptr_eq(&other.asker, &self.asker);
+        let is_this = |other: &mut Self| Arc::ptr_eq(&other.thread, &self.thread);
         drop(state.looker.take_if(is_this));
     }
 
     fn begin(&self) {
         if !self.begun.swap(true, Ordering::Relaxed) {
             let agent = self.agent.clone();
-            let started = self.asker.spawn(THREAD.to_owned(), STACK, move |asker| {
-                look_now_and_then(asker, &agent);
+            let started = self.thread.spawn(THREAD.to_owned(), STACK, move |thread| {
+                look_now_and_then(thread, &agent);
             });
             if started.is_err() {
                 self.begun.store(false, Ordering::Relaxed);
@@ -171,11 +171,11 @@ impl Looker {
 }
 
 /// The thread's work.
-fn look_now_and_then(asker: &Asker, agent: &Agent) {
+fn look_now_and_then(thread: &GilThread, agent: &Agent) {
     let mut gaps = Gaps::new(GAP, PATIENCE);
     let mut before = Instant::now();
-    while asker.rest(gaps.next()) {
-        let looked = ask(|| {
+    while thread.rest(gaps.next()) {
+        let looked = with_gil(|| {
             // The lock is held already: this tells PyO3.
             Python::try_attach(|py| {
                 let weight = before.elapsed().min(LONGEST_WEIGHT);

@@ -17,7 +17,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use crate::cached::{Cached, Machine};
 use crate::fast_next;
 use crate::iterator::LoopIterator;
-use crate::lanes::{Choice, Epoch, Lanes};
+use crate::recorded_loops::{Choice, Epoch, RecordedLoops};
 use crate::samples::{SampleCounter, Samples};
 use crate::session::{Session, clock};
 use crate::slots;
@@ -40,7 +40,7 @@ pub(crate) struct Loop {
     plan: Plan,
     loader: LoaderRecord,
     cached: OnceLock<Py<Cached>>,
-    lanes: Arc<Lanes>,
+    recorded: Arc<RecordedLoops>,
     keep_source: bool,
     /// Whether an epoch with repeated batches has as many batches as the loader says.
     keeps_length: bool,
@@ -150,7 +150,7 @@ impl Loop {
             plan,
             loader,
             cached: OnceLock::new(),
-            lanes: Arc::default(),
+            recorded: Arc::default(),
             keep_source,
             keeps_length,
             endless,
@@ -222,7 +222,7 @@ impl Loop {
                     this.say_probe(session);
                 }
                 Choice::Of(
-                    Arc::clone(&this.lanes),
+                    Arc::clone(&this.recorded),
                     session.id(),
                     session.agent().clone(),
                 )
@@ -281,10 +281,10 @@ impl Loop {
     #[pyo3(signature = (session, samples = None, gap = false))]
     fn step(&self, session: &Bound<'_, Session>, samples: Option<u64>, gap: bool) {
         let session = session.get();
-        let lane = self
-            .lanes
-            .free(session.id(), session.agent(), &self.loader, Mode::Measure);
-        let recorder = &lane.entry.recorder;
+        let recorded =
+            self.recorded
+                .free(session.id(), session.agent(), &self.loader, Mode::Measure);
+        let recorder = &recorded.entry.recorder;
         if let Some(samples) = samples {
             recorder.mark(Event::BatchSize(samples));
         }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the interpreter ends | a session's end, which `atexit` sees to, tells the thread to end and waits for it, without the lock and for a second at most. A thread that asks nevertheless (a C call held the lock for longer) is put to sleep for good by `pyo3-ffi`, as Python 3.14 does by itself |
 //! | `SIGTERM` | the agent's own thread ends the session, and waits for nobody here |
-//! | fork | the child has no such thread, and whoever holds an [`Asker`] there leaves it alone |
+//! | fork | the child has no such thread, and whoever holds an [`GilThread`] there leaves it alone |
 //! | the session is paused | the thread sleeps |
 
 use std::hash::{BuildHasher, RandomState};
@@ -19,7 +19,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The life of the thread, seen from outside and from within. Dropping it ends nothing.
 #[derive(Default)]
-pub(crate) struct Asker {
+pub(crate) struct GilThread {
     /// Never locked by a thread that holds or awaits the interpreter lock for long.
     state: Mutex<State>,
     changed: Condvar,
@@ -36,7 +36,7 @@ struct State {
     cpu: Duration,
 }
 
-impl Asker {
+impl GilThread {
     /// Starts the thread, with a stack of so many bytes, which does `work` and then asks no more.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Asker {
 /// Not `Python::try_attach`: that also lets go of objects that other threads could not, which runs
 /// whatever `__del__` they have, and built for the stable ABI of 3.10 it does not notice that the
 /// interpreter is ending.
-pub(crate) fn ask<R>(work: impl FnOnce() -> R) -> Option<R> {
+pub(crate) fn with_gil<R>(work: impl FnOnce() -> R) -> Option<R> {
     // SAFETY: may be called at any time and by any thread. It is 0 from the moment on at which the
     // interpreter begins to end.
     if unsafe { ffi::Py_IsInitialized() } == 0 {

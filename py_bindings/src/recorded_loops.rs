@@ -1,9 +1,9 @@
-//! Which loop of the records an iteration is told as.
+//! The loops in the records that the iterations of one wrapped loader write to.
 //!
-//! Iterations of one wrapped loader that go on at the same time each have a lane, so that their
-//! steps do not mix. An iteration takes its lane when its first batch is asked for and not when it
-//! is made: whoever makes the next epoch's iterator first and lets go of the last one's then
-//! (`it = iter(loader)` does, and so do frameworks) is in one loop throughout.
+//! Iterations that go on at the same time each have a loop of their own, so that their steps do not mix. An
+//! iteration takes its loop when its first batch is requested, and not when the iterator is made: a program
+//! that makes the next epoch's iterator before it drops the last one (`it = iter(loader)` does, and so do
+//! frameworks) stays in one loop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -20,7 +20,7 @@ use crate::session::clock;
 
 /// One loop of the records.
 #[derive(Clone)]
-pub(crate) struct Lane {
+pub(crate) struct RecordedLoop {
     pub(crate) entry: Arc<LoopEntry>,
     /// The session's number.
     session: u64,
@@ -28,38 +28,39 @@ pub(crate) struct Lane {
     busy: Arc<AtomicBool>,
 }
 
-/// The lanes of one wrapped loader.
+/// The loops of one wrapped loader.
 #[derive(Default)]
-pub(crate) struct Lanes(Mutex<Vec<Lane>>);
+pub(crate) struct RecordedLoops(Mutex<Vec<RecordedLoop>>);
 
-impl Lanes {
-    /// A lane of that session in which no iteration goes on; a new one where all are busy.
+impl RecordedLoops {
+    /// A loop of that session in which no iteration goes on; a new one if all are busy.
     pub(crate) fn free(
         &self,
         session: u64,
         agent: &Agent,
         loader: &LoaderRecord,
         mode: Mode,
-    ) -> Lane {
-        let mut lanes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    ) -> RecordedLoop {
+        let mut loops = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Numbers of sessions grow. What began in an earlier one may ask late.
-        lanes.retain(|lane| lane.session >= session);
-        let of_session = || lanes.iter().filter(|lane| lane.session == session);
-        if let Some(lane) = of_session().find(|lane| !lane.busy.load(Ordering::Relaxed)) {
-            return lane.clone();
+        loops.retain(|recorded| recorded.session >= session);
+        let of_session = || loops.iter().filter(|recorded| recorded.session == session);
+        if let Some(recorded) = of_session().find(|recorded| !recorded.busy.load(Ordering::Relaxed))
+        {
+            return recorded.clone();
         }
         let mut loader = loader.clone();
         match of_session().count() {
             0 => {}
             others => loader.name = format!("{}#{}", loader.name, others + 1),
         }
-        let lane = Lane::new(agent.add_loop(loader, mode), session);
-        lanes.push(lane.clone());
-        lane
+        let recorded = RecordedLoop::new(agent.add_loop(loader, mode), session);
+        loops.push(recorded.clone());
+        recorded
     }
 }
 
-impl Lane {
+impl RecordedLoop {
     fn new(entry: Arc<LoopEntry>, session: u64) -> Self {
         Self {
             entry,
@@ -81,17 +82,17 @@ impl Lane {
     }
 }
 
-/// How an iteration gets its lane.
+/// How an iteration gets its loop.
 pub(crate) enum Choice {
     /// Among those of a session, told by its number.
-    Of(Arc<Lanes>, u64, Agent),
+    Of(Arc<RecordedLoops>, u64, Agent),
     /// Nothing of it is recorded.
     Unwatched,
 }
 
 /// An iteration that was made.
 pub(crate) struct Epoch {
-    lane: OnceLock<Lane>,
+    recorded: OnceLock<RecordedLoop>,
     choice: Choice,
     loader: LoaderRecord,
     mode: Mode,
@@ -102,10 +103,10 @@ pub(crate) struct Epoch {
 }
 
 impl Epoch {
-    /// Its lane is chosen at its first batch.
+    /// Its loop is chosen at its first batch.
     pub(crate) fn new(choice: Choice, loader: LoaderRecord, mode: Mode, begun: u64) -> Self {
         Self {
-            lane: OnceLock::new(),
+            recorded: OnceLock::new(),
             choice,
             loader,
             mode,
@@ -124,9 +125,9 @@ impl Epoch {
 
     /// What the records call it.
     pub(crate) fn loop_name(&self) -> String {
-        self.lane
+        self.recorded
             .get()
-            .map_or(&self.loader, |lane| &lane.entry.loader)
+            .map_or(&self.loader, |recorded| &recorded.entry.loader)
             .name
             .clone()
     }
@@ -139,45 +140,45 @@ impl Epoch {
     /// Where its steps go. The first call says that it begins.
     #[inline]
     pub(crate) fn entry(&self) -> &LoopEntry {
-        match self.lane.get() {
-            Some(lane) => &lane.entry,
+        match self.recorded.get() {
+            Some(recorded) => &recorded.entry,
             None => self.begin(),
         }
     }
 
     #[cold]
     fn begin(&self) -> &LoopEntry {
-        let lane = self.lane.get_or_init(|| {
-            let lane = match &self.choice {
+        let recorded = self.recorded.get_or_init(|| {
+            let recorded = match &self.choice {
                 // In a forked child a lock may be held by a thread that did not come along.
-                Choice::Of(lanes, session, agent) if self.owner.is_here() => {
-                    lanes.free(*session, agent, &self.loader, self.mode)
+                Choice::Of(loops, session, agent) if self.owner.is_here() => {
+                    loops.free(*session, agent, &self.loader, self.mode)
                 }
-                _ => Lane::unwatched(&self.loader, self.mode),
+                _ => RecordedLoop::unwatched(&self.loader, self.mode),
             };
-            lane.busy.store(true, Ordering::Relaxed);
-            let recorder = &lane.entry.recorder;
+            recorded.busy.store(true, Ordering::Relaxed);
+            let recorder = &recorded.entry.recorder;
             if let Some(size) = self.loader.batch_size {
                 recorder.mark(Event::BatchSize(size));
             }
             recorder.mark(Event::EpochBegin { at: self.begun });
-            lane
+            recorded
         });
-        &lane.entry
+        &recorded.entry
     }
 
     /// It goes on after all.
     pub(crate) fn reopen(&self) {
-        if let Some(lane) = self.lane.get() {
-            lane.busy.store(true, Ordering::Relaxed);
+        if let Some(recorded) = self.recorded.get() {
+            recorded.busy.store(true, Ordering::Relaxed);
         }
     }
 
     /// It ends, unless it is [reopened](Self::reopen).
     pub(crate) fn end(&self, exhausted: bool) {
-        if let Some(lane) = self.lane.get() {
-            lane.entry.recorder.mark(Event::EpochEnd { exhausted });
-            lane.busy.store(false, Ordering::Relaxed);
+        if let Some(recorded) = self.recorded.get() {
+            recorded.entry.recorder.mark(Event::EpochEnd { exhausted });
+            recorded.busy.store(false, Ordering::Relaxed);
         }
     }
 }
