@@ -12,15 +12,16 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use headspace_agent::analysis::verdict::Verdict;
 use headspace_agent::model::Mode;
 use headspace_agent::model::record::{LoaderRecord, RunRecord};
 use headspace_agent::pipeline::sampler::Identity;
 use headspace_agent::port::MonotonicClock;
 use headspace_agent::record::Event;
 use headspace_agent::runtime::{AgentBuilder, Limits};
+use headspace_agent::wording::verdict::Verdict;
 use headspace_collectors::catalog::{Catalog, Settings};
 use headspace_collectors::{host, process};
+use headspace_exporters::encode::verdict_text::verdict_text;
 use headspace_exporters::run_folder;
 use headspace_exporters::transport::file::{FileExporter, FileLimits};
 
@@ -60,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             pid,
         },
         say: Box::new(|notice| eprintln!("headspace: {notice}")),
-        on_terminate: Box::new(|summary, _| eprintln!("{}", Verdict::new(summary))),
+        on_terminate: Box::new(|summary, _| eprint!("{}", verdict_text(&Verdict::new(summary)))),
         process_age_s: process::started_at().map(|age| age.as_secs_f64()),
         clock: MonotonicClock::new(),
         rank_gpu: settings.rank_gpu,
@@ -94,13 +95,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     if let Some(run) = agent.stop() {
         let location = folder.display().to_string();
-        println!(
-            "{}",
-            Verdict {
-                location: Some(&location),
-                ..Verdict::new(&run.summary)
-            }
-        );
+        let verdict = Verdict {
+            location: Some(&location),
+            ..Verdict::new(&run.summary)
+        };
+        print!("{}", verdict_text(&verdict));
     }
     Ok(())
 }

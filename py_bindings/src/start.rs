@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use headspace_agent::model::Mode;
 use headspace_agent::model::record::RunRecord;
 use headspace_agent::notice::Notice;
 use headspace_agent::pipeline::sampler::Identity;
@@ -228,7 +229,9 @@ impl Configuration {
                 versions: self.versions,
                 argv: self.argv,
                 // Until a loop says what it does.
-                mode: self.settings.get("mode").cloned().unwrap_or_default(),
+                mode: (self.settings.get("mode"))
+                    .and_then(|mode| Mode::named(mode))
+                    .unwrap_or_default(),
                 settings: self.settings,
                 world_size,
                 ..RunRecord::default()

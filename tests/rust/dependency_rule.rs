@@ -83,20 +83,23 @@ const AGENT_MODULES: &[(&str, &[&str])] = &[
     ("record", &["model", "notice", "port"]),
     ("loader", &["model", "notice", "port"]),
     ("analysis", &["model", "notice", "port"]),
+    ("wording", &["model", "analysis"]),
     (
         "pipeline",
-        &["model", "notice", "port", "record", "loader", "analysis"],
+        &[
+            "model", "notice", "port", "record", "loader", "analysis", "wording",
+        ],
     ),
     (
         "runtime",
         &[
-            "model", "notice", "port", "record", "loader", "analysis", "pipeline",
+            "model", "notice", "port", "record", "loader", "analysis", "wording", "pipeline",
         ],
     ),
     (
         "testing",
         &[
-            "model", "notice", "port", "record", "loader", "analysis", "pipeline",
+            "model", "notice", "port", "record", "loader", "analysis", "wording", "pipeline",
         ],
     ),
 ];

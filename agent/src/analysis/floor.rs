@@ -48,8 +48,6 @@
 //! Weakest where compute is 0.6 to 1.0 of the load (94 to 95 % within): the queue then empties and
 //! fills over hundreds of steps. Beside other programs 66 to 76 % are within 3 points there.
 
-use thiserror::Error;
-
 pub use super::asynchronous::Asynchrony;
 use super::asynchronous::{Level, asynchrony};
 use super::bootstrap::{self, Blocks, Rng};
@@ -58,11 +56,11 @@ use super::core_waits::{self, Undisturbed};
 use super::levels::Levels;
 use super::resources::CoresInUse;
 use super::selection::{self, Kept};
+pub use super::selection::{Unused, WindowAnalysis};
 use super::steady::mean;
 use super::unsteady::Between;
-use super::verdict::units::duration_ms;
 use crate::model::Window;
-use crate::model::record::{Estimate, FloorRecord, Phase, WindowRecord};
+use crate::model::record::{Estimate, FloorRecord, Phase};
 
 /// Resampled headspaces behind an interval. The ends of the interval are then good to a tenth of
 /// its width.
@@ -74,8 +72,8 @@ const SEED: u64 = 0x6865_6164_7370_6163;
 const BLOCKS: usize = 24;
 const BLOCK_LENGTHS: (usize, usize) = (4, 24);
 /// Fewest settled steps of each phase.
-const LEAST_LIVE: usize = 24;
-const LEAST_REPLAY: usize = 12;
+pub(crate) const LEAST_LIVE: usize = 24;
+pub(crate) const LEAST_REPLAY: usize = 12;
 /// Windows disagree where their variance exceeds what their steps explain by this factor...
 const DISAGREE: f64 = 8.0;
 /// ...and the largest and smallest differ by this share of the mean, in percent. Of random steady
@@ -90,14 +88,10 @@ const NEXT_TO_NOTHING: f64 = 0.05;
 /// A whole interval below this headspace, in percent, refutes the method.
 const SLOWER: f64 = -1.0;
 
-/// Why the probe gives no number.
-#[derive(Debug, Clone, Copy, PartialEq, Error)]
+/// Why the windows give no floor.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NoFloor {
     /// The loop ended before the probe did, or epochs hold hardly any whole steps.
-    #[error(
-        "too few settled steps: {live} live and {replay} in replay, of at least {LEAST_LIVE} and \
-         {LEAST_REPLAY} (train for longer, or over longer epochs)"
-    )]
     TooFewSteps {
         /// Settled live steps.
         live: usize,
@@ -105,10 +99,6 @@ pub enum NoFloor {
         replay: usize,
     },
     /// The loop did not come to rest.
-    #[error(
-        "the live loop did not settle: {unsettled} of {windows} live windows never waited as \
-         before the replay (raise `probe_steps`, so that the queue can drain)"
-    )]
     Unsettled {
         /// Live windows that had not settled.
         unsettled: usize,
@@ -116,11 +106,6 @@ pub enum NoFloor {
         windows: usize,
     },
     /// The windows tell of different loops.
-    #[error(
-        "the live windows disagree: their mean steps differ by {spread_pct:.0} %, which leaves the \
-         headspace at {value_pct:.0} % to within {half_pct:.0} points (something changed during \
-         the probe; repeat it when the machine is quiet, or raise `probe_steps`)"
-    )]
     Disagree {
         /// Largest less smallest mean live step, in percent of the mean.
         spread_pct: f64,
@@ -130,28 +115,13 @@ pub enum NoFloor {
         half_pct: f64,
     },
     /// Steps in replay only queued work on the device.
-    #[error(
-        "the replay timed only how fast work is queued on the device: {0} (let the loop wait for \
-         its result once a step while the probe runs, for example `loss.item()` or \
-         `jax.block_until_ready(loss)`)"
-    )]
     Asynchronous(Asynchrony),
     /// Replay took longer than live.
-    #[error(
-        "steps were {pct:.1} % slower with cached batches than live, beyond noise (cached batches \
-         may cost more, for example a copy from another device; something changed during the \
-         probe, the device's queue was not full in live windows, or the device rests between \
-         epochs)"
-    )]
     ReplaySlower {
         /// By how much, in percent of the live step.
         pct: f64,
     },
     /// The steps vary too much for their number.
-    #[error(
-        "the steps vary too much: headspace {value_pct:.0} %, but only to within {half_pct:.0} \
-         points (train for more steps in a probe: raise `probe_steps`, or run for longer)"
-    )]
     TooWide {
         /// The estimate, in percent.
         value_pct: f64,
@@ -160,13 +130,55 @@ pub enum NoFloor {
     },
 }
 
+/// Why a probe's record has no number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum NoHeadspace {
+    /// The loop changes its batches, and copies of them would be too large.
+    CopiesTooLarge,
+    /// The loop changed cached batches that were replayed.
+    BatchesMutated {
+        /// How many.
+        mutated: u32,
+        /// Of how many.
+        cached: u32,
+    },
+    /// The windows give no floor.
+    NoFloor(NoFloor),
+    /// The windows gave no floor before the run ended.
+    EndedEarly(NoFloor),
+    /// The probe goes on.
+    NotDone,
+}
+
+/// What makes a floor less certain than its steps alone say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FloorWarning {
+    /// The run ended before the long replay.
+    ShortReplays,
+    /// The live windows have different levels.
+    WindowsDiffer {
+        /// Largest less smallest mean live step, in percent of the mean.
+        spread_pct: f64,
+    },
+    /// The loop's thread waited for a core.
+    Oversubscribed {
+        /// Share of the probe.
+        share: f64,
+    },
+    /// A step in replay was so short that it may have been a launch only.
+    NextToNothing {
+        /// The floor.
+        floor_ms: f64,
+    },
+}
+
 /// What the windows say.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FloorAnalysis {
-    /// One record a window, in order.
-    pub windows: Vec<WindowRecord>,
-    /// What makes the number less certain than the steps alone say, in words.
-    pub warning: Option<String>,
+    /// One a window, in order.
+    pub windows: Vec<WindowAnalysis>,
+    /// What makes the number less certain than the steps alone say.
+    pub warnings: Vec<FloorWarning>,
     /// The floor, or why there is none.
     pub result: Result<FloorRecord, NoFloor>,
 }
@@ -177,13 +189,13 @@ pub struct FloorAnalysis {
 pub fn estimate(windows: &[Window], cores: Option<CoresInUse>) -> FloorAnalysis {
     let undisturbed = core_waits::take_out(windows, cores);
     let (kept, records) = selection::select(&undisturbed.windows, windows);
-    let (result, warning) = match evaluate(&undisturbed, &kept) {
-        Ok((floor, warning)) => (Ok(floor), warning),
-        Err(reason) => (Err(reason), None),
+    let (result, warnings) = match evaluate(&undisturbed, &kept) {
+        Ok((floor, warnings)) => (Ok(floor), warnings),
+        Err(reason) => (Err(reason), Vec::new()),
     };
     FloorAnalysis {
         windows: records,
-        warning,
+        warnings,
         result,
     }
 }
@@ -244,7 +256,7 @@ fn block_length(steps: usize, period: Option<usize>) -> usize {
 }
 
 /// The floor, and what makes it uncertain.
-type Found = (FloorRecord, Option<String>);
+type Found = (FloorRecord, Vec<FloorWarning>);
 
 fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFloor> {
     let windows = &undisturbed.windows;
@@ -342,47 +354,13 @@ fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFlo
         contention_ms,
     };
     let idle = replay_ms < NEXT_TO_NOTHING * live_ms && contention_ms < 0.5 * gain;
+    let share = undisturbed.share;
     let warnings = [
-        disagree.then(|| differing(spread_pct)),
-        crowded(undisturbed.share),
-        (idle && !disagree).then(|| next_to_nothing(floor_ms)),
+        disagree.then_some(FloorWarning::WindowsDiffer { spread_pct }),
+        (share > CROWDED).then_some(FloorWarning::Oversubscribed { share }),
+        (idle && !disagree).then_some(FloorWarning::NextToNothing { floor_ms }),
     ];
-    Ok((floor, joined(warnings)))
-}
-
-/// One text of those there are.
-fn joined<const N: usize>(texts: [Option<String>; N]) -> Option<String> {
-    texts
-        .into_iter()
-        .flatten()
-        .reduce(|all, text| all + " " + &text)
-}
-
-/// What is said where the loop's thread waited for a core in much of the probe.
-fn crowded(share: f64) -> Option<String> {
-    (share > CROWDED).then(|| {
-        format!(
-            "The loop's thread waited for a core in {:.0} % of the probe: the numbers hold beside what \
-             used the cores then. Where that was another program, repeat the probe without it.",
-            100.0 * share
-        )
-    })
-}
-
-fn differing(spread_pct: f64) -> String {
-    format!(
-        "The live windows of the probe differ by {spread_pct:.0} % of a step: other programs used \
-         the machine, or the loop changed. The interval is wider for it; a probe on a quiet machine \
-         gives a narrower one."
-    )
-}
-
-fn next_to_nothing(floor_ms: f64) -> String {
-    format!(
-        "A step with free data took only {}. If the loop queues its work on a device and never \
-         waits for a result, the true floor is longer: let it wait once a step while the probe runs.",
-        duration_ms(floor_ms)
-    )
+    Ok((floor, warnings.into_iter().flatten().collect()))
 }
 
 struct Intervals {

@@ -26,4 +26,3 @@ pub mod steady;
 pub mod summary;
 pub mod tick_series;
 mod unsteady;
-pub mod verdict;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::mode::Mode;
 use super::record::Estimate;
 
 /// The version of the comparison's format.
@@ -74,8 +75,8 @@ pub struct SideRecord {
 pub struct ComparedRun {
     /// Its id.
     pub run_id: String,
-    /// `measure`, `probe` or `replay`.
-    pub mode: String,
+    /// Its mode.
+    pub mode: Mode,
     /// The loop that is compared.
     #[serde(rename = "loop")]
     pub loop_name: String,

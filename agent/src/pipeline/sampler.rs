@@ -280,7 +280,7 @@ impl Sampler {
 fn with_loader(mut run: RunRecord, loops: &[Arc<LoopEntry>]) -> RunRecord {
     if let Some(first) = loops.first() {
         run.loader = Some(first.loader.clone());
-        first.mode.as_str().clone_into(&mut run.mode);
+        run.mode = first.mode;
     }
     run
 }

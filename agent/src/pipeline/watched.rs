@@ -14,6 +14,7 @@ use crate::model::record::{
 use crate::model::stage_history::StageTicks;
 use crate::model::{History, Reading, StageHistory};
 use crate::port::RankGpu;
+use crate::wording::summary::summary_record;
 
 /// What the sampler shares with the threads that register loops and ask for reports.
 #[derive(Debug)]
@@ -249,19 +250,17 @@ impl Watched {
         let summary = summarise(&run, &facts);
         drop((history, stages));
         if concluded.is_none() {
+            let elapsed_s = at.as_secs_f64();
             let (least_s, share) = CONCLUSION_HOLDS;
-            let nothing = summary.bottleneck.is_none() && summary.remedies.is_empty();
+            let nothing = summary.attribution == Attribution::default();
             let least_s = if nothing { 0.0 } else { least_s };
             *lock(&self.concluded) = Some(Concluded {
-                attribution: Attribution {
-                    bottleneck: summary.bottleneck.clone(),
-                    remedies: summary.remedies.clone(),
-                },
-                until_s: summary.elapsed_s + least_s.max(share * summary.elapsed_s),
+                attribution: summary.attribution.clone(),
+                until_s: elapsed_s + least_s.max(share * elapsed_s),
             });
         }
         (
-            summary,
+            summary_record(&summary),
             facts.into_iter().filter_map(|facts| facts.probe).collect(),
         )
     }

@@ -269,7 +269,7 @@ fn run(number: BoxedStrategy<f64>) -> impl Strategy<Value = RunRecord> {
                     cores_quota,
                     ..HostRecord::default()
                 },
-                mode: "measure".to_owned(),
+                mode: headspace_agent::model::Mode::Measure,
                 argv,
                 world_size,
                 ..RunRecord::default()
@@ -492,7 +492,7 @@ fn summary(number: BoxedStrategy<f64>) -> impl Strategy<Value = SummaryRecord> {
                     } else {
                         RunState::Running
                     },
-                    mode: "probe".to_owned(),
+                    mode: Some(headspace_agent::model::Mode::Probe),
                     loop_name,
                     elapsed_s,
                     steps,

@@ -4,11 +4,12 @@
 //! are close, and finds jitter, which no limit shows: buffers without end would help, and nothing
 //! else as much.
 
+use super::conclusion::{Bottleneck, Limit};
 use super::evidence::evidence;
 use super::model::{BUSY, GIL_WAIT_MS, Model};
 use super::predict::Predictor;
 use super::simulation::{SimulatedPipeline, Supply};
-use crate::model::record::BottleneckRecord;
+use crate::model::record::Resource;
 
 /// A step that waits less than this share for data is the loop's own.
 const HARDLY_WAITS: f64 = 0.03;
@@ -442,34 +443,34 @@ fn slowest(model: &Model<'_>) -> Option<usize> {
     (0..model.nodes.len()).max_by(|a, b| load(a).total_cmp(&load(b)))
 }
 
-/// The record of what binds.
-pub(super) fn record(model: &Model<'_>, found: Binding) -> BottleneckRecord {
-    let (kind, name) = match found.term {
-        Term::Stage(stage) => ("stage", Some(model.nodes[stage].stage.name.clone())),
-        Term::Pool(pool) => ("pool", Some(model.pools[pool].queue.name.clone())),
-        Term::Jitter => ("jitter", None),
-        Term::Compute => ("compute", None),
-        resource => ("resource", resource_name(resource).map(ToOwned::to_owned)),
+/// What binds, with its evidence.
+pub(super) fn conclude(model: &Model<'_>, found: Binding) -> Bottleneck {
+    let limit = match found.term {
+        Term::Stage(stage) => Limit::Stage(model.nodes[stage].stage.name.clone()),
+        Term::Pool(pool) => Limit::Pool(model.pools[pool].queue.name.clone()),
+        Term::Jitter => Limit::Jitter,
+        shared => shared.resource().map_or(Limit::Compute, Limit::Resource),
     };
-    BottleneckRecord {
-        kind: kind.to_owned(),
-        name,
+    Bottleneck {
+        limit,
         limit_ms: (found.limit_ms > 0.0).then_some(found.limit_ms),
         evidence: evidence(model, found.term),
         confidence: found.confidence,
     }
 }
 
-/// What records call a resource.
-pub(super) fn resource_name(term: Term) -> Option<&'static str> {
-    match term {
-        Term::Cores => Some("cores"),
-        Term::Quota => Some("quota"),
-        Term::Gil => Some("gil"),
-        Term::Gc => Some("gc"),
-        Term::Disk => Some("disk"),
-        Term::Engines => Some("nvdec"),
-        Term::Memory => Some("memory"),
-        Term::Stage(_) | Term::Pool(_) | Term::Jitter | Term::Compute => None,
+impl Term {
+    /// The resource that it is.
+    pub(super) fn resource(self) -> Option<Resource> {
+        Some(match self {
+            Self::Cores => Resource::Cores,
+            Self::Quota => Resource::Quota,
+            Self::Gil => Resource::Gil,
+            Self::Gc => Resource::Gc,
+            Self::Disk => Resource::Disk,
+            Self::Engines => Resource::Nvdec,
+            Self::Memory => Resource::Memory,
+            Self::Stage(_) | Self::Pool(_) | Self::Jitter | Self::Compute => return None,
+        })
     }
 }

@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BottleneckRecord {
-    /// `stage`, `pool` (threads that several stages share), `resource`, `jitter` (means would be fast
-    /// enough, tails are not), or `compute` (what the loop does with a batch).
-    pub kind: String,
+    /// What kind of thing it is.
+    pub kind: BottleneckKind,
     /// Name of the stage or of the pool's queue; of the resource: `cores`, `quota`, `gil`, `gc`, `disk`, `nvdec`, `memory`.
     /// Absent for `compute`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -20,6 +19,100 @@ pub struct BottleneckRecord {
     pub evidence: String,
     /// From 0 (a guess) to 1 (measured).
     pub confidence: f64,
+}
+
+/// What kind of thing limits throughput.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum BottleneckKind {
+    /// A stage.
+    Stage,
+    /// Threads that several stages share.
+    Pool,
+    /// A resource.
+    Resource,
+    /// Variation: means would be fast enough, tails are not.
+    Jitter,
+    /// What the loop does with a batch.
+    #[default]
+    Compute,
+}
+
+/// A resource that stages and the loop share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    /// CPU cores.
+    Cores,
+    /// The CPU quota of the control group.
+    Quota,
+    /// Python's global interpreter lock.
+    Gil,
+    /// Python's garbage collector.
+    Gc,
+    /// The disk that the data is read from.
+    Disk,
+    /// Video decoders of the GPU.
+    Nvdec,
+    /// Memory bandwidth.
+    Memory,
+}
+
+impl Resource {
+    const ALL: [Self; 7] = [
+        Self::Cores,
+        Self::Quota,
+        Self::Gil,
+        Self::Gc,
+        Self::Disk,
+        Self::Nvdec,
+        Self::Memory,
+    ];
+
+    /// Its name in records.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cores => "cores",
+            Self::Quota => "quota",
+            Self::Gil => "gil",
+            Self::Gc => "gc",
+            Self::Disk => "disk",
+            Self::Nvdec => "nvdec",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// The resource of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.as_str() == name)
+    }
+}
+
+impl BottleneckKind {
+    /// Its name in records.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stage => "stage",
+            Self::Pool => "pool",
+            Self::Resource => "resource",
+            Self::Jitter => "jitter",
+            Self::Compute => "compute",
+        }
+    }
+}
+
+impl BottleneckRecord {
+    /// The resource, if it is one.
+    #[must_use]
+    pub fn resource(&self) -> Option<Resource> {
+        let name = self.name.as_deref()?;
+        (self.kind == BottleneckKind::Resource).then(|| Resource::named(name))?
+    }
 }
 
 /// A stage over the steady state of the main loop, all its processes together. Percentiles are over
@@ -132,7 +225,7 @@ pub struct RemedyRecord {
     pub stage: Option<String>,
     /// The resource it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resource: Option<String>,
+    pub resource: Option<Resource>,
     /// The knob it turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<ChangeRecord>,

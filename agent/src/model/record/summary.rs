@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::super::mode::{Mode, optional_mode};
 use super::super::options::OptionsFrom;
 use super::super::ranks::RanksRecord;
 use super::Estimate;
@@ -67,8 +68,9 @@ pub struct SummaryRecord {
     /// a kill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<EndRecord>,
-    /// `measure`, `probe` or `replay`.
-    pub mode: String,
+    /// The loop's mode; null where no loop took a step.
+    #[serde(deserialize_with = "optional_mode")]
+    pub mode: Option<Mode>,
     /// Where the user sets the options of the main loop, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options_from: Option<OptionsFrom>,

@@ -1,6 +1,6 @@
 //! All ranks side by side, a line each.
 
-use headspace_agent::analysis::verdict::units::{duration_ms, percent};
+use headspace_agent::wording::units::{duration_ms, percent};
 use ratatui::text::{Line, Span};
 
 use super::super::state::{Moment, Rank};

@@ -41,7 +41,7 @@ pub fn duration_s(s: f64) -> String {
 }
 
 /// A difference of durations in milliseconds, which may be negative.
-pub(super) fn signed_ms(ms: f64) -> String {
+pub(crate) fn signed_ms(ms: f64) -> String {
     if ms < 0.0 {
         format!("−{}", duration_ms(-ms))
     } else {
@@ -104,7 +104,7 @@ pub fn ended_by(end: &EndRecord) -> String {
 }
 
 /// `1 step`, `640 steps`.
-pub(super) fn steps(count: u64) -> String {
+pub(crate) fn steps(count: u64) -> String {
     format!("{count} step{}", if count == 1 { "" } else { "s" })
 }
 

@@ -1,26 +1,61 @@
 //! Which loop the numbers are of, and which were kept apart.
 
-use super::render::Row;
-use super::units::{duration_s, steps};
+use super::super::section::{Block, Column, Row, Section, SectionId, Table};
+use super::super::units::{duration_s, steps};
+use super::Detail;
 use crate::model::record::{OtherLoop, Role, SummaryRecord};
 
 /// Loops that are named; the others are counted.
 const NAMED: usize = 3;
 
+/// Rows of the table; all loops are in the records.
+const MOST_ROWS: usize = 64;
+
+const COLUMNS: [Column; 5] = [
+    Column {
+        name: "loop",
+        about: "What the loop is called",
+    },
+    Column {
+        name: "role",
+        about: "What it was seen to do",
+    },
+    Column {
+        name: "epochs",
+        about: "How often its loader was iterated",
+    },
+    Column {
+        name: "steps",
+        about: "Batches that it received",
+    },
+    Column {
+        name: "in steps",
+        about: "Time that its steps took",
+    },
+];
+
 /// How much of the training was on repeated batches. Nothing where none was.
-pub(super) fn repeated(s: &SummaryRecord) -> Option<Row> {
+pub(super) fn repeated(s: &SummaryRecord) -> Option<Section> {
     (s.replayed_steps > 0).then(|| {
         let text = format!(
             "{} of {} trained on batches that were repeated",
             s.replayed_steps,
             steps(s.steps)
         );
-        Row::sentence("repeated", text)
+        Section::sentence(SectionId::Repeated, text)
     })
 }
 
-/// Nothing where one loop is watched, and nothing is known of it beyond that.
-pub(super) fn row(s: &SummaryRecord) -> Option<Row> {
+/// In brief the loop and why it was chosen, in full a table of all of them. Nothing where one loop is
+/// watched, and nothing is known of it beyond that.
+pub(super) fn section(s: &SummaryRecord, detail: Detail) -> Option<Section> {
+    match detail {
+        Detail::Brief => sentence(s),
+        Detail::Full => table(s),
+    }
+}
+
+fn sentence(s: &SummaryRecord) -> Option<Section> {
     let name = s.loop_name.as_deref()?;
     let only = s.other_loops.is_empty();
     let why = match s.loop_role {
@@ -43,7 +78,7 @@ pub(super) fn row(s: &SummaryRecord) -> Option<Row> {
         }
         text = format!("{text}. Kept apart: {}", apart.join(", "));
     }
-    Some(Row::sentence("loop", text))
+    Some(Section::sentence(SectionId::Loop, text))
 }
 
 fn apart(other: &OtherLoop) -> String {
@@ -69,10 +104,37 @@ fn apart(other: &OtherLoop) -> String {
     }
 }
 
+/// The loop that the numbers are of, and the others; nothing where there is one.
+fn table(s: &SummaryRecord) -> Option<Section> {
+    let name = s.loop_name.as_ref().filter(|_| !s.other_loops.is_empty())?;
+    let row = |name: &str, role: Option<Role>, epochs: u64, steps: u64, took: String| {
+        Row::new(vec![
+            name.to_owned(),
+            role.map_or("", Role::as_str).to_owned(),
+            epochs.to_string(),
+            steps.to_string(),
+            took,
+        ])
+    };
+    let main = row(name, s.loop_role, s.epochs, s.steps, String::new());
+    let others = s.other_loops.iter().take(MOST_ROWS).map(|other| {
+        let took = duration_s(other.seconds);
+        row(&other.name, other.role, other.epochs, other.steps, took)
+    });
+    let rows = std::iter::once(main.marked_if(true, "this verdict's"));
+    Some(Section::new(
+        SectionId::Loop,
+        Block::Table(Table {
+            columns: COLUMNS.to_vec(),
+            rows: rows.chain(others).collect(),
+            more: s.other_loops.len().saturating_sub(MOST_ROWS),
+        }),
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::verdict::Verdict;
 
     fn other(name: &str, role: Option<Role>, seconds: f64) -> OtherLoop {
         OtherLoop {
@@ -93,11 +155,13 @@ mod tests {
             steps: 100,
             ..SummaryRecord::default()
         };
-        let lines = Verdict::new(&summary).lines();
-        let from = lines.iter().position(|line| line.starts_with("loop "));
-        let to = lines.iter().position(|line| line.starts_with("step "));
-        let rows = from.zip(to).map(|(from, to)| lines[from..to].join("\n"));
-        rows.unwrap_or_default()
+        match section(&summary, Detail::Brief).map(|section| section.blocks) {
+            Some(blocks) => match &blocks[..] {
+                [Block::Sentence(text)] => text.clone(),
+                other => panic!("{other:?}"),
+            },
+            None => String::new(),
+        }
     }
 
     #[test]
@@ -115,9 +179,8 @@ mod tests {
         ];
         assert_eq!(
             told(Some(Role::Training), false, &others),
-            "\
-loop       DataLoader (model in training mode). Kept apart: DataLoader (evaluation, 1.24 s), feeder
-           (background thread, 500 ms), DataLoader-2 (250 ms), 1 more"
+            "DataLoader (model in training mode). Kept apart: DataLoader (evaluation, 1.24 s), feeder \
+             (background thread, 500 ms), DataLoader-2 (250 ms), 1 more"
         );
     }
 
@@ -129,7 +192,6 @@ loop       DataLoader (model in training mode). Kept apart: DataLoader (evaluati
         };
         let others = [often("DataLoader (evaluation)"), often("val")];
         let line = told(Some(Role::Training), false, &others);
-        let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
             line.ends_with(
                 "Kept apart: DataLoader (evaluation, 60 times, 4.00 s), val (evaluation, 60 times, \
@@ -153,8 +215,6 @@ loop       DataLoader (model in training mode). Kept apart: DataLoader (evaluati
             (Some(Role::Background), false, "on a background thread"),
         ] {
             let line = told(role, chosen, &others);
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let line = words.join(" ");
             assert!(line.contains(why), "{line}");
             assert!(line.contains("val (evaluation, 2.00 s)"), "{line}");
         }

@@ -1,17 +1,22 @@
 //! Whole verdicts, as the user reads them.
 
-use super::*;
-use crate::model::OptionsFrom;
-use crate::model::record::{
-    BottleneckRecord, ChangeRecord, ComputeGpu, Dropped, EndCause, EndRecord, FindingRecord,
-    GpuRule, GpuUse, QueueSummary, RemedyRecord, ResourcesRecord, StageSummary,
+use headspace_agent::model::Mode;
+use headspace_agent::model::OptionsFrom;
+use headspace_agent::model::record::{
+    BottleneckKind, BottleneckRecord, ChangeRecord, ComputeGpu, Dropped, EndCause, EndRecord,
+    FindingRecord, GpuRule, GpuUse, ProbeRecord, QueueSummary, RemedyRecord, ResourcesRecord,
+    RunRecord, StageSummary, SummaryRecord,
 };
+
+use headspace_agent::wording::section::SectionId;
+
+use super::*;
 
 const PLACE: &str = "headspace-runs/2026-11-21T09-30-12-4711";
 
 fn measured() -> SummaryRecord {
     SummaryRecord {
-        mode: "measure".to_owned(),
+        mode: Some(Mode::Measure),
         loop_name: Some("loader".to_owned()),
         steps: 640,
         steady_steps: 620,
@@ -28,7 +33,7 @@ fn measured() -> SummaryRecord {
 
 fn probed() -> SummaryRecord {
     SummaryRecord {
-        mode: "probe".to_owned(),
+        mode: Some(Mode::Probe),
         floor_step_ms: Some(10.0),
         headspace_pct: Some(66.7),
         headspace_ci_pct: Some((65.6, 67.8)),
@@ -41,11 +46,10 @@ fn probed() -> SummaryRecord {
 }
 
 fn told(summary: &SummaryRecord) -> String {
-    Verdict {
+    verdict_text(&Verdict {
         location: Some(PLACE),
         ..Verdict::new(summary)
-    }
-    .to_string()
+    })
 }
 
 #[test]
@@ -107,8 +111,12 @@ fn the_way_to_a_probe_is_named_as_the_user_has_it_at_hand() {
             ..measured()
         };
 
-        let caution = Verdict::new(&summary).caution();
-        assert!(caution.is_some_and(|text| text.ends_with(way)), "{way}");
+        let floor = Verdict::new(&summary).sections(Detail::Brief);
+        let floor = floor.iter().find(|section| section.id == SectionId::Floor);
+        let Some(Block::Sentence(last)) = floor.and_then(|section| section.blocks.last()) else {
+            panic!("{floor:?}");
+        };
+        assert!(last.ends_with(way), "{last}");
     }
 }
 
@@ -163,7 +171,7 @@ fn workers_of_a_remedy_are_those_of_each_rank() {
             run: Some(&run),
             ..Verdict::new(&summary)
         };
-        let text = verdict.to_string();
+        let text = verdict_text(&verdict);
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
 
@@ -220,7 +228,7 @@ fn a_refused_probe_says_why_and_keeps_the_upper_bound() {
     let refused = "Live windows disagree: 28.1, 44.0 and 30.2 ms a step, so the floor has no \
                    number. Something else used the machine; probe again when it is quiet.";
     let summary = SummaryRecord {
-        mode: "probe".to_owned(),
+        mode: Some(Mode::Probe),
         findings: vec![FindingRecord {
             code: "no_headspace".into(),
             text: refused.into(),
@@ -248,13 +256,13 @@ cost       0.02 % of the run went to measuring
         probe: Some(&probe),
         ..Verdict::new(&summary)
     };
-    assert_eq!(with_probe.to_string(), expected);
+    assert_eq!(verdict_text(&with_probe), expected);
 }
 
 #[test]
 fn a_probe_that_did_not_end_says_that_it_needs_more_steps() {
     let summary = SummaryRecord {
-        mode: "probe".to_owned(),
+        mode: Some(Mode::Probe),
         ..measured()
     };
 
@@ -268,7 +276,7 @@ fn a_probe_that_did_not_end_says_that_it_needs_more_steps() {
 #[test]
 fn replay_says_that_the_step_is_the_floor() {
     let summary = SummaryRecord {
-        mode: "replay".to_owned(),
+        mode: Some(Mode::Replay),
         steady_step_mean_ms: Some(10.0),
         wait_ms: Some(0.001),
         compute_ms: Some(9.999),
@@ -293,7 +301,7 @@ cost       0.02 % of the run went to measuring
 #[test]
 fn too_few_steps_give_no_number() {
     let summary = SummaryRecord {
-        mode: "measure".to_owned(),
+        mode: Some(Mode::Measure),
         steps: 12,
         step_time_ms: Some(40.0),
         overhead_pct: Some(0.004),
@@ -314,7 +322,7 @@ cost       less than 0.01 % of the run went to measuring
 #[test]
 fn a_run_without_a_step_says_just_that() {
     assert_eq!(
-        Verdict::new(&SummaryRecord::default()).to_string(),
+        verdict_text(&Verdict::new(&SummaryRecord::default())),
         "headspace  no step was taken\n"
     );
 }
@@ -344,7 +352,7 @@ fn a_killed_run_says_that_it_did_not_end_and_how_old_its_numbers_are() {
     };
 
     assert_eq!(
-        verdict.to_string(),
+        verdict_text(&verdict),
         "\
 headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
 ended      No end of the run is recorded: its process was killed, or is still running. These numbers
@@ -375,11 +383,11 @@ fn a_loop_whose_wait_is_not_seen_has_no_upper_bound() {
     };
 
     assert_eq!(
-        Verdict::new(&summary).to_string(),
+        verdict_text(&Verdict::new(&summary)),
         "\
 headspace  640 steps, 19.2 s steady
 step       30.0 ms
-floor      Unknown: what this loop waits for was not seen. Wrap what it iterates in
+floor      Unknown: headspace did not see what this loop waits for. Wrap what it iterates in
            headspace.wrap(...), or name the function that returns a batch: headspace run
            --batch-from train:get_batch
 "
@@ -401,11 +409,11 @@ fn no_line_is_longer_than_a_hundred_columns_and_none_moves_the_cursor() {
         ..Verdict::new(&summary)
     };
 
-    for line in verdict.lines() {
+    for line in verdict_text(&verdict).lines() {
         assert!(line.chars().count() <= 100, "{line}");
         assert!(!line.contains(char::is_control), "{line:?}");
     }
-    assert!(verdict.to_string().contains("/long/path\n"));
+    assert!(verdict_text(&verdict).contains("/long/path\n"));
 }
 
 #[test]
@@ -428,7 +436,7 @@ fn of_several_gpus_a_rank_is_told_of_its_own() {
         ..probed()
     };
 
-    let text = Verdict::new(&summary).to_string();
+    let text = verdict_text(&Verdict::new(&summary));
     let rows: Vec<&str> = text
         .lines()
         .filter(|line| line.starts_with("gpu"))
@@ -546,7 +554,7 @@ fn stage(name: &str, busy: f64, concurrency: f64, mean_ms: f64, p95_ms: f64) -> 
 fn with_pipeline() -> SummaryRecord {
     SummaryRecord {
         bottleneck: Some(BottleneckRecord {
-            kind: "stage".to_owned(),
+            kind: BottleneckKind::Stage,
             name: Some("decode".to_owned()),
             evidence: "4 at a time, busy 99 %, the queue after it empty 97 % of the time".into(),
             ..BottleneckRecord::default()
@@ -667,7 +675,7 @@ fn a_remedy_that_is_not_about_the_bottleneck_gives_its_reason() {
 fn where_compute_binds_the_advice_is_to_stop() {
     let summary = SummaryRecord {
         bottleneck: Some(BottleneckRecord {
-            kind: "compute".to_owned(),
+            kind: BottleneckKind::Compute,
             evidence: "with free data a step takes 29.8 ms of 30.0 ms".into(),
             ..BottleneckRecord::default()
         }),
@@ -730,19 +738,25 @@ fn of_many_queues_the_last_those_around_the_bottleneck_and_those_of_pools_are_to
         summary.queues[pool].places = Some(1);
     }
 
-    let told: Vec<String> = super::pipeline::told_queues(&summary)
-        .map(|queue| queue.name.clone())
-        .collect();
+    let told = |summary: &SummaryRecord| -> Vec<String> {
+        let sections = Verdict::new(summary).sections(Detail::Brief);
+        let queues = sections
+            .iter()
+            .find(|section| section.id == SectionId::Queues);
+        match queues.map(|section| &section.blocks[..]) {
+            Some([Block::Table(table)]) => {
+                table.rows.iter().map(|row| row.cells[0].clone()).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let expected = ["after read", "after decode", "queue 5", "queue 8"];
 
-    assert_eq!(told, ["after read", "after decode", "queue 5", "queue 8"]);
+    assert_eq!(told(&summary), expected);
     // Without a stage that binds, those around the slowest.
     summary.bottleneck_stage = None;
     summary.stages[1].limit_ms = Some(30.0);
-    let told = super::pipeline::told_queues(&summary).map(|queue| queue.name.as_str());
-    assert_eq!(
-        told.collect::<Vec<_>>(),
-        ["after read", "after decode", "queue 5", "queue 8"]
-    );
+    assert_eq!(told(&summary), expected);
 }
 
 #[test]
