@@ -281,10 +281,10 @@ impl Loop {
     #[pyo3(signature = (session, samples = None, gap = false))]
     fn step(&self, session: &Bound<'_, Session>, samples: Option<u64>, gap: bool) {
         let session = session.get();
-        let recorded =
-            self.recorded
-                .free(session.id(), session.agent(), &self.loader, Mode::Measure);
-        let recorder = &recorded.entry.recorder;
+        let taken = self
+            .recorded
+            .free(session.id(), session.agent(), &self.loader, Mode::Measure);
+        let recorder = &taken.entry.recorder;
         if let Some(samples) = samples {
             recorder.mark(Event::BatchSize(samples));
         }

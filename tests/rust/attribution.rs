@@ -35,8 +35,8 @@ fn binds(found: &Attribution) -> Option<Limit> {
     found.bottleneck.as_ref().map(|found| found.limit.clone())
 }
 
-fn stage_binds(name: &str) -> Option<Limit> {
-    Some(Limit::Stage(name.to_owned()))
+fn stage_limit(name: &str) -> Limit {
+    Limit::Stage(name.to_owned())
 }
 
 /// The evidence for the bottleneck, in words.
@@ -92,7 +92,7 @@ fn one_stage_of_25_ms_hides_behind_30_ms_of_work_and_one_of_35_does_not() {
 
     let line = Line::of(vec![stage("load", 1, 35.0, 2)], 30.0);
     let slower = concluded(&line);
-    assert_eq!(binds(&slower), stage_binds("load"));
+    assert_eq!(binds(&slower), Some(stage_limit("load")));
     let more = remedy(&slower, "more_workers").unwrap();
     let change = more.change.as_ref().unwrap();
     assert_eq!(
@@ -113,7 +113,7 @@ fn of_three_stages_the_slowest_binds_wherever_it_is() {
         let line = Line::of(stages.to_vec(), 30.0);
         let found = concluded(&line);
 
-        assert_eq!(binds(&found), stage_binds("stage_40"));
+        assert_eq!(binds(&found), Some(stage_limit("stage_40")));
         let more = remedy(&found, "more_workers").unwrap();
         assert!((more.predicted_step_ms - 30.0).abs() < 0.3, "{more:?}");
         let evidence = evidence(&found);
@@ -127,7 +127,7 @@ fn concurrency_divides_the_time_of_a_call() {
         let stages = vec![stage("read", 1, 20.0, 2), stage("decode", threads, 90.0, 4)];
         Line::of(stages, 25.0)
     };
-    assert_eq!(binds(&concluded(&line(2))), stage_binds("decode"));
+    assert_eq!(binds(&concluded(&line(2))), Some(stage_limit("decode")));
     assert_eq!(binds(&concluded(&line(4))), Some(Limit::Compute));
 }
 
@@ -139,7 +139,7 @@ fn aggregation_of_five_fits_and_of_six_does_not_although_its_queue_is_never_full
         Line::of(stages, 30.0)
     };
     assert_eq!(binds(&concluded(&line(5))), Some(Limit::Compute));
-    assert_eq!(binds(&concluded(&line(6))), stage_binds("decode"));
+    assert_eq!(binds(&concluded(&line(6))), Some(stage_limit("decode")));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_loop_that_loads_by_itself_is_told_to_let_workers_do_it() {
     (line.inline, line.cores) = (true, 8.0);
     let found = concluded(&line);
 
-    assert_eq!(binds(&found), stage_binds("fetch"));
+    assert_eq!(binds(&found), Some(stage_limit("fetch")));
     let more = remedy(&found, "more_workers").unwrap();
     assert_eq!(more.change.as_ref().unwrap().knob, "num_workers");
     assert!(error_pct(&line, more) < 5.0, "{more:?}");
@@ -237,7 +237,7 @@ fn programs_beside_take_their_share_of_the_cores_from_workers_too() {
         line.others = others;
         let found = concluded(&line);
 
-        assert_eq!(binds(&found), stage_binds("fetch"));
+        assert_eq!(binds(&found), Some(stage_limit("fetch")));
         let more = remedy(&found, "more_workers").unwrap();
         assert!(error_pct(&line, more) < 5.0, "{cores} {others} {more:?}");
         let gain = |more: &Remedy| more.predicted_gain_pct;
@@ -252,7 +252,7 @@ fn programs_beside_take_their_share_from_more_threads_of_a_stage_too() {
     (line.cores, line.compute_cores, line.others) = (4.0, 1.0, 4.0);
     let found = concluded(&line);
 
-    assert_eq!(binds(&found), stage_binds("decode"));
+    assert_eq!(binds(&found), Some(stage_limit("decode")));
     let more = remedy(&found, "more_workers").unwrap();
     assert!(error_pct(&line, more) < 10.0, "{more:?}");
 }
@@ -268,7 +268,7 @@ fn large_batches_from_workers_cost_more_than_they_spare() {
 
     (line.handing.tensors, line.handing.mib) = (2, 8.0);
     let dear = concluded(&line);
-    assert_eq!(binds(&dear), stage_binds("fetch"));
+    assert_eq!(binds(&dear), Some(stage_limit("fetch")));
     let more = remedy(&dear, "more_workers").unwrap();
     assert!(more.confidence < 0.7, "{more:?}");
     assert!(error_pct(&line, more) < 5.0, "{more:?}");
@@ -304,7 +304,7 @@ fn without_workers_the_training_thread_is_named_and_no_thread_is_invented() {
     };
     let found = attribute(&facts);
 
-    assert_eq!(binds(&found), stage_binds("fetch"));
+    assert_eq!(binds(&found), Some(stage_limit("fetch")));
     let evidence = evidence(&found);
     assert!(
         evidence.contains("on the training thread itself (num_workers=0)"),
@@ -459,7 +459,7 @@ fn a_step_of_426_ms_over_a_floor_of_29_8_is_the_decoders_fault_and_not_the_model
     };
     let found = attribute(&baseline);
 
-    assert_eq!(binds(&found), stage_binds("decode"));
+    assert_eq!(binds(&found), Some(stage_limit("decode")));
     assert!(
         remedy(&found, "stop").is_none(),
         "compute is 7 % of the step"
@@ -542,7 +542,7 @@ fn seven_decodes_on_seven_engines_are_enough_and_shorter_clips_are_what_helps() 
 fn four_decodes_on_seven_engines_may_become_seven_and_no_more() {
     let found = attribute(&nvdec(4, 245.0));
 
-    assert_eq!(binds(&found), stage_binds("decode"));
+    assert_eq!(binds(&found), Some(stage_limit("decode")));
     let more = remedy(&found, "more_workers").unwrap();
     assert_eq!(more.change.as_ref().unwrap().to, "7");
     assert!((more.predicted_step_ms - 280.0).abs() < 15.0, "{more:?}");
@@ -585,7 +585,7 @@ fn eight_demux_threads_short_of_memory_bandwidth_are_told_to_be_fewer() {
 fn three_demux_threads_with_memory_to_spare_are_an_ordinary_stage() {
     let found = attribute(&demux(3.0, 37.5, 1.0, 1.3));
 
-    assert_eq!(binds(&found), stage_binds("demux"));
+    assert_eq!(binds(&found), Some(stage_limit("demux")));
     assert!(remedy(&found, "fewer_workers").is_none());
 }
 
@@ -601,7 +601,7 @@ fn nested_stages_count_once_and_the_inner_one_is_named() {
     facts.stages.push(inner);
     let found = attribute(&facts);
 
-    assert_eq!(binds(&found), stage_binds("clip"));
+    assert_eq!(binds(&found), Some(stage_limit("clip")));
     let evidence = evidence(&found);
     assert!(evidence.contains("73 % of it is `resize`"), "{evidence}");
 }
@@ -642,7 +642,7 @@ fn of_two_stages_alike_the_one_with_the_full_queue_before_it_binds() {
         vec![stage("read", 4, 41.0, 2), stage("decode", 4, 42.0, 4)],
         4.0,
     );
-    assert_eq!(binds(&concluded(&line)), stage_binds("decode"));
+    assert_eq!(binds(&concluded(&line)), Some(stage_limit("decode")));
 }
 
 #[test]

@@ -171,25 +171,27 @@ fn pool(threads: u32, busy: f64, stages: &[String], more: usize) -> String {
 }
 
 fn cores_evidence(cores: &CoresEvidence) -> String {
-    let mut text = format!(
+    let mut parts = vec![format!(
         "{} of {} cores used",
         amount(cores.used),
         amount(cores.usable)
-    );
+    )];
     if let Some((stage, cores)) = &cores.most {
-        text += &format!(", {} of them by `{stage}`", amount(*cores));
+        parts.push(format!("{} of them by `{stage}`", amount(*cores)));
     }
     if let Some(others) = cores.others {
-        text += &format!(", other programs use {}", amount(others));
+        parts.push(format!("other programs use {}", amount(others)));
     }
     if let Some(threads) = cores.runnable_threads {
-        text += &format!(", {} threads want one", amount(threads));
+        parts.push(format!("{} threads want one", amount(threads)));
     }
     if let Some(pct) = cores.run_queue_pct {
         let pct = percent(pct, 0);
-        text += &format!(", the training thread waits for one {pct} % of the time");
+        parts.push(format!(
+            "the training thread waits for one {pct} % of the time"
+        ));
     }
-    text
+    parts.join(", ")
 }
 
 fn gil(wait_ms: f64, work: Option<f64>) -> String {
@@ -207,15 +209,17 @@ fn gil(wait_ms: f64, work: Option<f64>) -> String {
 }
 
 fn memory(slower_ms: Option<f64>, ipc: Option<f64>) -> String {
-    let mut text = "the threads' cores work all the time and cores are free".to_owned();
+    let mut parts = vec!["the threads' cores work all the time and cores are free".to_owned()];
     if let Some(slower) = slower_ms {
         let slower = duration_ms(slower);
-        text += &format!(", the loop's own code takes {slower} longer while they do");
+        parts.push(format!(
+            "the loop's own code takes {slower} longer while they do"
+        ));
     }
     if let Some(ipc) = ipc {
-        text += &format!(", it completes {ipc:.2} instructions per cycle");
+        parts.push(format!("it completes {ipc:.2} instructions per cycle"));
     }
-    text
+    parts.join(", ")
 }
 
 /// What to do: one sentence.

@@ -16,7 +16,9 @@ pub use self::bottleneck::name as bottleneck_name;
 use super::section::{Section, SectionId};
 use super::units::percent;
 use crate::model::Mode;
-use crate::model::record::{FindingRecord, ProbeRecord, Resource, RunRecord, SummaryRecord};
+use crate::model::record::{
+    BottleneckRecord, FindingRecord, ProbeRecord, Resource, RunRecord, SummaryRecord,
+};
 
 /// What is said before there is a summary.
 pub const NO_SUMMARY: &str = "No summary yet: the first one comes soon after the run begins.";
@@ -116,7 +118,7 @@ impl<'a> Verdict<'a> {
     /// bottleneck's evidence says.
     fn findings(&self) -> impl Iterator<Item = &'a FindingRecord> {
         let found = self.summary.bottleneck.as_ref();
-        let resource = found.and_then(|found| found.resource());
+        let resource = found.and_then(BottleneckRecord::resource);
         let is_said = move |finding: &&FindingRecord| match finding.code.as_str() {
             REFUSED => true,
             "oversubscribed" => matches!(resource, Some(Resource::Cores | Resource::Quota)),

@@ -41,10 +41,10 @@ fn bottleneck(summary: &SummaryRecord, detail: Detail) -> Option<Entry> {
             )
         });
     };
-    let mut evidence = found.evidence.clone();
-    if let Some(ms) = found.limit_ms.filter(|_| detail == Detail::Full) {
-        evidence += &format!("; allows {} a step", duration_ms(ms));
-    }
+    let evidence = match found.limit_ms.filter(|_| detail == Detail::Full) {
+        Some(ms) => format!("{}; allows {} a step", found.evidence, duration_ms(ms)),
+        None => found.evidence.clone(),
+    };
     Some(Entry::new(name(found), evidence))
 }
 
