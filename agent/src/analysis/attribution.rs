@@ -29,6 +29,7 @@ use self::model::Model;
 use self::predict::Predictor;
 use self::remedies::remedies;
 use super::pipeline::Pipeline;
+use super::thresholds::Thresholds;
 use crate::model::record::{QueueSummary, StageSummary};
 
 /// The queues that a stage takes from and fills, where they are known.
@@ -43,7 +44,13 @@ pub(crate) fn queues_around<'a>(
 /// Applies the laws.
 #[must_use]
 pub fn attribute(pipeline: &Pipeline) -> Attribution {
-    let Some(model) = Model::of(pipeline) else {
+    attribute_with(pipeline, Thresholds::default())
+}
+
+/// The same with other thresholds: how much a conclusion depends on them.
+#[must_use]
+pub fn attribute_with(pipeline: &Pipeline, thresholds: Thresholds) -> Attribution {
+    let Some(model) = Model::of(pipeline, thresholds) else {
         return Attribution::default();
     };
     let predictor = Predictor::of(&model);

@@ -1,6 +1,6 @@
 //! The numbers that a conclusion was drawn from.
 
-use super::bottleneck::{SLOW_IPC, Term};
+use super::bottleneck::Term;
 use super::flow::Node;
 use super::model::Model;
 use super::price::Price;
@@ -172,7 +172,9 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
         },
         Term::Memory => Evidence::Memory {
             slower_ms: facts.contention_ms.filter(|ms| *ms > 0.0),
-            ipc: r.consumer_ipc.filter(|ipc| *ipc < SLOW_IPC),
+            ipc: r
+                .consumer_ipc
+                .filter(|ipc| *ipc < model.thresholds.slow_ipc),
         },
         Term::Jitter => Evidence::Jitter {
             longest_ms: (model.nodes.iter())

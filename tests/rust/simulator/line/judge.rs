@@ -1,7 +1,10 @@
 //! Whether what the agent concludes of a pipeline is so: each term is really relieved, each remedy
 //! really applied, and the pipeline run again.
 
-use headspace_agent::analysis::attribution::{Attribution, Bottleneck, Limit, Remedy, attribute};
+use headspace_agent::analysis::attribution::{
+    Attribution, Bottleneck, Limit, Remedy, attribute, attribute_with,
+};
+use headspace_agent::analysis::thresholds::Thresholds;
 use headspace_agent::model::record::Resource;
 
 use super::draw::{self, Class};
@@ -74,6 +77,19 @@ impl Length {
         let calls: f64 = (0..line.stages.len()).map(|s| line.calls(s)).sum();
         (self.calls / (calls + 1.0)).clamp(150.0, self.most_steps) as u32
     }
+}
+
+/// What limits a drawn pipeline, first with the usual thresholds, then with each of the others.
+pub(crate) fn limits(seed: u64, length: Length, others: &[Thresholds]) -> Vec<Option<Limit>> {
+    let case = draw::draw(seed);
+    let seen = run(&case.line, length.steps(&case.line), seed * 3 + 1);
+    let facts = facts(&case.line, &seen, case.probed, case.blind);
+    let usual = Thresholds::default();
+    let thresholds = std::iter::once(&usual).chain(others);
+    thresholds
+        .map(|thresholds| attribute_with(&facts, *thresholds).bottleneck)
+        .map(|found| found.map(|found| found.limit))
+        .collect()
 }
 
 /// Draws a pipeline, lets the agent conclude, and tries what it says.

@@ -1,7 +1,7 @@
 //! A loop that loads by itself: let others load while it computes, at the price of handing batches over.
 
 use super::super::bottleneck::{Term, replace};
-use super::super::model::{GIL_WAIT_MS, Model, whole};
+use super::super::model::{Model, whole};
 use super::super::price::Price;
 use super::super::simulation::{SimulatedPipeline, Station, Supply};
 use super::action::Action;
@@ -122,7 +122,7 @@ fn price(model: &Model<'_>, workers: u32) -> Price {
 /// loading or the loop.
 fn holds_lock(model: &Model<'_>) -> bool {
     let waits = model.facts.resources.gil_wait_ms;
-    waits.is_some_and(|ms| ms >= GIL_WAIT_MS)
+    waits.is_some_and(|ms| ms >= model.thresholds.gil_wait_ms)
 }
 
 /// One thread or process that does all of it, one after the other.

@@ -2,7 +2,7 @@
 
 use super::super::bottleneck::{Term, limit_ms, memory_suspect, waits_for_lock};
 use super::super::flow::Node;
-use super::super::model::{BUSY, Model, whole};
+use super::super::model::{Model, whole};
 use super::action::{Action, Shared};
 use super::{ASSUMED, Context, Draft, HOPED_FOR, Outcome, background, change};
 use crate::model::record::{ChangeRecord, QueueSummary};
@@ -170,7 +170,11 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
 
 /// Whether the disk gives a stage no more.
 fn reads_all_it_can(model: &Model<'_>, stage: usize) -> bool {
-    model.reader == Some(stage) && model.uses.disk.is_some_and(|used| used >= BUSY)
+    model.reader == Some(stage)
+        && model
+            .uses
+            .disk
+            .is_some_and(|used| used >= model.thresholds.busy)
 }
 
 fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {

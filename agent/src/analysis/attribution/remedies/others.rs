@@ -3,7 +3,7 @@
 
 use super::super::bottleneck::{Term, limit_ms, lock_contended, relieve};
 use super::super::evidence::inner;
-use super::super::model::{BUSY, Model, whole};
+use super::super::model::{Model, whole};
 use super::action::{Action, Work};
 use super::{ASSUMED, Context, Draft, HOPED_FOR, Outcome, change};
 
@@ -119,7 +119,10 @@ fn collection(context: &Context<'_>) -> Option<Draft> {
 fn page_cache(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let reader = model.reader?;
-    model.uses.disk.filter(|used| *used >= BUSY)?;
+    model
+        .uses
+        .disk
+        .filter(|used| *used >= model.thresholds.busy)?;
     Some(Draft {
         action: Action::KeepInMemory,
         stage: Some(reader),
