@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use headspace_agent::model::record::RunRecord;
 use headspace_agent::notice::Notice;
+use headspace_agent::pipeline::notice_log::Say;
 use headspace_agent::pipeline::sampler::Identity;
 use headspace_agent::port::{Exporter, MonotonicClock, RankGpu};
 use headspace_agent::record::stage::{Slots, Workers};
@@ -240,12 +241,7 @@ impl Configuration {
                 rank,
                 pid: std::process::id(),
             },
-            say: Box::new(move |notice| {
-                tracing::info!(code = notice.code(), "{notice}");
-                if !quiet {
-                    say(&format!("headspace: {notice}\n"));
-                }
-            }),
+            say: say_aloud(quiet),
             on_terminate: Box::new(move |summary, probes| {
                 let rendered = render(summary, probes, &shown, world_size);
                 if let (false, 0, Ok((_, text, _))) = (quiet, rank, rendered) {
@@ -263,6 +259,15 @@ impl Configuration {
             workers: marker.map(|marker| Box::new(FoundWorkers::below(marker)) as Box<dyn Workers>),
         }
     }
+}
+
+fn say_aloud(quiet: bool) -> Say {
+    Box::new(move |notice| {
+        tracing::info!(code = notice.code(), "{notice}");
+        if !quiet {
+            say(&format!("headspace: {notice}\n"));
+        }
+    })
 }
 
 /// Opens the destinations. A notice says which of them are left out.

@@ -256,51 +256,13 @@ fn notes(a: &Side, b: &Side, judged_by: JudgedBy, has_interval: bool) -> Vec<Str
     let mut notes = Vec::new();
     for (letter, side) in [("A", a), ("B", b)] {
         for run in &side.runs {
-            if run
-                .mean_ms(Quantity::Step)
-                .is_none_or(|step| step.error.is_none())
-            {
-                let instead = if has_interval {
-                    " That of its side's other runs is taken."
-                } else {
-                    ""
-                };
-                notes.push(format!(
-                    "{letter}: `{}` is too short for an interval: it needs steps in four ticks or \
-                     more after the warm-up. Train longer, or use a shorter interval (`headspace run \
-                     --interval`, `HEADSPACE_INTERVAL`).{instead}",
-                    run.run_id
-                ));
-            }
-            let end = match &run.exception {
-                Some(exception) => format!("was ended by an uncaught {exception}"),
-                None if run.unfinished => {
-                    "has no recorded end: killed, or still running".to_owned()
-                }
-                None => continue,
-            };
-            notes.push(format!(
-                "{letter}: `{}` {end}. Its steps count as far as they were recorded.",
-                run.run_id
-            ));
+            notes.extend(notes_of_run(run, letter, has_interval));
         }
     }
     let all = || a.runs.iter().chain(&b.runs);
     let others = a.others().max(b.others());
     if has_interval && others > NOTABLE {
-        let judged = match judged_by {
-            JudgedBy::UndisturbedStep | JudgedBy::UndisturbedSample => {
-                "What the loop's thread waited for those is left out of what B is judged by."
-            }
-            JudgedBy::Step | JudgedBy::Sample => {
-                "How long the loop waited for those is not known; the interval allows for it, and is \
-                 narrower on a machine without them."
-            }
-        };
-        notes.push(format!(
-            "Other programs had up to {:.0} % of the cores during these runs. {judged}",
-            100.0 * others
-        ));
+        notes.push(note_of_others(others, judged_by));
     }
     if all().any(Measured::is_replay) && !all().all(Measured::is_replay) {
         notes.push(
@@ -324,4 +286,51 @@ fn notes(a: &Side, b: &Side, judged_by: JudgedBy, has_interval: bool) -> Vec<Str
         ));
     }
     notes
+}
+
+/// What makes a single run of a side doubtful.
+fn notes_of_run(run: &Measured, letter: &str, has_interval: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    let step = run.mean_ms(Quantity::Step);
+    if step.is_none_or(|step| step.error.is_none()) {
+        let instead = if has_interval {
+            " That of its side's other runs is taken."
+        } else {
+            ""
+        };
+        notes.push(format!(
+            "{letter}: `{}` is too short for an interval: it needs steps in four ticks or more after \
+             the warm-up. Train longer, or use a shorter interval (`headspace run --interval`, \
+             `HEADSPACE_INTERVAL`).{instead}",
+            run.run_id
+        ));
+    }
+    let end = match &run.exception {
+        Some(exception) => Some(format!("was ended by an uncaught {exception}")),
+        None if run.unfinished => Some("has no recorded end: killed, or still running".to_owned()),
+        None => None,
+    };
+    notes.extend(end.map(|end| {
+        format!(
+            "{letter}: `{}` {end}. Its steps count as far as they were recorded.",
+            run.run_id
+        )
+    }));
+    notes
+}
+
+fn note_of_others(others: f64, judged_by: JudgedBy) -> String {
+    let judged = match judged_by {
+        JudgedBy::UndisturbedStep | JudgedBy::UndisturbedSample => {
+            "What the loop's thread waited for those is left out of what B is judged by."
+        }
+        JudgedBy::Step | JudgedBy::Sample => {
+            "How long the loop waited for those is not known; the interval allows for it, and is \
+             narrower on a machine without them."
+        }
+    };
+    format!(
+        "Other programs had up to {:.0} % of the cores during these runs. {judged}",
+        100.0 * others
+    )
 }

@@ -1,5 +1,9 @@
 //! From a run's totals to the numbers of its verdict: a pure function.
 
+mod warmup;
+
+use self::warmup::no_steady_state;
+pub use self::warmup::warmup;
 use super::attribution::Attribution;
 use super::conclusion::conclude;
 use super::findings::findings;
@@ -7,7 +11,7 @@ use super::main_loop::{Candidate, select_main_loop};
 use super::precision::{HALF, Known, interval, ratio};
 use super::resources::{Part, resources, sm_utilization_pct};
 use super::stages::{data_readiness_pct, failures, stages};
-use super::steady::{self, LEAST_STEADY, LEAST_WARMUP};
+use super::steady::{LEAST_STEADY, LEAST_WARMUP};
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
     ComputeGpu, Dropped, EndRecord, FindingRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop,
@@ -15,12 +19,6 @@ use crate::model::record::{
 };
 use crate::model::series::{Series, Totals};
 use crate::model::{History, Mode, Scope, StageHistory};
-
-/// Steps in one block of the change-point search.
-const BLOCK: usize = 5;
-
-/// A change of the mean step that is too small to be called one.
-const DRIFT: f64 = 0.03;
 
 /// One loop's share of the run.
 #[derive(Debug, Clone, Default)]
@@ -261,6 +259,11 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
     let attribution = run
         .concluded
         .map_or_else(|| conclude(&summary, main), Attribution::clone);
+    set_attribution(&mut summary, attribution);
+    summary
+}
+
+fn set_attribution(summary: &mut SummaryRecord, attribution: Attribution) {
     summary.bottleneck_stage = attribution
         .bottleneck
         .as_ref()
@@ -268,7 +271,6 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
         .and_then(|bottleneck| bottleneck.name.clone());
     summary.bottleneck = attribution.bottleneck;
     summary.remedies = attribution.remedies;
-    summary
 }
 
 fn fill_stages(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part, others: &[&str]) {
@@ -294,64 +296,6 @@ fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) {
     }
     summary.resources = resources(history, part, run.gpus, compute_gpu);
     summary.findings.extend(findings(&summary.resources));
-}
-
-/// Steps to leave out at the start of `series`: at least [`LEAST_WARMUP`], more if a change point
-/// says so; `None` where no steady state was found.
-#[must_use]
-pub fn warmup(series: &Series) -> Option<usize> {
-    series.early().get(LEAST_WARMUP..)?;
-    let means = blocks(series);
-    // Too few blocks to look for a change: the convention alone decides.
-    if means.len() < 4 {
-        return Some(LEAST_WARMUP);
-    }
-    match steady::warmup_blocks(&means) {
-        Some(blocks) => Some(LEAST_WARMUP + blocks * BLOCK),
-        // The rule also trips over a drift too small to matter.
-        None => halves_agree(&means).then_some(LEAST_WARMUP),
-    }
-}
-
-/// Mean step of each block after the least warm-up, in nanoseconds.
-fn blocks(series: &Series) -> Vec<f64> {
-    let rest = series.early().get(LEAST_WARMUP..).unwrap_or_default();
-    rest.chunks_exact(BLOCK)
-        .map(|block| block.iter().map(|s| s.step_ns() as f64).sum::<f64>() / BLOCK as f64)
-        .collect()
-}
-
-/// That no steady state was found, and how many steps would show one.
-///
-/// The search accepts a warm-up of at most half the steps. So where the step time last changed `n`
-/// steps into the run, a run of `2 n` steps has a steady state if the step time changes no more.
-fn no_steady_state(series: &Series) -> String {
-    let means = "the means are of all steps after the first 20";
-    let changed = last_change(series);
-    if series.len() > series.early().len() as u64 {
-        // Later steps are not kept one by one: more of them would not be searched.
-        return format!("The step time still changed after {changed} steps; {means}.");
-    }
-    // A number of steps that is easy to remember, and no less.
-    let enough = (2 * changed).div_ceil(50) * 50;
-    format!(
-        "The step time still changed {changed} steps into the run of {}; {means}. {enough} steps \
-         would be enough if it changes no more after that.",
-        series.len()
-    )
-}
-
-/// After how many steps the step time no longer changed, whether or not the rest is long enough to be
-/// called steady.
-fn last_change(series: &Series) -> usize {
-    LEAST_WARMUP + BLOCK * steady::best_cut(&blocks(series))
-}
-
-/// Whether the means of both halves differ by less than [`DRIFT`].
-fn halves_agree(means: &[f64]) -> bool {
-    let (first, second) = means.split_at(means.len() / 2);
-    let mean = |half: &[f64]| half.iter().sum::<f64>() / half.len() as f64;
-    (mean(first) - mean(second)).abs() < DRIFT * mean(means)
 }
 
 fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) {

@@ -391,30 +391,8 @@ impl Shared {
                 (None, true) => Some(TRY_PIPE),
                 (left, false) => left,
             };
-            let mut polled = vec![PollFd::new(&self.alarm, PollFlags::IN)];
-            polled.extend(listener.iter().map(|l| PollFd::new(l, PollFlags::IN)));
-            for (descriptor, waits) in &watched {
-                let events = if *waits {
-                    PollFlags::OUT
-                } else {
-                    PollFlags::empty()
-                };
-                polled.push(PollFd::new(descriptor, events));
-            }
-            let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
-            self.cpu.note();
-            let answered = poll(&mut polled, wait.as_ref());
-            let over = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
-            let skipped = 1 + usize::from(listener.is_some());
-            asked = listener.is_some() && answered.is_ok() && !polled[1].revents().is_empty();
-            let gone: Vec<bool> = polled
-                .iter()
-                .skip(skipped)
-                .map(|fd| answered.is_ok() && fd.revents().intersects(over))
-                .collect();
-            let mut count = [0; 8];
-            // Nothing to read where it did not ring.
-            let _ = rustix::io::read(&self.alarm, &mut count);
+            let (somebody_asks, gone) = self.wait(listener.as_deref(), &watched, wait);
+            asked = somebody_asks;
             let mut state = self.lock();
             for (reader, gone) in state.readers.iter_mut().zip(gone) {
                 if gone {
@@ -422,6 +400,41 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Waits for the alarm, for somebody who asks to read, or for room at readers where something
+    /// waits for it; at most for `wait`. Whether somebody asked, and which of the readers left.
+    fn wait(
+        &self,
+        listener: Option<&OwnedFd>,
+        watched: &[(Arc<OwnedFd>, bool)],
+        wait: Option<Duration>,
+    ) -> (bool, Vec<bool>) {
+        let mut polled = vec![PollFd::new(&self.alarm, PollFlags::IN)];
+        polled.extend(listener.iter().map(|l| PollFd::new(l, PollFlags::IN)));
+        for (descriptor, waits) in watched {
+            let events = if *waits {
+                PollFlags::OUT
+            } else {
+                PollFlags::empty()
+            };
+            polled.push(PollFd::new(descriptor, events));
+        }
+        let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
+        self.cpu.note();
+        let answered = poll(&mut polled, wait.as_ref()).is_ok();
+        let over = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+        let skipped = 1 + usize::from(listener.is_some());
+        let asked = listener.is_some() && answered && !polled[1].revents().is_empty();
+        let gone = polled
+            .iter()
+            .skip(skipped)
+            .map(|fd| answered && fd.revents().intersects(over))
+            .collect();
+        let mut count = [0; 8];
+        // Nothing to read where it did not ring.
+        let _ = rustix::io::read(&self.alarm, &mut count);
+        (asked, gone)
     }
 }
 

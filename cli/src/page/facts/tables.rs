@@ -328,6 +328,7 @@ pub(super) fn ranks(together: &RanksRecord, summaries: &[(u32, &SummaryRecord)])
 }
 
 /// What runs where.
+#[expect(clippy::too_many_lines, reason = "one row after another")]
 pub(super) fn run(run: &RunRecord) -> String {
     let host = &run.host;
     let mut pairs = Vec::new();

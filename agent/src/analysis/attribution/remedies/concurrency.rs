@@ -100,6 +100,7 @@ fn starved_pool<'a>(model: &'a Model<'_>, stage: usize) -> Option<&'a QueueSumma
     })
 }
 
+#[expect(clippy::too_many_lines, reason = "a draft for each way to run more")]
 fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let model = context.model;
     let node = &model.nodes[stage];
@@ -172,6 +173,10 @@ fn reads_all_it_can(model: &Model<'_>, stage: usize) -> bool {
     model.reader == Some(stage) && model.uses.disk.is_some_and(|used| used >= BUSY)
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a draft for each reason to run fewer"
+)]
 fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let model = context.model;
     let node = &model.nodes[stage];
