@@ -10,13 +10,12 @@
 //! waits for readers and for room. That thread alone touches the path, and holds no lock meanwhile: a
 //! file system that hangs holds up it and nobody else.
 
+mod address;
 mod endpoint;
 mod reader;
 
-use std::fmt::{self, Write as _};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,56 +27,10 @@ use headspace_agent::port::{ExportError, Exporter, Lost};
 use headspace_agent::runtime::fork::Owner;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+pub use self::address::Address;
 use self::endpoint::Endpoint;
 use self::reader::{Reader, never_signal};
 use crate::encode::json_lines;
-
-/// Where readers find the records.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
-    /// A named pipe, made where it is missing and left there.
-    Fifo(PathBuf),
-    /// A Unix stream socket, made for the session. Serves 16 readers.
-    Socket(PathBuf),
-}
-
-impl Address {
-    /// Reads `PATH` or `unix:PATH`. Ranks other than 0 have their number appended, as in `PATH.3`.
-    #[must_use]
-    pub fn of(text: &str, rank: u32) -> Self {
-        let (path, socket) = match text.strip_prefix("unix:") {
-            Some(path) => (path, true),
-            None => (text, false),
-        };
-        let mut path = path.to_owned();
-        if rank > 0 {
-            let _ = write!(path, ".{rank}");
-        }
-        // The training script may change its working directory.
-        let path = std::path::absolute(&path).unwrap_or_else(|_| path.into());
-        if socket {
-            Self::Socket(path)
-        } else {
-            Self::Fifo(path)
-        }
-    }
-
-    /// The path in the file system.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        let (Self::Fifo(path) | Self::Socket(path)) = self;
-        path
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fifo(path) => write!(f, "{}", path.display()),
-            Self::Socket(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
 
 /// Why there is no pipe.
 #[derive(Debug, thiserror::Error)]

@@ -183,17 +183,17 @@ impl LoopIterator {
         }
         let clock = self.epoch.entry().recorder.clock();
         let nanos = |from, to| clock.nanos(to).saturating_sub(clock.nanos(from));
-        let timed = cached.timed(
+        let step = cached.timed(
             nanos(last, times.asked),
             nanos(times.request, times.receive),
         );
-        if let Some(window) = timed.window {
+        if let Some(window) = step.window {
             self.epoch.entry().add_window(window);
         }
-        if timed.finished {
+        if step.finished {
             self.epoch.entry().finish_probe();
         }
-        if timed.wants_reading
+        if step.wants_reading
             && let Some(times) = thread_times::read()
         {
             cached.read(times);
