@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use headspace_agent::model::Mode;
 use headspace_agent::model::record::RunRecord;
 use headspace_agent::notice::Notice;
+use headspace_agent::pipeline::notice_log::Say;
 use headspace_agent::pipeline::sampler::Identity;
 use headspace_agent::port::{Exporter, MonotonicClock, RankGpu};
 use headspace_agent::record::stage::{Slots, Workers};
@@ -217,6 +218,8 @@ impl Configuration {
         let (quiet, rank, world_size) = (self.quiet, self.rank, self.world_size);
         let (shown, terminated) = (folder.to_owned(), marker.clone());
         let name = folder.file_name().unwrap_or_default();
+        let mode = self.settings.get("mode").map(String::as_str);
+        let mode = mode.and_then(Mode::named).unwrap_or_default();
         AgentBuilder {
             limits: Limits {
                 interval,
@@ -229,9 +232,7 @@ impl Configuration {
                 versions: self.versions,
                 argv: self.argv,
                 // Until a loop says what it does.
-                mode: (self.settings.get("mode"))
-                    .and_then(|mode| Mode::named(mode))
-                    .unwrap_or_default(),
+                mode,
                 settings: self.settings,
                 world_size,
                 ..RunRecord::default()
@@ -243,12 +244,7 @@ impl Configuration {
                 rank,
                 pid: std::process::id(),
             },
-            say: Box::new(move |notice| {
-                tracing::info!(code = notice.code(), "{notice}");
-                if !quiet {
-                    say(&format!("headspace: {notice}\n"));
-                }
-            }),
+            say: say_aloud(quiet),
             on_terminate: Box::new(move |summary, probes| {
                 let rendered = render(summary, probes, &shown, world_size);
                 if let (false, 0, Ok((_, text, _))) = (quiet, rank, rendered) {
@@ -266,6 +262,15 @@ impl Configuration {
             workers: marker.map(|marker| Box::new(FoundWorkers::below(marker)) as Box<dyn Workers>),
         }
     }
+}
+
+fn say_aloud(quiet: bool) -> Say {
+    Box::new(move |notice| {
+        tracing::info!(code = notice.code(), "{notice}");
+        if !quiet {
+            say(&format!("headspace: {notice}\n"));
+        }
+    })
 }
 
 /// Opens the destinations. A notice says which of them are left out.

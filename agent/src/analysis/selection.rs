@@ -148,44 +148,11 @@ pub(super) fn select<'a>(
     windows: &'a [Window],
     measured: &[Window],
 ) -> (Vec<Kept<'a>>, Vec<WindowAnalysis>) {
-    let is_replay = |window: &Window| window.phase == Phase::Replay;
-    let long_replay = windows
-        .iter()
-        .rposition(|window| window.long)
-        .or_else(|| windows.iter().rposition(is_replay));
-    let mut kept = Vec::new();
-    let mut unused: Vec<Option<Unused>> = Vec::new();
-    let mut firsts = Vec::new();
-    let mut begins_ms = 0.0;
-    for (index, window) in windows.iter().enumerate() {
-        let first = settled_from(window, long_replay == Some(index));
-        let steps = first
-            .and_then(|first| window.steps.get(first..))
-            .unwrap_or_default();
-        firsts.push(first.map_or(window.steps.len(), |first| first.min(window.steps.len())));
-        unused.push(match first {
-            None => Some(Unused::Unsettled),
-            Some(_) if steps.len() < 3 * BLOCK => Some(Unused::TooShort {
-                settled: steps.len(),
-            }),
-            Some(_) => None,
-        });
-        let lasts = |steps: &[WindowStep]| steps.iter().map(|s| ms(s.step_ns())).sum::<f64>();
-        begins_ms += window.entered_ns.map_or(0.0, ms);
-        let ends_ms = begins_ms + lasts(&window.steps);
-        if unused.last() == Some(&None) {
-            kept.push(Kept {
-                begins_ms: ends_ms - lasts(steps),
-                index,
-                phase: window.phase,
-                long: long_replay == Some(index),
-                cycle: window.cycle,
-                steps,
-                period: None,
-            });
-        }
-        begins_ms = ends_ms;
-    }
+    let Settled {
+        mut kept,
+        firsts,
+        mut unused,
+    } = Settled::of(windows);
     cut_to_periods(&mut kept);
     leave_out(&mut kept, &mut unused, still_queueing);
     let live = kept.iter().filter(|window| window.phase == Phase::Live);
@@ -195,34 +162,96 @@ pub(super) fn select<'a>(
         still_filling(all, window, unsteady)
     });
     leave_out(&mut kept, &mut unused, still_draining);
-    let records = measured
-        .iter()
-        .zip(firsts)
-        .zip(unused)
-        .enumerate()
-        .map(|(index, ((window, first), unused))| {
-            let part = Kept {
-                index,
-                phase: window.phase,
-                long: false,
-                cycle: window.cycle,
-                steps: window.steps.get(first..).unwrap_or_default(),
-                begins_ms: 0.0,
-                period: None,
-            };
-            WindowAnalysis {
-                phase: window.phase,
-                cycle: window.cycle,
-                steps: count(window.steps.len()),
-                discarded: count(first),
-                wait_ms: part.mean_wait_ms(),
-                compute_ms: part.mean_compute_ms(),
-                run_queue_pct: core_waits::share(window).map(|share| 100.0 * share),
-                unused,
-            }
-        })
+    let windows = measured.iter().zip(firsts).zip(unused).enumerate();
+    let windows = windows
+        .map(|(index, ((window, first), unused))| analysis(index, window, first, unused))
         .collect();
-    (kept, records)
+    (kept, windows)
+}
+
+/// The settled parts of windows. `firsts` and `unused` have one entry a window.
+struct Settled<'a> {
+    kept: Vec<Kept<'a>>,
+    /// The first step that counts.
+    firsts: Vec<usize>,
+    /// Why none do.
+    unused: Vec<Option<Unused>>,
+}
+
+impl<'a> Settled<'a> {
+    fn of(windows: &'a [Window]) -> Self {
+        let is_replay = |window: &Window| window.phase == Phase::Replay;
+        let long_replay = windows
+            .iter()
+            .rposition(|window| window.long)
+            .or_else(|| windows.iter().rposition(is_replay));
+        let mut settled = Self {
+            kept: Vec::new(),
+            firsts: Vec::new(),
+            unused: Vec::new(),
+        };
+        let mut begins_ms = 0.0;
+        for (index, window) in windows.iter().enumerate() {
+            let long = long_replay == Some(index);
+            let first = settled_from(window, long);
+            let steps = first
+                .and_then(|first| window.steps.get(first..))
+                .unwrap_or_default();
+            let unused = why_unused(first, steps);
+            let lasts = |steps: &[WindowStep]| steps.iter().map(|s| ms(s.step_ns())).sum::<f64>();
+            begins_ms += window.entered_ns.map_or(0.0, ms);
+            let ends_ms = begins_ms + lasts(&window.steps);
+            if unused.is_none() {
+                settled.kept.push(Kept {
+                    begins_ms: ends_ms - lasts(steps),
+                    index,
+                    phase: window.phase,
+                    long,
+                    cycle: window.cycle,
+                    steps,
+                    period: None,
+                });
+            }
+            let all = window.steps.len();
+            settled
+                .firsts
+                .push(first.map_or(all, |first| first.min(all)));
+            settled.unused.push(unused);
+            begins_ms = ends_ms;
+        }
+        settled
+    }
+}
+
+/// Why a window whose settled steps begin with `first` is not used.
+fn why_unused(first: Option<usize>, settled: &[WindowStep]) -> Option<Unused> {
+    if first.is_none() {
+        return Some(Unused::Unsettled);
+    }
+    let settled = settled.len();
+    (settled < 3 * BLOCK).then_some(Unused::TooShort { settled })
+}
+
+fn analysis(index: usize, window: &Window, first: usize, unused: Option<Unused>) -> WindowAnalysis {
+    let part = Kept {
+        index,
+        phase: window.phase,
+        long: false,
+        cycle: window.cycle,
+        steps: window.steps.get(first..).unwrap_or_default(),
+        begins_ms: 0.0,
+        period: None,
+    };
+    WindowAnalysis {
+        phase: window.phase,
+        cycle: window.cycle,
+        steps: count(window.steps.len()),
+        discarded: count(first),
+        wait_ms: part.mean_wait_ms(),
+        compute_ms: part.mean_compute_ms(),
+        run_queue_pct: core_waits::share(window).map(|share| 100.0 * share),
+        unused,
+    }
 }
 
 fn count(n: usize) -> u32 {

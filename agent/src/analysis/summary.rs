@@ -1,5 +1,9 @@
 //! From a run's totals to the numbers of its verdict: a pure function.
 
+mod warmup;
+
+use self::warmup::no_steady_state;
+pub use self::warmup::warmup;
 use super::attribution::Attribution;
 use super::conclusion::conclude;
 use super::findings::{Finding, findings};
@@ -7,7 +11,7 @@ use super::main_loop::{Candidate, select_main_loop};
 use super::precision::{HALF, Known, interval, ratio};
 use super::resources::{Part, resources, sm_utilization_pct};
 use super::stages::{data_readiness_pct, failures, stages};
-use super::steady::{self, LEAST_STEADY, LEAST_WARMUP};
+use super::steady::{LEAST_STEADY, LEAST_WARMUP};
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
     ComputeGpu, Dropped, EndRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop, ProbeRecord,
@@ -15,12 +19,6 @@ use crate::model::record::{
 };
 use crate::model::series::{Series, Totals};
 use crate::model::{History, Mode, Scope, StageHistory};
-
-/// Steps in one block of the change-point search.
-const BLOCK: usize = 5;
-
-/// A change of the mean step that is too small to be called one.
-const DRIFT: f64 = 0.03;
 
 /// One loop's share of the run.
 #[derive(Debug, Clone, Default)]
@@ -263,12 +261,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     findings.extend(fill_steady(&mut summary, main));
     match main.probe.as_ref() {
         Some(probe) => findings.extend(fill_probe(&mut summary, probe)),
-        None if main.mode != Mode::Replay && main.waits() => {
-            let beside = waits_beside_pct(loops, main);
-            summary.headspace_upper_bound_pct =
-                summary.wait_pct.map(|own| (own + beside).min(100.0));
-        }
-        None => {}
+        None => summary.headspace_upper_bound_pct = upper_bound_pct(&summary, loops, main),
     }
     let part = main.steady_part().unwrap_or(whole);
     findings.extend(fill_resources(&mut summary, run, part));
@@ -285,6 +278,14 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         findings,
         attribution,
     }
+}
+
+/// The share of the step that less waiting saves at most, where the loop's waiting is known.
+fn upper_bound_pct(summary: &SummaryRecord, loops: &[LoopFacts], main: &LoopFacts) -> Option<f64> {
+    let own = summary
+        .wait_pct
+        .filter(|_| main.mode != Mode::Replay && main.waits())?;
+    Some((own + waits_beside_pct(loops, main)).min(100.0))
 }
 
 /// Fills in what stages and queues did in `part`; returns what stands out.
@@ -320,60 +321,6 @@ fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) -
     }
     summary.resources = resources(history, part, run.gpus, compute_gpu);
     findings(&summary.resources)
-}
-
-/// Steps to leave out at the start of `series`: at least [`LEAST_WARMUP`], more if a change point
-/// says so; `None` where no steady state was found.
-#[must_use]
-pub fn warmup(series: &Series) -> Option<usize> {
-    series.early().get(LEAST_WARMUP..)?;
-    let means = blocks(series);
-    // Too few blocks to look for a change: the convention alone decides.
-    if means.len() < 4 {
-        return Some(LEAST_WARMUP);
-    }
-    match steady::warmup_blocks(&means) {
-        Some(blocks) => Some(LEAST_WARMUP + blocks * BLOCK),
-        // The rule also trips over a drift too small to matter.
-        None => halves_agree(&means).then_some(LEAST_WARMUP),
-    }
-}
-
-/// Mean step of each block after the least warm-up, in nanoseconds.
-fn blocks(series: &Series) -> Vec<f64> {
-    let rest = series.early().get(LEAST_WARMUP..).unwrap_or_default();
-    rest.chunks_exact(BLOCK)
-        .map(|block| block.iter().map(|s| s.step_ns() as f64).sum::<f64>() / BLOCK as f64)
-        .collect()
-}
-
-/// That no steady state was found, and how many steps would show one.
-///
-/// The search accepts a warm-up of at most half the steps. So where the step time last changed `n`
-/// steps into the run, a run of `2 n` steps has a steady state if the step time changes no more.
-fn no_steady_state(series: &Series) -> Finding {
-    let changed = last_change(series);
-    // Later steps are not kept one by one: more of them would not be searched.
-    let all_kept = series.len() <= series.early().len() as u64;
-    // A number of steps that is easy to remember, and no less.
-    let enough = (2 * changed).div_ceil(50) * 50;
-    Finding::NoSteadyState {
-        changed,
-        enough: all_kept.then_some((series.len(), enough)),
-    }
-}
-
-/// After how many steps the step time no longer changed, whether or not the rest is long enough to be
-/// called steady.
-fn last_change(series: &Series) -> usize {
-    LEAST_WARMUP + BLOCK * steady::best_cut(&blocks(series))
-}
-
-/// Whether the means of both halves differ by less than [`DRIFT`].
-fn halves_agree(means: &[f64]) -> bool {
-    let (first, second) = means.split_at(means.len() / 2);
-    let mean = |half: &[f64]| half.iter().sum::<f64>() / half.len() as f64;
-    (mean(first) - mean(second)).abs() < DRIFT * mean(means)
 }
 
 /// Fills in the steady state; returns that there is none.

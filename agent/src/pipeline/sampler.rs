@@ -14,7 +14,9 @@ use crate::model::metric::{
     AGENT_CPU_TIME, AGENT_DROPPED_EXPORTS, AGENT_DROPPED_LINES, AGENT_DROPPED_RECORDS,
     AGENT_DROPPED_SPANS, AGENT_DROPPED_STEPS, AGENT_STEP_COST, AGENT_TICK_LATENESS,
 };
-use crate::model::record::{LoopTick, Phase, RecordBody, RunRecord, RunState, SCHEMA, TickRecord};
+use crate::model::record::{
+    EpochRecord, LoopTick, Phase, RecordBody, RunRecord, RunState, SCHEMA, TickRecord,
+};
 use crate::model::stage_history::StageTicks;
 use crate::model::{Reading, Record, Scope};
 use crate::notice::Notice;
@@ -106,29 +108,9 @@ impl Sampler {
         self.sources.ask(at, last);
         let loops = self.watched.loops();
 
-        let mut bodies = Vec::new();
-        // First of all, and again once the loader or the GPUs are known where they were not.
-        let gpus = self.watched.gpus();
-        let known = (!loops.is_empty(), gpus.is_some());
-        if self.told != Some(known) {
-            self.told = Some(known);
-            let run = RunRecord {
-                gpus: gpus.unwrap_or_default().to_vec(),
-                ..self.run.clone()
-            };
-            bodies.push(RecordBody::Run(with_loader(run, &loops)));
-        }
-        let mut ticks = Vec::new();
-        for entry in &loops {
-            let (mut loop_ticks, epochs) = entry.recorder.fold(|fold| {
-                if last {
-                    fold.end();
-                }
-                (fold.take_tick(), fold.take_epochs())
-            });
-            ticks.append(&mut loop_ticks);
-            bodies.extend(epochs.into_iter().map(RecordBody::Epoch));
-        }
+        let mut bodies: Vec<RecordBody> = self.run_if_changed(&loops).into_iter().collect();
+        let (ticks, epochs) = fold_loops(&loops, last);
+        bodies.extend(epochs.into_iter().map(RecordBody::Epoch));
         // At once, so that calls and batches are of the same time.
         let replayed = ticks.iter().any(|entry| entry.phase == Phase::Replay);
         let taken = self.take_stages(&ticks, replayed);
@@ -156,19 +138,12 @@ impl Sampler {
             readings: self.take_readings(last),
             dropped,
         }));
-        bodies.extend(
-            loops
-                .iter()
-                .filter_map(|e| e.take_probe(last, || self.watched.cores_in_use(e, at)))
-                .map(RecordBody::Probe),
-        );
-        bodies.extend(
-            self.watched
-                .notice_log
-                .take()
-                .into_iter()
-                .map(RecordBody::Notice),
-        );
+        let probes = loops
+            .iter()
+            .filter_map(|e| e.take_probe(last, || self.watched.cores_in_use(e, at)));
+        bodies.extend(probes.map(RecordBody::Probe));
+        let notices = self.watched.notice_log.take();
+        bodies.extend(notices.into_iter().map(RecordBody::Notice));
         if last || self.summary_is_due() {
             let summary = if last {
                 self.watched.report(at, RunState::Finished).0
@@ -180,6 +155,21 @@ impl Sampler {
         self.tick += 1;
         let records = bodies.into_iter().map(|body| self.record(body)).collect();
         self.queue.push(records);
+    }
+
+    /// What runs where: first of all, and again once the loader or the GPUs are known where they were
+    /// not.
+    fn run_if_changed(&mut self, loops: &[Arc<LoopEntry>]) -> Option<RecordBody> {
+        let gpus = self.watched.gpus();
+        let known = (!loops.is_empty(), gpus.is_some());
+        if self.told.replace(known) == Some(known) {
+            return None;
+        }
+        let run = RunRecord {
+            gpus: gpus.unwrap_or_default().to_vec(),
+            ..self.run.clone()
+        };
+        Some(RecordBody::Run(with_loader(run, loops)))
     }
 
     /// What stages and queues did since the last look.
@@ -275,6 +265,21 @@ impl Sampler {
         }
         scopes
     }
+}
+
+/// What the loops did since the last tick, and the epochs that ended; with `last` all of them end.
+fn fold_loops(loops: &[Arc<LoopEntry>], last: bool) -> (Vec<LoopTick>, Vec<EpochRecord>) {
+    let (mut ticks, mut epochs) = (Vec::new(), Vec::new());
+    for entry in loops {
+        entry.recorder.fold(|fold| {
+            if last {
+                fold.end();
+            }
+            ticks.append(&mut fold.take_tick());
+            epochs.append(&mut fold.take_epochs());
+        });
+    }
+    (ticks, epochs)
 }
 
 fn with_loader(mut run: RunRecord, loops: &[Arc<LoopEntry>]) -> RunRecord {

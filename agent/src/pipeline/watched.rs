@@ -191,6 +191,33 @@ impl Watched {
         self.summarise(at, state, None)
     }
 
+    fn facts_of(&self, entry: &LoopEntry, at: Duration, state: RunState) -> LoopFacts {
+        let (totals, replayed_steps) = entry.recorder.fold(|fold| (fold.totals(), fold.replayed()));
+        LoopFacts {
+            name: totals.name,
+            mode: entry.mode,
+            steps: totals.steps,
+            replayed_steps,
+            epochs: totals.epochs,
+            batch_size: totals.batch_size.or(entry.loader.batch_size),
+            ttfb_s: totals.ttfb_s,
+            init_s: totals
+                .first_begin_s
+                .zip(self.process_age_s)
+                .map(|(a, b)| a + b),
+            begin_s: totals.first_begin_s,
+            last_s: totals.last_receive_s,
+            spans_s: totals.spans_s,
+            live: totals.live,
+            replay: totals.replay,
+            concurrent: totals.concurrent,
+            without_loader: totals.without_loader,
+            loader: entry.described(),
+            shared_mib_ms: self.shared_mib_ms.get().copied(),
+            probe: entry.probe_record(state == RunState::Finished, || self.cores_in_use(entry, at)),
+        }
+    }
+
     fn summarise(
         &self,
         at: Duration,
@@ -200,34 +227,7 @@ impl Watched {
         let loops = self.loops();
         let facts: Vec<LoopFacts> = loops
             .iter()
-            .map(|entry| {
-                let (totals, replayed_steps) =
-                    entry.recorder.fold(|fold| (fold.totals(), fold.replayed()));
-                LoopFacts {
-                    name: totals.name,
-                    mode: entry.mode,
-                    steps: totals.steps,
-                    replayed_steps,
-                    epochs: totals.epochs,
-                    batch_size: totals.batch_size.or(entry.loader.batch_size),
-                    ttfb_s: totals.ttfb_s,
-                    init_s: totals
-                        .first_begin_s
-                        .zip(self.process_age_s)
-                        .map(|(a, b)| a + b),
-                    begin_s: totals.first_begin_s,
-                    last_s: totals.last_receive_s,
-                    spans_s: totals.spans_s,
-                    live: totals.live,
-                    replay: totals.replay,
-                    concurrent: totals.concurrent,
-                    without_loader: totals.without_loader,
-                    loader: entry.described(),
-                    shared_mib_ms: self.shared_mib_ms.get().copied(),
-                    probe: entry
-                        .probe_record(state == RunState::Finished, || self.cores_in_use(entry, at)),
-                }
-            })
+            .map(|entry| self.facts_of(entry, at, state))
             .collect();
         let costs = *lock(&self.costs);
         let batches: u64 = facts.iter().map(|facts| facts.steps).sum();

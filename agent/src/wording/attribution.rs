@@ -223,6 +223,7 @@ fn memory(slower_ms: Option<f64>, ipc: Option<f64>) -> String {
 }
 
 /// What to do: one sentence.
+#[expect(clippy::too_many_lines, reason = "one sentence for each action")]
 fn action(action: &Action) -> String {
     match action {
         Action::Stop => "Stop here: the training is compute-bound, and a faster loader does not \

@@ -13,6 +13,7 @@ pub(super) fn finding_record(finding: &Finding) -> FindingRecord {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one text for each finding")]
 fn text(finding: &Finding) -> String {
     match finding {
         Finding::CpuThrottled { pct, cores } => {

@@ -33,6 +33,7 @@ pub(crate) fn line(record: &Record) -> String {
 
 /// The tick number `number` of a run of 1 s ticks, each with 100 live and 100 replayed steps of
 /// some 10 ms whose times vary by 5 % (the wait by half), and every reading that a process has.
+#[expect(clippy::too_many_lines, reason = "one record, field by field")]
 pub(crate) fn tick(number: u64) -> TickRecord {
     let mut noise = Noise(number.wrapping_mul(2_654_435_761) | 1);
     let readings = [

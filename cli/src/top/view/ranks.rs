@@ -12,6 +12,7 @@ use super::text::{grouped, left, spark};
 const BEFORE: usize = 92;
 
 /// The table.
+#[expect(clippy::too_many_lines, reason = "one column after another")]
 pub(super) fn lines(scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
     let palette = scene.palette;
     let room = usize::from(width).saturating_sub(BEFORE + 1).min(60);

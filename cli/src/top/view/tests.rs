@@ -46,6 +46,7 @@ fn rank(state: &mut State, number: u32, world_size: u32, seconds: u64, wait_ms: 
     take(seconds, RecordBody::Summary(Box::new(summary(wait_ms))));
 }
 
+#[expect(clippy::too_many_lines, reason = "one record, field by field")]
 fn tick(second: u64, wait_ms: f64) -> TickRecord {
     // A wave, and a replay in the middle.
     let wait = wait_ms * (1.0 + 0.2 * ((second % 10) as f64 / 10.0));
