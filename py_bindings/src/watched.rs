@@ -305,7 +305,7 @@ impl Loop {
 
 /// A weak reference to the loader itself: one that keeps our iterator is to go when its last user goes.
 fn weak(loader: &Bound<'_, PyAny>) -> Option<Py<PyWeakrefReference>> {
-    // Under `headspace run` it is within another object, for this call only (`_watch._Source`).
+    // Under `headspace run` another object holds it, for this call only (`_watch.loaders._OriginalIteration`).
     const WITHIN: &str = "_headspace_loader";
 
     let loader = match loader.get_type().hasattr(WITHIN) {

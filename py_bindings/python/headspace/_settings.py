@@ -201,10 +201,10 @@ def _count(
     return default
 
 
-def tell_command() -> None:
-    """Lets the process that `headspace run` became know that something of it is watched.
+def notify_run_command() -> None:
+    """Tells the process that `headspace run` became that a session was started, by making a file.
 
-    Only where it is Python: it removes the file at its end.
+    Only if it is Python: then it removes the file at its end.
     """
     try:
         pid = int(os.environ.get("HEADSPACE_RUN_PID", "0"))
