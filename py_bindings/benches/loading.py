@@ -84,7 +84,7 @@ def run(quick: bool) -> list[Row]:
         watched = headspace.wrap(loader, mode="measure")
         whole = _difference(rounds, lambda: _drain(loader), lambda: _drain(watched))
 
-        owner = Owner(_native.Loop("bench", "measure"))
+        owner = Owner(_native.Loop("bench", {"mode": "measure"}))
         end_times = BatchEndTimes(2, 4)
         fetchers = [iter(loader)._dataset_fetcher for _ in range(2)]  # type: ignore[attr-defined]
         watch_fetcher(fetchers[1], owner, end_times.recorder(0))

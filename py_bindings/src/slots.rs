@@ -219,7 +219,8 @@ fn join() -> Option<Here> {
     let before = known().filter(|here| !here.owner.is_here());
     let inherited = before.and_then(Here::run).cloned();
     let marker = inherited.or_else(|| PLACES.nearest())?;
-    let (label, ended_at_rest) = describe_worker(before.is_some_and(|here| here.works_for.is_some()));
+    let (label, ended_at_rest) =
+        describe_worker(before.is_some_and(|here| here.works_for.is_some()));
     let create = |marker: &Marker| WorkerFile::create(marker, label.as_deref(), ended_at_rest).ok();
     let (marker, file) = match create(&marker) {
         Some(file) => (marker, file),

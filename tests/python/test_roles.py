@@ -12,6 +12,13 @@ from running import Runs
 
 import headspace
 from headspace._loops import roles
+from headspace._loops.role_state import (
+    BACKGROUND,
+    EVALUATION,
+    LIKELY_EVALUATION,
+    TRAINING,
+    UNKNOWN,
+)
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -144,6 +151,39 @@ def test_a_model_keeps_its_own_train_and_its_result() -> None:
     assert roles.observe_role().role == "training"
     with pytest.raises(ValueError, match="mode"):
         model.train("yes")
+
+
+def test_only_a_final_role_survives_a_model_that_trains() -> None:
+    assert UNKNOWN.after_model_trains() is TRAINING
+    assert LIKELY_EVALUATION.after_model_trains() is TRAINING
+    for state in (TRAINING, EVALUATION, BACKGROUND):
+        assert state.after_model_trains() is state
+
+
+def test_a_likely_evaluation_is_one_once_something_has_trained() -> None:
+    assert LIKELY_EVALUATION.given_history(has_trained=True) is EVALUATION
+    assert LIKELY_EVALUATION.given_history(has_trained=False) is UNKNOWN
+    assert UNKNOWN.given_history(has_trained=True) is UNKNOWN
+    assert EVALUATION.given_history(has_trained=False) is EVALUATION
+
+
+def test_only_a_sure_evaluation_takes_a_wrapped_loader_from_training() -> None:
+    states = [UNKNOWN, TRAINING, LIKELY_EVALUATION, EVALUATION, BACKGROUND]
+    wrapped = [state.of_wrapped_loader() for state in states]
+    assert wrapped == [UNKNOWN, TRAINING, UNKNOWN, EVALUATION, UNKNOWN]
+
+
+def test_a_likely_evaluation_may_be_the_next_epoch_of_the_training() -> None:
+    assert LIKELY_EVALUATION.roles_to_continue() == ("training", None, "evaluation")
+    assert EVALUATION.roles_to_continue() == ("evaluation",)
+    assert UNKNOWN.roles_to_continue() == (None,)
+
+
+def test_a_loop_is_called_an_evaluation_once_that_is_known() -> None:
+    assert LIKELY_EVALUATION.loop_name("Loader", has_trained=False) == "Loader"
+    assert LIKELY_EVALUATION.loop_name("Loader", has_trained=True) == "Loader (evaluation)"
+    assert EVALUATION.loop_name("Loader", has_trained=False) == "Loader (evaluation)"
+    assert BACKGROUND.loop_name("Loader", has_trained=True) == "Loader"
 
 
 def loader(count: int) -> Any:

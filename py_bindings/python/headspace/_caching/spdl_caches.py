@@ -7,7 +7,7 @@ from itertools import chain
 from headspace import _native
 from headspace._loops import names, nesting
 from headspace._loops.epochs import length_of
-from headspace._loops.loader_facts import samples_per_batch
+from headspace._loops.loader_facts import samples_per_batch, type_name_of
 from headspace._session import lifecycle
 
 TYPE_CHECKING = False
@@ -144,17 +144,20 @@ def _replay_loop(
     keep_source: bool,
     endless: bool = False,
 ) -> _native.Loop:
-    kind = type(src)
     return _native.Loop(
-        names.make_unique(kind.__name__),
-        "replay",
-        type_name=f"{kind.__module__}.{kind.__qualname__}",
-        batches=None if endless else length_of(src),
-        endless=endless,
-        batch_size=samples_per_batch(src),
-        num_caches=num_caches,
-        return_caches_after=return_caches_after,
-        stop_after=stop_after,
-        keep_source=keep_source,
-        options_from="wrap",
+        names.make_unique(type(src).__name__),
+        {
+            "mode": "replay",
+            "num_caches": num_caches,
+            "return_caches_after": return_caches_after,
+            "stop_after": stop_after,
+            "keep_source": keep_source,
+            "endless": endless,
+        },
+        {
+            "type_name": type_name_of(src),
+            "batches": None if endless else length_of(src),
+            "batch_size": samples_per_batch(src),
+        },
+        {"options_from": "wrap"},
     )

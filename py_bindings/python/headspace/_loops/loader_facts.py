@@ -13,31 +13,61 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from typing_extensions import Unpack
 
-def make_loop(loader: Any, *, mode: str, batch_size: int | None, **options: Any) -> _native.Loop:
-    """The loop over a loader, with the options of `wrap`."""
-    kind = type(loader)
-    options.setdefault("chosen", options["name"] == _settings.chosen_loop())
-    options.setdefault("options_from", _settings.options_from())
-    workers = count_attribute(loader, "num_workers")
-    factor = count_attribute(loader, "prefetch_factor")
+    from headspace._loops.role_state import Role
+
+
+def make_loop(
+    loader: Any,
+    *,
+    name: str,
+    mode: str,
+    batch_size: int | None = None,
+    role: Role | None = None,
+    options_from: str | None = None,
+    **plan: Unpack[_native._PlanOptions],
+) -> _native.Loop:
+    """The loop over a loader.
+
+    Args:
+        batch_size: Samples per batch. By default what the loader says.
+        role: What the loop is for.
+        options_from: Where the user sets the plan, as records have it.
+        plan: The options of `wrap` for a probe or a replay.
+    """
+    if options_from is None:
+        options_from = _settings.options_from()
     # A torch loader over an iterable dataset counts its samples to tell its length.
     has_cheap_length = mode != "measure" or getattr(loader, "_dataset_kind", 0) == 0
-    if batch_size is None:
-        batch_size = samples_per_batch(loader)
+    facts = _read_facts(loader, samples_per_batch(loader) if batch_size is None else batch_size)
+    facts["batches"] = length_of(loader) if has_cheap_length else None
     return _native.Loop(
-        mode=mode,
-        type_name=f"{kind.__module__}.{kind.__qualname__}",
-        batches=length_of(loader) if has_cheap_length else None,
-        batch_size=batch_size,
-        count_samples=_sample_counter(loader) if batch_size is None else None,
-        workers=workers,
-        prefetch_depth=_prefetch_depth(workers, factor),
-        prefetch_factor=factor,
-        pin_memory=flag_attribute(loader, "pin_memory"),
-        world_size=_settings.world_size(),
-        **options,
+        name,
+        {"mode": mode, "world_size": _settings.world_size(), **plan},
+        facts,
+        {"role": role, "chosen": name == _settings.chosen_loop(), "options_from": options_from},
     )
+
+
+def _read_facts(loader: Any, batch_size: int | None) -> _native._LoaderFacts:
+    workers = count_attribute(loader, "num_workers")
+    factor = count_attribute(loader, "prefetch_factor")
+    return {
+        "type_name": type_name_of(loader),
+        "batch_size": batch_size,
+        "count_samples": _sample_counter(loader) if batch_size is None else None,
+        "workers": workers,
+        "prefetch_depth": _prefetch_depth(workers, factor),
+        "prefetch_factor": factor,
+        "pin_memory": flag_attribute(loader, "pin_memory"),
+    }
+
+
+def type_name_of(thing: Any) -> str:
+    """The name of its type, with the module."""
+    kind = type(thing)
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _prefetch_depth(workers: int | None, factor: int | None) -> int | None:

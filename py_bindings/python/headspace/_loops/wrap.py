@@ -65,7 +65,7 @@ def wrap(
             always delivers all.
 
     Raises:
-        TypeError: If ``iterable`` cannot be iterated.
+        TypeError: If ``iterable`` cannot be iterated, or a number is not a whole one.
         ValueError: If ``mode`` is none of the three, or the numbers make no sense together.
     """
     if not _settings.enabled():
@@ -84,6 +84,13 @@ def wrap(
     for what, count in (("batch_size", batch_size), ("probe_steps", probe_steps)):
         if count is not None and (type(count) is not int or count < 1):
             raise ValueError(f"`{what}` is not a positive whole number: {count!r}")
+    for what, number in (
+        ("num_caches", num_caches),
+        ("return_caches_after", return_caches_after),
+        ("stop_after", stop_after),
+    ):
+        if number is not None and not hasattr(type(number), "__index__"):
+            raise TypeError(f"`{what}` is not a whole number: {number!r}")
     # A setting never contradicts an argument: only arguments may be refused.
     if return_caches_after is None:
         return_caches_after = _settings.return_caches_after()
@@ -163,8 +170,6 @@ def _remember(key: tuple[object, ...], proxy: Any, *, has_name: bool) -> None:
         forget = _earlier_calls.pop
         try:
             wrapped = ref(proxy._headspace_wrapped, lambda _: forget(key, None))
-        except (
-            TypeError
-        ):  # A list, for example: nothing tells when it is gone, and its id free for another.
+        except TypeError:  # A list, for example: its id may become another object's, unnoticed.
             return
     _earlier_calls[key] = _EarlierCall(proxy, wrapped)

@@ -13,13 +13,14 @@ from headspace._session import stderr, threads
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from os import PathLike
     from types import TracebackType
 
     from headspace._session.report import Report
     from headspace.config import Destination
     from headspace.integrations._sink import Feed, Sink
 
-#: The session that goes on, in this process or in the one this was forked from.
+#: The running session, of this process or of the one that it was forked from.
 current: Session | None = None
 
 #: A session was started in this process.
@@ -28,7 +29,7 @@ has_begun = False
 #: Sessions of this process that have ended.
 ended = 0
 
-#: A default session could not be started: said once, not tried at every epoch.
+#: A default session could not be started. It is reported once, and not tried again at every epoch.
 has_failed = False
 
 #: The loop of `step()`.
@@ -39,7 +40,7 @@ _starting = RLock()
 
 
 def _after_fork() -> None:
-    # The thread that held it may not have come along.
+    # The thread that held the lock is not in the child.
     global _starting
     _starting = RLock()
 
@@ -101,8 +102,8 @@ class Session:
         return Report(*rendered)
 
     def _end(self) -> tuple[str, str, str] | None:
-        # Imports nothing: this runs at exit, where an import makes Python 3.10 forget that Ctrl-C
-        # ended the program, and with it the exit status.
+        # No import here: this runs at exit, where an import makes Python 3.10 forget that Ctrl-C ended the
+        # program, and exit with another status.
         global current, ended
         if current is self and self._native.is_here:
             current = None
@@ -118,7 +119,7 @@ class Session:
         return rendered
 
     def _at_exit(self) -> None:
-        """The program ends, and the run with it."""
+        """The program ends, and so does the run."""
         self._ended_by(_uncaught())
         self._end()
 
@@ -142,9 +143,9 @@ class Session:
 
 
 def _uncaught() -> type[BaseException] | None:
-    """The type of the exception that ends the program; None where it ends by itself."""
-    # Python notes it before it calls exit handlers. In an interactive session it is that of any
-    # command, and ends nothing.
+    """The type of the exception that ends the program. None if the program ends without one."""
+    # Python stores the exception before it calls exit handlers. In an interactive session it stores that
+    # of the last failed command, which did not end the program.
     if hasattr(sys, "ps1") or sys.flags.interactive:
         return None
     error = getattr(sys, "last_exc", None)  # From Python 3.12 on.
@@ -198,40 +199,25 @@ def _start(
     from headspace._session.destinations import sort_destinations
 
     base, exports, asked = sort_destinations(to)
-    base = base or _settings.directory()
     silent = _settings.quiet() if quiet is None else quiet
-    # Without a stderr, its descriptor belongs to whatever file was opened next.
+    # If the process has no stderr, its descriptor belongs to the file that was opened next.
     silent = silent or sys.__stderr__ is None
     seconds = _settings.interval() if interval is None else _seconds(interval)
-    rank, world_size = _settings.rank(), _settings.world_size()
+    rank = _settings.rank()
     sinks: list[Sink] = []
     try:
         for sink in asked:
             if sink.open(rank):
                 sinks.append(sink)  # noqa: PERF401 - if the next one raises, these are closed.
         feed = _feed(sinks, seconds, silent) if sinks else None
-        native = _native.Session(
-            {
-                "base": base,
-                "run_id": _settings.run_id() if run_id is None else run_id,
-                "interval": seconds,
-                "rank": rank,
-                "local_rank": _settings.local_rank(),
-                "rank_on_node": _settings.rank_on_node(),
-                "world_size": world_size,
-                "versions": _settings.versions(_native.__version__),
-                "argv": [str(argument) for argument in sys.argv],
-                "settings": {
-                    "interval": f"{seconds:g}s",
-                    "dir": str(base),
-                    "mode": _settings.mode(),
-                },
-                "quiet": silent,
-                "origin": origin,
-                "exports": [*exports, *_settings.export(besides={kind for kind, _, _ in exports})],
-                "scalars": len(sinks),
-            }
-        )
+        configuration = _configuration(base or _settings.directory(), seconds, rank)
+        configuration["run_id"] = _settings.run_id() if run_id is None else run_id
+        configuration["quiet"] = silent
+        configuration["origin"] = origin
+        kinds = {kind for kind, _, _ in exports}
+        configuration["exports"] = [*exports, *_settings.export(besides=kinds)]
+        configuration["scalars"] = len(sinks)
+        native = _native.Session(configuration)
     except BaseException:
         for sink in sinks:
             try:
@@ -248,6 +234,30 @@ def _start(
     if feed is not None:
         feed.start(native)
     return session
+
+
+def _configuration(base: str | PathLike[str], interval: float, rank: int) -> _native._Configuration:
+    """What a session knows about its process, with the defaults of all else."""
+    return {
+        "base": base,
+        "run_id": None,
+        "interval": interval,
+        "rank": rank,
+        "local_rank": _settings.local_rank(),
+        "rank_on_node": _settings.rank_on_node(),
+        "world_size": _settings.world_size(),
+        "versions": _settings.versions(_native.__version__),
+        "argv": [str(argument) for argument in sys.argv],
+        "settings": {
+            "interval": f"{interval:g}s",
+            "dir": str(base),
+            "mode": _settings.mode(),
+        },
+        "quiet": False,
+        "origin": None,
+        "exports": [],
+        "scalars": 0,
+    }
 
 
 def _record_refused_settings(native: _native.Session) -> None:
@@ -272,8 +282,8 @@ def _seconds(interval: float | str) -> float:
 def begin(origin: int) -> _native.Session | None:
     """The session that a wrapped loader records to, started if there is none.
 
-    None in a process forked from one that has a session (a loader's worker is no trainer), and
-    where no session can be started: training goes on unwatched.
+    None in a process forked from one that has a session, since a loader's worker does not train, and if
+    no session can be started: training goes on unwatched.
     """
     session = current  # Read once: another thread may end it.
     if session is None:
@@ -287,14 +297,14 @@ def begin(origin: int) -> _native.Session | None:
 
 
 def _report_device(session: _native.Session) -> None:
-    """Tell which GPU the main thread computes on, so that a rank is judged by that one."""
+    """Records which GPU the main thread computes on: a rank is judged by that one."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     try:
         # Each thread has a current device of its own.
         if cuda is not None and threads.is_main_thread() and cuda.is_initialized():
             session.report_torch_device(cuda.current_device())
     except Exception:
-        pass  # The process's memory or its local rank tells.
+        pass  # Then the GPU is found by the process's memory, or by its local rank.
 
 
 def _begin_first_session(origin: int) -> _native.Session | None:
@@ -343,7 +353,7 @@ def step(samples: int | None = None) -> None:
     if not _settings.enabled():
         return
     if steps_loop is None:
-        steps_loop = _native.Loop("steps", "measure")
+        steps_loop = _native.Loop("steps", {"mode": "measure"})
     session = current
     native = session._native if session is not None else begin(_native.ticks())
     if native is not None and native.is_here:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     Q = TypeVar("Q")
 
-    #: Depth, capacity, and of a pool how many workers have an item in hand and how many there can be.
-    Seen = tuple[int, int | None, int | None, int | None]
+    #: Depth and capacity; of a pool also how many workers are busy, and how many there can be.
+    Reading = tuple[int, int | None, int | None, int | None]
 
-#: A depth or a capacity is no more than this in the records.
-_MOST = 2**32 - 1
+#: Largest depth or capacity in the records.
+_MAX_COUNT = 2**32 - 1
 
 
 def queue(
@@ -62,64 +62,64 @@ def queue(
     """
     if not _settings.enabled():
         return q
-    look_inside = None
+    read_queue = None
     if depth is None:
-        look_inside = _reader(q)
-        if look_inside is None:
+        read_queue = _reader(q)
+        if read_queue is None:
             raise TypeError(
                 f"the depth of a `{type(q).__qualname__}` is not known: "
                 f'write `headspace.queue("{name}", depth=...)`'
             )
-    _native.watch_queue(name, _look(_held(q), look_inside, depth, capacity), last)
+    _native.watch_queue(name, _make_reader(_weakly(q), read_queue, depth, capacity), last)
     return q
 
 
-def _look(
-    held: Callable[[], Any],
-    look_inside: Callable[[Any], Seen | None] | None,
+def _make_reader(
+    get_queue: Callable[[], Any],
+    read_queue: Callable[[Any], Reading | None] | None,
     depth: Callable[[], int] | None,
     capacity: int | Callable[[], int] | None,
 ) -> Callable[[], tuple[int, int] | tuple[int, int, int, int] | None]:
-    """What the native thread calls, as `_native.watch_queue` has it."""
+    """The function that the native thread calls; see `_native.watch_queue`."""
 
-    def look() -> tuple[int, int] | tuple[int, int, int, int] | None:
+    def read() -> tuple[int, int] | tuple[int, int, int, int] | None:
         waiting: int
-        room: int | None = None
+        limit: int | None = None
         active: int | None = None
-        places: int | None = None
-        q = held()
+        workers: int | None = None
+        q = get_queue()
         if q is None:
             return None
-        if look_inside is not None:
-            seen = look_inside(q)
-            if seen is None:
+        if read_queue is not None:
+            reading = read_queue(q)
+            if reading is None:
                 return None
-            waiting, room, active, places = seen
+            waiting, limit, active, workers = reading
         elif depth is not None:
             waiting = depth()
-            room = _maxsize(q)
+            limit = _maxsize(q)
         if capacity is not None:
-            room = capacity() if callable(capacity) else capacity
-        if active is None or places is None:
-            return _count(waiting), _room(room)
-        places = _count(places)
-        return _count(waiting), _room(room), min(_count(active), places), places
+            limit = capacity() if callable(capacity) else capacity
+        if active is None or workers is None:
+            return _count(waiting), _finite_capacity(limit)
+        workers = _count(workers)
+        return _count(waiting), _finite_capacity(limit), min(_count(active), workers), workers
 
-    return look
+    return read
 
 
-def _room(given: int | None) -> int:
-    # Python's own "no limit" is 0, that of multiprocessing the largest semaphore.
-    room = _count(given or 0)
-    return room if room < 2**31 - 1 else 0
+def _finite_capacity(given: int | None) -> int:
+    # "No limit" is 0 in the standard library, and the largest semaphore in multiprocessing.
+    limit = _count(given or 0)
+    return limit if limit < 2**31 - 1 else 0
 
 
 def _count(given: int) -> int:
-    return max(0, min(int(given), _MOST))
+    return max(0, min(int(given), _MAX_COUNT))
 
 
-def _held(q: Any) -> Callable[[], Any]:
-    if q is None:  # There are callables only.
+def _weakly(q: Any) -> Callable[[], Any]:
+    if q is None:  # `depth` and `capacity` say everything.
         return lambda: ()
     try:
         return ref(q)
@@ -129,20 +129,20 @@ def _held(q: Any) -> Callable[[], Any]:
 
 def _maxsize(q: Any) -> int | None:
     for name in ("maxsize", "_maxsize", "maxlen"):
-        room = getattr(q, name, None)
-        if isinstance(room, int):
-            return room
+        limit = getattr(q, name, None)
+        if isinstance(limit, int):
+            return limit
     return None
 
 
-def _reader(q: Any) -> Callable[[Any], Seen | None] | None:
-    """How that kind of object is read. A pool that has ended gives None."""
+def _reader(q: Any) -> Callable[[Any], Reading | None] | None:
+    """The function that reads this kind of object. It returns None for a pool that has ended."""
     modules = {base.__module__.partition(".")[0] for base in type(q).__mro__}
     if "concurrent" in modules:
         if hasattr(q, "_work_queue"):
-            return _of_threads
+            return _read_thread_pool
         if hasattr(q, "_pending_work_items"):
-            return _of_processes
+            return _read_process_pool
     if hasattr(q, "maxlen") and hasattr(q, "__len__"):
         return lambda q: (len(q), q.maxlen, None, None)
     # `queue.Queue` has `queue`, `asyncio.Queue` has `_queue`; both know their length without a lock.
@@ -155,45 +155,44 @@ def _reader(q: Any) -> Callable[[Any], Seen | None] | None:
     return None
 
 
-def _of_threads(pool: Any) -> Seen | None:
+def _read_thread_pool(pool: Any) -> Reading | None:
     work = pool._work_queue
     threads = [thread for thread in list(pool._threads) if thread.is_alive()]
-    # At its end something that is no work is put in, to wake the threads up.
+    # When a pool shuts down it puts a None into its queue, to wake up the threads.
     ends = bool(getattr(pool, "_shutdown", False))
     if ends and not threads:
         return None
-    places = getattr(pool, "_max_workers", None)
-    return work.qsize() - ends, None, _at_work(threads, work), places
+    workers = getattr(pool, "_max_workers", None)
+    return work.qsize() - ends, None, _count_busy(threads, work), workers
 
 
-def _at_work(threads: list[Any], work: Any) -> int | None:
-    """How many threads of a pool are in a call; None where that cannot be told.
+def _count_busy(threads: list[Any], work: Any) -> int | None:
+    """How many threads of a pool are in a call. None if that cannot be known.
 
-    What the pool itself counts as idle is not: before 3.12 it counts ends of calls, and later it
-    misses some. A thread without a call waits in the pool's loop, with nothing on top of it.
+    The pool's own count of idle threads is not used: before Python 3.12 it counts ends of calls, and later
+    it misses some. An idle thread waits in the pool's own function, which calls no other Python function.
     """
     loop = getattr(sys.modules.get("concurrent.futures.thread"), "_worker", None)
-    # Another queue than the native one has frames of its own in which a thread waits.
+    # Any queue but the native one waits in a Python function of its own.
     if loop is None or type(work).__module__ != "_queue":
         return None
     for thread in threads:
-        # It is gone from a thread that has just ended.
+        # A thread that has just ended has no target.
         if getattr(thread, "_target", loop) is not loop:
             return None
     identifiers = [thread.ident for thread in threads]
     return _native.threads_beyond(identifiers, loop.__code__)
 
 
-def _of_processes(pool: Any) -> Seen | None:
-    # All calls without a result: those that nobody has asked for, those on their way to the
-    # processes, and those that a process works on.
+def _read_process_pool(pool: Any) -> Reading | None:
+    # Calls without a result: waiting, on their way to a process, or running in one.
     pending = len(pool._pending_work_items or ())
     asked: Any = getattr(pool, "_work_ids", None)
     sent: Any = getattr(pool, "_call_queue", None)
-    places = getattr(pool, "_max_workers", None)
+    workers = getattr(pool, "_max_workers", None)
     if sent is None and pending == 0:
         return None
-    if sent is None or not hasattr(asked, "queue"):  # It ends, or is of another kind.
+    if sent is None or not hasattr(asked, "queue"):  # It is shutting down, or is of another kind.
         return pending - len(pool._processes or ()), None, None, None
     waiting = len(asked.queue) + sent.qsize()
-    return waiting, None, max(0, pending - waiting), places
+    return waiting, None, max(0, pending - waiting), workers

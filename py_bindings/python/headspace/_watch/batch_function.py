@@ -190,16 +190,20 @@ class BatchFunction:
             stops = False
         made = self._loops[evaluates] = _native.Loop(
             names.make_unique(name),
-            mode,
-            type_name=self.target.replace(":", "."),
-            num_caches=_settings.num_caches(),
-            probe_steps=_settings.probe_steps(),
-            stop_after_probe=stops,
-            endless=not self.generates,
-            world_size=_settings.world_size(),
-            role=state.role,
-            chosen=is_chosen,
-            options_from=_settings.options_from(),
+            {
+                "mode": mode,
+                "num_caches": _settings.num_caches(),
+                "probe_steps": _settings.probe_steps(),
+                "stop_after_probe": stops,
+                "endless": not self.generates,
+                "world_size": _settings.world_size(),
+            },
+            {"type_name": self.target.replace(":", ".")},
+            {
+                "role": state.role,
+                "chosen": is_chosen,
+                "options_from": _settings.options_from(),
+            },
         )
         return made
 

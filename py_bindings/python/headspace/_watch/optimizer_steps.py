@@ -12,6 +12,7 @@ from _weakref import ref
 
 from headspace import _native, _settings
 from headspace._loops import nesting, roles
+from headspace._loops.loader_facts import type_name_of
 from headspace._processes.worker import is_worker
 from headspace._session import lifecycle
 from headspace._watch.faults import call_safely
@@ -92,15 +93,15 @@ class _StepCounter:
         if is_worker():
             self._is_worker = True
             return None
-        kind = type(optimizer)
         return _native.Loop(
             NAME,
-            "measure",
-            type_name=f"{kind.__module__}.{kind.__qualname__}",
-            world_size=_settings.world_size(),
-            role=roles.role_by_modes().role,
-            chosen=_settings.chosen_loop() == NAME,
-            options_from=_settings.options_from(),
+            {"mode": "measure"},
+            {"type_name": type_name_of(optimizer)},
+            {
+                "role": roles.role_by_modes().role,
+                "chosen": _settings.chosen_loop() == NAME,
+                "options_from": _settings.options_from(),
+            },
         )
 
 

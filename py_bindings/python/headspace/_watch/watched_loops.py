@@ -61,9 +61,7 @@ class WatchedLoop:
             mode = "measure"
         self.mode = mode
         self.state = state
-        self.loop = make_loop(
-            loader, mode=mode, name=name, batch_size=None, role=state.role, **options
-        )
+        self.loop = make_loop(loader, name=name, mode=mode, role=state.role, **options)
         self._iterator: Callable[[], Any] = _gone
         self._loader: Callable[[], Any]
         self._dataset: Callable[[], Any]
