@@ -37,8 +37,8 @@ const MOST_COPIED_BYTES: u64 = 1 << 30;
 #[pyclass(module = "headspace._native", frozen)]
 pub(crate) struct Cached {
     keeper: Keeper,
-    /// `headspace._loops.epoch_of`.
-    epoch_of: Py<PyAny>,
+    /// `headspace._loops.epochs.describe_epoch`.
+    describe_epoch: Py<PyAny>,
     /// Whether an epoch with repeated batches keeps the loader's length.
     keeps_length: bool,
     state: Mutex<State>,
@@ -77,7 +77,10 @@ impl Cached {
     pub(crate) fn new(py: Python<'_>, machine: Machine, keeps_length: bool) -> PyResult<Self> {
         Ok(Self {
             keeper: Keeper::import(py)?,
-            epoch_of: py.import("headspace._loops")?.getattr("epoch_of")?.unbind(),
+            describe_epoch: py
+                .import("headspace._loops.epochs")?
+                .getattr("describe_epoch")?
+                .unbind(),
             keeps_length,
             state: Mutex::new(State::new(machine)),
         })
@@ -92,7 +95,7 @@ impl Cached {
         let py = loader.py();
         let is_probe = self.is_probe();
         let (loader, length, on_cut): (Bound<'_, PyAny>, Option<u64>, Option<Py<PyAny>>) = self
-            .epoch_of
+            .describe_epoch
             .bind(py)
             .call1((loader, self.keeps_length, is_probe))?
             .extract()?;

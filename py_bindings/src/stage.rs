@@ -272,8 +272,8 @@ impl Stage {
         if !slf.get().enabled {
             return Ok(function);
         }
-        py.import("headspace._stage")?
-            .call_method1("decorated", (slf, function))
+        py.import("headspace._stages.stage")?
+            .call_method1("decorate", (slf, function))
     }
 
     /// Says what the call that goes on takes in and gives out, where that is not one item each. What
@@ -331,7 +331,9 @@ impl Stage {
         &self,
         py: Python<'py>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
-        let again = py.import("headspace._stage")?.getattr("again")?;
+        let again = py
+            .import("headspace._stages.stage")?
+            .getattr("unpickle_stage")?;
         let concurrency = match self.concurrency.load(Ordering::Relaxed) {
             0 => None,
             concurrency => Some(concurrency),

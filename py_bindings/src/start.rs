@@ -30,7 +30,7 @@ use crate::session::{clock, render};
 /// it is awake. One that takes longer is read from when it has opened.
 const DRIVER_PATIENCE: Duration = Duration::from_millis(250);
 
-/// How a session is started: the mapping that `_session.py` gives.
+/// How a session is started: the mapping that `_session/lifecycle.py` gives.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Configuration {
