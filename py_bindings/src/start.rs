@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use headspace_agent::model::Mode;
-use headspace_agent::model::record::RunRecord;
+use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
 use headspace_agent::pipeline::notice_log::Say;
 use headspace_agent::pipeline::sampler::Identity;
@@ -246,9 +246,8 @@ impl Configuration {
             },
             say: say_aloud(quiet),
             on_terminate: Box::new(move |summary, probes| {
-                let rendered = render(summary, probes, &shown, world_size);
-                if let (false, 0, Ok((_, text, _))) = (quiet, rank, rendered) {
-                    say(&format!("{text}\n"));
+                if !quiet && rank == 0 {
+                    say_verdict(summary, probes, &shown, world_size);
                 }
                 if let Some(marker) = &terminated {
                     marker.remove();
@@ -261,6 +260,13 @@ impl Configuration {
             stages: slots.map(Slots::region),
             workers: marker.map(|marker| Box::new(FoundWorkers::below(marker)) as Box<dyn Workers>),
         }
+    }
+}
+
+/// Prints the verdict of a run that a signal ends.
+fn say_verdict(summary: &SummaryRecord, probes: &[ProbeRecord], folder: &Path, world_size: u32) {
+    if let Ok((_, text, _)) = render(summary, probes, folder, world_size) {
+        say(&format!("{text}\n"));
     }
 }
 
