@@ -125,9 +125,7 @@ def test_a_run_is_below_the_span_of_the_launcher_that_hands_its_trace_down(
         TraceContextTextMapPropagator().inject(carrier)
     monkeypatch.setenv("TRACEPARENT", carrier["traceparent"])
     with http_collector() as received:
-        to = headspace.OpenTelemetry(
-            f"http://127.0.0.1:{received.port}", interval=0.1, spans=True
-        )
+        to = headspace.OpenTelemetry(f"http://127.0.0.1:{received.port}", interval=0.1, spans=True)
         with headspace.start(to=to, interval=0.05):
             for _ in headspace.wrap(list(range(50)), name="train"):
                 pass
@@ -155,5 +153,7 @@ def test_a_trace_that_cannot_be_read_is_one_notice_and_the_run_has_its_own(
 
 
 def test_no_library_of_opentelemetrys_is_imported_by_headspace() -> None:
-    code = "import sys, headspace, headspace.integrations; assert 'opentelemetry' not in sys.modules"
+    code = (
+        "import sys, headspace, headspace.integrations; assert 'opentelemetry' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parent)

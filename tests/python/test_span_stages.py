@@ -42,11 +42,12 @@ def test_spans_below_spans_are_stages_within_stages(runs: Runs) -> None:
 
     def batches() -> Iterator[int]:
         for number in range(100):
-            with spans.start_as_current_span("load"):
-                # Not a stage, and in between all the same.
-                with spans.start_as_current_span("retry"):
-                    with spans.start_as_current_span("load.decode"):
-                        time.sleep(0.002)
+            with (
+                spans.start_as_current_span("load"),
+                spans.start_as_current_span("retry"),  # Not a stage, and in between all the same.
+                spans.start_as_current_span("load.decode"),
+            ):
+                time.sleep(0.002)
             yield number
 
     found = stages_of(runs, batches)

@@ -34,7 +34,7 @@ __all__ = ["StageSpanProcessor"]
 MOST_NAMES = 256
 
 
-class StageSpanProcessor(SpanProcessor):
+class StageSpanProcessor(SpanProcessor):  # type: ignore[misc]
     """Counts chosen spans as calls of stages, from any thread or task.
 
         StageSpanProcessor("loader.")                             # all whose name begins so
