@@ -105,7 +105,7 @@ impl Session {
             let setting = "HEADSPACE_LOG".to_owned();
             agent.notice(&Notice::SettingRefused { setting, problem });
         }
-        tracing::info!(folder = %folder.display(), rank, "watching");
+        tracing::info!(target: crate::log::SESSION, folder = %folder.display(), rank, "watching");
         interpreter.look_at_queues(agent.clone());
         Ok(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),

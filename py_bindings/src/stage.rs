@@ -318,8 +318,12 @@ impl Stage {
     }
 
     /// A call that ends in another frame, or in another task.
-    fn _begin(&self) -> Task {
-        Task::begin(self.place(), self.writers)
+    ///
+    /// Args:
+    ///     within: The call around it, which waits for it.
+    #[pyo3(signature = (within = None))]
+    fn _begin(&self, within: Option<Py<Task>>) -> Task {
+        Task::begin(self.place(), self.writers, within)
     }
 
     /// Adds items that were taken in or given out apart from calls.

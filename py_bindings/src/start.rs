@@ -272,7 +272,7 @@ fn say_verdict(summary: &SummaryRecord, probes: &[ProbeRecord], folder: &Path, w
 
 fn say_aloud(quiet: bool) -> Say {
     Box::new(move |notice| {
-        tracing::info!(code = notice.code(), "{notice}");
+        tracing::info!(target: crate::log::NOTICE, code = notice.code(), "{notice}");
         if !quiet {
             say(&format!("headspace: {notice}\n"));
         }
@@ -285,7 +285,7 @@ fn open(wanted: Vec<Wanted>, place: &Place) -> PyResult<(Exporters, Vec<Notice>)
     for (destination, must) in wanted {
         match destination.and_then(|destination| destination.open(place)) {
             Ok(opened) => {
-                exporters.extend(opened.exporter);
+                exporters.extend(opened.exporters);
                 notices.extend(opened.notices);
             }
             Err(error) if must => return Err(py_error(&error)),

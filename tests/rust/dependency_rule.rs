@@ -70,6 +70,7 @@ const AGENT_LIBRARIES: &[&str] = &[
     "schemars",
     "serde",
     "thiserror",
+    "tracing",
 ];
 
 /// The one crate that knows Python.
@@ -115,6 +116,7 @@ const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ("gpu", &["procfs"]),
     ("workers", &["procfs"]),
     ("shared_memory", &[]),
+    ("tracing", &[]),
     ("catalog", &["process", "host", "tree", "io", "perf", "gpu"]),
 ];
 

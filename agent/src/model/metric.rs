@@ -347,6 +347,8 @@ metrics! {
         "Deliveries of the run as it stands that were given up (OpenTelemetry, textfile); totals come with the next one that arrives. Absent until there is one";
     AGENT_DROPPED_SPANS = Counter "headspace.agent.dropped.spans" ["{span}"] on "agent" =>
         "Spans that no collector took: it refused them, or was too slow. Absent until there is one";
+    AGENT_DROPPED_LOG_RECORDS = Counter "headspace.agent.dropped.log_records" ["{log_record}"] on "agent" =>
+        "Log records that no collector took: it refused them, or was too slow. Absent until there is one";
     AGENT_DROPPED_LINES = Counter "headspace.agent.dropped.lines" ["{line}"] on "agent" =>
         "Records that readers of a pipe were too slow for, or a tracker's library: the run folder has them. Absent until there is one";
     AGENT_DROPPED_SERIES = Gauge "headspace.agent.dropped.series" ["{series}"] on "agent" =>

@@ -11,14 +11,15 @@ use super::stages::{StageReader, Taken};
 use super::thinning::{Thinning, Turns, WHOLE};
 use super::watched::Watched;
 use crate::model::metric::{
-    AGENT_CPU_TIME, AGENT_DROPPED_EXPORTS, AGENT_DROPPED_LINES, AGENT_DROPPED_RECORDS,
-    AGENT_DROPPED_SPANS, AGENT_DROPPED_STEPS, AGENT_STEP_COST, AGENT_TICK_LATENESS,
+    AGENT_CPU_TIME, AGENT_DROPPED_EXPORTS, AGENT_DROPPED_LINES, AGENT_DROPPED_LOG_RECORDS,
+    AGENT_DROPPED_RECORDS, AGENT_DROPPED_SPANS, AGENT_DROPPED_STEPS, AGENT_STEP_COST,
+    AGENT_TICK_LATENESS,
 };
 use crate::model::record::{
-    EpochRecord, LoopTick, Phase, RecordBody, RunRecord, RunState, SCHEMA, TickRecord,
+    EpochRecord, LoopTick, Phase, ProbeRecord, RecordBody, RunRecord, RunState, SCHEMA, TickRecord,
 };
 use crate::model::stage_history::StageTicks;
-use crate::model::{Reading, Record, Scope};
+use crate::model::{Reading, Record, Scope, log_target};
 use crate::notice::Notice;
 use crate::port::Clock;
 use crate::port::clock::thread_cpu_time;
@@ -105,6 +106,14 @@ impl Sampler {
         let at = self.clock.now();
         let elapsed = at.saturating_sub(self.last_at);
         self.last_at = at;
+        let _tick = tracing::debug_span!(
+            target: log_target::TICK,
+            "tick",
+            number = self.tick,
+            ?late,
+            last
+        )
+        .entered();
         self.sources.ask(at, last);
         let loops = self.watched.loops();
 
@@ -140,21 +149,38 @@ impl Sampler {
         }));
         let probes = loops
             .iter()
-            .filter_map(|e| e.take_probe(last, || self.watched.cores_in_use(e, at)));
+            .filter_map(|e| e.take_probe(last, || self.watched.cores_in_use(e, at)))
+            .inspect(log_probe);
         bodies.extend(probes.map(RecordBody::Probe));
         let notices = self.watched.notice_log.take();
         bodies.extend(notices.into_iter().map(RecordBody::Notice));
         if last || self.summary_is_due() {
-            let summary = if last {
-                self.watched.report(at, RunState::Finished).0
-            } else {
-                self.watched.refresh(at)
-            };
-            bodies.push(RecordBody::Summary(Box::new(summary)));
+            bodies.push(self.summary(at, last));
         }
         self.tick += 1;
-        let records = bodies.into_iter().map(|body| self.record(body)).collect();
+        let records: Vec<_> = bodies.into_iter().map(|body| self.record(body)).collect();
+        let took = self.clock.now().saturating_sub(at);
+        tracing::debug!(target: log_target::TICK, records = records.len(), ?took, "done");
         self.queue.push(records);
+    }
+
+    /// The summary of the run so far, or of all of it.
+    fn summary(&self, at: Duration, last: bool) -> RecordBody {
+        let summary = if last {
+            self.watched.report(at, RunState::Finished).0
+        } else {
+            self.watched.refresh(at)
+        };
+        tracing::debug!(
+            target: log_target::SUMMARY,
+            steps = summary.steps,
+            step_ms = summary.steady_step_mean_ms,
+            floor_ms = summary.floor_step_ms,
+            bottleneck = summary.bottleneck.as_ref().map(|found| found.kind.as_str()),
+            findings = summary.findings.len(),
+            "refreshed"
+        );
+        RecordBody::Summary(Box::new(summary))
     }
 
     /// What runs where: first of all, and again once the loader or the GPUs are known where they were
@@ -244,6 +270,7 @@ impl Sampler {
             (&AGENT_DROPPED_EXPORTS, by_destinations.exports),
             (&AGENT_DROPPED_LINES, by_destinations.lines),
             (&AGENT_DROPPED_SPANS, by_destinations.spans),
+            (&AGENT_DROPPED_LOG_RECORDS, by_destinations.log_records),
         ] {
             if count > 0 {
                 own(metric, count as f64);
@@ -288,6 +315,30 @@ fn with_loader(mut run: RunRecord, loops: &[Arc<LoopEntry>]) -> RunRecord {
         run.mode = first.mode;
     }
     run
+}
+
+/// A probe that is over, window by window.
+fn log_probe(probe: &ProbeRecord) {
+    for window in &probe.windows {
+        tracing::debug!(
+            target: log_target::PROBE,
+            cycle = window.cycle,
+            phase = window.phase.name(),
+            steps = window.steps,
+            discarded = window.discarded,
+            wait_ms = window.wait_ms,
+            compute_ms = window.compute_ms,
+            "window"
+        );
+    }
+    tracing::info!(
+        target: log_target::PROBE,
+        of = probe.loop_name,
+        windows = probe.windows.len(),
+        headspace_pct = probe.floor.map(|floor| floor.headspace_pct.value),
+        reason = probe.reason,
+        "over"
+    );
 }
 
 #[cfg(test)]

@@ -232,8 +232,12 @@ class Stage:
             failed: Whether it ended in an exception.
         """
 
-    def _begin(self) -> Task:
-        """A call that ends in another frame, or in another task."""
+    def _begin(self, within: Task | None = None) -> Task:
+        """A call that ends in another frame, or in another task.
+
+        Args:
+            within: The call around it, which waits for it.
+        """
 
     def _add_items(self, inputs: int, outputs: int) -> None:
         """Adds items that were taken in or given out apart from calls."""
