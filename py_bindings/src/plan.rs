@@ -12,6 +12,10 @@ use crate::cached::Machine;
 /// The plan as Python gives it: a mapping. Only the mode must be there.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the options of `wrap`, each of them independent"
+)]
 pub(crate) struct GivenPlan {
     /// `measure`, `probe` or `replay`.
     mode: String,

@@ -157,11 +157,11 @@ impl Epoch {
                 _ => RecordedLoop::unwatched(&self.loader, self.mode),
             };
             recorded.busy.store(true, Ordering::Relaxed);
-            let recorder = &recorded.entry.recorder;
+            let events = &recorded.entry.recorder;
             if let Some(size) = self.loader.batch_size {
-                recorder.mark(Event::BatchSize(size));
+                events.mark(Event::BatchSize(size));
             }
-            recorder.mark(Event::EpochBegin { at: self.begun });
+            events.mark(Event::EpochBegin { at: self.begun });
             recorded
         });
         &recorded.entry
@@ -177,7 +177,7 @@ impl Epoch {
     /// It ends, unless it is [reopened](Self::reopen).
     pub(crate) fn end(&self, exhausted: bool) {
         if let Some(recorded) = self.recorded.get() {
-            recorded.entry.recorder.mark(Event::EpochEnd { exhausted });
+            recorded.entry.events.mark(Event::EpochEnd { exhausted });
             recorded.busy.store(false, Ordering::Relaxed);
         }
     }

@@ -184,15 +184,15 @@ impl Loop {
         let recorded =
             self.recorded
                 .free(session.id(), session.agent(), &self.loader, Mode::Measure);
-        let recorder = &recorded.entry.recorder;
+        let events = &recorded.entry.recorder;
         if let Some(samples) = samples {
-            recorder.mark(Event::BatchSize(samples));
+            events.mark(Event::BatchSize(samples));
         }
         if gap {
-            recorder.mark(Event::Gap);
+            events.mark(Event::Gap);
         }
-        recorder.mark(Event::Step {
-            at: recorder.ticks(),
+        events.mark(Event::Step {
+            at: events.ticks(),
         });
     }
 
