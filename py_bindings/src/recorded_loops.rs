@@ -177,7 +177,7 @@ impl Epoch {
     /// It ends, unless it is [reopened](Self::reopen).
     pub(crate) fn end(&self, exhausted: bool) {
         if let Some(recorded) = self.recorded.get() {
-            recorded.entry.events.mark(Event::EpochEnd { exhausted });
+            recorded.entry.recorder.mark(Event::EpochEnd { exhausted });
             recorded.busy.store(false, Ordering::Relaxed);
         }
     }

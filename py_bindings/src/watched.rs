@@ -191,9 +191,7 @@ impl Loop {
         if gap {
             events.mark(Event::Gap);
         }
-        events.mark(Event::Step {
-            at: events.ticks(),
-        });
+        events.mark(Event::Step { at: events.ticks() });
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
