@@ -64,16 +64,13 @@ const LEAST_CONTINUATION: f64 = 0.5;
 const LEAST_MOVE: f64 = 0.2;
 
 /// Why no growth can be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoGrowth {
-    /// The run was too short.
-    #[error("fewer than {FEWEST_POINTS} points, or too unevenly spread")]
+    /// The run was too short, or its points are too unevenly spread.
     TooFewPoints,
     /// The slope may be zero, or is small beside what memory does anyway.
-    #[error("growth cannot be told from noise")]
     Noise,
     /// Memory rose, but in a way that ends: a warm-up, a plateau, a step, a sawtooth.
-    #[error("memory does not grow steadily")]
     NotSteady,
 }
 

@@ -12,7 +12,7 @@ use headspace_exporters::encode::verdict_text::verdict_text;
 use maud::{Markup, html};
 
 use super::data::Part;
-use super::html::{Text, blocks, cards, entries, prose, table, terms};
+use super::html::{Text, blocks, capitalized, cards, entries, prose, table, terms};
 
 /// Notices that are shown.
 const MOST_NOTICES: usize = 24;
@@ -253,7 +253,7 @@ fn way(sections: &[&Section]) -> Markup {
             @if section.id == SectionId::Bottleneck {
                 @for entry in &listed {
                     h2 { (section.id.title()) ": " strong { (Text(&entry.head)) } }
-                    p { (prose(&entry.body)) "." }
+                    p { (prose(&capitalized(&entry.body))) "." }
                 }
             } @else {
                 h3 { (section.id.title()) }

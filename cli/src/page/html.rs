@@ -56,7 +56,7 @@ fn block(id: SectionId, block: &Block) -> Markup {
     match block {
         Block::Heading { .. } => html! {},
         Block::Facts(facts) => html! { dl.cards { (cards(id, facts)) } },
-        Block::Sentence(words) => html! { p { (prose(words)) } },
+        Block::Sentence(words) => html! { p { (prose(&capitalized(words))) } },
         Block::Entries(entries) => self::entries(entries),
         Block::Terms(pairs) => terms(pairs),
         Block::Table(table) => self::table(id.title(), table),
@@ -89,11 +89,15 @@ pub(super) fn cards(id: SectionId, facts: &[Fact]) -> Markup {
 
 /// What a card is called by itself, without the section around it.
 fn card_title(id: SectionId, fact: &Fact) -> String {
-    let title = match id {
-        SectionId::Savings => format!("{}: {}", id.label(), fact.label),
-        _ => fact.label.to_owned(),
-    };
-    let mut chars = title.chars();
+    match id {
+        SectionId::Savings => capitalized(&format!("{}: {}", id.label(), fact.label)),
+        _ => capitalized(fact.label),
+    }
+}
+
+/// Words as they begin a line.
+pub(super) fn capitalized(words: &str) -> String {
+    let mut chars = words.chars();
     let first = chars.next().map(|c| c.to_ascii_uppercase());
     first.into_iter().chain(chars).collect()
 }

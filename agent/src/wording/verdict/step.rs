@@ -181,7 +181,10 @@ impl Verdict<'_> {
         s.floor_step_ms?;
         let facts = vec![
             Fact::new("waiting", signed_ms(s.exposed_wait_ms?)),
-            Fact::new("contention with the loader", signed_ms(s.contention_ms?)),
+            Fact::phrase(format!(
+                "contention with the loader {}",
+                signed_ms(s.contention_ms?)
+            )),
         ];
         Some(Section::facts(SectionId::Savings, facts))
     }
