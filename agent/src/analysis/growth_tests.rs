@@ -120,15 +120,6 @@ fn many_points_are_as_good_as_some() {
     assert!((found.value / truth - 1.0).abs() < 0.05, "{found:?}");
 }
 
-#[test]
-fn each_reason_says_what_it_means() {
-    assert_eq!(
-        NoGrowth::Noise.to_string(),
-        "growth cannot be told from noise"
-    );
-    assert!(NoGrowth::TooFewPoints.to_string().contains("14"));
-}
-
 proptest! {
     #[test]
     fn any_points_give_a_positive_estimate_in_order_or_a_reason(
