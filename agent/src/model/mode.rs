@@ -1,9 +1,9 @@
 //! What a watched loop does beyond being watched.
 
-/// A loop's mode, as users choose it.
+/// The mode of a loop, chosen by the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Mode {
-    /// Watch only.
+    /// Only measure.
     #[default]
     Measure,
     /// Alternate windows of live and cached batches, then go on live.
@@ -13,7 +13,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// As users write it, and records hold it.
+    /// Name of the mode in settings and in the records.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
