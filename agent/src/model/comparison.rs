@@ -67,7 +67,7 @@ pub struct ComparisonRecord {
 pub struct SideRecord {
     /// Path of the runs.
     pub path: String,
-    /// The runs.
+    /// Runs of the side.
     pub runs: Vec<ComparedRun>,
 }
 
@@ -102,7 +102,7 @@ pub struct Change {
     pub b: Option<f64>,
     /// B − A with its 95 % confidence interval. Null if there is no interval.
     pub difference: Option<Estimate>,
-    /// The same in percent of A.
+    /// `difference` in percent of A.
     pub difference_pct: Option<Estimate>,
 }
 
@@ -127,9 +127,9 @@ pub struct StageChange {
 pub struct SettingChange {
     /// Name of the setting, such as `versions.torch`.
     pub name: String,
-    /// Value on side A. Null if it is not set. A list if the runs of the side differ.
+    /// Value on side A. Null if it is not set. Several values if the runs of the side differ.
     pub a: Option<String>,
-    /// Value on side B.
+    /// Value on side B, like `a`.
     pub b: Option<String>,
 }
 
@@ -141,11 +141,11 @@ pub enum JudgedBy {
     /// The step time.
     #[default]
     Step,
-    /// The time for each sample, because the batches differ in size.
+    /// The time per sample, because the batch sizes differ.
     Sample,
     /// The step time without waits for cores used by other programs.
     UndisturbedStep,
-    /// The same, per sample.
+    /// The time per sample without waits for cores used by other programs.
     UndisturbedSample,
 }
 

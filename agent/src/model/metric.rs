@@ -163,9 +163,9 @@ metrics! {
         "Number of page faults, by `system.paging.fault.type` (a minor fault reads no disk)";
 
     THREAD_CPU_TIME = Counter "headspace.thread.cpu.time" ["s"] on "process" "thread" =>
-        "CPU time of the threads that have counters of their own (perf's task clock)";
+        "CPU time of the threads that have their own perf counters (task clock)";
     THREAD_PAGE_FAULTS = Counter "headspace.thread.page_faults" ["{fault}"] on "process" "thread" =>
-        "Number of page faults, minor and major, in user mode of the threads that have counters of their own";
+        "Number of page faults, minor and major, in user mode, of the threads that have their own perf counters";
     THREAD_RUN_QUEUE_TIME = Counter "headspace.thread.run_queue.time" ["s"] on "process" "thread" since Before =>
         "Time that threads were ready to run but waited for a core";
     PERF_INSTRUCTIONS = Counter "headspace.perf.instructions" ["{instruction}"] on "process" "thread" =>
@@ -211,7 +211,7 @@ metrics! {
     HOST_CPU_QUOTA = Gauge "headspace.host.cpu.quota" ["{cpu}"] on "host" =>
         "CPU quota of the tightest cgroup above this process, in cores. Absent without a limit";
     HOST_THREADS_RUNNABLE = Gauge "headspace.host.threads.runnable" ["{thread}"] on "host" =>
-        "Number of threads on the whole machine that run or wait for a core, without the thread that reads it";
+        "Number of threads on the whole machine that run or wait for a core, without the thread that reads this value";
     PRESSURE_TIME = Counter "headspace.pressure.time" ["s"] on "host" "cgroup" by "resource" "stalled" since Before =>
         "Time that tasks waited for a `resource` (cpu, io, memory), by `stalled` (some: at least one task waited; full: all tasks waited)";
     NETWORK_IO = Counter "system.network.io" ["By"] on "host" by "network.io.direction" since Before =>
@@ -262,7 +262,7 @@ metrics! {
     GPU_IO = Counter "hw.gpu.io" ["By"] on "gpu" by "network.io.direction" since Before =>
         "Bytes transferred over PCIe since the driver was loaded, by `network.io.direction` (receive: into the GPU; transmit: out of the GPU)";
     GPU_POWER = Gauge "hw.power" ["W"] on "gpu" =>
-        "Power draw. On most GPUs, the average of the last second";
+        "Power draw, on most GPUs averaged over the last second";
     GPU_ENERGY = Counter "hw.energy" ["J"] on "gpu" since Before =>
         "Energy used since the driver was loaded";
     GPU_TEMPERATURE = Gauge "hw.temperature" ["Cel"] on "gpu" =>
@@ -339,7 +339,7 @@ metrics! {
     AGENT_STEP_COST = Gauge "headspace.agent.step.cost" ["s"] on "agent" =>
         "Time that recording one batch costs the training thread, calibrated at the start of the run";
     AGENT_TICK_LATENESS = Gauge "headspace.agent.tick.lateness" ["s"] on "agent" =>
-        "Delay of the tick behind its schedule";
+        "Delay between the scheduled and the actual start of the tick";
     AGENT_DROPPED_STEPS = Counter "headspace.agent.dropped.steps" ["{step}"] on "agent" =>
         "Number of steps dropped because the ring buffer was full";
     AGENT_DROPPED_RECORDS = Counter "headspace.agent.dropped.records" ["{record}"] on "agent" =>
@@ -351,7 +351,7 @@ metrics! {
     AGENT_DROPPED_LINES = Counter "headspace.agent.dropped.lines" ["{line}"] on "agent" =>
         "Number of records dropped because the reader of a pipe or the library of a tracker was too slow. The run folder contains them. Absent before the first loss";
     AGENT_DROPPED_SERIES = Gauge "headspace.agent.dropped.series" ["{series}"] on "agent" =>
-        "Number of series that are not exported because the limit of 10,000 is reached. Exported only, not in the records. Absent if no series is left out";
+        "Number of series that are not exported because the limit of 10,000 is reached. This value is exported but is not in the records. Absent if no series is left out";
 }
 
 #[cfg(test)]

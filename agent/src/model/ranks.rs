@@ -33,7 +33,7 @@ pub struct RanksRecord {
     /// The slowest rank: the one that the others wait for, or would wait for. Null if no rank is
     /// significantly slower.
     pub slowest: Option<u32>,
-    /// Cause of its slowness.
+    /// Cause of the delay of the slowest rank.
     pub cause: RankCause,
     /// Excess of its step time over that of the fast ranks (lower quartile), in milliseconds. If
     /// all steps are equally long, the excess of its wait.
@@ -44,7 +44,7 @@ pub struct RanksRecord {
     pub each: Vec<RankSummary>,
 }
 
-/// Cause of the slowness of the slowest rank.
+/// Cause of the delay of the slowest rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

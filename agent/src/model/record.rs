@@ -65,9 +65,9 @@ pub enum RecordBody {
     Epoch(EpochRecord),
     /// The probe ended.
     Probe(ProbeRecord),
-    /// Something the user was told.
+    /// A notice shown to the user.
     Notice(NoticeRecord),
-    /// The run until now, or the whole run. The last summary is valid.
+    /// The run until now, or the whole run. The last summary replaces all earlier ones.
     Summary(Box<SummaryRecord>),
 }
 
@@ -75,7 +75,7 @@ pub enum RecordBody {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EpochRecord {
-    /// The loop's name.
+    /// Name of the loop.
     #[serde(rename = "loop")]
     pub loop_name: String,
     /// Number of the epoch, from 0.
@@ -110,7 +110,7 @@ pub enum Severity {
     Warning,
 }
 
-/// Something the user was told.
+/// A notice shown to the user.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoticeRecord {

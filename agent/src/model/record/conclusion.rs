@@ -19,7 +19,7 @@ pub struct BottleneckRecord {
     pub limit_ms: Option<f64>,
     /// Evidence for the bottleneck, as a clause.
     pub evidence: String,
-    /// From 0 (a guess) to 1 (measured).
+    /// Confidence, from 0 (a guess) to 1 (measured).
     pub confidence: f64,
 }
 
@@ -30,7 +30,7 @@ pub struct BottleneckRecord {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StageSummary {
-    /// What the stage is called.
+    /// Name of the stage.
     pub name: String,
     /// Name of the loop for which the stage produces batches. Null if unknown.
     pub loop_name: Option<String>,
@@ -82,7 +82,7 @@ pub struct StageSummary {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StageWorker {
-    /// The worker process, such as `worker 0`; absent for the process that trains.
+    /// Name of the worker process, such as `worker 0`. Null for the training process.
     pub worker: Option<String>,
     /// Number of completed calls.
     pub calls: u64,
@@ -99,7 +99,7 @@ pub struct StageWorker {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct QueueSummary {
-    /// What the queue is called.
+    /// Name of the queue.
     pub name: String,
     /// Name of the loop whose batches pass through the queue. Null if unknown.
     pub loop_name: Option<String>,
@@ -107,11 +107,11 @@ pub struct QueueSummary {
     pub capacity: Option<u32>,
     /// Whether it is the last queue before the training loop.
     pub last: bool,
-    /// Mean number of items, summed over all processes.
+    /// Mean number of items in the queue, summed over all processes.
     pub depth: Option<f64>,
-    /// Share of time in which it was empty.
+    /// Share of time in which the queue was empty, in percent.
     pub empty_pct: Option<f64>,
-    /// Share of time in which it was full.
+    /// Share of time in which the queue was full, in percent.
     pub full_pct: Option<f64>,
     /// Concurrency of the pool that takes items from the queue: its number of threads or processes,
     /// over all processes. Null if the queue does not belong to a pool.
@@ -148,7 +148,7 @@ pub struct RemedyRecord {
     pub at_least: bool,
     /// Evidence for the prediction.
     pub evidence: String,
-    /// From 0 (a guess) to 1 (measured).
+    /// Confidence, from 0 (a guess) to 1 (measured).
     pub confidence: f64,
 }
 
@@ -156,7 +156,7 @@ pub struct RemedyRecord {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChangeRecord {
-    /// The knob's name.
+    /// Name of the knob.
     pub knob: String,
     /// Current value.
     pub from: String,

@@ -9,7 +9,7 @@ use super::tick::Phase;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProbeRecord {
-    /// The loop's name.
+    /// Name of the loop.
     #[serde(rename = "loop")]
     pub loop_name: String,
     /// The windows, in order.

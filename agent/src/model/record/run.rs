@@ -209,13 +209,13 @@ pub struct SourceRecord {
     pub name: String,
     /// On or off.
     pub state: SourceState,
-    /// Values that it reads when it is on, as a phrase.
+    /// Values that the source reads when it is on, as a phrase.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reads: String,
-    /// Reason why it is off.
+    /// Reason why the source is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How to enable it.
+    /// How to enable the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }

@@ -11,7 +11,7 @@ use super::conclusion::{
 use super::run::Role;
 use super::tick::Dropped;
 
-/// Whether the run still goes on.
+/// Whether the run continues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -29,7 +29,7 @@ pub enum RunState {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct EndRecord {
-    /// Kind of the cause.
+    /// Kind of event that ended the program.
     pub cause: EndCause,
     /// Type of the exception or name of the signal: `ValueError`, `SIGTERM`.
     pub name: String,
@@ -62,7 +62,7 @@ impl EndRecord {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct SummaryRecord {
-    /// Whether the run still goes on.
+    /// Whether the run continues.
     pub state: RunState,
     /// The exception or signal that ended the program. Absent after a normal end, and if the cause
     /// is unknown, for example after `SIGKILL`.
@@ -178,9 +178,9 @@ pub struct SummaryRecord {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct OtherLoop {
-    /// What it is called.
+    /// Name of the loop.
     pub name: String,
-    /// What it is for, where that was seen.
+    /// Purpose of the loop. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
     /// Number of times that the loop was iterated.
@@ -221,9 +221,9 @@ pub struct ResourcesRecord {
     /// CPU pressure: share of time in which at least one thread waited for a core. Covers the
     /// container if it reports pressure, else the machine.
     pub cpu_pressure_pct: Option<f64>,
-    /// The same for I/O pressure.
+    /// I/O pressure: share of time in which at least one thread waited for I/O.
     pub io_pressure_pct: Option<f64>,
-    /// The same for memory pressure.
+    /// Memory pressure: share of time in which at least one thread waited for memory.
     pub memory_pressure_pct: Option<f64>,
     /// Mean time to acquire Python's interpreter lock, in milliseconds.
     pub gil_wait_ms: Option<f64>,
@@ -260,7 +260,7 @@ pub struct ResourcesRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComputeGpu {
-    /// The process's own number for it.
+    /// CUDA ordinal of the GPU in this process.
     pub ordinal: u32,
     /// Rule that determined the GPU.
     pub rule: GpuRule,
@@ -306,7 +306,7 @@ impl ResourcesRecord {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct GpuUse {
-    /// The process's own number for it.
+    /// CUDA ordinal of the GPU in this process.
     pub ordinal: u32,
     /// Share of the SMs that were busy, averaged over time.
     pub sm_pct: Option<f64>,
@@ -332,6 +332,6 @@ pub struct GpuUse {
     pub throttled_by: Option<String>,
     /// Number of uncorrected memory errors in this time.
     pub ecc_uncorrected: Option<f64>,
-    /// Share of the used GPU memory that belongs to other processes than this one and its children.
+    /// Share of the used GPU memory that belongs to other processes than this process and its children.
     pub others_memory_pct: Option<f64>,
 }

@@ -84,7 +84,7 @@ impl Phase {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoopTick {
-    /// The loop's name.
+    /// Name of the loop.
     pub name: String,
     /// Source of the batches.
     pub phase: Phase,
@@ -132,12 +132,12 @@ pub struct StepRecord {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageTick {
-    /// What the stage is called.
+    /// Name of the stage.
     pub name: String,
     /// Name of the loop for which the stage produces batches. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_name: Option<String>,
-    /// The worker process, such as `worker 0`; absent for the process that trains.
+    /// Name of the worker process, such as `worker 0`. Absent for the training process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
     /// Name of the stage from which this stage is called.
@@ -175,12 +175,12 @@ pub struct StageTick {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueTick {
-    /// What the queue is called.
+    /// Name of the queue.
     pub name: String,
     /// Name of the loop whose batches pass through the queue. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_name: Option<String>,
-    /// The worker process; absent for the process that trains.
+    /// Name of the worker process. Absent for the training process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
     /// Maximum number of items. Absent if unknown.
