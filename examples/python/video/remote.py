@@ -1,4 +1,4 @@
-"""Runs the first stages of the loader in a separate process, which does not share the GIL with the model.
+"""Runs the stages of the loader in a separate process, which does not share the GIL with the model.
 
 The process is spawned, not forked. A forked process would inherit locks, but not the threads that hold them.
 """
