@@ -41,7 +41,7 @@ fn ticks(rank: u64) -> Vec<TickRecord> {
 fn read_together(bencher: Bencher<'_, '_>, ranks: u32) {
     let some: Vec<Vec<TickRecord>> = (0..16).map(ticks).collect();
     let summary = SummaryRecord {
-        mode: "measure".to_owned(),
+        mode: Some(headspace_agent::model::Mode::Measure),
         loop_name: Some("train".to_owned()),
         steps: 6000,
         steady_steps: 5980,

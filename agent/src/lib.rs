@@ -22,3 +22,4 @@ pub mod port;
 pub mod record;
 pub mod runtime;
 pub mod testing;
+pub mod wording;

@@ -133,6 +133,13 @@ pub enum Notice {
         /// How many so far.
         count: u64,
     },
+    /// Log records were lost: a collector refused them, or is too slow.
+    LogRecordsDropped {
+        /// The destination's name.
+        exporter: &'static str,
+        /// How many so far.
+        count: u64,
+    },
     /// A destination is there to be asked.
     Serving {
         /// The destination's name.
@@ -193,6 +200,7 @@ impl Notice {
             Self::ExportFailing { .. } => "export_failing",
             Self::ExportResumed { .. } => "export_resumed",
             Self::SpansDropped { .. } => "spans_dropped",
+            Self::LogRecordsDropped { .. } => "log_records_dropped",
             Self::Serving { .. } => "serving",
             Self::ProbeBegins { .. } => "probe_begins",
             Self::ExceptionInProbe { .. } => "exception_in_probe",
@@ -221,6 +229,7 @@ impl Notice {
             | Self::ExportFailing { exporter, .. }
             | Self::ExportResumed { exporter, .. }
             | Self::SpansDropped { exporter, .. }
+            | Self::LogRecordsDropped { exporter, .. }
             | Self::Serving { exporter, .. } => (*exporter).to_owned(),
             Self::ProbeBegins { loop_name, .. }
             | Self::ExceptionInProbe { loop_name, .. }
@@ -336,6 +345,11 @@ impl fmt::Display for Notice {
                 f,
                 "`{exporter}` dropped {count} spans: the collector refused them, or does not take \
                  them fast enough. What they told is in the run folder."
+            ),
+            Self::LogRecordsDropped { exporter, count } => write!(
+                f,
+                "`{exporter}` dropped {count} log records: the collector refused them, or does not \
+                 take them fast enough. The run folder has them; `OTEL_LOGS_EXPORTER=none` sends none."
             ),
             Self::Serving { exporter, at } => write!(f, "`{exporter}` is served at {at}"),
             Self::ProbeBegins { loop_name, facts } => write!(f, "probe of `{loop_name}`: {facts}"),

@@ -184,7 +184,7 @@ pub(crate) fn summary(rank: u32, seconds: u64) -> SummaryRecord {
     let evidence = "4 of 4 places busy 99 %, the queue after it empty 88 % of the time";
     SummaryRecord {
         state: RunState::Running,
-        mode: "probe".into(),
+        mode: Some(headspace_agent::model::Mode::Probe),
         loop_name: Some("loader".into()),
         elapsed_s: seconds as f64,
         steps: seconds * STEPS,
@@ -202,7 +202,7 @@ pub(crate) fn summary(rank: u32, seconds: u64) -> SummaryRecord {
         data_readiness_pct: Some(12.0),
         bottleneck_stage: Some("decode".into()),
         bottleneck: Some(BottleneckRecord {
-            kind: "stage".into(),
+            kind: headspace_agent::model::record::BottleneckKind::Stage,
             name: Some("decode".into()),
             limit_ms: Some(9.0),
             evidence: evidence.into(),

@@ -20,7 +20,7 @@ pub(crate) fn tell_skipped(run: &Run, context: &mut Context<'_>) -> io::Result<(
     Ok(())
 }
 
-fn describe(skipped: Skipped) -> String {
+pub(crate) fn describe(skipped: Skipped) -> String {
     let total = skipped.total();
     let mut text = format!("{total} line{} skipped:", if total == 1 { "" } else { "s" });
     let kinds = [

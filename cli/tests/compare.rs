@@ -55,7 +55,7 @@ fn records(run: &Written) -> Vec<RecordBody> {
     let mut rng = Rng::new(run.seed);
     let mut out = vec![RecordBody::Run(RunRecord {
         world_size: run.world_size,
-        mode: "measure".to_owned(),
+        mode: headspace_agent::model::Mode::Measure,
         argv: vec!["train.py".to_owned(), format!("--batch={}", run.batch_size)],
         ..RunRecord::default()
     })];
@@ -86,7 +86,7 @@ fn records(run: &Written) -> Vec<RecordBody> {
             cause: EndCause::Exception,
             name: "ValueError".to_owned(),
         }),
-        mode: "measure".to_owned(),
+        mode: Some(headspace_agent::model::Mode::Measure),
         loop_name: Some("train".to_owned()),
         steps,
         steady_steps: steps.saturating_sub(20),

@@ -34,7 +34,7 @@ fn line(rank: u32, time_unix_nano: u64, body: RecordBody) -> Vec<u8> {
 fn summary(steps: u64) -> SummaryRecord {
     SummaryRecord {
         state: RunState::Finished,
-        mode: "measure".to_owned(),
+        mode: Some(headspace_agent::model::Mode::Measure),
         loop_name: Some("loader".to_owned()),
         steps,
         steady_s: 19.2,
@@ -208,7 +208,7 @@ fn the_shape_of_json_depends_on_what_was_asked_for_and_not_on_what_could_be_read
 fn a_folder_of_runs_is_a_table_of_them() {
     let base = base();
     let probed = SummaryRecord {
-        mode: "probe".to_owned(),
+        mode: Some(headspace_agent::model::Mode::Probe),
         floor_step_ms: Some(10.0),
         headspace_pct: Some(66.7),
         headspace_ci_pct: Some((65.6, 67.8)),

@@ -154,12 +154,6 @@ impl Catalog {
         catalog
     }
 
-    /// The GPUs as far as they are known now.
-    #[must_use]
-    pub fn known_gpus(&self) -> Vec<GpuRecord> {
-        self.gpus.get().cloned().unwrap_or_default()
-    }
-
     /// What the records say of the sources.
     #[must_use]
     pub fn records(&self) -> Vec<SourceRecord> {

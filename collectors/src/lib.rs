@@ -62,6 +62,8 @@ pub mod process;
 )]
 mod procfs;
 pub mod shared_memory;
+#[cfg(feature = "tracing")]
+pub mod tracing;
 #[cfg(feature = "tree")]
 pub mod tree;
 #[cfg(feature = "workers")]

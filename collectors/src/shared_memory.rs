@@ -5,10 +5,11 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use headspace_agent::port::clock::thread_cpu_time;
+use rustix::fs::{MemfdFlags, memfd_create};
 
 /// Shared memory that is filled, mapped, read and given back, in mebibytes.
 const MIB: u32 = 2;
@@ -53,14 +54,7 @@ fn hand_over() -> io::Result<Duration> {
 
 /// A file that is nothing but memory, as torch and multiprocessing share it.
 fn anonymous_file() -> io::Result<File> {
-    // SAFETY: the name is a C string that lives through the call, which only copies it.
-    let descriptor =
-        unsafe { libc::memfd_create(c"headspace-shared-memory".as_ptr(), libc::MFD_CLOEXEC) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call has just opened it, and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }.into())
+    Ok(memfd_create(c"headspace-shared-memory", MemfdFlags::CLOEXEC)?.into())
 }
 
 /// Maps the file, reads a byte of each page, and takes the mapping back.

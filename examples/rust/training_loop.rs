@@ -7,20 +7,22 @@
 //!
 //! A loader thread makes a batch every 8 ms. The "model" computes for 3 ms, so the loop waits.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use headspace_agent::analysis::verdict::Verdict;
 use headspace_agent::model::Mode;
 use headspace_agent::model::record::{LoaderRecord, RunRecord};
 use headspace_agent::pipeline::sampler::Identity;
 use headspace_agent::port::MonotonicClock;
 use headspace_agent::record::Event;
-use headspace_agent::runtime::{AgentBuilder, Limits};
+use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
+use headspace_agent::wording::verdict::Verdict;
 use headspace_collectors::catalog::{Catalog, Settings};
 use headspace_collectors::{host, process};
+use headspace_exporters::encode::verdict_text::verdict_text;
 use headspace_exporters::run_folder;
 use headspace_exporters::transport::file::{FileExporter, FileLimits};
 
@@ -30,45 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
     let pid = std::process::id();
     let folder = run_folder::create("headspace-runs".as_ref(), u64::try_from(now)?, pid)?;
-    let settings = Settings::default();
-    let catalog = Catalog::open(&settings);
-    let agent = AgentBuilder {
-        limits: Limits {
-            interval: Duration::from_millis(500),
-            ..Limits::default()
-        },
-        exporters: vec![Box::new(FileExporter::create(
-            &folder,
-            0,
-            FileLimits::default(),
-        )?)],
-        run: RunRecord {
-            world_size: 1,
-            host: host::describe(),
-            sources: catalog.records(),
-            ..RunRecord::default()
-        },
-        gpus: Arc::clone(&catalog.gpus),
-        collectors: catalog.into_collectors(),
-        identity: Identity {
-            run_id: folder
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
-            rank: 0,
-            pid,
-        },
-        say: Box::new(|notice| eprintln!("headspace: {notice}")),
-        on_terminate: Box::new(|summary, _| eprintln!("{}", Verdict::new(summary))),
-        process_age_s: process::started_at().map(|age| age.as_secs_f64()),
-        clock: MonotonicClock::new(),
-        rank_gpu: settings.rank_gpu,
-        consumer: settings.consumer,
-        stages: None,
-        workers: None,
-    }
-    .start()?;
+    let agent = start_agent(&folder)?;
 
     let loader = LoaderRecord {
         name: "train".into(),
@@ -94,15 +58,57 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     if let Some(run) = agent.stop() {
         let location = folder.display().to_string();
-        println!(
-            "{}",
-            Verdict {
-                location: Some(&location),
-                ..Verdict::new(&run.summary)
-            }
-        );
+        let verdict = Verdict {
+            location: Some(&location),
+            ..Verdict::new(&run.summary)
+        };
+        print!("{}", verdict_text(&verdict));
     }
     Ok(())
+}
+
+/// Watches what this machine can measure, and writes the records to `folder`.
+fn start_agent(folder: &Path) -> Result<Agent, Box<dyn std::error::Error>> {
+    let settings = Settings::default();
+    let catalog = Catalog::open(&settings);
+    let agent = AgentBuilder {
+        limits: Limits {
+            interval: Duration::from_millis(500),
+            ..Limits::default()
+        },
+        exporters: vec![Box::new(FileExporter::create(
+            folder,
+            0,
+            FileLimits::default(),
+        )?)],
+        run: RunRecord {
+            world_size: 1,
+            host: host::describe(),
+            sources: catalog.records(),
+            ..RunRecord::default()
+        },
+        gpus: Arc::clone(&catalog.gpus),
+        collectors: catalog.into_collectors(),
+        identity: Identity {
+            run_id: folder
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            rank: 0,
+            pid: std::process::id(),
+        },
+        say: Box::new(|notice| eprintln!("headspace: {notice}")),
+        on_terminate: Box::new(|summary, _| eprint!("{}", verdict_text(&Verdict::new(summary)))),
+        process_age_s: process::started_at().map(|age| age.as_secs_f64()),
+        clock: MonotonicClock::new(),
+        rank_gpu: settings.rank_gpu,
+        consumer: settings.consumer,
+        stages: None,
+        workers: None,
+    }
+    .start()?;
+    Ok(agent)
 }
 
 /// A loader: one thread, four batches ahead at most.

@@ -65,6 +65,10 @@ fn exponential(instrument: &Instrument) -> Option<Stream> {
 
 impl Sdk {
     /// Three times of a loop, 10 stages, 20 totals and 8 GPUs of 6 levels, told 600 times.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "the instruments, and what is told of each"
+    )]
     pub(crate) fn after_ten_minutes() -> Self {
         let length = Arc::new(AtomicUsize::new(0));
         let reader = PeriodicReader::builder(Encodes(Arc::clone(&length)))

@@ -13,7 +13,7 @@ use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::StageTick;
 use headspace_agent::model::{Distribution, Record, RecordBody};
 use headspace_exporters::encode::otlp::metrics::request;
-use headspace_exporters::encode::otlp::resource::{Process, resource};
+use headspace_exporters::encode::otlp::resource::{Origin, Process, resource};
 use headspace_exporters::encode::snapshot::Snapshot;
 use prost::Message;
 
@@ -31,7 +31,7 @@ fn main() {
 }
 
 fn as_protobuf(snapshot: &Snapshot) -> Vec<u8> {
-    request(snapshot, resource(&Process::default(), snapshot)).encode_to_vec()
+    request(snapshot, resource(&Process::default(), &Origin::default())).encode_to_vec()
 }
 
 /// Tick `number` of such a run.
@@ -94,7 +94,7 @@ fn make_a_request_as_protobuf(bencher: Bencher<'_, '_>) {
 fn make_a_request_as_json(bencher: Bencher<'_, '_>) {
     let (snapshot, _) = after_ten_minutes();
     let make = || {
-        let of = resource(&Process::default(), &snapshot);
+        let of = resource(&Process::default(), &Origin::default());
         serde_json::to_vec(&request(&snapshot, of)).unwrap()
     };
     bencher

@@ -53,8 +53,8 @@ pub struct Place {
 
 /// A destination that opened.
 pub struct Opened {
-    /// Takes the records; absent where its own settings switch it off.
-    pub exporter: Option<Box<dyn Exporter>>,
+    /// Take the records; none where its own settings switch it off.
+    pub exporters: Vec<Box<dyn Exporter>>,
     /// Settings that could not be read, so that defaults hold.
     pub notices: Vec<Notice>,
 }
@@ -156,7 +156,7 @@ fn open_pipe(at: &str, place: &Place) -> Result<Opened, DestinationError> {
         }
     })?;
     Ok(Opened {
-        exporter: Some(Box::new(pipe)),
+        exporters: vec![Box::new(pipe)],
         notices: Vec::new(),
     })
 }

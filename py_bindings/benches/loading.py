@@ -73,8 +73,10 @@ def run(quick: bool) -> list[Row]:
     except ImportError:
         return []
     import headspace
-    from headspace import _native, _order
-    from headspace.torch import Owner, _watch_fetcher
+    from headspace import _native
+    from headspace.torch import Owner
+    from headspace.torch._order import BatchEndTimes, watch_order
+    from headspace.torch._worker import watch_fetcher
 
     rounds = 20 if quick else 200
     loader = DataLoader(range(BATCHES), batch_size=1, collate_fn=_same)  # type: ignore[arg-type]
@@ -82,16 +84,16 @@ def run(quick: bool) -> list[Row]:
         watched = headspace.wrap(loader, mode="measure")
         whole = _difference(rounds, lambda: _drain(loader), lambda: _drain(watched))
 
-        owner = Owner(_native.Loop("bench", "measure"))
-        ends = _order.Ends(2, 4)
+        owner = Owner(_native.Loop("bench", {"mode": "measure"}))
+        end_times = BatchEndTimes(2, 4)
         fetchers = [iter(loader)._dataset_fetcher for _ in range(2)]  # type: ignore[attr-defined]
-        _watch_fetcher(fetchers[1], owner, ends.notes(0))
+        watch_fetcher(fetchers[1], owner, end_times.recorder(0))
         in_worker = _difference(
             rounds, *(lambda fetch=f.fetch: _calls(fetch, [0]) for f in fetchers)
         )
 
         handovers = [_Handover(), _Handover()]
-        _order.watch(handovers[1], ends, owner.stage)
+        watch_order(handovers[1], end_times, owner.stage)
         in_trainer = _difference(
             rounds,
             *(lambda process=h._process_data: _calls(process, None, 0) for h in handovers),

@@ -10,30 +10,25 @@
 //! another thread that waited for it would hold the interpreter lock meanwhile, and none would go
 //! on.
 
+mod state;
+
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use headspace_agent::loader::{Decision, Ended, EpochProgress, Probe, Replay, Window};
+use headspace_agent::loader::{Decision, Ended, EpochProgress, Replay, Window};
 use headspace_agent::model::record::Phase;
 use headspace_agent::model::{InPlace, ThreadTimes};
 use headspace_agent::pipeline::CacheFacts;
 use pyo3::prelude::*;
-use pyo3::types::PyWeakrefReference;
 use pyo3::{PyTraverseError, PyVisit};
 
+pub(crate) use self::state::Machine;
+use self::state::{Identity, State, put};
 use crate::kept::{Keeper, Kept};
 use crate::tape::Tape;
 
 /// Most bytes that copies of batches may take. Ten batches of 100 MB fit; a cache that takes much more
 /// could end the user's run.
 const MOST_COPIED_BYTES: u64 = 1 << 30;
-
-/// Where batches come from in the modes that hold some back.
-pub(crate) enum Machine {
-    /// Live, then cached.
-    Replay(Replay),
-    /// Live and cached by turns.
-    Probe(Box<Probe>),
-}
 
 /// A machine with its batches. One per wrapped loader; it outlives the epochs.
 ///
@@ -42,35 +37,11 @@ pub(crate) enum Machine {
 #[pyclass(module = "headspace._native", frozen)]
 pub(crate) struct Cached {
     keeper: Keeper,
-    /// `headspace._loops.epoch_of`.
-    epoch_of: Py<PyAny>,
+    /// `headspace._loops.epochs.describe_epoch`.
+    describe_epoch: Py<PyAny>,
     /// Whether an epoch with repeated batches keeps the loader's length.
     keeps_length: bool,
     state: Mutex<State>,
-}
-
-struct State {
-    machine: Machine,
-    /// By slot.
-    batches: Vec<Kept>,
-    /// The loader that the batches are of.
-    loader: Option<Identity>,
-    /// The slot of the batch that the loop was handed last, if it is to be looked at when the loop asks
-    /// for the next one.
-    unverified: Option<usize>,
-    in_place: InPlace,
-    /// Batches that were replayed although the loop had changed them.
-    mutated: u32,
-    /// A replay without end has begun.
-    has_turned: bool,
-}
-
-/// Tells one loader from another that comes to lie at the same address.
-enum Identity {
-    Weak(Py<PyWeakrefReference>),
-    /// The address of one that nothing tells the end of, such as a list. Whoever iterates it in several
-    /// epochs keeps it meanwhile.
-    Address(usize),
 }
 
 /// How far one iteration has come. Locked only within [`Cached`]'s own lock, which is held for as
@@ -104,20 +75,14 @@ pub(crate) struct Begun {
 
 impl Cached {
     pub(crate) fn new(py: Python<'_>, machine: Machine, keeps_length: bool) -> PyResult<Self> {
-        let state = State {
-            machine,
-            batches: Vec::new(),
-            loader: None,
-            unverified: None,
-            in_place: InPlace::Never,
-            mutated: 0,
-            has_turned: false,
-        };
         Ok(Self {
             keeper: Keeper::import(py)?,
-            epoch_of: py.import("headspace._loops")?.getattr("epoch_of")?.unbind(),
+            describe_epoch: py
+                .import("headspace._loops.epochs")?
+                .getattr("describe_epoch")?
+                .unbind(),
             keeps_length,
-            state: Mutex::new(state),
+            state: Mutex::new(State::new(machine)),
         })
     }
 
@@ -130,7 +95,7 @@ impl Cached {
         let py = loader.py();
         let is_probe = self.is_probe();
         let (loader, length, on_cut): (Bound<'_, PyAny>, Option<u64>, Option<Py<PyAny>>) = self
-            .epoch_of
+            .describe_epoch
             .bind(py)
             .call1((loader, self.keeps_length, is_probe))?
             .extract()?;
@@ -458,96 +423,6 @@ pub(crate) struct Timed {
     pub(crate) wants_reading: bool,
 }
 
-impl Identity {
-    fn new(loader: &Bound<'_, PyAny>) -> Self {
-        match PyWeakrefReference::new(loader) {
-            Ok(weak) => Self::Weak(weak.unbind()),
-            Err(_) => Self::Address(loader.as_ptr().addr()),
-        }
-    }
-
-    fn is(&self, loader: &Bound<'_, PyAny>) -> bool {
-        use pyo3::types::PyWeakrefMethods;
-        match self {
-            Self::Weak(weak) => weak
-                .bind(loader.py())
-                .upgrade()
-                .is_some_and(|known| known.is(loader)),
-            Self::Address(known) => *known == loader.as_ptr().addr(),
-        }
-    }
-}
-
-impl Machine {
-    fn keep_only(&mut self, cached: usize) {
-        match self {
-            Self::Replay(replay) => replay.keep_only(cached),
-            Self::Probe(probe) => probe.keep_only(cached),
-        }
-    }
-}
-
-impl State {
-    /// The loop changes batches in place: these are dropped, and those that come are copied. Returns
-    /// what was dropped.
-    fn changed_in_place(&mut self, changed: &[Kept]) -> Vec<Kept> {
-        if self.in_place == InPlace::Never {
-            self.in_place = InPlace::Copied;
-        }
-        self.keep_where(|kept| !changed.iter().any(|gone| gone.batch.is(&kept.batch)))
-    }
-
-    /// Drops the other batches and returns them.
-    fn keep_where(&mut self, keep: impl Fn(&Kept) -> bool) -> Vec<Kept> {
-        let (kept, gone) = std::mem::take(&mut self.batches)
-            .into_iter()
-            .partition(keep);
-        self.batches = kept;
-        self.unverified = None;
-        let left = self.batches.len();
-        self.machine.keep_only(left);
-        gone
-    }
-
-    /// Whether the next batches come from the cache alone.
-    fn releases_source(&self) -> bool {
-        match &self.machine {
-            Machine::Replay(replay) => replay.releases_source(),
-            Machine::Probe(_) => false,
-        }
-    }
-
-    fn phase(&self, decision: Decision) -> Phase {
-        match (&self.machine, decision) {
-            (_, Decision::Cached(_)) => Phase::Replay,
-            (Machine::Probe(probe), _) => probe.phase(),
-            (Machine::Replay(_), _) => Phase::Live,
-        }
-    }
-
-    fn probe_finished(&self) -> bool {
-        matches!(&self.machine, Machine::Probe(probe) if probe.finished())
-    }
-
-    /// Bytes of the batches, where their buffers say so.
-    fn bytes(&self) -> Option<u64> {
-        self.batches
-            .iter()
-            .map(Kept::bytes)
-            .sum::<Option<u64>>()
-            .filter(|bytes| *bytes > 0)
-    }
-
-    fn facts(&self) -> CacheFacts {
-        CacheFacts {
-            batches: u32::try_from(self.batches.len()).unwrap_or(u32::MAX),
-            bytes: self.bytes(),
-            mutated: self.mutated,
-            in_place: self.in_place,
-        }
-    }
-}
-
 #[pymethods]
 impl Cached {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -573,13 +448,4 @@ impl Cached {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Puts `value` in that slot: behind the others, or in place of what was there, which is returned.
-fn put<T>(slots: &mut Vec<T>, slot: usize, value: T) -> Option<T> {
-    if let Some(place) = slots.get_mut(slot) {
-        return Some(std::mem::replace(place, value));
-    }
-    slots.push(value);
-    None
 }

@@ -133,7 +133,7 @@ impl Stack {
         self.with(handle.writers, |calls| {
             if nests {
                 let within = calls.iter().rev().find(|call| call.nests);
-                note_within(place, slot, within);
+                slot.note_within(place.number, within.map_or(0, |call| call.place.number));
             }
             calls.push(Call {
                 handle: handle.key,
@@ -397,20 +397,6 @@ impl Place {
             slot.within.store(WITHIN_SEVERAL, Ordering::Relaxed);
         }
     }
-}
-
-/// Notes which stage the one of `slot` is called within, before that call is counted.
-#[inline]
-fn note_within(place: &Place, slot: &StageSlot, within: Option<&Call>) {
-    let number = within.map_or(0, |call| call.place.number);
-    let known = slot.within.load(Ordering::Relaxed);
-    // A stage within itself says nothing of where it is called.
-    if number == known || known == WITHIN_SEVERAL || number == place.number {
-        return;
-    }
-    let is_first = known == WITHIN_UNKNOWN || slot.entered.load(Ordering::Relaxed) == 0;
-    let now = if is_first { number } else { WITHIN_SEVERAL };
-    slot.within.store(now, Ordering::Relaxed);
 }
 
 /// Address of the Python frame that runs on this thread; 0 without one.

@@ -29,11 +29,11 @@ enum Form {
 /// Functions of the package that look into batches. Their errors are no fault of the loop; an
 /// interrupt of the program that comes meanwhile is returned.
 pub(crate) struct Keeper {
-    /// `headspace._fingerprint.fingerprint`.
+    /// `headspace._caching.fingerprint.fingerprint`.
     fingerprint: Py<PyAny>,
-    /// `headspace._copies.copy_containers`.
+    /// `headspace._caching.copies.copy_containers`.
     copy_containers: Py<PyAny>,
-    /// `headspace._copies.copy_values`.
+    /// `headspace._caching.copies.copy_values`.
     copy_values: Py<PyAny>,
 }
 
@@ -72,8 +72,8 @@ impl Kept {
 
 impl Keeper {
     pub(crate) fn import(py: Python<'_>) -> PyResult<Self> {
-        let copies = py.import("headspace._copies")?;
-        let fingerprints = py.import("headspace._fingerprint")?;
+        let copies = py.import("headspace._caching.copies")?;
+        let fingerprints = py.import("headspace._caching.fingerprint")?;
         Ok(Self {
             fingerprint: fingerprints.getattr("fingerprint")?.unbind(),
             copy_containers: copies.getattr("copy_containers")?.unbind(),

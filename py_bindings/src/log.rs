@@ -1,17 +1,24 @@
 //! The agent's own log, for whoever looks for a fault in it: off unless `HEADSPACE_LOG` says what.
 //!
 //! `HEADSPACE_LOG=debug`, or by part, `HEADSPACE_LOG=headspace_exporters=trace,h2=info`, writes lines
-//! to stderr. It is sampled: of a flood only the first lines of each second are written.
+//! to stderr, in the syntax of `tracing_subscriber`'s `EnvFilter`. It is sampled: of a flood only the
+//! first lines of each second are written.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tracing::{Event, Metadata};
-use tracing_subscriber::filter::{FilterExt, Targets};
+use tracing_subscriber::filter::{EnvFilter, FilterExt};
 use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt};
+
+/// Target of what a session does (docs/commands.md; the agent's own are in `model::log_target`).
+pub(crate) const SESSION: &str = "headspace_py::session";
+
+/// Target of what the user is told.
+pub(crate) const NOTICE: &str = "headspace_py::notice";
 
 /// Lines a second at most.
 const MOST_A_SECOND: u64 = 200;
@@ -29,7 +36,7 @@ pub(crate) fn begin() -> Result<(), String> {
     else {
         return Ok(());
     };
-    let targets: Targets = asked.parse().map_err(|_| {
+    let chosen: EnvFilter = asked.parse().map_err(|_| {
         format!(
             "`{asked}` is not a filter (write `debug`, or `headspace_exporters=trace,h2=info`); \
              nothing is logged."
@@ -42,7 +49,7 @@ pub(crate) fn begin() -> Result<(), String> {
             .with_writer(std::io::stderr);
         // No other subscriber can be there: this library's `tracing` is its own.
         let _ = Registry::default()
-            .with(lines.with_filter(targets.and(Sampled::default())))
+            .with(lines.with_filter(chosen.and(Sampled::default())))
             .try_init();
     });
     Ok(())

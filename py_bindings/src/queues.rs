@@ -5,7 +5,7 @@
 //! asks every queue for its depth. There is such a thread only while a session goes on and queues
 //! are watched. How it stays harmless: [`crate::gil_thread`].
 //!
-//! What is asked is a callable of `headspace/_queue.py` that holds the queue weakly. A queue that is
+//! What is asked is a callable of `headspace/_stages/queue.py` that holds the queue weakly. A queue that is
 //! gone is forgotten; one whose depth raises is given up with one notice.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};

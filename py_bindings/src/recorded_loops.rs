@@ -149,20 +149,20 @@ impl Epoch {
     #[cold]
     fn begin(&self) -> &LoopEntry {
         let recorded = self.recorded.get_or_init(|| {
-            let recorded = match &self.choice {
+            let taken = match &self.choice {
                 // In a forked child a lock may be held by a thread that did not come along.
                 Choice::Of(loops, session, agent) if self.owner.is_here() => {
                     loops.free(*session, agent, &self.loader, self.mode)
                 }
                 _ => RecordedLoop::unwatched(&self.loader, self.mode),
             };
-            recorded.busy.store(true, Ordering::Relaxed);
-            let recorder = &recorded.entry.recorder;
+            taken.busy.store(true, Ordering::Relaxed);
+            let recorder = &taken.entry.recorder;
             if let Some(size) = self.loader.batch_size {
                 recorder.mark(Event::BatchSize(size));
             }
             recorder.mark(Event::EpochBegin { at: self.begun });
-            recorded
+            taken
         });
         &recorded.entry
     }

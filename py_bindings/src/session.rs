@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use headspace_agent::analysis::verdict::Verdict;
 use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
 use headspace_agent::port::MonotonicClock;
 use headspace_agent::runtime::Agent;
+use headspace_agent::wording::verdict::Verdict;
 use headspace_collectors::workers::Marker;
+use headspace_exporters::encode::verdict_text::verdict_text;
 use headspace_exporters::transport::scalars::Fetch;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -104,7 +105,7 @@ impl Session {
             let setting = "HEADSPACE_LOG".to_owned();
             agent.notice(&Notice::SettingRefused { setting, problem });
         }
-        tracing::info!(folder = %folder.display(), rank, "watching");
+        tracing::info!(target: crate::log::SESSION, folder = %folder.display(), rank, "watching");
         interpreter.look_at_queues(agent.clone());
         Ok(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -254,7 +255,7 @@ pub(crate) fn render(
     };
     Ok((
         json,
-        verdict.lines().join("\n"),
+        verdict_text(&verdict).trim_end().to_owned(),
         headspace::page::notebook(verdict),
     ))
 }

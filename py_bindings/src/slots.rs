@@ -219,7 +219,8 @@ fn join() -> Option<Here> {
     let before = known().filter(|here| !here.owner.is_here());
     let inherited = before.and_then(Here::run).cloned();
     let marker = inherited.or_else(|| PLACES.nearest())?;
-    let (label, ended_at_rest) = about(before.is_some_and(|here| here.works_for.is_some()));
+    let (label, ended_at_rest) =
+        describe_worker(before.is_some_and(|here| here.works_for.is_some()));
     let create = |marker: &Marker| WorkerFile::create(marker, label.as_deref(), ended_at_rest).ok();
     let (marker, file) = match create(&marker) {
         Some(file) => (marker, file),
@@ -241,10 +242,12 @@ fn join() -> Option<Here> {
 }
 
 /// What Python knows of this worker; it is asked to tell of a normal end, too.
-fn about(forked_from_worker: bool) -> (Option<String>, bool) {
+fn describe_worker(forked_from_worker: bool) -> (Option<String>, bool) {
     Python::attach(|py| {
-        let about = py.import("headspace._worker")?.getattr("about")?;
-        about.call1((forked_from_worker,))?.extract()
+        let describe = py
+            .import("headspace._processes.worker")?
+            .getattr("describe_worker")?;
+        describe.call1((forked_from_worker,))?.extract()
     })
     .unwrap_or_default()
 }

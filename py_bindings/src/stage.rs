@@ -272,8 +272,8 @@ impl Stage {
         if !slf.get().enabled {
             return Ok(function);
         }
-        py.import("headspace._stage")?
-            .call_method1("decorated", (slf, function))
+        py.import("headspace._stages.stage")?
+            .call_method1("decorate", (slf, function))
     }
 
     /// Says what the call that goes on takes in and gives out, where that is not one item each. What
@@ -318,8 +318,12 @@ impl Stage {
     }
 
     /// A call that ends in another frame, or in another task.
-    fn _begin(&self) -> Task {
-        Task::begin(self.place(), self.writers)
+    ///
+    /// Args:
+    ///     within: The call around it, which waits for it.
+    #[pyo3(signature = (within = None))]
+    fn _begin(&self, within: Option<Py<Task>>) -> Task {
+        Task::begin(self.place(), self.writers, within)
     }
 
     /// Adds items that were taken in or given out apart from calls.
@@ -331,7 +335,9 @@ impl Stage {
         &self,
         py: Python<'py>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
-        let again = py.import("headspace._stage")?.getattr("again")?;
+        let again = py
+            .import("headspace._stages.stage")?
+            .getattr("unpickle_stage")?;
         let concurrency = match self.concurrency.load(Ordering::Relaxed) {
             0 => None,
             concurrency => Some(concurrency),

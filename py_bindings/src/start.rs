@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use headspace_agent::model::record::RunRecord;
+use headspace_agent::model::Mode;
+use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
+use headspace_agent::pipeline::notice_log::Say;
 use headspace_agent::pipeline::sampler::Identity;
 use headspace_agent::port::{Exporter, MonotonicClock, RankGpu};
 use headspace_agent::record::stage::{Slots, Workers};
@@ -28,7 +30,7 @@ use crate::session::{clock, render};
 /// it is awake. One that takes longer is read from when it has opened.
 const DRIVER_PATIENCE: Duration = Duration::from_millis(250);
 
-/// How a session is started: the mapping that `_session.py` gives.
+/// How a session is started: the mapping that `_session/lifecycle.py` gives.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Configuration {
@@ -216,6 +218,8 @@ impl Configuration {
         let (quiet, rank, world_size) = (self.quiet, self.rank, self.world_size);
         let (shown, terminated) = (folder.to_owned(), marker.clone());
         let name = folder.file_name().unwrap_or_default();
+        let mode = self.settings.get("mode").map(String::as_str);
+        let mode = mode.and_then(Mode::named).unwrap_or_default();
         AgentBuilder {
             limits: Limits {
                 interval,
@@ -228,7 +232,7 @@ impl Configuration {
                 versions: self.versions,
                 argv: self.argv,
                 // Until a loop says what it does.
-                mode: self.settings.get("mode").cloned().unwrap_or_default(),
+                mode,
                 settings: self.settings,
                 world_size,
                 ..RunRecord::default()
@@ -240,16 +244,10 @@ impl Configuration {
                 rank,
                 pid: std::process::id(),
             },
-            say: Box::new(move |notice| {
-                tracing::info!(code = notice.code(), "{notice}");
-                if !quiet {
-                    say(&format!("headspace: {notice}\n"));
-                }
-            }),
+            say: say_aloud(quiet),
             on_terminate: Box::new(move |summary, probes| {
-                let rendered = render(summary, probes, &shown, world_size);
-                if let (false, 0, Ok((_, text, _))) = (quiet, rank, rendered) {
-                    say(&format!("{text}\n"));
+                if !quiet && rank == 0 {
+                    say_verdict(summary, probes, &shown, world_size);
                 }
                 if let Some(marker) = &terminated {
                     marker.remove();
@@ -265,13 +263,29 @@ impl Configuration {
     }
 }
 
+/// Prints the verdict of a run that a signal ends.
+fn say_verdict(summary: &SummaryRecord, probes: &[ProbeRecord], folder: &Path, world_size: u32) {
+    if let Ok((_, text, _)) = render(summary, probes, folder, world_size) {
+        say(&format!("{text}\n"));
+    }
+}
+
+fn say_aloud(quiet: bool) -> Say {
+    Box::new(move |notice| {
+        tracing::info!(target: crate::log::NOTICE, code = notice.code(), "{notice}");
+        if !quiet {
+            say(&format!("headspace: {notice}\n"));
+        }
+    })
+}
+
 /// Opens the destinations. A notice says which of them are left out.
 fn open(wanted: Vec<Wanted>, place: &Place) -> PyResult<(Exporters, Vec<Notice>)> {
     let (mut exporters, mut notices) = (Vec::new(), Vec::new());
     for (destination, must) in wanted {
         match destination.and_then(|destination| destination.open(place)) {
             Ok(opened) => {
-                exporters.extend(opened.exporter);
+                exporters.extend(opened.exporters);
                 notices.extend(opened.notices);
             }
             Err(error) if must => return Err(py_error(&error)),

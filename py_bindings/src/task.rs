@@ -4,7 +4,7 @@
 //! What such a stage takes in and gives out may be seen elsewhere than at its calls (at the queue
 //! behind it, say): so both are added on their own.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use headspace_agent::record::stage::slot::Outcome;
 use headspace_agent::record::stage::{Entered, Writers};
@@ -22,19 +22,27 @@ pub(crate) struct Task {
     writers: Writers,
     /// `None` where nothing is counted.
     entered: Option<Entered>,
+    /// The call around it.
+    within: Option<Py<Task>>,
+    /// Nanoseconds in calls within.
+    nested: AtomicU64,
     goes_on: AtomicBool,
 }
 
 impl Task {
-    /// It begins now.
-    pub(crate) fn begin(place: &'static Place, writers: Writers) -> Self {
-        let entered = place
-            .slot
-            .map(|slot| slot.enter_as(writers, clock(), false));
+    /// It begins now, within another call or none.
+    pub(crate) fn begin(place: &'static Place, writers: Writers, within: Option<Py<Self>>) -> Self {
+        let around = within.as_ref().map_or(0, |task| task.get().place.number);
+        let entered = place.slot.map(|slot| {
+            slot.note_within(place.number, around);
+            slot.enter_as(writers, clock(), false)
+        });
         Self {
             place,
             writers,
             entered,
+            within,
+            nested: AtomicU64::new(0),
             goes_on: AtomicBool::new(entered.is_some()),
         }
     }
@@ -70,9 +78,13 @@ impl Task {
             failed: how == End::Failed,
             items_in: inputs.cast_unsigned(),
             items_out: Some(outputs.cast_unsigned()),
+            nested: self.nested.load(Ordering::Relaxed),
             ..Outcome::default()
         };
-        slot.exit_as(self.writers, clock(), entered, outcome);
+        let took = slot.exit_as(self.writers, clock(), entered, outcome);
+        if let Some(around) = &self.within {
+            around.get().nested.fetch_add(took, Ordering::Relaxed);
+        }
         if slots::is_time_to_look(entered.ticks()) {
             slots::look_again();
         }

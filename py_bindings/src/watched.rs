@@ -2,37 +2,26 @@
 
 use std::sync::{Arc, OnceLock};
 
-use headspace_agent::loader::{Probe, ProbePlan, Replay, ReplayPlan};
+use headspace_agent::model::Mode;
 use headspace_agent::model::record::{BatchRecord, LoaderRecord, Role};
-use headspace_agent::model::{Mode, OptionsFrom};
-use headspace_agent::notice::{Afterwards, Notice, ProbeFacts};
+use headspace_agent::notice::Notice;
 use headspace_agent::record::Event;
 use headspace_collectors::shared_memory;
 use headspace_collectors::workers::Marker;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::cached::{Cached, Machine};
+use crate::cached::Cached;
 use crate::fast_next;
 use crate::iterator::LoopIterator;
+use crate::loader_facts::{LoaderFacts, LoopLabels};
+use crate::plan::{GivenPlan, Plan};
 use crate::recorded_loops::{Choice, Epoch, RecordedLoops};
 use crate::samples::{SampleCounter, Samples};
 use crate::session::{Session, clock};
 use crate::slots;
 use crate::source::Source;
-
-/// What a loop replays, and when.
-enum Plan {
-    Measure,
-    Replay(ReplayPlan),
-    Probe {
-        plan: ProbePlan,
-        stop_after: bool,
-        exactly_once: bool,
-    },
-}
 
 /// A wrapped loader.
 #[pyclass(module = "headspace._native", frozen)]
@@ -41,11 +30,6 @@ pub(crate) struct Loop {
     loader: LoaderRecord,
     cached: OnceLock<Py<Cached>>,
     recorded: Arc<RecordedLoops>,
-    keep_source: bool,
-    /// Whether an epoch with repeated batches has as many batches as the loader says.
-    keeps_length: bool,
-    /// Whether only the program ends it.
-    endless: bool,
     /// What its batches say of their size, where the loader says nothing.
     samples: Option<Arc<Samples>>,
 }
@@ -54,107 +38,25 @@ pub(crate) struct Loop {
 impl Loop {
     /// Args:
     ///     name: The loop's name in the records.
-    ///     mode: `measure`, `probe` or `replay`.
-    ///     role: What it is for, as records have it.
-    ///     chosen: Whether the user named it as the training loop.
-    ///     exactly_once: Whether a probed epoch delivers every batch of its loader.
-    ///     endless: Whether only the program ends it: a replay goes on beyond the loader's length, and
-    ///         no probe stops it.
-    ///     options_from: Where the user sets these, as records have it.
-    ///     count_samples: Counts the samples of a batch, or gives None. Asked about the first batches
-    ///         of each epoch, where `batch_size` is not known.
+    ///     plan: What it replays, and when: a mapping with at least its `mode`.
+    ///     loader: What its loader says about itself: a mapping.
+    ///     labels: What the records say beside that: a mapping.
     #[new]
-    #[pyo3(signature = (
-        name, mode, *, type_name = None, batches = None, batch_size = None,
-        workers = None, prefetch_depth = None, prefetch_factor = None, pin_memory = None,
-        num_caches = 10, return_caches_after = None,
-        stop_after = None, probe_steps = None, stop_after_probe = false, world_size = 1,
-        keep_source = false, role = None, chosen = false, exactly_once = false, endless = false,
-        options_from = None, count_samples = None,
-    ))]
-    #[expect(
-        clippy::too_many_arguments,
-        clippy::fn_params_excessive_bools,
-        reason = "keyword arguments, called from one place"
-    )]
+    #[pyo3(signature = (name, plan, loader = None, labels = None))]
     fn new(
         name: String,
-        mode: &str,
-        type_name: Option<String>,
-        batches: Option<u64>,
-        batch_size: Option<u64>,
-        workers: Option<u32>,
-        prefetch_depth: Option<u32>,
-        prefetch_factor: Option<u32>,
-        pin_memory: Option<bool>,
-        num_caches: i64,
-        return_caches_after: Option<i64>,
-        stop_after: Option<i64>,
-        probe_steps: Option<u64>,
-        stop_after_probe: bool,
-        world_size: u32,
-        keep_source: bool,
-        role: Option<&str>,
-        chosen: bool,
-        exactly_once: bool,
-        endless: bool,
-        options_from: Option<&str>,
-        count_samples: Option<Py<PyAny>>,
+        plan: GivenPlan,
+        loader: Option<LoaderFacts>,
+        labels: Option<LoopLabels>,
     ) -> PyResult<Self> {
-        let refuse = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
-        let plan = match mode {
-            "measure" => Plan::Measure,
-            "replay" => Plan::Replay(
-                ReplayPlan::new(num_caches, return_caches_after, stop_after)
-                    .map_err(|error| refuse(&error))?,
-            ),
-            "probe" => {
-                let caches = u64::try_from(num_caches).unwrap_or_default();
-                let mut plan =
-                    ProbePlan::for_loader(prefetch_depth, world_size).with_caches(caches);
-                if let Some(steps) = probe_steps {
-                    plan = plan.with_total(steps).map_err(|error| refuse(&error))?;
-                }
-                Plan::Probe {
-                    plan,
-                    stop_after: stop_after_probe,
-                    exactly_once,
-                }
-            }
-            other => {
-                return Err(PyValueError::new_err(format!(
-                    "`mode` is not a mode: `{other}` (write `measure`, `probe` or `replay`)"
-                )));
-            }
-        };
-        let keeps_length = match plan {
-            Plan::Probe { exactly_once, .. } => !exactly_once,
-            _ => !endless,
-        };
-        let type_name = type_name.unwrap_or_default();
-        let loader = LoaderRecord {
-            name,
-            type_name,
-            batches,
-            batch_size,
-            workers,
-            prefetch_depth,
-            prefetch_factor,
-            pin_memory,
-            options_from: options_from.and_then(OptionsFrom::named),
-            role: role.and_then(Role::named),
-            chosen,
-            batch: None,
-        };
+        let mut loader = loader.unwrap_or_default();
+        let samples = loader.count_samples.take().map(Samples::new);
         Ok(Self {
-            plan,
-            loader,
+            plan: Plan::new(&plan, loader.prefetch_depth)?,
+            loader: loader.into_record(name, &labels.unwrap_or_default()),
             cached: OnceLock::new(),
             recorded: Arc::default(),
-            keep_source,
-            keeps_length,
-            endless,
-            samples: count_samples.map(Samples::new),
+            samples,
         })
     }
 
@@ -208,14 +110,12 @@ impl Loop {
         }
         // A probe that is over only watches.
         let mode = match &cached {
-            Some(cached)
-                if matches!(this.plan, Plan::Probe { .. }) && !cached.get().is_probing() =>
-            {
+            Some(cached) if this.plan.mode() == Mode::Probe && !cached.get().is_probing() => {
                 Mode::Measure
             }
-            _ => this.mode(),
+            _ => this.plan.mode(),
         };
-        let choice = match (&session, &this.plan) {
+        let choice = match (&session, this.plan.mode()) {
             (Some(session), _) => {
                 let session = session.get();
                 if mode == Mode::Probe {
@@ -228,14 +128,14 @@ impl Loop {
                 )
             }
             // Nothing is recorded, but a cache is still a cache.
-            (None, Plan::Replay(_)) => Choice::Unwatched,
+            (None, Mode::Replay) => Choice::Unwatched,
             (None, _) => return Ok(iterator.into_any()),
         };
         let mut record = this.loader.clone();
         record.role = record.role.or_else(|| role.and_then(Role::named));
         let iterator = LoopIterator::new(
             Source::new(iterator.into_any())?,
-            (mode == Mode::Replay && !this.keep_source)
+            (mode == Mode::Replay && !this.plan.keep_source)
                 .then(|| weak(loader))
                 .flatten(),
             cached.zip(epoch),
@@ -281,10 +181,10 @@ impl Loop {
     #[pyo3(signature = (session, samples = None, gap = false))]
     fn step(&self, session: &Bound<'_, Session>, samples: Option<u64>, gap: bool) {
         let session = session.get();
-        let recorded =
-            self.recorded
-                .free(session.id(), session.agent(), &self.loader, Mode::Measure);
-        let recorder = &recorded.entry.recorder;
+        let taken = self
+            .recorded
+            .free(session.id(), session.agent(), &self.loader, Mode::Measure);
+        let recorder = &taken.entry.recorder;
         if let Some(samples) = samples {
             recorder.mark(Event::BatchSize(samples));
         }
@@ -305,7 +205,7 @@ impl Loop {
 
 /// A weak reference to the loader itself: one that keeps our iterator is to go when its last user goes.
 fn weak(loader: &Bound<'_, PyAny>) -> Option<Py<PyWeakrefReference>> {
-    // Under `headspace run` it is within another object, for this call only (`_watch._Source`).
+    // Under `headspace run` another object holds it, for this call only (`_watch.loaders._OriginalIteration`).
     const WITHIN: &str = "_headspace_loader";
 
     let loader = match loader.get_type().hasattr(WITHIN) {
@@ -316,52 +216,20 @@ fn weak(loader: &Bound<'_, PyAny>) -> Option<Py<PyWeakrefReference>> {
 }
 
 impl Loop {
-    fn mode(&self) -> Mode {
-        match self.plan {
-            Plan::Measure => Mode::Measure,
-            Plan::Replay(_) => Mode::Replay,
-            Plan::Probe { .. } => Mode::Probe,
-        }
-    }
-
     /// The machine, made at the first epoch; none in mode `measure`.
     fn cache(&self, py: Python<'_>) -> PyResult<Option<Py<Cached>>> {
         if let Some(cached) = self.cached.get() {
             return Ok(Some(cached.clone_ref(py)));
         }
-        let machine = match &self.plan {
-            Plan::Measure => return Ok(None),
-            Plan::Replay(plan) => Machine::Replay(Replay::new(*plan)),
-            Plan::Probe {
-                plan, stop_after, ..
-            } => Machine::Probe(Box::new(Probe::new(*plan, *stop_after))),
+        let Some(machine) = self.plan.machine() else {
+            return Ok(None);
         };
-        let made = Py::new(py, Cached::new(py, machine, self.keeps_length)?)?;
+        let made = Py::new(py, Cached::new(py, machine, self.plan.keeps_length())?)?;
         Ok(Some(self.cached.get_or_init(|| made).clone_ref(py)))
     }
 
     fn say_probe(&self, session: &Session) {
-        if let Plan::Probe {
-            plan,
-            stop_after,
-            exactly_once,
-        } = &self.plan
-        {
-            let facts = ProbeFacts {
-                total: plan.total_steps(),
-                usual: plan.usual_steps(),
-                replayed: plan.replayed_steps(),
-                cached: plan.num_caches,
-                has_ranks: !plan.adaptive,
-                epoch: self.loader.batches,
-                exactly_once: *exactly_once,
-                afterwards: match (*stop_after, self.endless) {
-                    (true, _) => Afterwards::Ends,
-                    (false, true) => Afterwards::OnlyTrainsOn,
-                    (false, false) => Afterwards::TrainsOn,
-                },
-                from: self.loader.options_from.unwrap_or_default(),
-            };
+        if let Some(facts) = self.plan.probe_facts(&self.loader) {
             let loop_name = self.loader.name.clone();
             session
                 .agent()

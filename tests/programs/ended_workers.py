@@ -96,6 +96,6 @@ if __name__ == "__main__":
     else:
         loader, iterator = begun(sleep_s=60, persistent_workers="session" in how)
     # The sampler looks at the workers once more, before the session's end.
-    session = headspace._session._current
+    session = headspace._session.lifecycle.current
     if session is not None and "by the end" not in how:
         session.flush()

@@ -19,6 +19,7 @@ from typing import Any
 import grpc
 import trustme
 from google.protobuf import json_format
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2, logs_service_pb2_grpc
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
@@ -55,6 +56,8 @@ class Collector:
     port: int
     metrics: list[Any] = field(default_factory=list)
     spans: list[Any] = field(default_factory=list)
+    #: Log records, each with the attributes of its resource.
+    logs: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     arrived: list[float] = field(default_factory=list)
 
@@ -87,7 +90,7 @@ class Collector:
                     ]
         return found
 
-    def take(self, metrics: Any = None, spans: Any = None) -> None:
+    def take(self, metrics: Any = None, spans: Any = None, logs: Any = None) -> None:
         self.arrived.append(time.monotonic())
         if metrics is not None:
             self.metrics.append(metrics)
@@ -95,6 +98,16 @@ class Collector:
             for resource in spans.resource_spans:
                 for scope in resource.scope_spans:
                     self.spans.extend(scope.spans)
+        if logs is not None:
+            for resource in logs.resource_logs:
+                said = attributes(resource.resource.attributes)
+                for scope in resource.scope_logs:
+                    assert scope.scope.name == "headspace"
+                    self.logs.extend((log, said) for log in scope.log_records)
+
+    def events(self, name: str) -> list[Any]:
+        """The log records of that event, in the order in which they came."""
+        return [log for log, _ in self.logs if log.event_name == name]
 
 
 def attributes(pairs: Any) -> dict[str, Any]:
@@ -112,9 +125,12 @@ class Answer:
 
 @contextmanager
 def http_collector(
-    answer: Callable[[int], Answer] | None = None, tls: trustme.LeafCert | None = None
+    answer: Callable[[int], Answer] | None = None,
+    tls: trustme.LeafCert | None = None,
+    refuses: tuple[str, ...] = (),
 ) -> Iterator[Collector]:
-    """Keeps what it accepts. `answer` is asked for each request, by its number from 0."""
+    """Keeps what it accepts. `answer` is asked for each request, by its number from 0; those for the
+    paths that it `refuses` are answered with 404."""
     numbers = iter(range(10**9))
 
     class Handler(BaseHTTPRequestHandler):
@@ -122,7 +138,10 @@ def http_collector(
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            said = answer(next(numbers)) if answer else Answer()
+            if self.path in refuses:
+                said = Answer(404)
+            else:
+                said = answer(next(numbers)) if answer else Answer()
             if self.headers["Content-Encoding"] == "gzip":
                 body = gzip.decompress(body)
             collector.headers.append({k.lower(): v for k, v in self.headers.items()})
@@ -163,12 +182,11 @@ def running(server: ThreadingHTTPServer) -> Iterator[None]:
 
 
 def parse(path: str, kind: str, body: bytes, collector: Collector) -> None:
-    assert path in ("/v1/metrics", "/v1/traces"), path
-    message: Any
-    if path == "/v1/metrics":
-        message = metrics_service_pb2.ExportMetricsServiceRequest()
-    else:
-        message = trace_service_pb2.ExportTraceServiceRequest()
+    signal, message = {
+        "/v1/metrics": ("metrics", metrics_service_pb2.ExportMetricsServiceRequest()),
+        "/v1/traces": ("spans", trace_service_pb2.ExportTraceServiceRequest()),
+        "/v1/logs": ("logs", logs_service_pb2.ExportLogsServiceRequest()),
+    }[path]
     if kind == "application/json":
         found = json.loads(body)
         base64_ids(found)
@@ -177,10 +195,7 @@ def parse(path: str, kind: str, body: bytes, collector: Collector) -> None:
     else:
         assert kind == "application/x-protobuf", kind
         message.ParseFromString(body)
-    if path == "/v1/metrics":
-        collector.take(metrics=message)
-    else:
-        collector.take(spans=message)
+    collector.take(**{signal: message})
 
 
 def base64_ids(found: Any) -> None:
@@ -225,9 +240,16 @@ def grpc_collector(
             collector.take(spans=request)
             return trace_service_pb2.ExportTraceServiceResponse()
 
+    class Logs(logs_service_pb2_grpc.LogsServiceServicer):  # type: ignore[misc]
+        def Export(self, request: Any, context: Any) -> Any:
+            heed(context)
+            collector.take(logs=request)
+            return logs_service_pb2.ExportLogsServiceResponse()
+
     server = grpc.server(futures.ThreadPoolExecutor(4))
     metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(Metrics(), server)
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(Traces(), server)
+    logs_service_pb2_grpc.add_LogsServiceServicer_to_server(Logs(), server)
     if tls is None:
         port = server.add_insecure_port("127.0.0.1:0")
     else:

@@ -22,7 +22,7 @@ from spdl.autoresearch.pipeline_optimization._ops._failures import (
 )
 from spdl.autoresearch.pipeline_optimization._platform import _providers, create_platform
 
-from headspace import _processes
+from headspace._processes import ending
 from headspace.spdl.autoresearch import Provider, _jobs
 from headspace.spdl.autoresearch._agent import Agent
 from headspace.spdl.autoresearch._evidence import Evidence
@@ -194,12 +194,12 @@ def test_cancelling_ends_all_that_the_command_started(
     wait_until(lambda: "ready" in log.read_text(), "the job begins")
     group = workdir.jobs._children[job].pid
 
-    monkeypatch.setattr(_processes, "GRACE_S", 0.2)
+    monkeypatch.setattr(ending, "GRACE_S", 0.2)
 
     assert workdir.jobs.cancel(job)
 
     assert workdir.jobs.status(job) == "FAILED"
-    assert not _processes.group_lives(group)
+    assert not ending.group_lives(group)
 
 
 def test_cancelling_ends_ranks_in_sessions_of_their_own(workdir: Workdir) -> None:
@@ -210,7 +210,7 @@ def test_cancelling_ends_ranks_in_sessions_of_their_own(workdir: Workdir) -> Non
 
     assert workdir.jobs.cancel(job)
 
-    assert list(_processes.marked(_jobs.MARK, str(folder))) == []
+    assert list(ending.find_marked(_jobs.MARK, str(folder))) == []
 
 
 def test_a_job_that_is_ended_completes_its_records_first(workdir: Workdir) -> None:

@@ -10,19 +10,19 @@ import pytest
 from running import Runs
 
 import headspace
-from headspace._batch import count
+from headspace.torch._handover import count_parts
 
 
 def test_containers_and_what_is_in_them_are_objects_and_arrays_have_bytes() -> None:
     batch = [{"id": 1, "text": "abcd"}, numpy.zeros(1000, numpy.uint8)]
 
-    assert count(batch) == (0, 0, 5, 1004)
+    assert count_parts(batch) == (0, 0, 5, 1004)
 
 
 def test_of_a_long_list_a_few_elements_stand_for_the_others() -> None:
     batch = [{"id": number, "text": "x" * 10} for number in range(8000)]
 
-    tensors, _, objects, object_bytes = count(batch)
+    tensors, _, objects, object_bytes = count_parts(batch)
 
     assert tensors == 0
     assert objects == pytest.approx(24_000, rel=0.05)
@@ -33,14 +33,14 @@ def test_a_batch_that_holds_itself_is_looked_at_no_longer() -> None:
     batch: list[Any] = []
     batch.append(batch)
 
-    assert count(batch)[2] > 0
+    assert count_parts(batch)[2] > 0
 
 
 def test_tensors_are_shared_memory_and_no_objects() -> None:
     torch = pytest.importorskip("torch")
     batch = {"image": torch.zeros(8, 3, 16, 16), "label": torch.zeros(8)}
 
-    assert count(batch) == (2, 8 * 3 * 16 * 16 * 4 + 32, 1, 0)
+    assert count_parts(batch) == (2, 8 * 3 * 16 * 16 * 4 + 32, 1, 0)
 
 
 def test_a_loader_without_workers_is_named_and_workers_are_proposed(runs: Runs) -> None:

@@ -41,6 +41,12 @@ AROUND: dict[str, tuple[str, str, int, set[str]]] = {
         24,
         {"decode"},
     ),
+    "StageSpanProcessor": (
+        "paths = list(range(24))\ndef open_video(path):\n    return path\n",
+        "",
+        24,
+        {"loader.decode"},
+    ),
     "lightning.Trainer": (
         TORCH
         + """

@@ -409,7 +409,8 @@ def test_tls_is_spoken_with_those_whose_certificate_is_trusted_and_no_others(
 
 def test_too_many_requests_are_not_answered_with_more(program: Programs) -> None:
     with http_collector(lambda _: Answer(429, {"Retry-After": "60"})) as received:
-        ran = program("exported.py", env=environment(received.port))
+        env = environment(received.port, OTEL_LOGS_EXPORTER="none")
+        ran = program("exported.py", env=env)
     unharmed(ran)
     assert lost(ran) > 0
     # The first, and the attempt at the end.
@@ -421,7 +422,8 @@ def test_a_wait_that_is_asked_for_is_kept_and_totals_arrive_after_it(program: Pr
         return Answer(503, {"Retry-After": "1"}) if number == 0 else Answer()
 
     with http_collector(answer) as received:
-        ran = program("exported.py", "--compute-ms", 10, env=environment(received.port))
+        env = environment(received.port, OTEL_LOGS_EXPORTER="none")
+        ran = program("exported.py", "--compute-ms", 10, env=env)
     unharmed(ran)
     assert received.arrived[1] - received.arrived[0] >= 1.0
     assert [n for n in ran.notices() if n.startswith("export")] == [
@@ -557,6 +559,6 @@ def test_the_agents_own_log_is_off_unless_it_is_asked_for(program: Programs) -> 
         loud = program("exported.py", env=env)
         wrong = program("exported.py", env=environment(received.port, HEADSPACE_LOG="a=b=c"))
     assert "delivered" not in quiet.stderr
-    assert "DEBUG hs-otlp headspace_exporters::transport::apart: delivered" in loud.stderr
+    assert "DEBUG hs-otlp headspace_exporters::delivery: delivered" in loud.stderr
     assert "`HEADSPACE_LOG`: `a=b=c` is not a filter" in wrong.stderr
     assert "setting_refused" in wrong.notices()

@@ -14,7 +14,7 @@ import pytest
 from running import Runs, of_kind
 
 import headspace
-from headspace._copies import copy_containers, copy_values
+from headspace._caching.copies import copy_containers, copy_values
 
 #: Enough for a whole probe, and soon over on a list.
 PROBE_STEPS = 300
@@ -341,9 +341,10 @@ class Loader:
 def test_batches_of_one_loader_are_never_handed_out_in_anothers_epoch(
     runs: Runs, mode: str
 ) -> None:
-    from headspace import _loops, _session
+    from headspace._loops.loader_facts import make_loop
+    from headspace._session import lifecycle
 
-    loop = _loops.loop_of(
+    loop = make_loop(
         Loader(0, 1),
         mode=mode,
         name="folds",
@@ -356,7 +357,7 @@ def test_batches_of_one_loader_are_never_handed_out_in_anothers_epoch(
     for fold in range(12):
         loader = Loader(fold, 45)
         for _ in range(2):
-            got = list(loop.iterate(loader, _session._begin))
+            got = list(loop.iterate(loader, lifecycle.begin))
             assert {batch[0] for batch in got} == {fold}
             assert len(got) == 45
             repeated += 45 - len(set(got))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import headspace
-from headspace._fingerprint import fingerprint
+from headspace._caching.fingerprint import fingerprint
 
 
 def records(session: headspace.Session) -> list[dict[str, object]]:

@@ -11,7 +11,14 @@ import pytest
 from running import Runs
 
 import headspace
-from headspace import _role
+from headspace._loops import roles
+from headspace._loops.role_state import (
+    BACKGROUND,
+    EVALUATION,
+    LIKELY_EVALUATION,
+    TRAINING,
+    UNKNOWN,
+)
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -21,8 +28,8 @@ nn = torch.nn
 def modes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """`train` and `eval` are seen, as under `headspace run`."""
     original = nn.Module.train
-    monkeypatch.setattr(_role, "_models", [])
-    _role.adopt(nn.Module)
+    monkeypatch.setattr(roles, "_models", [])
+    roles.watch_modes(nn.Module)
     yield
     nn.Module.train = original
 
@@ -44,26 +51,26 @@ class Wrapper(nn.Module):  # type: ignore[misc]
 
 @pytest.mark.usefixtures("modes")
 def test_the_mode_of_the_model_tells_training_from_evaluation() -> None:
-    assert _role.here() is None
+    assert roles.observe_role().role is None
     model = Model()
-    assert _role.here() is None
+    assert roles.observe_role().role is None
 
     model.train()
-    assert _role.here() == "training"
+    assert roles.observe_role().role == "training"
     model.eval()
-    assert _role.here() == "evaluation"
+    assert roles.observe_role().role == "evaluation"
     model.train(True)
-    assert _role.here() == "training"
+    assert roles.observe_role().role == "training"
 
 
 @pytest.mark.usefixtures("modes")
 def test_gradients_that_are_off_are_an_evaluation_whatever_the_mode() -> None:
     model = Model().train()
     with torch.no_grad():
-        assert _role.here() == "evaluation"
+        assert roles.observe_role().role == "evaluation"
     with torch.inference_mode():
-        assert _role.here() == "evaluation"
-    assert _role.here() == "training"
+        assert roles.observe_role().role == "evaluation"
+    assert roles.observe_role().role == "training"
     assert model.training
 
 
@@ -71,12 +78,12 @@ def test_gradients_that_are_off_are_an_evaluation_whatever_the_mode() -> None:
 def test_a_part_says_nothing_about_the_whole() -> None:
     model = Model().train()
     model.backbone.eval()
-    assert _role.here() == "training"
+    assert roles.observe_role().role == "training"
     assert not model.backbone.training
 
     model.eval()
     model.head.train()
-    assert _role.here() == "evaluation"
+    assert roles.observe_role().role == "evaluation"
 
 
 @pytest.mark.usefixtures("modes")
@@ -85,22 +92,22 @@ def test_a_model_is_the_same_within_a_wrapper_and_without() -> None:
     wrapped = Wrapper(Wrapper(model))
     wrapped.train()
     model.eval()
-    assert _role.here() == "evaluation"
+    assert roles.observe_role().role == "evaluation"
     wrapped.train()
-    assert _role.here() == "training"
+    assert roles.observe_role().role == "training"
 
 
 @pytest.mark.usefixtures("modes")
 def test_a_teacher_in_evaluation_mode_does_not_end_the_training() -> None:
     student, teacher = Model().train(), Model().eval()
-    assert _role.here() == "training"
+    assert roles.observe_role().role == "training"
     student.eval()
-    assert _role.here() == "evaluation"
+    assert roles.observe_role().role == "evaluation"
     student.train()
     del teacher
-    assert _role.here() == "training"
+    assert roles.observe_role().role == "training"
     del student
-    assert _role.here() is None
+    assert roles.observe_role().role is None
 
 
 @pytest.mark.usefixtures("modes")
@@ -108,7 +115,7 @@ def test_a_mode_that_is_put_back_without_a_call_counts() -> None:
     model = Model().eval()
     for part in model.modules():
         part.training = True
-    assert _role.here() == "training"
+    assert roles.observe_role().role == "training"
 
 
 @pytest.mark.usefixtures("modes")
@@ -116,7 +123,9 @@ def test_a_thread_that_sets_no_mode_feeds_another() -> None:
     found: list[str | None] = []
 
     def in_a_thread(function: Callable[[], object]) -> None:
-        thread = threading.Thread(target=lambda: (function(), found.append(_role.here())))
+        thread = threading.Thread(
+            target=lambda: (function(), found.append(roles.observe_role().role))
+        )
         thread.start()
         thread.join()
 
@@ -139,9 +148,42 @@ def test_a_model_keeps_its_own_train_and_its_result() -> None:
     assert model.train() is model
     assert model.head.training
     assert not model.backbone.training
-    assert _role.here() == "training"
+    assert roles.observe_role().role == "training"
     with pytest.raises(ValueError, match="mode"):
         model.train("yes")
+
+
+def test_only_a_final_role_survives_a_model_that_trains() -> None:
+    assert UNKNOWN.after_model_trains() is TRAINING
+    assert LIKELY_EVALUATION.after_model_trains() is TRAINING
+    for state in (TRAINING, EVALUATION, BACKGROUND):
+        assert state.after_model_trains() is state
+
+
+def test_a_likely_evaluation_is_one_once_something_has_trained() -> None:
+    assert LIKELY_EVALUATION.given_history(has_trained=True) is EVALUATION
+    assert LIKELY_EVALUATION.given_history(has_trained=False) is UNKNOWN
+    assert UNKNOWN.given_history(has_trained=True) is UNKNOWN
+    assert EVALUATION.given_history(has_trained=False) is EVALUATION
+
+
+def test_only_a_sure_evaluation_takes_a_wrapped_loader_from_training() -> None:
+    states = [UNKNOWN, TRAINING, LIKELY_EVALUATION, EVALUATION, BACKGROUND]
+    wrapped = [state.of_wrapped_loader() for state in states]
+    assert wrapped == [UNKNOWN, TRAINING, UNKNOWN, EVALUATION, UNKNOWN]
+
+
+def test_a_likely_evaluation_may_be_the_next_epoch_of_the_training() -> None:
+    assert LIKELY_EVALUATION.roles_to_continue() == ("training", None, "evaluation")
+    assert EVALUATION.roles_to_continue() == ("evaluation",)
+    assert UNKNOWN.roles_to_continue() == (None,)
+
+
+def test_a_loop_is_called_an_evaluation_once_that_is_known() -> None:
+    assert LIKELY_EVALUATION.loop_name("Loader", has_trained=False) == "Loader"
+    assert LIKELY_EVALUATION.loop_name("Loader", has_trained=True) == "Loader (evaluation)"
+    assert EVALUATION.loop_name("Loader", has_trained=False) == "Loader (evaluation)"
+    assert BACKGROUND.loop_name("Loader", has_trained=True) == "Loader"
 
 
 def loader(count: int) -> Any:

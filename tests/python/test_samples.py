@@ -12,8 +12,8 @@ from running import Runs
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 import headspace
-from headspace import _samples
-from headspace._loops import size_of_batches
+from headspace._loops.loader_facts import samples_per_batch
+from headspace._loops.samples import count_in_any, count_in_collated
 
 images, labels = torch.zeros(8, 3, 4, 4), torch.zeros(8)
 tokens = torch.zeros(8, 16, dtype=torch.int64)
@@ -52,8 +52,8 @@ Pair = namedtuple("Pair", "images labels")
 def test_samples_are_counted_where_arrays_agree_that_could_not_be_of_one_sample(
     batch: Any, any_loader: int | None, one_that_collates: int | None
 ) -> None:
-    assert _samples.of_any(batch) == any_loader
-    assert _samples.of_collated(batch) == one_that_collates
+    assert count_in_any(batch) == any_loader
+    assert count_in_collated(batch) == one_that_collates
 
 
 def dicts(sizes: list[int]) -> list[dict[str, torch.Tensor]]:
@@ -85,7 +85,7 @@ def test_batches_of_different_sizes_have_none_rather_than_a_wrong_one(runs: Runs
 def test_a_batch_size_that_is_said_is_not_counted(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_samples, "of_any", None)
+    monkeypatch.setattr("headspace._loops.samples.count_in_any", None)
     _, samples = throughput(runs, dicts([8] * 60), batch_size=4)
 
     assert samples == 4 * 60
@@ -97,7 +97,7 @@ def test_a_loader_with_a_batch_sampler_says_its_batch_size() -> None:
     loader: Any = DataLoader(data, batch_sampler=sampler)  # type: ignore[arg-type]
     assert loader.batch_size is None
 
-    assert size_of_batches(loader) == 16
+    assert samples_per_batch(loader) == 16
 
 
 def test_a_batch_sampler_of_the_users_own_is_not_believed() -> None:
@@ -108,7 +108,7 @@ def test_a_batch_sampler_of_the_users_own_is_not_believed() -> None:
     sampler = Mine(SequentialSampler(data), 16, drop_last=False)
     loader: Any = DataLoader(data, batch_sampler=sampler)  # type: ignore[arg-type]
 
-    assert size_of_batches(loader) is None
+    assert samples_per_batch(loader) is None
 
 
 def test_a_batch_that_cannot_be_looked_into_is_delivered_all_the_same(runs: Runs) -> None:

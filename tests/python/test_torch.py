@@ -12,7 +12,7 @@ import pytest
 from running import Programs, Record, Runs
 
 import headspace
-from headspace import _order
+from headspace.torch._order import BatchEndTimes, watch_order
 
 torch = pytest.importorskip("torch")
 data = pytest.importorskip("torch.utils.data")
@@ -21,7 +21,7 @@ data = pytest.importorskip("torch.utils.data")
 @pytest.fixture(autouse=True)
 def _first_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader's stages have plain names where it is the first of its kind."""
-    monkeypatch.setattr("headspace._loops._names", {})
+    monkeypatch.setattr("headspace._loops.names._uses", {})
 
 
 class Numbers(data.Dataset):  # type: ignore[misc]
@@ -201,7 +201,7 @@ def test_workers_that_stay_are_watched_in_every_epoch(runs: Runs) -> None:
         kinds.add(type(watched._iterator) if watched._iterator else None)
         for _ in watched:
             time.sleep(0.03)
-        session = headspace._session._current
+        session = headspace._session.lifecycle.current
         assert session is not None
         session.flush()
         looks.append(sum(entry["looks"] for entry in entries(runs, "queues", "prefetch")))
@@ -250,8 +250,8 @@ def test_what_is_made_before_its_turn_has_a_delay(runs: Runs, method: str) -> No
 
 def test_a_delay_lasts_until_the_last_of_those_before_has_been_made() -> None:
     # Three workers that end when they are told: 2 before 1 before 0.
-    ends = _order.Ends(3, 6)
-    notes = [ends.notes(worker) for worker in range(3)]
+    ends = BatchEndTimes(3, 6)
+    notes = [ends.recorder(worker) for worker in range(3)]
     handed: list[tuple[Any, int]] = []
     recorded: list[float] = []
 
@@ -264,10 +264,10 @@ def test_a_delay_lasts_until_the_last_of_those_before_has_been_made() -> None:
 
     iterator = Iterator()
     slot = type("Slot", (), {"record": lambda self, seconds, **_: recorded.append(seconds)})()
-    _order.watch(iterator, ends, lambda name: slot)
+    watch_order(iterator, ends, lambda name: slot)
     clock = iter([1_000_000_000, 2_000_000_000, 5_000_000_000, 6_000_000_000])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headspace._order.time.monotonic_ns", lambda: next(clock))
+        patch.setattr("headspace.torch._order.time.monotonic_ns", lambda: next(clock))
         for worker in (2, 1, 0, 1):
             notes[worker]()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from running import PROGRAMS, wait_until
 
-from headspace import _processes
+from headspace._processes import ending
 from headspace.tune import store as store_module
 from headspace.tune.command import Template
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
@@ -125,7 +125,7 @@ def test_what_still_completes_its_records_may_though_who_started_it_is_gone(tmp_
     wait_until(lambda: (tmp_path / "ready").exists(), "its child began")
     running.ask_to_end()
     assert running._process is not None
-    wait_until(lambda: _processes.has_exited(running._process.pid), "the leader's end")
+    wait_until(lambda: ending.has_exited(running._process.pid), "the leader's end")
     wait_until(lambda: (tmp_path / "told").exists(), "its child is told")
     assert running.poll(None) is None
     (tmp_path / "go").touch()
@@ -145,10 +145,10 @@ def test_ranks_in_sessions_of_their_own_end_with_their_experiment(tmp_path):
     running = started(tmp_path / "e", [str(script)])
     wait_until(lambda: (tmp_path / "ready").exists(), "its rank began")
     mark = str((tmp_path / "e").resolve())
-    wait_until(lambda: len(list(_processes.marked(MARK, mark))) == 2, "both run")
+    wait_until(lambda: len(list(ending.find_marked(MARK, mark))) == 2, "both run")
     running.end()
-    assert list(_processes.marked(MARK, mark)) == []
-    assert _processes.GRACE_S > 30, "torchrun gives its ranks 30 s"
+    assert list(ending.find_marked(MARK, mark)) == []
+    assert ending.GRACE_S > 30, "torchrun gives its ranks 30 s"
 
 
 def test_only_what_bears_the_whole_mark_is_ended(tmp_path):
@@ -157,8 +157,8 @@ def test_only_what_bears_the_whole_mark_is_ended(tmp_path):
     programs = [subprocess.Popen(sleep, env={**os.environ, MARK: mark}) for mark in marks]
     try:
         for mark in marks:
-            wait_until(lambda mark=mark: list(_processes.marked(MARK, mark)), "it runs")
-        assert _processes.end_marked(MARK, "0001-b1") == 1
+            wait_until(lambda mark=mark: list(ending.find_marked(MARK, mark)), "it runs")
+        assert ending.end_marked(MARK, "0001-b1") == 1
         assert programs[0].wait(60) == -signal.SIGKILL
         assert [program.poll() for program in programs[1:]] == [None, None]
     finally:

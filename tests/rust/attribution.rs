@@ -7,12 +7,12 @@
 
 mod simulator;
 
-use headspace_agent::analysis::attribution::{Attribution, attribute};
+use headspace_agent::analysis::attribution::{Attribution, Limit, Remedy, attribute};
 use headspace_agent::analysis::pipeline::{LoaderFacts, Pipeline};
 use headspace_agent::model::record::{
-    ComputeGpu, Estimate, GpuRule, GpuUse, QueueSummary, RemedyRecord, ResourcesRecord,
-    StageSummary,
+    ComputeGpu, Estimate, GpuRule, GpuUse, QueueSummary, Resource, ResourcesRecord, StageSummary,
 };
+use headspace_agent::wording::{bottleneck_record, remedy_record};
 use simulator::line::draw::Blind;
 use simulator::line::engine::run;
 use simulator::line::facts::facts;
@@ -31,22 +31,33 @@ fn concluded(line: &Line) -> Attribution {
     attribute(&facts(line, &run(line, STEPS, 1), false, Blind::default()))
 }
 
-/// Kind and name of what binds.
-fn binds(found: &Attribution) -> (String, String) {
-    let b = found.bottleneck.clone().unwrap_or_default();
-    (b.kind, b.name.unwrap_or_default())
+fn binds(found: &Attribution) -> Option<Limit> {
+    found.bottleneck.as_ref().map(|found| found.limit.clone())
 }
 
-fn is(kind: &str, name: &str) -> (String, String) {
-    (kind.to_owned(), name.to_owned())
+fn stage_limit(name: &str) -> Limit {
+    Limit::Stage(name.to_owned())
 }
 
-fn remedy<'a>(found: &'a Attribution, code: &str) -> Option<&'a RemedyRecord> {
-    found.remedies.iter().find(|remedy| remedy.code == code)
+/// The evidence for the bottleneck, in words.
+fn evidence(found: &Attribution) -> String {
+    bottleneck_record(found.bottleneck.as_ref().unwrap()).evidence
+}
+
+/// What a remedy asks for, in words.
+fn what(remedy: &Remedy) -> String {
+    remedy_record(remedy).what
+}
+
+fn remedy<'a>(found: &'a Attribution, code: &str) -> Option<&'a Remedy> {
+    found
+        .remedies
+        .iter()
+        .find(|remedy| remedy.action.code() == code)
 }
 
 /// Applies a remedy and returns by how much its prediction was off, in percent.
-fn error_pct(line: &Line, remedy: &RemedyRecord) -> f64 {
+fn error_pct(line: &Line, remedy: &Remedy) -> f64 {
     let really = run(&apply(line, remedy).unwrap(), STEPS, 2).step_ms();
     100.0 * (remedy.predicted_step_ms / really - 1.0).abs()
 }
@@ -68,7 +79,7 @@ fn random_pipelines_are_understood_and_remedies_gain_what_was_predicted() {
 #[test]
 fn one_stage_of_25_ms_hides_behind_30_ms_of_work_and_one_of_35_does_not() {
     let hidden = concluded(&Line::of(vec![stage("load", 1, 25.0, 2)], 30.0));
-    assert_eq!(binds(&hidden), is("compute", ""));
+    assert_eq!(binds(&hidden), Some(Limit::Compute));
     assert!(
         hidden.remedies.is_empty(),
         "without a floor nobody knows whether to stop: {hidden:?}"
@@ -76,12 +87,12 @@ fn one_stage_of_25_ms_hides_behind_30_ms_of_work_and_one_of_35_does_not() {
     let hidden = Line::of(vec![stage("load", 1, 25.0, 2)], 30.0);
     let seen = run(&hidden, STEPS, 1);
     let probed = attribute(&facts(&hidden, &seen, true, Blind::default()));
-    assert_eq!(probed.remedies[0].code, "stop");
+    assert_eq!(probed.remedies[0].action.code(), "stop");
     assert_eq!(probed.remedies.len(), 1);
 
     let line = Line::of(vec![stage("load", 1, 35.0, 2)], 30.0);
     let slower = concluded(&line);
-    assert_eq!(binds(&slower), is("stage", "load"));
+    assert_eq!(binds(&slower), Some(stage_limit("load")));
     let more = remedy(&slower, "more_workers").unwrap();
     let change = more.change.as_ref().unwrap();
     assert_eq!(
@@ -102,10 +113,10 @@ fn of_three_stages_the_slowest_binds_wherever_it_is() {
         let line = Line::of(stages.to_vec(), 30.0);
         let found = concluded(&line);
 
-        assert_eq!(binds(&found), is("stage", "stage_40"));
+        assert_eq!(binds(&found), Some(stage_limit("stage_40")));
         let more = remedy(&found, "more_workers").unwrap();
         assert!((more.predicted_step_ms - 30.0).abs() < 0.3, "{more:?}");
-        let evidence = &found.bottleneck.as_ref().unwrap().evidence;
+        let evidence = evidence(&found);
         assert!(evidence.contains("busy 100 %"), "{evidence}");
     }
 }
@@ -116,8 +127,8 @@ fn concurrency_divides_the_time_of_a_call() {
         let stages = vec![stage("read", 1, 20.0, 2), stage("decode", threads, 90.0, 4)];
         Line::of(stages, 25.0)
     };
-    assert_eq!(binds(&concluded(&line(2))), is("stage", "decode"));
-    assert_eq!(binds(&concluded(&line(4))), is("compute", ""));
+    assert_eq!(binds(&concluded(&line(2))), Some(stage_limit("decode")));
+    assert_eq!(binds(&concluded(&line(4))), Some(Limit::Compute));
 }
 
 #[test]
@@ -127,8 +138,8 @@ fn aggregation_of_five_fits_and_of_six_does_not_although_its_queue_is_never_full
         stages[1].takes = joined;
         Line::of(stages, 30.0)
     };
-    assert_eq!(binds(&concluded(&line(5))), is("compute", ""));
-    assert_eq!(binds(&concluded(&line(6))), is("stage", "decode"));
+    assert_eq!(binds(&concluded(&line(5))), Some(Limit::Compute));
+    assert_eq!(binds(&concluded(&line(6))), Some(stage_limit("decode")));
 }
 
 #[test]
@@ -140,7 +151,7 @@ fn jitter_is_told_from_a_slow_stage_and_a_bigger_buffer_absorbs_it() {
     let seen = run(&line, 3000, 1);
     let found = attribute(&facts(&line, &seen, false, Blind::default()));
 
-    assert_eq!(binds(&found), is("jitter", ""));
+    assert_eq!(binds(&found), Some(Limit::Jitter));
     let bigger = remedy(&found, "bigger_buffer").unwrap();
     assert_eq!(bigger.change.as_ref().unwrap().from, "3");
     let really = run(&apply(&line, bigger).unwrap(), 6000, 2).step_ms();
@@ -162,7 +173,7 @@ fn waiting_that_a_tail_causes_is_not_called_the_loop_itself() {
     let found = attribute(&facts(&line, &seen, false, Blind::default()));
 
     assert!(seen.wait_ms > 0.15 * seen.ms);
-    assert_eq!(binds(&found), is("jitter", ""));
+    assert_eq!(binds(&found), Some(Limit::Jitter));
     let bigger = remedy(&found, "bigger_buffer").unwrap();
     let really = run(&apply(&line, bigger).unwrap(), 6000, 2).step_ms();
     let error = (bigger.predicted_step_ms / really - 1.0).abs();
@@ -211,7 +222,7 @@ fn a_loop_that_loads_by_itself_is_told_to_let_workers_do_it() {
     (line.inline, line.cores) = (true, 8.0);
     let found = concluded(&line);
 
-    assert_eq!(binds(&found), is("stage", "fetch"));
+    assert_eq!(binds(&found), Some(stage_limit("fetch")));
     let more = remedy(&found, "more_workers").unwrap();
     assert_eq!(more.change.as_ref().unwrap().knob, "num_workers");
     assert!(error_pct(&line, more) < 5.0, "{more:?}");
@@ -226,10 +237,10 @@ fn programs_beside_take_their_share_of_the_cores_from_workers_too() {
         line.others = others;
         let found = concluded(&line);
 
-        assert_eq!(binds(&found), is("stage", "fetch"));
+        assert_eq!(binds(&found), Some(stage_limit("fetch")));
         let more = remedy(&found, "more_workers").unwrap();
         assert!(error_pct(&line, more) < 5.0, "{cores} {others} {more:?}");
-        let gain = |more: &RemedyRecord| more.predicted_gain_pct;
+        let gain = |more: &Remedy| more.predicted_gain_pct;
         let gain_alone = gain(remedy(&alone, "more_workers").unwrap());
         assert!(gain(more) < gain_alone, "{cores} {others} {more:?}");
     }
@@ -241,7 +252,7 @@ fn programs_beside_take_their_share_from_more_threads_of_a_stage_too() {
     (line.cores, line.compute_cores, line.others) = (4.0, 1.0, 4.0);
     let found = concluded(&line);
 
-    assert_eq!(binds(&found), is("stage", "decode"));
+    assert_eq!(binds(&found), Some(stage_limit("decode")));
     let more = remedy(&found, "more_workers").unwrap();
     assert!(error_pct(&line, more) < 10.0, "{more:?}");
 }
@@ -257,7 +268,7 @@ fn large_batches_from_workers_cost_more_than_they_spare() {
 
     (line.handing.tensors, line.handing.mib) = (2, 8.0);
     let dear = concluded(&line);
-    assert_eq!(binds(&dear), is("stage", "fetch"));
+    assert_eq!(binds(&dear), Some(stage_limit("fetch")));
     let more = remedy(&dear, "more_workers").unwrap();
     assert!(more.confidence < 0.7, "{more:?}");
     assert!(error_pct(&line, more) < 5.0, "{more:?}");
@@ -265,7 +276,7 @@ fn large_batches_from_workers_cost_more_than_they_spare() {
     line.handing.mib = 40.0;
     let slower = concluded(&line);
     assert!(remedy(&slower, "more_workers").is_none(), "{slower:?}");
-    let evidence = &slower.bottleneck.unwrap().evidence;
+    let evidence = evidence(&slower);
     assert!(evidence.contains("15.0 ms"), "{evidence}");
 }
 
@@ -293,8 +304,8 @@ fn without_workers_the_training_thread_is_named_and_no_thread_is_invented() {
     };
     let found = attribute(&facts);
 
-    assert_eq!(binds(&found), is("stage", "fetch"));
-    let evidence = &found.bottleneck.as_ref().unwrap().evidence;
+    assert_eq!(binds(&found), Some(stage_limit("fetch")));
+    let evidence = evidence(&found);
     assert!(
         evidence.contains("on the training thread itself (num_workers=0)"),
         "{evidence}"
@@ -314,7 +325,7 @@ fn more_threads_than_cores_name_the_cores_and_propose_no_more_threads() {
     (line.cores, line.compute_cores) = (2.0, 1.0);
     let found = concluded(&line);
 
-    assert_eq!(binds(&found), is("resource", "cores"));
+    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Cores)));
     assert!(remedy(&found, "more_workers").is_none(), "{found:?}");
     for remedy in &found.remedies {
         assert!(error_pct(&line, remedy) < 5.0, "{remedy:?}");
@@ -322,7 +333,7 @@ fn more_threads_than_cores_name_the_cores_and_propose_no_more_threads() {
 
     line.quota = true;
     let found = concluded(&line);
-    assert_eq!(binds(&found), is("resource", "quota"));
+    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Quota)));
     assert!(remedy(&found, "quota").is_some());
 }
 
@@ -332,8 +343,8 @@ fn threads_that_hold_the_interpreter_lock_are_sent_to_a_subprocess() {
     line.cores = 16.0;
     let found = concluded(&line);
 
-    assert_eq!(binds(&found), is("resource", "gil"));
-    assert_eq!(found.remedies[0].code, "subprocess");
+    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Gil)));
+    assert_eq!(found.remedies[0].action.code(), "subprocess");
     assert!(error_pct(&line, &found.remedies[0]) < 5.0);
     assert!(remedy(&found, "more_workers").is_none());
 }
@@ -346,7 +357,7 @@ fn a_busy_disk_is_named_and_more_readers_are_not_proposed() {
     (line.disk, line.cores) = (1.0, 16.0);
     let found = concluded(&line);
 
-    assert_eq!(binds(&found), is("resource", "disk"));
+    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Disk)));
     assert!(remedy(&found, "more_workers").is_none());
     assert!(error_pct(&line, remedy(&found, "page_cache").unwrap()) < 5.0);
 }
@@ -448,7 +459,7 @@ fn a_step_of_426_ms_over_a_floor_of_29_8_is_the_decoders_fault_and_not_the_model
     };
     let found = attribute(&baseline);
 
-    assert_eq!(binds(&found), is("stage", "decode"));
+    assert_eq!(binds(&found), Some(stage_limit("decode")));
     assert!(
         remedy(&found, "stop").is_none(),
         "compute is 7 % of the step"
@@ -473,7 +484,7 @@ fn a_step_of_426_ms_over_a_floor_of_29_8_is_the_decoders_fault_and_not_the_model
 fn fourteen_decodes_on_seven_engines_are_told_to_be_seven() {
     let found = attribute(&nvdec(14, 540.0));
 
-    assert_eq!(binds(&found), is("resource", "nvdec"));
+    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Nvdec)));
     let fewer = remedy(&found, "fewer_workers").unwrap();
     assert_eq!(fewer.change.as_ref().unwrap().to, "7");
     assert!(
@@ -497,7 +508,10 @@ fn of_eight_ranks_gpus_only_the_own_one_counts() {
             ..own.clone()
         })
         .collect();
-    assert_ne!(binds(&attribute(&facts)), is("resource", "nvdec"));
+    assert_ne!(
+        binds(&attribute(&facts)),
+        Some(Limit::Resource(Resource::Nvdec))
+    );
 
     facts.resources.compute_gpu = Some(ComputeGpu {
         ordinal: 3,
@@ -505,7 +519,7 @@ fn of_eight_ranks_gpus_only_the_own_one_counts() {
     });
     let found = attribute(&facts);
 
-    assert_eq!(binds(&found), is("resource", "nvdec"));
+    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Nvdec)));
     assert!(remedy(&found, "cheaper_calls").is_some(), "{found:?}");
 }
 
@@ -513,11 +527,11 @@ fn of_eight_ranks_gpus_only_the_own_one_counts() {
 fn seven_decodes_on_seven_engines_are_enough_and_shorter_clips_are_what_helps() {
     let found = attribute(&nvdec(7, 245.0));
 
-    assert_eq!(binds(&found), is("resource", "nvdec"));
+    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Nvdec)));
     assert!(remedy(&found, "more_workers").is_none());
     assert!(remedy(&found, "fewer_workers").is_none());
     let cheaper = remedy(&found, "cheaper_calls").unwrap();
-    assert!(cheaper.what.contains("shorter clips"), "{cheaper:?}");
+    assert!(what(cheaper).contains("shorter clips"), "{cheaper:?}");
     assert!(
         (cheaper.predicted_step_ms - 140.0).abs() < 7.0,
         "{cheaper:?}"
@@ -528,7 +542,7 @@ fn seven_decodes_on_seven_engines_are_enough_and_shorter_clips_are_what_helps() 
 fn four_decodes_on_seven_engines_may_become_seven_and_no_more() {
     let found = attribute(&nvdec(4, 245.0));
 
-    assert_eq!(binds(&found), is("stage", "decode"));
+    assert_eq!(binds(&found), Some(stage_limit("decode")));
     let more = remedy(&found, "more_workers").unwrap();
     assert_eq!(more.change.as_ref().unwrap().to, "7");
     assert!((more.predicted_step_ms - 280.0).abs() < 15.0, "{more:?}");
@@ -559,7 +573,7 @@ fn demux(threads: f64, call_ms: f64, contention_ms: f64, ipc: f64) -> Pipeline {
 fn eight_demux_threads_short_of_memory_bandwidth_are_told_to_be_fewer() {
     let found = attribute(&demux(8.0, 340.0, 12.0, 0.5));
 
-    assert_eq!(binds(&found), is("resource", "memory"));
+    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Memory)));
     let fewer = remedy(&found, "fewer_workers").unwrap();
     let change = fewer.change.as_ref().unwrap();
     assert_eq!((change.from.as_str(), change.to.as_str()), ("8", "4"));
@@ -571,7 +585,7 @@ fn eight_demux_threads_short_of_memory_bandwidth_are_told_to_be_fewer() {
 fn three_demux_threads_with_memory_to_spare_are_an_ordinary_stage() {
     let found = attribute(&demux(3.0, 37.5, 1.0, 1.3));
 
-    assert_eq!(binds(&found), is("stage", "demux"));
+    assert_eq!(binds(&found), Some(stage_limit("demux")));
     assert!(remedy(&found, "fewer_workers").is_none());
 }
 
@@ -587,8 +601,8 @@ fn nested_stages_count_once_and_the_inner_one_is_named() {
     facts.stages.push(inner);
     let found = attribute(&facts);
 
-    assert_eq!(binds(&found), is("stage", "clip"));
-    let evidence = found.bottleneck.unwrap().evidence;
+    assert_eq!(binds(&found), Some(stage_limit("clip")));
+    let evidence = evidence(&found);
     assert!(evidence.contains("73 % of it is `resize`"), "{evidence}");
 }
 
@@ -605,7 +619,7 @@ fn without_stages_there_is_no_verdict_on_stages() {
         wait_ms: 0.1,
         ..facts
     };
-    assert_eq!(binds(&attribute(&hardly_waits)), is("compute", ""));
+    assert_eq!(binds(&attribute(&hardly_waits)), Some(Limit::Compute));
     assert_eq!(attribute(&Pipeline::default()), Attribution::default());
 }
 
@@ -616,7 +630,7 @@ fn a_loader_that_only_slows_the_model_is_no_reason_to_stop() {
     let seen = run(&line, STEPS, 1);
     let found = attribute(&facts(&line, &seen, true, Blind::default()));
 
-    assert_eq!(binds(&found), is("compute", ""));
+    assert_eq!(binds(&found), Some(Limit::Compute));
     assert!(remedy(&found, "stop").is_none(), "{found:?}");
     // What would spare it that, nobody knows.
     assert!(found.remedies.iter().all(|r| !r.at_least), "{found:?}");
@@ -628,7 +642,7 @@ fn of_two_stages_alike_the_one_with_the_full_queue_before_it_binds() {
         vec![stage("read", 4, 41.0, 2), stage("decode", 4, 42.0, 4)],
         4.0,
     );
-    assert_eq!(binds(&concluded(&line)), is("stage", "decode"));
+    assert_eq!(binds(&concluded(&line)), Some(stage_limit("decode")));
 }
 
 #[test]
@@ -663,10 +677,10 @@ fn a_loop_whose_thread_waits_for_a_core_is_not_told_to_look_at_the_model() {
         ..ResourcesRecord::default()
     }));
 
-    assert_eq!(binds(&found), is("resource", "cores"));
+    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Cores)));
     assert!(remedy(&found, "stop").is_none());
     let away = remedy(&found, "others_away").unwrap();
-    assert!(away.what.contains("1.2 of 2 cores"), "{away:?}");
+    assert!(what(away).contains("1.2 of 2 cores"), "{away:?}");
 }
 
 #[test]
@@ -679,13 +693,13 @@ fn a_loop_that_shares_the_interpreter_lock_is_not_told_to_look_at_the_model() {
         ..ResourcesRecord::default()
     };
     let found = attribute(&hardly_waits(with(0.6)));
-    assert_eq!(binds(&found), is("resource", "gil"));
+    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Gil)));
     assert!(remedy(&found, "stop").is_none());
     assert!(remedy(&found, "subprocess").is_some());
 
     // One thread that computes in Python makes whoever asks wait, and hinders nobody.
     let alone = attribute(&hardly_waits(with(0.0)));
-    assert_eq!(binds(&alone), is("compute", ""));
+    assert_eq!(binds(&alone), Some(Limit::Compute));
 }
 
 #[test]
@@ -703,7 +717,7 @@ fn half_of_a_stage_called_within_spares_half_of_that_and_not_of_all() {
     });
     let cheaper = remedy(&found, "cheaper_calls").unwrap();
 
-    assert!(cheaper.what.contains("`parse`"), "{cheaper:?}");
+    assert!(what(cheaper).contains("`parse`"), "{cheaper:?}");
     assert!(
         (cheaper.predicted_step_ms / 28.2 - 1.0).abs() < 0.03,
         "{cheaper:?}"
@@ -757,7 +771,7 @@ fn a_stage_with_more_calls_than_it_declares_gets_a_remedy_in_what_it_declares() 
     let change = remedy.change.as_ref().unwrap();
     assert_eq!(change.from, "1");
     assert_eq!(
-        remedy.what,
+        what(remedy),
         format!("Run `decode` {} at a time instead of 1.", change.to)
     );
     // As if 2 more had been declared, which is what 3 calls at once are of 1.

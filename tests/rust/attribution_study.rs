@@ -13,7 +13,8 @@
 
 mod simulator;
 
-use simulator::line::judge::Length;
+use headspace_agent::analysis::thresholds::Thresholds;
+use simulator::line::judge::{Length, limits};
 use simulator::line::table::Table;
 
 const FIRST: u64 = 5_000_000;
@@ -33,4 +34,41 @@ fn bottlenecks_are_right_and_remedies_gain_what_was_predicted() {
     assert!(all.right_pct() >= 95.0);
     assert!(all.error_pct(0.5) <= 5.0);
     assert!(all.error_pct(0.9) <= 15.0);
+}
+
+/// Pipelines in which thresholds are varied.
+const VARIED: u64 = 240;
+
+/// By how much a threshold is varied, either way.
+const FACTORS: [f64; 2] = [0.8, 1.2];
+
+/// Most pipelines whose bottleneck may change with one threshold, in percent.
+const MOST_CHANGED_PCT: f64 = 10.0;
+
+#[test]
+#[ignore = "study"]
+fn no_verdict_hangs_on_one_threshold() {
+    let usual = Thresholds::default();
+    let [lower, higher] = FACTORS.map(|factor| usual.varied(factor));
+    let others: Vec<Thresholds> = lower.iter().chain(&higher).map(|one| one.2).collect();
+    let mut changed = vec![0_u32; others.len()];
+    for seed in FIRST..FIRST + VARIED {
+        let found = limits(seed, LONG, &others);
+        let (usual, others) = found.split_first().expect("one for each");
+        for (changed, other) in changed.iter_mut().zip(others) {
+            *changed += u32::from(other != usual);
+        }
+    }
+    println!("bottlenecks of {VARIED} pipelines that change with one threshold, in %");
+    println!(
+        "{:18} {:26} {:>6} {:>6}",
+        "threshold", "unit", "x 0.8", "x 1.2"
+    );
+    let pct = |count: u32| 100.0 * f64::from(count) / VARIED as f64;
+    let (low, high) = changed.split_at(lower.len());
+    for ((name, unit, _), (low, high)) in lower.iter().zip(low.iter().zip(high)) {
+        println!("{name:18} {unit:26} {:6.1} {:6.1}", pct(*low), pct(*high));
+    }
+    let most = changed.into_iter().map(pct).fold(0.0, f64::max);
+    assert!(most <= MOST_CHANGED_PCT, "{most:.1} %");
 }

@@ -157,7 +157,7 @@ fn run(rng: &mut Rng, noise: Noise, ticks: u32, step_ms: f64) -> Measured {
     }
     let summary = SummaryRecord {
         state: RunState::Finished,
-        mode: "measure".to_owned(),
+        mode: Some(headspace_agent::model::Mode::Measure),
         loop_name: Some("train".to_owned()),
         steps: steps_so_far,
         steady_steps: steps_so_far - 20,
@@ -209,7 +209,7 @@ fn outcome(seed: u64, pairs: u32, noise: Noise, ticks: u32, runs: usize, slower:
                 .map(|_| run(&mut rng, noise, ticks, step_ms))
                 .collect(),
         };
-        let found = compare(&side(20.0), &side(20.0 * (1.0 + slower)), Some(5.0));
+        let found = compare(&side(20.0), &side(20.0 * (1.0 + slower)), Some(5.0)).record;
         let judged = match found.judged_by {
             JudgedBy::Step => found.step_ms,
             _ => found.undisturbed_ms,

@@ -70,6 +70,7 @@ const AGENT_LIBRARIES: &[&str] = &[
     "schemars",
     "serde",
     "thiserror",
+    "tracing",
 ];
 
 /// The one crate that knows Python.
@@ -83,20 +84,23 @@ const AGENT_MODULES: &[(&str, &[&str])] = &[
     ("record", &["model", "notice", "port"]),
     ("loader", &["model", "notice", "port"]),
     ("analysis", &["model", "notice", "port"]),
+    ("wording", &["model", "analysis"]),
     (
         "pipeline",
-        &["model", "notice", "port", "record", "loader", "analysis"],
+        &[
+            "model", "notice", "port", "record", "loader", "analysis", "wording",
+        ],
     ),
     (
         "runtime",
         &[
-            "model", "notice", "port", "record", "loader", "analysis", "pipeline",
+            "model", "notice", "port", "record", "loader", "analysis", "wording", "pipeline",
         ],
     ),
     (
         "testing",
         &[
-            "model", "notice", "port", "record", "loader", "analysis", "pipeline",
+            "model", "notice", "port", "record", "loader", "analysis", "wording", "pipeline",
         ],
     ),
 ];
@@ -112,6 +116,7 @@ const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ("gpu", &["procfs"]),
     ("workers", &["procfs"]),
     ("shared_memory", &[]),
+    ("tracing", &[]),
     ("catalog", &["process", "host", "tree", "io", "perf", "gpu"]),
 ];
 

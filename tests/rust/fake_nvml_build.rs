@@ -54,11 +54,6 @@ impl FakeNvml {
         self.folder.path().join(FILE_NAME)
     }
 
-    /// What `LD_LIBRARY_PATH` of a child process needs.
-    pub(crate) fn library_folder(&self) -> &Path {
-        self.folder.path()
-    }
-
     /// Takes a new script and starts anew: clock, counters, samples and inits.
     pub(crate) fn script(&self, script: &Value) {
         let text = CString::new(script.to_string()).expect("JSON has no zero");

@@ -5,7 +5,7 @@
 
 mod simulator;
 
-use headspace_agent::analysis::floor::NoFloor;
+use headspace_agent::analysis::floor::{FloorWarning, NoFloor};
 use headspace_agent::loader::ProbePlan;
 use headspace_agent::model::record::Phase;
 use simulator::pipeline::{Device, Spec, Stage};
@@ -225,11 +225,10 @@ fn a_queue_without_bound_that_nothing_waits_for_is_not_told_without_a_warning() 
     let spec = queueing(20.0, 4.0);
     let analysis = probe(&spec, ProbePlan::for_loader(None, 1), 5).analysis;
     assert!(analysis.result.is_ok());
+    let warning = analysis.warnings.first();
     assert!(
-        analysis
-            .warning
-            .unwrap()
-            .contains("the true floor is longer")
+        matches!(warning, Some(FloorWarning::NextToNothing { .. })),
+        "{warning:?}"
     );
 }
 

@@ -17,11 +17,8 @@
 //! A device that is faster than the loader, whose queue has no bound and that nothing ever waits for,
 //! leaves no trace in the steps. Where a step in replay takes next to nothing, a warning says so.
 
-use std::fmt;
-
 use super::selection::{Kept, long_replay, ms};
 use super::steady::{block_means, change_point, mean, variance};
-use super::verdict::units::duration_ms;
 use crate::model::record::Phase;
 use crate::model::{Window, WindowStep};
 
@@ -79,41 +76,6 @@ pub enum Asynchrony {
         /// Steps of the longest replay.
         steps: usize,
     },
-}
-
-impl fmt::Display for Asynchrony {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Owed { replay_ms, owed_ms } => write!(
-                f,
-                "a step took {} in replay, but the live steps after it also paid for work that was \
-                 only queued: with that, a step takes at least {}",
-                duration_ms(replay_ms),
-                duration_ms(owed_ms)
-            ),
-            Self::Growing {
-                before_ms,
-                after_ms,
-            } => write!(
-                f,
-                "the steps grew from {} to {} at the end of the long replay, when the device's \
-                 queue was full",
-                duration_ms(before_ms),
-                duration_ms(after_ms)
-            ),
-            Self::Rare { every } => write!(
-                f,
-                "the loop waits for the device in about one of {every} steps, and the windows held \
-                 too few of those"
-            ),
-            Self::Short { replay_ms, steps } => write!(
-                f,
-                "a step took {} in replay, far less than live, and the longest replay of {steps} \
-                 steps cannot tell a fast step from one that is only queued",
-                duration_ms(replay_ms)
-            ),
-        }
-    }
 }
 
 /// Steps of mean length, and how it is known.

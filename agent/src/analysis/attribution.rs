@@ -10,6 +10,7 @@
 //! measured. It takes some milliseconds: for the end of a run, or now and then.
 
 mod bottleneck;
+mod conclusion;
 mod evidence;
 mod flow;
 mod model;
@@ -19,21 +20,17 @@ mod remedies;
 mod simulation;
 mod times;
 
-use self::bottleneck::{binding, record};
+pub use self::conclusion::{Attribution, Bottleneck, Limit, Remedy};
+pub use self::evidence::{CoresEvidence, Evidence, StageEvidence};
+pub use self::remedies::action::{Action, Shared, Work};
+
+use self::bottleneck::{binding, conclude};
 use self::model::Model;
 use self::predict::Predictor;
 use self::remedies::remedies;
 use super::pipeline::Pipeline;
-use crate::model::record::{BottleneckRecord, QueueSummary, RemedyRecord, StageSummary};
-
-/// What was concluded.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Attribution {
-    /// What limits throughput; `None` where that is not known.
-    pub bottleneck: Option<BottleneckRecord>,
-    /// What would help, best first.
-    pub remedies: Vec<RemedyRecord>,
-}
+use super::thresholds::Thresholds;
+use crate::model::record::{QueueSummary, StageSummary};
 
 /// The queues that a stage takes from and fills, where they are known.
 pub(crate) fn queues_around<'a>(
@@ -47,13 +44,19 @@ pub(crate) fn queues_around<'a>(
 /// Applies the laws.
 #[must_use]
 pub fn attribute(pipeline: &Pipeline) -> Attribution {
-    let Some(model) = Model::of(pipeline) else {
+    attribute_with(pipeline, Thresholds::default())
+}
+
+/// The same with other thresholds: how much a conclusion depends on them.
+#[must_use]
+pub fn attribute_with(pipeline: &Pipeline, thresholds: Thresholds) -> Attribution {
+    let Some(model) = Model::of(pipeline, thresholds) else {
         return Attribution::default();
     };
     let predictor = Predictor::of(&model);
     let binding = binding(&predictor);
     Attribution {
-        bottleneck: binding.map(|found| record(&model, found)),
+        bottleneck: binding.map(|found| conclude(&model, found)),
         remedies: remedies(&model, &predictor, binding),
     }
 }

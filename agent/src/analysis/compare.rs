@@ -37,11 +37,62 @@ pub struct Side {
     pub runs: Vec<Measured>,
 }
 
+/// A comparison and its notes.
+///
+/// The record has no notes: [`comparison_record`](crate::wording::comparison::comparison_record) adds
+/// their texts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// The numbers.
+    pub record: ComparisonRecord,
+    /// What is worth knowing about them.
+    pub notes: Vec<Note>,
+}
+
+/// Something worth knowing about the numbers of a comparison.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Note {
+    /// A run is too short for an interval of its own.
+    TooShort {
+        /// `A` or `B`.
+        side: char,
+        /// The run.
+        run_id: String,
+        /// Whether the interval of other runs is used.
+        has_interval: bool,
+    },
+    /// A run did not end in order.
+    NotFinished {
+        /// `A` or `B`.
+        side: char,
+        /// The run.
+        run_id: String,
+        /// The exception that ended it; `None` where no end is recorded.
+        exception: Option<String>,
+    },
+    /// Other programs had some of the cores.
+    OtherPrograms {
+        /// Share of the cores at most.
+        share: f64,
+        /// Whether the loop's waits for them are left out.
+        is_left_out: bool,
+    },
+    /// Some runs replay, some do not.
+    ModesDiffer,
+    /// The loops have different names.
+    LoopsDiffer,
+    /// There is one run a side.
+    OneRunEach {
+        /// By what share of the step runs of one configuration are thought to differ.
+        allowance: f64,
+    },
+}
+
 /// Compares `b` with `a`. `limit_pct` is by how much B may be slower.
 ///
 /// What changed in the settings is for the caller to add, who has the records of them.
 #[must_use]
-pub fn compare(a: &Side, b: &Side, limit_pct: Option<f64>) -> ComparisonRecord {
+pub fn compare(a: &Side, b: &Side, limit_pct: Option<f64>) -> Comparison {
     let step_ms = relative(&a.known(Quantity::Step), &b.known(Quantity::Step));
     let sample_ms = relative(&a.samples(), &b.samples());
     let by_sample = match (a.batch_size(), b.batch_size()) {
@@ -69,7 +120,7 @@ pub fn compare(a: &Side, b: &Side, limit_pct: Option<f64>) -> ComparisonRecord {
         .filter(|_| gate == Some(Gate::Open))
         .and_then(|pct| runs_needed(&judged.0, &judged.1, RUN_TO_RUN, (pct / 100.0).ln_1p()));
     let quantile = |q: f64| points(a.quantile_ms(q), b.quantile_ms(q));
-    ComparisonRecord {
+    let record = ComparisonRecord {
         schema: SCHEMA.to_owned(),
         a: a.record(),
         b: b.record(),
@@ -89,6 +140,10 @@ pub fn compare(a: &Side, b: &Side, limit_pct: Option<f64>) -> ComparisonRecord {
         limit_pct,
         gate,
         runs_needed,
+        notes: Vec::new(),
+    };
+    Comparison {
+        record,
         notes: notes(a, b, judged_by, slower.is_some()),
     }
 }
@@ -252,76 +307,50 @@ fn stages(a: &Side, b: &Side) -> Vec<StageChange> {
         .collect()
 }
 
-fn notes(a: &Side, b: &Side, judged_by: JudgedBy, has_interval: bool) -> Vec<String> {
+fn notes(a: &Side, b: &Side, judged_by: JudgedBy, has_interval: bool) -> Vec<Note> {
     let mut notes = Vec::new();
-    for (letter, side) in [("A", a), ("B", b)] {
+    for (letter, side) in [('A', a), ('B', b)] {
         for run in &side.runs {
-            if run
-                .mean_ms(Quantity::Step)
-                .is_none_or(|step| step.error.is_none())
-            {
-                let instead = if has_interval {
-                    " That of its side's other runs is taken."
-                } else {
-                    ""
-                };
-                notes.push(format!(
-                    "{letter}: `{}` is too short for an interval: it needs steps in four ticks or \
-                     more after the warm-up. Train longer, or use a shorter interval (`headspace run \
-                     --interval`, `HEADSPACE_INTERVAL`).{instead}",
-                    run.run_id
-                ));
+            let step = run.mean_ms(Quantity::Step);
+            if step.is_none_or(|step| step.error.is_none()) {
+                notes.push(Note::TooShort {
+                    side: letter,
+                    run_id: run.run_id.clone(),
+                    has_interval,
+                });
             }
-            let end = match &run.exception {
-                Some(exception) => format!("was ended by an uncaught {exception}"),
-                None if run.unfinished => {
-                    "has no recorded end: killed, or still running".to_owned()
-                }
-                None => continue,
-            };
-            notes.push(format!(
-                "{letter}: `{}` {end}. Its steps count as far as they were recorded.",
-                run.run_id
-            ));
+            if run.exception.is_some() || run.unfinished {
+                notes.push(Note::NotFinished {
+                    side: letter,
+                    run_id: run.run_id.clone(),
+                    exception: run.exception.clone(),
+                });
+            }
         }
     }
     let all = || a.runs.iter().chain(&b.runs);
     let others = a.others().max(b.others());
     if has_interval && others > NOTABLE {
-        let judged = match judged_by {
-            JudgedBy::UndisturbedStep | JudgedBy::UndisturbedSample => {
-                "What the loop's thread waited for those is left out of what B is judged by."
-            }
-            JudgedBy::Step | JudgedBy::Sample => {
-                "How long the loop waited for those is not known; the interval allows for it, and is \
-                 narrower on a machine without them."
-            }
-        };
-        notes.push(format!(
-            "Other programs had up to {:.0} % of the cores during these runs. {judged}",
-            100.0 * others
-        ));
+        let is_left_out = matches!(
+            judged_by,
+            JudgedBy::UndisturbedStep | JudgedBy::UndisturbedSample
+        );
+        notes.push(Note::OtherPrograms {
+            share: others,
+            is_left_out,
+        });
     }
     if all().any(Measured::is_replay) && !all().all(Measured::is_replay) {
-        notes.push(
-            "Some runs are in mode `replay`, whose steps are the floor, and some are not: this \
-             compares free data with real data."
-                .to_owned(),
-        );
+        notes.push(Note::ModesDiffer);
     }
-    if all().any(|run| {
-        a.runs
-            .first()
-            .is_some_and(|first| first.loop_name() != run.loop_name())
-    }) {
-        notes.push("The loops have different names; are they the same loop?".to_owned());
+    let first = a.runs.first();
+    if all().any(|run| first.is_some_and(|first| first.loop_name() != run.loop_name())) {
+        notes.push(Note::LoopsDiffer);
     }
     if has_interval && a.runs.len() + b.runs.len() == 2 {
-        notes.push(format!(
-            "One run a side does not show how much runs of the same configuration differ: the \
-             interval allows for {} %. Several runs a side (a folder of runs) measure it.",
-            RUN_TO_RUN * 100.0
-        ));
+        notes.push(Note::OneRunEach {
+            allowance: RUN_TO_RUN,
+        });
     }
     notes
 }

@@ -1,10 +1,9 @@
-//! What stands out in the resources of a run, in words.
+//! What stands out in a run: its resources, its probe, its stages.
 //!
 //! A finding says what was seen and how much of it; which stage it slows, and what a remedy would
 //! gain, is attribution's to say. Each threshold is where the effect can reach the step time.
 
-use super::verdict::units::{amount, bytes, duration_ms, percent};
-use crate::model::record::{FindingRecord, GpuUse, ResourcesRecord};
+use crate::model::record::{Estimate, GpuUse, ResourcesRecord};
 
 /// Share of quota periods that ran out, or of time a GPU's clocks were held down, in percent.
 const THROTTLED_PCT: f64 = 5.0;
@@ -34,29 +33,167 @@ const DECODERS_BUSY_PCT: f64 = 95.0;
 /// Share of a GPU's used memory that others hold, in percent.
 const OTHERS_MEMORY_PCT: f64 = 10.0;
 
-/// What stands out.
+/// Something that stands out. Percentages are of time, unless they say otherwise.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Finding {
+    /// The CPU quota ran out.
+    CpuThrottled {
+        /// Share of its periods.
+        pct: f64,
+        /// Cores that it allows.
+        cores: Option<f64>,
+    },
+    /// The training thread waited for a core.
+    Oversubscribed {
+        /// Share of time.
+        pct: f64,
+        /// Threads ready to run on average, and cores.
+        threads_and_cores: Option<(f64, f64)>,
+    },
+    /// Threads waited for Python's interpreter lock.
+    GilContended {
+        /// Mean wait.
+        wait_ms: f64,
+    },
+    /// Python's garbage collector stopped the process.
+    GcPauses {
+        /// Share of time.
+        pct: f64,
+        /// The longest pause.
+        longest_ms: Option<f64>,
+    },
+    /// A task waited for storage.
+    IoPressure {
+        /// Share of time.
+        pct: f64,
+    },
+    /// A task waited for memory.
+    MemoryPressure {
+        /// Share of time.
+        pct: f64,
+    },
+    /// Memory grows with the steps.
+    MemoryGrows {
+        /// Bytes a step.
+        growth: Estimate,
+        /// Whether that is the memory of this process and its children, not of this process alone.
+        with_children: bool,
+    },
+    /// Something about a GPU.
+    Gpu {
+        /// The process's own number for it.
+        ordinal: u32,
+        /// What it is.
+        finding: GpuFinding,
+    },
+    /// The step time kept changing.
+    NoSteadyState {
+        /// Steps after which it last changed.
+        changed: usize,
+        /// Steps of the run, and how many would be enough, where more steps would help.
+        enough: Option<(u64, usize)>,
+    },
+    /// The loop changed cached batches in place.
+    BatchesMutated {
+        /// How many.
+        mutated: u32,
+        /// Of how many.
+        cached: u32,
+    },
+    /// The probe gave no number.
+    NoHeadspace {
+        /// Why, as its record says it.
+        reason: String,
+    },
+    /// The probe's number is less certain than its steps alone say.
+    UnsteadyProbe {
+        /// Why, as its record says it.
+        warning: String,
+    },
+    /// Calls of a stage ended in exceptions.
+    CallsFail {
+        /// The stage.
+        stage: String,
+        /// How many failed.
+        failures: u64,
+        /// Of how many.
+        calls: u64,
+    },
+}
+
+/// What stands out about a GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub enum GpuFinding {
+    /// All its video decoders are busy.
+    DecodersBusy {
+        /// How many it has.
+        engines: u32,
+        /// Share of their time.
+        pct: f64,
+    },
+    /// Its clocks were held down.
+    Throttled {
+        /// Share of time.
+        pct: f64,
+        /// What held them down, as the records name it.
+        by: String,
+    },
+    /// Memory errors that could not be corrected.
+    MemoryErrors {
+        /// How many.
+        errors: f64,
+    },
+    /// Other processes hold some of its memory.
+    Shared {
+        /// Share of its memory in use.
+        pct: f64,
+    },
+}
+
+impl Finding {
+    /// Stable name for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::CpuThrottled { .. } => "cpu_throttled",
+            Self::Oversubscribed { .. } => "oversubscribed",
+            Self::GilContended { .. } => "gil_contended",
+            Self::GcPauses { .. } => "gc_pauses",
+            Self::IoPressure { .. } => "io_pressure",
+            Self::MemoryPressure { .. } => "memory_pressure",
+            Self::MemoryGrows { .. } => "memory_grows",
+            Self::Gpu { finding, .. } => match finding {
+                GpuFinding::DecodersBusy { .. } => "decoders_busy",
+                GpuFinding::Throttled { .. } => "gpu_throttled",
+                GpuFinding::MemoryErrors { .. } => "gpu_memory_errors",
+                GpuFinding::Shared { .. } => "gpu_shared",
+            },
+            Self::NoSteadyState { .. } => "no_steady_state",
+            Self::BatchesMutated { .. } => "batches_mutated",
+            Self::NoHeadspace { .. } => "no_headspace",
+            Self::UnsteadyProbe { .. } => "unsteady_probe",
+            Self::CallsFail { .. } => "calls_fail",
+        }
+    }
+}
+
+/// What stands out in the resources.
 #[must_use]
-pub fn findings(resources: &ResourcesRecord) -> Vec<FindingRecord> {
+pub fn findings(resources: &ResourcesRecord) -> Vec<Finding> {
     let host = [
         throttled(resources),
         oversubscribed(resources),
         gil(resources),
         collector(resources),
-        storage(resources),
-        memory(resources),
+        above(resources.io_pressure_pct, IO_PRESSURE_PCT).map(|pct| Finding::IoPressure { pct }),
+        above(resources.memory_pressure_pct, MEMORY_PRESSURE_PCT)
+            .map(|pct| Finding::MemoryPressure { pct }),
         growth(resources),
     ];
     // Busy decoders and other processes' memory are normal on another rank's GPU.
-    let own = (resources.own_gpus()).flat_map(|gpu| [decoders(gpu), shared(gpu)]);
-    let all = (resources.gpus.iter()).flat_map(|gpu| [clocks(gpu), memory_errors(gpu)]);
+    let own = (resources.own_gpus()).flat_map(|gpu| [of(gpu, decoders), of(gpu, shared)]);
+    let all = (resources.gpus.iter()).flat_map(|gpu| [of(gpu, clocks), of(gpu, memory_errors)]);
     host.into_iter().chain(own).chain(all).flatten().collect()
-}
-
-fn finding(code: &str, text: String) -> FindingRecord {
-    FindingRecord {
-        code: code.to_owned(),
-        text,
-    }
 }
 
 /// The value if it is at least `least`.
@@ -64,135 +201,82 @@ fn above(value: Option<f64>, least: f64) -> Option<f64> {
     value.filter(|value| *value >= least)
 }
 
-fn throttled(r: &ResourcesRecord) -> Option<FindingRecord> {
-    let pct = percent(above(r.throttled_pct, THROTTLED_PCT)?, 0);
-    let quota = r
-        .cores_usable
-        .map(|cores| format!(" of {} cores", amount(cores)))
-        .unwrap_or_default();
-    let text = format!(
-        "The CPU quota{quota} ran out in {pct} % of its periods, and every thread stood still \
-         until the next."
-    );
-    Some(finding("cpu_throttled", text))
+fn throttled(r: &ResourcesRecord) -> Option<Finding> {
+    Some(Finding::CpuThrottled {
+        pct: above(r.throttled_pct, THROTTLED_PCT)?,
+        cores: r.cores_usable,
+    })
 }
 
-fn oversubscribed(r: &ResourcesRecord) -> Option<FindingRecord> {
+fn oversubscribed(r: &ResourcesRecord) -> Option<Finding> {
     // A thread that a quota stops is waiting for a core too.
     if above(r.throttled_pct, THROTTLED_PCT).is_some() {
         return None;
     }
-    let pct = percent(above(r.consumer_run_queue_pct, RUN_QUEUE_PCT)?, 0);
-    let crowd = r.runnable_threads.zip(r.cores_usable);
-    let crowd = crowd
-        .map(|(threads, cores)| {
-            format!(
-                " ({} threads ready to run on average, {} cores)",
-                amount(threads),
-                amount(cores)
-            )
-        })
-        .unwrap_or_default();
-    let text = format!(
-        "The training thread waited for a core in {pct} % of the time: more threads want to run \
-         than there are cores{crowd}."
-    );
-    Some(finding("oversubscribed", text))
+    Some(Finding::Oversubscribed {
+        pct: above(r.consumer_run_queue_pct, RUN_QUEUE_PCT)?,
+        threads_and_cores: r.runnable_threads.zip(r.cores_usable),
+    })
 }
 
-fn gil(r: &ResourcesRecord) -> Option<FindingRecord> {
-    let wait = duration_ms(above(r.gil_wait_ms, GIL_WAIT_MS)?);
+fn gil(r: &ResourcesRecord) -> Option<Finding> {
+    let wait_ms = above(r.gil_wait_ms, GIL_WAIT_MS)?;
     // One thread that computes in Python makes whoever asks wait, and hinders nobody.
     above(r.other_threads_cores, OTHER_THREADS_CORES)?;
-    let text = format!(
-        "A thread waits {wait} on average for Python's interpreter lock: threads that run Python \
-         code hold each other up."
-    );
-    Some(finding("gil_contended", text))
+    Some(Finding::GilContended { wait_ms })
 }
 
-fn collector(r: &ResourcesRecord) -> Option<FindingRecord> {
-    let pct = percent(above(r.gc_pct, GC_PCT)?, 1);
-    let longest = r
-        .gc_longest_ms
-        .map(|ms| format!(", the longest pause {}", duration_ms(ms)))
-        .unwrap_or_default();
-    let text =
-        format!("Python's garbage collector stopped the process for {pct} % of the time{longest}.");
-    Some(finding("gc_pauses", text))
+fn collector(r: &ResourcesRecord) -> Option<Finding> {
+    Some(Finding::GcPauses {
+        pct: above(r.gc_pct, GC_PCT)?,
+        longest_ms: r.gc_longest_ms,
+    })
 }
 
-fn storage(r: &ResourcesRecord) -> Option<FindingRecord> {
-    let pct = percent(above(r.io_pressure_pct, IO_PRESSURE_PCT)?, 0);
-    let text = format!("Something waited for storage in {pct} % of the time.");
-    Some(finding("io_pressure", text))
+fn growth(r: &ResourcesRecord) -> Option<Finding> {
+    Some(Finding::MemoryGrows {
+        growth: r.memory_growth_per_step.filter(|growth| growth.low > 0.0)?,
+        with_children: r.memory_growth_of.as_deref() == Some("tree"),
+    })
 }
 
-fn memory(r: &ResourcesRecord) -> Option<FindingRecord> {
-    let pct = percent(above(r.memory_pressure_pct, MEMORY_PRESSURE_PCT)?, 1);
-    let text = format!("Memory was scarce: something waited for it in {pct} % of the time.");
-    Some(finding("memory_pressure", text))
+fn of(gpu: &GpuUse, rule: impl Fn(&GpuUse) -> Option<GpuFinding>) -> Option<Finding> {
+    Some(Finding::Gpu {
+        ordinal: gpu.ordinal,
+        finding: rule(gpu)?,
+    })
 }
 
-fn growth(r: &ResourcesRecord) -> Option<FindingRecord> {
-    let growth = r.memory_growth_per_step.filter(|growth| growth.low > 0.0)?;
-    let whose = match r.memory_growth_of.as_deref() {
-        Some("tree") => "The memory of this process and its children",
-        _ => "The memory of this process",
-    };
-    let [value, low, high] = [growth.value, growth.low, growth.high].map(|b| bytes(1e3 * b));
-    let text = format!("{whose} grows by {value} in 1,000 steps ({low} to {high}).");
-    Some(finding("memory_grows", text))
-}
-
-fn of_gpu(gpu: &GpuUse, code: &str, text: &str) -> FindingRecord {
-    finding(code, format!("GPU {}: {text}", gpu.ordinal))
-}
-
-fn decoders(gpu: &GpuUse) -> Option<FindingRecord> {
+fn decoders(gpu: &GpuUse) -> Option<GpuFinding> {
     let engines = gpu.nvdec_engines.filter(|engines| *engines > 0)?;
     let share = 100.0 * gpu.nvdec_busy? / f64::from(engines);
-    let pct = percent(above(Some(share), DECODERS_BUSY_PCT)?, 0);
-    let text = format!(
-        "its {engines} video decoders are busy {pct} % of the time, so that more decoding at once \
-         gains nothing."
-    );
-    Some(of_gpu(gpu, "decoders_busy", &text))
+    let pct = above(Some(share), DECODERS_BUSY_PCT)?;
+    Some(GpuFinding::DecodersBusy { engines, pct })
 }
 
-fn clocks(gpu: &GpuUse) -> Option<FindingRecord> {
-    let pct = percent(above(gpu.throttled_pct, THROTTLED_PCT)?, 0);
-    let why = match gpu.throttled_by.as_deref()? {
-        "power" => "its power cap",
-        "thermal" => "its temperature",
-        _ => "the hardware (a brake signal, or a supply that is too weak)",
-    };
-    let text = format!("its clocks were held down in {pct} % of the time by {why}.");
-    Some(of_gpu(gpu, "gpu_throttled", &text))
+fn clocks(gpu: &GpuUse) -> Option<GpuFinding> {
+    Some(GpuFinding::Throttled {
+        pct: above(gpu.throttled_pct, THROTTLED_PCT)?,
+        by: gpu.throttled_by.clone()?,
+    })
 }
 
-fn memory_errors(gpu: &GpuUse) -> Option<FindingRecord> {
+fn memory_errors(gpu: &GpuUse) -> Option<GpuFinding> {
     let errors = above(gpu.ecc_uncorrected, 1.0)?;
-    let text = format!(
-        "{errors:.0} memory errors appeared that could not be corrected. Results may be wrong; \
-         have it checked."
-    );
-    Some(of_gpu(gpu, "gpu_memory_errors", &text))
+    Some(GpuFinding::MemoryErrors { errors })
 }
 
-fn shared(gpu: &GpuUse) -> Option<FindingRecord> {
-    let pct = percent(above(gpu.others_memory_pct, OTHERS_MEMORY_PCT)?, 0);
-    let text = format!("{pct} % of its memory in use belongs to other processes.");
-    Some(of_gpu(gpu, "gpu_shared", &text))
+fn shared(gpu: &GpuUse) -> Option<GpuFinding> {
+    let pct = above(gpu.others_memory_pct, OTHERS_MEMORY_PCT)?;
+    Some(GpuFinding::Shared { pct })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::record::Estimate;
 
-    fn codes(resources: &ResourcesRecord) -> Vec<String> {
-        findings(resources).into_iter().map(|f| f.code).collect()
+    fn codes(resources: &ResourcesRecord) -> Vec<&'static str> {
+        findings(resources).iter().map(Finding::code).collect()
     }
 
     #[test]
@@ -253,31 +337,5 @@ mod tests {
 
         assert_eq!(codes(&decoding(1.0)), [""; 0]);
         assert_eq!(codes(&decoding(6.8)), ["decoders_busy"]);
-    }
-
-    #[test]
-    fn a_finding_says_how_much() {
-        let resources = ResourcesRecord {
-            throttled_pct: Some(43.0),
-            cores_usable: Some(1.5),
-            memory_growth_per_step: Some(Estimate {
-                value: 10_485.76,
-                low: 10_000.0,
-                high: 11_000.0,
-            }),
-            memory_growth_of: Some("process".to_owned()),
-            ..ResourcesRecord::default()
-        };
-
-        let texts: Vec<_> = findings(&resources).into_iter().map(|f| f.text).collect();
-
-        assert_eq!(
-            texts,
-            [
-                "The CPU quota of 1.5 cores ran out in 43 % of its periods, and every thread stood \
-                 still until the next.",
-                "The memory of this process grows by 10.0 MiB in 1,000 steps (9.54 MiB to 10.5 MiB).",
-            ]
-        );
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! **Interval.** Both series are resampled in moving blocks within their windows; where cached
 //! batches differ from each other, the batches are resampled instead of steps, since they are what
-//! was sampled. Deviations are expanded for the number of blocks (see [`bootstrap`]). How the levels of
+//! was sampled. Deviations are expanded for the number of blocks (see [`bootstrap`](super::bootstrap)). How the levels of
 //! windows differ beyond that, live and in replay, is added by random levels (see `levels`). The
 //! interval holds the middle 95 % of 1000 resampled headspaces.
 //!
@@ -48,34 +48,30 @@
 //! Weakest where compute is 0.6 to 1.0 of the load (94 to 95 % within): the queue then empties and
 //! fills over hundreds of steps. Beside other programs 66 to 76 % are within 3 points there.
 
-use thiserror::Error;
+mod intervals;
 
+use self::intervals::{Draw, intervals};
 pub use super::asynchronous::Asynchrony;
 use super::asynchronous::{Level, asynchrony};
-use super::bootstrap::{self, Blocks, Rng};
+use super::bootstrap::Blocks;
 use super::content::Content;
 use super::core_waits::{self, Undisturbed};
 use super::levels::Levels;
 use super::resources::CoresInUse;
 use super::selection::{self, Kept};
+pub use super::selection::{Unused, WindowAnalysis};
 use super::steady::mean;
 use super::unsteady::Between;
-use super::verdict::units::duration_ms;
 use crate::model::Window;
-use crate::model::record::{Estimate, FloorRecord, Phase, WindowRecord};
+use crate::model::record::{Estimate, FloorRecord, Phase};
 
-/// Resampled headspaces behind an interval. The ends of the interval are then good to a tenth of
-/// its width.
-const RESAMPLES: usize = 1000;
-/// Makes intervals repeatable. Any number will do.
-const SEED: u64 = 0x6865_6164_7370_6163;
 /// Blocks that a series is cut into, about, and the shortest and longest block in steps. Enough
 /// blocks to know their variance, and blocks longer than the correlation of most loaders.
 const BLOCKS: usize = 24;
 const BLOCK_LENGTHS: (usize, usize) = (4, 24);
 /// Fewest settled steps of each phase.
-const LEAST_LIVE: usize = 24;
-const LEAST_REPLAY: usize = 12;
+pub(crate) const LEAST_LIVE: usize = 24;
+pub(crate) const LEAST_REPLAY: usize = 12;
 /// Windows disagree where their variance exceeds what their steps explain by this factor...
 const DISAGREE: f64 = 8.0;
 /// ...and the largest and smallest differ by this share of the mean, in percent. Of random steady
@@ -90,14 +86,10 @@ const NEXT_TO_NOTHING: f64 = 0.05;
 /// A whole interval below this headspace, in percent, refutes the method.
 const SLOWER: f64 = -1.0;
 
-/// Why the probe gives no number.
-#[derive(Debug, Clone, Copy, PartialEq, Error)]
+/// Why the windows give no floor.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NoFloor {
     /// The loop ended before the probe did, or epochs hold hardly any whole steps.
-    #[error(
-        "too few settled steps: {live} live and {replay} in replay, of at least {LEAST_LIVE} and \
-         {LEAST_REPLAY} (train for longer, or over longer epochs)"
-    )]
     TooFewSteps {
         /// Settled live steps.
         live: usize,
@@ -105,10 +97,6 @@ pub enum NoFloor {
         replay: usize,
     },
     /// The loop did not come to rest.
-    #[error(
-        "the live loop did not settle: {unsettled} of {windows} live windows never waited as \
-         before the replay (raise `probe_steps`, so that the queue can drain)"
-    )]
     Unsettled {
         /// Live windows that had not settled.
         unsettled: usize,
@@ -116,11 +104,6 @@ pub enum NoFloor {
         windows: usize,
     },
     /// The windows tell of different loops.
-    #[error(
-        "the live windows disagree: their mean steps differ by {spread_pct:.0} %, which leaves the \
-         headspace at {value_pct:.0} % to within {half_pct:.0} points (something changed during \
-         the probe; repeat it when the machine is quiet, or raise `probe_steps`)"
-    )]
     Disagree {
         /// Largest less smallest mean live step, in percent of the mean.
         spread_pct: f64,
@@ -130,28 +113,13 @@ pub enum NoFloor {
         half_pct: f64,
     },
     /// Steps in replay only queued work on the device.
-    #[error(
-        "the replay timed only how fast work is queued on the device: {0} (let the loop wait for \
-         its result once a step while the probe runs, for example `loss.item()` or \
-         `jax.block_until_ready(loss)`)"
-    )]
     Asynchronous(Asynchrony),
     /// Replay took longer than live.
-    #[error(
-        "steps were {pct:.1} % slower with cached batches than live, beyond noise (cached batches \
-         may cost more, for example a copy from another device; something changed during the \
-         probe, the device's queue was not full in live windows, or the device rests between \
-         epochs)"
-    )]
     ReplaySlower {
         /// By how much, in percent of the live step.
         pct: f64,
     },
     /// The steps vary too much for their number.
-    #[error(
-        "the steps vary too much: headspace {value_pct:.0} %, but only to within {half_pct:.0} \
-         points (train for more steps in a probe: raise `probe_steps`, or run for longer)"
-    )]
     TooWide {
         /// The estimate, in percent.
         value_pct: f64,
@@ -160,13 +128,55 @@ pub enum NoFloor {
     },
 }
 
+/// Why a probe's record has no number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum NoHeadspace {
+    /// The loop changes its batches, and copies of them would be too large.
+    CopiesTooLarge,
+    /// The loop changed cached batches that were replayed.
+    BatchesMutated {
+        /// How many.
+        mutated: u32,
+        /// Of how many.
+        cached: u32,
+    },
+    /// The windows give no floor.
+    NoFloor(NoFloor),
+    /// The windows gave no floor before the run ended.
+    EndedEarly(NoFloor),
+    /// The probe goes on.
+    NotDone,
+}
+
+/// What makes a floor less certain than its steps alone say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FloorWarning {
+    /// The run ended before the long replay.
+    ShortReplays,
+    /// The live windows have different levels.
+    WindowsDiffer {
+        /// Largest less smallest mean live step, in percent of the mean.
+        spread_pct: f64,
+    },
+    /// The loop's thread waited for a core.
+    Oversubscribed {
+        /// Share of the probe.
+        share: f64,
+    },
+    /// A step in replay was so short that it may have been a launch only.
+    NextToNothing {
+        /// The floor.
+        floor_ms: f64,
+    },
+}
+
 /// What the windows say.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FloorAnalysis {
-    /// One record a window, in order.
-    pub windows: Vec<WindowRecord>,
-    /// What makes the number less certain than the steps alone say, in words.
-    pub warning: Option<String>,
+    /// One a window, in order.
+    pub windows: Vec<WindowAnalysis>,
+    /// What makes the number less certain than the steps alone say.
+    pub warnings: Vec<FloorWarning>,
     /// The floor, or why there is none.
     pub result: Result<FloorRecord, NoFloor>,
 }
@@ -177,13 +187,13 @@ pub struct FloorAnalysis {
 pub fn estimate(windows: &[Window], cores: Option<CoresInUse>) -> FloorAnalysis {
     let undisturbed = core_waits::take_out(windows, cores);
     let (kept, records) = selection::select(&undisturbed.windows, windows);
-    let (result, warning) = match evaluate(&undisturbed, &kept) {
-        Ok((floor, warning)) => (Ok(floor), warning),
-        Err(reason) => (Err(reason), None),
+    let (result, warnings) = match evaluate(&undisturbed, &kept) {
+        Ok((floor, warnings)) => (Ok(floor), warnings),
+        Err(reason) => (Err(reason), Vec::new()),
     };
     FloorAnalysis {
         windows: records,
-        warning,
+        warnings,
         result,
     }
 }
@@ -244,29 +254,13 @@ fn block_length(steps: usize, period: Option<usize>) -> usize {
 }
 
 /// The floor, and what makes it uncertain.
-type Found = (FloorRecord, Option<String>);
+type Found = (FloorRecord, Vec<FloorWarning>);
 
 fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFloor> {
     let windows = &undisturbed.windows;
     let live = Series::of(kept, Phase::Live);
     let replay = Series::of(kept, Phase::Replay);
-    if live.steps < LEAST_LIVE || replay.steps < LEAST_REPLAY {
-        let of_loop = || windows.iter().filter(|window| window.phase == Phase::Live);
-        let unsettled = of_loop()
-            .filter(|window| window.settled_at.is_none())
-            .count();
-        return Err(if unsettled > 0 && replay.steps >= LEAST_REPLAY {
-            NoFloor::Unsettled {
-                unsettled,
-                windows: of_loop().count(),
-            }
-        } else {
-            NoFloor::TooFewSteps {
-                live: live.steps,
-                replay: replay.steps,
-            }
-        });
-    }
+    require_steps(windows, &live, &replay)?;
     let between = live.between();
     let asynchrony = asynchrony(
         windows,
@@ -284,153 +278,129 @@ fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFlo
     let content = Content::of(windows, kept, live.mean_compute_ms).filter(|_| !waits_rarely);
     let by_batch = content.map(|content| content.floors_ms());
     let levels = Levels::fit(kept, [live.block, replay.block], undisturbed.share);
-    let [live_factor, floor_factor] = levels.factors();
-    let [live_back, floor_back] = undisturbed.back_ms;
-    let live_ms = live_factor * (live.mean_ms + live_back);
-    let replay_ms = floor_factor * (replay.mean_ms + floor_back);
-    let floor_ms = floor_factor * (by_batch.as_deref().map_or(replay.mean_ms, mean) + floor_back);
+    let free_ms = by_batch.as_deref().map_or(replay.mean_ms, mean);
+    let means = Means::of(&live, &replay, free_ms, &levels, undisturbed.back_ms);
     let floor_blocks = match by_batch {
         Some(floors) => Blocks::of(&[floors], 1),
         None => Blocks::of(&replay.windows, replay.block),
     };
     let of_live = Draw {
-        mean: live_ms,
+        mean: means.live,
         blocks: &Blocks::of(&live.windows, live.block),
     };
     let of_floor = Draw {
-        mean: floor_ms,
+        mean: means.floor,
         blocks: &floor_blocks,
     };
     let [of_live_ms, of_floor_ms] = undisturbed.unsure_ms;
     let unsure = [of_live_ms / live.mean_ms, of_floor_ms / replay.mean_ms];
     let intervals = intervals(&of_live, &of_floor, &levels, unsure);
-    let mut headspace_pct = intervals.headspace_pct;
-    let half_pct = (headspace_pct.high - headspace_pct.low) / 2.0;
+    let (gain_ms, contention_ms) = (means.gain_ms(), means.contention_ms());
+    let floor = FloorRecord {
+        live_ms: intervals.live_ms,
+        floor_ms: intervals.floor_ms,
+        headspace_pct: believed(intervals.headspace_pct, disagree.then_some(spread_pct))?,
+        exposed_wait_ms: gain_ms - contention_ms,
+        contention_ms,
+    };
+    let idle = means.replay < NEXT_TO_NOTHING * means.live && contention_ms < 0.5 * gain_ms;
+    let share = undisturbed.share;
+    let warnings = [
+        disagree.then_some(FloorWarning::WindowsDiffer { spread_pct }),
+        (share > CROWDED).then_some(FloorWarning::Oversubscribed { share }),
+        (idle && !disagree).then_some(FloorWarning::NextToNothing {
+            floor_ms: means.floor,
+        }),
+    ];
+    Ok((floor, warnings.into_iter().flatten().collect()))
+}
+
+fn require_steps(windows: &[Window], live: &Series, replay: &Series) -> Result<(), NoFloor> {
+    if live.steps >= LEAST_LIVE && replay.steps >= LEAST_REPLAY {
+        return Ok(());
+    }
+    let of_loop = || windows.iter().filter(|window| window.phase == Phase::Live);
+    let unsettled = of_loop()
+        .filter(|window| window.settled_at.is_none())
+        .count();
+    Err(if unsettled > 0 && replay.steps >= LEAST_REPLAY {
+        NoFloor::Unsettled {
+            unsettled,
+            windows: of_loop().count(),
+        }
+    } else {
+        NoFloor::TooFewSteps {
+            live: live.steps,
+            replay: replay.steps,
+        }
+    })
+}
+
+/// Mean steps at the level of each phase, in milliseconds.
+struct Means {
+    live: f64,
+    live_compute: f64,
+    replay: f64,
+    replay_compute: f64,
+    floor: f64,
+}
+
+impl Means {
+    /// `free_ms` is the mean step in replay, corrected for the batches that were cached.
+    fn of(
+        live: &Series,
+        replay: &Series,
+        free_ms: f64,
+        levels: &Levels,
+        back_ms: [f64; 2],
+    ) -> Self {
+        let [live_factor, floor_factor] = levels.factors();
+        let [live_back, floor_back] = back_ms;
+        Self {
+            live: live_factor * (live.mean_ms + live_back),
+            live_compute: live_factor * (live.mean_compute_ms + live_back),
+            replay: floor_factor * (replay.mean_ms + floor_back),
+            replay_compute: floor_factor * (replay.mean_compute_ms + floor_back),
+            floor: floor_factor * (free_ms + floor_back),
+        }
+    }
+
+    fn gain_ms(&self) -> f64 {
+        (self.live - self.floor).max(0.0)
+    }
+
+    /// The part of the gain that is shorter compute.
+    fn contention_ms(&self) -> f64 {
+        // Unusual batches make the compute in replay unusual too, by as much as the step.
+        let compute_ms = self.replay_compute + self.floor - self.replay;
+        (self.live_compute - compute_ms).clamp(0.0, self.gain_ms())
+    }
+}
+
+/// The headspace if its interval is narrow enough and holds one. `spread_pct` is by what live windows
+/// that disagree differ.
+fn believed(mut headspace_pct: Estimate, spread_pct: Option<f64>) -> Result<Estimate, NoFloor> {
     if headspace_pct.high < SLOWER {
         return Err(NoFloor::ReplaySlower {
             pct: -headspace_pct.value,
         });
     }
+    let half_pct = (headspace_pct.high - headspace_pct.low) / 2.0;
+    headspace_pct.value = headspace_pct.value.max(0.0);
+    headspace_pct.high = headspace_pct.high.max(0.0);
     if half_pct > WIDEST {
-        let value_pct = headspace_pct.value.max(0.0);
-        return Err(if disagree {
-            NoFloor::Disagree {
+        let value_pct = headspace_pct.value;
+        return Err(match spread_pct {
+            Some(spread_pct) => NoFloor::Disagree {
                 spread_pct,
                 value_pct,
                 half_pct,
-            }
-        } else {
-            NoFloor::TooWide {
+            },
+            None => NoFloor::TooWide {
                 value_pct,
                 half_pct,
-            }
+            },
         });
     }
-    headspace_pct.value = headspace_pct.value.max(0.0);
-    headspace_pct.high = headspace_pct.high.max(0.0);
-    let gain = (live_ms - floor_ms).max(0.0);
-    // Unusual batches make the compute in replay unusual too, by as much as the step.
-    let live_compute_ms = live_factor * (live.mean_compute_ms + live_back);
-    let replay_compute_ms = floor_factor * (replay.mean_compute_ms + floor_back);
-    let relief = live_compute_ms - (replay_compute_ms + floor_ms - replay_ms);
-    let contention_ms = relief.clamp(0.0, gain);
-    let floor = FloorRecord {
-        live_ms: intervals.live_ms,
-        floor_ms: intervals.floor_ms,
-        headspace_pct,
-        exposed_wait_ms: gain - contention_ms,
-        contention_ms,
-    };
-    let idle = replay_ms < NEXT_TO_NOTHING * live_ms && contention_ms < 0.5 * gain;
-    let warnings = [
-        disagree.then(|| differing(spread_pct)),
-        crowded(undisturbed.share),
-        (idle && !disagree).then(|| next_to_nothing(floor_ms)),
-    ];
-    Ok((floor, joined(warnings)))
-}
-
-/// One text of those there are.
-fn joined<const N: usize>(texts: [Option<String>; N]) -> Option<String> {
-    texts
-        .into_iter()
-        .flatten()
-        .reduce(|all, text| all + " " + &text)
-}
-
-/// What is said where the loop's thread waited for a core in much of the probe.
-fn crowded(share: f64) -> Option<String> {
-    (share > CROWDED).then(|| {
-        format!(
-            "The loop's thread waited for a core in {:.0} % of the probe: the numbers hold beside what \
-             used the cores then. Where that was another program, repeat the probe without it.",
-            100.0 * share
-        )
-    })
-}
-
-fn differing(spread_pct: f64) -> String {
-    format!(
-        "The live windows of the probe differ by {spread_pct:.0} % of a step: other programs used \
-         the machine, or the loop changed. The interval is wider for it; a probe on a quiet machine \
-         gives a narrower one."
-    )
-}
-
-fn next_to_nothing(floor_ms: f64) -> String {
-    format!(
-        "A step with free data took only {}. If the loop queues its work on a device and never \
-         waits for a result, the true floor is longer: let it wait once a step while the probe runs.",
-        duration_ms(floor_ms)
-    )
-}
-
-struct Intervals {
-    live_ms: Estimate,
-    floor_ms: Estimate,
-    headspace_pct: Estimate,
-}
-
-/// What a mean is resampled from.
-struct Draw<'a> {
-    mean: f64,
-    /// The steps within windows.
-    blocks: &'a Blocks,
-}
-
-impl Draw<'_> {
-    /// A resampled mean, with its level shifted by `level` (a difference of logarithms).
-    fn draw(&self, level: f64, rng: &mut Rng) -> f64 {
-        let steps = bootstrap::expansion(self.blocks.freedom()) * self.blocks.deviation(rng);
-        let drawn = (self.mean + steps) * level.exp();
-        // A mean of positive numbers is positive, however wide its interval.
-        drawn.max(0.05 * self.mean)
-    }
-}
-
-/// `unsure` are relative standard deviations of both means besides.
-fn intervals(live: &Draw<'_>, floor: &Draw<'_>, levels: &Levels, unsure: [f64; 2]) -> Intervals {
-    let headspace = |live: f64, floor: f64| 100.0 * (live - floor) / live;
-    let mut rng = Rng::new(SEED);
-    let (mut lives, mut floors, mut headspaces) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..RESAMPLES {
-        let mut level = levels.deviations(&mut rng);
-        for (level, unsure) in level.iter_mut().zip(unsure) {
-            *level += unsure * rng.normal();
-        }
-        let [of_live, of_floor] = level;
-        let (drawn, free) = (live.draw(of_live, &mut rng), floor.draw(of_floor, &mut rng));
-        lives.push(drawn);
-        floors.push(free);
-        headspaces.push(headspace(drawn, free));
-    }
-    let estimate = |value: f64, draws: Vec<f64>| {
-        let (low, high) = bootstrap::percentiles(draws);
-        Estimate { value, low, high }
-    };
-    Intervals {
-        live_ms: estimate(live.mean, lives),
-        floor_ms: estimate(floor.mean, floors),
-        headspace_pct: estimate(headspace(live.mean, floor.mean), headspaces),
-    }
+    Ok(headspace_pct)
 }

@@ -24,6 +24,6 @@ mod selection;
 pub mod stages;
 pub mod steady;
 pub mod summary;
+pub mod thresholds;
 pub mod tick_series;
 mod unsteady;
-pub mod verdict;

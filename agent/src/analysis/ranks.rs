@@ -49,13 +49,52 @@ struct Member {
     compute: Option<Known>,
 }
 
+/// The ranks together, and what was concluded of the slowest.
+///
+/// The record has no text of its evidence: [`ranks_record`](crate::wording::ranks::ranks_record) adds it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RanksTogether {
+    /// The numbers.
+    pub record: RanksRecord,
+    /// What the slowest rank, or that there is none, was concluded from.
+    pub evidence: RankEvidence,
+}
+
+/// What the slowest rank was concluded from. Durations are compared with the quick ranks (lower quartile).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub enum RankEvidence {
+    /// Fewer than two ranks have a steady state.
+    #[default]
+    TooFewRanks,
+    /// The runs are too short for an error of their means.
+    TooShort,
+    /// The ranks' waits are not known.
+    WaitsUnknown,
+    /// Noise hides a difference that matters.
+    TooNoisy,
+    /// Neither steps nor waits differ.
+    Balanced,
+    /// The steps differ: the ranks do not wait for each other in each step.
+    StepsDiffer {
+        /// By how much its step is longer.
+        step_ms: f64,
+        /// By how much its wait and its compute are longer, where both are known.
+        wait_and_compute_ms: Option<(f64, f64)>,
+    },
+    /// The steps are alike and its wait is longer: the others wait for it within their compute.
+    WaitsLonger {
+        /// By how much.
+        wait_ms: f64,
+    },
+}
+
 /// What was found of the slowest rank.
 #[derive(Default)]
 struct Finding {
     slowest: Option<u32>,
     cause: RankCause,
     excess_ms: Option<Estimate>,
-    evidence: String,
+    evidence: RankEvidence,
     /// Compute of the slowest rank, where the others wait for it in theirs.
     others_beyond_ms: Option<f64>,
 }
@@ -105,7 +144,7 @@ impl Ranks {
 
     /// What they say together; `None` where no rank left a summary.
     #[must_use]
-    pub fn finish(mut self) -> Option<RanksRecord> {
+    pub fn finish(mut self) -> Option<RanksTogether> {
         if self.seen.is_empty() {
             return None;
         }
@@ -119,7 +158,7 @@ impl Ranks {
             }
         }
         let steps = self.each.iter().map(|rank| rank.steps);
-        Some(RanksRecord {
+        let record = RanksRecord {
             read: count(self.seen.len()),
             world_size: self.world_size,
             missing_count: missing.0,
@@ -133,8 +172,12 @@ impl Ranks {
             slowest: finding.slowest,
             cause: finding.cause,
             excess_ms: finding.excess_ms,
-            evidence: finding.evidence,
+            evidence: String::new(),
             each: self.each,
+        };
+        Some(RanksTogether {
+            record,
+            evidence: finding.evidence,
         })
     }
 }
@@ -156,35 +199,32 @@ fn count(n: usize) -> u32 {
 }
 
 fn slowest(members: &[Member]) -> Finding {
-    let told = |evidence: &str| Finding {
-        evidence: evidence.to_owned(),
+    let unknown = |evidence| Finding {
+        evidence,
         ..Finding::default()
     };
     if members.len() < 2 {
-        return told("Fewer than two ranks reached a steady state.");
+        return unknown(RankEvidence::TooFewRanks);
     }
     let Some(by_step) = stands_out(members, |member| Some(member.step)) else {
-        return told("The runs of the ranks are too short to tell noise from a difference.");
+        return unknown(RankEvidence::TooShort);
     };
     if by_step.is_clear() {
         return apart(members, &by_step);
     }
     let Some(by_wait) = stands_out(members, |member| member.wait) else {
-        return told("What the ranks wait for was not seen.");
+        return unknown(RankEvidence::WaitsUnknown);
     };
     if by_wait.is_clear() {
         return together(members, &by_wait);
     }
     let hidden = by_step.error.max(by_wait.error);
     if hidden > BLIND * by_step.step_ms {
-        return told("The steps of the ranks vary too much to tell noise from a difference.");
+        return unknown(RankEvidence::TooNoisy);
     }
     Finding {
         cause: RankCause::Balanced,
-        evidence: "No rank waits longer for its data than the others, and all steps are as long. \
-                   Where ranks wait for each other within a step, a rank that computes longer \
-                   would not show: the others' compute is then as long."
-            .to_owned(),
+        evidence: RankEvidence::Balanced,
         ..Finding::default()
     }
 }
@@ -198,33 +238,20 @@ fn apart(members: &[Member], found: &StandsOut) -> Finding {
     let compute = slow.and_then(|slow| {
         Some(slow.compute?.mean - quartile(members.iter().filter_map(|m| Some(m.compute?.mean)))?)
     });
-    let (cause, why) = match (wait, compute) {
-        (Some(wait), Some(compute)) if wait >= compute => (
-            RankCause::Data,
-            format!(
-                "it waits {wait:.1} ms longer for its data and computes {compute:.1} ms longer"
-            ),
-        ),
-        (Some(wait), Some(compute)) => (
-            RankCause::Compute,
-            format!(
-                "it computes {compute:.1} ms longer and waits {wait:.1} ms longer for its data"
-            ),
-        ),
-        _ => (
-            RankCause::Unknown,
-            "what of it is waiting for data was not seen".to_owned(),
-        ),
+    let wait_and_compute_ms = wait.zip(compute);
+    let cause = match wait_and_compute_ms {
+        Some((wait, compute)) if wait >= compute => RankCause::Data,
+        Some(_) => RankCause::Compute,
+        None => RankCause::Unknown,
     };
     Finding {
         slowest: slow.map(|slow| slow.rank),
         cause,
         excess_ms: Some(found.excess()),
-        evidence: format!(
-            "Its step is {:.1} ms longer than those of the quick ranks: {why}. The steps differ, so \
-             the ranks do not wait for each other in each of them.",
-            found.by
-        ),
+        evidence: RankEvidence::StepsDiffer {
+            step_ms: found.by,
+            wait_and_compute_ms,
+        },
         others_beyond_ms: None,
     }
 }
@@ -236,11 +263,7 @@ fn together(members: &[Member], found: &StandsOut) -> Finding {
         slowest: slow.map(|slow| slow.rank),
         cause: RankCause::Data,
         excess_ms: Some(found.excess()),
-        evidence: format!(
-            "It waits {:.1} ms longer for its data than the quick ranks, and all steps are as long: \
-             the others wait for it within their compute.",
-            found.by
-        ),
+        evidence: RankEvidence::WaitsLonger { wait_ms: found.by },
         others_beyond_ms: slow.and_then(|slow| Some(slow.compute?.mean)),
     }
 }

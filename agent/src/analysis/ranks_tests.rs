@@ -6,6 +6,7 @@ use super::tick_series::TickSeries;
 use crate::model::Distribution;
 use crate::model::ranks::{RankCause, RanksRecord};
 use crate::model::record::{LoopTick, RunState, SummaryRecord, TickRecord};
+use crate::wording::ranks::ranks_record;
 
 /// What a rank takes by itself, in milliseconds.
 #[derive(Clone, Copy)]
@@ -76,7 +77,7 @@ fn train(ranks: &[Own], tie: Tie, ticks: u32, noise: f64) -> RanksRecord {
     for (rank, series) in (0..).zip(&all_series) {
         all.add(rank, world, Some(&summary(u64::from(ticks) * 50)), series);
     }
-    all.finish().unwrap()
+    all.finish().map(ranks_record).unwrap()
 }
 
 #[expect(
@@ -91,7 +92,7 @@ fn nanos(ms: f64) -> u64 {
 fn summary(steps: u64) -> SummaryRecord {
     SummaryRecord {
         state: RunState::Finished,
-        mode: "measure".to_owned(),
+        mode: Some(crate::model::Mode::Measure),
         loop_name: Some("train".to_owned()),
         steps,
         steady_steps: steps.saturating_sub(20),
@@ -185,7 +186,7 @@ fn ranks_that_are_missing_killed_or_of_other_length_are_told() {
     }
     ranks.add(4, None, None, &TickSeries::default());
 
-    let found = ranks.finish().unwrap();
+    let found = ranks.finish().map(ranks_record).unwrap();
 
     assert_eq!((found.read, found.world_size), (3, Some(6)));
     assert_eq!((found.missing_count, found.missing), (3, vec![2, 4, 5]));
@@ -199,7 +200,7 @@ fn a_damaged_world_size_names_a_few_missing_ranks_and_counts_the_rest() {
     let mut ranks = Ranks::default();
     ranks.add(0, Some(u32::MAX), Some(&summary(9)), &TickSeries::default());
 
-    let found = ranks.finish().unwrap();
+    let found = ranks.finish().map(ranks_record).unwrap();
 
     assert_eq!(
         (found.missing_count, found.missing.len()),

@@ -65,6 +65,7 @@ fn others(span: &Span<'_>, own: f64) -> Option<f64> {
 
 /// What was had and used in that part. `compute_gpu` is the one that the rank computes on.
 #[must_use]
+#[expect(clippy::too_many_lines, reason = "one record, field by field")]
 pub fn resources(
     history: &History,
     part: Part,

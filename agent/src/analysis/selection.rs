@@ -8,7 +8,7 @@ use super::asynchronous::whole_periods;
 use super::core_waits;
 use super::steady::{block_means, change_point, mean, variance};
 use super::unsteady::Between;
-use crate::model::record::{Phase, WindowRecord};
+use crate::model::record::Phase;
 use crate::model::{Window, WindowStep};
 
 /// Steps whose mean is one value to the change-point rule.
@@ -103,53 +103,56 @@ pub(super) fn ms(ns: u64) -> f64 {
     ns as f64 * 1e-6
 }
 
+/// Why a window is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unused {
+    /// The loop had not settled before the window ended.
+    Unsettled,
+    /// Too few settled steps.
+    TooShort {
+        /// How many.
+        settled: usize,
+    },
+    /// The device's queue was not full yet.
+    StillQueueing,
+    /// The loader was still at work in a replay.
+    StillFilling,
+    /// The loader's queue was still full in a live window.
+    StillDraining,
+}
+
+/// What is said of a window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WindowAnalysis {
+    /// Live or replay.
+    pub phase: Phase,
+    /// Which pair of windows it belongs to, from 0.
+    pub cycle: u32,
+    /// Steps seen in the window, those left out included.
+    pub steps: u32,
+    /// Steps left out at its start because the loop had not settled.
+    pub discarded: u32,
+    /// Mean wait of the steps kept, in milliseconds.
+    pub wait_ms: f64,
+    /// Mean compute of the steps kept, in milliseconds.
+    pub compute_ms: f64,
+    /// Share of the time that the loop's thread was ready to run in which it waited for a core, in percent.
+    pub run_queue_pct: Option<f64>,
+    /// Why it is not used, if it is not.
+    pub unused: Option<Unused>,
+}
+
 /// Splits every window into what counts and what does not; one record a window, of the steps as they
 /// were `measured`.
 pub(super) fn select<'a>(
     windows: &'a [Window],
     measured: &[Window],
-) -> (Vec<Kept<'a>>, Vec<WindowRecord>) {
-    let is_replay = |window: &Window| window.phase == Phase::Replay;
-    let long_replay = windows
-        .iter()
-        .rposition(|window| window.long)
-        .or_else(|| windows.iter().rposition(is_replay));
-    let mut kept = Vec::new();
-    let mut unused: Vec<Option<String>> = Vec::new();
-    let mut firsts = Vec::new();
-    let mut begins_ms = 0.0;
-    for (index, window) in windows.iter().enumerate() {
-        let first = settled_from(window, long_replay == Some(index));
-        let steps = first
-            .and_then(|first| window.steps.get(first..))
-            .unwrap_or_default();
-        firsts.push(first.map_or(window.steps.len(), |first| first.min(window.steps.len())));
-        unused.push(match first {
-            None => Some(
-                "the loop did not wait again as it did before the replay within the budget"
-                    .to_owned(),
-            ),
-            Some(_) if steps.len() < 3 * BLOCK => {
-                Some(format!("only {} settled steps", steps.len()))
-            }
-            Some(_) => None,
-        });
-        let lasts = |steps: &[WindowStep]| steps.iter().map(|s| ms(s.step_ns())).sum::<f64>();
-        begins_ms += window.entered_ns.map_or(0.0, ms);
-        let ends_ms = begins_ms + lasts(&window.steps);
-        if unused.last() == Some(&None) {
-            kept.push(Kept {
-                begins_ms: ends_ms - lasts(steps),
-                index,
-                phase: window.phase,
-                long: long_replay == Some(index),
-                cycle: window.cycle,
-                steps,
-                period: None,
-            });
-        }
-        begins_ms = ends_ms;
-    }
+) -> (Vec<Kept<'a>>, Vec<WindowAnalysis>) {
+    let Settled {
+        mut kept,
+        firsts,
+        mut unused,
+    } = Settled::of(windows);
     cut_to_periods(&mut kept);
     leave_out(&mut kept, &mut unused, still_queueing);
     let live = kept.iter().filter(|window| window.phase == Phase::Live);
@@ -159,34 +162,96 @@ pub(super) fn select<'a>(
         still_filling(all, window, unsteady)
     });
     leave_out(&mut kept, &mut unused, still_draining);
-    let records = measured
-        .iter()
-        .zip(firsts)
-        .zip(unused)
-        .enumerate()
-        .map(|(index, ((window, first), unused))| {
-            let part = Kept {
-                index,
-                phase: window.phase,
-                long: false,
-                cycle: window.cycle,
-                steps: window.steps.get(first..).unwrap_or_default(),
-                begins_ms: 0.0,
-                period: None,
-            };
-            WindowRecord {
-                phase: window.phase,
-                cycle: window.cycle,
-                steps: count(window.steps.len()),
-                discarded: count(first),
-                wait_ms: part.mean_wait_ms(),
-                compute_ms: part.mean_compute_ms(),
-                run_queue_pct: core_waits::share(window).map(|share| 100.0 * share),
-                unused,
-            }
-        })
+    let windows = measured.iter().zip(firsts).zip(unused).enumerate();
+    let windows = windows
+        .map(|(index, ((window, first), unused))| analysis(index, window, first, unused))
         .collect();
-    (kept, records)
+    (kept, windows)
+}
+
+/// The settled parts of windows. `firsts` and `unused` have one entry a window.
+struct Settled<'a> {
+    kept: Vec<Kept<'a>>,
+    /// The first step that counts.
+    firsts: Vec<usize>,
+    /// Why none do.
+    unused: Vec<Option<Unused>>,
+}
+
+impl<'a> Settled<'a> {
+    fn of(windows: &'a [Window]) -> Self {
+        let is_replay = |window: &Window| window.phase == Phase::Replay;
+        let long_replay = windows
+            .iter()
+            .rposition(|window| window.long)
+            .or_else(|| windows.iter().rposition(is_replay));
+        let mut settled = Self {
+            kept: Vec::new(),
+            firsts: Vec::new(),
+            unused: Vec::new(),
+        };
+        let mut begins_ms = 0.0;
+        for (index, window) in windows.iter().enumerate() {
+            let long = long_replay == Some(index);
+            let first = settled_from(window, long);
+            let steps = first
+                .and_then(|first| window.steps.get(first..))
+                .unwrap_or_default();
+            let unused = why_unused(first, steps);
+            let lasts = |steps: &[WindowStep]| steps.iter().map(|s| ms(s.step_ns())).sum::<f64>();
+            begins_ms += window.entered_ns.map_or(0.0, ms);
+            let ends_ms = begins_ms + lasts(&window.steps);
+            if unused.is_none() {
+                settled.kept.push(Kept {
+                    begins_ms: ends_ms - lasts(steps),
+                    index,
+                    phase: window.phase,
+                    long,
+                    cycle: window.cycle,
+                    steps,
+                    period: None,
+                });
+            }
+            let all = window.steps.len();
+            settled
+                .firsts
+                .push(first.map_or(all, |first| first.min(all)));
+            settled.unused.push(unused);
+            begins_ms = ends_ms;
+        }
+        settled
+    }
+}
+
+/// Why a window whose settled steps begin with `first` is not used.
+fn why_unused(first: Option<usize>, settled: &[WindowStep]) -> Option<Unused> {
+    if first.is_none() {
+        return Some(Unused::Unsettled);
+    }
+    let settled = settled.len();
+    (settled < 3 * BLOCK).then_some(Unused::TooShort { settled })
+}
+
+fn analysis(index: usize, window: &Window, first: usize, unused: Option<Unused>) -> WindowAnalysis {
+    let part = Kept {
+        index,
+        phase: window.phase,
+        long: false,
+        cycle: window.cycle,
+        steps: window.steps.get(first..).unwrap_or_default(),
+        begins_ms: 0.0,
+        period: None,
+    };
+    WindowAnalysis {
+        phase: window.phase,
+        cycle: window.cycle,
+        steps: count(window.steps.len()),
+        discarded: count(first),
+        wait_ms: part.mean_wait_ms(),
+        compute_ms: part.mean_compute_ms(),
+        run_queue_pct: core_waits::share(window).map(|share| 100.0 * share),
+        unused,
+    }
 }
 
 fn count(n: usize) -> u32 {
@@ -268,8 +333,8 @@ fn cut_to_periods(kept: &mut Vec<Kept<'_>>) {
 
 fn leave_out(
     kept: &mut Vec<Kept<'_>>,
-    unused: &mut [Option<String>],
-    rule: impl Fn(&[Kept<'_>], &Kept<'_>) -> Option<String>,
+    unused: &mut [Option<Unused>],
+    rule: impl Fn(&[Kept<'_>], &Kept<'_>) -> Option<Unused>,
 ) {
     let all = kept.clone();
     kept.retain(|window| {
@@ -284,7 +349,7 @@ fn leave_out(
 
 /// The first live window where its compute is far shorter than in all later ones: the device's queue
 /// was not full yet.
-fn still_queueing(all: &[Kept<'_>], window: &Kept<'_>) -> Option<String> {
+fn still_queueing(all: &[Kept<'_>], window: &Kept<'_>) -> Option<Unused> {
     let later = || {
         all.iter()
             .filter(|other| other.phase == Phase::Live && other.cycle > 0)
@@ -293,15 +358,14 @@ fn still_queueing(all: &[Kept<'_>], window: &Kept<'_>) -> Option<String> {
     let least = later().fold(f64::MAX, f64::min);
     let most = later().fold(0.0, f64::max);
     let first = window.phase == Phase::Live && window.cycle == 0 && later().count() > 1;
-    (first && most < ALIKE * least && window.mean_compute_ms() < FILLING * least).then(|| {
-        "its compute is far shorter than later: the device's queue was not full yet".to_owned()
-    })
+    (first && most < ALIKE * least && window.mean_compute_ms() < FILLING * least)
+        .then_some(Unused::StillQueueing)
 }
 
 /// Replay windows at another level than the long one: in them the loader was still
 /// at work. Windows whose batches merely differ stay, and so do those that differ as live windows do,
 /// by the share `unsteady`.
-fn still_filling(all: &[Kept<'_>], window: &Kept<'_>, unsteady: f64) -> Option<String> {
+fn still_filling(all: &[Kept<'_>], window: &Kept<'_>, unsteady: f64) -> Option<Unused> {
     let long = long_replay(all)?;
     if window.phase != Phase::Replay || window.index == long.index {
         return None;
@@ -329,15 +393,12 @@ fn still_filling(all: &[Kept<'_>], window: &Kept<'_>, unsteady: f64) -> Option<S
     let faster = beyond(window) < -1.0
         && (short().all(|other| other < 1.0)
             || window.mean_step_ms() < LAUNCHED * long.mean_step_ms());
-    (slower || faster).then(|| {
-        "its steps differ from those late in the long replay, when the loader stands still"
-            .to_owned()
-    })
+    (slower || faster).then_some(Unused::StillFilling)
 }
 
 /// Live windows without waits while others have them: a full queue, from a slow step or a replay.
 /// A single short window with waits does not outweigh the rest.
-fn still_draining(all: &[Kept<'_>], window: &Kept<'_>) -> Option<String> {
+fn still_draining(all: &[Kept<'_>], window: &Kept<'_>) -> Option<Unused> {
     let share = |kept: &Kept<'_>| kept.mean_wait_ms() / kept.mean_step_ms().max(1e-9);
     let live = || all.iter().filter(|other| other.phase == Phase::Live);
     let steps = |that: &dyn Fn(&Kept<'_>) -> bool| -> usize {
@@ -350,5 +411,5 @@ fn still_draining(all: &[Kept<'_>], window: &Kept<'_>) -> Option<String> {
     let outweigh = waiting > 1
         || waiting == 1 && steps(&|w| share(w) > SOME_WAIT) >= steps(&|w| share(w) < NO_WAIT);
     (window.phase == Phase::Live && share(window) < NO_WAIT && outweigh)
-        .then(|| "it has no waits while other live windows do: its queue was still full".to_owned())
+        .then_some(Unused::StillDraining)
 }

@@ -4,11 +4,10 @@
 //! over the run. Calls and batches are related by counting both, so that aggregation, disaggregation
 //! and filters need no special case.
 
+use super::findings::Finding;
 use super::resources::Part;
 use crate::model::StageHistory;
-use crate::model::record::{
-    FindingRecord, QueueSummary, Role, StageSummary, StageWorker, SummaryRecord,
-};
+use crate::model::record::{QueueSummary, Role, StageSummary, StageWorker, SummaryRecord};
 use crate::model::stage::cut_name;
 use crate::model::stage_history::{QueueRun, QueueTotals, StageRun, StageSpan, StageTotals};
 
@@ -206,16 +205,17 @@ pub fn data_readiness_pct(summary: &SummaryRecord) -> Option<f64> {
 }
 
 /// The stages whose calls fail.
-pub fn failures(stages: &[StageSummary]) -> impl Iterator<Item = FindingRecord> {
+pub fn failures(stages: &[StageSummary]) -> impl Iterator<Item = Finding> {
     let share = |stage: &StageSummary| ratio(stage.failures as f64, stage.calls as f64);
     let failing = move |stage: &&StageSummary| share(stage).map(percent) >= Some(FAILURES_PCT);
-    stages.iter().filter(failing).map(|stage| FindingRecord {
-        code: "calls_fail".to_owned(),
-        text: format!(
-            "{} of {} calls of `{}` ended in an exception.",
-            stage.failures, stage.calls, stage.name
-        ),
-    })
+    stages
+        .iter()
+        .filter(failing)
+        .map(|stage| Finding::CallsFail {
+            stage: stage.name.clone(),
+            failures: stage.failures,
+            calls: stage.calls,
+        })
 }
 
 fn ratio(part: f64, whole: f64) -> Option<f64> {

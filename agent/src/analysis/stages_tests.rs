@@ -199,12 +199,15 @@ fn a_stage_whose_calls_fail_is_told_and_one_bad_file_in_a_thousand_is_not() {
         ..StageSummary::default()
     };
 
-    let found: Vec<_> = failures(&[stage("decode", 400), stage("read", 1), stage("join", 0)])
-        .map(|finding| (finding.code, finding.text))
-        .collect();
+    let found: Vec<_> =
+        failures(&[stage("decode", 400), stage("read", 1), stage("join", 0)]).collect();
 
-    let text = "400 of 400 calls of `decode` ended in an exception.";
-    assert_eq!(found, [("calls_fail".to_owned(), text.to_owned())]);
+    let expected = Finding::CallsFail {
+        stage: "decode".to_owned(),
+        failures: 400,
+        calls: 400,
+    };
+    assert_eq!(found, [expected]);
 }
 
 #[test]

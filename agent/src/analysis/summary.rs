@@ -1,26 +1,24 @@
 //! From a run's totals to the numbers of its verdict: a pure function.
 
+mod warmup;
+
+use self::warmup::no_steady_state;
+pub use self::warmup::warmup;
 use super::attribution::Attribution;
 use super::conclusion::conclude;
-use super::findings::findings;
+use super::findings::{Finding, findings};
 use super::main_loop::{Candidate, select_main_loop};
 use super::precision::{HALF, Known, interval, ratio};
 use super::resources::{Part, resources, sm_utilization_pct};
 use super::stages::{data_readiness_pct, failures, stages};
-use super::steady::{self, LEAST_STEADY, LEAST_WARMUP};
+use super::steady::{LEAST_STEADY, LEAST_WARMUP};
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
-    ComputeGpu, Dropped, EndRecord, FindingRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop,
-    ProbeRecord, Role, RunState, SummaryRecord,
+    ComputeGpu, Dropped, EndRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop, ProbeRecord,
+    Role, RunState, SummaryRecord,
 };
 use crate::model::series::{Series, Totals};
 use crate::model::{History, Mode, Scope, StageHistory};
-
-/// Steps in one block of the change-point search.
-const BLOCK: usize = 5;
-
-/// A change of the mean step that is too small to be called one.
-const DRIFT: f64 = 0.03;
 
 /// One loop's share of the run.
 #[derive(Debug, Clone, Default)]
@@ -206,8 +204,23 @@ fn go_on_together(spans: &[(f64, f64)], others: &[(f64, f64)]) -> bool {
 }
 
 /// The summary of a run.
+///
+/// Its record has no conclusions: they are beside it, and
+/// [`summary_record`](crate::wording::summary::summary_record) adds them with their texts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Summary {
+    /// The numbers.
+    pub record: SummaryRecord,
+    /// What stands out.
+    pub findings: Vec<Finding>,
+    /// What limits the main loop, and what would help.
+    pub attribution: Attribution,
+}
+
+/// Summarises a run.
 #[must_use]
-pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
+pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
+    let mut findings = Vec::new();
     let mut summary = SummaryRecord {
         state: run.state,
         ended_by: run.ended_by.clone(),
@@ -225,11 +238,15 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
         steps_per_s: None,
     };
     let Some(main) = find_main_loop(loops) else {
-        fill_resources(&mut summary, run, whole);
-        fill_stages(&mut summary, run, whole, &[]);
-        return summary;
+        findings.extend(fill_resources(&mut summary, run, whole));
+        findings.extend(fill_stages(&mut summary, run, whole, &[]));
+        return Summary {
+            record: summary,
+            findings,
+            ..Summary::default()
+        };
     };
-    main.mode.as_str().clone_into(&mut summary.mode);
+    summary.mode = Some(main.mode);
     summary.loop_name = Some(main.name.clone());
     summary.loop_role = main.loader.role;
     summary.loop_chosen = main.loader.chosen;
@@ -241,47 +258,57 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
     summary.ttfb_s = main.ttfb_s;
     summary.init_time_s = main.init_s;
     summary.step_time_ms = main.live.totals_after(0).step_ms();
-    fill_steady(&mut summary, main);
+    findings.extend(fill_steady(&mut summary, main));
     match main.probe.as_ref() {
-        Some(probe) => fill_probe(&mut summary, probe),
-        None if main.mode != Mode::Replay && main.waits() => {
-            let beside = waits_beside_pct(loops, main);
-            summary.headspace_upper_bound_pct =
-                summary.wait_pct.map(|own| (own + beside).min(100.0));
-        }
-        None => {}
+        Some(probe) => findings.extend(fill_probe(&mut summary, probe)),
+        None => summary.headspace_upper_bound_pct = upper_bound_pct(&summary, loops, main),
     }
     let part = main.steady_part().unwrap_or(whole);
-    fill_resources(&mut summary, run, part);
+    findings.extend(fill_resources(&mut summary, run, part));
     let others: Vec<&str> = (loops.iter())
         .filter(|other| other.name != main.name && other.loader.role != Some(Role::Background))
         .map(|other| other.name.as_str())
         .collect();
-    fill_stages(&mut summary, run, part, &others);
+    findings.extend(fill_stages(&mut summary, run, part, &others));
     let attribution = run
         .concluded
         .map_or_else(|| conclude(&summary, main), Attribution::clone);
-    summary.bottleneck_stage = attribution
-        .bottleneck
-        .as_ref()
-        .filter(|bottleneck| bottleneck.kind == "stage")
-        .and_then(|bottleneck| bottleneck.name.clone());
-    summary.bottleneck = attribution.bottleneck;
-    summary.remedies = attribution.remedies;
-    summary
+    Summary {
+        record: summary,
+        findings,
+        attribution,
+    }
 }
 
-fn fill_stages(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part, others: &[&str]) {
-    let Some(history) = run.stages else { return };
+/// The share of the step that less waiting saves at most, where the loop's waiting is known.
+fn upper_bound_pct(summary: &SummaryRecord, loops: &[LoopFacts], main: &LoopFacts) -> Option<f64> {
+    let own = summary
+        .wait_pct
+        .filter(|_| main.mode != Mode::Replay && main.waits())?;
+    Some((own + waits_beside_pct(loops, main)).min(100.0))
+}
+
+/// Fills in what stages and queues did in `part`; returns what stands out.
+fn fill_stages(
+    summary: &mut SummaryRecord,
+    run: &RunFacts<'_>,
+    part: Part,
+    others: &[&str],
+) -> Vec<Finding> {
+    let Some(history) = run.stages else {
+        return Vec::new();
+    };
     let main_loop = summary.loop_name.as_deref().unwrap_or_default();
     (summary.stages, summary.queues) = stages(history, part, main_loop, others);
     summary.data_readiness_pct = data_readiness_pct(summary);
-    summary.findings.extend(failures(&summary.stages));
+    failures(&summary.stages).collect()
 }
 
-/// What was used in `part`, and what stands out in it.
-fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) {
-    let Some(history) = run.history else { return };
+/// Fills in what was used in `part`; returns what stands out.
+fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) -> Vec<Finding> {
+    let Some(history) = run.history else {
+        return Vec::new();
+    };
     let cpu = history
         .between(0.0, run.elapsed_s)
         .mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[]);
@@ -293,81 +320,19 @@ fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) {
         summary.steady_sm_utilization_pct = sm_pct(part.from_s, part.to_s);
     }
     summary.resources = resources(history, part, run.gpus, compute_gpu);
-    summary.findings.extend(findings(&summary.resources));
+    findings(&summary.resources)
 }
 
-/// Steps to leave out at the start of `series`: at least [`LEAST_WARMUP`], more if a change point
-/// says so; `None` where no steady state was found.
-#[must_use]
-pub fn warmup(series: &Series) -> Option<usize> {
-    series.early().get(LEAST_WARMUP..)?;
-    let means = blocks(series);
-    // Too few blocks to look for a change: the convention alone decides.
-    if means.len() < 4 {
-        return Some(LEAST_WARMUP);
-    }
-    match steady::warmup_blocks(&means) {
-        Some(blocks) => Some(LEAST_WARMUP + blocks * BLOCK),
-        // The rule also trips over a drift too small to matter.
-        None => halves_agree(&means).then_some(LEAST_WARMUP),
-    }
-}
-
-/// Mean step of each block after the least warm-up, in nanoseconds.
-fn blocks(series: &Series) -> Vec<f64> {
-    let rest = series.early().get(LEAST_WARMUP..).unwrap_or_default();
-    rest.chunks_exact(BLOCK)
-        .map(|block| block.iter().map(|s| s.step_ns() as f64).sum::<f64>() / BLOCK as f64)
-        .collect()
-}
-
-/// That no steady state was found, and how many steps would show one.
-///
-/// The search accepts a warm-up of at most half the steps. So where the step time last changed `n`
-/// steps into the run, a run of `2 n` steps has a steady state if the step time changes no more.
-fn no_steady_state(series: &Series) -> String {
-    let means = "the means are of all steps after the first 20";
-    let changed = last_change(series);
-    if series.len() > series.early().len() as u64 {
-        // Later steps are not kept one by one: more of them would not be searched.
-        return format!("The step time still changed after {changed} steps; {means}.");
-    }
-    // A number of steps that is easy to remember, and no less.
-    let enough = (2 * changed).div_ceil(50) * 50;
-    format!(
-        "The step time still changed {changed} steps into the run of {}; {means}. {enough} steps \
-         would be enough if it changes no more after that.",
-        series.len()
-    )
-}
-
-/// After how many steps the step time no longer changed, whether or not the rest is long enough to be
-/// called steady.
-fn last_change(series: &Series) -> usize {
-    LEAST_WARMUP + BLOCK * steady::best_cut(&blocks(series))
-}
-
-/// Whether the means of both halves differ by less than [`DRIFT`].
-fn halves_agree(means: &[f64]) -> bool {
-    let (first, second) = means.split_at(means.len() / 2);
-    let mean = |half: &[f64]| half.iter().sum::<f64>() / half.len() as f64;
-    (mean(first) - mean(second)).abs() < DRIFT * mean(means)
-}
-
-fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) {
+/// Fills in the steady state; returns that there is none.
+fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) -> Option<Finding> {
     let series = main.series();
-    let skip = warmup(series).unwrap_or_else(|| {
-        if series.early().len() > LEAST_WARMUP {
-            summary.findings.push(FindingRecord {
-                code: "no_steady_state".to_owned(),
-                text: no_steady_state(series),
-            });
-        }
-        LEAST_WARMUP
-    });
+    let warmup = warmup(series);
+    let unsteady = warmup.is_none() && series.early().len() > LEAST_WARMUP;
+    let finding = unsteady.then(|| no_steady_state(series));
+    let skip = warmup.unwrap_or(LEAST_WARMUP);
     let steady: Totals = series.totals_after(skip);
     if steady.step.count() < LEAST_STEADY {
-        return;
+        return finding;
     }
     summary.steady_steps = steady.step.count();
     summary.steady_s = steady.step.sum_nanos() as f64 / 1e9;
@@ -387,6 +352,7 @@ fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) {
         .batch_size
         .filter(|_| summary.steady_s > 0.0)
         .map(|size| size as f64 * summary.steady_steps as f64 / summary.steady_s);
+    finding
 }
 
 /// The interval of the steady mean. How it varies is told by the steps that are kept one by one: where
@@ -409,32 +375,27 @@ fn set_parts(summary: &mut SummaryRecord, step_ms: Option<f64>, wait_ms: Option<
     summary.wait_pct = (step > 0.0).then(|| 100.0 * wait / step);
 }
 
-fn fill_probe(summary: &mut SummaryRecord, probe: &ProbeRecord) {
+/// Fills in what the probe found; returns what stands out.
+fn fill_probe(summary: &mut SummaryRecord, probe: &ProbeRecord) -> Vec<Finding> {
+    let mut findings = Vec::new();
     if probe.mutated_batches > 0 {
-        summary.findings.push(FindingRecord {
-            code: "batches_mutated".to_owned(),
-            text: format!(
-                "{} of {} cached batches changed in place, so replayed steps saw other data than \
-                 the loader made.",
-                probe.mutated_batches, probe.cached_batches
-            ),
+        findings.push(Finding::BatchesMutated {
+            mutated: probe.mutated_batches,
+            cached: probe.cached_batches,
         });
     }
     let Some(floor) = probe.floor else {
         summary.headspace_upper_bound_pct = summary.wait_pct;
-        summary.findings.push(FindingRecord {
-            code: "no_headspace".to_owned(),
-            text: probe.reason.clone().unwrap_or_default(),
+        findings.push(Finding::NoHeadspace {
+            reason: probe.reason.clone().unwrap_or_default(),
         });
-        return;
+        return findings;
     };
-    if let Some(warning) = &probe.warning {
-        summary.findings.push(FindingRecord {
-            code: "unsteady_probe".to_owned(),
-            text: warning.clone(),
-        });
+    if let Some(warning) = probe.warning.clone() {
+        findings.push(Finding::UnsteadyProbe { warning });
     }
     set_floor(summary, floor, probe);
+    findings
 }
 
 /// With a floor, step, wait and compute are those of the probe's live windows, so that the numbers

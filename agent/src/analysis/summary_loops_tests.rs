@@ -2,6 +2,12 @@
 
 use super::*;
 use crate::model::StepSample;
+use crate::wording::summary::summary_record;
+
+/// The summary as records hold it.
+fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
+    summary_record(&super::summarise(run, loops))
+}
 
 /// A loop of so many steps of 30 ms, of which 20 ms are waiting.
 fn facts(name: &str, steps: usize, role: Option<Role>) -> LoopFacts {

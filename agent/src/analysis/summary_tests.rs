@@ -1,9 +1,17 @@
 use std::time::Duration;
 
 use super::*;
-use crate::model::record::{BottleneckRecord, Estimate, Phase, WindowRecord};
+use crate::analysis::attribution::{Bottleneck, Evidence, Limit};
+use crate::model::record::{Estimate, Phase, WindowRecord};
 use crate::model::stage_history::StageTicks;
 use crate::model::{StageSample, StepSample};
+use crate::wording::bottleneck_record;
+use crate::wording::summary::summary_record;
+
+/// The summary as records hold it.
+fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
+    summary_record(&super::summarise(run, loops))
+}
 
 fn series(steps: usize, compute_ms: u64, wait_ms: u64) -> Series {
     let mut series = Series::default();
@@ -354,17 +362,21 @@ fn stages_are_those_of_the_main_loops_steady_state() {
     assert!((decode.busy_pct.unwrap() - 40.0).abs() < 1e-9);
     // What was concluded a while ago is not concluded again.
     let concluded = Attribution {
-        bottleneck: Some(BottleneckRecord {
-            kind: "stage".into(),
-            name: Some("decode".into()),
-            ..BottleneckRecord::default()
+        bottleneck: Some(Bottleneck {
+            limit: Limit::Stage("decode".into()),
+            limit_ms: None,
+            evidence: Evidence::Disk { busy: 0.5 },
+            confidence: 0.9,
         }),
         ..Attribution::default()
     };
     run.concluded = Some(&concluded);
     let summary = summarise(&run, &[main]);
     assert_eq!(summary.bottleneck_stage.as_deref(), Some("decode"));
-    assert_eq!(summary.bottleneck, concluded.bottleneck);
+    assert_eq!(
+        summary.bottleneck,
+        concluded.bottleneck.as_ref().map(bottleneck_record)
+    );
 }
 
 #[test]

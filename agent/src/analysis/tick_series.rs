@@ -16,7 +16,7 @@ use super::steady::LEAST_WARMUP;
 use crate::model::distribution::DistributionRecord;
 use crate::model::metric::THREAD_RUN_QUEUE_TIME;
 use crate::model::record::{Phase, RunState, SummaryRecord, TickRecord};
-use crate::model::{Distribution, Scope, attributes};
+use crate::model::{Distribution, Mode, Scope, attributes};
 
 /// Most buckets of a series.
 const MOST: usize = 256;
@@ -167,7 +167,7 @@ impl<'a> Asked<'a> {
         let wait_ms = summary.wait_ms.filter(|_| summary.floor_step_ms.is_none());
         Self {
             loop_name: summary.loop_name.as_deref(),
-            replay: summary.mode == "replay",
+            replay: summary.mode == Some(Mode::Replay),
             steady_steps: finished.then_some(summary.steady_steps),
             steady_s: Some(summary.steady_s).filter(|s| finished && *s > 0.0),
             waiting_s: wait_ms

@@ -31,22 +31,16 @@
 //! was. Where an epoch keeps its length ([`EpochProgress`](super::EpochProgress)), the source's last
 //! batches are left out.
 
+mod judgement;
+
 use super::pairs::Pairs;
-use super::settle::{self, Reference};
-use super::{Decision, ProbePlan, whole};
+use super::settle::Reference;
+use super::{Decision, ProbePlan};
 use crate::model::record::Phase;
 use crate::model::{ThreadReading, ThreadTimes, Window, WindowStep};
 
-/// Standard error of the headspace, as a share, for which the live window before the long replay is
-/// lengthened.
-const TARGET_ERROR: f64 = 0.01;
-/// With less than this share of the live steps needed for that, pairs are added after the long replay.
-const FAR_TOO_FEW: f64 = 0.5;
 /// Steps from one reading of the thread's times to the next. A reading is two system calls.
 const READ_EVERY: usize = 8;
-/// Steps that a fixed live window needs after settling.
-const LEAST_SETTLED: u32 = 24;
-
 /// The part of the schedule that is under way.
 #[derive(Debug, Clone, Default)]
 struct Segment {
@@ -372,83 +366,6 @@ impl Probe {
         }
     }
 
-    /// How long the long replay is to be: until the loader has filled its queue, and on.
-    fn long_replay(&self) -> u32 {
-        let plan = &self.plan;
-        if !plan.adaptive || self.replay.is_empty() || self.live.is_empty() {
-            return plan.long_replay;
-        }
-        let ratio = settle::mean_step(&self.replay) / settle::mean_step(&self.live);
-        let wanted = 1.1 * plan.steps_to_fill(ratio) + 64.0;
-        let left = plan.limit.saturating_sub(self.total);
-        let most = plan.long_replay_budget.min(left).max(plan.long_replay);
-        whole(wanted).clamp(plan.long_replay, most)
-    }
-
-    /// Judges whether the loop has settled, and how long the live window goes on.
-    fn look(&mut self) {
-        let plan = self.plan;
-        let spare = self.spare().max(1);
-        let batches = self.segment.batches;
-        let seen = self.segment.steps.len();
-        let go_on = |steps: u32| Some(batches + steps.min(spare));
-        if self.segment.cycle == 0 {
-            let budget = index(plan.warmup_budget).min(seen + index(spare) - 1);
-            if let Some(at) = settle::after_warmup(&self.segment.steps, index(plan.warmup), budget)
-            {
-                let counted = u32::try_from(seen - at).unwrap_or(u32::MAX);
-                self.segment.settled_at = Some(at);
-                self.segment.until =
-                    go_on(plan.live.saturating_sub(counted).max(plan.num_caches + 2));
-            }
-            return;
-        }
-        let floor = settle::mean_step(&self.replay);
-        // The loader stood still once its queue was full.
-        let to_fill = whole(plan.steps_to_fill(floor / self.reference.step.max(1.0)));
-        let patience = whole(self.reference.patience(self.replayed.min(to_fill), floor));
-        // A loop that does not wait again long after its queue must have been drained does not
-        // wait in the long run either: what it did before was not typical.
-        let overdue = patience <= plan.settle_budget && batches >= patience;
-        let budget = plan.settle_budget.saturating_mul(1 + self.skipped);
-        if overdue || self.reference.is_reached(&self.segment.steps) {
-            self.segment.settled_at = Some(seen);
-            let extra = if self.segment.long {
-                self.more_live() + self.skipped * plan.live
-            } else {
-                0
-            };
-            self.segment.until = go_on(plan.live + extra);
-        } else if batches >= budget || spare <= plan.live {
-            if self.segment.long || self.has_long() || spare <= plan.live {
-                self.segment.until = go_on(plan.num_caches);
-            } else {
-                self.segment.long = true;
-                self.skipped = plan.cycles.saturating_sub(self.segment.cycle + 1);
-            }
-        }
-    }
-
-    /// Live steps that bring the standard error down to [`TARGET_ERROR`].
-    ///
-    /// With a = (floor/live) cv(live) and b = (floor/live) cv(replay), the error of the headspace
-    /// is sqrt(a^2/n + b^2/m) for n live and m replay steps, and n + m is least at n : m = a : b.
-    fn live_needed(&self) -> f64 {
-        if self.live.is_empty() || self.replay.is_empty() {
-            return 0.0;
-        }
-        let (live, replay) = self.pairs.deviations();
-        let ratio = settle::mean_step(&self.replay) / settle::mean_step(&self.live);
-        let (a, b) = (ratio * live, ratio * replay);
-        a * (a + b) / (TARGET_ERROR * TARGET_ERROR)
-    }
-
-    /// The same beyond those so far and a live window's.
-    fn more_live(&self) -> u32 {
-        let have = self.live.len() as f64 + f64::from(self.plan.live);
-        whole(self.live_needed() - have).min(self.plan.extra_live)
-    }
-
     /// Closes a live window that hardly has whole steps to judge, such as over epochs of one
     /// batch, before it uses up the limit.
     fn end_of_patience(&mut self) {
@@ -507,51 +424,10 @@ impl Probe {
         }
     }
 
-    /// Steps of a pair of windows, at least.
-    fn pair(&self) -> u32 {
-        self.plan.replay + self.plan.live + LEAST_SETTLED
-    }
-
-    /// Whether more pairs follow the long replay: the pairs differ by more than chance, or far too few
-    /// live steps were seen.
-    fn wants_more_pairs(&self) -> bool {
-        self.plan.adaptive
-            && self.skipped == 0
-            && self.segment.cycle + 1 < self.plan.most_cycles
-            && self.plan.limit.saturating_sub(self.total) >= self.pair()
-            && (self.pairs.count() < self.pairs.needed()
-                || (self.live.len() as f64) < FAR_TOO_FEW * self.live_needed())
-    }
-
     fn finish(&mut self) {
         self.open(false, self.segment.cycle + 1, false);
         self.segment.until = None;
         self.stage = Stage::Finished;
-    }
-
-    /// Judges whether the loop has settled after the probe, so that its steps are live ones
-    /// again.
-    fn look_after(&mut self) {
-        let seen = self.segment.steps.len();
-        if self.reference.is_reached(&self.segment.steps) || seen >= index(self.plan.settle_budget)
-        {
-            self.segment = Segment {
-                settled_at: Some(seen),
-                ..Segment::default()
-            };
-            (self.live, self.replay) = (Vec::new(), Vec::new());
-        }
-    }
-
-    /// Where a live window of fixed length had settled.
-    fn settled_in_hindsight(&self) -> Option<usize> {
-        let steps = &self.segment.steps;
-        let last = steps.len().checked_sub(index(LEAST_SETTLED))?;
-        if self.segment.cycle == 0 {
-            let warmup = index(self.plan.warmup);
-            return (warmup..=last).find_map(|n| settle::after_warmup(&steps[..n], warmup, last));
-        }
-        (0..=last).find(|&n| self.reference.is_reached(&steps[..n]))
     }
 
     fn window(&self, settled_at: Option<usize>) -> Window {
@@ -569,8 +445,4 @@ impl Probe {
             readings: self.segment.readings.clone(),
         }
     }
-}
-
-fn index(count: u32) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
 }

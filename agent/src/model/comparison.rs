@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::mode::Mode;
 use super::record::Estimate;
 
 /// Version of the comparison format.
@@ -77,8 +78,8 @@ pub struct SideRecord {
 pub struct ComparedRun {
     /// ID of the run.
     pub run_id: String,
-    /// `measure`, `probe` or `replay`.
-    pub mode: String,
+    /// Mode of the run.
+    pub mode: Mode,
     /// Name of the loop that is compared.
     #[serde(rename = "loop")]
     pub loop_name: String,

@@ -348,6 +348,8 @@ metrics! {
         "Number of exports that were given up (OpenTelemetry, textfile). The next successful export contains the totals. Absent before the first loss";
     AGENT_DROPPED_SPANS = Counter "headspace.agent.dropped.spans" ["{span}"] on "agent" =>
         "Number of spans that were lost because the collector refused them or was too slow. Absent before the first loss";
+    AGENT_DROPPED_LOG_RECORDS = Counter "headspace.agent.dropped.log_records" ["{log_record}"] on "agent" =>
+        "Number of log records that were lost because the collector refused them or was too slow. Absent before the first loss";
     AGENT_DROPPED_LINES = Counter "headspace.agent.dropped.lines" ["{line}"] on "agent" =>
         "Number of records dropped because the reader of a pipe or the library of a tracker was too slow. The run folder contains them. Absent before the first loss";
     AGENT_DROPPED_SERIES = Gauge "headspace.agent.dropped.series" ["{series}"] on "agent" =>

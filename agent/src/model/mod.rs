@@ -6,6 +6,7 @@ pub mod comparison;
 pub mod distribution;
 pub mod history;
 mod in_place;
+pub mod log_target;
 pub mod metric;
 pub mod mode;
 pub mod options;

@@ -1,7 +1,11 @@
 //! What a watched loop does beyond being watched.
 
+use serde::{Deserialize, Deserializer, Serialize};
+
 /// The mode of a loop, chosen by the user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Only measure.
     #[default]
@@ -13,6 +17,8 @@ pub enum Mode {
 }
 
 impl Mode {
+    const ALL: [Self; 3] = [Self::Measure, Self::Probe, Self::Replay];
+
     /// Name of the mode in settings and in the records.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -22,4 +28,16 @@ impl Mode {
             Self::Replay => "replay",
         }
     }
+
+    /// The mode with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.as_str() == name)
+    }
+}
+
+/// Reads a mode that may be absent. Release 0.1.0 wrote an empty text for an absent mode.
+pub(crate) fn optional_mode<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Mode>, D::Error> {
+    let name = Option::<String>::deserialize(input)?;
+    Ok(name.as_deref().and_then(Mode::named))
 }

@@ -11,8 +11,8 @@ mod summary;
 mod tick;
 
 pub use self::conclusion::{
-    BottleneckRecord, ChangeRecord, FindingRecord, QueueSummary, RemedyRecord, StageSummary,
-    StageWorker,
+    BottleneckKind, BottleneckRecord, ChangeRecord, FindingRecord, QueueSummary, RemedyRecord,
+    Resource, StageSummary, StageWorker,
 };
 pub use self::probe::{FloorRecord, ProbeRecord, WindowRecord};
 pub use self::run::{

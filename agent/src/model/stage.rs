@@ -83,13 +83,6 @@ pub struct QueueSample {
 }
 
 impl StageSample {
-    /// Share of the calls' time in which a core worked for them, in `[0, 1]`; `None` where it was
-    /// not looked at.
-    #[must_use]
-    pub fn cpu_share(&self) -> Option<f64> {
-        (self.cpu_of_ns > 0).then(|| (self.cpu_ns as f64 / self.cpu_of_ns as f64).min(1.0))
-    }
-
     /// Adds what the same stage did in another time or process.
     pub fn merge(&mut self, other: &Self) {
         self.peak = self.peak.max(other.peak);

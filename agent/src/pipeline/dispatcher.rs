@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::notice_log::NoticeLog;
 use super::queue::RecordQueue;
+use crate::model::log_target;
 use crate::notice::Notice;
 use crate::port::clock::thread_cpu_time;
 use crate::port::contain::contain;
@@ -20,6 +21,12 @@ pub(crate) fn run(
     // What those that were retired had lost.
     let mut lost_before = Lost::default();
     while let Some(batch) = queue.pop() {
+        let _batch = tracing::debug_span!(
+            target: log_target::EXPORT,
+            "export",
+            records = batch.len()
+        )
+        .entered();
         for slot in &mut exporters {
             let Some(exporter) = slot else {
                 queue.count_dropped(batch.len());
@@ -29,17 +36,20 @@ pub(crate) fn run(
             let outcome = contain(|| exporter.export(&batch));
             match outcome {
                 Ok(Ok(())) => {
+                    tracing::trace!(target: log_target::EXPORT, to = name, "taken");
                     for notice in contain(|| exporter.tell()).unwrap_or_default() {
                         notice_log.post(&notice);
                     }
                 }
                 Ok(Err(ExportError::Transient(reason))) => {
                     queue.count_dropped(batch.len());
+                    tracing::debug!(target: log_target::EXPORT, to = name, reason, "not taken");
                     let count = queue.dropped();
                     notice_log.post(&Notice::RecordsDropped { count, reason });
                 }
                 Ok(Err(ExportError::Closed(reason))) | Err(reason) => {
                     queue.count_dropped(batch.len());
+                    tracing::info!(target: log_target::EXPORT, to = name, reason, "retired");
                     notice_log.post(&Notice::ExporterOff {
                         exporter: name,
                         reason,

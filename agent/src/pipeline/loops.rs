@@ -3,17 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::analysis::floor::{self, FloorAnalysis};
+use crate::analysis::floor::{self, FloorAnalysis, FloorWarning, NoHeadspace};
 use crate::analysis::resources::CoresInUse;
 use crate::model::record::{BatchRecord, LoaderRecord, ProbeRecord, Role};
 use crate::model::{InPlace, Mode, Window};
 use crate::record::Recorder;
-
-/// What is said of a floor that short replays alone give.
-const TOO_SHORT: &str = "The run ended before the probe's long replay. In a short one the \
-                         loader is still filling its queue, so the floor may be lower and the \
-                         headspace larger than these (train for more steps, or set a lower \
-                         `probe_steps`).";
+use crate::wording::probe::window_record;
 
 /// One loop under watch.
 #[derive(Debug)]
@@ -160,40 +155,28 @@ impl LoopEntry {
             analysis
         });
         let from = self.loader.options_from.unwrap_or_default();
-        let (floor, reason) = match analysis.result {
-            _ if cache.in_place == InPlace::TooLarge => (
-                None,
-                Some(
-                    "the training loop changes its batches in place, and copies of them would take \
-                     more than 1 GiB (fewer `num_caches` take less; or let the loop write to tensors of \
-                     its own)"
-                        .to_owned(),
-                ),
-            ),
-            Ok(_) if cache.mutated > 0 => (
-                None,
-                Some(format!(
-                    "the training loop changed {} of {} cached batches in place while they were \
-                     replayed, so the replayed steps may have cost more or less than live ones",
-                    cache.mutated, cache.batches
-                )),
-            ),
-            Ok(floor) => (Some(floor), None),
-            Err(reason) if finished => (None, Some(from.spell(&reason.to_string()))),
-            Err(reason) if ended => {
-                let reason = from.spell(&reason.to_string());
-                let text = format!("the run ended before the probe did: {reason}");
-                (None, Some(text))
-            }
-            Err(_) => (None, Some("the probe is not done yet".to_owned())),
+        let no_number = match analysis.result {
+            _ if cache.in_place == InPlace::TooLarge => Some(NoHeadspace::CopiesTooLarge),
+            Ok(_) if cache.mutated > 0 => Some(NoHeadspace::BatchesMutated {
+                mutated: cache.mutated,
+                cached: cache.batches,
+            }),
+            Ok(_) => None,
+            Err(reason) if finished => Some(NoHeadspace::NoFloor(reason)),
+            Err(reason) if ended => Some(NoHeadspace::EndedEarly(reason)),
+            Err(_) => Some(NoHeadspace::NotDone),
         };
-        let too_short = (ended && !has_long && floor.is_some()).then(|| from.spell(TOO_SHORT));
-        let warnings: Vec<String> = too_short.into_iter().chain(analysis.warning).collect();
+        let floor = analysis.result.ok().filter(|_| no_number.is_none());
+        let too_short = ended && !has_long && floor.is_some();
+        let warnings: Vec<String> = (too_short.then_some(FloorWarning::ShortReplays).into_iter())
+            .chain(analysis.warnings)
+            .map(|warning| from.spell(&warning.to_string()))
+            .collect();
         Some(ProbeRecord {
             loop_name: self.loader.name.clone(),
-            windows: analysis.windows,
+            windows: analysis.windows.iter().map(window_record).collect(),
             floor,
-            reason,
+            reason: no_number.map(|reason| from.spell(&reason.to_string())),
             warning: (!warnings.is_empty()).then(|| warnings.join(" ")),
             cached_batches: cache.batches,
             cached_bytes: cache.bytes,

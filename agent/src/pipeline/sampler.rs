@@ -11,12 +11,15 @@ use super::stages::{StageReader, Taken};
 use super::thinning::{Thinning, Turns, WHOLE};
 use super::watched::Watched;
 use crate::model::metric::{
-    AGENT_CPU_TIME, AGENT_DROPPED_EXPORTS, AGENT_DROPPED_LINES, AGENT_DROPPED_RECORDS,
-    AGENT_DROPPED_SPANS, AGENT_DROPPED_STEPS, AGENT_STEP_COST, AGENT_TICK_LATENESS,
+    AGENT_CPU_TIME, AGENT_DROPPED_EXPORTS, AGENT_DROPPED_LINES, AGENT_DROPPED_LOG_RECORDS,
+    AGENT_DROPPED_RECORDS, AGENT_DROPPED_SPANS, AGENT_DROPPED_STEPS, AGENT_STEP_COST,
+    AGENT_TICK_LATENESS,
 };
-use crate::model::record::{LoopTick, Phase, RecordBody, RunRecord, RunState, SCHEMA, TickRecord};
+use crate::model::record::{
+    EpochRecord, LoopTick, Phase, ProbeRecord, RecordBody, RunRecord, RunState, SCHEMA, TickRecord,
+};
 use crate::model::stage_history::StageTicks;
-use crate::model::{Reading, Record, Scope};
+use crate::model::{Reading, Record, Scope, log_target};
 use crate::notice::Notice;
 use crate::port::Clock;
 use crate::port::clock::thread_cpu_time;
@@ -103,32 +106,20 @@ impl Sampler {
         let at = self.clock.now();
         let elapsed = at.saturating_sub(self.last_at);
         self.last_at = at;
+        let _tick = tracing::debug_span!(
+            target: log_target::TICK,
+            "tick",
+            number = self.tick,
+            ?late,
+            last
+        )
+        .entered();
         self.sources.ask(at, last);
         let loops = self.watched.loops();
 
-        let mut bodies = Vec::new();
-        // First of all, and again once the loader or the GPUs are known where they were not.
-        let gpus = self.watched.gpus();
-        let known = (!loops.is_empty(), gpus.is_some());
-        if self.told != Some(known) {
-            self.told = Some(known);
-            let run = RunRecord {
-                gpus: gpus.unwrap_or_default().to_vec(),
-                ..self.run.clone()
-            };
-            bodies.push(RecordBody::Run(with_loader(run, &loops)));
-        }
-        let mut ticks = Vec::new();
-        for entry in &loops {
-            let (mut loop_ticks, epochs) = entry.recorder.fold(|fold| {
-                if last {
-                    fold.end();
-                }
-                (fold.take_tick(), fold.take_epochs())
-            });
-            ticks.append(&mut loop_ticks);
-            bodies.extend(epochs.into_iter().map(RecordBody::Epoch));
-        }
+        let mut bodies: Vec<RecordBody> = self.run_if_changed(&loops).into_iter().collect();
+        let (ticks, epochs) = fold_loops(&loops, last);
+        bodies.extend(epochs.into_iter().map(RecordBody::Epoch));
         // At once, so that calls and batches are of the same time.
         let replayed = ticks.iter().any(|entry| entry.phase == Phase::Replay);
         let taken = self.take_stages(&ticks, replayed);
@@ -156,30 +147,55 @@ impl Sampler {
             readings: self.take_readings(last),
             dropped,
         }));
-        bodies.extend(
-            loops
-                .iter()
-                .filter_map(|e| e.take_probe(last, || self.watched.cores_in_use(e, at)))
-                .map(RecordBody::Probe),
-        );
-        bodies.extend(
-            self.watched
-                .notice_log
-                .take()
-                .into_iter()
-                .map(RecordBody::Notice),
-        );
+        let probes = loops
+            .iter()
+            .filter_map(|e| e.take_probe(last, || self.watched.cores_in_use(e, at)))
+            .inspect(log_probe);
+        bodies.extend(probes.map(RecordBody::Probe));
+        let notices = self.watched.notice_log.take();
+        bodies.extend(notices.into_iter().map(RecordBody::Notice));
         if last || self.summary_is_due() {
-            let summary = if last {
-                self.watched.report(at, RunState::Finished).0
-            } else {
-                self.watched.refresh(at)
-            };
-            bodies.push(RecordBody::Summary(Box::new(summary)));
+            bodies.push(self.summary(at, last));
         }
         self.tick += 1;
-        let records = bodies.into_iter().map(|body| self.record(body)).collect();
+        let records: Vec<_> = bodies.into_iter().map(|body| self.record(body)).collect();
+        let took = self.clock.now().saturating_sub(at);
+        tracing::debug!(target: log_target::TICK, records = records.len(), ?took, "done");
         self.queue.push(records);
+    }
+
+    /// The summary of the run so far, or of all of it.
+    fn summary(&self, at: Duration, last: bool) -> RecordBody {
+        let summary = if last {
+            self.watched.report(at, RunState::Finished).0
+        } else {
+            self.watched.refresh(at)
+        };
+        tracing::debug!(
+            target: log_target::SUMMARY,
+            steps = summary.steps,
+            step_ms = summary.steady_step_mean_ms,
+            floor_ms = summary.floor_step_ms,
+            bottleneck = summary.bottleneck.as_ref().map(|found| found.kind.as_str()),
+            findings = summary.findings.len(),
+            "refreshed"
+        );
+        RecordBody::Summary(Box::new(summary))
+    }
+
+    /// What runs where: first of all, and again once the loader or the GPUs are known where they were
+    /// not.
+    fn run_if_changed(&mut self, loops: &[Arc<LoopEntry>]) -> Option<RecordBody> {
+        let gpus = self.watched.gpus();
+        let known = (!loops.is_empty(), gpus.is_some());
+        if self.told.replace(known) == Some(known) {
+            return None;
+        }
+        let run = RunRecord {
+            gpus: gpus.unwrap_or_default().to_vec(),
+            ..self.run.clone()
+        };
+        Some(RecordBody::Run(with_loader(run, loops)))
     }
 
     /// What stages and queues did since the last look.
@@ -254,6 +270,7 @@ impl Sampler {
             (&AGENT_DROPPED_EXPORTS, by_destinations.exports),
             (&AGENT_DROPPED_LINES, by_destinations.lines),
             (&AGENT_DROPPED_SPANS, by_destinations.spans),
+            (&AGENT_DROPPED_LOG_RECORDS, by_destinations.log_records),
         ] {
             if count > 0 {
                 own(metric, count as f64);
@@ -277,12 +294,51 @@ impl Sampler {
     }
 }
 
+/// What the loops did since the last tick, and the epochs that ended; with `last` all of them end.
+fn fold_loops(loops: &[Arc<LoopEntry>], last: bool) -> (Vec<LoopTick>, Vec<EpochRecord>) {
+    let (mut ticks, mut epochs) = (Vec::new(), Vec::new());
+    for entry in loops {
+        entry.recorder.fold(|fold| {
+            if last {
+                fold.end();
+            }
+            ticks.append(&mut fold.take_tick());
+            epochs.append(&mut fold.take_epochs());
+        });
+    }
+    (ticks, epochs)
+}
+
 fn with_loader(mut run: RunRecord, loops: &[Arc<LoopEntry>]) -> RunRecord {
     if let Some(first) = loops.first() {
         run.loader = Some(first.loader.clone());
-        first.mode.as_str().clone_into(&mut run.mode);
+        run.mode = first.mode;
     }
     run
+}
+
+/// A probe that is over, window by window.
+fn log_probe(probe: &ProbeRecord) {
+    for window in &probe.windows {
+        tracing::debug!(
+            target: log_target::PROBE,
+            cycle = window.cycle,
+            phase = window.phase.name(),
+            steps = window.steps,
+            discarded = window.discarded,
+            wait_ms = window.wait_ms,
+            compute_ms = window.compute_ms,
+            "window"
+        );
+    }
+    tracing::info!(
+        target: log_target::PROBE,
+        of = probe.loop_name,
+        windows = probe.windows.len(),
+        headspace_pct = probe.floor.map(|floor| floor.headspace_pct.value),
+        reason = probe.reason,
+        "over"
+    );
 }
 
 #[cfg(test)]

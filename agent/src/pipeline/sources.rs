@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::apart::Apart;
 use super::notice_log::NoticeLog;
-use crate::model::Reading;
+use crate::model::{Reading, log_target};
 use crate::notice::Notice;
 use crate::port::contain::contain;
 use crate::port::{CollectError, Collector};
@@ -106,14 +106,17 @@ impl Sources {
 
 /// A transient error costs the readings of one tick; any other, the source.
 fn retire(slot: &mut Option<Source>, error: CollectError, notice_log: &NoticeLog) {
+    let name = match slot {
+        Some(Source::Inline(collector)) => collector.name(),
+        Some(Source::Apart(apart)) => apart.name(),
+        None => return,
+    };
     let CollectError::Unsupported { reason, .. } = error else {
+        tracing::debug!(target: log_target::SOURCE, source = name, %error, "no readings this tick");
         return;
     };
-    let Some(source) = slot.take() else { return };
-    let name = match &source {
-        Source::Inline(collector) => collector.name(),
-        Source::Apart(apart) => apart.name(),
-    };
+    let source = slot.take();
+    tracing::info!(target: log_target::SOURCE, source = name, reason, "retired");
     notice_log.post(&Notice::SourceOff {
         source: name,
         reason,

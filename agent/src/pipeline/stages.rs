@@ -39,12 +39,9 @@ pub struct StageReader {
 /// A worker and what was read of it last.
 struct SeenWorker {
     pid: u32,
-    region: *const Region,
+    region: &'static Region,
     seen: Seen,
 }
-
-// SAFETY: the pointer is compared with others and never followed.
-unsafe impl Send for SeenWorker {}
 
 impl SeenWorker {
     fn is(&self, worker: &Worker) -> bool {

@@ -14,6 +14,7 @@ use crate::model::record::{
 use crate::model::stage_history::StageTicks;
 use crate::model::{History, Reading, StageHistory};
 use crate::port::RankGpu;
+use crate::wording::summary::summary_record;
 
 /// What the sampler shares with the threads that register loops and ask for reports.
 #[derive(Debug)]
@@ -190,6 +191,33 @@ impl Watched {
         self.summarise(at, state, None)
     }
 
+    fn facts_of(&self, entry: &LoopEntry, at: Duration, state: RunState) -> LoopFacts {
+        let (totals, replayed_steps) = entry.recorder.fold(|fold| (fold.totals(), fold.replayed()));
+        LoopFacts {
+            name: totals.name,
+            mode: entry.mode,
+            steps: totals.steps,
+            replayed_steps,
+            epochs: totals.epochs,
+            batch_size: totals.batch_size.or(entry.loader.batch_size),
+            ttfb_s: totals.ttfb_s,
+            init_s: totals
+                .first_begin_s
+                .zip(self.process_age_s)
+                .map(|(a, b)| a + b),
+            begin_s: totals.first_begin_s,
+            last_s: totals.last_receive_s,
+            spans_s: totals.spans_s,
+            live: totals.live,
+            replay: totals.replay,
+            concurrent: totals.concurrent,
+            without_loader: totals.without_loader,
+            loader: entry.described(),
+            shared_mib_ms: self.shared_mib_ms.get().copied(),
+            probe: entry.probe_record(state == RunState::Finished, || self.cores_in_use(entry, at)),
+        }
+    }
+
     fn summarise(
         &self,
         at: Duration,
@@ -199,34 +227,7 @@ impl Watched {
         let loops = self.loops();
         let facts: Vec<LoopFacts> = loops
             .iter()
-            .map(|entry| {
-                let (totals, replayed_steps) =
-                    entry.recorder.fold(|fold| (fold.totals(), fold.replayed()));
-                LoopFacts {
-                    name: totals.name,
-                    mode: entry.mode,
-                    steps: totals.steps,
-                    replayed_steps,
-                    epochs: totals.epochs,
-                    batch_size: totals.batch_size.or(entry.loader.batch_size),
-                    ttfb_s: totals.ttfb_s,
-                    init_s: totals
-                        .first_begin_s
-                        .zip(self.process_age_s)
-                        .map(|(a, b)| a + b),
-                    begin_s: totals.first_begin_s,
-                    last_s: totals.last_receive_s,
-                    spans_s: totals.spans_s,
-                    live: totals.live,
-                    replay: totals.replay,
-                    concurrent: totals.concurrent,
-                    without_loader: totals.without_loader,
-                    loader: entry.described(),
-                    shared_mib_ms: self.shared_mib_ms.get().copied(),
-                    probe: entry
-                        .probe_record(state == RunState::Finished, || self.cores_in_use(entry, at)),
-                }
-            })
+            .map(|entry| self.facts_of(entry, at, state))
             .collect();
         let costs = *lock(&self.costs);
         let batches: u64 = facts.iter().map(|facts| facts.steps).sum();
@@ -249,19 +250,17 @@ impl Watched {
         let summary = summarise(&run, &facts);
         drop((history, stages));
         if concluded.is_none() {
+            let elapsed_s = at.as_secs_f64();
             let (least_s, share) = CONCLUSION_HOLDS;
-            let nothing = summary.bottleneck.is_none() && summary.remedies.is_empty();
+            let nothing = summary.attribution == Attribution::default();
             let least_s = if nothing { 0.0 } else { least_s };
             *lock(&self.concluded) = Some(Concluded {
-                attribution: Attribution {
-                    bottleneck: summary.bottleneck.clone(),
-                    remedies: summary.remedies.clone(),
-                },
-                until_s: summary.elapsed_s + least_s.max(share * summary.elapsed_s),
+                attribution: summary.attribution.clone(),
+                until_s: elapsed_s + least_s.max(share * elapsed_s),
             });
         }
         (
-            summary,
+            summary_record(&summary),
             facts.into_iter().filter_map(|facts| facts.probe).collect(),
         )
     }

@@ -26,6 +26,8 @@ pub struct Lost {
     pub lines: u64,
     /// Spans that were not taken.
     pub spans: u64,
+    /// Log records that were not taken.
+    pub log_records: u64,
 }
 
 impl AddAssign for Lost {
@@ -33,6 +35,7 @@ impl AddAssign for Lost {
         self.exports += more.exports;
         self.lines += more.lines;
         self.spans += more.spans;
+        self.log_records += more.log_records;
     }
 }
 

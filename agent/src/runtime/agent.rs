@@ -1,138 +1,58 @@
 //! The agent's life: start, watch, pause, report, stop.
 //!
-//! Three threads, and one for each source that wants its own, started by [`AgentBuilder::start`]:
-//! the sampler ticks, the exporter delivers, and one sleeps until `SIGTERM`. None of them is ever joined: [`Agent::stop`] waits for a
-//! condition with a deadline, and what is stuck then is left behind.
+//! Three threads, and one for each source that wants its own, started by
+//! [`AgentBuilder::start`](super::AgentBuilder::start): the sampler ticks, the exporter delivers, and
+//! one sleeps until `SIGTERM`. None of them is ever joined: [`Agent::stop`] waits for a condition with
+//! a deadline, and what is stuck then is left behind.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::builder::Limits;
 use super::fork::Owner;
 use super::signal::{self, Terminate};
+use super::signal_chain::end_process;
 use super::wake::Waker;
 use crate::model::Mode;
 use crate::model::record::{
-    BatchRecord, EndCause, EndRecord, GpuRecord, LoaderRecord, ProbeRecord, RunRecord, RunState,
-    SummaryRecord,
+    BatchRecord, EndCause, EndRecord, LoaderRecord, ProbeRecord, RunState, SummaryRecord,
 };
 use crate::notice::Notice;
-use crate::pipeline::apart::apart;
-use crate::pipeline::notice_log::Say;
-use crate::pipeline::sampler::Identity;
-use crate::pipeline::{
-    LoopEntry, NoticeLog, RecordQueue, Sampler, Schedule, Source, Sources, StageReader, Watched,
-    dispatcher,
-};
-use crate::port::{Clock, Collector, ConsumerThread, Exporter, MonotonicClock, Pace, RankGpu};
-use crate::record::stage::{Region, Workers};
-use crate::record::{Fold, Recorder, recorder};
-
-/// Stack of a thread of ours: they hold no deep recursion, and address space is the user's.
-const STACK: usize = 512 * 1024;
+use crate::pipeline::{LoopEntry, RecordQueue, Sampler, Schedule, Watched};
+use crate::port::{Clock, ConsumerThread, MonotonicClock, RankGpu};
+use crate::record::{Fold, Recorder};
 
 /// How long the records may take to be completed when the process is asked to end.
 const TERMINATE_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// How often the agent looks, and how much it may hold while an exporter is slow.
-#[derive(Debug, Clone)]
-pub struct Limits {
-    /// Time between two ticks. At least 1 ms.
-    pub interval: Duration,
-    /// Ticks whose records may wait for an exporter, in `[1, 4096]`.
-    pub queue_capacity: usize,
-    /// How long `stop` waits for the last records. What is still waiting then is lost.
-    pub stop_timeout: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            interval: Duration::from_secs(1),
-            queue_capacity: 64,
-            stop_timeout: Duration::from_secs(2),
-        }
-    }
-}
-
-/// Why the agent did not start. Training has not been touched.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The interval is too short.
-    #[error("`interval` is too short: {given:?} (at least 1 ms)")]
-    Interval {
-        /// What was asked for.
-        given: Duration,
-    },
-    /// The system gave no thread or no descriptor.
-    #[error("the agent's threads cannot start: {0}")]
-    System(#[from] std::io::Error),
-}
-
-/// Takes the final summary and what the probes found.
-pub type OnTerminate = Box<dyn Fn(&SummaryRecord, &[ProbeRecord]) + Send>;
-
-/// What the agent watches and where its records go.
-pub struct AgentBuilder {
-    /// How often, and how much.
-    pub limits: Limits,
-    /// Where readings come from. What is to be told of them, off ones included, is in `run`.
-    pub collectors: Vec<Box<dyn Collector>>,
-    /// Where records go.
-    pub exporters: Vec<Box<dyn Exporter>>,
-    /// The first record.
-    pub run: RunRecord,
-    /// The GPUs that the process may use, once they are known: a driver may be slow. They are in
-    /// the run's record from then on.
-    pub gpus: Arc<OnceLock<Vec<GpuRecord>>>,
-    /// Who writes the records.
-    pub identity: Identity,
-    /// Says a notice aloud.
-    pub say: Say,
-    /// Called with the final summary when `SIGTERM` ends the process.
-    pub on_terminate: OnTerminate,
-    /// Seconds between the start of the process and the clock's origin.
-    pub process_age_s: Option<f64>,
-    /// The clock whose origin is the beginning of the run.
-    pub clock: MonotonicClock,
-    /// Written by the loops, for sources that want to know which thread takes the batches.
-    pub consumer: ConsumerThread,
-    /// The GPU that this rank computes on, for the sources that read GPUs.
-    pub rank_gpu: RankGpu,
-    /// The slots of this process's own stages and queues.
-    pub stages: Option<&'static Region>,
-    /// Finds the worker processes whose stages and queues belong to this run.
-    pub workers: Option<Box<dyn Workers>>,
-}
-
 /// A running agent. Clones are the same agent; dropping it stops nothing.
 #[derive(Debug, Clone)]
-pub struct Agent(Arc<Inner>);
+pub struct Agent(pub(super) Arc<Inner>);
 
 #[derive(Debug)]
-struct Inner {
-    owner: Owner,
-    clock: MonotonicClock,
-    limits: Limits,
-    watched: Arc<Watched>,
-    queue: Arc<RecordQueue>,
+pub(super) struct Inner {
+    pub(super) owner: Owner,
+    pub(super) clock: MonotonicClock,
+    pub(super) limits: Limits,
+    pub(super) watched: Arc<Watched>,
+    pub(super) queue: Arc<RecordQueue>,
     /// Read by the training thread once a batch.
-    watching: Arc<AtomicBool>,
-    consumer: ConsumerThread,
-    rank_gpu: RankGpu,
+    pub(super) watching: Arc<AtomicBool>,
+    pub(super) consumer: ConsumerThread,
+    pub(super) rank_gpu: RankGpu,
     /// A destination tells of single steps.
-    sample_steps: bool,
-    sampler: Waker,
-    terminator: Waker,
-    requests: Mutex<Requests>,
-    served: Condvar,
+    pub(super) sample_steps: bool,
+    pub(super) sampler: Waker,
+    pub(super) terminator: Waker,
+    pub(super) requests: Mutex<Requests>,
+    pub(super) served: Condvar,
 }
 
 /// What the sampler was asked to do between two ticks.
 #[derive(Debug, Default)]
-struct Requests {
-    stop: bool,
+pub(super) struct Requests {
+    pub(super) stop: bool,
     flushes: u64,
     flushed: u64,
     stopped: bool,
@@ -151,131 +71,12 @@ pub struct Stopped {
     pub took: Duration,
 }
 
-impl AgentBuilder {
-    /// Starts the threads.
-    ///
-    /// # Errors
-    ///
-    /// [`StartError`] for limits out of range, or a system that gives no thread.
-    pub fn start(self) -> Result<Agent, StartError> {
-        if self.limits.interval < Duration::from_millis(1) {
-            return Err(StartError::Interval {
-                given: self.limits.interval,
-            });
-        }
-        let clock = self.clock;
-        let mut run = self.run;
-        run.process_started_unix_nano = self.process_age_s.and_then(|age_s| {
-            let age = Duration::try_from_secs_f64(age_s).ok()? + clock.now();
-            let age = u64::try_from(age.as_nanos()).ok()?;
-            clock.unix_nanos().checked_sub(age)
-        });
-        let step_cost_ns = recorder::cost_per_batch_ns(&clock);
-        let watched = Watched::new(
-            NoticeLog::new(self.say),
-            self.gpus,
-            self.rank_gpu.clone(),
-            self.process_age_s,
-            step_cost_ns,
-        );
-        let inner = Arc::new(Inner {
-            owner: Owner::here(),
-            clock: clock.clone(),
-            queue: Arc::new(RecordQueue::new(self.limits.queue_capacity.clamp(1, 4096))),
-            limits: self.limits,
-            watched: Arc::new(watched),
-            watching: Arc::new(AtomicBool::new(true)),
-            consumer: self.consumer,
-            rank_gpu: self.rank_gpu,
-            sample_steps: self.exporters.iter().any(|exporter| exporter.wants_steps()),
-            sampler: Waker::new()?,
-            terminator: Waker::new()?,
-            requests: Mutex::default(),
-            served: Condvar::new(),
-        });
-        let sampler = Sampler::new(
-            Arc::clone(&inner.watched),
-            Arc::clone(&inner.queue),
-            Arc::new(clock.clone()),
-            self.identity,
-            run,
-            attend(self.collectors, &clock, &inner.watched.notice_log),
-            StageReader::new(self.stages, self.workers),
-        );
-        let (queue, watched, exporters) = (
-            Arc::clone(&inner.queue),
-            Arc::clone(&inner.watched),
-            self.exporters,
-        );
-        let agent = Agent(inner);
-        let (sampling, terminating) = (agent.clone(), agent.clone());
-        let on_terminate = self.on_terminate;
-        let started = spawn(
-            "headspace-export",
-            Box::new(move || dispatcher::run(&queue, exporters, &watched.notice_log)),
-        )
-        .and_then(|_| {
-            spawn(
-                "headspace-tick",
-                Box::new(move || sampling.0.run_sampler(sampler)),
-            )
-        })
-        .and_then(|_| {
-            let work = move || terminating.await_termination(&*on_terminate);
-            spawn("headspace-term", Box::new(work))
-        });
-        if let Err(error) = started {
-            // Those that did start end by themselves.
-            agent.0.lock().stop = true;
-            agent.0.sampler.ring();
-            agent.0.queue.close();
-            return Err(error.into());
-        }
-        signal::listen(agent.0.terminator.descriptor());
-        Ok(agent)
-    }
-}
-
-fn spawn(name: &str, work: Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .stack_size(STACK)
-        .spawn(work)
-}
-
-/// Gives a thread to each source that wants one of its own. One that gets none is retired.
-fn attend(
-    collectors: Vec<Box<dyn Collector>>,
-    clock: &MonotonicClock,
-    notice_log: &NoticeLog,
-) -> Sources {
-    let mut sources = Vec::with_capacity(collectors.len());
-    for collector in collectors {
-        let Pace::Apart(pace) = collector.pace() else {
-            sources.push(Source::Inline(collector));
-            continue;
-        };
-        let name = collector.name();
-        let (apart, attendant) = apart(name, pace);
-        let clock = clock.clone();
-        let work = Box::new(move || attendant.run(collector, &clock));
-        match spawn(&format!("hs-{name}"), work) {
-            Ok(_) => sources.push(Source::Apart(apart)),
-            Err(error) => notice_log.post(&Notice::SourceOff {
-                source: name,
-                reason: format!("the system gives no thread for it: {error}"),
-            }),
-        }
-    }
-    Sources::new(sources)
-}
-
 impl Inner {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Requests> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Requests> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run_sampler(&self, mut sampler: Sampler) {
+    pub(super) fn run_sampler(&self, mut sampler: Sampler) {
         let mut schedule = Schedule::new(self.clock.now(), self.limits.interval);
         let mut watched = true;
         loop {
@@ -496,7 +297,7 @@ impl Agent {
     }
 
     /// The terminating thread: sleeps until the agent stops or the process is asked to end.
-    fn await_termination(&self, on_terminate: &dyn Fn(&SummaryRecord, &[ProbeRecord])) {
+    pub(super) fn await_termination(&self, on_terminate: &dyn Fn(&SummaryRecord, &[ProbeRecord])) {
         loop {
             self.0.terminator.sleep(None);
             match signal::arrived() {
@@ -508,7 +309,7 @@ impl Agent {
                     if let Some(stopped) = self.stop_within(TERMINATE_TIMEOUT) {
                         on_terminate(&stopped.summary, &stopped.probes);
                     }
-                    signal::end_process();
+                    end_process();
                     return;
                 }
                 Some(Terminate::Perhaps) => {

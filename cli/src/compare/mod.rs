@@ -10,6 +10,7 @@ use headspace_agent::analysis::compare::{Measured, Side, compare as analyse};
 use headspace_agent::analysis::tick_series::TickSeries;
 use headspace_agent::model::comparison::{ComparisonRecord, Gate};
 use headspace_agent::model::record::RunRecord;
+use headspace_agent::wording::comparison::comparison_record;
 use headspace_exporters::run_folder::{ReadError, Run, Seen};
 
 use crate::args::CompareArgs;
@@ -57,7 +58,8 @@ pub(crate) fn compare(args: &CompareArgs, context: &mut Context<'_>) -> io::Resu
         path: path.display().to_string(),
         runs: runs.iter().map(|read| read.measured.clone()).collect(),
     };
-    let mut found = analyse(&of(&args.a, &a), &of(&args.b, &b), args.fail_if_slower);
+    let (side_a, side_b) = (of(&args.a, &a), of(&args.b, &b));
+    let mut found = comparison_record(analyse(&side_a, &side_b, args.fail_if_slower));
     let ran = |runs: &[Read]| {
         runs.iter()
             .filter_map(Read::ran)

@@ -1,10 +1,11 @@
 //! A comparison as text for a terminal of 80 columns.
 
-use headspace_agent::analysis::verdict::units::{duration_ms, duration_s, percent};
+use headspace_agent::model::Mode;
 use headspace_agent::model::comparison::{
     Change, ComparedRun, ComparisonRecord, ComparisonVerdict, Gate, JudgedBy, SideRecord,
 };
 use headspace_agent::model::record::Estimate;
+use headspace_agent::wording::units::{duration_ms, duration_s, percent};
 
 use crate::layout::{aligned, shorten, wrapped};
 
@@ -59,10 +60,10 @@ fn describe(letter: &str, side: &SideRecord) -> Vec<String> {
     if let Some(mode) = side
         .runs
         .first()
-        .map(|run| &run.mode)
-        .filter(|mode| *mode != "measure")
+        .map(|run| run.mode)
+        .filter(|mode| *mode != Mode::Measure)
     {
-        facts.push(format!("mode {mode}"));
+        facts.push(format!("mode {}", mode.as_str()));
     }
     facts.push(format!("{steps} steps, {} steady", duration_s(seconds)));
     let path = shorten(&side.path, PATH);

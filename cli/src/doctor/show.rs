@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use headspace_agent::analysis::verdict::units::duration_ms;
 use headspace_agent::model::record::SourceState;
+use headspace_agent::wording::units::duration_ms;
 use serde::Serialize;
 
 use super::examine::Examined;

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use headspace_agent::analysis::verdict::units::duration_ms;
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::split_key;
 use headspace_agent::model::record::{RunRecord, SummaryRecord};
+use headspace_agent::wording::units::duration_ms;
 use serde::Serialize;
 
 use super::history::{Column, History, Phases};

@@ -3,10 +3,10 @@
 //! One document, two carriers. A file holds everything itself and asks nobody for anything; a server
 //! gives style and script by paths of their own, so that its policy can forbid all others.
 
-use std::fmt::Write as _;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::data::{Page, Part};
-use super::html::{escape, inline_json};
+use super::html::{Text, inline_json};
 
 /// Files of the page, as a server gives them.
 pub(crate) const ASSETS: &[(&str, &str, &str)] = &[
@@ -55,10 +55,6 @@ impl Page {
     /// One file that holds all of it.
     #[must_use]
     pub fn file(&self) -> String {
-        let head = format!(
-            "<meta http-equiv=\"Content-Security-Policy\" content=\"{FILE_POLICY}\">\
-             <style>{PLOT_CSS}</style><style>{PAGE_CSS}</style>"
-        );
         // Of the parts the script needs nothing: they stand in the document.
         let charts = Self {
             parts: Vec::new(),
@@ -66,64 +62,93 @@ impl Page {
         };
         let data = serde_json::to_string(&charts).unwrap_or_else(|_| "null".to_owned());
         let license = PLOT_LICENSE.replace("*/", "* /");
-        let tail = format!(
-            "<script type=\"application/json\" id=\"page-data\">{}</script>\
-             <script>/*\n{license}*/\n{PLOT_JS}</script>\
-             <script>{CHARTS_JS}</script><script>{PAGE_JS}</script>",
-            inline_json(&data)
-        );
-        self.document(&head, &tail, "")
+        let plot = format!("/*\n{license}*/\n{PLOT_JS}");
+        let head = html! {
+            meta http-equiv="Content-Security-Policy" content=(FILE_POLICY);
+            style { (PreEscaped(PLOT_CSS)) }
+            style { (PreEscaped(PAGE_CSS)) }
+        };
+        let tail = html! {
+            script type="application/json" id="page-data" { (PreEscaped(inline_json(&data))) }
+            script { (PreEscaped(plot)) }
+            script { (PreEscaped(CHARTS_JS)) }
+            script { (PreEscaped(PAGE_JS)) }
+        };
+        self.document(&head, &tail, &html! {})
     }
 
     /// The document of a server, which gives the rest by other paths and tells what is new.
     pub(crate) fn served(&self) -> String {
-        let head = "<link rel=\"stylesheet\" href=\"/assets/uplot.css\">\
-                    <link rel=\"stylesheet\" href=\"/assets/page.css\">";
-        let tail = "<script src=\"/assets/uplot.js\"></script>\
-                    <script src=\"/assets/charts.js\"></script>\
-                    <script src=\"/assets/page.js\"></script>";
-        let live = "<p class=\"live\" id=\"live\" role=\"status\">connecting…</p>";
-        self.document(head, tail, live)
+        let head = html! {
+            link rel="stylesheet" href="/assets/uplot.css";
+            link rel="stylesheet" href="/assets/page.css";
+        };
+        let tail = html! {
+            script src="/assets/uplot.js" {}
+            script src="/assets/charts.js" {}
+            script src="/assets/page.js" {}
+        };
+        let live = html! { p.live id="live" role="status" { "connecting…" } };
+        self.document(&head, &tail, &live)
     }
 
-    fn document(&self, head: &str, tail: &str, live: &str) -> String {
-        let mut body = String::new();
-        for part in &self.parts {
-            place(&mut body, part, live);
-        }
-        format!(
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-             <meta name=\"color-scheme\" content=\"light dark\">\
-             <link rel=\"icon\" href=\"data:,\">\
-             <title>{}</title>{head}</head><body>{body}</main>{tail}</body></html>\n",
-            escape(&self.title)
-        )
+    fn document(&self, head: &Markup, tail: &Markup, live: &Markup) -> String {
+        let (header, sections): (Vec<&Part>, Vec<&Part>) =
+            self.parts.iter().partition(|part| part.id == "head");
+        let document = html! {
+            (DOCTYPE) "\n"
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    link rel="icon" href="data:,";
+                    title { (Text(&self.title)) }
+                    (head)
+                }
+                body {
+                    @for part in header {
+                        header {
+                            (content(part))
+                            label.picker id="picker" hidden { "charts of rank " select {} }
+                            (live)
+                        }
+                    }
+                    main { @for part in sections { (section(part)) } }
+                    (tail)
+                }
+            }
+            "\n"
+        };
+        document.into_string()
     }
 }
 
+/// A part, which the script replaces by its id.
+fn content(part: &Part) -> Markup {
+    html! { div.part id={ "part-" (part.id) } { (PreEscaped(&part.html)) } }
+}
+
 /// A part in its section, with the charts that stand below it.
-fn place(body: &mut String, part: &Part, live: &str) {
-    let id = part.id;
-    let content = format!("<div class=\"part\" id=\"part-{id}\">{}</div>", part.html);
-    if id == "head" {
-        let picker = "<label class=\"picker\" id=\"picker\" hidden>charts of rank \
-                      <select></select></label>";
-        let _ = write!(body, "<header>{content}{picker}{live}</header><main>");
-        return;
+fn section(part: &Part) -> Markup {
+    let charts = PLACES.iter().find(|(below, _)| *below == part.id);
+    html! {
+        section class=(part.id) {
+            (content(part))
+            @for chart in charts.map_or(&[][..], |(_, charts)| charts) {
+                div.charts data-chart=(chart) {}
+            }
+            @if part.id == "way" {
+                noscript { p { "The charts need scripts; the numbers do not." } }
+            }
+        }
     }
-    let _ = write!(body, "<section class=\"{id}\">{content}");
-    let charts = PLACES.iter().find(|(below, _)| *below == id);
-    for chart in charts.map_or(&[][..], |(_, charts)| charts) {
-        let _ = write!(body, "<div class=\"charts\" data-chart=\"{chart}\"></div>");
-    }
-    if id == "way" {
-        body.push_str("<noscript><p>The charts need scripts; the numbers do not.</p></noscript>");
-    }
-    body.push_str("</section>");
 }
 
 /// The facts of a notebook's cell, in a style of their own.
 pub(crate) fn cell(content: &str) -> String {
-    format!("<div class=\"headspace-report\"><style>{NOTEBOOK_CSS}</style>{content}</div>")
+    let markup = html! {
+        div.headspace-report { style { (PreEscaped(NOTEBOOK_CSS)) } (PreEscaped(content)) }
+    };
+    markup.into_string()
 }

@@ -1,29 +1,31 @@
 //! The page's parts that need no script: the verdict, what limits the loop, what would help, and the
 //! tables behind it.
 
-mod tables;
-
-use std::fmt::Write as _;
-
-use headspace_agent::analysis::verdict::units::{duration_ms, duration_s, percent};
-use headspace_agent::analysis::verdict::{
-    Bottleneck, UNKNOWN_BOTTLENECK, Verdict, bottleneck_name, remedy_action, remedy_outcome,
-};
+use headspace_agent::model::Mode;
 use headspace_agent::model::ranks::RanksRecord;
-use headspace_agent::model::record::{NoticeRecord, RunState, Severity, SummaryRecord};
+use headspace_agent::model::record::{NoticeRecord, Severity, SummaryRecord};
+use headspace_agent::wording::ranks;
+use headspace_agent::wording::section::{Block, Section, SectionId};
+use headspace_agent::wording::units::duration_ms;
+use headspace_agent::wording::verdict::{Detail, NO_SUMMARY, Verdict};
+use headspace_exporters::encode::verdict_text::verdict_text;
+use maud::{Markup, html};
 
 use super::data::Part;
-use super::html::{Head, Row, escape, prose, table};
+use super::html::{Text, blocks, cards, entries, prose, table, terms};
 
-/// Remedies, findings and notices that are shown of each.
-const MOST_TOLD: usize = 24;
+/// Notices that are shown.
+const MOST_NOTICES: usize = 24;
+
+/// Rows of the table of ranks.
+const MOST_RANKS: usize = 64;
 
 /// What the parts are made of.
 pub(crate) struct Facts<'a> {
     /// The first rank with a summary.
     pub(crate) verdict: Verdict<'a>,
     /// Whether there is a summary yet.
-    pub(crate) is_told: bool,
+    pub(crate) has_summary: bool,
     /// Which rank that is.
     pub(crate) main_rank: u32,
     /// All together, where there are several.
@@ -34,8 +36,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) notices: Vec<(u32, &'a NoticeRecord)>,
     /// Why nothing more is learned of the run at the moment.
     pub(crate) trouble: Option<&'a str>,
-    /// Lines that were no records.
-    pub(crate) skipped: u64,
+    /// Lines that were no records, in a sentence.
+    pub(crate) skipped: Option<String>,
 }
 
 impl Facts<'_> {
@@ -45,393 +47,260 @@ impl Facts<'_> {
     }
 
     /// The run's folder by its own name.
-    fn name(&self) -> String {
+    fn name(&self) -> &str {
         let location = self.verdict.location.unwrap_or_default();
         let name = location.trim_end_matches('/').rsplit('/').next();
-        name.filter(|name| !name.is_empty())
-            .unwrap_or("a run")
-            .to_owned()
+        name.filter(|name| !name.is_empty()).unwrap_or("a run")
     }
 
     /// Every part, in the order in which they stand. One with nothing to say is empty.
     pub(crate) fn parts(&self) -> Vec<Part> {
-        let part = |id, html| Part { id, html };
+        let sections = self.verdict.sections(Detail::Full);
+        let of = |ids: &[SectionId]| -> Vec<&Section> {
+            (sections.iter())
+                .filter(|section| ids.contains(&section.id))
+                .collect()
+        };
+        let titled = |ids: &[SectionId]| titled(&of(ids));
+        let part = |id, html: Markup| Part {
+            id,
+            html: html.into_string(),
+        };
+        let verdict = of(&[SectionId::Step, SectionId::Floor, SectionId::Savings]);
         vec![
             part("head", self.head()),
-            part("verdict", self.verdict()),
-            part("way", self.way()),
-            part("stages", self.stages()),
-            part("queues", self.queues()),
-            part("loops", self.loops()),
-            part("gpus", self.gpus()),
-            part("cpu", self.resources()),
+            part("verdict", self.verdict(&verdict)),
+            part(
+                "way",
+                way(&of(&[SectionId::Bottleneck, SectionId::Remedies])),
+            ),
+            part("stages", titled(&[SectionId::Stages])),
+            part("queues", titled(&[SectionId::Queues, SectionId::Ready])),
+            part("loops", titled(&[SectionId::Loop])),
+            part("gpus", titled(&[SectionId::Gpu])),
+            part("cpu", titled(&[SectionId::Cpu])),
             part("ranks", self.ranks()),
-            part("told", self.told()),
-            part("about", self.about()),
+            part(
+                "told",
+                self.notes(&of(&[SectionId::Found, SectionId::Lost])),
+            ),
+            part("about", self.about(&of(&[SectionId::Cost, SectionId::Run]))),
         ]
     }
 
-    fn head(&self) -> String {
-        let s = self.verdict.summary;
-        let mut chips = Vec::new();
-        if self.is_told {
-            chips.push(match (s.state, &s.ended_by) {
-                (RunState::Finished, Some(end)) if end.is_crash() => {
-                    format!("ended by an uncaught {}", end.name)
-                }
-                (RunState::Finished, Some(end)) => format!("ended by {}", end.name),
-                (RunState::Finished, None) => "finished".to_owned(),
-                (RunState::Running, _) => "no end recorded: running, or killed".to_owned(),
-            });
-            if !s.mode.is_empty() {
-                chips.push(format!("mode {}", s.mode));
-            }
-            if let Some(name) = &s.loop_name {
-                chips.push(format!("loop {name}"));
-            }
-            chips.push(format!("{} steps", s.steps));
-            if s.replayed_steps > 0 {
-                chips.push(format!("{} on repeated batches", s.replayed_steps));
-            }
-            chips.push(duration_s(s.elapsed_s));
+    fn head(&self) -> Markup {
+        let mut badges = Vec::new();
+        if self.has_summary {
+            badges = self.verdict.badges();
         }
         if let Some(run) = self.verdict.run {
             if run.world_size > 1 {
-                chips.push(format!("rank {} of {}", self.main_rank, run.world_size));
+                badges.push(format!("rank {} of {}", self.main_rank, run.world_size));
             }
-            if let Some(host) = &run.host.name {
-                chips.push(host.clone());
-            }
+            badges.extend(run.host.name.clone());
         }
-        let mut list = String::new();
-        for chip in &chips {
-            let _ = write!(list, "<li>{}</li>", escape(chip));
+        html! {
+            h1 { span.brand { "headspace" } " " span.run { (Text(self.name())) } }
+            ul.chips aria-label="The run" { @for badge in &badges { li { (Text(badge)) } } }
         }
-        format!(
-            "<h1><span class=\"brand\">headspace</span> <span class=\"run\">{}</span></h1>\
-             <ul class=\"chips\" aria-label=\"The run\">{list}</ul>",
-            escape(&self.name())
-        )
     }
 
-    fn verdict(&self) -> String {
+    /// The step's parts as cards and drawn to scale, and what is to be said about them.
+    fn verdict(&self, sections: &[&Section]) -> Markup {
+        let facts = sections.iter().flat_map(|section| {
+            let blocks = section.blocks.iter();
+            blocks.filter_map(|block| match block {
+                Block::Facts(facts) => Some((section.id, facts)),
+                _ => None,
+            })
+        });
+        let sentences = sections.iter().flat_map(|section| &section.blocks);
+        let sentences = sentences.filter_map(|block| match block {
+            Block::Sentence(words) => Some(words),
+            _ => None,
+        });
         let s = self.verdict.summary;
-        let mut out = String::from("<h2 class=\"quiet\">Verdict</h2>");
-        let Some(step) = s.steady_step_mean_ms else {
-            let words = match (self.is_told, s.steps) {
-                (false, _) => "No summary yet: the run has just begun.".to_owned(),
-                (true, 0) => "No step was taken.".to_owned(),
-                (true, steps) => format!(
-                    "Too few steps for a number: {steps}, of which the first 20 or more are warm-up."
-                ),
-            };
-            let _ = write!(out, "<p class=\"lead\">{}</p>", escape(&words));
-            return out;
-        };
-        out.push_str("<dl class=\"cards\">");
-        let tail = match (s.step_p95_ms, s.step_p99_ms) {
-            (Some(p95), Some(p99)) => {
-                format!("p95 {}, p99 {}", duration_ms(p95), duration_ms(p99))
+        let is_steady = s.steady_step_mean_ms.is_some();
+        html! {
+            h2.quiet { "Verdict" }
+            @if !self.has_summary { p.lead { (NO_SUMMARY) } }
+            @else if s.steps == 0 { p.lead { "No step was taken." } }
+            @if is_steady {
+                dl.cards { @for (id, facts) in facts { (cards(id, facts)) } }
+                (bar(s))
             }
-            _ => String::new(),
-        };
-        card(&mut out, "step", "Step", &duration_ms(step), &tail);
-        if let Some(wait) = s.wait_ms {
-            let share = s
-                .wait_pct
-                .map(|pct| format!("{} % of the step", percent(pct, 0)));
-            let share = share.unwrap_or_default();
-            card(
-                &mut out,
-                "wait",
-                "Waiting for data",
-                &duration_ms(wait),
-                &share,
-            );
+            @for words in sentences {
+                p class=(if is_steady { "caution" } else { "lead" }) { (prose(words)) }
+            }
         }
-        if let Some(compute) = s.compute_ms {
-            let rate = s.throughput_samples_per_s;
-            let rate = rate
-                .map(|rate| format!("{rate:.1} samples/s"))
-                .unwrap_or_default();
-            card(&mut out, "compute", "Compute", &duration_ms(compute), &rate);
-        }
-        self.floor_cards(&mut out, step);
-        out.push_str("</dl>");
-        out.push_str(&bar(s, step));
-        if let Some(caution) = self.verdict.caution() {
-            let _ = write!(out, "<p class=\"caution\">{}</p>", prose(&caution));
-        }
-        out
     }
 
-    fn floor_cards(&self, out: &mut String, step: f64) {
-        let s = self.verdict.summary;
-        let within = |low: String, high: String| format!("95 % interval {low} to {high}");
-        if s.mode == "replay" {
-            let floor = duration_ms(s.floor_step_ms.unwrap_or(step));
-            card(
-                out,
-                "floor",
-                "Floor",
-                &floor,
-                "every batch came from the cache",
-            );
-            return;
-        }
-        if let Some(floor) = s.floor_step_ms {
-            let interval = s.floor_ci_ms;
-            let interval = interval.map(|(low, high)| within(duration_ms(low), duration_ms(high)));
-            let interval = interval.unwrap_or_default();
-            card(out, "floor", "Floor", &duration_ms(floor), &interval);
-        } else {
-            card(out, "floor", "Floor", "unknown", "a probe measures it");
-        }
-        match (s.headspace_pct, s.headspace_ci_pct) {
-            (Some(pct), interval) => {
-                let about = interval
-                    .map(|(low, high)| format!(" ± {}", percent((high - pct).max(pct - low), 1)));
-                let value = format!("{} %{}", percent(pct, 1), about.unwrap_or_default());
-                let surely = interval.map_or(pct, |(low, _)| low) > 0.0;
-                let words = match s.max_speedup.filter(|_| surely) {
-                    Some(times) => format!("up to {times:.1}x faster if data were free"),
-                    None => "no measurable speed-up: the interval includes zero".to_owned(),
-                };
-                card(out, "headspace", "Headspace", &value, &words);
-            }
-            (None, _) => {
-                if let Some(bound) = s.headspace_upper_bound_pct {
-                    let value = format!("≤ {} %", percent(bound, 1));
-                    card(
-                        out,
-                        "headspace",
-                        "Less waiting saves",
-                        &value,
-                        "an upper bound on the waiting; the headspace is unknown without a probe",
-                    );
+    fn ranks(&self) -> Markup {
+        let Some(together) = self.ranks else {
+            return html! {};
+        };
+        html! {
+            h2 { (SectionId::Ranks.title()) }
+            @for section in ranks::sections(together) {
+                @for block in &section.blocks {
+                    @if let Block::Sentence(words) = block {
+                        p { b.label { (section.id.label()) } " " (prose(words)) }
+                    }
                 }
             }
-        }
-        if let (Some(wait), Some(contention)) = (s.exposed_wait_ms, s.contention_ms) {
-            let signed = |ms: f64| {
-                let sign = if ms < 0.0 { "−" } else { "" };
-                format!("{sign}{}", duration_ms(ms.abs()))
-            };
-            let value = signed(wait);
-            let words = format!("and contention with the loader {}", signed(contention));
-            card(out, "split", "Would save waiting", &value, &words);
+            (table("Ranks", &ranks::table(together, &self.summaries, MOST_RANKS)))
         }
     }
 
-    fn way(&self) -> String {
-        let s = self.verdict.summary;
-        let mut out = String::new();
-        if let Some(found) = Bottleneck::of(s).filter(|_| s.steady_step_mean_ms.is_some()) {
-            let (name, mut evidence) = match found {
-                Bottleneck::Known(found) => (bottleneck_name(found), found.evidence.clone()),
-                Bottleneck::Unknown => ("unknown".to_owned(), UNKNOWN_BOTTLENECK.to_owned()),
+    /// Findings, what was lost, and what the user was told, each once.
+    fn notes(&self, sections: &[&Section]) -> Markup {
+        let mut notes: Vec<(&str, &str, String)> = Vec::new();
+        notes.extend(
+            self.trouble
+                .map(|text| ("warning", "trouble", text.to_owned())),
+        );
+        for section in sections {
+            let class = if section.id == SectionId::Lost {
+                "warning"
+            } else {
+                "found"
             };
-            if let Some(ms) = s.bottleneck.as_ref().and_then(|found| found.limit_ms) {
-                let _ = write!(evidence, "; allows {} a step", duration_ms(ms));
-            }
-            let _ = write!(
-                out,
-                "<h2>Bottleneck: <strong>{}</strong></h2><p>{}.</p>",
-                escape(&name),
-                prose(&evidence)
-            );
+            notes.extend(section.blocks.iter().filter_map(|block| match block {
+                Block::Sentence(words) => Some((class, section.id.label(), words.clone())),
+                _ => None,
+            }));
         }
-        if s.remedies.is_empty() {
-            return out;
-        }
-        let world_size = self.verdict.run.map_or(1, |run| run.world_size);
-        out.push_str("<h3>Remedies</h3><ol class=\"remedies\">");
-        for remedy in s.remedies.iter().take(MOST_TOLD) {
-            let sure = percent(100.0 * remedy.confidence, 0);
-            let told = s.bottleneck.as_ref().map(|found| found.evidence.as_str());
-            let evidence = match remedy.evidence.as_str() {
-                "" => String::new(),
-                same if Some(same) == told => String::new(),
-                other => format!("{} · ", prose(other)),
-            };
-            let _ = write!(
-                out,
-                "<li><span class=\"outcome\">{}</span><span class=\"what\">{}\
-                 <small>{evidence}confidence {sure} %</small></span></li>",
-                escape(&remedy_outcome(remedy)),
-                prose(&remedy_action(remedy, world_size))
-            );
-        }
-        out.push_str("</ol>");
-        out
-    }
-
-    fn ranks(&self) -> String {
-        let Some(together) = self.ranks else {
-            return String::new();
-        };
-        let mut out = String::from("<h2>Ranks</h2>");
-        for (label, words) in crate::report::ranks::sentences(together) {
-            let _ = write!(
-                out,
-                "<p><b class=\"label\">{}</b> {}</p>",
-                escape(label),
-                prose(&words)
-            );
-        }
-        out.push_str(&tables::ranks(together, &self.summaries));
-        out
-    }
-
-    fn told(&self) -> String {
-        let s = self.verdict.summary;
-        let mut items = String::new();
-        let mut item = |class: &str, kind: &str, words: &str| {
-            let _ = write!(
-                items,
-                "<li class=\"{class}\"><b class=\"label\">{kind}</b> {}</li>",
-                prose(words)
-            );
-        };
-        if let Some(trouble) = self.trouble {
-            item("warning", "trouble", trouble);
-        }
-        for found in self.verdict.findings().take(MOST_TOLD) {
-            item("found", "found", &found.text);
-        }
-        let lost = s.dropped;
-        if lost.steps + lost.records > 0 {
-            let words = format!(
-                "{} steps and {} records are missing",
-                lost.steps, lost.records
-            );
-            item("warning", "lost", &words);
-        }
-        if self.skipped > 0 {
-            item(
-                "warning",
-                "skipped",
-                &format!("{} lines are no records", self.skipped),
-            );
-        }
-        let mut told: Vec<&str> = Vec::new();
+        notes.extend(
+            self.skipped
+                .clone()
+                .map(|text| ("warning", "skipped", text)),
+        );
+        // Ranks are mostly told the same.
+        let mut texts: Vec<&str> = Vec::new();
         for (rank, notice) in &self.notices {
-            // Ranks are mostly told the same.
-            if told.contains(&notice.text.as_str()) || told.len() >= MOST_TOLD {
+            if texts.contains(&notice.text.as_str()) || texts.len() >= MOST_NOTICES {
                 continue;
             }
-            told.push(&notice.text);
-            let of = match self.ranks {
+            texts.push(&notice.text);
+            let text = match self.ranks {
                 Some(_) => format!("rank {rank}: {}", notice.text),
                 None => notice.text.clone(),
             };
-            let (class, kind) = match notice.severity {
-                Severity::Warning => ("warning", "warning"),
-                Severity::Info => ("notice", "notice"),
-            };
-            item(class, kind, &of);
+            notes.push(match notice.severity {
+                Severity::Warning => ("warning", "warning", text),
+                Severity::Info => ("notice", "notice", text),
+            });
         }
-        if items.is_empty() {
-            return String::new();
+        if notes.is_empty() {
+            return html! {};
         }
-        format!("<h2>Findings and notices</h2><ul class=\"told\">{items}</ul>")
+        html! {
+            h2 { (SectionId::Found.title()) }
+            ul.told {
+                @for (class, label, text) in &notes {
+                    li class=(class) { b.label { (label) } " " (prose(text)) }
+                }
+            }
+        }
     }
 
-    fn about(&self) -> String {
-        let mut out = String::from("<h2>The run</h2>");
-        if let Some(pct) = self.verdict.summary.overhead_pct {
-            let cost = if pct < 0.01 {
-                "less than 0.01".to_owned()
-            } else {
-                percent(pct, 2)
-            };
-            let _ = write!(out, "<p>{cost} % of the run went to measuring.</p>");
+    fn about(&self, sections: &[&Section]) -> Markup {
+        let blocks = || sections.iter().flat_map(|section| &section.blocks);
+        html! {
+            h2 { (SectionId::Run.title()) }
+            @for block in blocks() {
+                @match block {
+                    Block::Sentence(words) => p { (prose(words)) },
+                    Block::Terms(pairs) => (terms(pairs)),
+                    Block::Entries(off) => details {
+                        summary { "Sources that are off, and why" }
+                        (entries(off))
+                    },
+                    _ => {}
+                }
+            }
+            @if self.has_summary {
+                details {
+                    summary { "The verdict as text" }
+                    pre tabindex="0" { (Text(&verdict_text(&self.verdict))) }
+                }
+            }
         }
-        if let Some(run) = self.verdict.run {
-            out.push_str(&tables::run(run));
-        }
-        if self.is_told {
-            let _ = write!(
-                out,
-                "<details><summary>The verdict as text</summary>\
-                 <pre tabindex=\"0\">{}</pre></details>",
-                escape(&self.verdict.to_string())
-            );
-        }
-        out
     }
 }
 
 /// The facts of a notebook's cell: what a page says of one rank, without charts.
 pub(crate) fn notebook(facts: &Facts<'_>) -> String {
-    let mut out = String::new();
-    for part in facts.parts() {
-        if !part.html.is_empty() && !matches!(part.id, "ranks" | "about") {
-            let _ = write!(
-                out,
-                "<section class=\"{}\">{}</section>",
-                part.id, part.html
-            );
-        }
-    }
-    out
+    let parts = facts.parts();
+    let shown = parts
+        .iter()
+        .filter(|part| !part.html.is_empty() && !matches!(part.id, "ranks" | "about"));
+    let markup = html! {
+        @for part in shown { section class=(part.id) { (maud::PreEscaped(&part.html)) } }
+    };
+    markup.into_string()
 }
 
-fn card(out: &mut String, tone: &str, term: &str, value: &str, words: &str) {
-    let _ = write!(
-        out,
-        "<div class=\"card {tone}\"><dt>{}</dt><dd><span class=\"value\">{}</span>\
-         <small>{}</small></dd></div>",
-        escape(term),
-        escape(value),
-        escape(words)
-    );
+/// What limits the loop as a heading, and what would help.
+fn way(sections: &[&Section]) -> Markup {
+    let entries_of = |section: &Section| match section.blocks.as_slice() {
+        [Block::Entries(entries)] => entries.clone(),
+        _ => Vec::new(),
+    };
+    html! {
+        @for section in sections {
+            @let listed = entries_of(section);
+            @if section.id == SectionId::Bottleneck {
+                @for entry in &listed {
+                    h2 { (section.id.title()) ": " strong { (Text(&entry.head)) } }
+                    p { (prose(&entry.body)) "." }
+                }
+            } @else {
+                h3 { (section.id.title()) }
+                (entries(&listed))
+            }
+        }
+    }
+}
+
+/// Sections under the title of the first; nothing where there is none, or only a sentence.
+fn titled(sections: &[&Section]) -> Markup {
+    let Some(first) = sections.first() else {
+        return html! {};
+    };
+    html! {
+        h2 { (first.id.title()) }
+        @for section in sections { (blocks(section)) }
+    }
 }
 
 /// Where a step goes, drawn to scale: waiting and compute, with the floor marked.
-fn bar(s: &SummaryRecord, step: f64) -> String {
-    let (Some(wait), Some(compute)) = (s.wait_ms, s.compute_ms) else {
-        return String::new();
+fn bar(s: &SummaryRecord) -> Markup {
+    let parts = s.wait_ms.zip(s.compute_ms).zip(s.steady_step_mean_ms);
+    let Some(((wait, compute), step)) = parts.filter(|(_, step)| *step > 0.0) else {
+        return html! {};
     };
-    if step <= 0.0 {
-        return String::new();
-    }
     let share = |ms: f64| (100.0 * ms / step).clamp(0.0, 100.0);
     let (wait_pct, compute_pct) = (share(wait), share(compute).min(100.0 - share(wait)));
-    let mut label = format!(
-        "Of a step of {}, compute takes {} and waiting for data {}",
+    let percent = |pct: f64| format!("{pct:.2}%");
+    let floor = s.floor_step_ms.filter(|_| s.mode != Some(Mode::Replay));
+    let floor_words = floor.map(|ms| format!("; the floor is {}", duration_ms(ms)));
+    let label = format!(
+        "Of a step of {}, compute takes {} and waiting for data {}{}",
         duration_ms(step),
         duration_ms(compute),
-        duration_ms(wait)
+        duration_ms(wait),
+        floor_words.unwrap_or_default()
     );
-    let mut floor_mark = String::new();
-    if let Some(floor) = s.floor_step_ms.filter(|_| s.mode != "replay") {
-        let _ = write!(label, "; the floor is {}", duration_ms(floor));
-        let at = share(floor);
-        let _ = write!(
-            floor_mark,
-            "<rect class=\"floor\" x=\"{at:.2}%\" y=\"0\" width=\"2\" height=\"22\"/>"
-        );
+    html! {
+        svg.bar role="img" aria-label=(label) width="100%" height="22" {
+            rect.compute x="0" y="4" width=(percent(compute_pct)) height="14" {}
+            rect.wait x=(percent(compute_pct)) y="4" width=(percent(wait_pct)) height="14" {}
+            @if let Some(floor) = floor {
+                rect.floor x=(percent(share(floor))) y="0" width="2" height="22" {}
+            }
+        }
     }
-    format!(
-        "<svg class=\"bar\" role=\"img\" aria-label=\"{}\" width=\"100%\" height=\"22\">\
-         <rect class=\"compute\" x=\"0\" y=\"4\" width=\"{compute_pct:.2}%\" height=\"14\"/>\
-         <rect class=\"wait\" x=\"{compute_pct:.2}%\" y=\"4\" width=\"{wait_pct:.2}%\" height=\"14\"/>\
-         {floor_mark}</svg>",
-        escape(&label)
-    )
-}
-
-/// A section's heading over a table, where there is one.
-fn titled(title: &str, heads: &[Head], rows: &[Row], after: &str) -> String {
-    if rows.is_empty() {
-        return String::new();
-    }
-    format!(
-        "<h2>{}</h2>{}{after}",
-        escape(title),
-        table(title, heads, rows)
-    )
 }
 
 #[cfg(test)]

@@ -1,50 +1,39 @@
-//! HTML in pieces: text is escaped where it enters, so that no name of a stage, path or notice is
-//! ever markup.
+//! Text and sections as HTML. Markup is built by `maud`, which escapes every text: no name of a
+//! stage, path or notice is ever markup.
 
-use std::fmt::Write as _;
+use headspace_agent::wording::section::{Block, Entry, Fact, Row, Section, SectionId, Table};
+use maud::{Markup, Render, html};
 
-/// Text as HTML.
-pub(crate) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' => out.push('\n'),
-            // Also those that would turn the text's direction around.
-            c if c.is_control()
-                || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
-            {
-                out.push(' ');
-            }
-            c => out.push(c),
-        }
+/// Text from outside: without control characters, and without those that turn its direction around.
+pub(crate) struct Text<'a>(pub(crate) &'a str);
+
+impl Render for Text<'_> {
+    fn render_to(&self, buffer: &mut String) {
+        let is_line_end = |c| c == '\n';
+        let is_direction = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        let clean: String = (self.0.chars())
+            .map(|c| match c {
+                c if is_line_end(c) => c,
+                c if c.is_control() || is_direction(c) => ' ',
+                c => c,
+            })
+            .collect();
+        clean.render_to(buffer);
     }
-    out
 }
 
-/// A sentence as HTML: what stands between backticks is code.
-pub(crate) fn prose(words: &str) -> String {
-    let mut out = String::new();
+/// A sentence: what stands between backticks is code.
+pub(crate) fn prose(words: &str) -> Markup {
     let pieces: Vec<&str> = words.split('`').collect();
     let last = pieces.len() - 1;
-    for (place, piece) in pieces.iter().enumerate() {
-        let text = escape(piece);
-        match (place % 2 == 1, place == last) {
-            (true, false) => {
-                let _ = write!(out, "<code>{text}</code>");
-            }
+    html! {
+        @for (at, piece) in pieces.iter().enumerate() {
+            @if at % 2 == 0 { (Text(piece)) }
             // A backtick without its pair is one.
-            (true, true) => {
-                let _ = write!(out, "`{text}");
-            }
-            (false, _) => out.push_str(&text),
+            @else if at == last { "`" (Text(piece)) }
+            @else { code { (Text(piece)) } }
         }
     }
-    out
 }
 
 /// JSON as it may stand in a `<script>` element: nothing in it ends the element.
@@ -56,100 +45,159 @@ pub(crate) fn inline_json(json: &str) -> String {
         .replace('\u{2029}', "\\u2029")
 }
 
-/// A column's head: what it is called, and what that means.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Head {
-    pub(crate) name: &'static str,
-    pub(crate) about: &'static str,
+/// The blocks of a section.
+pub(super) fn blocks(section: &Section) -> Markup {
+    html! {
+        @for block in &section.blocks { (self::block(section.id, block)) }
+    }
 }
 
-/// One row of a table.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Row {
-    pub(crate) cells: Vec<String>,
-    /// Why it stands out, if it does: a word behind its first cell.
-    pub(crate) mark: Option<&'static str>,
+fn block(id: SectionId, block: &Block) -> Markup {
+    match block {
+        Block::Heading { .. } => html! {},
+        Block::Facts(facts) => html! { dl.cards { (cards(id, facts)) } },
+        Block::Sentence(words) => html! { p { (prose(words)) } },
+        Block::Entries(entries) => self::entries(entries),
+        Block::Terms(pairs) => terms(pairs),
+        Block::Table(table) => self::table(id.title(), table),
+    }
+}
+
+/// Facts as cards. A fact without a label belongs to the card before it.
+pub(super) fn cards(id: SectionId, facts: &[Fact]) -> Markup {
+    let labelled = facts
+        .iter()
+        .enumerate()
+        .filter(|(_, fact)| !fact.label.is_empty());
+    html! {
+        @for (at, fact) in labelled {
+            @let more = facts[at + 1..].iter().take_while(|fact| fact.label.is_empty());
+            div class={ "card " (tone(id, fact)) } {
+                dt { (card_title(id, fact)) }
+                dd {
+                    span.value { (Text(&fact.value)) }
+                    small {
+                        @if fact.detail.is_empty() { (Text(&fact.note)) }
+                        @else { (Text(&fact.detail)) }
+                        @for fact in more { " " (Text(&fact.value)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a card is called by itself, without the section around it.
+fn card_title(id: SectionId, fact: &Fact) -> String {
+    let title = match id {
+        SectionId::Savings => format!("{}: {}", id.label(), fact.label),
+        _ => fact.label.to_owned(),
+    };
+    let mut chars = title.chars();
+    let first = chars.next().map(|c| c.to_ascii_uppercase());
+    first.into_iter().chain(chars).collect()
+}
+
+/// The colour of a card, as the style sheet names it.
+fn tone(id: SectionId, fact: &Fact) -> &'static str {
+    match (id, fact.label) {
+        (SectionId::Savings, _) => "savings",
+        (SectionId::Step, "step") => "step",
+        (SectionId::Step, "compute") => "compute",
+        (SectionId::Step, _) => "wait",
+        (_, "floor") => "floor",
+        _ => "headspace",
+    }
+}
+
+/// Things and what is said of each, as a list.
+pub(super) fn entries(entries: &[Entry]) -> Markup {
+    html! {
+        ol.remedies {
+            @for entry in entries {
+                li {
+                    span.outcome { (Text(&entry.head)) }
+                    span.what {
+                        (prose(&entry.body))
+                        @if !entry.detail.is_empty() { small { (prose(&entry.detail)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Terms and what is said of them.
+pub(super) fn terms(pairs: &[(String, String)]) -> Markup {
+    html! {
+        dl.terms {
+            @for (term, words) in pairs { dt { (Text(term)) } dd { (Text(words)) } }
+        }
+    }
 }
 
 /// A table: the first column names the row, numbers stand to the right. Columns without any value
 /// are left out. Wide ones scroll by themselves.
-pub(crate) fn table(label: &str, heads: &[Head], rows: &[Row]) -> String {
-    let cell = |row: &Row, column: usize| row.cells.get(column).cloned().unwrap_or_default();
-    let shown: Vec<usize> = (0..heads.len())
-        .filter(|column| *column == 0 || rows.iter().any(|row| !cell(row, *column).is_empty()))
+pub(super) fn table(label: &str, table: &Table) -> Markup {
+    let cell = |row: &Row, at: usize| row.cells.get(at).cloned().unwrap_or_default();
+    let has_values = |at: &usize| table.rows.iter().any(|row| !cell(row, *at).is_empty());
+    let shown: Vec<usize> = (0..table.columns.len())
+        .filter(|at| *at == 0 || has_values(at))
         .collect();
-    let label = escape(label);
-    let mut out = format!(
-        "<div class=\"scroll\" role=\"region\" aria-label=\"{label}\" tabindex=\"0\"><table><thead><tr>"
-    );
-    for head in shown.iter().filter_map(|column| heads.get(*column)) {
-        let _ = write!(
-            out,
-            "<th scope=\"col\" title=\"{}\">{}</th>",
-            escape(head.about),
-            escape(head.name)
-        );
-    }
-    out.push_str("</tr></thead><tbody>");
-    for row in rows {
-        out.push_str(if row.mark.is_some() {
-            "<tr class=\"marked\">"
-        } else {
-            "<tr>"
-        });
-        for column in &shown {
-            let text = escape(&cell(row, *column));
-            match (column, row.mark) {
-                (0, Some(mark)) => {
-                    let mark = escape(mark);
-                    let _ = write!(
-                        out,
-                        "<th scope=\"row\">{text} <span class=\"mark\">{mark}</span></th>"
-                    );
-                }
-                (0, None) => {
-                    let _ = write!(out, "<th scope=\"row\">{text}</th>");
-                }
-                _ => {
-                    let _ = write!(out, "<td>{text}</td>");
+    html! {
+        div.scroll role="region" aria-label=(label) tabindex="0" {
+            table {
+                thead { tr {
+                    @for column in shown.iter().filter_map(|at| table.columns.get(*at)) {
+                        th scope="col" title=(column.about) { (column.name) }
+                    }
+                } }
+                tbody {
+                    @for row in &table.rows {
+                        tr.marked[row.mark.is_some()] {
+                            @for at in &shown {
+                                @if *at > 0 { td { (Text(&cell(row, *at))) } }
+                                @else {
+                                    th scope="row" {
+                                        (Text(&cell(row, 0)))
+                                        @if let Some(mark) = row.mark { " " span.mark { (mark) } }
+                                    }
+                                }
+                            }
+                        }
+                    }
                 }
             }
         }
-        out.push_str("</tr>");
+        @if table.more > 0 { p { "and " (table.more) " more, in the records" } }
     }
-    out.push_str("</tbody></table></div>");
-    out
-}
-
-/// Terms and what is said of them.
-pub(crate) fn terms(pairs: &[(String, String)]) -> String {
-    let mut out = String::from("<dl class=\"terms\">");
-    for (term, words) in pairs {
-        let _ = write!(out, "<dt>{}</dt><dd>{}</dd>", escape(term), escape(words));
-    }
-    out.push_str("</dl>");
-    out
 }
 
 #[cfg(test)]
 mod tests {
+    use headspace_agent::wording::section::Column;
+
     use super::*;
 
     #[test]
     fn text_from_outside_is_never_markup() {
-        let bad = "</script><img src=x onerror='alert(1)'>\u{202e}&\u{7}";
-        let good = escape(bad);
-        assert!(
-            !good.contains(['<', '>', '\'', '\u{202e}', '\u{7}']),
-            "{good}"
-        );
-        assert_eq!(escape("4 < 5 & \"x\""), "4 &lt; 5 &amp; &quot;x&quot;");
+        let bad = "</script><img src=x onerror=\"alert(1)\">\u{202e}&\u{7}";
+        let good = html! { a title=(Text(bad)) { (Text(bad)) } }.into_string();
+        let inside = good
+            .trim_start_matches("<a title=\"")
+            .trim_end_matches("</a>");
+        assert!(!inside.contains("<img"), "{good}");
+        assert!(!good.contains(['\u{202e}', '\u{7}']), "{good}");
+        assert_eq!(good.matches('"').count(), 2, "{good}");
     }
 
     #[test]
     fn words_between_backticks_are_code_and_a_single_backtick_stays() {
-        assert_eq!(prose("run `a<b` and `c"), "run <code>a&lt;b</code> and `c");
-        assert_eq!(prose(""), "");
+        assert_eq!(
+            prose("run `a<b` and `c").into_string(),
+            "run <code>a&lt;b</code> and `c"
+        );
+        assert_eq!(prose("").into_string(), "");
     }
 
     #[test]
@@ -163,13 +211,14 @@ mod tests {
 
     #[test]
     fn a_column_without_a_value_is_left_out() {
-        let head = |name| Head { name, about: "" };
-        let rows = [Row {
-            cells: vec!["a".into(), String::new(), "1".into()],
-            mark: None,
-        }];
-        let table = table("t", &[head("name"), head("none"), head("one")], &rows);
-        assert!(!table.contains("none"), "{table}");
-        assert!(table.contains("<td>1</td>"));
+        let column = |name| Column { name, about: "" };
+        let table = Table {
+            columns: ["name", "none", "one"].map(column).to_vec(),
+            rows: vec![Row::new(vec!["a".into(), String::new(), "1".into()])],
+            more: 0,
+        };
+        let html = super::table("t", &table).into_string();
+        assert!(!html.contains("none"), "{html}");
+        assert!(html.contains("<td>1</td>"));
     }
 }

@@ -26,23 +26,23 @@ mod hour;
 pub use self::charts::{Chart, Line, Mark};
 pub use self::data::{Page, Part, RankCharts, RankUpdate, Update};
 pub(crate) use self::document::ASSETS;
-pub(crate) use self::html::escape;
+pub(crate) use self::html::Text;
 pub use self::watched::Watched;
 
-use headspace_agent::analysis::verdict::Verdict;
+use headspace_agent::wording::verdict::Verdict;
 
 /// The facts of a run as a notebook's cell: self-contained, without script, everything escaped.
 #[must_use]
 pub fn notebook(verdict: Verdict<'_>) -> String {
     let facts = facts::Facts {
         verdict,
-        is_told: true,
+        has_summary: true,
         main_rank: 0,
         ranks: None,
         summaries: Vec::new(),
         notices: Vec::new(),
         trouble: None,
-        skipped: 0,
+        skipped: None,
     };
     document::cell(&facts::notebook(&facts))
 }

@@ -1,14 +1,16 @@
 //! A run as its records tell it so far: what the page is made of.
 
+use crate::skipped::describe;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use headspace_agent::analysis::ranks::Ranks;
 use headspace_agent::analysis::tick_series::TickSeries;
-use headspace_agent::analysis::verdict::Verdict;
 use headspace_agent::model::ranks::RanksRecord;
 use headspace_agent::model::record::SummaryRecord;
 use headspace_agent::model::{Record, RecordBody};
+use headspace_agent::wording::ranks::ranks_record;
+use headspace_agent::wording::verdict::Verdict;
 use headspace_exporters::encode::reader::Tally;
 use headspace_exporters::run_folder::{Follower, RankRun, ReadError};
 
@@ -152,6 +154,7 @@ impl Watched {
         }
         ranks
             .finish()
+            .map(ranks_record)
             .filter(|ranks| several || ranks.missing_count > 0)
     }
 
@@ -190,7 +193,7 @@ impl Watched {
         });
         let facts = Facts {
             verdict,
-            is_told: summary.is_some(),
+            has_summary: summary.is_some(),
             main_rank: rank_run.map_or(0, |run| run.rank),
             ranks: together.as_ref(),
             summaries: self.summaries(),
@@ -199,8 +202,9 @@ impl Watched {
             skipped: self
                 .ranks
                 .values()
-                .map(|rank| rank.run.tally.skipped.total())
-                .sum(),
+                .map(|rank| rank.run.tally.skipped)
+                .find(|skipped| skipped.total() > 0)
+                .map(describe),
         };
         Page {
             title: facts.title(),

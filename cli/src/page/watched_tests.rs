@@ -111,7 +111,7 @@ fn what_is_new_after_a_second_is_little() {
 #[test]
 fn a_run_without_a_record_has_a_page_too() {
     let page = Watched::default().page();
-    assert!(page.file().contains("just begun"));
+    assert!(page.file().contains("No summary yet"));
 }
 
 #[test]

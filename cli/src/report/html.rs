@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use headspace_agent::analysis::verdict::units::bytes;
+use headspace_agent::wording::units::bytes;
 
 use crate::args::ReportArgs;
 use crate::find::only;

@@ -8,10 +8,12 @@ mod table;
 use std::io;
 use std::path::Path;
 
-use headspace_agent::analysis::verdict::Verdict;
 use headspace_agent::model::ranks::RanksRecord;
 use headspace_agent::model::record::SummaryRecord;
 use headspace_agent::model::{Record, RecordBody};
+use headspace_agent::wording::ranks::sections;
+use headspace_agent::wording::verdict::Verdict;
+use headspace_exporters::encode::verdict_text::{text as section_text, verdict_text};
 use headspace_exporters::run_folder::{RankRun, Run};
 
 use self::ranks::FoundRun;
@@ -129,10 +131,10 @@ fn verdict(one: &Reported<'_>) -> String {
         unfinished_s: one.main.unfinished_s(),
         ..Verdict::new(one.summary)
     };
-    let mut text = verdict.to_string();
+    let mut text = verdict_text(&verdict);
     if let Some(together) = one.ranks {
         text.push('\n');
-        text.push_str(&ranks::told(together));
+        text.push_str(&section_text(&sections(together)));
         text.push('\n');
         text.push_str(&table::ranks(&one.run.ranks, together));
     }

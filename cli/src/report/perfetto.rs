@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use headspace_agent::analysis::verdict::units::bytes;
+use headspace_agent::wording::units::bytes;
 use headspace_exporters::encode::json_lines::Kind;
 use headspace_exporters::encode::perfetto::PerfettoTrace;
 use headspace_exporters::encode::reader::Records;

@@ -1,10 +1,11 @@
 //! Aligned columns of plain text: several runs side by side, and the ranks of one.
 
+use headspace_agent::model::Mode;
 use std::fmt::Write as _;
 
-use headspace_agent::analysis::verdict::units::{duration_ms, percent};
 use headspace_agent::model::ranks::{RankSummary, RanksRecord};
 use headspace_agent::model::record::SummaryRecord;
+use headspace_agent::wording::units::{duration_ms, percent};
 use headspace_exporters::run_folder::RankRun;
 
 use super::Reported;
@@ -93,7 +94,7 @@ pub(super) fn runs(several: &[Reported<'_>]) -> String {
         let mark = marks.mark(&name, one.main, s);
         rows.push(vec![
             name + mark,
-            s.mode.clone(),
+            s.mode.map_or("", Mode::as_str).to_owned(),
             s.steps.to_string(),
             some(s.steady_step_mean_ms, duration_ms),
             some(s.wait_pct, |pct| format!("{} %", percent(pct, 0))),

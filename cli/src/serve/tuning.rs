@@ -3,12 +3,13 @@
 //! The files are named here and are read anew for each request, since the search may go on. They are
 //! served only where the folder that is served is a search's.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use crate::page::escape;
+use maud::{DOCTYPE, html};
+
+use crate::page::Text;
 
 /// Where the page is.
 pub(super) const PAGE: &str = "/tuning";
@@ -61,32 +62,54 @@ impl Tuning {
     pub(super) fn page(&self) -> io::Result<String> {
         let table = self.read("results.tsv")?;
         let table = String::from_utf8_lossy(&table);
-        let mut body = String::new();
-        for (row, line) in table.lines().enumerate() {
-            let cell = if row == 0 { "th" } else { "td" };
-            body.push_str("<tr>");
-            for text in line.split('\t') {
-                let text = escape(&text.replace("\\n", " "));
-                let _ = write!(body, "<{cell}>{text}</{cell}>");
+        let rows = table.lines().enumerate().map(|(row, line)| {
+            let cells = line.split('\t').map(|text| text.replace("\\n", " "));
+            html! {
+                tr {
+                    @for text in cells {
+                        @if row == 0 { th { (Text(&text)) } } @else { td { (Text(&text)) } }
+                    }
+                }
+                "\n"
             }
-            body.push_str("</tr>\n");
-        }
-        let folder = escape(&self.folder.display().to_string());
-        Ok(format!(
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width\">\
-             <meta http-equiv=\"refresh\" content=\"15\"><title>headspace tune</title>\
-             <link rel=\"stylesheet\" href=\"/assets/page.css\"></head><body>\
-             <header><div class=\"part\"><h1><span class=\"brand\">headspace</span> tune \
-             <span class=\"run\">{folder}</span></h1><p><a href=\"/\">the newest run</a> · \
-             <a href=\"/tuning/results.tsv\">results.tsv</a> · \
-             <a href=\"/tuning/experiments.jsonl\">experiments.jsonl</a></p></div></header><main>\
-             <section><img src=\"/tuning/progress.svg\" alt=\"The step of each experiment\"></section>\
-             <section><div class=\"scroll\"><img src=\"/tuning/tree.svg\" \
-             alt=\"Which experiment led to which\"></div></section>\
-             <section><h2>Experiments</h2><div class=\"scroll\"><table>{body}</table></div></section>\
-             </main></body></html>\n"
-        ))
+        });
+        let document = html! {
+            (DOCTYPE) "\n"
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width";
+                    meta http-equiv="refresh" content="15";
+                    title { "headspace tune" }
+                    link rel="stylesheet" href="/assets/page.css";
+                }
+                body {
+                    header { div.part {
+                        h1 {
+                            span.brand { "headspace" } " tune "
+                            span.run { (Text(&self.folder.display().to_string())) }
+                        }
+                        p {
+                            a href="/" { "the newest run" } " · "
+                            a href="/tuning/results.tsv" { "results.tsv" } " · "
+                            a href="/tuning/experiments.jsonl" { "experiments.jsonl" }
+                        }
+                    } }
+                    main {
+                        section { img src="/tuning/progress.svg" alt="The step of each experiment"; }
+                        section { div.scroll {
+                            img src="/tuning/tree.svg" alt="Which experiment led to which";
+                        } }
+                        section {
+                            h2 { "Experiments" }
+                            div.scroll { table { @for row in rows { (row) } } }
+                        }
+                    }
+                }
+            }
+            "\n"
+        };
+        Ok(document.into_string())
     }
 }
 

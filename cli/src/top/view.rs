@@ -118,9 +118,9 @@ pub(crate) fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>) -> usize {
         let lines = ranks::lines(scene, middle.width);
         return list(frame, middle, lines, scene.choice.scroll);
     };
-    let verdict = verdict::lines(rank, scene, middle.width);
+    let verdict = verdict::sections(rank, scene, middle.width);
     if scene.choice.verdict {
-        return list(frame, middle, verdict, scene.choice.scroll);
+        return list(frame, middle, verdict::lines(verdict), scene.choice.scroll);
     }
     let height = middle.height;
     let told = if height < 18 { 3 } else { (height / 4).max(6) };

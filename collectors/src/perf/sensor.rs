@@ -8,12 +8,12 @@
 
 use std::fs;
 use std::io;
-use std::mem::ManuallyDrop;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use headspace_agent::runtime::fork::Owner;
+use perf_event::Builder;
 use perf_event::events::Event;
-use perf_event::{Builder, Counter};
+use rustix::io::{FdFlags, fcntl_setfd};
 
 /// What the kernel tells of a counter. All three only grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,7 +32,10 @@ pub(super) struct Lost;
 /// A counter of one event of one thread, in user mode.
 #[derive(Debug)]
 pub(super) struct Sensor {
-    counter: ManuallyDrop<Counter>,
+    /// `None` once it is given up.
+    counter: Option<OwnedFd>,
+    /// The kernel's number of the event.
+    id: u64,
     /// The process that opened it.
     owner: Owner,
     /// What it was at the last advance.
@@ -45,12 +48,13 @@ impl Sensor {
         let mut builder = Builder::new().kind(event).observe_pid(tid);
         builder.enabled(true);
         let counter = builder.build()?;
-        // SAFETY: the descriptor is open, since `counter` holds it; the call takes no pointer.
-        if unsafe { libc::fcntl(counter.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let id = counter.id();
+        // SAFETY: the library has opened the descriptor, and gives it away here.
+        let counter = unsafe { OwnedFd::from_raw_fd(counter.into_raw_fd()) };
+        fcntl_setfd(&counter, FdFlags::CLOEXEC)?;
         Ok(Self {
-            counter: ManuallyDrop::new(counter),
+            counter: Some(counter),
+            id,
             owner: Owner::here(),
             base: Raw::default(),
         })
@@ -74,15 +78,17 @@ impl Sensor {
     }
 
     fn read(&self) -> Option<Raw> {
-        let mut values = [0u64; 3];
-        let bytes = size_of_val(&values);
-        // SAFETY: `values` is writable for `bytes`, and the call writes no more. The descriptor is
-        // a counter of ours, as was just made sure; a read of it does not wait.
-        let read =
-            unsafe { libc::read(self.counter.as_raw_fd(), values.as_mut_ptr().cast(), bytes) };
+        let mut bytes = [0; 3 * size_of::<u64>()];
+        // A read of a counter does not wait.
+        let read = rustix::io::read(self.counter.as_ref()?, &mut bytes).ok()?;
+        let mut values = [0; 3];
+        let (words, _) = bytes.as_chunks();
+        for (value, word) in values.iter_mut().zip(words) {
+            *value = u64::from_ne_bytes(*word);
+        }
         let [count, enabled, running] = values;
         // A counter that could not be placed reads as empty.
-        (usize::try_from(read) == Ok(bytes)).then_some(Raw {
+        (read == bytes.len()).then_some(Raw {
             count,
             enabled,
             running,
@@ -90,7 +96,10 @@ impl Sensor {
     }
 
     fn is_ours(&self) -> bool {
-        let descriptor = self.counter.as_raw_fd();
+        let Some(counter) = &self.counter else {
+            return false;
+        };
+        let descriptor = counter.as_raw_fd();
         let file = fs::read_link(format!("/proc/self/fd/{descriptor}"));
         if !file.is_ok_and(|file| file.as_os_str() == "anon_inode:[perf_event]") {
             return false;
@@ -99,7 +108,7 @@ impl Sensor {
         // SAFETY: it is a counter of perf, to which this request means: write the id of the event,
         // 8 bytes, to `id`.
         let told = unsafe { libc::ioctl(descriptor, IOC_ID, &raw mut id) };
-        told == 0 && id == self.counter.id()
+        told == 0 && id == self.id
     }
 }
 
@@ -108,9 +117,9 @@ const IOC_ID: libc::Ioctl = libc::_IOR::<*mut u64>(b'$' as u32, 7);
 
 impl Drop for Sensor {
     fn drop(&mut self) {
-        if self.owner.is_here() && self.is_ours() {
-            // SAFETY: this is the only place that drops it, and it is not used afterwards.
-            unsafe { ManuallyDrop::drop(&mut self.counter) }
+        if !(self.owner.is_here() && self.is_ours()) {
+            // The number is not ours to close.
+            let _ = self.counter.take().map(IntoRawFd::into_raw_fd);
         }
     }
 }
@@ -131,10 +140,10 @@ fn scaled(before: Raw, now: Raw) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
     use perf_event::events::Software;
     use proptest::prelude::*;
+    use rustix::io::fcntl_getfd;
 
     use super::*;
 
@@ -147,8 +156,7 @@ mod tests {
     }
 
     fn here() -> i32 {
-        // SAFETY: `gettid` takes nothing.
-        unsafe { libc::gettid() }
+        rustix::thread::gettid().as_raw_nonzero().get()
     }
 
     /// `None`, said aloud, where perf does not work; in CI that is a failure.
@@ -211,13 +219,12 @@ mod tests {
         let Some(sensor) = task_clock() else {
             return;
         };
-        let descriptor = sensor.counter.as_raw_fd();
-        // SAFETY: the call takes no pointer.
-        let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
-        assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
+        let counter = sensor.counter.as_ref().unwrap();
+        let descriptor = counter.as_raw_fd();
+        assert_eq!(fcntl_getfd(counter).unwrap(), FdFlags::CLOEXEC);
 
         let link = format!("/proc/self/fd/{descriptor}");
-        let id = sensor.counter.id();
+        let id = sensor.id;
         drop(sensor);
 
         // Another test may have taken the number, but not for this counter.
@@ -241,17 +248,15 @@ mod tests {
         };
         let file = File::open("/proc/self/stat").unwrap();
         let other = task_clock().unwrap();
-        for (from, to) in [
-            (file.as_raw_fd(), first.counter.as_raw_fd()),
-            (other.counter.as_raw_fd(), second.counter.as_raw_fd()),
-        ] {
+        let number = |sensor: &Sensor| sensor.counter.as_ref().unwrap().as_raw_fd();
+        let taken = [number(&first), number(&second)];
+        for (from, to) in [(file.as_raw_fd(), taken[0]), (number(&other), taken[1])] {
             // SAFETY: both are open; what `to` was is closed, as a program that tidies up does.
             assert!(unsafe { libc::dup2(from, to) } >= 0);
         }
 
         assert_eq!(first.advance(), Err(Lost));
         assert_eq!(second.advance(), Err(Lost));
-        let taken = [first.counter.as_raw_fd(), second.counter.as_raw_fd()];
         drop((first, second));
 
         for descriptor in taken {

@@ -11,11 +11,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::mem::MaybeUninit;
 use std::path::Path;
 
 use headspace_agent::port::{CollectError, ConsumerThread};
 use perf_event::events::Event;
+use rustix::process::{Resource, getrlimit};
 
 use super::groups::{Counts, Groups};
 use super::names::{AGENT, CONSUMER, group_of};
@@ -233,16 +233,8 @@ impl<const N: usize> Watched<N> {
 
 /// How many threads may be watched with so many counters each; one at least.
 fn thread_limit(counters: usize) -> usize {
-    let mut limits = MaybeUninit::<libc::rlimit>::uninit();
-    // SAFETY: `limits` is writable and as large as the kernel expects, which knows the resource.
-    let failed = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limits.as_mut_ptr()) };
-    let open = if failed == 0 {
-        // SAFETY: the call succeeded, and then it has filled `limits`.
-        unsafe { limits.assume_init() }.rlim_cur
-    } else {
-        1024
-    };
-    share(open, counters)
+    let open = getrlimit(Resource::Nofile).current;
+    share(open.unwrap_or(u64::MAX), counters)
 }
 
 fn share(open: u64, counters: usize) -> usize {

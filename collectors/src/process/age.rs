@@ -1,8 +1,10 @@
 //! How long this process has lived, for the time that a run takes to get going.
 
-use std::mem::MaybeUninit;
 use std::path::Path;
 use std::time::Duration;
+
+use rustix::param::clock_ticks_per_second;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::procfs::{self, parse};
 
@@ -14,11 +16,7 @@ use crate::procfs::{self, parse};
 pub fn started_at() -> Option<Duration> {
     let mut buffer = Vec::new();
     let bytes = procfs::read(Path::new("/proc/self/stat"), &mut buffer).ok()?;
-    age(
-        bytes,
-        since_boot()?,
-        procfs::system_setting(libc::_SC_CLK_TCK)?,
-    )
+    age(bytes, since_boot()?, clock_ticks_per_second())
 }
 
 /// Time since the start that `stat` tells; absent where that lies in the future.
@@ -32,19 +30,7 @@ fn age(stat: &[u8], since_boot: Duration, clock_rate: u64) -> Option<Duration> {
 
 /// Time since boot, suspension included, as `stat` counts it (also in a time namespace).
 fn since_boot() -> Option<Duration> {
-    let mut time = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: `time` is writable and as large as the kernel expects; a clock that it does not
-    // know is an error, not a fault.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, time.as_mut_ptr()) };
-    if failed != 0 {
-        return None;
-    }
-    // SAFETY: the call succeeded, and then it has filled `time`.
-    let time = unsafe { time.assume_init() };
-    Some(Duration::new(
-        u64::try_from(time.tv_sec).ok()?,
-        u32::try_from(time.tv_nsec).ok()?,
-    ))
+    Duration::try_from(clock_gettime(ClockId::Boottime)).ok()
 }
 
 #[cfg(test)]

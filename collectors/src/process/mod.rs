@@ -17,6 +17,8 @@ use headspace_agent::model::reading::Attributes;
 use headspace_agent::model::{Reading, Scope, attributes};
 use headspace_agent::port::{CollectError, Collector};
 
+use rustix::param::clock_ticks_per_second;
+
 pub use age::started_at;
 use usage::Usage;
 
@@ -38,10 +40,6 @@ pub struct Process {
     statm: PathBuf,
     io: PathBuf,
     buffer: Vec<u8>,
-    /// In bytes; `None` where the system does not say, and then there is no memory reading.
-    page_size: Option<u64>,
-    /// In ticks a second.
-    clock_rate: Option<u64>,
 }
 
 impl Process {
@@ -72,8 +70,6 @@ impl Process {
             statm: folder.join("statm"),
             io: folder.join("io"),
             buffer: Vec::new(),
-            page_size: procfs::system_setting(libc::_SC_PAGESIZE),
-            clock_rate: procfs::system_setting(libc::_SC_CLK_TCK),
         };
         let mut readings = Vec::new();
         process.read(&mut readings);
@@ -95,7 +91,7 @@ impl Process {
         } else {
             None
         }
-        .or_else(|| Usage::from_stat(stat.as_ref()?, self.clock_rate?));
+        .or_else(|| Usage::from_stat(stat.as_ref()?, clock_ticks_per_second()));
         if let Some(usage) = usage {
             usage.append(out);
         }
@@ -111,25 +107,24 @@ impl Process {
         let memory = procfs::read(&self.statm, &mut self.buffer)
             .ok()
             .and_then(parse::statm);
-        let bytes = |pages: u64| pages.checked_mul(self.page_size?).map(procfs::float);
         if let Some(memory) = memory {
             push(
                 out,
                 &metric::PROCESS_MEMORY_USAGE,
                 &[],
-                bytes(memory.resident),
+                procfs::bytes_of_pages(memory.resident),
             );
             push(
                 out,
                 &metric::PROCESS_MEMORY_ANONYMOUS,
                 &[],
-                bytes(memory.anonymous()),
+                procfs::bytes_of_pages(memory.anonymous()),
             );
             push(
                 out,
                 &metric::PROCESS_MEMORY_VIRTUAL,
                 &[],
-                bytes(memory.mapped),
+                procfs::bytes_of_pages(memory.mapped),
             );
         }
 

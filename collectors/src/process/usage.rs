@@ -31,14 +31,12 @@ impl Usage {
     /// Asks the kernel, whose clock here has a resolution of 1 µs.
     pub(super) fn of_this_process() -> Option<Self> {
         let mut usage = MaybeUninit::<libc::rusage>::uninit();
-        // SAFETY: `usage` is writable and as large as the kernel expects; `RUSAGE_SELF` is a
-        // value that the call knows.
-        let failed = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
-        if failed != 0 {
-            return None;
-        }
-        // SAFETY: the call succeeded, and then it has filled all of `usage`.
-        let usage = unsafe { usage.assume_init() };
+        // SAFETY: `usage` is writable and as large as the kernel expects, and where the call
+        // succeeds it has filled all of it.
+        let usage = unsafe {
+            let status = libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+            (status == 0).then(|| usage.assume_init())
+        }?;
         let count = |value: libc::c_long| u64::try_from(value).ok();
         let seconds = |time: libc::timeval| {
             let (whole, micros) = (

@@ -87,12 +87,10 @@ pub(crate) fn float(value: u64) -> f64 {
     value as f64
 }
 
-/// A setting of the system that is a positive number.
-pub(crate) fn system_setting(name: libc::c_int) -> Option<u64> {
-    // SAFETY: `sysconf` takes no pointer and reads no memory of ours; a name that it does not know
-    // answers -1, which the conversion refuses.
-    let value = unsafe { libc::sysconf(name) };
-    u64::try_from(value).ok().filter(|&value| value > 0)
+/// Bytes of so many pages, as a reading holds them; `None` where they do not fit.
+pub(crate) fn bytes_of_pages(pages: u64) -> Option<f64> {
+    let size = u64::try_from(rustix::param::page_size()).ok()?;
+    pages.checked_mul(size).map(float)
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ use headspace_agent::model::reading::Attributes;
 use headspace_agent::model::{Reading, Scope, attributes};
 use headspace_agent::port::{CollectError, Collector, Pace};
 
+use rustix::param::clock_ticks_per_second;
+
 use self::ledger::Ledger;
 pub use self::memory::TreeMemory;
 use self::scan::Scanner;
@@ -44,10 +46,6 @@ const PACE: Duration = Duration::from_secs(1);
 pub struct Tree {
     scanner: Scanner,
     ledger: Ledger,
-    /// In bytes; `None` where the system does not say, and then there is no memory reading.
-    page_size: Option<u64>,
-    /// In ticks a second.
-    clock_rate: Option<u64>,
 }
 
 impl Tree {
@@ -69,8 +67,6 @@ impl Tree {
         Ok(Self {
             scanner: Scanner::at(root.as_ref())?,
             ledger: Ledger::default(),
-            page_size: procfs::system_setting(libc::_SC_PAGESIZE),
-            clock_rate: procfs::system_setting(libc::_SC_CLK_TCK),
         })
     }
 }
@@ -88,16 +84,16 @@ impl Collector for Tree {
         let known: Vec<_> = self.ledger.members().collect();
         let scan = self.scanner.scan(&known)?;
         let [resident, anonymous] = match scan.pages() {
-            Some(pages) => pages.map(Some),
+            Some(pages) => pages.map(procfs::bytes_of_pages),
             None => [None, None],
         };
         let (processes, threads) = scan.population();
         let totals = self.ledger.update(scan.members);
 
-        let seconds = |ticks: u64| Some(procfs::float(ticks) / procfs::float(self.clock_rate?));
+        let clock_rate = procfs::float(clock_ticks_per_second());
+        let seconds = |ticks: u64| Some(procfs::float(ticks) / clock_rate);
         let [user, system, minor, major] = totals.used;
         let io = |index: usize| totals.io.map(|io| procfs::float(io[index]));
-        let bytes = |pages: u64| pages.checked_mul(self.page_size?).map(procfs::float);
         let readings: [(&'static Metric, Attributes, Option<f64>); 12] = [
             (
                 &metric::PROCESS_CPU_TIME,
@@ -123,12 +119,8 @@ impl Collector for Tree {
             (&metric::PROCESS_DISK_IO, attributes::DISK_WRITE, io(1)),
             (&metric::PROCESS_IO_REQUESTED, attributes::DISK_READ, io(2)),
             (&metric::PROCESS_IO_REQUESTED, attributes::DISK_WRITE, io(3)),
-            (&metric::PROCESS_MEMORY_USAGE, &[], resident.and_then(bytes)),
-            (
-                &metric::PROCESS_MEMORY_ANONYMOUS,
-                &[],
-                anonymous.and_then(bytes),
-            ),
+            (&metric::PROCESS_MEMORY_USAGE, &[], resident),
+            (&metric::PROCESS_MEMORY_ANONYMOUS, &[], anonymous),
             (
                 &metric::PROCESS_THREAD_COUNT,
                 &[],

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
 use crate::procfs::{self, parse};
 
 /// A process, told from a later one of the same number by when it started.
@@ -28,12 +31,8 @@ impl Identity {
 
     /// Whether no process has its number, which is cheaper to ask than [`lives`](Self::lives).
     pub(super) fn number_is_free(self) -> bool {
-        let Ok(pid) = libc::pid_t::try_from(self.pid) else {
-            return true;
-        };
-        // SAFETY: signal 0 is sent to nobody; the call only says whether the process exists.
-        let answer = unsafe { libc::kill(pid, 0) };
-        answer == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        pid.is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH))
     }
 
     /// The two numbers at the beginning of a name, and what follows them.

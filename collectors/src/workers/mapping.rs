@@ -8,6 +8,9 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
+use rustix::fs::FallocateFlags;
+use rustix::process::{Resource, getrlimit};
+
 use super::layout::{File, SIZE};
 
 /// Maps a file of [`SIZE`] bytes, over memory that [`empty`] has emptied where there is some.
@@ -63,27 +66,15 @@ pub(super) fn empty(file: &'static File) -> io::Result<&'static File> {
 ///
 /// Those of the system; `StorageFull` where the disk is full.
 pub(super) fn reserve(file: &Handle, bytes: Range<usize>) -> io::Result<()> {
-    let as_offset = |bytes| libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput);
-    let (offset, length) = (as_offset(bytes.start)?, as_offset(bytes.len())?);
-    loop {
-        // SAFETY: takes numbers only; the descriptor is open through the call.
-        if unsafe { libc::fallocate(file.as_raw_fd(), 0, offset, length) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
+    let (offset, length) = (bytes.start as u64, bytes.len() as u64);
+    let reserved = rustix::io::retry_on_intr(|| {
+        rustix::fs::fallocate(file, FallocateFlags::empty(), offset, length)
+    });
+    Ok(reserved?)
 }
 
 /// Whether a file may be as large as ours. Where it may not, making it is a signal, and death.
 pub(super) fn size_is_allowed() -> bool {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is a valid structure that lives through the call, which writes nothing else.
-    let status = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
-    status == 0 && limit.rlim_cur >= SIZE as u64
+    let limit = getrlimit(Resource::Fsize).current;
+    limit.is_none_or(|limit| limit >= SIZE as u64)
 }

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::process::geteuid;
+
 use super::Identity;
 use super::identity::ancestors;
 
@@ -33,9 +35,7 @@ impl Places {
     /// Folders below these, which may be everybody's.
     #[must_use]
     pub fn below(parents: &[&Path]) -> Self {
-        // SAFETY: takes and gives a number, and cannot fail.
-        let user = unsafe { libc::geteuid() };
-        let own = format!("headspace-{user}");
+        let own = format!("headspace-{}", geteuid());
         Self {
             folders: parents.iter().map(|parent| parent.join(&own)).collect(),
             namespace: fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino()),
@@ -175,8 +175,7 @@ fn make(folder: &Path) -> io::Result<bool> {
 
 /// Whether it is a folder (and no link to one) that nobody else can write to or look into.
 fn is_own(folder: &Path) -> bool {
-    // SAFETY: takes and gives a number, and cannot fail.
-    let user = unsafe { libc::geteuid() };
+    let user = geteuid().as_raw();
     let others = |mode: u32| mode & 0o077;
     fs::symlink_metadata(folder)
         .is_ok_and(|found| found.is_dir() && found.uid() == user && others(found.mode()) == 0)

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use headspace_agent::record::stage::{Worker, WorkerState, Workers};
+use rustix::param::clock_ticks_per_second;
+use rustix::process::geteuid;
 
 use super::layout::{File, PROOF, SIZE, is_proof};
 use super::{Identity, Marker, mapping};
@@ -86,8 +88,7 @@ impl FoundWorkers {
             .open(path)?;
         let facts = file.metadata()?;
         let mut proof = [0; PROOF];
-        // SAFETY: takes and gives a number, and cannot fail.
-        let is_own = facts.is_file() && facts.uid() == unsafe { libc::geteuid() };
+        let is_own = facts.is_file() && facts.uid() == geteuid().as_raw();
         if !is_own || facts.len() != SIZE as u64 {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -160,13 +161,11 @@ impl FoundWorkers {
 impl Seen {
     /// When it was surely still there, in clock ticks since boot: it worked for so long.
     fn worked_until(&self) -> u64 {
-        // SAFETY: takes and gives a number, and cannot fail.
-        let per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
         let taken = self.file.region.stages.iter();
         let taken = taken.take_while(|stage| stage.name.get().is_some());
         let busy_ns = taken.map(|stage| stage.busy.load(Ordering::Relaxed)).max();
-        let per_s = u64::try_from(per_s).unwrap_or(100).max(1);
-        let worked = busy_ns.unwrap_or(0) / (1_000_000_000 / per_s).max(1);
+        let tick_ns = 1_000_000_000 / clock_ticks_per_second().max(1);
+        let worked = busy_ns.unwrap_or(0) / tick_ns.max(1);
         // At least the tick in which it started: its siblings start in it as well.
         self.identity.started + 1 + worked
     }

@@ -17,12 +17,9 @@ pub(super) fn parse(options: &Options) -> Result<Destination, DestinationError> 
 
 pub(super) fn open(given: &Given, place: &Place) -> Result<Opened, DestinationError> {
     let opened = otlp::open(given, place.local_rank, place.world_size);
-    let (exporter, notices) = opened.map_err(|error| DestinationError::Closed {
+    let (exporters, notices) = opened.map_err(|error| DestinationError::Closed {
         kind: KIND,
         problem: format!("the system gives no thread for it: {error}"),
     })?;
-    Ok(Opened {
-        exporter: exporter.map(|exporter| Box::new(exporter) as _),
-        notices,
-    })
+    Ok(Opened { exporters, notices })
 }

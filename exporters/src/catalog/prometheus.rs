@@ -66,7 +66,7 @@ pub(super) fn open(host: &str, port: u16, place: &Place) -> Result<Opened, Desti
         at: format!("http://{}/metrics", exporter.address()),
     };
     Ok(Opened {
-        exporter: Some(Box::new(exporter)),
+        exporters: vec![Box::new(exporter)],
         notices: vec![told],
     })
 }
@@ -86,7 +86,7 @@ pub(super) fn open_textfile(folder: &Path) -> Result<Opened, DestinationError> {
         problem: format!("cannot make `{}`: {error}", folder.display()),
     })?;
     Ok(Opened {
-        exporter: Some(Box::new(exporter)),
+        exporters: vec![Box::new(exporter)],
         notices: Vec::new(),
     })
 }

@@ -15,6 +15,7 @@ pub mod schema;
 pub mod snapshot;
 mod tick_series;
 pub mod times;
+pub mod verdict_text;
 
 #[cfg(test)]
 pub(crate) mod samples;

@@ -33,6 +33,7 @@ pub(crate) fn line(record: &Record) -> String {
 
 /// The tick number `number` of a run of 1 s ticks, each with 100 live and 100 replayed steps of
 /// some 10 ms whose times vary by 5 % (the wait by half), and every reading that a process has.
+#[expect(clippy::too_many_lines, reason = "one record, field by field")]
 pub(crate) fn tick(number: u64) -> TickRecord {
     let mut noise = Noise(number.wrapping_mul(2_654_435_761) | 1);
     let readings = [
@@ -269,7 +270,7 @@ fn run(number: BoxedStrategy<f64>) -> impl Strategy<Value = RunRecord> {
                     cores_quota,
                     ..HostRecord::default()
                 },
-                mode: "measure".to_owned(),
+                mode: headspace_agent::model::Mode::Measure,
                 argv,
                 world_size,
                 ..RunRecord::default()
@@ -492,7 +493,7 @@ fn summary(number: BoxedStrategy<f64>) -> impl Strategy<Value = SummaryRecord> {
                     } else {
                         RunState::Running
                     },
-                    mode: "probe".to_owned(),
+                    mode: Some(headspace_agent::model::Mode::Probe),
                     loop_name,
                     elapsed_s,
                     steps,

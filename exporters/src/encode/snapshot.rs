@@ -33,6 +33,18 @@ pub struct Who {
     pub pid: u32,
 }
 
+impl Who {
+    /// Who wrote a record.
+    #[must_use]
+    pub fn of(record: &Record) -> Self {
+        Self {
+            run_id: record.run_id.clone(),
+            rank: record.rank,
+            pid: record.pid,
+        }
+    }
+}
+
 /// What a series has come to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
@@ -105,11 +117,7 @@ impl Snapshot {
     pub fn take(&mut self, record: &Record) {
         if self.began_unix_nano == 0 {
             self.began_unix_nano = record.time_unix_nano;
-            self.who = Who {
-                run_id: record.run_id.clone(),
-                rank: record.rank,
-                pid: record.pid,
-            };
+            self.who = Who::of(record);
         }
         self.at_unix_nano = self.at_unix_nano.max(record.time_unix_nano);
         if let RecordBody::Tick(tick) = &record.body

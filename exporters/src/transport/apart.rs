@@ -31,6 +31,9 @@ const LONGEST_RETRY: Duration = Duration::from_secs(300);
 /// Stack of the thread: TLS and HTTP/2 go deeper than the agent's own threads.
 const STACK: usize = 2 << 20;
 
+/// Target of the log of deliveries (docs/commands.md).
+pub const DELIVERY: &str = "headspace_exporters::delivery";
+
 /// What a destination wants to know of the records.
 pub trait State: Send + 'static {
     /// Takes a record.
@@ -151,7 +154,7 @@ impl<S> Inner<S> {
 pub struct Apart<S> {
     inner: Arc<Inner<S>>,
     owner: Owner,
-    /// Lost spans were told of.
+    /// Lost items were told of.
     told: bool,
     wants_steps: bool,
 }
@@ -222,12 +225,17 @@ impl<S: State> Exporter for Apart<S> {
 
     fn tell(&mut self) -> Vec<Notice> {
         let mut notices = std::mem::take(&mut self.inner.status().notices);
-        let count = self.inner.state.lock().lost().spans;
-        if count > 0 && !std::mem::replace(&mut self.told, true) {
-            notices.push(Notice::SpansDropped {
-                exporter: self.inner.name,
-                count,
-            });
+        let lost = self.inner.state.lock().lost();
+        let exporter = self.inner.name;
+        let dropped = match (lost.spans, lost.log_records) {
+            (0, 0) => None,
+            (0, count) => Some(Notice::LogRecordsDropped { exporter, count }),
+            (count, _) => Some(Notice::SpansDropped { exporter, count }),
+        };
+        if let Some(dropped) = dropped
+            && !std::mem::replace(&mut self.told, true)
+        {
+            notices.push(dropped);
         }
         notices
     }
@@ -325,10 +333,14 @@ fn run<S: State>(inner: &Inner<S>, mut deliver: impl Deliver<S>, pace: Pace) {
         let outcome = deliver.deliver(&inner.state, limit);
         let (to, took) = (inner.name, begun.elapsed());
         match &outcome {
-            Ok(()) => tracing::debug!(to, ?took, "delivered"),
-            Err(failure) => tracing::debug!(to, ?took, ?failure, "not delivered"),
+            Ok(()) => tracing::debug!(target: DELIVERY, to, ?took, "delivered"),
+            Err(failure) => tracing::debug!(target: DELIVERY, to, ?took, ?failure, "not delivered"),
         }
         let given_up = plan.after(&outcome, Instant::now());
+        if outcome.is_err() && closing.is_none() {
+            let wait = plan.next.saturating_duration_since(Instant::now());
+            tracing::debug!(target: DELIVERY, to, ?wait, given_up, "to be tried again");
+        }
         status = inner.status();
         status.note(inner.name, outcome, given_up || closing.is_some());
         if closing.is_some() {

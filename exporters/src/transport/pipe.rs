@@ -10,13 +10,12 @@
 //! waits for readers and for room. That thread alone touches the path, and holds no lock meanwhile: a
 //! file system that hangs holds up it and nobody else.
 
+mod address;
 mod endpoint;
 mod reader;
 
-use std::fmt::{self, Write as _};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,56 +27,10 @@ use headspace_agent::port::{ExportError, Exporter, Lost};
 use headspace_agent::runtime::fork::Owner;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+pub use self::address::Address;
 use self::endpoint::Endpoint;
 use self::reader::{Reader, never_signal};
 use crate::encode::json_lines;
-
-/// Where readers find the records.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
-    /// A named pipe, made where it is missing and left there.
-    Fifo(PathBuf),
-    /// A Unix stream socket, made for the session. Serves 16 readers.
-    Socket(PathBuf),
-}
-
-impl Address {
-    /// Reads `PATH` or `unix:PATH`. Ranks other than 0 have their number appended, as in `PATH.3`.
-    #[must_use]
-    pub fn of(text: &str, rank: u32) -> Self {
-        let (path, socket) = match text.strip_prefix("unix:") {
-            Some(path) => (path, true),
-            None => (text, false),
-        };
-        let mut path = path.to_owned();
-        if rank > 0 {
-            let _ = write!(path, ".{rank}");
-        }
-        // The training script may change its working directory.
-        let path = std::path::absolute(&path).unwrap_or_else(|_| path.into());
-        if socket {
-            Self::Socket(path)
-        } else {
-            Self::Fifo(path)
-        }
-    }
-
-    /// The path in the file system.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        let (Self::Fifo(path) | Self::Socket(path)) = self;
-        path
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fifo(path) => write!(f, "{}", path.display()),
-            Self::Socket(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
 
 /// Why there is no pipe.
 #[derive(Debug, thiserror::Error)]
@@ -391,30 +344,8 @@ impl Shared {
                 (None, true) => Some(TRY_PIPE),
                 (left, false) => left,
             };
-            let mut polled = vec![PollFd::new(&self.alarm, PollFlags::IN)];
-            polled.extend(listener.iter().map(|l| PollFd::new(l, PollFlags::IN)));
-            for (descriptor, waits) in &watched {
-                let events = if *waits {
-                    PollFlags::OUT
-                } else {
-                    PollFlags::empty()
-                };
-                polled.push(PollFd::new(descriptor, events));
-            }
-            let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
-            self.cpu.note();
-            let answered = poll(&mut polled, wait.as_ref());
-            let over = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
-            let skipped = 1 + usize::from(listener.is_some());
-            asked = listener.is_some() && answered.is_ok() && !polled[1].revents().is_empty();
-            let gone: Vec<bool> = polled
-                .iter()
-                .skip(skipped)
-                .map(|fd| answered.is_ok() && fd.revents().intersects(over))
-                .collect();
-            let mut count = [0; 8];
-            // Nothing to read where it did not ring.
-            let _ = rustix::io::read(&self.alarm, &mut count);
+            let (somebody_asks, gone) = self.wait(listener.as_deref(), &watched, wait);
+            asked = somebody_asks;
             let mut state = self.lock();
             for (reader, gone) in state.readers.iter_mut().zip(gone) {
                 if gone {
@@ -422,6 +353,41 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Waits for the alarm, for somebody who asks to read, or for room at readers where something
+    /// waits for it; at most for `wait`. Whether somebody asked, and which of the readers left.
+    fn wait(
+        &self,
+        listener: Option<&OwnedFd>,
+        watched: &[(Arc<OwnedFd>, bool)],
+        wait: Option<Duration>,
+    ) -> (bool, Vec<bool>) {
+        let mut polled = vec![PollFd::new(&self.alarm, PollFlags::IN)];
+        polled.extend(listener.iter().map(|l| PollFd::new(l, PollFlags::IN)));
+        for (descriptor, waits) in watched {
+            let events = if *waits {
+                PollFlags::OUT
+            } else {
+                PollFlags::empty()
+            };
+            polled.push(PollFd::new(descriptor, events));
+        }
+        let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
+        self.cpu.note();
+        let answered = poll(&mut polled, wait.as_ref()).is_ok();
+        let over = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+        let skipped = 1 + usize::from(listener.is_some());
+        let asked = listener.is_some() && answered && !polled[1].revents().is_empty();
+        let gone = polled
+            .iter()
+            .skip(skipped)
+            .map(|fd| answered && fd.revents().intersects(over))
+            .collect();
+        let mut count = [0; 8];
+        // Nothing to read where it did not ring.
+        let _ = rustix::io::read(&self.alarm, &mut count);
+        (asked, gone)
     }
 }
 

@@ -13,15 +13,15 @@ turn everything off.
 
 from __future__ import annotations
 
-from headspace._cache import CacheDataLoader, cache_iterator
+from headspace._caching.spdl_caches import CacheDataLoader, cache_iterator
+from headspace._loops.wrap import wrap
 from headspace._native import __version__, stage
-from headspace._queue import queue
-from headspace._session import Session, report, start, step, stop
-from headspace._wrap import wrap
+from headspace._session.lifecycle import Session, report, start, step, stop
+from headspace._stages.queue import queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from headspace._report import Report
+    from headspace._session.report import Report
     from headspace.config import JsonLines, OpenTelemetry, Pipe, Prometheus, Textfile
 
 __all__ = [
@@ -46,13 +46,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Loaded when asked for: importing `dataclasses` alone takes longer than the rest of headspace.
+    # Imported on first use: importing `dataclasses` alone takes longer than the rest of headspace.
     if name in ("JsonLines", "OpenTelemetry", "Pipe", "Prometheus", "Textfile"):
         from headspace import config
 
         return getattr(config, name)
     if name == "Report":
-        from headspace._report import Report
+        from headspace._session.report import Report
 
         return Report
     raise AttributeError(f"module 'headspace' has no attribute {name!r}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import CodeType, TracebackType
 from typing import Any, TypedDict, TypeVar, final
 
-from typing_extensions import disjoint_base
+from typing_extensions import Required, disjoint_base
 
 __all__ = [
     "Follower",
@@ -34,7 +34,7 @@ _Function = TypeVar("_Function")
 
 def run_command(args: list[str], inject: str | None = None, /) -> int:
     """Runs the command with these arguments, the first being the program's name, and the folder that
-    `run` injects."""
+    `run` puts on PYTHONPATH."""
 
 @final
 class Follower:
@@ -232,8 +232,12 @@ class Stage:
             failed: Whether it ended in an exception.
         """
 
-    def _begin(self) -> Task:
-        """A call that ends in another frame, or in another task."""
+    def _begin(self, within: Task | None = None) -> Task:
+        """A call that ends in another frame, or in another task.
+
+        Args:
+            within: The call around it, which waits for it.
+        """
 
     def _add_items(self, inputs: int, outputs: int) -> None:
         """Adds items that were taken in or given out apart from calls."""
@@ -287,6 +291,35 @@ class Session:
     def report(self) -> tuple[str, str, str]: ...
     def stop(self) -> tuple[str, str, str] | None: ...
 
+class _PlanOptions(TypedDict, total=False):
+    num_caches: int
+    return_caches_after: int | None
+    stop_after: int | None
+    probe_steps: int | None
+    stop_after_probe: bool
+    exactly_once: bool
+    endless: bool
+    keep_source: bool
+    world_size: int
+
+class _LoopPlan(_PlanOptions):
+    mode: str
+
+class _LoaderFacts(TypedDict, total=False):
+    type_name: Required[str]
+    batches: int | None
+    batch_size: int | None
+    workers: int | None
+    prefetch_depth: int | None
+    prefetch_factor: int | None
+    pin_memory: bool | None
+    count_samples: Callable[[Any], int | None] | None
+
+class _LoopLabels(TypedDict, total=False):
+    role: str | None
+    chosen: bool
+    options_from: Required[str | None]
+
 @final
 class Loop:
     """A wrapped loader."""
@@ -294,28 +327,9 @@ class Loop:
     def __new__(
         cls,
         name: str,
-        mode: str,
-        *,
-        type_name: str | None = None,
-        batches: int | None = None,
-        batch_size: int | None = None,
-        workers: int | None = None,
-        prefetch_depth: int | None = None,
-        prefetch_factor: int | None = None,
-        pin_memory: bool | None = None,
-        num_caches: int = 10,
-        return_caches_after: int | None = None,
-        stop_after: int | None = None,
-        probe_steps: int | None = None,
-        stop_after_probe: bool = False,
-        world_size: int = 1,
-        keep_source: bool = False,
-        role: str | None = None,
-        chosen: bool = False,
-        exactly_once: bool = False,
-        endless: bool = False,
-        options_from: str | None = None,
-        count_samples: Callable[[Any], int | None] | None = None,
+        plan: _LoopPlan,
+        loader: _LoaderFacts | None = None,
+        labels: _LoopLabels | None = None,
     ) -> Loop: ...
     @property
     def name(self) -> str: ...

@@ -1,6 +1,6 @@
-"""What the environment says. Read when a session starts or a loader is wrapped, never kept.
+"""Settings from environment variables, read anew each time one is needed.
 
-A value that cannot be read is refused aloud, once, and the default holds: nothing here raises.
+An invalid value is reported once, and the default is used: nothing here raises.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MODES = ("measure", "probe", "replay")
 #: Fewest steps of a probe that can give a number, as in `agent/src/loader/plan.rs`.
 LEAST_PROBE_STEPS = 200
 
-#: Batches that are repeated, and live batches before a replay, where nothing else is asked for.
+#: Defaults: batches that are repeated, and live batches before a replay.
 DEFAULT_CACHES, LIVE_BEFORE_REPLAY = 10, 100
 
 _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -32,7 +32,7 @@ _LOCAL_WORLD_SIZE = (
 )
 _WORLD_SIZE = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
-#: Refusals not yet written down: settings and what is wrong. A session takes them when it starts.
+#: Refused settings that are not recorded yet, each with what is wrong. The next session records them.
 refused: list[tuple[str, str]] = []
 
 
@@ -102,8 +102,8 @@ def quiet() -> bool:
 
 
 def chosen_loop() -> str | None:
-    """The training loop's name, as the user of `headspace run` has it (``HEADSPACE_LOOP``, else the
-    function of ``HEADSPACE_BATCH_FROM``)."""
+    """The name of the training loop, if the user of `headspace run` gave one (``HEADSPACE_LOOP``, else
+    the function of ``HEADSPACE_BATCH_FROM``)."""
     function = os.environ.get("HEADSPACE_BATCH_FROM", "").rpartition(":")[2].rpartition(".")[2]
     return os.environ.get("HEADSPACE_LOOP") or function or None
 
@@ -167,7 +167,7 @@ def options_from(mode: str | None = None) -> str:
 
 
 def loop_options() -> dict[str, Any]:
-    """The options of a probe and a replay, for a loader that nobody wrapped."""
+    """The options of a probe and a replay, for a loader that is not wrapped."""
     return {
         "num_caches": num_caches(),
         "return_caches_after": return_caches_after(),
@@ -201,10 +201,10 @@ def _count(
     return default
 
 
-def tell_command() -> None:
-    """Lets the process that `headspace run` became know that something of it is watched.
+def notify_run_command() -> None:
+    """Tells the process that `headspace run` became that a session was started, by making a file.
 
-    Only where it is Python: it removes the file at its end.
+    Only if it is Python: then it removes the file at its end.
     """
     try:
         pid = int(os.environ.get("HEADSPACE_RUN_PID", "0"))
@@ -246,7 +246,7 @@ def world_size() -> int:
 
 
 def _of_torch(what: str, default: int) -> int:
-    """What ``torch.distributed`` says, where a program has set that up without a launcher."""
+    """What ``torch.distributed`` says, if a program has set that up without a launcher."""
     distributed = sys.modules.get("torch.distributed")
     try:
         if distributed is None or not distributed.is_initialized():

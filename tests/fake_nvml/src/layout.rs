@@ -77,73 +77,75 @@ fn layouts() -> Value {
     }
 }
 
+const NUMBERS: &[(&str, u32)] = &[
+    ("NVML_ERROR_UNINITIALIZED", crate::code::UNINITIALIZED.0),
+    (
+        "NVML_ERROR_INVALID_ARGUMENT",
+        crate::code::INVALID_ARGUMENT.0,
+    ),
+    ("NVML_ERROR_NOT_SUPPORTED", crate::code::NOT_SUPPORTED.0),
+    (
+        "NVML_ERROR_NO_PERMISSION",
+        sys::nvmlReturn_enum_NVML_ERROR_NO_PERMISSION,
+    ),
+    ("NVML_ERROR_NOT_FOUND", crate::code::NOT_FOUND.0),
+    (
+        "NVML_ERROR_INSUFFICIENT_SIZE",
+        crate::code::INSUFFICIENT_SIZE.0,
+    ),
+    (
+        "NVML_ERROR_GPU_IS_LOST",
+        sys::nvmlReturn_enum_NVML_ERROR_GPU_IS_LOST,
+    ),
+    (
+        "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
+        crate::code::VERSION_MISMATCH.0,
+    ),
+    ("NVML_ERROR_UNKNOWN", crate::code::UNKNOWN.0),
+    ("NVML_DEVICE_ARCH_AMPERE", sys::NVML_DEVICE_ARCH_AMPERE),
+    ("NVML_DEVICE_ARCH_ADA", sys::NVML_DEVICE_ARCH_ADA),
+    ("NVML_DEVICE_ARCH_HOPPER", sys::NVML_DEVICE_ARCH_HOPPER),
+    (
+        "NVML_DEVICE_ARCH_BLACKWELL",
+        sys::NVML_DEVICE_ARCH_BLACKWELL,
+    ),
+    (
+        "NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+        field_id::NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION,
+    ),
+    (
+        "NVML_FI_DEV_POWER_AVERAGE",
+        field_id::NVML_FI_DEV_POWER_AVERAGE,
+    ),
+    (
+        "NVML_FI_DEV_POWER_INSTANT",
+        field_id::NVML_FI_DEV_POWER_INSTANT,
+    ),
+    (
+        "NVML_FI_DEV_PCIE_COUNT_TX_BYTES",
+        field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
+    ),
+    (
+        "NVML_FI_DEV_PCIE_COUNT_RX_BYTES",
+        field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES,
+    ),
+    ("NVML_CLOCK_SM", sys::nvmlClockType_enum_NVML_CLOCK_SM),
+    ("NVML_CLOCK_MEM", sys::nvmlClockType_enum_NVML_CLOCK_MEM),
+    ("NVML_CLOCK_VIDEO", sys::nvmlClockType_enum_NVML_CLOCK_VIDEO),
+    (
+        "NVML_GPM_METRICS_GET_VERSION",
+        sys::NVML_GPM_METRICS_GET_VERSION,
+    ),
+    ("NVML_GPM_SUPPORT_VERSION", sys::NVML_GPM_SUPPORT_VERSION),
+];
+
 /// The header's numbers under the header's names.
 fn numbers() -> Value {
     let gpm = |name: &str| crate::gpm_metrics::id_of(name);
     let mut all = Map::new();
     let mut add = |name: String, value: Option<u32>| all.insert(name, json!(value));
-    for (name, value) in [
-        ("NVML_ERROR_UNINITIALIZED", crate::code::UNINITIALIZED.0),
-        (
-            "NVML_ERROR_INVALID_ARGUMENT",
-            crate::code::INVALID_ARGUMENT.0,
-        ),
-        ("NVML_ERROR_NOT_SUPPORTED", crate::code::NOT_SUPPORTED.0),
-        (
-            "NVML_ERROR_NO_PERMISSION",
-            sys::nvmlReturn_enum_NVML_ERROR_NO_PERMISSION,
-        ),
-        ("NVML_ERROR_NOT_FOUND", crate::code::NOT_FOUND.0),
-        (
-            "NVML_ERROR_INSUFFICIENT_SIZE",
-            crate::code::INSUFFICIENT_SIZE.0,
-        ),
-        (
-            "NVML_ERROR_GPU_IS_LOST",
-            sys::nvmlReturn_enum_NVML_ERROR_GPU_IS_LOST,
-        ),
-        (
-            "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
-            crate::code::VERSION_MISMATCH.0,
-        ),
-        ("NVML_ERROR_UNKNOWN", crate::code::UNKNOWN.0),
-        ("NVML_DEVICE_ARCH_AMPERE", sys::NVML_DEVICE_ARCH_AMPERE),
-        ("NVML_DEVICE_ARCH_ADA", sys::NVML_DEVICE_ARCH_ADA),
-        ("NVML_DEVICE_ARCH_HOPPER", sys::NVML_DEVICE_ARCH_HOPPER),
-        (
-            "NVML_DEVICE_ARCH_BLACKWELL",
-            sys::NVML_DEVICE_ARCH_BLACKWELL,
-        ),
-        (
-            "NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
-            field_id::NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION,
-        ),
-        (
-            "NVML_FI_DEV_POWER_AVERAGE",
-            field_id::NVML_FI_DEV_POWER_AVERAGE,
-        ),
-        (
-            "NVML_FI_DEV_POWER_INSTANT",
-            field_id::NVML_FI_DEV_POWER_INSTANT,
-        ),
-        (
-            "NVML_FI_DEV_PCIE_COUNT_TX_BYTES",
-            field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
-        ),
-        (
-            "NVML_FI_DEV_PCIE_COUNT_RX_BYTES",
-            field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES,
-        ),
-        ("NVML_CLOCK_SM", sys::nvmlClockType_enum_NVML_CLOCK_SM),
-        ("NVML_CLOCK_MEM", sys::nvmlClockType_enum_NVML_CLOCK_MEM),
-        ("NVML_CLOCK_VIDEO", sys::nvmlClockType_enum_NVML_CLOCK_VIDEO),
-        (
-            "NVML_GPM_METRICS_GET_VERSION",
-            sys::NVML_GPM_METRICS_GET_VERSION,
-        ),
-        ("NVML_GPM_SUPPORT_VERSION", sys::NVML_GPM_SUPPORT_VERSION),
-    ] {
-        add(name.to_owned(), Some(value));
+    for (name, value) in NUMBERS {
+        add((*name).to_owned(), Some(*value));
     }
     for (header, name) in [
         ("GRAPHICS_UTIL", "graphics_util"),

@@ -193,6 +193,7 @@ fn gpu() -> Vec<Panel> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "one panel after another")]
 fn cpu() -> Vec<Panel> {
     let some = r#"stalled="some""#;
     let host = r#"scope="host""#;

@@ -4,55 +4,12 @@
 //! are close, and finds jitter, which no limit shows: buffers without end would help, and nothing
 //! else as much.
 
+use super::conclusion::{Bottleneck, Limit};
 use super::evidence::evidence;
-use super::model::{BUSY, GIL_WAIT_MS, Model};
+use super::model::Model;
 use super::predict::Predictor;
 use super::simulation::{SimulatedPipeline, Supply};
-use crate::model::record::BottleneckRecord;
-
-/// A step that waits less than this share for data is the loop's own.
-const HARDLY_WAITS: f64 = 0.03;
-
-/// Share of the step that some relief has to gain for its term to be called the bottleneck.
-const LEAST_GAIN: f64 = 0.03;
-
-/// Share of time in the collector that may be what binds, in percent.
-const GC_PCT: f64 = 3.0;
-
-/// Share of time in which a stage's concurrency is used that makes it the one that binds, by law.
-const BINDS: f64 = 0.93;
-
-/// Share of time that is as good as always, in percent.
-const ALWAYS_PCT: f64 = 95.0;
-
-/// Share of the best relief's gain from which on another is as good.
-const AS_GOOD: f64 = 0.8;
-
-/// Instructions in a cycle below which a thread mostly waits for memory, and below which it may.
-const STALLED_IPC: f64 = 0.6;
-pub(super) const SLOW_IPC: f64 = 0.9;
-
-/// By how much the loop's own code has to be slower than alone, where no counter tells why: as a
-/// share.
-const SLOWER_UNSEEN: f64 = 0.2;
-
-/// Calls at once that it then takes.
-const CROWD_UNSEEN: f64 = 4.0;
-
-/// Share of time that the training thread waits for a core from which on it is starved.
-const STARVED_PCT: f64 = 15.0;
-
-/// Cores' worth of work of other threads from which on they may hold the interpreter lock.
-const SHARES_LOCK: f64 = 0.2;
-
-/// Share of a step that a wait for the interpreter lock takes where it holds the loop up.
-const LOCKED: f64 = 0.1;
-
-/// Share of the cores in use from which on hardly any time is left over.
-const ALL_CORES: f64 = 0.87;
-
-/// Share of time that the quota has run out from which on it is what the cores lack.
-const THROTTLED_PCT: f64 = 5.0;
+use crate::model::record::Resource;
 
 /// Something that can limit throughput.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,16 +85,19 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
 /// Whether the loop's thread waits for a core so much that its own part only looks slow.
 fn starved(model: &Model<'_>) -> bool {
     let waits = model.facts.resources.consumer_run_queue_pct;
-    waits.is_some_and(|pct| pct >= STARVED_PCT)
+    waits.is_some_and(|pct| pct >= model.thresholds.starved_pct)
 }
 
 /// Whether threads wait long for the interpreter lock, and more than one of them holds it: one thread
 /// that computes in Python makes whoever asks wait, and hinders nobody.
 pub(super) fn lock_contended(model: &Model<'_>) -> bool {
     let r = &model.facts.resources;
-    let long = GIL_WAIT_MS.max(LOCKED * model.facts.step_ms);
+    let long = model
+        .thresholds
+        .gil_wait_ms
+        .max(model.thresholds.gil_wait_share * model.facts.step_ms);
     r.other_threads_cores
-        .is_some_and(|cores| cores >= SHARES_LOCK)
+        .is_some_and(|cores| cores >= model.thresholds.gil_others)
         && r.gil_wait_ms.is_some_and(|ms| ms >= long)
 }
 
@@ -159,11 +119,12 @@ fn compute_bound(model: &Model<'_>) -> Option<Binding> {
     };
     let starved = facts.resources.consumer_run_queue_pct.unwrap_or(0.0) / 100.0;
     let stopped = facts.resources.gc_pct.unwrap_or(0.0);
-    (spared < HARDLY_WAITS && starved < 0.05 && stopped < GC_PCT).then_some(Binding {
-        term: Term::Compute,
-        limit_ms: model.free_ms,
-        confidence: if facts.floor_ms.is_some() { 0.95 } else { 0.85 },
-    })
+    (spared < model.thresholds.hardly_waits && starved < 0.05 && stopped < model.thresholds.gc_pct)
+        .then_some(Binding {
+            term: Term::Compute,
+            limit_ms: model.free_ms,
+            confidence: if facts.floor_ms.is_some() { 0.95 } else { 0.85 },
+        })
 }
 
 /// A term, and the share of the step that its relief gains.
@@ -181,7 +142,9 @@ fn relieved(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
         })
         .collect();
     gains.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let best = *gains.first().filter(|(_, gain)| *gain >= LEAST_GAIN)?;
+    let best = *gains
+        .first()
+        .filter(|(_, gain)| *gain >= model.thresholds.least_gain)?;
     let best = longest(model, &gains, best);
     let cored = for_want_of_cores(model, &gains).unwrap_or(best.0);
     let found = *gains.iter().find(|(term, _)| *term == cored)?;
@@ -209,7 +172,7 @@ fn longest(model: &Model<'_>, gains: &[Gain], best: Gain) -> Gain {
     }
     gains
         .iter()
-        .filter(|(term, gain)| lawful(*term) && *gain >= AS_GOOD * best.1)
+        .filter(|(term, gain)| lawful(*term) && *gain >= model.thresholds.as_good * best.1)
         .max_by(|a, b| limit_ms(model, a.0).total_cmp(&limit_ms(model, b.0)))
         .copied()
         .unwrap_or(best)
@@ -221,7 +184,10 @@ fn for_want_of_cores(model: &Model<'_>, gains: &[Gain]) -> Option<Term> {
         return None;
     }
     // Whoever holds the lock waits for a core as well, and lets the others wait for longer.
-    let all_taken = model.uses.cores.is_some_and(|used| used >= ALL_CORES);
+    let all_taken = model
+        .uses
+        .cores
+        .is_some_and(|used| used >= model.thresholds.all_cores);
     match gains.first()?.0 {
         Term::Compute => {}
         Term::Gil if all_taken => {}
@@ -229,7 +195,9 @@ fn for_want_of_cores(model: &Model<'_>, gains: &[Gain]) -> Option<Term> {
     }
     gains
         .iter()
-        .find(|(term, gain)| matches!(term, Term::Cores | Term::Quota) && *gain >= LEAST_GAIN)
+        .find(|(term, gain)| {
+            matches!(term, Term::Cores | Term::Quota) && *gain >= model.thresholds.least_gain
+        })
         .map(|(term, _)| *term)
 }
 
@@ -237,10 +205,10 @@ fn for_want_of_cores(model: &Model<'_>, gains: &[Gain]) -> Option<Term> {
 /// step: all that faster data can gain is the waiting.
 fn beside_the_loop(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
     let filled = model.free_ms / model.facts.step_ms;
-    if found.0 != Term::Compute || filled >= BINDS {
+    if found.0 != Term::Compute || filled >= model.thresholds.binds {
         return found;
     }
-    let enough = (AS_GOOD * (1.0 - filled)).max(LEAST_GAIN);
+    let enough = (model.thresholds.as_good * (1.0 - filled)).max(model.thresholds.least_gain);
     gains
         .iter()
         .find(|(term, gain)| *term != Term::Compute && *gain >= enough)
@@ -254,12 +222,12 @@ fn absorbed(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
     let Term::Stage(stage) = found.0 else {
         return found;
     };
-    if model.nodes[stage].limit_ms >= BINDS * model.facts.step_ms {
+    if model.nodes[stage].limit_ms >= model.thresholds.binds * model.facts.step_ms {
         return found;
     }
     gains
         .iter()
-        .find(|(term, gain)| *term == Term::Jitter && *gain >= AS_GOOD * found.1)
+        .find(|(term, gain)| *term == Term::Jitter && *gain >= model.thresholds.as_good * found.1)
         .copied()
         .unwrap_or(found)
 }
@@ -268,28 +236,35 @@ fn absorbed(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
 fn terms(model: &Model<'_>) -> Vec<Term> {
     let step = model.facts.step_ms;
     let mut terms: Vec<Term> = (0..model.nodes.len())
-        .filter(|stage| model.nodes[*stage].limit_ms > 0.5 * step && !held_up(model, *stage))
+        .filter(|stage| {
+            model.nodes[*stage].limit_ms > model.thresholds.near_step * step
+                && !held_up(model, *stage)
+        })
         .map(Term::Stage)
         .collect();
     terms.extend((0..model.pools.len()).map(Term::Pool));
     let busy = |used: Option<f64>, least: f64| used.is_some_and(|used| used >= least);
-    if busy(model.uses.cores, 0.7) {
+    if busy(model.uses.cores, model.thresholds.may_bind) {
         terms.push(cores_or_quota(model));
     }
     if model.gil_binds() {
         terms.push(Term::Gil);
     }
-    if busy(model.uses.disk, BUSY) && (model.reader.is_some() || model.nodes.is_empty()) {
+    if busy(model.uses.disk, model.thresholds.busy)
+        && (model.reader.is_some() || model.nodes.is_empty())
+    {
         terms.push(Term::Disk);
     }
-    if busy(model.uses.engines, 0.7) && (model.decoder.is_some() || model.nodes.is_empty()) {
+    if busy(model.uses.engines, model.thresholds.may_bind)
+        && (model.decoder.is_some() || model.nodes.is_empty())
+    {
         terms.push(Term::Engines);
     }
     if model
         .facts
         .resources
         .gc_pct
-        .is_some_and(|pct| pct >= GC_PCT)
+        .is_some_and(|pct| pct >= model.thresholds.gc_pct)
     {
         terms.push(Term::Gc);
     }
@@ -300,12 +275,12 @@ fn terms(model: &Model<'_>) -> Vec<Term> {
 /// Whether a stage waits for what comes after it: the queue between is full all the time.
 fn held_up(model: &Model<'_>, stage: usize) -> bool {
     let full = model.nodes[stage].after.and_then(|queue| queue.full_pct);
-    full.is_some_and(|pct| pct >= ALWAYS_PCT)
+    full.is_some_and(|pct| pct >= model.thresholds.always_pct)
 }
 
 fn cores_or_quota(model: &Model<'_>) -> Term {
     let throttled = model.facts.resources.throttled_pct;
-    if throttled.is_some_and(|pct| pct >= THROTTLED_PCT) {
+    if throttled.is_some_and(|pct| pct >= model.thresholds.throttled_pct) {
         Term::Quota
     } else {
         Term::Cores
@@ -384,7 +359,7 @@ fn by_law(model: &Model<'_>, confidence: f64) -> Option<Binding> {
         }
     }
     let (term, limit) = best?;
-    (limit >= BINDS * step).then_some(Binding {
+    (limit >= model.thresholds.binds * step).then_some(Binding {
         term,
         limit_ms: limit,
         confidence,
@@ -414,13 +389,27 @@ pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
 pub(super) fn memory_suspect(model: &Model<'_>, stage: usize) -> bool {
     let r = &model.facts.resources;
     let node = &model.nodes[stage];
-    let works = node.concurrency >= 2.0 && node.measured_cpu().is_some_and(|cpu| cpu > 0.85);
-    let cores_free = model.uses.cores.is_none_or(|used| used < 0.7);
-    let lock_free = r.gil_wait_ms.is_none_or(|ms| ms < GIL_WAIT_MS);
+    let works = node.concurrency >= 2.0
+        && node
+            .measured_cpu()
+            .is_some_and(|cpu| cpu > model.thresholds.busy);
+    let cores_free = model
+        .uses
+        .cores
+        .is_none_or(|used| used < model.thresholds.may_bind);
+    let lock_free = r
+        .gil_wait_ms
+        .is_none_or(|ms| ms < model.thresholds.gil_wait_ms);
     let slower = model.facts.contention_ms.unwrap_or(0.0) / model.free_ms.max(1e-9);
     let shown = match r.consumer_ipc {
-        Some(ipc) => ipc < STALLED_IPC || (ipc < SLOW_IPC && slower > 0.1),
-        None => slower > SLOWER_UNSEEN && node.concurrency >= CROWD_UNSEEN,
+        Some(ipc) => {
+            ipc < model.thresholds.stalled_ipc
+                || (ipc < model.thresholds.slow_ipc && slower > model.thresholds.slower_seen)
+        }
+        None => {
+            slower > model.thresholds.slower_unseen
+                && node.concurrency >= model.thresholds.crowd_unseen
+        }
     };
     works && cores_free && lock_free && shown
 }
@@ -442,34 +431,34 @@ fn slowest(model: &Model<'_>) -> Option<usize> {
     (0..model.nodes.len()).max_by(|a, b| load(a).total_cmp(&load(b)))
 }
 
-/// The record of what binds.
-pub(super) fn record(model: &Model<'_>, found: Binding) -> BottleneckRecord {
-    let (kind, name) = match found.term {
-        Term::Stage(stage) => ("stage", Some(model.nodes[stage].stage.name.clone())),
-        Term::Pool(pool) => ("pool", Some(model.pools[pool].queue.name.clone())),
-        Term::Jitter => ("jitter", None),
-        Term::Compute => ("compute", None),
-        resource => ("resource", resource_name(resource).map(ToOwned::to_owned)),
+/// What binds, with its evidence.
+pub(super) fn conclude(model: &Model<'_>, found: Binding) -> Bottleneck {
+    let limit = match found.term {
+        Term::Stage(stage) => Limit::Stage(model.nodes[stage].stage.name.clone()),
+        Term::Pool(pool) => Limit::Pool(model.pools[pool].queue.name.clone()),
+        Term::Jitter => Limit::Jitter,
+        shared => shared.resource().map_or(Limit::Compute, Limit::Resource),
     };
-    BottleneckRecord {
-        kind: kind.to_owned(),
-        name,
+    Bottleneck {
+        limit,
         limit_ms: (found.limit_ms > 0.0).then_some(found.limit_ms),
         evidence: evidence(model, found.term),
         confidence: found.confidence,
     }
 }
 
-/// What records call a resource.
-pub(super) fn resource_name(term: Term) -> Option<&'static str> {
-    match term {
-        Term::Cores => Some("cores"),
-        Term::Quota => Some("quota"),
-        Term::Gil => Some("gil"),
-        Term::Gc => Some("gc"),
-        Term::Disk => Some("disk"),
-        Term::Engines => Some("nvdec"),
-        Term::Memory => Some("memory"),
-        Term::Stage(_) | Term::Pool(_) | Term::Jitter | Term::Compute => None,
+impl Term {
+    /// The resource that it is.
+    pub(super) fn resource(self) -> Option<Resource> {
+        Some(match self {
+            Self::Cores => Resource::Cores,
+            Self::Quota => Resource::Quota,
+            Self::Gil => Resource::Gil,
+            Self::Gc => Resource::Gc,
+            Self::Disk => Resource::Disk,
+            Self::Engines => Resource::Nvdec,
+            Self::Memory => Resource::Memory,
+            Self::Stage(_) | Self::Pool(_) | Self::Jitter | Self::Compute => return None,
+        })
     }
 }

@@ -1,225 +1,255 @@
-//! What a conclusion rests on, in words: the numbers that it was drawn from.
+//! The numbers that a conclusion was drawn from.
 
-use super::bottleneck::{SLOW_IPC, Term};
+use super::bottleneck::Term;
 use super::flow::Node;
 use super::model::Model;
 use super::price::Price;
-use crate::analysis::verdict::units::{amount, duration_ms, percent};
 
-/// Stages of a pool that are told by name.
+/// Stages of a pool that are named.
 const MOST_SHARERS: usize = 3;
 
-/// What a conclusion rests on: numbers, in a clause.
-pub(super) fn evidence(model: &Model<'_>, term: Term) -> String {
+/// A stage is named as a user of cores if it uses at least this many, and other programs are if they do.
+const LEAST_CORES: f64 = 0.1;
+
+/// Share of time that the training thread waits for a core from which on it is evidence, in percent.
+const LEAST_RUN_QUEUE_PCT: f64 = 5.0;
+
+/// Share of time that a queue is full or empty from which on it is evidence, in percent.
+const LEAST_QUEUE_PCT: f64 = 20.0;
+
+/// Share of slow calls from which on it is evidence, in percent.
+const LEAST_SLOW_PCT: f64 = 2.0;
+
+/// What a conclusion was drawn from. Shares are from 0 to 1, percentages (`_pct`) from 0 to 100.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Evidence {
+    /// A stage is busy.
+    Stage(StageEvidence),
+    /// Loading runs on the training thread itself.
+    TrainingThread {
+        /// Waiting for data, a step.
+        wait_ms: f64,
+        /// The whole step.
+        step_ms: f64,
+        /// Whether the loader was told to use no workers.
+        without_workers: bool,
+        /// What receiving a batch from a worker process would take of that thread, where the batch was measured.
+        receive_ms: Option<f64>,
+    },
+    /// The threads of a pool are busy.
+    Pool {
+        /// Its threads.
+        threads: u32,
+        /// Share of time in which they work.
+        busy: f64,
+        /// The stages that take most of them.
+        stages: Vec<String>,
+        /// How many stages are not named.
+        more: usize,
+    },
+    /// The cores are in use.
+    Cores(CoresEvidence),
+    /// The CPU quota ran out.
+    Quota {
+        /// Cores that it allows.
+        cores: f64,
+        /// Share of its periods.
+        throttled_pct: f64,
+    },
+    /// Threads wait for Python's interpreter lock.
+    Gil {
+        /// Mean wait for it.
+        wait_ms: f64,
+        /// Share of one core that the stages' threads use together, where that alone binds.
+        work: Option<f64>,
+    },
+    /// The garbage collector stops the process.
+    Gc {
+        /// Share of time.
+        pct: f64,
+    },
+    /// The disk is busy.
+    Disk {
+        /// Share of time.
+        busy: f64,
+    },
+    /// The video decoders are busy.
+    Decoders {
+        /// Share of time, of all engines together.
+        busy: f64,
+        /// How many engines there are and how many decodes are in progress, where a stage decodes.
+        engines: Option<(u32, f64)>,
+    },
+    /// Threads slow each other through memory.
+    Memory {
+        /// By how much the loop's own code takes longer.
+        slower_ms: Option<f64>,
+        /// Instructions in a cycle of the loop's thread, where low.
+        ipc: Option<f64>,
+    },
+    /// No limit binds, but calls vary.
+    Jitter {
+        /// The longest limit.
+        longest_ms: f64,
+    },
+    /// The floor is near the step.
+    Floor {
+        /// A step with free data.
+        floor_ms: f64,
+        /// The whole step.
+        step_ms: f64,
+    },
+    /// The loop hardly waits.
+    Waiting {
+        /// Waiting for data, a step.
+        wait_ms: f64,
+        /// The whole step.
+        step_ms: f64,
+    },
+}
+
+/// How busy a stage and the queues around it are.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StageEvidence {
+    /// Calls at once.
+    pub concurrency: f64,
+    /// Share of its concurrency in use.
+    pub busy: f64,
+    /// Share of time in which the queue before it is full, where notable.
+    pub full_before_pct: Option<f64>,
+    /// Share of time in which the queue after it is empty, where notable.
+    pub empty_after_pct: Option<f64>,
+    /// Share of calls that take over 3 times the median, where notable.
+    pub slow_pct: Option<f64>,
+    /// The stage called within that takes most of it, and its share.
+    pub inner: Option<(String, f64)>,
+}
+
+/// Who uses the cores, and who waits for one.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CoresEvidence {
+    /// Cores in use.
+    pub used: f64,
+    /// Cores there are.
+    pub usable: f64,
+    /// The stage that uses most, and how many.
+    pub most: Option<(String, f64)>,
+    /// Cores that other programs use.
+    pub others: Option<f64>,
+    /// Threads that are ready to run, where they are more than cores.
+    pub runnable_threads: Option<f64>,
+    /// Share of time that the training thread waits for one, where notable.
+    pub run_queue_pct: Option<f64>,
+}
+
+/// The evidence for a term.
+pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
     let (facts, r) = (model.facts, &model.facts.resources);
-    let share = |used: Option<f64>| percent(100.0 * used.unwrap_or(0.0), 0);
+    let (step_ms, wait_ms) = (facts.step_ms, facts.wait_ms);
     match term {
-        Term::Stage(stage) => of_stage(model, stage),
+        Term::Stage(_) if model.simulated.inline => on_the_training_thread(model),
+        Term::Stage(stage) => Evidence::Stage(of_stage(model, stage)),
         Term::Pool(pool) => of_pool(model, pool),
-        Term::Cores => cores_evidence(model),
-        Term::Quota => format!(
-            "the quota of {} cores ran out in {} % of its periods",
-            amount(r.cores_usable.unwrap_or(0.0)),
-            percent(r.throttled_pct.unwrap_or(0.0), 0)
-        ),
-        Term::Gil => gil_evidence(model),
-        Term::Gc => format!(
-            "the garbage collector stops the process for {} % of the time",
-            percent(r.gc_pct.unwrap_or(0.0), 1)
-        ),
-        Term::Disk => format!("the disk is busy {} % of the time", share(model.uses.disk)),
-        Term::Engines => {
-            let busy = share(model.uses.engines);
-            match model.decoder {
-                Some((stage, engines)) => format!(
-                    "the {engines} decoders are busy {busy} % of the time with {} decodes at once",
-                    amount(model.nodes[stage].active(facts.step_ms))
-                ),
-                None => format!("the decoders are busy {busy} % of the time"),
-            }
-        }
-        Term::Memory => memory_evidence(model),
-        Term::Jitter => {
-            let longest = (0..model.nodes.len())
-                .map(|stage| model.nodes[stage].limit_ms)
-                .fold(model.free_ms, f64::max);
-            format!(
-                "no limit is above {}, but calls vary and the buffers are too small for it",
-                duration_ms(longest)
-            )
-        }
-        Term::Compute if facts.floor_ms.is_some() => format!(
-            "with free data a step takes {} of {}",
-            duration_ms(model.free_ms),
-            duration_ms(facts.step_ms)
-        ),
-        Term::Compute => format!(
-            "the loop waits {} of {} for data",
-            duration_ms(facts.wait_ms),
-            duration_ms(facts.step_ms)
-        ),
+        Term::Cores => Evidence::Cores(of_cores(model)),
+        Term::Quota => Evidence::Quota {
+            cores: r.cores_usable.unwrap_or(0.0),
+            throttled_pct: r.throttled_pct.unwrap_or(0.0),
+        },
+        Term::Gil => Evidence::Gil {
+            wait_ms: r.gil_wait_ms.unwrap_or(0.0),
+            work: model.uses.gil.filter(|_| model.gil_binds()),
+        },
+        Term::Gc => Evidence::Gc {
+            pct: r.gc_pct.unwrap_or(0.0),
+        },
+        Term::Disk => Evidence::Disk {
+            busy: model.uses.disk.unwrap_or(0.0),
+        },
+        Term::Engines => Evidence::Decoders {
+            busy: model.uses.engines.unwrap_or(0.0),
+            engines: (model.decoder)
+                .map(|(stage, engines)| (engines, model.nodes[stage].active(step_ms))),
+        },
+        Term::Memory => Evidence::Memory {
+            slower_ms: facts.contention_ms.filter(|ms| *ms > 0.0),
+            ipc: r
+                .consumer_ipc
+                .filter(|ipc| *ipc < model.thresholds.slow_ipc),
+        },
+        Term::Jitter => Evidence::Jitter {
+            longest_ms: (model.nodes.iter())
+                .map(|node| node.limit_ms)
+                .fold(model.free_ms, f64::max),
+        },
+        Term::Compute if facts.floor_ms.is_some() => Evidence::Floor {
+            floor_ms: model.free_ms,
+            step_ms,
+        },
+        Term::Compute => Evidence::Waiting { wait_ms, step_ms },
     }
 }
 
-/// A stage is named if it uses at least this many cores.
-const LEAST_CORES: f64 = 0.1;
-
-fn cores_evidence(model: &Model<'_>) -> String {
+fn of_cores(model: &Model<'_>) -> CoresEvidence {
     let r = &model.facts.resources;
-    let others = r.others_cores.filter(|others| *others >= 0.1);
-    let others = others.map_or_else(String::new, |others| {
-        format!(", other programs use {}", amount(others))
-    });
-    let most = most_cores(model).map_or_else(String::new, |(stage, cores)| {
-        format!(", {} of them by `{stage}`", amount(cores))
-    });
-    format!(
-        "{} of {} cores used{most}{others}{}",
-        amount(r.cores_used.unwrap_or(0.0)),
-        amount(r.cores_usable.unwrap_or(0.0)),
-        oversubscription(model)
-    )
+    CoresEvidence {
+        used: r.cores_used.unwrap_or(0.0),
+        usable: r.cores_usable.unwrap_or(0.0),
+        most: most_cores(model),
+        others: r.others_cores.filter(|others| *others >= LEAST_CORES),
+        runnable_threads: (r.runnable_threads).filter(|threads| Some(*threads) > r.cores_usable),
+        run_queue_pct: (r.consumer_run_queue_pct).filter(|pct| *pct >= LEAST_RUN_QUEUE_PCT),
+    }
 }
 
 /// The stage that uses most cores, and how many.
-fn most_cores<'a>(model: &Model<'a>) -> Option<(&'a str, f64)> {
+fn most_cores(model: &Model<'_>) -> Option<(String, f64)> {
     let step = model.facts.step_ms;
     let used = model.nodes.iter().filter_map(|node| {
         let cores = node.active(step) * node.cpu()?;
-        (cores >= LEAST_CORES).then_some((node.stage.name.as_str(), cores))
+        (cores >= LEAST_CORES).then_some((node, cores))
     });
-    used.max_by(|a, b| a.1.total_cmp(&b.1))
+    let (node, cores) = used.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some((node.stage.name.clone(), cores))
 }
 
-fn gil_evidence(model: &Model<'_>) -> String {
-    let wait = duration_ms(model.facts.resources.gil_wait_ms.unwrap_or(0.0));
-    let waits = format!("a thread waits {wait} for the interpreter lock");
-    match model.uses.gil.filter(|_| model.gil_binds()) {
-        Some(work) => format!(
-            "{waits}, and the stages' threads together use {} % of a core",
-            percent(100.0 * work, 0)
-        ),
-        None => format!("{waits} that the loop needs, too"),
-    }
-}
-
-fn oversubscription(model: &Model<'_>) -> String {
-    let r = &model.facts.resources;
-    let threads = r
-        .runnable_threads
-        .filter(|threads| Some(*threads) > r.cores_usable);
-    let waits = r.consumer_run_queue_pct.filter(|pct| *pct >= 5.0);
-    let threads = threads.map(|threads| format!(", {} threads want one", amount(threads)));
-    let waits = waits.map(|pct| {
-        let pct = percent(pct, 0);
-        format!(", the training thread waits for one {pct} % of the time")
-    });
-    [threads, waits].into_iter().flatten().collect()
-}
-
-fn memory_evidence(model: &Model<'_>) -> String {
-    let r = &model.facts.resources;
-    let mut parts = vec!["the threads' cores work all the time and cores are free".to_owned()];
-    if let Some(slower) = model.facts.contention_ms.filter(|ms| *ms > 0.0) {
-        parts.push(format!(
-            "the loop's own code takes {} longer while they do",
-            duration_ms(slower)
-        ));
-    }
-    if let Some(ipc) = r.consumer_ipc.filter(|ipc| *ipc < SLOW_IPC) {
-        parts.push(format!("it gets {ipc:.2} instructions done in a cycle"));
-    }
-    parts.join(", ")
-}
-
-fn of_stage(model: &Model<'_>, stage: usize) -> String {
+fn of_stage(model: &Model<'_>, stage: usize) -> StageEvidence {
     let node = &model.nodes[stage];
-    let step = model.facts.step_ms;
-    if model.simulated.inline {
-        return on_the_training_thread(model);
+    let notable = |pct: &f64| *pct >= LEAST_QUEUE_PCT;
+    StageEvidence {
+        concurrency: node.concurrency,
+        busy: (node.limit_ms / model.facts.step_ms).min(1.0),
+        full_before_pct: node.before.and_then(|queue| queue.full_pct).filter(notable),
+        empty_after_pct: node.after.and_then(|queue| queue.empty_pct).filter(notable),
+        slow_pct: node.stage.slow_pct.filter(|pct| *pct >= LEAST_SLOW_PCT),
+        inner: inner(model, stage).map(|(name, share)| (name.to_owned(), share)),
     }
-    let busy = percent(100.0 * (node.limit_ms / step).min(1.0), 0);
-    let mut parts = vec![if node.concurrency > 1.0 {
-        format!("{} at a time, busy {busy} %", amount(node.concurrency))
-    } else {
-        format!("busy {busy} %")
-    }];
-    if let Some(full) = node
-        .before
-        .and_then(|queue| queue.full_pct)
-        .filter(|pct| *pct >= 20.0)
-    {
-        parts.push(format!(
-            "the queue before it full {} % of the time",
-            percent(full, 0)
-        ));
-    }
-    if let Some(empty) = node
-        .after
-        .and_then(|queue| queue.empty_pct)
-        .filter(|pct| *pct >= 20.0)
-    {
-        parts.push(format!(
-            "the queue after it empty {} % of the time",
-            percent(empty, 0)
-        ));
-    }
-    if let Some(slow) = node.stage.slow_pct.filter(|pct| *pct >= 2.0) {
-        parts.push(format!(
-            "{} % of its calls take over 3 times the median",
-            percent(slow, 0)
-        ));
-    }
-    if let Some((inner, share)) = inner(model, stage) {
-        parts.push(format!(
-            "{} % of it is `{inner}`",
-            percent(100.0 * share, 0)
-        ));
-    }
-    parts.join(", ")
 }
 
-fn on_the_training_thread(model: &Model<'_>) -> String {
+fn on_the_training_thread(model: &Model<'_>) -> Evidence {
     let facts = model.facts;
-    let takes = format!(
-        "{} of {} a step, and nothing overlaps",
-        duration_ms(facts.wait_ms),
-        duration_ms(facts.step_ms)
-    );
-    if facts.loader.workers != Some(0) {
-        return format!("runs on the training thread itself: {takes}");
+    let without_workers = facts.loader.workers == Some(0);
+    let price = without_workers.then(|| Price::of(&facts.loader));
+    Evidence::TrainingThread {
+        wait_ms: facts.wait_ms,
+        step_ms: facts.step_ms,
+        without_workers,
+        receive_ms: price
+            .filter(|price| price.is_known)
+            .map(|price| price.receive_ms),
     }
-    let price = Price::of(&facts.loader);
-    let price = price.is_known.then(|| {
-        let receive = duration_ms(price.receive_ms);
-        format!("; to receive a batch from a worker process would take that thread about {receive}")
-    });
-    format!(
-        "runs on the training thread itself (num_workers=0): {takes}{}",
-        price.unwrap_or_default()
-    )
 }
 
-fn of_pool(model: &Model<'_>, pool: usize) -> String {
+fn of_pool(model: &Model<'_>, pool: usize) -> Evidence {
     let pool = &model.pools[pool];
-    let busy = percent(100.0 * pool.busy().min(1.0), 0);
     let mut stages: Vec<&Node<'_>> = pool.stages.iter().map(|s| &model.nodes[*s]).collect();
     stages.sort_by(|a, b| b.busy_ms().total_cmp(&a.busy_ms()));
-    let names: Vec<String> = (stages.iter().take(MOST_SHARERS))
-        .map(|node| format!("`{}`", node.stage.name))
-        .collect();
-    let more = match stages.len().saturating_sub(MOST_SHARERS) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let threads = match pool.threads {
-        1 => "its thread is".to_owned(),
-        threads => format!("its {threads} threads are"),
-    };
-    format!(
-        "{threads} busy {busy} % of the time with {}{more}",
-        names.join(", ")
-    )
+    let named = stages.iter().take(MOST_SHARERS);
+    Evidence::Pool {
+        threads: pool.threads,
+        busy: pool.busy().min(1.0),
+        stages: named.map(|node| node.stage.name.clone()).collect(),
+        more: stages.len().saturating_sub(MOST_SHARERS),
+    }
 }
 
 /// The stage called within that takes most of it, and its share.

@@ -7,30 +7,8 @@ use super::flow::{Node, chain};
 use super::simulation::{SimulatedPipeline, Station, Supply};
 use super::times::Times;
 use crate::analysis::pipeline::Pipeline;
+use crate::analysis::thresholds::Thresholds;
 use crate::model::record::QueueSummary;
-
-/// Use of a resource from which on waiting for it is a part of what a call takes.
-pub(super) const BUSY: f64 = 0.85;
-
-/// A fifth of Python's switch interval (5 ms), which is what a thread waits at most for one other.
-pub(super) const GIL_WAIT_MS: f64 = 1.0;
-
-/// How many times longer a call takes for want of the interpreter lock from which on its other
-/// waiting cannot be told from that.
-const LOCK_HIDES_WAITS: f64 = 2.5;
-
-/// How far two numbers of calls at once may differ and be of the same calls, as a share.
-const ALIKE: f64 = 0.15;
-
-/// Share of the waiting that the stages' times explain at least where the loader says that the loop
-/// does its work: what it does besides, such as to copy a batch to page-locked memory, is no stage.
-const LEAST_EXPLAINED: f64 = 0.6;
-
-/// Other programs count from this many cores on.
-const LEAST_OTHERS: f64 = 0.1;
-
-/// Share of the loop's own part that is work at least, however long its thread waits for a core.
-const LEAST_WORK: f64 = 0.2;
 
 /// Calls for one batch beyond which the pipeline is not simulated.
 const MOST_CALLS: f64 = 20_000.0;
@@ -78,20 +56,21 @@ pub(super) struct Model<'a> {
     pub(super) simulated: SimulatedPipeline,
     /// The loop's own part with data for free.
     pub(super) free_ms: f64,
+    pub(super) thresholds: Thresholds,
 }
 
 impl<'a> Model<'a> {
     /// `None` where no step was taken. Without stages it knows the resources and the loop.
-    pub(super) fn of(facts: &'a Pipeline) -> Option<Self> {
+    pub(super) fn of(facts: &'a Pipeline, thresholds: Thresholds) -> Option<Self> {
         let (nodes, batch) = chain(facts);
         if !(facts.step_ms.is_finite() && facts.step_ms > 0.0) {
             return None;
         }
-        let uses = uses(facts, &nodes);
+        let uses = uses(facts, &nodes, &thresholds);
         let decoder = decoder(facts, &nodes);
         let reader = reader(facts, &nodes, uses, decoder.map(|(stage, _)| stage));
         let workers = workers(facts, &nodes);
-        let pools = pools(facts, &nodes);
+        let pools = pools(facts, &nodes, &thresholds);
         let compute = (facts.step_ms - facts.wait_ms).max(0.0);
         let free_ms = facts.floor_ms.map_or(compute, |floor| floor.value);
         let mut model = Self {
@@ -104,7 +83,7 @@ impl<'a> Model<'a> {
                 loop_cores: 0.0,
                 contention: 0.0,
                 device_ms: None,
-                inline: inline(facts, &nodes),
+                inline: inline(facts, &nodes, &thresholds),
                 cores: facts
                     .resources
                     .cores_usable
@@ -121,6 +100,7 @@ impl<'a> Model<'a> {
             workers,
             pools,
             free_ms,
+            thresholds,
         };
         model.simulated.others = model.others();
         let slowdown = model.slowdown();
@@ -166,12 +146,15 @@ impl<'a> Model<'a> {
     /// use divided by that share.
     fn others(&self) -> f64 {
         let r = &self.facts.resources;
-        let Some(used) = r.others_cores.filter(|used| *used >= LEAST_OTHERS) else {
+        let Some(used) = r
+            .others_cores
+            .filter(|used| *used >= self.thresholds.least_others)
+        else {
             return 0.0;
         };
         let waits = r.consumer_run_queue_pct.unwrap_or(0.0) / 100.0 * self.facts.step_ms;
         let (own, compute) = (self.own_thread_ms(), self.simulated.loop_ms);
-        let works = (own - waits).max(LEAST_WORK * compute);
+        let works = (own - waits).max(self.thresholds.least_work * compute);
         used * (own / works).max(1.0)
     }
 
@@ -218,7 +201,7 @@ impl<'a> Model<'a> {
             && let Some(used) = self.uses.disk
         {
             let read = used * step / node.calls;
-            let waits = if used < BUSY {
+            let waits = if used < self.thresholds.busy {
                 node.mean_ms - work - read
             } else {
                 0.0
@@ -278,7 +261,7 @@ impl<'a> Model<'a> {
             .filter_map(|other| self.nodes[other].cpu())
             .fold(0.0, f64::max)
             .recip();
-        if slowdown > LOCK_HIDES_WAITS {
+        if slowdown > self.thresholds.gil_hides_waits {
             return 0.0;
         }
         let node = &self.nodes[stage];
@@ -310,7 +293,7 @@ impl<'a> Model<'a> {
         let shared =
             self.simulated.inline || self.uses.cores.is_some_and(|used| used + beside > 0.5);
         if shared && own > 0.3 {
-            self.simulated.loop_ms = (compute - queued).max(LEAST_WORK * compute);
+            self.simulated.loop_ms = (compute - queued).max(self.thresholds.least_work * compute);
             let cores = own * compute / self.simulated.loop_ms;
             self.simulated.loop_cores = cores.min(self.simulated.cores);
             return;
@@ -333,9 +316,9 @@ impl<'a> Model<'a> {
     }
 }
 
-fn uses(facts: &Pipeline, nodes: &[Node<'_>]) -> Uses {
+fn uses(facts: &Pipeline, nodes: &[Node<'_>], thresholds: &Thresholds) -> Uses {
     let r = &facts.resources;
-    let waits = r.gil_wait_ms.is_some_and(|ms| ms >= GIL_WAIT_MS);
+    let waits = r.gil_wait_ms.is_some_and(|ms| ms >= thresholds.gil_wait_ms);
     let of_one_process = nodes
         .iter()
         .filter(|node| node.stage.processes <= 1)
@@ -419,7 +402,7 @@ fn workers(facts: &Pipeline, nodes: &[Node<'_>]) -> Option<usize> {
 /// Pools whose threads stages may have to wait for. Nobody says which stages run in a pool: it is those
 /// whose calls at once are what its threads do, one of them alone or all together that have no pool to
 /// themselves.
-fn pools<'a>(facts: &'a Pipeline, nodes: &[Node<'_>]) -> Vec<Pool<'a>> {
+fn pools<'a>(facts: &'a Pipeline, nodes: &[Node<'_>], thresholds: &Thresholds) -> Vec<Pool<'a>> {
     let active = |stage: &usize| nodes[*stage].active(facts.step_ms);
     let mut left: Vec<usize> = (0..nodes.len())
         .filter(|stage| nodes[*stage].stage.processes <= 1)
@@ -432,7 +415,7 @@ fn pools<'a>(facts: &'a Pipeline, nodes: &[Node<'_>]) -> Vec<Pool<'a>> {
             continue;
         };
         let off = |calls: f64| (calls - at_work).abs();
-        let alike = |calls: f64| off(calls) <= ALIKE * at_work;
+        let alike = |calls: f64| off(calls) <= thresholds.alike * at_work;
         let pool = |stages| Pool {
             queue,
             threads: threads.max(1),
@@ -453,7 +436,7 @@ fn pools<'a>(facts: &'a Pipeline, nodes: &[Node<'_>]) -> Vec<Pool<'a>> {
     // Of several that are shared, nothing tells whose is which.
     if let [pool] = &mut shared[..] {
         let together: f64 = left.iter().map(active).sum();
-        if (together - pool.active).abs() <= ALIKE * pool.active && left.len() > 1 {
+        if (together - pool.active).abs() <= thresholds.alike * pool.active && left.len() > 1 {
             pool.stages = left;
             found.append(&mut shared);
         }
@@ -463,9 +446,13 @@ fn pools<'a>(facts: &'a Pipeline, nodes: &[Node<'_>]) -> Vec<Pool<'a>> {
 
 /// Whether the loop does the loader's work itself: the waits are the stages' times, and nothing holds
 /// batches. A loader without worker processes says so; queues are then of something else.
-fn inline(facts: &Pipeline, nodes: &[Node<'_>]) -> bool {
+fn inline(facts: &Pipeline, nodes: &[Node<'_>], thresholds: &Thresholds) -> bool {
     let says_so = facts.loader.workers == Some(0);
-    let least = if says_so { LEAST_EXPLAINED } else { 0.85 };
+    let least = if says_so {
+        thresholds.least_explained
+    } else {
+        thresholds.explained
+    };
     let load: f64 = nodes.iter().map(Node::busy_ms).sum();
     let explained = load >= least * facts.wait_ms && load <= 1.15 * facts.wait_ms;
     let one_by_one = nodes.iter().all(|node| node.concurrency <= 1.0);

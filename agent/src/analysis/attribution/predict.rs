@@ -2,11 +2,8 @@
 
 use std::cell::RefCell;
 
-use super::model::{BUSY, Model};
+use super::model::Model;
 use super::simulation::{SimulatedPipeline, Supply};
-
-/// How far the model may be from the measured step and still be believed.
-pub(super) const BELIEVED: f64 = 0.15;
 
 /// The model as it is, run.
 #[derive(Debug, Clone)]
@@ -29,7 +26,7 @@ impl<'a> Predictor<'a> {
             .map_or(1.0, |ms| (ms / step - 1.0).abs());
         Self {
             model,
-            now_ms: now.filter(|_| miss < BELIEVED),
+            now_ms: now.filter(|_| miss < model.thresholds.believed),
             miss,
             runs: RefCell::default(),
         }
@@ -92,7 +89,9 @@ impl<'a> Predictor<'a> {
             } else {
                 1.0
             };
-            if same(changed.engines, now.engines) && (before > 0.0 || used >= BUSY) {
+            if same(changed.engines, now.engines)
+                && (before > 0.0 || used >= self.model.thresholds.busy)
+            {
                 bound = bound.max(used * step * share);
             }
         }

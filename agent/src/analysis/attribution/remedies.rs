@@ -3,17 +3,20 @@
 //! Best first: by gain times confidence, so that a sure gain goes before a hoped-for one. Where the
 //! facts cannot tell a gain, the remedy says the least that the laws promise, and that it is that.
 
+pub(super) mod action;
 mod background;
 mod buffers;
 mod concurrency;
 mod others;
 
-use super::bottleneck::{Binding, Term, resource_name};
+use self::action::Action;
+use super::bottleneck::{Binding, Term};
+use super::conclusion::Remedy;
 use super::evidence::evidence;
 use super::model::Model;
 use super::predict::Predictor;
 use super::simulation::SimulatedPipeline;
-use crate::model::record::{ChangeRecord, RemedyRecord};
+use crate::model::record::ChangeRecord;
 
 /// A gain below this share of the step is none.
 const LEAST_GAIN: f64 = 0.02;
@@ -40,8 +43,7 @@ struct Context<'a> {
 /// A remedy before it is predicted.
 #[derive(Debug, Clone)]
 struct Draft {
-    code: &'static str,
-    what: String,
+    action: Action,
     /// The stage that it changes.
     stage: Option<usize>,
     /// The term it relieves, which gives the evidence.
@@ -65,28 +67,28 @@ pub(super) fn remedies(
     model: &Model<'_>,
     predictor: &Predictor<'_>,
     binding: Option<Binding>,
-) -> Vec<RemedyRecord> {
+) -> Vec<Remedy> {
     let context = Context {
         model,
         predictor,
         binding,
     };
-    let mut records: Vec<RemedyRecord> = concurrency::drafts(&context)
+    let mut remedies: Vec<Remedy> = concurrency::drafts(&context)
         .into_iter()
         .chain(buffers::drafts(&context))
         .chain(others::drafts(&context))
-        .filter_map(|draft| context.record(draft))
+        .filter_map(|draft| context.predict(draft))
         .collect();
-    records.sort_by(|a, b| score(b).total_cmp(&score(a)));
-    records.truncate(MOST);
-    let most = records.iter().map(|remedy| remedy.predicted_gain_pct);
+    remedies.sort_by(|a, b| score(b).total_cmp(&score(a)));
+    remedies.truncate(MOST);
+    let most = remedies.iter().map(|remedy| remedy.predicted_gain_pct);
     if let Some(found) = binding.filter(|found| found.term == Term::Compute)
         && most.chain(spared_pct(model)).all(|gain| gain < WORTH_PCT)
         && floor_says_stop(model)
     {
-        records.insert(0, stop(model, found));
+        remedies.insert(0, stop(model, found));
     }
-    records
+    remedies
 }
 
 /// What free data saves of the step, by the floor.
@@ -106,7 +108,7 @@ fn floor_says_stop(model: &Model<'_>) -> bool {
     })
 }
 
-fn score(remedy: &RemedyRecord) -> f64 {
+fn score(remedy: &Remedy) -> f64 {
     remedy.predicted_gain_pct * remedy.confidence
 }
 
@@ -120,7 +122,7 @@ impl Context<'_> {
     }
 
     /// The remedy with its prediction; `None` where it gains nothing.
-    fn record(&self, draft: Draft) -> Option<RemedyRecord> {
+    fn predict(&self, draft: Draft) -> Option<Remedy> {
         let step = self.step_ms();
         let at_least = matches!(draft.outcome, Outcome::AtLeast);
         let predicted = match &draft.outcome {
@@ -136,13 +138,12 @@ impl Context<'_> {
         } else {
             0.5
         };
-        Some(RemedyRecord {
-            code: draft.code.to_owned(),
-            what: draft.what,
+        Some(Remedy {
+            action: draft.action,
             stage: draft
                 .stage
                 .map(|stage| self.model.nodes[stage].stage.name.clone()),
-            resource: resource_name(draft.term).map(ToOwned::to_owned),
+            resource: draft.term.resource(),
             change: draft.change,
             predicted_step_ms: predicted,
             predicted_gain_pct: 100.0 * gain,
@@ -161,15 +162,16 @@ fn change(knob: &str, from: &dyn ToString, to: &dyn ToString) -> ChangeRecord {
     }
 }
 
-fn stop(model: &Model<'_>, found: Binding) -> RemedyRecord {
-    let what = "Stop here: the training is compute-bound, and a faster loader does not shorten the \
-                step. Look at the model.";
-    RemedyRecord {
-        code: "stop".to_owned(),
-        what: what.to_owned(),
+fn stop(model: &Model<'_>, found: Binding) -> Remedy {
+    Remedy {
+        action: Action::Stop,
+        stage: None,
+        resource: None,
+        change: None,
         predicted_step_ms: model.facts.step_ms,
+        predicted_gain_pct: 0.0,
+        at_least: false,
         evidence: evidence(model, Term::Compute),
         confidence: found.confidence,
-        ..RemedyRecord::default()
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::super::precision::{HALF, Known};
 use super::super::tick_series::{Asked, Quantity, Steady, TickSeries};
-use crate::model::Distribution;
 use crate::model::comparison::ComparedRun;
 use crate::model::record::{RunState, SummaryRecord};
+use crate::model::{Distribution, Mode};
 
 /// Standard deviation of a step, as a share of it, for each unit of the logarithm of how much longer
 /// waits for a core made it. 45 runs of one loop of 10 ms on two cores, of which others had 75 to
@@ -34,7 +34,7 @@ pub struct Measured {
     pub unfinished: bool,
     /// The type of the exception that ended one of its ranks, where nothing caught it.
     pub exception: Option<String>,
-    mode: String,
+    mode: Option<Mode>,
     loop_name: String,
     ranks: u32,
     steps: Distribution,
@@ -105,10 +105,8 @@ impl Measured {
         if let Some(end) = end.filter(|end| end.is_crash()) {
             self.exception = Some(end.name.clone());
         }
-        let mode = summary.map_or("measure", |summary| summary.mode.as_str());
-        if self.mode.is_empty() {
-            mode.clone_into(&mut self.mode);
-        }
+        let mode = summary.and_then(|summary| summary.mode);
+        self.mode = self.mode.or(mode);
         let steady = series.steady(&summary.map(Asked::of).unwrap_or_default());
         if let Some(steady) = &steady {
             self.add(steady);
@@ -156,7 +154,7 @@ impl Measured {
     /// Whether it trained on cached batches throughout.
     #[must_use]
     pub fn is_replay(&self) -> bool {
-        self.mode == "replay"
+        self.mode == Some(Mode::Replay)
     }
 
     /// Whether it has a step in steady state.
@@ -250,7 +248,7 @@ impl Measured {
     pub(super) fn record(&self) -> ComparedRun {
         ComparedRun {
             run_id: self.run_id.clone(),
-            mode: self.mode.clone(),
+            mode: self.mode.unwrap_or_default(),
             loop_name: self.loop_name.clone(),
             ranks: self.ranks,
             steady_steps: self.steps.count(),

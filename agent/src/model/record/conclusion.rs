@@ -6,10 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BottleneckRecord {
-    /// `stage`, `pool` (a thread pool that several stages share), `resource`, `jitter` (mean call
-    /// times are short enough, but slow calls delay the loop), or `compute` (the loop's own work on
-    /// a batch).
-    pub kind: String,
+    /// Kind of the bottleneck.
+    pub kind: BottleneckKind,
     /// Name of the stage, of the pool's queue, or of the resource: `cores`, `quota`, `gil`, `gc`,
     /// `disk`, `nvdec`, `memory`. Absent for `compute`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -21,6 +19,100 @@ pub struct BottleneckRecord {
     pub evidence: String,
     /// Confidence, from 0 (a guess) to 1 (measured).
     pub confidence: f64,
+}
+
+/// Kind of a bottleneck.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum BottleneckKind {
+    /// A stage of the pipeline.
+    Stage,
+    /// A thread pool that several stages share.
+    Pool,
+    /// A resource, such as CPU cores or the disk.
+    Resource,
+    /// Variation: mean call times are short enough, but slow calls delay the loop.
+    Jitter,
+    /// The loop's own work on a batch.
+    #[default]
+    Compute,
+}
+
+/// A resource that the stages and the loop share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    /// CPU cores.
+    Cores,
+    /// The CPU quota of the cgroup.
+    Quota,
+    /// Python's global interpreter lock.
+    Gil,
+    /// Python's garbage collector.
+    Gc,
+    /// The disk from which the data is read.
+    Disk,
+    /// Video decoders (NVDEC) of the GPU.
+    Nvdec,
+    /// Memory bandwidth.
+    Memory,
+}
+
+impl Resource {
+    const ALL: [Self; 7] = [
+        Self::Cores,
+        Self::Quota,
+        Self::Gil,
+        Self::Gc,
+        Self::Disk,
+        Self::Nvdec,
+        Self::Memory,
+    ];
+
+    /// Name of the resource in the records.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cores => "cores",
+            Self::Quota => "quota",
+            Self::Gil => "gil",
+            Self::Gc => "gc",
+            Self::Disk => "disk",
+            Self::Nvdec => "nvdec",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// The resource with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.as_str() == name)
+    }
+}
+
+impl BottleneckKind {
+    /// Name of the kind in the records.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stage => "stage",
+            Self::Pool => "pool",
+            Self::Resource => "resource",
+            Self::Jitter => "jitter",
+            Self::Compute => "compute",
+        }
+    }
+}
+
+impl BottleneckRecord {
+    /// The resource, if the bottleneck is a resource.
+    #[must_use]
+    pub fn resource(&self) -> Option<Resource> {
+        let name = self.name.as_deref()?;
+        (self.kind == BottleneckKind::Resource).then(|| Resource::named(name))?
+    }
 }
 
 /// A stage over the steady state of the main loop, summed over its processes. Percentiles cover the
@@ -134,7 +226,7 @@ pub struct RemedyRecord {
     pub stage: Option<String>,
     /// Name of the resource that the remedy changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resource: Option<String>,
+    pub resource: Option<Resource>,
     /// The knob and its new value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<ChangeRecord>,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::mode::Mode;
 use super::super::options::OptionsFrom;
 
 /// The program, its machine and its settings.
@@ -20,8 +21,8 @@ pub struct RunRecord {
     /// The first loader that was iterated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loader: Option<LoaderRecord>,
-    /// `measure`, `probe` or `replay`.
-    pub mode: String,
+    /// The loop's mode.
+    pub mode: Mode,
     /// The command line of the process.
     #[serde(default)]
     pub argv: Vec<String>,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::super::mode::{Mode, optional_mode};
 use super::super::options::OptionsFrom;
 use super::super::ranks::RanksRecord;
 use super::Estimate;
@@ -68,8 +69,9 @@ pub struct SummaryRecord {
     /// is unknown, for example after `SIGKILL`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<EndRecord>,
-    /// `measure`, `probe` or `replay`.
-    pub mode: String,
+    /// Mode of the main loop. Null if no loop took a step.
+    #[serde(deserialize_with = "optional_mode")]
+    pub mode: Option<Mode>,
     /// Place where the user sets the options of the main loop. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options_from: Option<OptionsFrom>,

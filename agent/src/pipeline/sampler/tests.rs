@@ -82,6 +82,7 @@ fn what_destinations_lose_is_told_in_units_of_its_own() {
         exports: 2,
         lines: 0,
         spans: 512,
+        log_records: 3,
     });
     sampler.tick(Duration::ZERO, false);
     let records = queue.pop().unwrap();
@@ -92,6 +93,7 @@ fn what_destinations_lose_is_told_in_units_of_its_own() {
     let own = &tick.unwrap().readings["agent"];
     assert_eq!(own.get("headspace.agent.dropped.exports"), Some(&2.0));
     assert_eq!(own.get("headspace.agent.dropped.spans"), Some(&512.0));
+    assert_eq!(own.get("headspace.agent.dropped.log_records"), Some(&3.0));
     assert_eq!(own.get("headspace.agent.dropped.lines"), None);
 }
 

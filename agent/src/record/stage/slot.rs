@@ -210,6 +210,22 @@ impl StageSlot {
         }
     }
 
+    /// Notes which stage a call is within, before the call is counted.
+    ///
+    /// Both are numbers of slots plus 1: `own` of this one, `within` of the stage around the call, 0
+    /// where there is none.
+    #[inline]
+    pub fn note_within(&self, own: u32, within: u32) {
+        let known = self.within.load(Ordering::Relaxed);
+        // A stage within itself says nothing of where it is called.
+        if within == known || known == WITHIN_SEVERAL || within == own {
+            return;
+        }
+        let is_first = known == WITHIN_UNKNOWN || self.entered.load(Ordering::Relaxed) == 0;
+        let now = if is_first { within } else { WITHIN_SEVERAL };
+        self.within.store(now, Ordering::Relaxed);
+    }
+
     /// Whether the CPU time of that call is taken.
     #[inline]
     fn is_looked_at(&self, number: u64) -> bool {
@@ -234,6 +250,16 @@ impl StageSlot {
         entered: Entered,
         outcome: Outcome,
     ) -> u64 {
+        let took = self.note_time(writers, clock, entered);
+        self.add(writers, took, outcome);
+        writers.add(&self.exited, 1);
+        took
+    }
+
+    /// Counts the CPU time since then, where it is taken. Returns how long ago that was, in
+    /// nanoseconds.
+    #[inline]
+    fn note_time(&self, writers: Writers, clock: &MonotonicClock, entered: Entered) -> u64 {
         let took = clock.nanos_between(entered.at, clock.ticks());
         if let Some(before) = entered.cpu
             && let Some(now) = thread_cpu_time()
@@ -243,8 +269,14 @@ impl StageSlot {
             writers.add(&self.cpu, cpu.min(took));
             writers.add(&self.cpu_of, took);
         }
-        self.add(writers, took, outcome);
-        writers.add(&self.exited, 1);
+        took
+    }
+
+    /// A part of a call ends: a task that is polled goes on later. The whole is told by
+    /// [`record`](Self::record) once it is over. Returns how long the part took, in nanoseconds.
+    pub fn suspend(&self, clock: &MonotonicClock, entered: Entered) -> u64 {
+        let took = self.note_time(Writers::Many, clock, entered);
+        self.abandon_as(Writers::Many);
         took
     }
 

@@ -55,7 +55,7 @@ fn workers_of_a_remedy_are_those_of_each_rank() {
 fn an_upper_bound_is_called_one_and_the_floor_unknown() {
     let html = html(&measured());
     assert!(
-        html.contains("≤ 67.0 %") && html.contains("upper bound"),
+        html.contains("at most 67.0 %") && html.contains("upper bound"),
         "{html}"
     );
     assert!(html.contains("unknown") && html.contains("HEADSPACE_MODE=probe"));
@@ -83,7 +83,7 @@ fn a_run_too_short_for_a_number_has_none() {
         steps: 7,
         ..SummaryRecord::default()
     };
-    assert!(html(&summary).contains("Too few steps for a number: 7"));
+    assert!(html(&summary).contains("Too few for a number: 7 steps"));
 }
 
 #[test]

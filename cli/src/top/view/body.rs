@@ -1,7 +1,7 @@
 //! The list: queues and stages, and then GPUs, the machine, workers and notices.
 
-use headspace_agent::analysis::verdict::units::{bytes, duration_ms, percent};
 use headspace_agent::model::record::Severity;
+use headspace_agent::wording::units::{bytes, duration_ms, percent};
 use ratatui::text::{Line, Span};
 
 use super::super::state::{QueueNow, Rank, StageNow};

@@ -1,8 +1,8 @@
 //! Steps over time: a column for each interval, compute below and wait on top of it, and the floor
 //! as a line across.
 
-use headspace_agent::analysis::verdict::units::{duration_ms, duration_s};
 use headspace_agent::model::record::Phase;
+use headspace_agent::wording::units::{duration_ms, duration_s};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use headspace_agent::analysis::verdict::units::{duration_ms, duration_s, percent};
+use headspace_agent::wording::units::{duration_ms, duration_s, percent};
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
@@ -21,7 +21,7 @@ pub(super) fn line(scene: &Scene<'_>, width: u16) -> Line<'static> {
                 right.push(format!("rank {number} of {}", state.world_size()));
             }
             if let Some(run) = &rank.run {
-                right.push(run.mode.clone());
+                right.push(run.mode.as_str().to_owned());
             }
             right.push(clock(rank.at_s));
             right.push(alive(rank.life(scene.now_unix_nano)));

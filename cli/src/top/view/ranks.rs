@@ -1,6 +1,6 @@
 //! All ranks side by side, a line each.
 
-use headspace_agent::analysis::verdict::units::{duration_ms, percent};
+use headspace_agent::wording::units::{duration_ms, percent};
 use ratatui::text::{Line, Span};
 
 use super::super::state::{Moment, Rank};
@@ -12,6 +12,7 @@ use super::text::{grouped, left, spark};
 const BEFORE: usize = 92;
 
 /// The table.
+#[expect(clippy::too_many_lines, reason = "one column after another")]
 pub(super) fn lines(scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
     let palette = scene.palette;
     let room = usize::from(width).saturating_sub(BEFORE + 1).min(60);

@@ -22,7 +22,7 @@ fn rank(state: &mut State, number: u32, world_size: u32, seconds: u64, wait_ms: 
     take(
         0,
         RecordBody::Run(RunRecord {
-            mode: "probe".into(),
+            mode: headspace_agent::model::Mode::Probe,
             world_size,
             gpus: vec![GpuRecord {
                 ordinal: 0,
@@ -46,6 +46,7 @@ fn rank(state: &mut State, number: u32, world_size: u32, seconds: u64, wait_ms: 
     take(seconds, RecordBody::Summary(Box::new(summary(wait_ms))));
 }
 
+#[expect(clippy::too_many_lines, reason = "one record, field by field")]
 fn tick(second: u64, wait_ms: f64) -> TickRecord {
     // A wave, and a replay in the middle.
     let wait = wait_ms * (1.0 + 0.2 * ((second % 10) as f64 / 10.0));
@@ -137,7 +138,7 @@ fn tick(second: u64, wait_ms: f64) -> TickRecord {
 fn summary(wait_ms: f64) -> SummaryRecord {
     let step = 10.0 + wait_ms;
     SummaryRecord {
-        mode: "probe".into(),
+        mode: Some(headspace_agent::model::Mode::Probe),
         loop_name: Some("train".into()),
         steps: 2000,
         steady_steps: 1900,
@@ -154,7 +155,7 @@ fn summary(wait_ms: f64) -> SummaryRecord {
         contention_ms: Some(0.0),
         bottleneck_stage: Some("decode".into()),
         bottleneck: Some(BottleneckRecord {
-            kind: "stage".into(),
+            kind: headspace_agent::model::record::BottleneckKind::Stage,
             name: Some("decode".into()),
             limit_ms: Some(step),
             evidence: "2 of 2 places busy 99 %, the queue after it empty 60 % of the time".into(),

@@ -4,9 +4,12 @@
 //! OpenTelemetry's SDK (docs/adr/0008): the records already hold exact histograms and totals, which
 //! an SDK takes one value at a time only. The messages are those of the official definitions.
 
+pub mod logs;
 pub mod metrics;
 pub mod resource;
+pub mod trace;
 pub mod traces;
+pub mod waiting;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};

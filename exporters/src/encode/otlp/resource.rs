@@ -4,10 +4,11 @@
 //! out, but for the instance's id: ranks share an environment, and one id for several of them would
 //! mix their series.
 
+use headspace_agent::model::{Record, RecordBody};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-use super::super::snapshot::Snapshot;
+use super::super::snapshot::Who;
 use super::{integer, text};
 
 /// `service.name` where the user gives none.
@@ -26,10 +27,27 @@ pub struct Process {
     pub world_size: u32,
 }
 
+/// What its first records say of the process.
+#[derive(Debug, Clone, Default)]
+pub struct Origin {
+    who: Option<Who>,
+    host: Option<String>,
+}
+
+impl Origin {
+    /// Takes a record.
+    pub fn take(&mut self, record: &Record) {
+        self.who.get_or_insert_with(|| Who::of(record));
+        if let RecordBody::Run(run) = &record.body {
+            self.host.clone_from(&run.host.name);
+        }
+    }
+}
+
 /// The resource of a process.
 #[must_use]
-pub fn resource(process: &Process, snapshot: &Snapshot) -> Resource {
-    let who = snapshot.who();
+pub fn resource(process: &Process, origin: &Origin) -> Resource {
+    let who = origin.who.clone().unwrap_or_default();
     let mut attributes = vec![
         text("service.name", SERVICE),
         text("service.instance.id", &process.instance_id),
@@ -42,7 +60,7 @@ pub fn resource(process: &Process, snapshot: &Snapshot) -> Resource {
         text("telemetry.sdk.language", "rust"),
         text("telemetry.sdk.version", env!("CARGO_PKG_VERSION")),
     ];
-    if let Some(host) = snapshot.run().and_then(|run| run.host.name.as_ref()) {
+    if let Some(host) = &origin.host {
         attributes.push(text("host.name", host));
     }
     for (key, value) in &process.given {

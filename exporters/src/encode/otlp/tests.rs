@@ -10,7 +10,8 @@ use prost::Message;
 
 use super::super::samples;
 use super::super::snapshot::Snapshot;
-use super::resource::{Process, resource};
+use super::resource::{Origin, Process, resource};
+use super::trace::Parent;
 use super::traces::Spans;
 use super::{metrics, traces};
 
@@ -26,12 +27,12 @@ fn ticks(count: u64) -> Vec<Record> {
 }
 
 fn request(records: &[Record]) -> ExportMetricsServiceRequest {
-    let mut snapshot = Snapshot::default();
+    let (mut snapshot, mut origin) = (Snapshot::default(), Origin::default());
     for record in records {
         snapshot.take(record);
+        origin.take(record);
     }
-    let of = resource(&Process::default(), &snapshot);
-    metrics::request(&snapshot, of)
+    metrics::request(&snapshot, resource(&Process::default(), &origin))
 }
 
 fn metric<'a>(request: &'a ExportMetricsServiceRequest, name: &str) -> &'a Metric {
@@ -183,7 +184,7 @@ fn json_writes_enums_as_numbers_and_large_integers_and_ids_as_text() {
     assert_eq!(cpu["sum"]["aggregationTemporality"], 2);
     assert_eq!(cpu["sum"]["dataPoints"][0]["timeUnixNano"], "5000000000");
 
-    let spans = spans(&ticks(1)).waiting(1);
+    let spans = waiting(&ticks(1));
     let json = serde_json::to_value(traces::request(spans, resource_of_nothing())).unwrap();
     let span = &json["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
     assert_eq!(span["traceId"].as_str().unwrap().len(), 32);
@@ -192,10 +193,10 @@ fn json_writes_enums_as_numbers_and_large_integers_and_ids_as_text() {
 
 #[test]
 fn what_the_user_says_of_the_resource_holds_but_ranks_stay_apart() {
-    let mut snapshot = Snapshot::default();
+    let mut origin = Origin::default();
     let mut record = ticks(1).remove(0);
     record.rank = 3;
-    snapshot.take(&record);
+    origin.take(&record);
     let given = [
         ("service.name", "trainer"),
         ("service.instance.id", "mine"),
@@ -207,7 +208,7 @@ fn what_the_user_says_of_the_resource_holds_but_ranks_stay_apart() {
         local_rank: 1,
         world_size: 8,
     };
-    let found = resource(&process, &snapshot).attributes;
+    let found = resource(&process, &origin).attributes;
 
     let tells = |key| said(&found, key).unwrap();
     assert_eq!(tells("service.name"), "trainer");
@@ -244,7 +245,7 @@ fn spans_of_intervals_lie_in_their_epoch_and_the_epoch_in_the_run() {
     };
     let end = RecordBody::Summary(Box::new(summary));
     records.push(samples::record(9 * SECOND, end));
-    let found = spans(&records).waiting(usize::MAX);
+    let found = waiting(&records);
 
     let run = named(&found, "run");
     assert!(run.parent_span_id.is_empty());
@@ -264,20 +265,6 @@ fn spans_of_intervals_lie_in_their_epoch_and_the_epoch_in_the_run() {
 }
 
 #[test]
-fn spans_that_nobody_takes_are_bounded_and_counted() {
-    let mut spans = spans(&ticks(1));
-    let held = spans.waiting(usize::MAX).len();
-    for record in ticks(1000).iter().skip(1) {
-        spans.take(record);
-    }
-    assert_eq!(spans.waiting(usize::MAX).len(), 4096);
-    assert!(spans.dropped() > 0);
-    spans.done(4000);
-    assert_eq!(spans.waiting(usize::MAX).len(), 96);
-    assert!(held > 0);
-}
-
-#[test]
 fn ticks_faster_than_a_tenth_of_a_second_are_sampled() {
     let mut records = ticks(20);
     for (number, record) in records.iter_mut().enumerate() {
@@ -286,7 +273,7 @@ fn ticks_faster_than_a_tenth_of_a_second_are_sampled() {
             tick.stages.clear();
         }
     }
-    let found = spans(&records).waiting(usize::MAX);
+    let found = waiting(&records);
     // Two loops' entries a tick, of which one in ten is taken.
     assert_eq!(found.len(), 4);
 }
@@ -301,16 +288,20 @@ fn a_message_of_a_tick_survives_its_encoding() {
     );
 }
 
-fn spans(records: &[Record]) -> Spans {
-    let mut spans = Spans::default();
+fn waiting(records: &[Record]) -> Vec<Span> {
+    spans_below(None, records)
+}
+
+fn spans_below(parent: Option<Parent>, records: &[Record]) -> Vec<Span> {
+    let mut spans = Spans::new(parent);
     for record in records {
         spans.take(record);
     }
-    spans
+    spans.waiting.first(usize::MAX)
 }
 
 fn resource_of_nothing() -> opentelemetry_proto::tonic::resource::v1::Resource {
-    resource(&Process::default(), &Snapshot::default())
+    resource(&Process::default(), &Origin::default())
 }
 
 fn named<'a>(spans: &'a [Span], start: &str) -> &'a Span {
@@ -335,7 +326,7 @@ fn short_epochs_leave_nothing_behind_and_begin_after_the_tick_before() {
         spans.take(&samples::record(at, RecordBody::Epoch(epoch)));
         spans.take(&samples::record(at, RecordBody::Tick(tick)));
     }
-    let found = spans.waiting(usize::MAX);
+    let found = spans.waiting.first(usize::MAX);
     let epochs: Vec<_> = found
         .iter()
         .filter(|span| span.name.starts_with("epoch"))
@@ -363,11 +354,10 @@ fn single_steps_lie_where_they_were_in_their_epoch_however_late_the_tick_was_wri
         let at = 100 * SECOND + nanos(at_s) + late_ms * 1_000_000;
         samples::record(at, RecordBody::Tick(tick))
     };
-    let found = spans(&[
+    let found = waiting(&[
         tick(1.0, 0, vec![step(70, 0, 0.5)]),
         tick(2.0, 20, vec![step(170, 0, 1.5), step(171, 1, 1.75)]),
-    ])
-    .waiting(usize::MAX);
+    ]);
     let steps: Vec<_> = found.iter().filter(|s| s.name == "step loader").collect();
     let ends: Vec<_> = steps.iter().map(|span| span.end_time_unix_nano).collect();
     let millis = |ms: u64| 100 * SECOND + ms * 1_000_000;
@@ -379,12 +369,33 @@ fn single_steps_lie_where_they_were_in_their_epoch_however_late_the_tick_was_wri
 }
 
 #[test]
-fn spans_that_are_given_up_are_counted_and_those_that_arrived_are_not() {
-    let mut spans = spans(&ticks(1));
-    let held = spans.waiting(usize::MAX).len();
-    spans.done(2);
-    spans.give_up(3);
-    assert_eq!(spans.dropped(), 3);
-    spans.give_up(usize::MAX);
-    assert_eq!(spans.dropped(), held as u64 - 2);
+fn below_a_launchers_span_all_ranks_are_in_its_trace_and_only_the_run_is_its_child() {
+    let launcher = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let launcher: Parent = launcher.parse().unwrap();
+    let summary = SummaryRecord {
+        state: RunState::Finished,
+        ..SummaryRecord::default()
+    };
+    let mut records = ticks(2);
+    let end = RecordBody::Summary(Box::new(summary));
+    records.push(samples::record(9 * SECOND, end));
+    let found = spans_below(Some(launcher), &records);
+
+    assert!(
+        found
+            .iter()
+            .all(|span| span.trace_id == launcher.trace_id())
+    );
+    let run = named(&found, "run");
+    assert_eq!(run.parent_span_id, launcher.span_id());
+    // Sampled, and the parent is in another process.
+    assert_eq!(run.flags, 0x301);
+    let others: Vec<_> = found.iter().filter(|span| span.name != "run").collect();
+    assert!(!others.is_empty());
+    assert!(others.iter().all(|span| span.flags == 0x101));
+    assert!(
+        others
+            .iter()
+            .all(|span| span.parent_span_id != launcher.span_id())
+    );
 }

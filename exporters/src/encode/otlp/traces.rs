@@ -6,8 +6,7 @@
 //! single steps there is the sample that the ticks hold, at most ten a second: `step loader`. Epochs are spans of their own, as exact as the ticks that told of them,
 //! and so is the probe with its windows as events. One trace holds all ranks of a run.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::BTreeMap;
 
 use headspace_agent::model::record::{
     EpochRecord, LoopTick, Phase, ProbeRecord, Record, RecordBody, RunState, StageTick, StepRecord,
@@ -19,10 +18,9 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::{Event, SpanKind};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 
+use super::trace::{Parent, epoch_span, run_span, span_id, trace_id};
+use super::waiting::Waiting;
 use super::{count, integer, number, scope, text};
-
-/// Spans that may wait for the next export. What is more is dropped, the newest first, and counted.
-const MOST_WAITING: usize = 4096;
 
 /// Shortest time between two intervals that become spans, in seconds: a run with many ticks a second
 /// is sampled.
@@ -37,8 +35,10 @@ const MOST_STAGES: usize = 64;
 /// Spans that wait to be sent, and what is needed to make the next.
 #[derive(Debug, Clone, Default)]
 pub struct Spans {
-    waiting: VecDeque<Span>,
-    dropped: u64,
+    /// What waits to be sent.
+    pub waiting: Waiting<Span>,
+    /// The span that the run is below, where it is a part of another trace.
+    parent: Option<Parent>,
     began_unix_nano: u64,
     /// When each epoch that goes on was first heard of, by loop and number.
     epochs: BTreeMap<(String, u64), u64>,
@@ -54,6 +54,15 @@ pub struct Spans {
 }
 
 impl Spans {
+    /// No spans yet.
+    #[must_use]
+    pub fn new(parent: Option<Parent>) -> Self {
+        Self {
+            parent,
+            ..Self::default()
+        }
+    }
+
     /// Takes a record.
     pub fn take(&mut self, record: &Record) {
         if self.began_unix_nano == 0 {
@@ -64,32 +73,15 @@ impl Spans {
             RecordBody::Epoch(epoch) => self.take_epoch(record, epoch),
             RecordBody::Probe(probe) => self.take_probe(record, probe),
             RecordBody::Summary(summary) if summary.state == RunState::Finished => {
-                let mut attributes = vec![count("headspace.spans.dropped", self.dropped)];
+                let mut attributes = vec![count("headspace.spans.dropped", self.waiting.dropped())];
                 attributes.push(count("headspace.steps", summary.steps));
                 let mut span = span(record, "run", self.began_unix_nano, attributes);
-                span.span_id = root(record);
+                span.span_id = run_span(record);
                 span.parent_span_id = Vec::new();
                 self.push(span);
             }
             _ => {}
         }
-    }
-
-    /// Spans that wait, the oldest first, and no more than `most`.
-    #[must_use]
-    pub fn waiting(&self, most: usize) -> Vec<Span> {
-        self.waiting.iter().take(most).cloned().collect()
-    }
-
-    /// The first so many have arrived, or are given up.
-    pub fn done(&mut self, spans: usize) {
-        self.waiting.drain(..spans.min(self.waiting.len()));
-    }
-
-    /// Spans lost so far: there was no room, or they were refused.
-    #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.dropped
     }
 
     /// Epochs that have begun and not ended, for tests.
@@ -98,19 +90,11 @@ impl Spans {
         self.epochs.len()
     }
 
-    /// The first so many are lost.
-    pub fn give_up(&mut self, spans: usize) {
-        let spans = spans.min(self.waiting.len());
-        self.done(spans);
-        self.dropped += spans as u64;
-    }
-
-    fn push(&mut self, span: Span) {
-        if self.waiting.len() < MOST_WAITING {
-            self.waiting.push_back(span);
-        } else {
-            self.dropped += 1;
+    fn push(&mut self, mut span: Span) {
+        if let Some(parent) = &self.parent {
+            parent.adopt(&mut span);
         }
+        self.waiting.push(span);
     }
 
     fn take_tick(&mut self, record: &Record, tick: &TickRecord) {
@@ -143,7 +127,7 @@ impl Spans {
                 from,
                 of_loop(entry),
             );
-            span.parent_span_id = epoch_id(record, &entry.name, entry.epoch);
+            span.parent_span_id = epoch_span(record, &entry.name, entry.epoch);
             self.push(span);
         }
         let mut stages: Vec<_> = tick.stages.iter().filter(|s| s.time.count > 0).collect();
@@ -167,7 +151,7 @@ impl Spans {
                 let end = self.origin_unix_nano + whole(step.received_s * 1e9);
                 let name = format!("step {}", entry.name);
                 let mut span = span(record, name, 0, of_step(entry, step));
-                span.parent_span_id = epoch_id(record, &entry.name, step.epoch);
+                span.parent_span_id = epoch_span(record, &entry.name, step.epoch);
                 span.start_time_unix_nano = end.saturating_sub(whole(step.step_ms * 1e6));
                 span.end_time_unix_nano = end;
                 self.push(span);
@@ -192,7 +176,7 @@ impl Spans {
         attributes.extend(epoch.boundary_s.map(|s| number("boundary_s", s)));
         let name = format!("epoch {}", epoch.loop_name);
         let mut span = span(record, name, from, attributes);
-        span.span_id = epoch_id(record, &epoch.loop_name, epoch.epoch);
+        span.span_id = epoch_span(record, &epoch.loop_name, epoch.epoch);
         self.push(span);
     }
 
@@ -298,13 +282,13 @@ fn span(record: &Record, name: impl Into<String>, from: u64, attributes: Vec<Key
         record.time_unix_nano,
         format!("{attributes:?}"),
     );
-    let own = id(record, &at);
+    let own = span_id(record, &at);
     let mut attributes = attributes;
     attributes.push(integer("rank", record.rank));
     Span {
-        trace_id: trace(record),
+        trace_id: trace_id(record),
         span_id: own,
-        parent_span_id: root(record),
+        parent_span_id: run_span(record),
         name,
         kind: SpanKind::Internal as i32,
         start_time_unix_nano: from.min(record.time_unix_nano),
@@ -312,33 +296,6 @@ fn span(record: &Record, name: impl Into<String>, from: u64, attributes: Vec<Key
         attributes,
         ..Span::default()
     }
-}
-
-/// The trace of a run: the same for all its ranks.
-fn trace(record: &Record) -> Vec<u8> {
-    let half = |which: u8| hash(&(which, &record.run_id)).to_be_bytes();
-    [half(0), half(1)].concat()
-}
-
-/// The span of a rank's whole run.
-fn root(record: &Record) -> Vec<u8> {
-    id(record, &"run")
-}
-
-fn epoch_id(record: &Record, of: &str, epoch: u64) -> Vec<u8> {
-    id(record, &("epoch", of, epoch))
-}
-
-fn id(record: &Record, what: &impl Hash) -> Vec<u8> {
-    let id = hash(&(&record.run_id, record.rank, hash(what)));
-    id.max(1).to_be_bytes().to_vec() // All zeros are no id.
-}
-
-/// Equal for equal things within one build, which the ranks of a run share.
-fn hash(what: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    what.hash(&mut hasher);
-    hasher.finish()
 }
 
 #[expect(

@@ -9,7 +9,7 @@ pub(super) fn labels(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let Some(run) = snapshot.run() else {
         return labels;
     };
-    labels.push(("headspace_mode", run.mode.clone()));
+    labels.push(("headspace_mode", run.mode.as_str().to_owned()));
     labels.push(("headspace_world_size", run.world_size.to_string()));
     let version = |product: &str| run.versions.get(product).cloned();
     let known = [

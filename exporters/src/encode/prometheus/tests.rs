@@ -7,13 +7,13 @@ use super::*;
 /// A rank whose first tick was taken.
 fn rank(rank: u32) -> Snapshot {
     let run = RunRecord {
-        mode: "probe".into(),
+        mode: headspace_agent::model::Mode::Probe,
         world_size: 2,
         ..RunRecord::default()
     };
     let summary = SummaryRecord {
         bottleneck: Some(BottleneckRecord {
-            kind: "stage".into(),
+            kind: headspace_agent::model::record::BottleneckKind::Stage,
             name: Some("de\"code\\\n".into()),
             confidence: 0.5,
             ..BottleneckRecord::default()

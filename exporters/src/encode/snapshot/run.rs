@@ -58,7 +58,7 @@ impl Snapshot {
         self.clear(&metric::RUN_BOTTLENECK);
         if let Some(found) = &summary.bottleneck {
             let name = found.name.clone().unwrap_or_default();
-            let attributes = vec![named("kind", &found.kind), named("name", name)];
+            let attributes = vec![named("kind", found.kind.as_str()), named("name", name)];
             self.set(&metric::RUN_BOTTLENECK, attributes, found.confidence);
         }
         self.clear(&metric::RUN_REMEDY_STEP_TIME);

@@ -353,7 +353,7 @@ fn a_total_says_since_when_it_counts() {
 #[test]
 fn what_a_later_summary_does_not_know_is_forgotten() {
     let bottleneck = |name: &str| BottleneckRecord {
-        kind: "stage".into(),
+        kind: headspace_agent::model::record::BottleneckKind::Stage,
         name: Some(name.into()),
         confidence: 0.9,
         ..BottleneckRecord::default()

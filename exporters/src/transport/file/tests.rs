@@ -18,7 +18,7 @@ fn run_record() -> Record {
     samples::record(
         0,
         RecordBody::Run(RunRecord {
-            mode: "probe".into(),
+            mode: headspace_agent::model::Mode::Probe,
             ..Default::default()
         }),
     )
@@ -193,7 +193,10 @@ fn no_tick_is_lost_or_doubled_at_any_moment_of_rotation_and_merging() {
     assert!(files(folder.path()).unwrap().len() >= 5);
     assert!(merged(folder.path()).contains(&10));
     let run = Run::read(folder.path()).unwrap();
-    assert_eq!(run.ranks[0].run.as_ref().unwrap().mode, "probe");
+    assert_eq!(
+        run.ranks[0].run.as_ref().unwrap().mode,
+        headspace_agent::model::Mode::Probe
+    );
 }
 
 #[test]

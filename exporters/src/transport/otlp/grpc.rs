@@ -7,6 +7,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use headspace_agent::notice::Notice;
+use opentelemetry_proto::tonic::collector::logs::v1::{
+    ExportLogsServiceRequest, logs_service_client::LogsServiceClient,
+};
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, metrics_service_client::MetricsServiceClient,
 };
@@ -22,7 +25,7 @@ use tonic_types::StatusExt;
 
 use super::super::apart::{Failure, Retry};
 use super::settings::Line;
-use super::{Refused, of_metrics, of_traces, place, rejected};
+use super::way::{Refused, of_logs, of_metrics, of_traces, place, rejected};
 
 /// The way to one address.
 #[derive(Debug)]
@@ -95,6 +98,19 @@ impl GrpcLine {
         }
         let request = self.request(message);
         self.wait_for(limit, client.export(request), of_traces)
+    }
+
+    pub(super) fn logs(
+        &self,
+        message: ExportLogsServiceRequest,
+        limit: Duration,
+    ) -> Result<(), Failure> {
+        let mut client = LogsServiceClient::new(self.channel.clone());
+        if self.line.gzip {
+            client = client.send_compressed(CompressionEncoding::Gzip);
+        }
+        let request = self.request(message);
+        self.wait_for(limit, client.export(request), of_logs)
     }
 
     fn request<M>(&self, message: M) -> Request<M> {

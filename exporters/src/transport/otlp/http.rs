@@ -17,7 +17,7 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::super::apart::{Failure, Retry};
 use super::settings::{Line, Protocol};
-use super::{Refused, place, rejected};
+use super::way::{Refused, place, rejected};
 
 /// Bytes of an answer that are read: it holds nothing but what was refused.
 const MOST_ANSWER: u64 = 64 << 10;
@@ -125,6 +125,7 @@ fn refused_in_json(answer: &[u8]) -> Option<Refused> {
     [
         ("rejectedDataPoints", "data points"),
         ("rejectedSpans", "spans"),
+        ("rejectedLogRecords", "log records"),
     ]
     .into_iter()
     .find_map(|(field, what)| {

@@ -1,120 +1,115 @@
-//! To an OpenTelemetry collector: metrics, and spans on request.
+//! To an OpenTelemetry collector: metrics and logs, and spans on request.
 //!
-//! Every interval the run as it stands is sent, by a thread of its own ([`apart`](super::apart)): a
-//! collector that is slow, dead or lying costs the training nothing, and what it missed it learns
-//! with the next export, since totals are cumulative. Spans wait in a bounded queue meanwhile.
+//! Each signal is a destination of its own, with a thread of its own ([`apart`](super::apart)): a
+//! collector that is slow, dead or lying costs the training nothing, and one that refuses a signal, or
+//! asks for time, holds back no other. Metrics are the run as it stands, every interval: what a
+//! collector missed it learns with the next export, since totals are cumulative. Spans and log records
+//! wait in a bounded queue meanwhile.
 
 mod grpc;
 mod http;
 pub mod settings;
+mod signals;
+mod way;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
-use ::http::Uri;
-use headspace_agent::model::Record;
 use headspace_agent::notice::Notice;
-use headspace_agent::port::Lost;
-use opentelemetry_proto::tonic::collector::metrics::v1::{
-    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
-};
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
+use headspace_agent::port::Exporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::EnvResourceDetector;
 
-use self::grpc::GrpcLine;
-use self::http::HttpLine;
-use self::settings::{Given, Line, Protocol, Settings};
-use super::apart::{Apart, Deliver, Failure, Pace, Retry, Shared, State};
-use crate::encode::otlp::resource::{Process, resource};
-use crate::encode::otlp::{metrics, traces};
-use crate::encode::snapshot::Snapshot;
+use self::settings::{Given, Line, Settings};
+use self::signals::{Items, Metrics, MetricsWay, QueueWay};
+use self::way::Way;
+use super::apart::Apart;
+use crate::encode::otlp::logs::{Context, Logs};
+use crate::encode::otlp::resource::Process;
+use crate::encode::otlp::trace::Parent;
+use crate::encode::otlp::traces::Spans;
 
 /// Arguments by name.
 type Options = BTreeMap<String, String>;
 
-/// Spans that one request carries.
-const SPANS_A_REQUEST: usize = 512;
+/// An exporter for each signal, and settings that could not be read.
+pub type Opened = (Vec<Box<dyn Exporter>>, Vec<Notice>);
 
-/// What a collector is told of.
-#[derive(Debug, Clone, Default)]
-pub struct Told {
-    snapshot: Snapshot,
-    spans: Option<traces::Spans>,
-}
+/// What all signals are called in notices.
+const NAME: &str = "otlp";
 
-impl State for Told {
-    fn take(&mut self, record: &Record) {
-        self.snapshot.take(record);
-        if let Some(spans) = &mut self.spans {
-            spans.take(record);
-        }
-    }
+/// The variable in which a launcher hands its trace down.
+const PARENT: &str = "TRACEPARENT";
 
-    fn lost(&self) -> Lost {
-        Lost {
-            spans: self.spans.as_ref().map_or(0, traces::Spans::dropped),
-            ..Lost::default()
-        }
-    }
-
-    fn end(&mut self) {
-        if let Some(spans) = &mut self.spans {
-            spans.give_up(usize::MAX);
-        }
-    }
-
-    fn wants_steps(&self) -> bool {
-        self.spans.is_some()
-    }
-}
-
-/// An exporter to a collector.
-pub type OtlpExporter = Apart<Told>;
-
-/// Opens the way to a collector; connects to nothing yet. No exporter where OpenTelemetry's own
-/// variables switch it off.
+/// Opens the way to a collector, for each signal that is not switched off by OpenTelemetry's own
+/// variables; connects to nothing yet.
 ///
 /// # Errors
 ///
 /// The system gives no thread.
-pub fn open(
-    given: &Given,
-    local_rank: u32,
-    world_size: u32,
-) -> std::io::Result<(Option<OtlpExporter>, Vec<Notice>)> {
+pub fn open(given: &Given, local_rank: u32, world_size: u32) -> std::io::Result<Opened> {
     let settings = Settings::read(given, &|name| std::env::var(name).ok());
     let mut notices = settings.notices;
-    let mut open = |line: Option<Line>| match line.map(Way::open).transpose() {
-        Ok(way) => way,
-        Err(notice) => {
-            notices.push(notice);
-            None
-        }
-    };
-    let (metrics, traces) = (open(settings.metrics), open(settings.traces));
-    if metrics.is_none() && traces.is_none() {
-        return Ok((None, notices));
-    }
-    let told = Told {
-        spans: traces.is_some().then(traces::Spans::default),
-        ..Told::default()
-    };
     let process = Process {
         given: given_attributes(),
         instance_id: instance_id(),
         local_rank,
         world_size,
     };
-    let otlp = Otlp {
-        process,
-        metrics,
-        traces,
+    let mut way = |line: Option<Line>| match line.map(Way::open).transpose() {
+        Ok(way) => way,
+        Err(notice) => {
+            notices.push(notice);
+            None
+        }
     };
-    let pace: Pace = settings.pace;
-    Ok((Some(Apart::start("otlp", told, otlp, pace)?), notices))
+    let (metrics, traces, logs) = (
+        way(settings.metrics),
+        way(settings.traces),
+        way(settings.logs),
+    );
+    let parent = if traces.is_some() || logs.is_some() {
+        read_parent(std::env::var(PARENT).ok(), &mut notices)
+    } else {
+        None
+    };
+    let context = match (&traces, parent) {
+        (Some(_), parent) => Context::Run(parent),
+        (None, Some(parent)) => Context::Launcher(parent),
+        (None, None) => Context::Nowhere,
+    };
+    let pace = settings.pace;
+    let mut exporters: Vec<Box<dyn Exporter>> = Vec::new();
+    if let Some(way) = metrics {
+        let deliver = MetricsWay::new(way, process.clone());
+        let state = Metrics::default();
+        exporters.push(Box::new(Apart::start(NAME, state, deliver, pace)?));
+    }
+    if let Some(way) = traces {
+        let deliver = QueueWay::new(way, process.clone(), Way::traces);
+        let state = Items::new(Spans::new(parent));
+        exporters.push(Box::new(Apart::start(NAME, state, deliver, pace)?));
+    }
+    if let Some(way) = logs {
+        let deliver = QueueWay::new(way, process, Way::logs);
+        let state = Items::new(Logs::new(context));
+        exporters.push(Box::new(Apart::start(NAME, state, deliver, pace)?));
+    }
+    Ok((exporters, notices))
+}
+
+/// The launcher's span. One that cannot be read is refused aloud, and the run begins a trace of its own.
+fn read_parent(given: Option<String>, notices: &mut Vec<Notice>) -> Option<Parent> {
+    let given = given.filter(|text| !text.trim().is_empty())?;
+    match given.trim().parse() {
+        Ok(parent) => Some(parent),
+        Err(problem) => {
+            notices.push(Notice::SettingRefused {
+                setting: PARENT.to_owned(),
+                problem: format!("{problem}. The run has a trace of its own."),
+            });
+            None
+        }
+    }
 }
 
 /// What `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME` say; the latter goes first.
@@ -136,146 +131,6 @@ fn given_attributes() -> Vec<(String, String)> {
 /// A random UUID: containers share process ids and machines their names.
 fn instance_id() -> String {
     uuid::Uuid::new_v4().to_string()
-}
-
-/// Where one signal goes.
-#[derive(Debug)]
-enum Way {
-    Http(HttpLine),
-    Grpc(GrpcLine),
-}
-
-impl Way {
-    fn open(line: Line) -> Result<Self, Notice> {
-        match line.protocol {
-            Protocol::Grpc => GrpcLine::new(line).map(Self::Grpc),
-            Protocol::HttpProtobuf | Protocol::HttpJson => HttpLine::new(line).map(Self::Http),
-        }
-    }
-
-    fn metrics(&self, message: ExportMetricsServiceRequest, limit: Duration) -> Sent {
-        match self {
-            Self::Http(line) => line.send(&message, limit, of_metrics),
-            Self::Grpc(line) => line.metrics(message, limit),
-        }
-    }
-
-    fn traces(&self, message: ExportTraceServiceRequest, limit: Duration) -> Sent {
-        match self {
-            Self::Http(line) => line.send(&message, limit, of_traces),
-            Self::Grpc(line) => line.traces(message, limit),
-        }
-    }
-}
-
-type Sent = Result<(), Failure>;
-
-#[derive(Debug)]
-struct Otlp {
-    process: Process,
-    metrics: Option<Way>,
-    traces: Option<Way>,
-}
-
-impl Deliver<Told> for Otlp {
-    /// Each signal is sent whatever becomes of the other. Metrics that get no answer leave half of
-    /// the time to the spans.
-    fn deliver(&mut self, told: &Shared<Told>, limit: Duration) -> Sent {
-        let until = Instant::now() + limit;
-        let share = if self.traces.is_some() { 2 } else { 1 };
-        let metrics = self.send_metrics(told, limit / share);
-        let traces = self.send_traces(told, until);
-        metrics.and(traces)
-    }
-}
-
-impl Otlp {
-    fn send_metrics(&self, told: &Shared<Told>, limit: Duration) -> Sent {
-        let Some(way) = &self.metrics else {
-            return Ok(());
-        };
-        let message = {
-            let told = told.lock();
-            let of = resource(&self.process, &told.snapshot);
-            metrics::request(&told.snapshot, of)
-        };
-        way.metrics(message, limit)
-    }
-
-    /// Spans that were refused for good are lost; the others wait for the next attempt.
-    fn send_traces(&self, told: &Shared<Told>, until: Instant) -> Sent {
-        let Some(way) = &self.traces else {
-            return Ok(());
-        };
-        let mut first = Ok(());
-        loop {
-            let (spans, of) = {
-                let told = told.lock();
-                let spans = told.spans.as_ref();
-                let waiting = spans.map(|spans| spans.waiting(SPANS_A_REQUEST));
-                let of = resource(&self.process, &told.snapshot);
-                (waiting.unwrap_or_default(), of)
-            };
-            let sent = spans.len();
-            if sent == 0 {
-                return first;
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            let outcome = way.traces(traces::request(spans, of), left);
-            match outcome {
-                Err(failure) if failure.retry != Retry::No => return first.and(Err(failure)),
-                outcome => {
-                    let failure = outcome.as_ref().err();
-                    let lost = failure.map(|failure| failure.refused.map_or(sent, saturated));
-                    if let Some(spans) = &mut told.lock().spans {
-                        let lost = lost.unwrap_or(0).min(sent);
-                        spans.done(sent - lost);
-                        spans.give_up(lost);
-                    }
-                    first = first.and(outcome);
-                }
-            }
-        }
-    }
-}
-
-fn saturated(count: u64) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
-}
-
-/// What a service did not take: how much, and of what and why.
-type Refused = (i64, String);
-
-/// What the metrics service did not take.
-fn of_metrics(answer: ExportMetricsServiceResponse) -> Option<Refused> {
-    let partial = answer.partial_success?;
-    let count = partial.rejected_data_points;
-    (count > 0).then(|| (count, format!("data points: {}", partial.error_message)))
-}
-
-/// What the trace service did not take.
-fn of_traces(answer: ExportTraceServiceResponse) -> Option<Refused> {
-    let partial = answer.partial_success?;
-    let count = partial.rejected_spans;
-    (count > 0).then(|| (count, format!("spans: {}", partial.error_message)))
-}
-
-fn rejected(to: &str, (count, what): &Refused) -> Failure {
-    Failure {
-        refused: u64::try_from(*count).ok(),
-        ..Failure::lasting(format!("`{to}` rejected {count} {what}"))
-    }
-}
-
-/// An address without what may be secret in it.
-fn place(uri: &Uri) -> String {
-    let host = uri.host().unwrap_or_default();
-    let port = uri
-        .port()
-        .map(|port| format!(":{port}"))
-        .unwrap_or_default();
-    let scheme = uri.scheme_str().unwrap_or("http");
-    format!("{scheme}://{host}{port}{}", uri.path())
 }
 
 #[cfg(test)]

@@ -58,6 +58,8 @@ pub struct Settings {
     pub metrics: Option<Line>,
     /// Where spans go; absent where nobody wants them.
     pub traces: Option<Line>,
+    /// Where log records go; absent where they are switched off.
+    pub logs: Option<Line>,
     /// How often.
     pub pace: Pace,
     /// What was refused.
@@ -119,11 +121,13 @@ impl Settings {
         let metrics = exported("METRICS").then(|| reader.line("METRICS", "v1/metrics", given));
         let wants_spans = given.spans && exported("TRACES");
         let traces = wants_spans.then(|| reader.line("TRACES", "v1/traces", given));
+        let logs = exported("LOGS").then(|| reader.line("LOGS", "v1/logs", given));
         let of_environment = reader.read("OTEL_METRIC_EXPORT_INTERVAL", millis);
         let export_timeout = reader.read("OTEL_METRIC_EXPORT_TIMEOUT", millis);
         Self {
             metrics,
             traces,
+            logs,
             pace: Pace {
                 interval: given.interval.or(of_environment).unwrap_or(INTERVAL),
                 timeout: given.timeout.or(export_timeout).unwrap_or(EXPORT_TIMEOUT),

@@ -1,10 +1,15 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
-use headspace_agent::model::RecordBody;
-use headspace_agent::port::Exporter;
+use ::http::Uri;
+use headspace_agent::model::{Record, RecordBody};
+use headspace_agent::port::Lost;
 
+use super::super::apart::Pace;
+use super::http::HttpLine;
+use super::settings::Protocol;
 use super::*;
 use crate::encode::samples;
 
@@ -47,33 +52,32 @@ fn nobody() -> Uri {
     format!("http://{address}/v1").parse().unwrap()
 }
 
-fn exporter(metrics: Uri, traces: Uri) -> OtlpExporter {
-    let way = |endpoint| {
-        let line = Line {
-            endpoint,
-            protocol: Protocol::HttpProtobuf,
-            headers: Vec::new(),
-            timeout: DEADLINE,
-            gzip: false,
-            certificate: None,
-        };
-        Some(Way::Http(HttpLine::new(line).unwrap()))
-    };
-    let told = Told {
-        spans: Some(traces::Spans::default()),
-        ..Told::default()
-    };
-    let otlp = Otlp {
-        process: Process::default(),
-        metrics: way(metrics),
-        traces: way(traces),
-    };
-    // Delivered with the first records, and at the end.
-    let pace = Pace {
-        interval: DEADLINE * 10,
+fn way(endpoint: Uri) -> Way {
+    let line = Line {
+        endpoint,
+        protocol: Protocol::HttpProtobuf,
+        headers: Vec::new(),
         timeout: DEADLINE,
+        gzip: false,
+        certificate: None,
     };
-    Apart::start("otlp", told, otlp, pace).unwrap()
+    Way::Http(HttpLine::new(line).unwrap())
+}
+
+/// Delivered with the first records, and at the end.
+const PACE: Pace = Pace {
+    interval: DEADLINE.saturating_mul(10),
+    timeout: DEADLINE,
+};
+
+fn spans_to(endpoint: Uri) -> Apart<Items<Spans>> {
+    let deliver = QueueWay::new(way(endpoint), Process::default(), Way::traces);
+    Apart::start(NAME, Items::new(Spans::default()), deliver, PACE).unwrap()
+}
+
+fn logs_to(endpoint: Uri) -> Apart<Items<Logs>> {
+    let deliver = QueueWay::new(way(endpoint), Process::default(), Way::logs);
+    Apart::start(NAME, Items::new(Logs::default()), deliver, PACE).unwrap()
 }
 
 fn tick() -> Record {
@@ -83,47 +87,85 @@ fn tick() -> Record {
     )
 }
 
-fn spans_dropped(exporter: &mut OtlpExporter) -> Option<u64> {
+fn notice() -> Record {
+    let notice = Notice::StepsDropped { count: 1 };
+    samples::record(9_000_000_000, RecordBody::Notice(notice.to_record()))
+}
+
+/// What is told of items that were lost.
+fn dropped(exporter: &mut impl Exporter) -> Option<u64> {
     exporter.tell().into_iter().find_map(|notice| match notice {
-        Notice::SpansDropped { count, .. } => Some(count),
+        Notice::SpansDropped { count, .. } | Notice::LogRecordsDropped { count, .. } => Some(count),
         _ => None,
     })
 }
 
 #[test]
-fn spans_are_sent_though_metrics_are_not_taken() {
-    let (traces, requests) = server("200 OK");
-    let mut exporter = exporter(nobody(), traces);
-    exporter.export(&[tick()]).unwrap();
+fn spans_and_log_records_that_are_taken_are_not_counted_as_lost() {
+    let (endpoint, requests) = server("200 OK");
+    let (mut spans, mut logs) = (spans_to(endpoint.clone()), logs_to(endpoint));
+    spans.export(&[tick()]).unwrap();
     assert!(requests.recv_timeout(DEADLINE).unwrap() > 100);
-    exporter.close();
-    exporter.finish();
-    assert_eq!(spans_dropped(&mut exporter), None);
-    assert_eq!(exporter.lost().spans, 0);
-    assert!(exporter.lost().exports > 0);
+    logs.export(&[notice()]).unwrap();
+    assert!(requests.recv_timeout(DEADLINE).unwrap() > 100);
+    for exporter in [&mut spans as &mut dyn Exporter, &mut logs] {
+        exporter.close();
+        exporter.finish();
+        assert_eq!(exporter.lost(), Lost::default());
+        assert_eq!(exporter.tell(), []);
+    }
 }
 
 #[test]
 fn spans_that_are_refused_are_counted_and_told_of() {
-    let (metrics, _metrics) = server("200 OK");
     let (traces, requests) = server("400 Bad Request");
-    let mut exporter = exporter(metrics, traces);
+    let mut exporter = spans_to(traces);
     exporter.export(&[tick()]).unwrap();
     requests.recv_timeout(DEADLINE).unwrap();
     exporter.close();
     exporter.finish();
     let lost = exporter.lost();
     assert!(lost.spans > 5, "{lost:?}");
-    assert_eq!(spans_dropped(&mut exporter), Some(lost.spans));
+    assert_eq!(dropped(&mut exporter), Some(lost.spans));
 }
 
 #[test]
 fn spans_that_nobody_took_by_the_end_are_counted_and_told_of() {
-    let mut exporter = exporter(nobody(), nobody());
+    let mut exporter = spans_to(nobody());
     exporter.export(&[tick()]).unwrap();
     exporter.close();
     exporter.finish();
     let lost = exporter.lost();
     assert!(lost.spans > 5, "{lost:?}");
-    assert_eq!(spans_dropped(&mut exporter), Some(lost.spans));
+    assert_eq!(dropped(&mut exporter), Some(lost.spans));
+}
+
+#[test]
+fn log_records_that_are_refused_or_that_nobody_took_are_counted_and_told_of() {
+    // What Prometheus answers at the path of logs, which it does not know.
+    let (endpoint, _requests) = server("404 Not Found");
+    for endpoint in [endpoint, nobody()] {
+        let mut exporter = logs_to(endpoint);
+        exporter.export(&[tick(), notice(), notice()]).unwrap();
+        exporter.close();
+        exporter.finish();
+        assert_eq!(exporter.lost().log_records, 2);
+        assert_eq!(exporter.lost().spans, 0);
+        assert_eq!(dropped(&mut exporter), Some(2));
+    }
+}
+
+#[test]
+fn a_launchers_trace_that_cannot_be_read_is_refused_once_and_none_is_silent() {
+    let mut notices = Vec::new();
+    assert_eq!(read_parent(None, &mut notices), None);
+    assert_eq!(read_parent(Some(String::new()), &mut notices), None);
+    let whole = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    assert!(read_parent(Some(whole.to_owned()), &mut notices).is_some());
+    assert_eq!(notices, []);
+    assert_eq!(read_parent(Some("00-1-2-3".to_owned()), &mut notices), None);
+    let [refused] = &notices[..] else {
+        panic!("{notices:?}")
+    };
+    assert!(refused.to_string().contains("TRACEPARENT"), "{refused}");
 }

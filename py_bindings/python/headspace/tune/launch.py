@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headspace import _processes
+from headspace._processes.ending import Ending, end_marked, has_exited
 from headspace.tune.experiment import Experiment, Kind, Outcome, State
 from headspace.tune.live import LiveRun
 from headspace.tune.objective import Objective
@@ -91,7 +91,7 @@ class Running:
         self._mode = "probe" if experiment.kind is Kind.PROBE else "measure"
         self._state: State | None = None
         self._detail = ""
-        self._ending: _processes.Ending | None = None
+        self._ending: Ending | None = None
         self._looks = 0
         self._linked = False
         folder.mkdir(parents=True, exist_ok=True)
@@ -153,9 +153,9 @@ class Running:
         process = self._process
         if process is None:
             return self._outcome(None)
-        if self._ending is None and _processes.has_exited(process.pid):
+        if self._ending is None and has_exited(process.pid):
             # What it started and left ends with it.
-            self._ending = _processes.Ending(process.pid, self._mark, at_once=True)
+            self._ending = Ending(process.pid, self._mark, at_once=True)
         if self._ending is not None and self._ending.poll():
             code = process.poll()
             self._live.read()
@@ -233,7 +233,7 @@ class Running:
     def ask_to_end(self) -> None:
         """Begins to end it: what it gives does not count any more, or is enough."""
         if self._process is not None and self._ending is None:
-            self._ending = _processes.Ending(self._process.pid, self._mark)
+            self._ending = Ending(self._process.pid, self._mark)
 
     def end(self) -> None:
         """Ends it now, for good: the search was interrupted. Returns when it is gone."""
@@ -328,4 +328,4 @@ def end_leftovers(experiment: Experiment) -> int:
     """Ends what is left of an experiment whose tuner is gone: processes of this user with its mark in
     their environment. Returns how many there were."""
     # Without a token the name may be that of another study's.
-    return _processes.end_marked(MARK, experiment.name) if experiment.token else 0
+    return end_marked(MARK, experiment.name) if experiment.token else 0

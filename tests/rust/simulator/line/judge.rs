@@ -1,8 +1,11 @@
 //! Whether what the agent concludes of a pipeline is so: each term is really relieved, each remedy
 //! really applied, and the pipeline run again.
 
-use headspace_agent::analysis::attribution::{Attribution, attribute};
-use headspace_agent::model::record::{BottleneckRecord, RemedyRecord};
+use headspace_agent::analysis::attribution::{
+    Attribution, Bottleneck, Limit, Remedy, attribute, attribute_with,
+};
+use headspace_agent::analysis::thresholds::Thresholds;
+use headspace_agent::model::record::Resource;
 
 use super::draw::{self, Class};
 use super::engine::run;
@@ -76,6 +79,19 @@ impl Length {
     }
 }
 
+/// What limits a drawn pipeline, first with the usual thresholds, then with each of the others.
+pub(crate) fn limits(seed: u64, length: Length, others: &[Thresholds]) -> Vec<Option<Limit>> {
+    let case = draw::draw(seed);
+    let seen = run(&case.line, length.steps(&case.line), seed * 3 + 1);
+    let facts = facts(&case.line, &seen, case.probed, case.blind);
+    let usual = Thresholds::default();
+    let thresholds = std::iter::once(&usual).chain(others);
+    thresholds
+        .map(|thresholds| attribute_with(&facts, *thresholds).bottleneck)
+        .map(|found| found.map(|found| found.limit))
+        .collect()
+}
+
 /// Draws a pipeline, lets the agent conclude, and tries what it says.
 pub(crate) fn judge(seed: u64, length: Length) -> Judged {
     let case = draw::draw(seed);
@@ -94,7 +110,7 @@ pub(crate) fn judge(seed: u64, length: Length) -> Judged {
         .filter_map(|(place, remedy)| {
             let after = apply(line, remedy)?;
             Some(Applied {
-                code: remedy.code.clone(),
+                code: remedy.action.code().to_owned(),
                 at_least: remedy.at_least,
                 before_ms: now,
                 predicted_ms: remedy.predicted_step_ms,
@@ -106,9 +122,7 @@ pub(crate) fn judge(seed: u64, length: Length) -> Judged {
     let said = concluded
         .bottleneck
         .as_ref()
-        .map_or("unknown".to_owned(), |b| {
-            format!("{} {}", b.kind, b.name.as_deref().unwrap_or_default())
-        });
+        .map_or("unknown".to_owned(), |b| format!("{:?}", b.limit));
     Judged {
         seed,
         class: case.class,
@@ -173,21 +187,20 @@ fn without_lock(line: &mut Line) {
     }
 }
 
-fn named(line: &Line, said: &BottleneckRecord) -> Option<Term> {
-    let name = said.name.as_deref().unwrap_or_default();
-    Some(match (said.kind.as_str(), name) {
-        ("stage", name) => Term::Stage(line.stages.iter().position(|s| s.name == name)?),
-        ("pool", _) => Term::Pool,
-        ("jitter", _) => Term::Jitter,
-        ("compute", _) => Term::Compute,
-        ("resource", "cores") if !line.quota => Term::Share(Part::Cpu),
-        ("resource", "quota") if line.quota => Term::Share(Part::Cpu),
-        ("resource", "gil") => Term::Share(Part::Gil),
-        ("resource", "disk") => Term::Share(Part::Disk),
-        ("resource", "nvdec") => Term::Share(Part::Engine),
-        ("resource", "memory") => Term::Share(Part::Memory),
-        ("resource", "gc") => Term::Gc,
-        _ => return None,
+fn named(line: &Line, said: &Bottleneck) -> Option<Term> {
+    Some(match &said.limit {
+        Limit::Stage(name) => Term::Stage(line.stages.iter().position(|s| s.name == *name)?),
+        Limit::Pool(_) => Term::Pool,
+        Limit::Jitter => Term::Jitter,
+        Limit::Compute => Term::Compute,
+        Limit::Resource(Resource::Cores) if !line.quota => Term::Share(Part::Cpu),
+        Limit::Resource(Resource::Quota) if line.quota => Term::Share(Part::Cpu),
+        Limit::Resource(Resource::Gil) => Term::Share(Part::Gil),
+        Limit::Resource(Resource::Disk) => Term::Share(Part::Disk),
+        Limit::Resource(Resource::Nvdec) => Term::Share(Part::Engine),
+        Limit::Resource(Resource::Memory) => Term::Share(Part::Memory),
+        Limit::Resource(Resource::Gc) => Term::Gc,
+        Limit::Resource(_) => return None,
     })
 }
 
@@ -202,8 +215,8 @@ fn truth(
     let said = concluded.bottleneck.as_ref();
     if line.inline {
         let right = said.map(|b| {
-            b.kind == "stage"
-                || b.kind == "compute" && line.compute_ms > 30.0 * line.stages[0].alone_ms()
+            matches!(b.limit, Limit::Stage(_))
+                || b.limit == Limit::Compute && line.compute_ms > 30.0 * line.stages[0].alone_ms()
         });
         return ("inline".to_owned(), right);
     }
@@ -288,13 +301,13 @@ fn longest(line: &Line) -> f64 {
 }
 
 /// The pipeline after a remedy; `None` where it is none that a pipeline shows.
-pub(crate) fn apply(line: &Line, remedy: &RemedyRecord) -> Option<Line> {
+pub(crate) fn apply(line: &Line, remedy: &Remedy) -> Option<Line> {
     let mut line = line.clone();
     let to = remedy
         .change
         .as_ref()
         .and_then(|change| change.to.parse::<u32>().ok());
-    match remedy.code.as_str() {
+    match remedy.action.code() {
         "more_workers" | "fewer_workers" if line.inline => {
             let stage = &mut line.stages[0];
             stage.scale(None, f64::from(line.batch));
@@ -337,7 +350,7 @@ pub(crate) fn apply(line: &Line, remedy: &RemedyRecord) -> Option<Line> {
     Some(line)
 }
 
-fn stage_of(line: &Line, remedy: &RemedyRecord) -> Option<usize> {
+fn stage_of(line: &Line, remedy: &Remedy) -> Option<usize> {
     let name = remedy.stage.as_deref()?;
     line.stages.iter().position(|stage| stage.name == name)
 }

@@ -1,9 +1,10 @@
 //! A loop that loads by itself: let others load while it computes, at the price of handing batches over.
 
 use super::super::bottleneck::{Term, replace};
-use super::super::model::{GIL_WAIT_MS, Model, whole};
+use super::super::model::{Model, whole};
 use super::super::price::Price;
 use super::super::simulation::{SimulatedPipeline, Station, Supply};
+use super::action::Action;
 use super::{ASSUMED, Context, Draft, LEAST_GAIN, Outcome, change};
 
 /// Worker processes that are tried at most.
@@ -76,14 +77,7 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
         ASSUMED
     };
     Some(Draft {
-        code: "more_workers",
-        what: match to {
-            1 => "Load in a worker process instead of on the training thread: num_workers=1."
-                .to_owned(),
-            to => format!(
-                "Load in {to} worker processes instead of on the training thread: num_workers={to}."
-            ),
-        },
+        action: Action::MoreProcesses { from: 0, to },
         stage: Some(stage),
         term: Term::Stage(stage),
         change: Some(change("num_workers", &0, &to)),
@@ -128,7 +122,7 @@ fn price(model: &Model<'_>, workers: u32) -> Price {
 /// loading or the loop.
 fn holds_lock(model: &Model<'_>) -> bool {
     let waits = model.facts.resources.gil_wait_ms;
-    waits.is_some_and(|ms| ms >= GIL_WAIT_MS)
+    waits.is_some_and(|ms| ms >= model.thresholds.gil_wait_ms)
 }
 
 /// One thread or process that does all of it, one after the other.
@@ -145,10 +139,10 @@ fn in_a_thread_or_process(context: &Context<'_>, stage: usize) -> Option<Draft> 
         simulated.loop_ms += price.receive_ms;
     }
     (simulated.stations, simulated.batch, simulated.inline) = (vec![station], 1.0, false);
-    let whose = if holds_lock { "process" } else { "thread" };
     Some(Draft {
-        code: "background",
-        what: format!("Load the next batch in a {whose} of its own while the loop computes."),
+        action: Action::Background {
+            in_process: holds_lock,
+        },
         stage: Some(stage),
         term: Term::Stage(stage),
         change: None,

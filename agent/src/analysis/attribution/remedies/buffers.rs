@@ -1,6 +1,7 @@
 //! Bigger buffers: they help where calls vary, and only there.
 
 use super::super::bottleneck::Term;
+use super::action::Action;
 use super::{Context, Draft, Outcome, change};
 
 /// Buffers tried at most.
@@ -25,25 +26,24 @@ fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
     let model = context.model;
     let mut simulated = model.simulated.clone();
     let station = &mut simulated.stations[stage];
-    let (what, knob) = if let Some(ahead) = station.ahead {
+    let (action, knob) = if let Some(ahead) = station.ahead {
         let to = ahead.saturating_mul(4).min(64);
         station.ahead = Some(to);
-        let what = format!(
-            "Let each worker be {to} batches ahead instead of {ahead}: it absorbs slow ones."
-        );
-        (what, change("prefetch_factor", &ahead, &to))
+        let action = Action::MorePrefetch { from: ahead, to };
+        (action, change("prefetch_factor", &ahead, &to))
     } else {
         let queue = model.nodes[stage].after?;
         let from = queue.capacity?;
         // What comes at once has to fit several times over.
         let to = from.saturating_mul(4).max(from.saturating_add(2));
         station.room = to;
-        let what = format!(
-            "Let the queue `{}` hold {to} items instead of {from}: it absorbs slow calls.",
-            queue.name
-        );
+        let action = Action::BiggerQueue {
+            queue: queue.name.clone(),
+            from,
+            to,
+        };
         (
-            what,
+            action,
             change(&format!("{}.capacity", queue.name), &from, &to),
         )
     };
@@ -52,8 +52,7 @@ fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
         return None;
     }
     let draft = Draft {
-        code: "bigger_buffer",
-        what,
+        action,
         stage: Some(stage),
         term: Term::Jitter,
         change: Some(knob),

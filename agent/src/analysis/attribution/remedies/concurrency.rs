@@ -2,7 +2,8 @@
 
 use super::super::bottleneck::{Term, limit_ms, memory_suspect, waits_for_lock};
 use super::super::flow::Node;
-use super::super::model::{BUSY, Model, whole};
+use super::super::model::{Model, whole};
+use super::action::{Action, Shared};
 use super::{ASSUMED, Context, Draft, HOPED_FOR, Outcome, background, change};
 use crate::model::record::{ChangeRecord, QueueSummary};
 
@@ -46,8 +47,11 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
     simulated.pools[pool] = to;
     let name = &shared.queue.name;
     Draft {
-        code: "more_threads",
-        what: format!("Give the pool `{name}` {to} threads instead of {from}."),
+        action: Action::MoreThreads {
+            pool: name.clone(),
+            from,
+            to,
+        },
         stage: None,
         term: Term::Pool(pool),
         change: Some(change(&format!("{name}.concurrency"), &from, &to)),
@@ -105,12 +109,10 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let node = &model.nodes[stage];
     if let Some(pool) = starved_pool(model, stage) {
         return Some(Draft {
-            code: "submit_ahead",
-            what: format!(
-                "Submit more calls of `{}` ahead: nothing waits in `{}`, so that more workers would \
-                 have nothing to do.",
-                node.stage.name, pool.name
-            ),
+            action: Action::SubmitAhead {
+                stage: node.stage.name.clone(),
+                queue: pool.name.clone(),
+            },
             stage: Some(stage),
             term: Term::Stage(stage),
             change: None,
@@ -139,19 +141,18 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         return None;
     }
     simulated.stations[stage].servers = to;
-    let name = &node.stage.name;
-    let processes = model.workers == Some(stage);
-    let (now, wanted) = (declared(node, from), declared(node, to));
-    let what = if processes {
-        format!("Load in {to} worker processes instead of {from}.")
-    } else if Some(stage) == model.decoder.map(|(decoder, _)| decoder) {
-        format!("Run `{name}` {wanted} at a time instead of {now}: one on each decoder at most.")
+    let action = if model.workers == Some(stage) {
+        Action::MoreProcesses { from, to }
     } else {
-        format!("Run `{name}` {wanted} at a time instead of {now}.")
+        Action::MoreCalls {
+            stage: node.stage.name.clone(),
+            from: declared(node, from),
+            to: declared(node, to),
+            on_decoders: Some(stage) == model.decoder.map(|(decoder, _)| decoder),
+        }
     };
     Some(Draft {
-        code: "more_workers",
-        what,
+        action,
         stage: Some(stage),
         term: Term::Stage(stage),
         change: Some(knob(context, stage, to)),
@@ -169,7 +170,11 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
 
 /// Whether the disk gives a stage no more.
 fn reads_all_it_can(model: &Model<'_>, stage: usize) -> bool {
-    model.reader == Some(stage) && model.uses.disk.is_some_and(|used| used >= BUSY)
+    model.reader == Some(stage)
+        && model
+            .uses
+            .disk
+            .is_some_and(|used| used >= model.thresholds.busy)
 }
 
 fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
@@ -180,19 +185,19 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
     if now < 2 {
         return None;
     }
-    let name = &node.stage.name;
+    let action = |to: u32, shared| Action::FewerCalls {
+        stage: node.stage.name.clone(),
+        from: now,
+        to: declared(node, to),
+        shared,
+    };
     if let Some((decoder, engines)) = model.decoder
         && decoder == stage
         && from > engines
         && node.active(context.step_ms()) > 1.05 * f64::from(engines)
     {
         return Some(Draft {
-            code: "fewer_workers",
-            what: format!(
-                "Run `{name}` {} at a time instead of {now}, one on each decoder: more share the same \
-                 decoders and hold each other up.",
-                declared(node, engines)
-            ),
+            action: action(engines, Shared::Decoders),
             stage: Some(stage),
             term: Term::Engines,
             change: Some(knob(context, stage, engines)),
@@ -203,12 +208,7 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
     if memory_suspect(model, stage) && node.limit_ms > 0.5 * context.step_ms() {
         let to = from.div_ceil(2);
         return Some(Draft {
-            code: "fewer_workers",
-            what: format!(
-                "Run `{name}` {} at a time instead of {now}: its threads seem to slow each other, and \
-                 the model, through memory.",
-                declared(node, to)
-            ),
+            action: action(to, Shared::Memory),
             stage: Some(stage),
             term: Term::Memory,
             change: Some(knob(context, stage, to)),
@@ -225,11 +225,7 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let mut simulated = model.simulated.clone();
     simulated.stations[stage].servers = to;
     Some(Draft {
-        code: "fewer_workers",
-        what: format!(
-            "Run `{name}` {} at a time instead of {now}: there are no cores for more.",
-            declared(node, to)
-        ),
+        action: action(to, Shared::Cores),
         stage: Some(stage),
         term: Term::Cores,
         change: Some(knob(context, stage, to)),

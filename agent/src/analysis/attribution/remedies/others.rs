@@ -3,9 +3,8 @@
 
 use super::super::bottleneck::{Term, limit_ms, lock_contended, relieve};
 use super::super::evidence::inner;
-use super::super::model::{BUSY, Model, whole};
-use crate::analysis::verdict::units::amount;
-
+use super::super::model::{Model, whole};
+use super::action::{Action, Work};
 use super::{ASSUMED, Context, Draft, HOPED_FOR, Outcome, change};
 
 /// Cores in the hands of other programs from which on they are worth a word.
@@ -46,28 +45,11 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
     for (_, ms) in &mut simulated.stations[stage].parts {
         *ms *= 1.0 - 0.5 * part.min(1.0);
     }
-    let lower = format!("{name} {named}").to_lowercase();
-    let of = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-    let how = if of(&["dec", "video", "demux", "clip", "frame"]) {
-        "shorter clips, fewer or smaller frames, a faster decoder"
-    } else if of(&[
-        "image",
-        "jpeg",
-        "png",
-        "resize",
-        "crop",
-        "augment",
-        "transform",
-    ]) {
-        "smaller images, a faster library"
-    } else if of(&["read", "load", "fetch", "download", "open"]) {
-        "smaller samples, a faster store, bigger reads"
-    } else {
-        "less work a call, or a faster library"
-    };
     Some(Draft {
-        code: "cheaper_calls",
-        what: format!("Halve what a call of `{named}` costs ({how})."),
+        action: Action::CheaperCalls {
+            stage: named.to_owned(),
+            work: Work::guess(&format!("{name} {named}")),
+        },
         stage: Some(stage),
         term: found.term,
         change: None,
@@ -97,16 +79,8 @@ fn subprocess(context: &Context<'_>) -> Option<Draft> {
         return None;
     }
     let sure = model.gil_binds();
-    let what = if sure {
-        "Run the loader's stages in processes of their own, as many as there are busy threads: \
-         each has an interpreter lock to itself, which threads hold in turns."
-    } else {
-        "Run the loader in a subprocess: its threads and the loop wait for each other's \
-         interpreter lock."
-    };
     Some(Draft {
-        code: "subprocess",
-        what: what.to_owned(),
+        action: Action::Subprocess { each_thread: sure },
         stage: None,
         term: Term::Gil,
         change: None,
@@ -133,10 +107,7 @@ fn collection(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     model.facts.resources.gc_pct.filter(|pct| *pct >= GC_PCT)?;
     Some(Draft {
-        code: "gc_between_epochs",
-        what: "Collect garbage only between epochs: `gc.disable()` at the start, `gc.collect()` \
-               after each."
-            .to_owned(),
+        action: Action::CollectBetweenEpochs,
         stage: None,
         term: Term::Gc,
         change: None,
@@ -148,12 +119,12 @@ fn collection(context: &Context<'_>) -> Option<Draft> {
 fn page_cache(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let reader = model.reader?;
-    model.uses.disk.filter(|used| *used >= BUSY)?;
+    model
+        .uses
+        .disk
+        .filter(|used| *used >= model.thresholds.busy)?;
     Some(Draft {
-        code: "page_cache",
-        what: "Keep the data in memory: it is read from the disk again and again because the page \
-               cache is too small for it. More memory, smaller files, or a faster disk."
-            .to_owned(),
+        action: Action::KeepInMemory,
         stage: Some(reader),
         term: Term::Disk,
         change: None,
@@ -184,16 +155,13 @@ fn cores(context: &Context<'_>) -> Option<Draft> {
         .clamp(now.floor() + 1.0, 8.0 * now.ceil());
     let mut simulated = model.simulated.clone();
     simulated.cores = to;
-    let (code, what, term) = if quota {
-        let what = format!("Raise the CPU quota from {now} to {to} cores.");
-        ("quota", what, Term::Quota)
+    let (action, term) = if quota {
+        (Action::RaiseQuota { from: now, to }, Term::Quota)
     } else {
-        let what = format!("Give the process {to} cores instead of {now}.");
-        ("more_cores", what, Term::Cores)
+        (Action::MoreCores { from: now, to }, Term::Cores)
     };
     Some(Draft {
-        code,
-        what,
+        action,
         stage: None,
         term,
         change: Some(change("cores", &now, &whole(to))),
@@ -211,13 +179,10 @@ fn others_away(context: &Context<'_>) -> Option<Draft> {
         return None;
     }
     Some(Draft {
-        code: "others_away",
-        what: format!(
-            "Stop what else runs here, or give training cores of its own: other programs use {} \
-             of {} cores.",
-            amount(others),
-            amount(r.cores_usable?)
-        ),
+        action: Action::StopOthers {
+            used: others,
+            usable: r.cores_usable?,
+        },
         stage: None,
         term: Term::Cores,
         change: None,
@@ -233,8 +198,7 @@ fn pinned(context: &Context<'_>) -> Option<Draft> {
         return None;
     }
     Some(Draft {
-        code: "pin_memory",
-        what: "Copy batches to the GPU from page-locked memory.".to_owned(),
+        action: Action::PinMemory,
         stage: None,
         term: Term::Compute,
         change: Some(change("pin_memory", &"False", &"True")),

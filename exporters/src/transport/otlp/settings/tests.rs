@@ -34,6 +34,10 @@ fn the_general_endpoint_gets_the_signals_path_and_its_own_is_taken_as_it_is() {
         "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
         "http://other:1/take/this",
     );
+    assert_eq!(
+        endpoint_of(settings.logs),
+        "http://collector:9/base/v1/logs"
+    );
     let settings = read(&[], &[general, own]);
     assert_eq!(endpoint_of(settings.metrics), "http://other:1/take/this");
     assert!(settings.traces.is_none());
@@ -136,6 +140,33 @@ fn opentelemetrys_own_switches_hold() {
     );
     let settings = read(&[("spans", "true")], &[("OTEL_TRACES_EXPORTER", "none")]);
     assert!(settings.metrics.is_some() && settings.traces.is_none());
+    let settings = read(&[], &[("OTEL_LOGS_EXPORTER", "none")]);
+    assert!(settings.metrics.is_some() && settings.logs.is_none());
+}
+
+#[test]
+fn a_signals_own_variables_are_of_that_signal_alone() {
+    let settings = read(
+        &[],
+        &[
+            ("OTEL_EXPORTER_OTLP_HEADERS", "who=all"),
+            ("OTEL_EXPORTER_OTLP_LOGS_HEADERS", "who=logs"),
+            ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "http://logs:1/in"),
+            ("OTEL_EXPORTER_OTLP_LOGS_PROTOCOL", "http/json"),
+            ("OTEL_EXPORTER_OTLP_LOGS_TIMEOUT", "250"),
+        ],
+    );
+    let (logs, metrics) = (settings.logs.unwrap(), settings.metrics.unwrap());
+    assert_eq!(logs.endpoint, "http://logs:1/in");
+    assert_eq!(logs.headers[0].1, "logs");
+    assert_eq!(logs.protocol, Protocol::HttpJson);
+    assert_eq!(logs.timeout, Duration::from_millis(250));
+    assert_eq!(metrics.endpoint, "http://localhost:4318/v1/metrics");
+    assert_eq!(metrics.headers[0].1, "all");
+    assert_eq!(
+        (metrics.protocol, metrics.timeout),
+        (Protocol::HttpProtobuf, TIMEOUT)
+    );
 }
 
 #[test]

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headspace import _processes
+from headspace._processes.ending import Ending
 from headspace.spdl.autoresearch._records import Progress
 
 __all__ = ["Job", "Jobs"]
@@ -199,7 +199,7 @@ class Jobs:
         if pid is None or not self._is_alive(job_id):
             return not self._is_alive(job_id)
         # Its shell may be gone at once while the command still completes its records.
-        _processes.Ending(pid, (MARK, str(self.folder(job_id)))).wait()
+        Ending(pid, (MARK, str(self.folder(job_id)))).wait()
         return not self._is_alive(job_id)
 
     def _end_orphans(self, run_id: str) -> None:

@@ -1,0 +1,187 @@
+//! What a remedy asks the user to do.
+
+/// A change to the program, its loader or its machine.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Look at the model: the training is compute-bound.
+    Stop,
+    /// Load in worker processes. From 0: on the training thread until now.
+    MoreProcesses {
+        /// Worker processes now.
+        from: u32,
+        /// Worker processes proposed.
+        to: u32,
+    },
+    /// Run more calls of a stage at once.
+    MoreCalls {
+        /// The stage.
+        stage: String,
+        /// Calls at once now.
+        from: u32,
+        /// Calls at once proposed.
+        to: u32,
+        /// Whether each call needs a video decoder.
+        on_decoders: bool,
+    },
+    /// Run fewer calls of a stage at once.
+    FewerCalls {
+        /// The stage.
+        stage: String,
+        /// Calls at once now.
+        from: u32,
+        /// Calls at once proposed.
+        to: u32,
+        /// What they share.
+        shared: Shared,
+    },
+    /// Submit more calls ahead, so that the pool has work.
+    SubmitAhead {
+        /// The stage.
+        stage: String,
+        /// The queue of its pool.
+        queue: String,
+    },
+    /// Give a pool more threads.
+    MoreThreads {
+        /// The queue of the pool.
+        pool: String,
+        /// Threads now.
+        from: u32,
+        /// Threads proposed.
+        to: u32,
+    },
+    /// Let each worker prefetch more batches.
+    MorePrefetch {
+        /// Batches ahead now.
+        from: u32,
+        /// Batches ahead proposed.
+        to: u32,
+    },
+    /// Let a queue hold more items.
+    BiggerQueue {
+        /// The queue.
+        queue: String,
+        /// Its capacity now.
+        from: u32,
+        /// The capacity proposed.
+        to: u32,
+    },
+    /// Load the next batch while the loop computes.
+    Background {
+        /// In a process instead of a thread.
+        in_process: bool,
+    },
+    /// Halve what a call costs.
+    CheaperCalls {
+        /// The stage.
+        stage: String,
+        /// What it seems to do.
+        work: Work,
+    },
+    /// Run the loader's threads in processes.
+    Subprocess {
+        /// Whether the interpreter lock alone binds, so that each busy thread needs its own process.
+        each_thread: bool,
+    },
+    /// Collect garbage between epochs only.
+    CollectBetweenEpochs,
+    /// Keep the data in memory.
+    KeepInMemory,
+    /// Give the process more cores.
+    MoreCores {
+        /// Cores now.
+        from: f64,
+        /// Cores proposed.
+        to: f64,
+    },
+    /// Raise the CPU quota.
+    RaiseQuota {
+        /// Cores now.
+        from: f64,
+        /// Cores proposed.
+        to: f64,
+    },
+    /// Stop other programs.
+    StopOthers {
+        /// Cores that they use.
+        used: f64,
+        /// Cores there are.
+        usable: f64,
+    },
+    /// Copy batches to the GPU from page-locked memory.
+    PinMemory,
+}
+
+/// What calls at once share, and hold each other up by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shared {
+    /// Video decoders.
+    Decoders,
+    /// Memory bandwidth.
+    Memory,
+    /// Cores.
+    Cores,
+}
+
+/// What a stage seems to do, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Decode video.
+    Video,
+    /// Decode or transform images.
+    Images,
+    /// Read or fetch samples.
+    Reading,
+    /// Something else.
+    Unknown,
+}
+
+impl Action {
+    /// Stable name for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::MoreProcesses { .. } | Self::MoreCalls { .. } => "more_workers",
+            Self::FewerCalls { .. } => "fewer_workers",
+            Self::SubmitAhead { .. } => "submit_ahead",
+            Self::MoreThreads { .. } => "more_threads",
+            Self::MorePrefetch { .. } | Self::BiggerQueue { .. } => "bigger_buffer",
+            Self::Background { .. } => "background",
+            Self::CheaperCalls { .. } => "cheaper_calls",
+            Self::Subprocess { .. } => "subprocess",
+            Self::CollectBetweenEpochs => "gc_between_epochs",
+            Self::KeepInMemory => "page_cache",
+            Self::MoreCores { .. } => "more_cores",
+            Self::RaiseQuota { .. } => "quota",
+            Self::StopOthers { .. } => "others_away",
+            Self::PinMemory => "pin_memory",
+        }
+    }
+}
+
+impl Work {
+    /// What a stage of that name seems to do.
+    #[must_use]
+    pub(super) fn guess(name: &str) -> Self {
+        let name = name.to_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        if has(&["dec", "video", "demux", "clip", "frame"]) {
+            Self::Video
+        } else if has(&[
+            "image",
+            "jpeg",
+            "png",
+            "resize",
+            "crop",
+            "augment",
+            "transform",
+        ]) {
+            Self::Images
+        } else if has(&["read", "load", "fetch", "download", "open"]) {
+            Self::Reading
+        } else {
+            Self::Unknown
+        }
+    }
+}

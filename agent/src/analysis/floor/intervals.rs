@@ -1,0 +1,66 @@
+//! Intervals of the floor and the headspace, by resampling.
+
+use crate::analysis::bootstrap::{self, Blocks, Rng};
+use crate::analysis::levels::Levels;
+use crate::model::record::Estimate;
+
+/// Resampled headspaces behind an interval. The ends of the interval are then good to a tenth of
+/// its width.
+const RESAMPLES: usize = 1000;
+/// Makes intervals repeatable. Any number will do.
+const SEED: u64 = 0x6865_6164_7370_6163;
+
+pub(super) struct Intervals {
+    pub(super) live_ms: Estimate,
+    pub(super) floor_ms: Estimate,
+    pub(super) headspace_pct: Estimate,
+}
+
+/// What a mean is resampled from.
+pub(super) struct Draw<'a> {
+    pub(super) mean: f64,
+    /// The steps within windows.
+    pub(super) blocks: &'a Blocks,
+}
+
+impl Draw<'_> {
+    /// A resampled mean, with its level shifted by `level` (a difference of logarithms).
+    fn draw(&self, level: f64, rng: &mut Rng) -> f64 {
+        let steps = bootstrap::expansion(self.blocks.freedom()) * self.blocks.deviation(rng);
+        let drawn = (self.mean + steps) * level.exp();
+        // A mean of positive numbers is positive, however wide its interval.
+        drawn.max(0.05 * self.mean)
+    }
+}
+
+/// `unsure` are relative standard deviations of both means besides.
+pub(super) fn intervals(
+    live: &Draw<'_>,
+    floor: &Draw<'_>,
+    levels: &Levels,
+    unsure: [f64; 2],
+) -> Intervals {
+    let headspace = |live: f64, floor: f64| 100.0 * (live - floor) / live;
+    let mut rng = Rng::new(SEED);
+    let (mut lives, mut floors, mut headspaces) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..RESAMPLES {
+        let mut level = levels.deviations(&mut rng);
+        for (level, unsure) in level.iter_mut().zip(unsure) {
+            *level += unsure * rng.normal();
+        }
+        let [of_live, of_floor] = level;
+        let (drawn, free) = (live.draw(of_live, &mut rng), floor.draw(of_floor, &mut rng));
+        lives.push(drawn);
+        floors.push(free);
+        headspaces.push(headspace(drawn, free));
+    }
+    let estimate = |value: f64, draws: Vec<f64>| {
+        let (low, high) = bootstrap::percentiles(draws);
+        Estimate { value, low, high }
+    };
+    Intervals {
+        live_ms: estimate(live.mean, lives),
+        floor_ms: estimate(floor.mean, floors),
+        headspace_pct: estimate(headspace(live.mean, floor.mean), headspaces),
+    }
+}

@@ -1,0 +1,65 @@
+//! Where the steady state of a loop begins.
+
+use crate::analysis::findings::Finding;
+use crate::analysis::steady::{self, LEAST_WARMUP};
+use crate::model::series::Series;
+
+/// Steps in one block of the change-point search.
+const BLOCK: usize = 5;
+
+/// A change of the mean step that is too small to be called one.
+const DRIFT: f64 = 0.03;
+
+/// Steps to leave out at the start of `series`: at least [`LEAST_WARMUP`], more if a change point
+/// says so; `None` where no steady state was found.
+#[must_use]
+pub fn warmup(series: &Series) -> Option<usize> {
+    series.early().get(LEAST_WARMUP..)?;
+    let means = blocks(series);
+    // Too few blocks to look for a change: the convention alone decides.
+    if means.len() < 4 {
+        return Some(LEAST_WARMUP);
+    }
+    match steady::warmup_blocks(&means) {
+        Some(blocks) => Some(LEAST_WARMUP + blocks * BLOCK),
+        // The rule also trips over a drift too small to matter.
+        None => halves_agree(&means).then_some(LEAST_WARMUP),
+    }
+}
+
+/// Mean step of each block after the least warm-up, in nanoseconds.
+fn blocks(series: &Series) -> Vec<f64> {
+    let rest = series.early().get(LEAST_WARMUP..).unwrap_or_default();
+    rest.chunks_exact(BLOCK)
+        .map(|block| block.iter().map(|s| s.step_ns() as f64).sum::<f64>() / BLOCK as f64)
+        .collect()
+}
+
+/// That no steady state was found, and how many steps would show one.
+///
+/// The search accepts a warm-up of at most half the steps. So where the step time last changed `n`
+/// steps into the run, a run of `2 n` steps has a steady state if the step time changes no more.
+pub(super) fn no_steady_state(series: &Series) -> Finding {
+    let changed = last_change(series);
+    // Later steps are not kept one by one: more of them would not be searched.
+    let all_kept = series.len() <= series.early().len() as u64;
+    // A number of steps that is easy to remember, and no less.
+    let enough = (2 * changed).div_ceil(50) * 50;
+    Finding::NoSteadyState {
+        changed,
+        enough: all_kept.then_some((series.len(), enough)),
+    }
+}
+
+/// After how many steps the step time no longer changed, whether or not the rest is long enough to be
+/// called steady.
+fn last_change(series: &Series) -> usize {
+    LEAST_WARMUP + BLOCK * steady::best_cut(&blocks(series))
+}
+
+/// Whether the means of both halves differ by less than [`DRIFT`].
+fn halves_agree(means: &[f64]) -> bool {
+    let (first, second) = means.split_at(means.len() / 2);
+    let mean = |half: &[f64]| half.iter().sum::<f64>() / half.len() as f64;
+    (mean(first) - mean(second)).abs() < DRIFT * mean(means)
+}

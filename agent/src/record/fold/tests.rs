@@ -1,0 +1,122 @@
+//! What the fold makes of events.
+
+use super::*;
+
+/// Milliseconds since the start, as the fold sees them.
+const MS: u64 = 1_000_000;
+
+fn fold() -> Fold {
+    Fold::new("train".to_owned())
+}
+
+fn one_epoch(fold: &mut Fold, start: u64, batches: u64) {
+    fold.begin_epoch(start * MS);
+    for i in 0..batches {
+        // Asked for at 10 i, received 4 ms later; the first after 4 ms too.
+        fold.lap((start + 10 * i) * MS, (start + 10 * i + 4) * MS);
+    }
+    fold.end_epoch(true);
+}
+
+#[test]
+fn wait_compute_and_step_add_up_and_leave_the_first_batch_out() {
+    let mut fold = fold();
+    one_epoch(&mut fold, 0, 3);
+
+    let tick = fold.take_tick().remove(0);
+
+    assert_eq!(tick.steps, 3);
+    assert_eq!(
+        (tick.wait.count, tick.compute.count, tick.step.count),
+        (2, 2, 2)
+    );
+    assert_eq!(
+        (tick.wait.sum_ms, tick.compute.sum_ms, tick.step.sum_ms),
+        (8.0, 12.0, 20.0)
+    );
+}
+
+#[test]
+fn time_to_first_batch_and_boundary_stay_out_of_the_step() {
+    let mut fold = fold();
+    one_epoch(&mut fold, 0, 2);
+    one_epoch(&mut fold, 500, 2);
+
+    let epochs = fold.take_epochs();
+
+    assert_eq!(epochs[0].ttfb_s, Some(0.004));
+    assert_eq!(epochs[0].boundary_s, None);
+    assert_eq!(epochs[1].boundary_s, Some(0.490));
+    assert!(fold.take_tick()[0].step.max_ms < 10.001);
+}
+
+#[test]
+fn a_step_that_straddles_a_phase_belongs_to_neither() {
+    let mut fold = fold();
+    fold.begin_epoch(0);
+    fold.lap(0, MS);
+    fold.phase = Phase::Live;
+    fold.lap(2 * MS, 3 * MS);
+    let clock = MonotonicClock::new();
+    fold.add(Event::Phase(Phase::Replay), &clock);
+    fold.lap(4 * MS, 5 * MS);
+    fold.lap(6 * MS, 7 * MS);
+
+    let ticks = fold.take_tick();
+
+    assert_eq!((ticks[0].steps, ticks[0].step.count), (2, 1));
+    assert_eq!((ticks[1].steps, ticks[1].step.count), (2, 1));
+}
+
+#[test]
+fn single_steps_are_in_a_tick_only_where_somebody_wants_them() {
+    let mut fold = fold();
+    one_epoch(&mut fold, 0, 3);
+    assert!(fold.take_tick()[0].sampled.is_empty());
+
+    fold.sample_steps();
+    one_epoch(&mut fold, 1_000, 3);
+    let tick = fold.take_tick().remove(0);
+    let expected = StepRecord {
+        step: 4,
+        epoch: 1,
+        received_s: 1.014,
+        step_ms: 10.0,
+        wait_ms: Some(4.0),
+    };
+    assert_eq!(tick.sampled, [expected]);
+    assert_eq!(tick.step.count, 2);
+}
+
+#[test]
+fn an_epoch_left_early_says_so() {
+    let mut fold = fold();
+    fold.begin_epoch(0);
+    fold.lap(0, MS);
+    fold.begin_epoch(5 * MS);
+
+    let epochs = fold.take_epochs();
+
+    assert_eq!(epochs.len(), 1);
+    assert!(!epochs[0].exhausted);
+}
+
+#[test]
+fn a_tick_holds_only_what_happened_since_the_last() {
+    let mut fold = fold();
+    one_epoch(&mut fold, 0, 3);
+    fold.take_tick();
+
+    assert!(fold.take_tick().is_empty());
+}
+
+#[test]
+fn samples_are_absent_where_the_batch_size_is_not_known() {
+    let mut fold = fold();
+    one_epoch(&mut fold, 0, 3);
+    assert_eq!(fold.take_tick()[0].samples, None);
+
+    fold.batch_size = 8;
+    one_epoch(&mut fold, 100, 3);
+    assert_eq!(fold.take_tick()[0].samples, Some(24));
+}

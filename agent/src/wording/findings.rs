@@ -1,0 +1,166 @@
+//! What stands out in a run, in one or two sentences each.
+
+use super::units::{amount, bytes, duration_ms, percent};
+use crate::analysis::findings::{Finding, GpuFinding};
+use crate::model::record::FindingRecord;
+
+/// The record of a finding.
+#[must_use]
+pub(super) fn finding_record(finding: &Finding) -> FindingRecord {
+    FindingRecord {
+        code: finding.code().to_owned(),
+        text: text(finding),
+    }
+}
+
+#[expect(clippy::too_many_lines, reason = "one text for each finding")]
+fn text(finding: &Finding) -> String {
+    match finding {
+        Finding::CpuThrottled { pct, cores } => {
+            let quota =
+                cores.map_or_else(String::new, |cores| format!(" of {} cores", amount(cores)));
+            format!(
+                "The CPU quota{quota} ran out in {} % of its periods, and every thread stood still \
+                 until the next.",
+                percent(*pct, 0)
+            )
+        }
+        Finding::Oversubscribed {
+            pct,
+            threads_and_cores,
+        } => {
+            let counts = threads_and_cores.map_or_else(String::new, |(threads, cores)| {
+                format!(
+                    " ({} threads ready to run on average, {} cores)",
+                    amount(threads),
+                    amount(cores)
+                )
+            });
+            format!(
+                "The training thread waited for a core in {} % of the time: more threads want to \
+                 run than there are cores{counts}.",
+                percent(*pct, 0)
+            )
+        }
+        Finding::GilContended { wait_ms } => format!(
+            "A thread waits {} on average for Python's interpreter lock: threads that run Python \
+             code hold each other up.",
+            duration_ms(*wait_ms)
+        ),
+        Finding::GcPauses { pct, longest_ms } => {
+            let longest = longest_ms.map_or_else(String::new, |ms| {
+                format!(", the longest pause {}", duration_ms(ms))
+            });
+            format!(
+                "Python's garbage collector stopped the process for {} % of the time{longest}.",
+                percent(*pct, 1)
+            )
+        }
+        Finding::IoPressure { pct } => format!(
+            "At least one task on this machine waited for storage in {} % of the time (I/O pressure).",
+            percent(*pct, 0)
+        ),
+        Finding::MemoryPressure { pct } => format!(
+            "Memory was scarce: at least one task waited for it in {} % of the time (memory \
+             pressure).",
+            percent(*pct, 1)
+        ),
+        Finding::MemoryGrows {
+            growth,
+            with_children,
+        } => {
+            let whose = if *with_children {
+                "The memory of this process and its children"
+            } else {
+                "The memory of this process"
+            };
+            let [value, low, high] =
+                [growth.value, growth.low, growth.high].map(|b| bytes(1e3 * b));
+            format!("{whose} grows by {value} in 1,000 steps ({low} to {high}).")
+        }
+        Finding::Gpu { ordinal, finding } => format!("GPU {ordinal}: {}", gpu(finding)),
+        Finding::NoSteadyState { changed, enough } => no_steady_state(*changed, *enough),
+        Finding::BatchesMutated { mutated, cached } => format!(
+            "{mutated} of {cached} cached batches changed in place, so replayed steps saw other \
+             data than the loader made."
+        ),
+        Finding::NoHeadspace { reason } => reason.clone(),
+        Finding::UnsteadyProbe { warning } => warning.clone(),
+        Finding::CallsFail {
+            stage,
+            failures,
+            calls,
+        } => format!("{failures} of {calls} calls of `{stage}` ended in an exception."),
+    }
+}
+
+fn gpu(finding: &GpuFinding) -> String {
+    match finding {
+        GpuFinding::DecodersBusy { engines, pct } => format!(
+            "its {engines} video decoders are busy {} % of the time, so more decoding at once gains \
+             nothing.",
+            percent(*pct, 0)
+        ),
+        GpuFinding::Throttled { pct, by } => {
+            let why = match by.as_str() {
+                "power" => "its power cap",
+                "thermal" => "its temperature",
+                _ => "the hardware (a brake signal, or a supply that is too weak)",
+            };
+            let pct = percent(*pct, 0);
+            format!("its clocks were held down in {pct} % of the time by {why}.")
+        }
+        GpuFinding::MemoryErrors { errors } => format!(
+            "{errors:.0} memory errors appeared that could not be corrected. Results may be wrong; \
+             have the GPU checked."
+        ),
+        GpuFinding::Shared { pct } => format!(
+            "{} % of its memory in use belongs to other processes.",
+            percent(*pct, 0)
+        ),
+    }
+}
+
+fn no_steady_state(changed: usize, enough: Option<(u64, usize)>) -> String {
+    let means = "the means are of all steps after the first 20";
+    match enough {
+        None => format!("The step time still changed after {changed} steps; {means}."),
+        Some((steps, enough)) => format!(
+            "The step time still changed {changed} steps into the run of {steps}; {means}. {enough} \
+             steps would be enough if it changes no more after that."
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::findings::findings;
+    use crate::model::record::{Estimate, ResourcesRecord};
+
+    #[test]
+    fn a_finding_says_how_much() {
+        let resources = ResourcesRecord {
+            throttled_pct: Some(43.0),
+            cores_usable: Some(1.5),
+            memory_growth_per_step: Some(Estimate {
+                value: 10_485.76,
+                low: 10_000.0,
+                high: 11_000.0,
+            }),
+            memory_growth_of: Some("process".to_owned()),
+            ..ResourcesRecord::default()
+        };
+
+        let texts: Vec<_> = findings(&resources).iter().map(text).collect();
+
+        assert_eq!(
+            texts,
+            [
+                "The CPU quota of 1.5 cores ran out in 43 % of its periods, and every thread stood \
+                 still until the next.",
+                "The memory of this process grows by 10.0 MiB in 1,000 steps (9.54 MiB to 10.5 MiB).",
+            ]
+        );
+    }
+}

@@ -1,0 +1,199 @@
+//! What the ranks of a run say together.
+
+use super::section::{Column, Row, Section, SectionId, Table};
+use super::units::{duration_ms, percent};
+use crate::analysis::ranks::{RankEvidence, RanksTogether};
+use crate::model::ranks::{RankCause, RankSummary, RanksRecord};
+use crate::model::record::SummaryRecord;
+
+/// The record of the ranks with the text of its evidence.
+#[must_use]
+pub fn ranks_record(together: RanksTogether) -> RanksRecord {
+    RanksRecord {
+        evidence: evidence(together.evidence),
+        ..together.record
+    }
+}
+
+fn evidence(evidence: RankEvidence) -> String {
+    match evidence {
+        RankEvidence::TooFewRanks => "Fewer than two ranks reached a steady state.".to_owned(),
+        RankEvidence::TooShort => {
+            "The ranks ran too short to tell a difference from noise.".to_owned()
+        }
+        RankEvidence::WaitsUnknown => "The ranks' waits for data are not known.".to_owned(),
+        RankEvidence::TooNoisy => {
+            "The steps of the ranks vary too much to tell a difference from noise.".to_owned()
+        }
+        RankEvidence::Balanced => "No rank waits longer for its data than the others, and all steps \
+                                   are equally long. A rank that computes longer would not show if \
+                                   the ranks wait for each other within a step: the others' compute \
+                                   is then as long."
+            .to_owned(),
+        RankEvidence::StepsDiffer {
+            step_ms,
+            wait_and_compute_ms,
+        } => format!(
+            "Its step is {step_ms:.1} ms longer than those of the quick ranks: {}. The steps differ, \
+             so the ranks do not wait for each other in each step.",
+            parts(wait_and_compute_ms)
+        ),
+        RankEvidence::WaitsLonger { wait_ms } => format!(
+            "It waits {wait_ms:.1} ms longer for its data than the quick ranks, and all steps are \
+             equally long: the others wait for it within their compute."
+        ),
+    }
+}
+
+/// By how much its wait and its compute are longer, the larger first.
+fn parts(wait_and_compute_ms: Option<(f64, f64)>) -> String {
+    match wait_and_compute_ms {
+        Some((wait, compute)) if wait >= compute => {
+            format!("it waits {wait:.1} ms longer for its data and computes {compute:.1} ms longer")
+        }
+        Some((wait, compute)) => {
+            format!("it computes {compute:.1} ms longer and waits {wait:.1} ms longer for its data")
+        }
+        None => "how much of that is waiting for data is not known".to_owned(),
+    }
+}
+
+/// The ranks together, section by section.
+#[must_use]
+pub fn sections(ranks: &RanksRecord) -> Vec<Section> {
+    let mut facts = match ranks.world_size.filter(|world| *world > 1) {
+        Some(world) => vec![format!("{} of {world} read", ranks.read)],
+        None => vec![format!("{} read", ranks.read)],
+    };
+    if let Some(step) = ranks.step {
+        facts.push(format!(
+            "step of all {}, p95 {}",
+            duration_ms(step.mean_ms),
+            duration_ms(step.p95_ms)
+        ));
+        if let Some(wait) = ranks.wait {
+            facts.push(format!(
+                "waiting for data {} ({} %)",
+                duration_ms(wait.mean_ms),
+                percent(100.0 * wait.mean_ms / step.mean_ms, 0)
+            ));
+        }
+    }
+    let slowest = match (ranks.slowest, ranks.cause) {
+        (Some(rank), RankCause::Data) => format!("Rank {rank}, because of its data. "),
+        (Some(rank), RankCause::Compute) => format!("Rank {rank}, because of its compute. "),
+        (Some(rank), _) => format!("Rank {rank}. "),
+        (None, RankCause::Balanced) => "None. ".to_owned(),
+        (None, _) => "Unknown. ".to_owned(),
+    };
+    let mut sections = vec![
+        Section::sentence(SectionId::Ranks, facts.join("; ") + "."),
+        Section::sentence(SectionId::Slowest, slowest + &ranks.evidence),
+    ];
+    if ranks.missing_count > 0 {
+        let what = listed(&ranks.missing, ranks.missing_count);
+        let text = format!("No summary of {what}.");
+        sections.push(Section::sentence(SectionId::Missing, text));
+    }
+    if ranks.unfinished_count > 0 {
+        let what = listed(&ranks.unfinished, ranks.unfinished_count);
+        let text = format!(
+            "No end is recorded of {what}: killed, or still running. They count as far as they were \
+             recorded."
+        );
+        sections.push(Section::sentence(SectionId::Ended, text));
+    }
+    if let Some((fewest, most)) = ranks.steps.filter(|(fewest, most)| fewest != most) {
+        let text = format!("From {fewest} to {most}: the ranks took different numbers.");
+        sections.push(Section::sentence(SectionId::Steps, text));
+    }
+    sections
+}
+
+/// `rank 3`, `ranks 1, 2 and 5`, `ranks 1, 2, 3 and 997 more`.
+fn listed(ranks: &[u32], count: u32) -> String {
+    let names: Vec<String> = ranks.iter().map(ToString::to_string).collect();
+    let more = (count as usize).saturating_sub(names.len());
+    match (names.as_slice(), more) {
+        ([one], 0) => format!("rank {one}"),
+        ([rest @ .., last], 0) => format!("ranks {} and {last}", rest.join(", ")),
+        (all, more) => format!("ranks {} and {more} more", all.join(", ")),
+    }
+}
+
+const COLUMNS: [Column; 8] = [
+    Column {
+        name: "rank",
+        about: "Which rank",
+    },
+    Column {
+        name: "steps",
+        about: "Batches that its main loop received",
+    },
+    Column {
+        name: "step",
+        about: "Mean step in steady state",
+    },
+    Column {
+        name: "waiting",
+        about: "Mean wait for data",
+    },
+    Column {
+        name: "compute",
+        about: "Mean compute, which includes waiting for other ranks",
+    },
+    Column {
+        name: "for others",
+        about: "Part of the compute that is waiting for the slowest rank",
+    },
+    Column {
+        name: "floor",
+        about: "Step if data were free, from a probe",
+    },
+    Column {
+        name: "headspace",
+        about: "Share of the step that free data would save",
+    },
+];
+
+/// A row a rank, up to `most` and the slowest. `summaries` are by rank, in order.
+#[must_use]
+pub fn table(ranks: &RanksRecord, summaries: &[(u32, &SummaryRecord)], most: usize) -> Table {
+    let row = |rank: &RankSummary| {
+        let place = summaries.binary_search_by_key(&rank.rank, |(number, _)| *number);
+        let summary = place.ok().and_then(|at| summaries.get(at)).map(|(_, s)| *s);
+        let ms = |ms: Option<f64>| ms.map_or_else(String::new, duration_ms);
+        let headspace = summary.and_then(|s| s.headspace_pct);
+        Row::new(vec![
+            rank.rank.to_string(),
+            rank.steps.to_string(),
+            ms(rank.step_ms),
+            ms(rank.wait_ms),
+            ms(rank.compute_ms),
+            ms(rank.others_ms),
+            ms(summary.and_then(|s| s.floor_step_ms)),
+            headspace.map_or_else(String::new, |pct| format!("{} %", percent(pct, 1))),
+        ])
+        .marked_if(ranks.slowest == Some(rank.rank), "slowest")
+    };
+    let all = ranks.each.iter().enumerate();
+    let shown = all.filter(|(at, rank)| *at < most || ranks.slowest == Some(rank.rank));
+    let rows: Vec<Row> = shown.map(|(_, rank)| row(rank)).collect();
+    Table {
+        columns: COLUMNS.to_vec(),
+        more: ranks.each.len() - rows.len(),
+        rows,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_listed_as_people_do() {
+        assert_eq!(listed(&[3], 1), "rank 3");
+        assert_eq!(listed(&[1, 2, 5], 3), "ranks 1, 2 and 5");
+        assert_eq!(listed(&[1, 2], 999), "ranks 1, 2 and 997 more");
+    }
+}

@@ -1,0 +1,178 @@
+//! Numbers as people read them.
+
+use crate::model::record::{EndCause, EndRecord};
+
+/// A duration given in milliseconds, in the unit that suits it: `850 µs`, `30.0 ms`, `1.52 s`.
+#[must_use]
+pub fn duration_ms(ms: f64) -> String {
+    // Each bound is where rounding would reach the next form.
+    match ms.abs() {
+        a if a >= 999.5 => duration_s(ms / 1e3),
+        a if a >= 99.95 => format!("{ms:.0} ms"),
+        a if a >= 0.999_5 => format!("{ms:.1} ms"),
+        a if a >= 0.099_95 => format!("{:.0} µs", ms * 1e3),
+        a if a > 0.0 => format!("{:.1} µs", ms * 1e3),
+        _ => "0 ms".to_owned(),
+    }
+}
+
+/// A duration given in seconds: `1.52 s`, `19.2 s`, `12 min 5 s`, `3 h 20 min`.
+#[must_use]
+pub fn duration_s(s: f64) -> String {
+    match s.abs() {
+        a if a < 0.999_5 && a > 0.0 => duration_ms(s * 1e3),
+        a if a < 9.995 => format!("{s:.2} s"),
+        a if a < 99.95 => format!("{s:.1} s"),
+        a if a < 600.0 => format!("{s:.0} s"),
+        a if a < 7200.0 => format!("{:.0} min {:.0} s", (s / 60.0).trunc(), (s % 60.0).trunc()),
+        a if a < 172_800.0 => {
+            format!(
+                "{:.0} h {:.0} min",
+                (s / 3600.0).trunc(),
+                (s % 3600.0 / 60.0).trunc()
+            )
+        }
+        _ => format!(
+            "{:.0} d {:.0} h",
+            (s / 86_400.0).trunc(),
+            (s % 86_400.0 / 3600.0).trunc()
+        ),
+    }
+}
+
+/// A difference of durations in milliseconds, which may be negative.
+pub(crate) fn signed_ms(ms: f64) -> String {
+    if ms < 0.0 {
+        format!("−{}", duration_ms(-ms))
+    } else {
+        duration_ms(ms)
+    }
+}
+
+/// A percentage to so many decimals, without the sign `%`. A small one is not rounded to zero.
+#[must_use]
+pub fn percent(pct: f64, decimals: usize) -> String {
+    let least = 0.5 * 10f64.powi(-i32::try_from(decimals).unwrap_or(0));
+    let shown = if pct.abs() < least && decimals == 0 && pct.abs() >= 0.05 {
+        format!("{:.1}", pct.abs())
+    } else {
+        format!("{:.decimals$}", pct.abs())
+    };
+    let zero = shown.bytes().all(|b| b == b'0' || b == b'.');
+    if pct < 0.0 && !zero {
+        format!("−{shown}")
+    } else {
+        shown
+    }
+}
+
+/// A number of bytes: `0 B`, `812 KiB`, `10.0 MiB`, `1.25 GiB`.
+#[must_use]
+pub fn bytes(count: f64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count;
+    let mut unit = 0;
+    // Each step is where rounding would reach the next unit.
+    while value.abs() >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match (value.abs(), unit) {
+        (_, 0) => format!("{value:.0} B"),
+        (a, _) if a < 9.995 => format!("{value:.2} {}", UNITS[unit]),
+        (a, _) if a < 99.95 => format!("{value:.1} {}", UNITS[unit]),
+        _ => format!("{value:.0} {}", UNITS[unit]),
+    }
+}
+
+/// A number of cores, engines or threads, to a tenth where it is not whole: `2`, `1.5`.
+#[must_use]
+pub fn amount(count: f64) -> String {
+    let tenths = format!("{count:.1}");
+    tenths
+        .strip_suffix(".0")
+        .map_or(tenths.clone(), ToOwned::to_owned)
+}
+
+/// What ended a program: `An uncaught ValueError`, `SIGTERM`.
+#[must_use]
+pub fn ended_by(end: &EndRecord) -> String {
+    match end.cause {
+        EndCause::Exception => format!("An uncaught {}", end.name),
+        EndCause::Signal => end.name.clone(),
+    }
+}
+
+/// `1 step`, `640 steps`.
+pub(crate) fn steps(count: u64) -> String {
+    format!("{count} step{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_has_the_unit_that_suits_it() {
+        let cases = [
+            (0.0, "0 ms"),
+            (0.000_4, "0.4 µs"),
+            (0.012_34, "12.3 µs"),
+            (0.85, "850 µs"),
+            (0.999_9, "1.0 ms"),
+            (9.9, "9.9 ms"),
+            (30.0, "30.0 ms"),
+            (99.96, "100 ms"),
+            (426.0, "426 ms"),
+            (999.7, "1.00 s"),
+            (1520.0, "1.52 s"),
+            (19_200.0, "19.2 s"),
+            (431_000.0, "431 s"),
+            (725_000.0, "12 min 5 s"),
+            (12_000_000.0, "3 h 20 min"),
+            (608_400_000.0, "7 d 1 h"),
+        ];
+        for (ms, expected) in cases {
+            assert_eq!(duration_ms(ms), expected);
+        }
+        assert_eq!(duration_s(0.0), "0.00 s");
+        assert_eq!(duration_s(0.25), "250 ms");
+    }
+
+    #[test]
+    fn a_small_share_is_not_rounded_to_zero_and_no_zero_is_negative() {
+        assert_eq!(percent(66.66, 0), "67");
+        assert_eq!(percent(0.3, 0), "0.3");
+        assert_eq!(percent(0.0, 0), "0");
+        assert_eq!(percent(-0.04, 1), "0.0");
+        assert_eq!(percent(-1.26, 1), "−1.3");
+    }
+
+    #[test]
+    fn bytes_have_the_unit_that_suits_them() {
+        let cases = [
+            (0.0, "0 B"),
+            (812.0, "812 B"),
+            (1000.0, "0.98 KiB"),
+            (10_485_760.0, "10.0 MiB"),
+            (-1536.0, "-1.50 KiB"),
+            (85.9e9, "80.0 GiB"),
+        ];
+        for (count, expected) in cases {
+            assert_eq!(bytes(count), expected);
+        }
+    }
+
+    #[test]
+    fn a_whole_amount_has_no_decimals() {
+        assert_eq!(amount(2.0), "2");
+        assert_eq!(amount(1.54), "1.5");
+        assert_eq!(amount(6.98), "7");
+    }
+
+    #[test]
+    fn a_negative_difference_has_a_sign() {
+        assert_eq!(signed_ms(-0.25), "−250 µs");
+        assert_eq!(signed_ms(2.0), "2.0 ms");
+    }
+}

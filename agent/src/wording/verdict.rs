@@ -1,0 +1,154 @@
+//! The verdict: what a run's records mean, section by section.
+//!
+//! It says only what was measured. Without a probe there is an upper bound on what less waiting saves,
+//! called that; with too few steps there is no number; a probe that was refused gives its reason.
+//! What is not known has no section.
+
+mod bottleneck;
+mod loops;
+mod resources;
+mod run;
+mod stages;
+mod step;
+
+pub use self::bottleneck::name as bottleneck_name;
+
+use super::section::{Section, SectionId};
+use super::units::percent;
+use crate::model::Mode;
+use crate::model::record::{
+    BottleneckRecord, FindingRecord, ProbeRecord, Resource, RunRecord, SummaryRecord,
+};
+
+/// What is said before there is a summary.
+pub const NO_SUMMARY: &str = "No summary yet: the first one comes soon after the run begins.";
+
+/// The finding that repeats why a probe gave no number.
+const REFUSED: &str = "no_headspace";
+
+/// A run's records, ready to be told.
+///
+/// ```
+/// use headspace_agent::model::record::SummaryRecord;
+/// use headspace_agent::wording::section::SectionId;
+/// use headspace_agent::wording::verdict::{Detail, Verdict};
+///
+/// let summary = SummaryRecord { steps: 3, ..SummaryRecord::default() };
+/// let sections = Verdict::new(&summary).sections(Detail::Brief);
+/// assert_eq!(sections[1].id, SectionId::Step);
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Verdict<'a> {
+    /// The numbers.
+    pub summary: &'a SummaryRecord,
+    /// What ran.
+    pub run: Option<&'a RunRecord>,
+    /// The probe of the summary's loop.
+    pub probe: Option<&'a ProbeRecord>,
+    /// Where the records are.
+    pub location: Option<&'a str>,
+    /// For a run that did not end in order: seconds from its last summary to its last record.
+    pub unfinished_s: Option<f64>,
+}
+
+/// How much is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// A few lines: the first remedies, the slowest stages, resources in a line each.
+    Brief,
+    /// A page: all columns of all tables.
+    Full,
+}
+
+impl Detail {
+    /// One of two numbers.
+    fn choose(self, brief: usize, full: usize) -> usize {
+        match self {
+            Self::Brief => brief,
+            Self::Full => full,
+        }
+    }
+}
+
+impl<'a> Verdict<'a> {
+    /// The verdict of a summary alone.
+    #[must_use]
+    pub fn new(summary: &'a SummaryRecord) -> Self {
+        Self {
+            summary,
+            run: None,
+            probe: None,
+            location: None,
+            unfinished_s: None,
+        }
+    }
+
+    /// Everything that is told, in order.
+    #[must_use]
+    pub fn sections(&self, detail: Detail) -> Vec<Section> {
+        let s = self.summary;
+        let mut sections = vec![self.run_section(detail)];
+        sections.extend(self.ended());
+        sections.extend(self.rank());
+        sections.extend(loops::section(s, detail));
+        sections.extend(self.step());
+        sections.extend(self.floor());
+        sections.extend(self.savings());
+        sections.extend(loops::repeated(s));
+        sections.extend(bottleneck::sections(s, self.world_size(), detail));
+        sections.extend(stages::sections(s, detail));
+        sections.extend(resources::sections(&s.resources, detail));
+        let findings = self.findings();
+        sections.extend(findings.map(|found| Section::sentence(SectionId::Found, &*found.text)));
+        sections.extend(self.lost());
+        sections.extend(self.cost());
+        sections
+    }
+
+    fn world_size(&self) -> u32 {
+        self.run.map_or(1, |run| run.world_size)
+    }
+
+    /// Whether the batches came from a cache throughout, so that the step is the floor.
+    fn is_replay(&self) -> bool {
+        self.summary.mode == Some(Mode::Replay)
+    }
+
+    /// The findings that no other section says: neither why there is no headspace, nor what the
+    /// bottleneck's evidence says.
+    fn findings(&self) -> impl Iterator<Item = &'a FindingRecord> {
+        let found = self.summary.bottleneck.as_ref();
+        let resource = found.and_then(BottleneckRecord::resource);
+        let is_said = move |finding: &&FindingRecord| match finding.code.as_str() {
+            REFUSED => true,
+            "oversubscribed" => matches!(resource, Some(Resource::Cores | Resource::Quota)),
+            "cpu_throttled" => resource == Some(Resource::Quota),
+            "gil_contended" => resource == Some(Resource::Gil),
+            "gc_pauses" => resource == Some(Resource::Gc),
+            "decoders_busy" => resource == Some(Resource::Nvdec),
+            _ => false,
+        };
+        (self.summary.findings.iter()).filter(move |finding| !is_said(finding))
+    }
+
+    fn lost(&self) -> Option<Section> {
+        let dropped = self.summary.dropped;
+        (dropped.steps + dropped.records > 0).then(|| {
+            let text = format!(
+                "{} and {} records are missing",
+                super::units::steps(dropped.steps),
+                dropped.records
+            );
+            Section::sentence(SectionId::Lost, text)
+        })
+    }
+
+    fn cost(&self) -> Option<Section> {
+        let cost = match self.summary.overhead_pct? {
+            pct if pct < 0.01 => "less than 0.01".to_owned(),
+            pct => percent(pct, 2),
+        };
+        let text = format!("{cost} % of the run went to measuring");
+        Some(Section::sentence(SectionId::Cost, text))
+    }
+}

@@ -1,0 +1,162 @@
+//! What limits the loop, and what would help.
+
+use super::super::section::{Block, Entry, Section, SectionId};
+use super::super::units::{duration_ms, percent};
+use super::Detail;
+use crate::model::record::{
+    BottleneckKind, BottleneckRecord, ChangeRecord, RemedyRecord, Resource, SummaryRecord,
+};
+
+/// Remedies that are told, in brief and in full; all are in the records.
+const MOST_REMEDIES: (usize, usize) = (3, 24);
+
+/// Waiting below this share of the step needs no explanation, in percent.
+const LEAST_UNKNOWN_PCT: f64 = 5.0;
+
+/// A predicted gain below this share of the step, in percent, is called unknown where it is only a
+/// lower bound.
+const LEAST_GAIN_PCT: f64 = 0.5;
+
+/// The bottleneck and the remedies. A remedy is for each of so many ranks.
+pub(super) fn sections(summary: &SummaryRecord, ranks: u32, detail: Detail) -> Vec<Section> {
+    let bottleneck = bottleneck(summary, detail)
+        .map(|entry| Section::new(SectionId::Bottleneck, Block::Entries(vec![entry])));
+    let most = detail.choose(MOST_REMEDIES.0, MOST_REMEDIES.1);
+    let remedies: Vec<Entry> = (summary.remedies.iter().take(most))
+        .map(|remedy| entry(summary, remedy, ranks, detail))
+        .collect();
+    let remedies =
+        (!remedies.is_empty()).then(|| Section::new(SectionId::Remedies, Block::Entries(remedies)));
+    bottleneck.into_iter().chain(remedies).collect()
+}
+
+/// The bottleneck and its evidence, or that it is not known; `None` where nothing has to be explained,
+/// and where no stage is known.
+fn bottleneck(summary: &SummaryRecord, detail: Detail) -> Option<Entry> {
+    let Some(found) = &summary.bottleneck else {
+        return is_unexplained(summary).then(|| {
+            Entry::new(
+                "unknown",
+                "neither the stages nor the resources explain how long the loop waits",
+            )
+        });
+    };
+    let evidence = match found.limit_ms.filter(|_| detail == Detail::Full) {
+        Some(ms) => format!("{}; allows {} a step", found.evidence, duration_ms(ms)),
+        None => found.evidence.clone(),
+    };
+    Some(Entry::new(name(found), evidence))
+}
+
+/// Whether the loop waits, its stages are known, and nothing explains the wait.
+fn is_unexplained(summary: &SummaryRecord) -> bool {
+    let at_least = |pct: Option<f64>| pct.is_some_and(|pct| pct >= LEAST_UNKNOWN_PCT);
+    let matters = summary.headspace_pct.is_none() || at_least(summary.headspace_pct);
+    let is_steady = summary.steady_step_mean_ms.is_some();
+    is_steady && at_least(summary.wait_pct) && matters && !summary.stages.is_empty()
+}
+
+/// What limits the loop, as people call it.
+#[must_use]
+pub fn name(found: &BottleneckRecord) -> String {
+    match (found.kind, found.resource(), found.name.as_deref()) {
+        (BottleneckKind::Jitter, ..) => "jitter".to_owned(),
+        (_, Some(shared), _) => resource(shared).to_owned(),
+        (_, None, Some(name)) => name.to_owned(),
+        (kind, None, None) => kind.as_str().to_owned(),
+    }
+}
+
+/// What people call it.
+fn resource(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Cores => "cores",
+        Resource::Quota => "CPU quota",
+        Resource::Gil => "GIL",
+        Resource::Gc => "garbage collector",
+        Resource::Disk => "disk",
+        Resource::Nvdec => "video decoders",
+        Resource::Memory => "memory bandwidth",
+    }
+}
+
+/// A remedy: where it leads, what to do, and how sure that is.
+fn entry(summary: &SummaryRecord, remedy: &RemedyRecord, ranks: u32, detail: Detail) -> Entry {
+    let outcome = outcome(remedy);
+    if remedy.code == "stop" && detail == Detail::Brief {
+        return Entry::new(outcome, &*remedy.what);
+    }
+    let action = action(remedy, ranks);
+    let repeats = (summary.bottleneck.as_ref()).is_some_and(|b| b.evidence == remedy.evidence);
+    match detail {
+        Detail::Brief => {
+            let action = action.trim_end_matches('.');
+            let why = if concerns_bottleneck(summary, remedy) || remedy.evidence.is_empty() {
+                String::new()
+            } else {
+                format!("; {}", remedy.evidence)
+            };
+            let certainty = certainty(remedy.confidence);
+            Entry::new(outcome, format!("{action} ({certainty}{why})."))
+        }
+        Detail::Full => {
+            let confidence = format!("confidence {} %", percent(100.0 * remedy.confidence, 0));
+            let detail = if repeats || remedy.evidence.is_empty() {
+                confidence
+            } else {
+                format!("{} · {confidence}", remedy.evidence)
+            };
+            Entry {
+                detail,
+                ..Entry::new(outcome, action)
+            }
+        }
+    }
+}
+
+/// The step that a remedy leads to, and by how much that is shorter.
+fn outcome(remedy: &RemedyRecord) -> String {
+    let gain = remedy.predicted_gain_pct;
+    match (remedy.code.as_str(), remedy.at_least) {
+        ("stop", _) => "compute-bound".to_owned(),
+        (_, true) if gain < LEAST_GAIN_PCT => "gain unknown".to_owned(),
+        (_, at_least) => format!(
+            "{}{} (−{} %)",
+            if at_least { "≤ " } else { "" },
+            duration_ms(remedy.predicted_step_ms),
+            percent(gain, 0)
+        ),
+    }
+}
+
+/// Whether a remedy is about what limits the loop, or about a stage that the evidence for it names.
+fn concerns_bottleneck(summary: &SummaryRecord, remedy: &RemedyRecord) -> bool {
+    let Some(found) = &summary.bottleneck else {
+        return false;
+    };
+    let named = |name: &str| {
+        found.name.as_deref() == Some(name) || found.evidence.contains(&format!("`{name}`"))
+    };
+    (remedy.resource).is_some_and(|resource| named(resource.as_str()))
+        || remedy.stage.as_deref().is_some_and(named)
+        || remedy.evidence == found.evidence
+}
+
+/// What to do, in a run of so many ranks.
+fn action(remedy: &RemedyRecord, ranks: u32) -> String {
+    let workers = |change: &ChangeRecord| change.knob == "num_workers";
+    if ranks > 1 && remedy.change.as_ref().is_some_and(workers) {
+        format!("{} on each rank.", remedy.what.trim_end_matches('.'))
+    } else {
+        remedy.what.clone()
+    }
+}
+
+/// How sure a conclusion is, in a word.
+fn certainty(confidence: f64) -> &'static str {
+    match confidence {
+        c if c >= 0.7 => "likely",
+        c if c >= 0.4 => "plausible",
+        _ => "a guess",
+    }
+}

@@ -1,0 +1,222 @@
+//! Which loop the numbers are of, and which were kept apart.
+
+use super::super::section::{Block, Column, Row, Section, SectionId, Table};
+use super::super::units::{duration_s, steps};
+use super::Detail;
+use crate::model::record::{OtherLoop, Role, SummaryRecord};
+
+/// Loops that are named; the others are counted.
+const NAMED: usize = 3;
+
+/// Rows of the table; all loops are in the records.
+const MOST_ROWS: usize = 64;
+
+const COLUMNS: [Column; 5] = [
+    Column {
+        name: "loop",
+        about: "What the loop is called",
+    },
+    Column {
+        name: "role",
+        about: "What it was seen to do",
+    },
+    Column {
+        name: "epochs",
+        about: "How often its loader was iterated",
+    },
+    Column {
+        name: "steps",
+        about: "Batches that it received",
+    },
+    Column {
+        name: "in steps",
+        about: "Time that its steps took",
+    },
+];
+
+/// How much of the training was on repeated batches. Nothing where none was.
+pub(super) fn repeated(s: &SummaryRecord) -> Option<Section> {
+    (s.replayed_steps > 0).then(|| {
+        let text = format!(
+            "{} of {} trained on batches that were repeated",
+            s.replayed_steps,
+            steps(s.steps)
+        );
+        Section::sentence(SectionId::Repeated, text)
+    })
+}
+
+/// In brief the loop and why it was chosen, in full a table of all of them. Nothing where one loop is
+/// watched, and nothing is known of it beyond that.
+pub(super) fn section(s: &SummaryRecord, detail: Detail) -> Option<Section> {
+    match detail {
+        Detail::Brief => sentence(s),
+        Detail::Full => table(s),
+    }
+}
+
+fn sentence(s: &SummaryRecord) -> Option<Section> {
+    let name = s.loop_name.as_deref()?;
+    let only = s.other_loops.is_empty();
+    let why = match s.loop_role {
+        _ if s.loop_chosen => "as you named it",
+        Some(Role::Training) => "model in training mode",
+        Some(Role::Evaluation) if only => "an evaluation: no training loop was seen",
+        Some(Role::Evaluation) => "an evaluation: no training loop took steps",
+        Some(Role::Background) => {
+            "on a background thread, so its waiting is that thread's, not the training loop's"
+        }
+        None if only => return None,
+        None => "of those with enough steps, the one that most time was spent in",
+    };
+    let mut text = format!("{name} ({why})");
+    if !only {
+        let (named, rest) = s.other_loops.split_at(NAMED.min(s.other_loops.len()));
+        let mut apart: Vec<String> = named.iter().map(apart).collect();
+        if !rest.is_empty() {
+            apart.push(format!("{} more", rest.len()));
+        }
+        text = format!("{text}. Kept apart: {}", apart.join(", "));
+    }
+    Some(Section::sentence(SectionId::Loop, text))
+}
+
+fn apart(other: &OtherLoop) -> String {
+    let mut about = Vec::new();
+    match other.role {
+        Some(Role::Evaluation) => {
+            if !other.name.contains("evaluation") {
+                about.push("evaluation".to_owned());
+            }
+            if other.epochs > 1 {
+                about.push(format!("{} times", other.epochs));
+            }
+        }
+        Some(Role::Background) => about.push("background thread".to_owned()),
+        _ => {}
+    }
+    about.push(duration_s(other.seconds));
+    let about = about.join(", ");
+    // `DataLoader (evaluation)` and what is known of it are one pair of parentheses.
+    match other.name.strip_suffix(')') {
+        Some(name) if name.contains(" (") => format!("{name}, {about})"),
+        _ => format!("{} ({about})", other.name),
+    }
+}
+
+/// The loop that the numbers are of, and the others; nothing where there is one.
+fn table(s: &SummaryRecord) -> Option<Section> {
+    let name = s.loop_name.as_ref().filter(|_| !s.other_loops.is_empty())?;
+    let row = |name: &str, role: Option<Role>, epochs: u64, steps: u64, took: String| {
+        Row::new(vec![
+            name.to_owned(),
+            role.map_or("", Role::as_str).to_owned(),
+            epochs.to_string(),
+            steps.to_string(),
+            took,
+        ])
+    };
+    let main = row(name, s.loop_role, s.epochs, s.steps, String::new());
+    let others = s.other_loops.iter().take(MOST_ROWS).map(|other| {
+        let took = duration_s(other.seconds);
+        row(&other.name, other.role, other.epochs, other.steps, took)
+    });
+    let rows = std::iter::once(main.marked_if(true, "this verdict's"));
+    Some(Section::new(
+        SectionId::Loop,
+        Block::Table(Table {
+            columns: COLUMNS.to_vec(),
+            rows: rows.chain(others).collect(),
+            more: s.other_loops.len().saturating_sub(MOST_ROWS),
+        }),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn other(name: &str, role: Option<Role>, seconds: f64) -> OtherLoop {
+        OtherLoop {
+            name: name.to_owned(),
+            role,
+            epochs: 1,
+            steps: 10,
+            seconds,
+        }
+    }
+
+    fn told(role: Option<Role>, chosen: bool, others: &[OtherLoop]) -> String {
+        let summary = SummaryRecord {
+            loop_name: Some("DataLoader".to_owned()),
+            loop_role: role,
+            loop_chosen: chosen,
+            other_loops: others.to_vec(),
+            steps: 100,
+            ..SummaryRecord::default()
+        };
+        match section(&summary, Detail::Brief).map(|section| section.blocks) {
+            Some(blocks) => match &blocks[..] {
+                [Block::Sentence(text)] => text.clone(),
+                other => panic!("{other:?}"),
+            },
+            None => String::new(),
+        }
+    }
+
+    #[test]
+    fn the_only_loop_has_no_line_where_nothing_is_known_of_it() {
+        assert_eq!(told(None, false, &[]), "");
+    }
+
+    #[test]
+    fn the_loop_is_named_with_the_reason_and_the_others_with_theirs() {
+        let others = [
+            other("DataLoader (evaluation)", Some(Role::Evaluation), 1.24),
+            other("feeder", Some(Role::Background), 0.5),
+            other("DataLoader-2", None, 0.25),
+            other("Dataset", None, 0.1),
+        ];
+        assert_eq!(
+            told(Some(Role::Training), false, &others),
+            "DataLoader (model in training mode). Kept apart: DataLoader (evaluation, 1.24 s), feeder \
+             (background thread, 500 ms), DataLoader-2 (250 ms), 1 more"
+        );
+    }
+
+    #[test]
+    fn of_an_evaluation_it_is_said_how_many_there_were() {
+        let often = |name| OtherLoop {
+            epochs: 60,
+            ..other(name, Some(Role::Evaluation), 4.0)
+        };
+        let others = [often("DataLoader (evaluation)"), often("val")];
+        let line = told(Some(Role::Training), false, &others);
+        assert!(
+            line.ends_with(
+                "Kept apart: DataLoader (evaluation, 60 times, 4.00 s), val (evaluation, 60 times, \
+                 4.00 s)"
+            ),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn what_decided_is_said() {
+        let others = [other("val", Some(Role::Evaluation), 2.0)];
+        for (role, chosen, why) in [
+            (Some(Role::Training), true, "as you named it"),
+            (
+                None,
+                false,
+                "of those with enough steps, the one that most time was spent in",
+            ),
+            (Some(Role::Evaluation), false, "no training loop took steps"),
+            (Some(Role::Background), false, "on a background thread"),
+        ] {
+            let line = told(role, chosen, &others);
+            assert!(line.contains(why), "{line}");
+            assert!(line.contains("val (evaluation, 2.00 s)"), "{line}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The stages of the loader, and the queues between them.
+
+use super::super::section::{Block, Column, Row, Section, SectionId, Table};
+use super::super::units::{amount, duration_ms, percent};
+use super::Detail;
+use crate::analysis::attribution::queues_around;
+use crate::model::record::{QueueSummary, StageSummary, SummaryRecord};
+
+/// Stages that are told, in brief (those with the highest limits) and in full.
+const MOST_STAGES: (usize, usize) = (8, 64);
+
+/// Queues that are told, in brief and in full.
+const MOST_QUEUES: (usize, usize) = (4, 64);
+
+/// A stage that items do not pass is told in brief if it takes at least so large a part of a step.
+const LEAST_ASIDE: f64 = 0.1;
+
+/// A slow tail below this share of calls is none, in percent, in brief and in full.
+const LEAST_SLOW_PCT: (f64, f64) = (0.5, 0.05);
+
+const NAME: Column = column("stage", "What the stage is called");
+const BUSY: Column = column(
+    "busy",
+    "Share of its concurrency that was in use, over time",
+);
+const CONCURRENCY: Column = column(
+    "concurrency",
+    "How many calls may run at once, over all processes",
+);
+const CALL: Column = column("a call", "Mean time of a call");
+const P50: Column = column("p50", "Median time of a call");
+const P95: Column = column("p95", "95th percentile");
+const P99: Column = column("p99", "99th percentile");
+const SLOW: Column = column(
+    "over 3x",
+    "Share of calls that took more than three times the median",
+);
+const CPU: Column = column(
+    "CPU",
+    "Share of a call's time in which a core worked for it",
+);
+const CALLS: Column = column("calls/batch", "Calls for one batch of the loop");
+const LIMIT: Column = column("allows", "Shortest step that it allows at this concurrency");
+const FAILED: Column = column("failed", "Calls that ended in an exception");
+
+const QUEUE: Column = column("queue", "What the queue is called");
+const DEPTH: Column = column("depth", "Mean depth, of the items it holds at most");
+const EMPTY: Column = column("empty", "Share of time in which it was empty");
+const FULL: Column = column("full", "Share of time in which it was full");
+const AT_WORK: Column = column(
+    "at work",
+    "Mean number of its threads or processes that had an item in hand",
+);
+
+const fn column(name: &'static str, about: &'static str) -> Column {
+    Column { name, about }
+}
+
+/// The stages, the queues that matter, and how often the one before the loop held a batch.
+pub(super) fn sections(summary: &SummaryRecord, detail: Detail) -> Vec<Section> {
+    let stages = stage_table(summary, detail);
+    let queues = queue_table(summary, detail);
+    let ready = summary.data_readiness_pct.map(|pct| {
+        let pct = percent(pct, 0);
+        let text = format!("a batch was waiting for the loop {pct} % of the time");
+        Section::sentence(SectionId::Ready, text)
+    });
+    let section =
+        |id, table: Table| (!table.rows.is_empty()).then(|| Section::new(id, Block::Table(table)));
+    [
+        section(SectionId::Stages, stages),
+        section(SectionId::Queues, queues),
+        ready,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Whether items do not pass it: a start of workers, a delay.
+fn is_aside(stage: &StageSummary) -> bool {
+    stage.concurrency.is_none() && stage.out_per_in.is_none()
+}
+
+/// The stages that are told, and how many are not.
+fn told_stages(summary: &SummaryRecord, detail: Detail) -> (Vec<&StageSummary>, usize) {
+    let most = detail.choose(MOST_STAGES.0, MOST_STAGES.1);
+    if detail == Detail::Full {
+        let told = summary.stages.iter().take(most).collect();
+        return (told, summary.stages.len().saturating_sub(most));
+    }
+    let step_ms = summary.steady_step_mean_ms.unwrap_or(0.0);
+    let matters =
+        |stage: &&StageSummary| !is_aside(stage) || stage.mean_ms >= Some(LEAST_ASIDE * step_ms);
+    let mut told: Vec<&StageSummary> = summary.stages.iter().filter(matters).collect();
+    told.sort_by_key(|stage| is_aside(stage));
+    let all = told.len();
+    if all > most {
+        let mut limits: Vec<f64> = told.iter().filter_map(|stage| stage.limit_ms).collect();
+        limits.sort_by(|a, b| b.total_cmp(a));
+        let least = limits.get(most - 1).copied().unwrap_or(0.0);
+        told.retain(|stage| stage.limit_ms.is_none_or(|limit| limit >= least));
+        told.truncate(most);
+    }
+    let more = all - told.len();
+    (told, more)
+}
+
+fn stage_table(summary: &SummaryRecord, detail: Detail) -> Table {
+    let (told, more) = told_stages(summary, detail);
+    let is_full = detail == Detail::Full;
+    let least_slow = if is_full {
+        LEAST_SLOW_PCT.1
+    } else {
+        LEAST_SLOW_PCT.0
+    };
+    let slow = |stage: &StageSummary| {
+        let slow = stage.slow_pct.filter(|pct| *pct >= least_slow);
+        slow.filter(|_| is_full || !is_aside(stage))
+    };
+    let has_slow = is_full || told.iter().any(|stage| slow(stage).is_some());
+    let has_failed = is_full || told.iter().any(|stage| stage.failures > 0);
+    let shown = [
+        (NAME, true),
+        (BUSY, true),
+        (CONCURRENCY, true),
+        (CALL, true),
+        (P50, is_full),
+        (P95, true),
+        (P99, is_full),
+        (SLOW, has_slow),
+        (CPU, is_full),
+        (CALLS, is_full),
+        (LIMIT, is_full),
+        (FAILED, has_failed),
+    ];
+    let columns: Vec<Column> = shown
+        .into_iter()
+        .filter_map(|(column, is_shown)| is_shown.then_some(column))
+        .collect();
+    let time = |ms: Option<f64>| ms.map_or_else(String::new, duration_ms);
+    let cell = |stage: &StageSummary, column: &Column| match *column {
+        NAME => stage.name.clone(),
+        BUSY => share(stage.busy_pct, 0),
+        CONCURRENCY => stage.concurrency.map_or_else(String::new, amount),
+        CALL => time(stage.mean_ms),
+        P50 => time(stage.p50_ms),
+        P95 => time(stage.p95_ms),
+        P99 => time(stage.p99_ms),
+        SLOW => share(slow(stage), 1),
+        CPU => share(stage.cpu_pct, 0),
+        CALLS => stage.calls_per_batch.map_or_else(String::new, amount),
+        LIMIT => time(stage.limit_ms),
+        _ => count(stage.failures),
+    };
+    let is_bottleneck =
+        |stage: &StageSummary| summary.bottleneck_stage.as_deref() == Some(stage.name.as_str());
+    let rows = told.iter().map(|stage| {
+        let cells = columns.iter().map(|column| cell(stage, column)).collect();
+        Row::new(cells).marked_if(is_bottleneck(stage), "bottleneck")
+    });
+    Table {
+        rows: rows.collect(),
+        columns: columns.clone(),
+        more,
+    }
+}
+
+/// In brief: the queue before the loop, those around the stage that binds (else the one with the highest
+/// limit), and those of pools, which tell how many threads or processes are at work.
+fn told_queues(summary: &SummaryRecord, detail: Detail) -> Vec<&QueueSummary> {
+    let most = detail.choose(MOST_QUEUES.0, MOST_QUEUES.1);
+    if detail == Detail::Full {
+        return summary.queues.iter().take(most).collect();
+    }
+    let limit = |stage: &&StageSummary| stage.limit_ms.unwrap_or(0.0);
+    let slowest = (summary.stages.iter()).max_by(|a, b| limit(a).total_cmp(&limit(b)));
+    let stage = (summary.bottleneck_stage.as_deref())
+        .or(slowest.map(|stage| stage.name.as_str()))
+        .unwrap_or_default();
+    let around = queues_around(&summary.stages, &summary.queues, stage);
+    let is_around = |queue: &QueueSummary| around.iter().any(|other| std::ptr::eq(*other, queue));
+    let worth = |queue: &QueueSummary| match (queue.last, is_around(queue), queue.active) {
+        (true, ..) => 3,
+        (_, true, _) => 2,
+        (_, _, Some(_)) => 1,
+        _ => 0,
+    };
+    let ranked = summary.queues.iter().map(worth).enumerate();
+    let mut ranked: Vec<(usize, i32)> = ranked.filter(|(_, worth)| *worth > 0).collect();
+    ranked.sort_by_key(|(_, worth)| std::cmp::Reverse(*worth));
+    ranked.truncate(most);
+    ranked.sort_unstable();
+    let told = ranked.into_iter();
+    told.filter_map(|(place, _)| summary.queues.get(place))
+        .collect()
+}
+
+fn queue_table(summary: &SummaryRecord, detail: Detail) -> Table {
+    let told = told_queues(summary, detail);
+    let is_full = detail == Detail::Full;
+    let has_end = is_full || told.iter().any(|queue| queue.full_pct.is_some());
+    let has_workers = is_full || told.iter().any(|queue| queue.active.is_some());
+    let mut columns = vec![QUEUE, DEPTH, EMPTY];
+    columns.extend(has_end.then_some(FULL));
+    columns.extend(has_workers.then_some(AT_WORK));
+    let rows = told.iter().map(|queue| {
+        let mut cells = vec![
+            queue.name.clone(),
+            of(queue.depth, queue.capacity),
+            share(queue.empty_pct, 0),
+        ];
+        cells.extend(has_end.then(|| share(queue.full_pct, 0)));
+        cells.extend(has_workers.then(|| of(queue.active, queue.places)));
+        Row::new(cells).marked_if(queue.last, "before the loop")
+    });
+    let rows: Vec<Row> = rows.collect();
+    let more = match detail {
+        Detail::Brief => 0,
+        Detail::Full => summary.queues.len() - rows.len(),
+    };
+    Table {
+        columns,
+        rows,
+        more,
+    }
+}
+
+/// `3 of 8`.
+fn of(count: Option<f64>, most: Option<u32>) -> String {
+    match (count, most) {
+        (Some(count), Some(most)) => format!("{} of {most}", amount(count)),
+        (Some(count), None) => amount(count),
+        (None, _) => String::new(),
+    }
+}
+
+fn share(pct: Option<f64>, decimals: usize) -> String {
+    pct.map_or_else(String::new, |pct| format!("{} %", percent(pct, decimals)))
+}
+
+fn count(count: u64) -> String {
+    match count {
+        0 => String::new(),
+        count => count.to_string(),
+    }
+}

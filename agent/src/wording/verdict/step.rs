@@ -1,0 +1,188 @@
+//! Where a step's time goes, and what free data would save of it.
+
+use super::super::section::{Block, Fact, Section, SectionId};
+use super::super::units::{duration_ms, percent, signed_ms, steps};
+use super::{REFUSED, Verdict};
+use crate::analysis::steady::{LEAST_STEADY, LEAST_WARMUP};
+use crate::model::Mode;
+use crate::model::record::Role;
+
+/// Below this share of the step, in percent, a loop hardly waits for data.
+const HARDLY_WAITS_PCT: f64 = 1.0;
+
+impl Verdict<'_> {
+    pub(super) fn step(&self) -> Option<Section> {
+        let s = self.summary;
+        if s.steps == 0 {
+            return None;
+        }
+        let Some(step) = s.steady_step_mean_ms else {
+            return Some(Section::sentence(
+                SectionId::Step,
+                format!(
+                    "Too few for a number: {}, of which the first {LEAST_WARMUP} or more are \
+                     warm-up. A run of {} steps or more has one.",
+                    steps(s.steps),
+                    LEAST_WARMUP as u64 + LEAST_STEADY + 1
+                ),
+            ));
+        };
+        let tail = match (s.step_p95_ms, s.step_p99_ms) {
+            (Some(p95), Some(p99)) => format!("p95 {}, p99 {}", duration_ms(p95), duration_ms(p99)),
+            _ => String::new(),
+        };
+        let mut facts = vec![Fact::new("step", duration_ms(step)).detail(tail)];
+        if let Some(wait) = s.wait_ms {
+            let share = s.wait_pct.map(|pct| format!("{} %", percent(pct, 0)));
+            let note = share.as_ref().map(|share| format!("({share})"));
+            let detail = share.map(|share| format!("{share} of the step"));
+            facts.push(
+                Fact::new("waiting for data", duration_ms(wait))
+                    .note(note.unwrap_or_default())
+                    .detail(detail.unwrap_or_default()),
+            );
+        }
+        if let Some(compute) = s.compute_ms {
+            let rate = s.throughput_samples_per_s;
+            let rate = rate.map(|rate| format!("{rate:.1} samples/s"));
+            facts.push(Fact::new("compute", duration_ms(compute)).detail(rate.unwrap_or_default()));
+        }
+        Some(Section::facts(SectionId::Step, facts))
+    }
+
+    pub(super) fn floor(&self) -> Option<Section> {
+        let s = self.summary;
+        let step = s.steady_step_mean_ms?;
+        if self.is_replay() {
+            let floor = Fact::new("floor", duration_ms(s.floor_step_ms.unwrap_or(step)))
+                .detail("every batch came from the cache");
+            let words = format!(
+                "The step is the floor itself: every batch came from the cache. To know what free \
+                 data would gain, compare with a run without replay, or run a probe: {}",
+                self.way_to_probe()
+            );
+            return Some(Section::facts(SectionId::Floor, vec![floor]).and(Block::Sentence(words)));
+        }
+        if let (Some(floor), Some(headspace)) = (s.floor_step_ms, s.headspace_pct) {
+            let facts = self.measured_floor(floor, headspace);
+            return Some(Section::facts(SectionId::Floor, facts));
+        }
+        let bound = s.headspace_upper_bound_pct.map(|pct| {
+            Fact::new(
+                "less waiting saves",
+                format!("at most {} %", percent(pct, 1)),
+            )
+            .note("of the step")
+            .detail("an upper bound on the waiting; only a probe measures the headspace")
+        });
+        if let Some(why) = self.refusal() {
+            let section = Section::sentence(SectionId::Floor, format!("Not measured: {why}"));
+            return Some(match bound {
+                Some(bound) => section.and(Block::Facts(vec![bound])).and(Block::Sentence(
+                    "This is an upper bound on the waiting only: how much the loader slows the \
+                     model's own code (contention) is not known."
+                        .to_owned(),
+                )),
+                None => section,
+            });
+        }
+        Some(match bound {
+            Some(bound) => {
+                let unknown =
+                    Fact::new("floor", "unknown".to_owned()).detail("a probe measures it");
+                Section::facts(SectionId::Floor, vec![unknown, bound])
+                    .and(Block::Sentence(self.what_the_bound_leaves_open()))
+            }
+            None if s.loop_role == Some(Role::Background) => Section::sentence(
+                SectionId::Floor,
+                "Unknown: headspace did not see what the training loop waits for.",
+            ),
+            None => Section::sentence(
+                SectionId::Floor,
+                "Unknown: headspace did not see what this loop waits for. Wrap what it iterates in \
+                 headspace.wrap(...), or name the function that returns a batch: headspace run \
+                 --batch-from train:get_batch",
+            ),
+        })
+    }
+
+    /// The bound is on the waiting. What the loader takes from the model's own code is not in it.
+    fn what_the_bound_leaves_open(&self) -> String {
+        let s = self.summary;
+        let open = match s.wait_pct.or(s.headspace_upper_bound_pct) {
+            Some(wait) if wait < HARDLY_WAITS_PCT => {
+                "The loop hardly waits for data. Whether the loader slows the model's own code \
+                 (contention), only a probe shows"
+            }
+            _ => {
+                "This is an upper bound on the waiting only. Work on the device may go on during \
+                 the wait, and the loader may also slow the model's own code (contention), which \
+                 only a probe shows"
+            }
+        };
+        format!("{open}: {}", self.way_to_probe())
+    }
+
+    /// How this user runs the program again with a probe.
+    fn way_to_probe(&self) -> String {
+        let from = self.summary.options_from.unwrap_or_default();
+        from.with_mode(Mode::Probe)
+    }
+
+    fn measured_floor(&self, floor: f64, headspace: f64) -> Vec<Fact> {
+        let s = self.summary;
+        let interval = s.headspace_ci_pct;
+        let half = interval.map(|(low, high)| (high - headspace).max(headspace - low));
+        let about = half.map(|half| format!(" ± {}", percent(half, 1)));
+        let range = s.floor_ci_ms.map(|(low, high)| {
+            format!(
+                "95 % interval {} to {}",
+                duration_ms(low),
+                duration_ms(high)
+            )
+        });
+        let value = format!("{} %{}", percent(headspace, 1), about.unwrap_or_default());
+        let mut facts = vec![
+            Fact::new("floor", duration_ms(floor))
+                .note("if data were free")
+                .detail(range.unwrap_or_default()),
+            Fact::new("headspace", value),
+        ];
+        if interval.map_or(headspace, |(low, _)| low) <= 0.0 {
+            facts.push(Fact::phrase(
+                "no measurable speed-up: the interval includes zero",
+            ));
+        } else if let Some(times) = s.max_speedup {
+            facts.push(Fact::phrase(format!("up to {times:.1}x faster")));
+        }
+        facts
+    }
+
+    /// Why a probe gave no number.
+    fn refusal(&self) -> Option<String> {
+        let finding = self.summary.findings.iter().find(|f| f.code == REFUSED);
+        let why = self
+            .probe
+            .and_then(|p| p.reason.as_deref())
+            .or(finding.map(|f| f.text.as_str()))
+            .map(str::trim)
+            .filter(|why| !why.is_empty());
+        match why {
+            Some(why) => Some(why.to_owned()),
+            None if self.summary.mode == Some(Mode::Probe) => {
+                Some("the probe needs more steps than the loop took.".to_owned())
+            }
+            None => None,
+        }
+    }
+
+    pub(super) fn savings(&self) -> Option<Section> {
+        let s = self.summary;
+        s.floor_step_ms?;
+        let facts = vec![
+            Fact::new("waiting", signed_ms(s.exposed_wait_ms?)),
+            Fact::new("contention with the loader", signed_ms(s.contention_ms?)),
+        ];
+        Some(Section::facts(SectionId::Savings, facts))
+    }
+}

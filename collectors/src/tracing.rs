@@ -1,0 +1,243 @@
+//! Spans of a Rust program as stages, for a loader that is instrumented with `tracing` already.
+//!
+//! Each span is one call of the stage of its name, each name one stage. What a call takes is the time
+//! in which its span is entered. A future's span is entered while it is polled, so what it waits for at
+//! an `.await` is not in it. A span that is entered within another one on the same thread counts as a
+//! part of it; spans that are entered on several threads at once are concurrent calls.
+//!
+//! Which spans are stages is for the user to say, by a filter of this layer:
+//!
+//! ```
+//! use headspace_agent::port::MonotonicClock;
+//! use headspace_collectors::tracing::StageLayer;
+//! use tracing_subscriber::Layer;
+//! use tracing_subscriber::filter::{LevelFilter, Targets};
+//! use tracing_subscriber::layer::SubscriberExt;
+//!
+//! let clock = MonotonicClock::new(); // The agent's own.
+//! let stages = StageLayer::new(&clock)?;
+//! let region = stages.region(); // For `AgentBuilder::stages`.
+//! let ours = Targets::new().with_target("my_loader", LevelFilter::INFO);
+//! let subscriber = tracing_subscriber::registry().with(stages.with_filter(ours));
+//! tracing::subscriber::with_default(subscriber, || {
+//!     tracing::info_span!(target: "my_loader", "decode").in_scope(|| ());
+//! });
+//! assert_eq!(region.stages[0].name.get().as_deref(), Some("decode"));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Spans of headspace's own are never stages. A subscriber has one such layer: a second one would count
+//! the same spans in its place. Entering and leaving a span costs two time stamps, a few atomic
+//! additions, and twice the lock of the span's own data that `tracing_subscriber` has.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::sync::{PoisonError, RwLock};
+
+use ::tracing::callsite::Identifier;
+use ::tracing::span::{Attributes, Id};
+use ::tracing::{Metadata, Subscriber};
+use headspace_agent::port::MonotonicClock;
+use headspace_agent::record::stage::slot::Outcome;
+use headspace_agent::record::stage::{Entered, Region, Slots, StageSlot};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+
+/// How targets of headspace's own spans begin.
+const OWN_TARGETS: &str = "headspace";
+
+/// Counts spans as calls of stages.
+#[derive(Debug)]
+pub struct StageLayer {
+    slots: Slots,
+    clock: MonotonicClock,
+    /// Where spans are counted, by the place in the source that makes them; `None` for those that
+    /// there is no room for.
+    known: RwLock<HashMap<Identifier, Option<Place>>>,
+}
+
+/// Where the calls of a stage are counted.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    slot: &'static StageSlot,
+    /// The slot's number plus 1.
+    number: u32,
+}
+
+/// A span that is entered on this thread.
+struct Open {
+    /// The layer's address: a thread may see spans of several subscribers.
+    layer: usize,
+    span: u64,
+    place: Place,
+    entered: Entered,
+    /// How often the span was entered within itself.
+    again: u32,
+    /// Nanoseconds in spans within.
+    nested: u64,
+}
+
+/// What a span has taken so far, kept with the span.
+#[derive(Debug, Clone, Copy, Default)]
+struct Call {
+    parts: u64,
+    busy: u64,
+    nested: u64,
+}
+
+thread_local! {
+    static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The spans entered on this thread; `None` while the thread ends.
+fn with_open<R>(work: impl FnOnce(&mut Vec<Open>) -> Option<R>) -> Option<R> {
+    let in_open = |open: &RefCell<Vec<Open>>| work(&mut *open.try_borrow_mut().ok()?);
+    OPEN.try_with(in_open).ok().flatten()
+}
+
+impl StageLayer {
+    /// A layer with room for the stages of this process, which counts by the agent's clock.
+    ///
+    /// # Errors
+    ///
+    /// The system gives no memory.
+    pub fn new(clock: &MonotonicClock) -> io::Result<Self> {
+        Ok(Self {
+            slots: Slots::new(Region::private()?),
+            clock: clock.clone(),
+            known: RwLock::default(),
+        })
+    }
+
+    /// What the layer counts, for the agent to read.
+    #[must_use]
+    pub fn region(&self) -> &'static Region {
+        self.slots.region()
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self.slots.region()).addr()
+    }
+
+    fn place(&self, metadata: &'static Metadata<'static>) -> Option<Place> {
+        if metadata.target().starts_with(OWN_TARGETS) {
+            return None;
+        }
+        let callsite = metadata.callsite();
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = known.get(&callsite) {
+            return *place;
+        }
+        drop(known);
+        let found = self.slots.stage(metadata.name());
+        let place = found.and_then(|(number, slot)| {
+            let number = u32::try_from(number + 1).ok()?;
+            Some(Place { slot, number })
+        });
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.insert(callsite, place);
+        place
+    }
+
+    fn enter(&self, span: u64, place: Place) {
+        let layer = self.address();
+        with_open(|open| {
+            let of_layer = || open.iter().rev().filter(|open| open.layer == layer);
+            if of_layer().any(|open| open.span == span) {
+                let same = open.iter_mut().rev();
+                let mut same = same.filter(|open| (open.layer, open.span) == (layer, span));
+                same.next()?.again += 1;
+                return Some(());
+            }
+            let within = of_layer().next().map_or(0, |around| around.place.number);
+            place.slot.note_within(place.number, within);
+            open.push(Open {
+                layer,
+                span,
+                place,
+                entered: place.slot.enter(&self.clock, true),
+                again: 0,
+                nested: 0,
+            });
+            Some(())
+        });
+    }
+
+    /// A span is left. Gives what it took since it was entered: all of it, and in spans within.
+    fn exit(&self, span: u64) -> Option<Call> {
+        let layer = self.address();
+        with_open(|open| {
+            let index = open
+                .iter()
+                .rposition(|open| (open.layer, open.span) == (layer, span))?;
+            if open[index].again > 0 {
+                open[index].again -= 1;
+                return None;
+            }
+            let left = open.remove(index);
+            let busy = left.place.slot.suspend(&self.clock, left.entered);
+            // One that is left before those above it is not around them.
+            if index == open.len()
+                && let Some(around) = open.iter_mut().rev().find(|open| open.layer == layer)
+            {
+                around.nested = around.nested.saturating_add(busy);
+            }
+            Some(Call {
+                parts: 1,
+                busy,
+                nested: left.nested,
+            })
+        })
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for StageLayer {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if self.place(attributes.metadata()).is_some()
+            && let Some(span) = context.span(id)
+        {
+            span.extensions_mut().replace(Call::default());
+        }
+    }
+
+    fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && let Some(place) = self.place(span.metadata())
+        {
+            self.enter(id.into_u64(), place);
+        }
+    }
+
+    fn on_exit(&self, id: &Id, context: Context<'_, S>) {
+        if let Some(part) = self.exit(id.into_u64())
+            && let Some(span) = context.span(id)
+            && let Some(call) = span.extensions_mut().get_mut::<Call>()
+        {
+            call.parts += part.parts;
+            call.busy = call.busy.saturating_add(part.busy);
+            call.nested = call.nested.saturating_add(part.nested);
+        }
+    }
+
+    /// The call is over. One whose span was never entered is none.
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        let Some(span) = context.span(&id) else {
+            return;
+        };
+        let call = span.extensions_mut().remove::<Call>();
+        if let Some(call) = call.filter(|call| call.parts > 0)
+            && let Some(place) = self.place(span.metadata())
+        {
+            let outcome = Outcome {
+                nested: call.nested,
+                ..Outcome::default()
+            };
+            place.slot.record(call.busy, outcome);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

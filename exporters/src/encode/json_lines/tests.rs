@@ -1,0 +1,197 @@
+//! Records as lines, and back.
+
+use headspace_agent::model::record::{
+    FloorRecord, OtherLoop, ProbeRecord, RunRecord, SummaryRecord,
+};
+use proptest::prelude::*;
+
+use super::super::samples;
+use super::*;
+
+fn line(record: &Record) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(record, &mut out).unwrap();
+    out
+}
+
+fn through(body: RecordBody) -> RecordBody {
+    let record = samples::record(7, body);
+    decode(&line(&record)).unwrap().body
+}
+
+#[test]
+fn a_record_is_one_line() {
+    let record = samples::record(
+        7,
+        RecordBody::Run(RunRecord {
+            argv: vec!["train.py".to_owned(), "two\nlines".to_owned()],
+            ..RunRecord::default()
+        }),
+    );
+
+    let text = String::from_utf8(line(&record)).unwrap();
+
+    assert_eq!(text.matches('\n').count(), 1);
+    assert!(text.starts_with(r#"{"schema":"headspace/1","time_unix_nano":7,"run_id":"#));
+    assert!(text.ends_with("}\n"));
+}
+
+#[test]
+fn a_reading_that_is_not_finite_is_left_out_and_the_others_stay() {
+    let mut tick = samples::tick(0);
+    tick.readings
+        .get_mut("process")
+        .unwrap()
+        .insert("process.thread.count".into(), f64::NAN);
+    let mut expected = tick.clone();
+    expected
+        .readings
+        .get_mut("process")
+        .unwrap()
+        .remove("process.thread.count");
+
+    assert_eq!(through(RecordBody::Tick(tick)), RecordBody::Tick(expected));
+}
+
+#[test]
+fn a_summary_keeps_its_nulls_and_loses_what_is_not_finite() {
+    let summary = SummaryRecord {
+        step_time_ms: Some(30.0),
+        max_speedup: Some(f64::INFINITY),
+        headspace_ci_pct: Some((1.0, f64::NAN)),
+        ..SummaryRecord::default()
+    };
+    let expected = SummaryRecord {
+        step_time_ms: Some(30.0),
+        ..SummaryRecord::default()
+    };
+
+    let text = String::from_utf8(line(&samples::record(
+        0,
+        RecordBody::Summary(Box::new(summary)),
+    )))
+    .unwrap();
+
+    assert!(text.contains(r#""max_speedup":null"#));
+    assert_eq!(
+        decode(text.as_bytes()).unwrap().body,
+        RecordBody::Summary(Box::new(expected))
+    );
+}
+
+#[test]
+fn an_item_whose_required_number_is_not_finite_is_left_out_alone() {
+    let other_loop = |name: &str, seconds| OtherLoop {
+        name: name.to_owned(),
+        seconds,
+        ..OtherLoop::default()
+    };
+    let summary = SummaryRecord {
+        elapsed_s: f64::NEG_INFINITY,
+        other_loops: vec![other_loop("a", f64::NAN), other_loop("b", 2.0)],
+        ..SummaryRecord::default()
+    };
+
+    let RecordBody::Summary(read) = through(RecordBody::Summary(Box::new(summary))) else {
+        panic!("another kind came back")
+    };
+
+    assert_eq!(read.other_loops, [other_loop("b", 2.0)]);
+    assert_eq!(read.elapsed_s.to_bits(), 0.0_f64.to_bits());
+}
+
+#[test]
+fn a_floor_that_is_no_number_becomes_the_reason_why_there_is_none() {
+    let mut probe = ProbeRecord {
+        floor: Some(FloorRecord::default()),
+        ..ProbeRecord::default()
+    };
+    probe.floor.as_mut().unwrap().headspace_pct.high = f64::NAN;
+
+    let RecordBody::Probe(read) = through(RecordBody::Probe(probe)) else {
+        panic!("another kind came back")
+    };
+
+    assert_eq!(read.floor, None);
+    assert_eq!(
+        read.reason.as_deref(),
+        Some("the floor came out as no number")
+    );
+}
+
+#[test]
+fn each_kind_of_trouble_is_told_apart() {
+    let whole = line(&samples::record(0, RecordBody::Tick(samples::tick(0))));
+    let text = String::from_utf8(whole.clone()).unwrap();
+    let cases: [(&[u8], LineError); 14] = [
+        (&whole[..whole.len() / 2], LineError::Cut),
+        (&whole[..1], LineError::Cut),
+        (&whole[..9], LineError::Cut),
+        (b"epoch 3 loss 0.25", LineError::Foreign),
+        (b"42", LineError::Foreign),
+        (b"[1, 2]", LineError::Foreign),
+        (br#"{"level":"info","kind":5}"#, LineError::Foreign),
+        (br#"{"schema":"other/1","kind":"tick"}"#, LineError::Foreign),
+        (b"\0\0\0\0", LineError::Damaged),
+        (b"\xff\xfe{", LineError::Damaged),
+        (
+            br#"{"schema":"headspace/1","kind":"tick"}"#,
+            LineError::Damaged,
+        ),
+        (
+            br#"{"schema":"headspace/1","kind":"tick","time_unix_nano":x}"#,
+            LineError::Damaged,
+        ),
+        (
+            br#"{"schema":"headspace/2","kind":7,"time_unix_nano":"now"}"#,
+            LineError::OtherSchema,
+        ),
+        (
+            &text.replace(r#""tick","#, r#""stage","#).into_bytes(),
+            LineError::UnknownKind,
+        ),
+    ];
+    for (bytes, expected) in cases {
+        assert_eq!(
+            decode(bytes),
+            Err(expected),
+            "{}",
+            String::from_utf8_lossy(bytes)
+        );
+    }
+}
+
+#[test]
+fn a_record_whose_field_has_another_type_is_damaged() {
+    let whole = line(&samples::record(0, RecordBody::Tick(samples::tick(0))));
+    let text = String::from_utf8(whole)
+        .unwrap()
+        .replace(r#""at_s":"#, r#""at_s":true,"x":"#);
+
+    assert_eq!(decode(text.as_bytes()), Err(LineError::Damaged));
+}
+
+proptest! {
+    #[test]
+    fn any_record_survives_being_written(record in samples::any_record()) {
+        let line = line(&record);
+
+        prop_assert_eq!(decode(&line), Ok(record.clone()));
+        // The types' own serde reads the same.
+        prop_assert_eq!(serde_json::from_slice::<Record>(&line).unwrap(), record);
+    }
+
+    #[test]
+    fn any_number_leaves_a_line_that_can_be_read(
+        record in samples::any_record_with(any::<f64>().boxed()),
+    ) {
+        prop_assert!(decode(&line(&record)).is_ok());
+    }
+
+    #[test]
+    fn any_bytes_are_refused_or_read_without_a_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let _ = decode(&bytes);
+    }
+}

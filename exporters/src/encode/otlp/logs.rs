@@ -1,0 +1,237 @@
+//! What the user is told, as log records: notices as they come, findings, the verdict and its remedies.
+//!
+//! All are events with a name, as OpenTelemetry's conventions have it: the body is the text that people
+//! read, the attributes are what programs compare. A finding is sent once, with the first summary of a
+//! steady state that has it: before that it may be the start of the program alone. The verdict and the
+//! remedies are those of the run's end.
+
+use std::collections::{HashMap, HashSet};
+
+use headspace_agent::model::record::{
+    NoticeRecord, ProbeRecord, RemedyRecord, Resource as Shared, RunRecord, RunState, Severity,
+    SummaryRecord,
+};
+use headspace_agent::model::{Mode, Record, RecordBody};
+use headspace_agent::wording::verdict::Verdict;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Value};
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs, SeverityNumber};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+
+use super::trace::{self, Parent};
+use super::waiting::Waiting;
+use super::{count, number, scope, text};
+use crate::encode::verdict_text::verdict_text;
+
+/// The span that log records are told to belong to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Context {
+    /// None: the run has no spans, and nothing above it has.
+    #[default]
+    Nowhere,
+    /// The run's own span, which is sent to a collector as well.
+    Run(Option<Parent>),
+    /// The launcher's span: the run has none.
+    Launcher(Parent),
+}
+
+/// Log records that wait to be sent, and what is needed to make the next.
+#[derive(Debug, Clone, Default)]
+pub struct Logs {
+    /// What waits to be sent.
+    pub waiting: Waiting<LogRecord>,
+    context: Context,
+    run: Option<Box<RunRecord>>,
+    probes: HashMap<String, ProbeRecord>,
+    /// Findings that were sent: the code, and which of those with that code.
+    found: HashSet<(String, usize)>,
+}
+
+impl Logs {
+    /// No log records yet.
+    #[must_use]
+    pub fn new(context: Context) -> Self {
+        Self {
+            context,
+            ..Self::default()
+        }
+    }
+
+    /// Takes a record.
+    pub fn take(&mut self, record: &Record) {
+        match &record.body {
+            RecordBody::Run(run) => self.run = Some(Box::new(run.clone())),
+            RecordBody::Notice(notice) => self.push(record, of_notice(notice)),
+            RecordBody::Probe(probe) => {
+                self.probes.insert(probe.loop_name.clone(), probe.clone());
+            }
+            RecordBody::Summary(summary) => self.take_summary(record, summary),
+            RecordBody::Tick(_) | RecordBody::Epoch(_) => {}
+        }
+    }
+
+    fn take_summary(&mut self, record: &Record, summary: &SummaryRecord) {
+        let finished = summary.state == RunState::Finished;
+        if finished || summary.steady_step_mean_ms.is_some() {
+            let mut numbers: HashMap<&str, usize> = HashMap::new();
+            for finding in &summary.findings {
+                let number = numbers.entry(&finding.code).or_default();
+                if self.found.insert((finding.code.clone(), *number)) {
+                    let code = text("headspace.finding.code", &finding.code);
+                    self.push(
+                        record,
+                        event("headspace.finding", &finding.text, vec![code]),
+                    );
+                }
+                *number += 1;
+            }
+        }
+        if finished {
+            for remedy in &summary.remedies {
+                self.push(record, of_remedy(remedy));
+            }
+            let verdict = self.verdict(summary);
+            self.push(record, verdict);
+        }
+    }
+
+    fn verdict(&self, summary: &SummaryRecord) -> LogRecord {
+        let main = summary.loop_name.as_ref();
+        let verdict = Verdict {
+            run: self.run.as_deref(),
+            probe: main.and_then(|name| self.probes.get(name)),
+            ..Verdict::new(summary)
+        };
+        event(
+            "headspace.verdict",
+            verdict_text(&verdict).trim_end(),
+            of_summary(summary),
+        )
+    }
+
+    fn push(&mut self, record: &Record, mut log: LogRecord) {
+        log.time_unix_nano = record.time_unix_nano;
+        log.observed_time_unix_nano = record.time_unix_nano;
+        let parent = match self.context {
+            Context::Nowhere => None,
+            Context::Run(parent) => {
+                log.trace_id = trace::trace_id(record);
+                log.span_id = trace::run_span(record);
+                parent
+            }
+            Context::Launcher(parent) => {
+                log.span_id = parent.span_id();
+                Some(parent)
+            }
+        };
+        if let Some(parent) = parent {
+            log.trace_id = parent.trace_id();
+            log.flags = parent.flags();
+        }
+        self.waiting.push(log);
+    }
+}
+
+/// The request that carries these log records.
+#[must_use]
+pub fn request(log_records: Vec<LogRecord>, resource: Resource) -> ExportLogsServiceRequest {
+    ExportLogsServiceRequest {
+        resource_logs: vec![ResourceLogs {
+            resource: Some(resource),
+            scope_logs: vec![ScopeLogs {
+                scope: Some(scope()),
+                log_records,
+                ..ScopeLogs::default()
+            }],
+            ..ResourceLogs::default()
+        }],
+    }
+}
+
+/// An event worth knowing, without its time.
+fn event(name: &str, body: &str, attributes: Vec<KeyValue>) -> LogRecord {
+    LogRecord {
+        event_name: name.to_owned(),
+        severity_number: SeverityNumber::Info as i32,
+        severity_text: "INFO".to_owned(),
+        body: Some(AnyValue {
+            value: Some(Value::StringValue(body.to_owned())),
+        }),
+        attributes,
+        ..LogRecord::default()
+    }
+}
+
+fn of_notice(notice: &NoticeRecord) -> LogRecord {
+    let code = text("headspace.notice.code", &notice.code);
+    let mut log = event("headspace.notice", &notice.text, vec![code]);
+    if notice.severity == Severity::Warning {
+        log.severity_number = SeverityNumber::Warn as i32;
+        "WARN".clone_into(&mut log.severity_text);
+    }
+    log
+}
+
+fn of_remedy(remedy: &RemedyRecord) -> LogRecord {
+    let mut attributes = vec![
+        text("headspace.remedy.code", &remedy.code),
+        number(
+            "headspace.remedy.predicted_step_ms",
+            remedy.predicted_step_ms,
+        ),
+        number(
+            "headspace.remedy.predicted_gain_pct",
+            remedy.predicted_gain_pct,
+        ),
+        number("headspace.remedy.confidence", remedy.confidence),
+        text("headspace.remedy.evidence", &remedy.evidence),
+    ];
+    let resource = remedy.resource.map(Shared::as_str);
+    let named = [("stage", remedy.stage.as_deref()), ("resource", resource)];
+    for (what, name) in named {
+        attributes.extend(name.map(|name| text(format!("headspace.remedy.{what}"), name)));
+    }
+    if let Some(change) = &remedy.change {
+        attributes.push(text("headspace.remedy.knob", &change.knob));
+        attributes.push(text("headspace.remedy.from", &change.from));
+        attributes.push(text("headspace.remedy.to", &change.to));
+    }
+    event("headspace.remedy", &remedy.what, attributes)
+}
+
+/// The verdict's numbers. What was not measured is absent.
+fn of_summary(summary: &SummaryRecord) -> Vec<KeyValue> {
+    let mut attributes = vec![count("headspace.verdict.steps", summary.steps)];
+    let mut named = |what: &str, name: Option<&str>| {
+        attributes.extend(name.map(|name| text(format!("headspace.verdict.{what}"), name)));
+    };
+    named("mode", summary.mode.map(Mode::as_str));
+    named("loop", summary.loop_name.as_deref());
+    named("ended_by", summary.ended_by.as_ref().map(|end| &*end.name));
+    if let Some(bottleneck) = &summary.bottleneck {
+        named("bottleneck.kind", Some(bottleneck.kind.as_str()));
+        named("bottleneck.name", bottleneck.name.as_deref());
+        attributes.push(number(
+            "headspace.verdict.bottleneck.confidence",
+            bottleneck.confidence,
+        ));
+    }
+    for (what, value) in [
+        ("step_ms", summary.steady_step_mean_ms),
+        ("wait_ms", summary.wait_ms),
+        ("compute_ms", summary.compute_ms),
+        ("floor_step_ms", summary.floor_step_ms),
+        ("headspace_pct", summary.headspace_pct),
+        (
+            "headspace_upper_bound_pct",
+            summary.headspace_upper_bound_pct,
+        ),
+        ("max_speedup", summary.max_speedup),
+    ] {
+        attributes.extend(value.map(|value| number(format!("headspace.verdict.{what}"), value)));
+    }
+    attributes
+}
+
+#[cfg(test)]
+mod tests;

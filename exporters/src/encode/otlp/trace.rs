@@ -1,0 +1,189 @@
+//! The trace that a run's spans and log records belong to.
+//!
+//! One trace holds all ranks of a run: its id and those of its spans are made from the run's id and the
+//! rank, so that ranks agree without a word. A launcher that is traced itself may hand its trace down in
+//! the environment (`TRACEPARENT`): the run is then a part of that trace, below the launcher's span.
+
+use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::str::FromStr;
+
+use headspace_agent::model::Record;
+use opentelemetry_proto::tonic::trace::v1::{Span, SpanFlags};
+
+/// The span that a run is below, as W3C's `traceparent` tells of it.
+///
+/// ```
+/// use headspace_exporters::encode::otlp::trace::Parent;
+///
+/// let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+/// assert_eq!(text.parse::<Parent>()?.to_string(), text);
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parent {
+    trace_id: [u8; 16],
+    span_id: [u8; 8],
+    /// The lowest bit says that the trace is sampled.
+    flags: u8,
+}
+
+/// Characters of `traceparent` in version 00; later ones may go on after a dash.
+const LENGTH: usize = 55;
+
+impl FromStr for Parent {
+    type Err = String;
+
+    /// Reads a `traceparent` (<https://www.w3.org/TR/trace-context/>).
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("`{text}` is not a W3C traceparent (`00-<32 hex digits>-<16 hex digits>-01`)")
+        };
+        parse(text).ok_or_else(wrong)
+    }
+}
+
+fn parse(text: &str) -> Option<Parent> {
+    let (first, rest) = text.split_at_checked(LENGTH)?;
+    let mut fields = first.split('-');
+    let [version] = hex(fields.next()?)?;
+    let parent = Parent {
+        trace_id: hex(fields.next()?)?,
+        span_id: hex(fields.next()?)?,
+        flags: u8::from_be_bytes(hex(fields.next()?)?),
+    };
+    let continued = match version {
+        0 => rest.is_empty(),
+        0xff => false,
+        _ => rest.is_empty() || rest.starts_with('-'),
+    };
+    let valid = parent.trace_id != [0; 16] && parent.span_id != [0; 8];
+    (continued && valid && fields.next().is_none()).then_some(parent)
+}
+
+/// Bytes from lower-case hexadecimal digits.
+fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = [0; N];
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if pairs.len() != N || !rest.is_empty() {
+        return None;
+    }
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(bytes)
+}
+
+impl std::fmt::Display for Parent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let digits = |bytes: &[u8]| {
+            bytes.iter().fold(String::new(), |mut text, byte| {
+                let _ = write!(text, "{byte:02x}");
+                text
+            })
+        };
+        let (trace, span) = (digits(&self.trace_id), digits(&self.span_id));
+        write!(f, "00-{trace}-{span}-{:02x}", self.flags)
+    }
+}
+
+impl Parent {
+    /// Moves a span of a run into this trace, and the run's own span below the parent.
+    pub(super) fn adopt(&self, span: &mut Span) {
+        span.trace_id = self.trace_id.to_vec();
+        let mut flags = u32::from(self.flags) | SpanFlags::ContextHasIsRemoteMask as u32;
+        if span.parent_span_id.is_empty() {
+            span.parent_span_id = self.span_id.to_vec();
+            flags |= SpanFlags::ContextIsRemoteMask as u32;
+        }
+        span.flags = flags;
+    }
+
+    pub(super) fn trace_id(&self) -> Vec<u8> {
+        self.trace_id.to_vec()
+    }
+
+    pub(super) fn span_id(&self) -> Vec<u8> {
+        self.span_id.to_vec()
+    }
+
+    pub(super) fn flags(&self) -> u32 {
+        self.flags.into()
+    }
+}
+
+/// The trace of a run without a parent: the same for all its ranks.
+pub(super) fn trace_id(record: &Record) -> Vec<u8> {
+    let half = |which: u8| hash(&(which, &record.run_id)).to_be_bytes();
+    [half(0), half(1)].concat()
+}
+
+/// The span of a rank's whole run.
+pub(super) fn run_span(record: &Record) -> Vec<u8> {
+    span_id(record, &"run")
+}
+
+/// The span of an epoch of that loop.
+pub(super) fn epoch_span(record: &Record, of: &str, epoch: u64) -> Vec<u8> {
+    span_id(record, &("epoch", of, epoch))
+}
+
+/// The span of `what` in a rank's run.
+pub(super) fn span_id(record: &Record, what: &impl Hash) -> Vec<u8> {
+    let id = hash(&(&record.run_id, record.rank, hash(what)));
+    id.max(1).to_be_bytes().to_vec() // All zeros are no id.
+}
+
+/// Equal for equal things within one build, which the ranks of a run share.
+fn hash(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const SPAN: &str = "00f067aa0ba902b7";
+
+    #[test]
+    fn a_later_version_is_read_as_far_as_it_is_known() {
+        let known: Parent = format!("00-{TRACE}-{SPAN}-01").parse().unwrap();
+        for text in [
+            format!("cc-{TRACE}-{SPAN}-01"),
+            format!("cc-{TRACE}-{SPAN}-01-what-comes-later"),
+        ] {
+            assert_eq!(text.parse::<Parent>().unwrap(), known, "{text}");
+        }
+        assert_eq!(known.flags(), 1);
+    }
+
+    #[test]
+    fn what_the_specification_calls_invalid_is_refused_by_name() {
+        let zeros = "0".repeat(32);
+        for text in [
+            String::new(),
+            "unknown".to_owned(),
+            format!("ff-{TRACE}-{SPAN}-01"),
+            format!("00-{TRACE}-{SPAN}-01-more"),
+            format!("cc-{TRACE}-{SPAN}-01.more"),
+            format!("00-{}-{SPAN}-01", TRACE.to_uppercase()),
+            format!("00-{zeros}-{SPAN}-01"),
+            format!("00-{TRACE}-{}-01", &zeros[..16]),
+            format!("00-{TRACE}{SPAN}--01"),
+            format!("00-{TRACE}-{SPAN}-0x"),
+            format!("00-{TRACE}-{SPAN}"),
+            format!("00-é{}-{SPAN}-01", &TRACE[2..]),
+        ] {
+            let problem = text.parse::<Parent>().unwrap_err();
+            assert!(problem.contains(&format!("`{text}`")), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What waits for a collector and is sent once: spans and log records.
+//!
+//! The room is bounded. What does not fit is dropped, the newest first, and counted: a collector that
+//! is slow costs what it does not take, and no memory.
+
+use std::collections::VecDeque;
+
+/// Items that may wait for the next export.
+const MOST_WAITING: usize = 4096;
+
+/// Items in the order in which they were made.
+#[derive(Debug, Clone)]
+pub struct Waiting<T> {
+    items: VecDeque<T>,
+    dropped: u64,
+}
+
+impl<T> Default for Waiting<T> {
+    fn default() -> Self {
+        Self {
+            items: VecDeque::new(),
+            dropped: 0,
+        }
+    }
+}
+
+impl<T: Clone> Waiting<T> {
+    /// Adds an item, or drops it where there is no room.
+    pub fn push(&mut self, item: T) {
+        if self.items.len() < MOST_WAITING {
+            self.items.push_back(item);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    /// Copies of the oldest items, no more than `most`.
+    #[must_use]
+    pub fn first(&self, most: usize) -> Vec<T> {
+        self.items.iter().take(most).cloned().collect()
+    }
+
+    /// The first so many have arrived.
+    pub fn done(&mut self, items: usize) {
+        self.items.drain(..items.min(self.items.len()));
+    }
+
+    /// The first so many are lost.
+    pub fn give_up(&mut self, items: usize) {
+        let items = items.min(self.items.len());
+        self.done(items);
+        self.dropped += items as u64;
+    }
+
+    /// Items lost so far: there was no room, or they were refused.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_room_drops_the_newest_and_counts_it() {
+        let mut waiting = Waiting::default();
+        (0..MOST_WAITING + 3).for_each(|number| waiting.push(number));
+        assert_eq!(waiting.dropped(), 3);
+        let all = waiting.first(usize::MAX);
+        assert_eq!(all.last(), Some(&(MOST_WAITING - 1)));
+        waiting.done(MOST_WAITING - 2);
+        waiting.give_up(1);
+        assert_eq!(waiting.dropped(), 4);
+        assert_eq!(waiting.first(9), [MOST_WAITING - 1]);
+    }
+}

@@ -1,0 +1,192 @@
+//! Sections as text that fits a terminal.
+
+use headspace_agent::wording::section::{Block, Entry, Fact, Section, Table};
+use headspace_agent::wording::verdict::{Detail, Verdict};
+
+/// Widest line of text, in columns.
+const COLUMNS: usize = 100;
+
+/// Widest line of entries, which have a column of their own to the left.
+const NARROW: usize = 80;
+
+/// Columns of a section's label. Its text begins after them.
+pub const LABEL: usize = 11;
+
+/// The longest name in a first column that is shown whole.
+const LONGEST_NAME: usize = 24;
+
+/// A verdict as text of at most 100 columns.
+#[must_use]
+pub fn verdict_text(verdict: &Verdict<'_>) -> String {
+    text(&verdict.sections(Detail::Brief))
+}
+
+/// Sections as text of at most 100 columns. Tables stay as wide as they are.
+#[must_use]
+pub fn text(sections: &[Section]) -> String {
+    let mut out = String::new();
+    for section in sections {
+        let mut label = section.id.label();
+        for line in section_lines(section, COLUMNS) {
+            out.push_str(format!("{label:LABEL$}{line}").trim_end());
+            out.push('\n');
+            label = "";
+        }
+    }
+    out
+}
+
+/// The lines of a section beside its label, in a terminal of so many columns, 100 at most. Tables stay
+/// as wide as they are.
+#[must_use]
+pub fn section_lines(section: &Section, columns: usize) -> Vec<String> {
+    let room = columns.min(COLUMNS).saturating_sub(LABEL).max(LABEL);
+    let label = section.id.label();
+    let blocks = section.blocks.iter();
+    blocks
+        .flat_map(|block| layout(block, label, room))
+        .collect()
+}
+
+/// A block in lines that fit beside the label.
+fn layout(block: &Block, label: &str, room: usize) -> Vec<String> {
+    match block {
+        Block::Heading { what, location } => pack([plain(what), plain(location)], "      ", room),
+        Block::Facts(facts) => pack(facts.iter().map(|fact| phrase(fact, label)), "   ", room),
+        Block::Sentence(words) => wrap(words, room),
+        Block::Entries(entries) => layout_entries(entries, room),
+        Block::Terms(terms) => {
+            let entries = terms
+                .iter()
+                .map(|(term, words)| Entry::new(&**term, &**words));
+            layout_entries(&entries.collect::<Vec<_>>(), room)
+        }
+        Block::Table(table) => layout_table(table),
+    }
+}
+
+/// A fact in a few words. A label that repeats the section's is left out.
+fn phrase(fact: &Fact, section: &str) -> String {
+    let label = if fact.label == section {
+        ""
+    } else {
+        fact.label
+    };
+    let parts = [label, &fact.value, &fact.note].into_iter();
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    plain(&parts.join(" "))
+}
+
+fn layout_entries(entries: &[Entry], room: usize) -> Vec<String> {
+    let heads: Vec<String> = entries.iter().map(|entry| shortened(&entry.head)).collect();
+    let widest = heads.iter().map(|head| width(head)).max().unwrap_or(0);
+    let room = (NARROW - LABEL)
+        .min(room)
+        .saturating_sub(widest + 3)
+        .max(20);
+    let mut lines = Vec::new();
+    for (head, entry) in heads.iter().zip(entries) {
+        let mut head = head.as_str();
+        for line in wrap(&entry.body, room) {
+            lines.push(format!("{head:widest$}   {line}"));
+            head = "";
+        }
+    }
+    lines
+}
+
+/// The first column to the left and without a head, numbers to the right.
+fn layout_table(table: &Table) -> Vec<String> {
+    let head = table.columns.iter().enumerate();
+    let head = head.map(|(at, column)| if at == 0 { "" } else { column.name }.to_owned());
+    let rows = table.rows.iter().map(|row| {
+        let cells = row.cells.iter().enumerate();
+        let cells = cells.map(|(at, cell)| {
+            if at == 0 {
+                shortened(cell)
+            } else {
+                plain(cell)
+            }
+        });
+        cells.collect::<Vec<String>>()
+    });
+    let cells: Vec<Vec<String>> = std::iter::once(head.collect()).chain(rows).collect();
+    let widths: Vec<usize> = (0..table.columns.len())
+        .map(|column| {
+            let cells = cells.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| width(cell)).max().unwrap_or(0)
+        })
+        .collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate();
+        let aligned = cells.map(|(column, (cell, &width))| match column {
+            0 => format!("{cell:width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        aligned.collect::<Vec<_>>().join("   ")
+    };
+    let mut lines: Vec<String> = cells.iter().map(line).collect();
+    if table.more > 0 {
+        lines.push(format!("and {} more, in the records", table.more));
+    }
+    lines
+}
+
+/// A name that fits a first column.
+fn shortened(name: &str) -> String {
+    let name = plain(name);
+    if name.chars().count() <= LONGEST_NAME {
+        return name;
+    }
+    let kept = name.chars().take(LONGEST_NAME - 1);
+    kept.chain(std::iter::once('…')).collect()
+}
+
+/// Words in lines of at most that width.
+fn wrap(words: &str, room: usize) -> Vec<String> {
+    pack(
+        plain(words).split_whitespace().map(ToOwned::to_owned),
+        " ",
+        room,
+    )
+}
+
+/// Joins pieces as long as they fit. A piece that never fits keeps its end, which in a path is
+/// what tells it from others.
+fn pack(pieces: impl IntoIterator<Item = String>, gap: &str, room: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for piece in pieces {
+        let piece = shorten(piece, room);
+        match lines.last_mut() {
+            Some(last) if width(last) + gap.len() + width(&piece) <= room => {
+                last.push_str(gap);
+                last.push_str(&piece);
+            }
+            _ => lines.push(piece),
+        }
+    }
+    lines
+}
+
+fn shorten(piece: String, room: usize) -> String {
+    let excess = width(&piece).saturating_sub(room);
+    if excess == 0 {
+        return piece;
+    }
+    format!("…{}", piece.chars().skip(excess + 1).collect::<String>())
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Without what would move a terminal's cursor: reasons and paths come from outside.
+fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "verdict_text/tests.rs"]
+mod tests;

@@ -1,0 +1,229 @@
+//! What each signal keeps of the records, and how it is delivered.
+//!
+//! Metrics are a state: the latest is sent whole. Spans and log records are items: each is sent once,
+//! and waits until then.
+
+use std::time::{Duration, Instant};
+
+use headspace_agent::model::Record;
+use headspace_agent::port::Lost;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::Span;
+
+use super::super::apart::{Deliver, Retry, Shared, State};
+use super::way::{Sent, Way};
+use crate::encode::otlp::logs::{self, Logs};
+use crate::encode::otlp::metrics;
+use crate::encode::otlp::resource::{Origin, Process, resource};
+use crate::encode::otlp::traces::{self, Spans};
+use crate::encode::otlp::waiting::Waiting;
+use crate::encode::snapshot::Snapshot;
+
+/// Items that one request carries.
+const ITEMS_A_REQUEST: usize = 512;
+
+/// The run as it stands.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Metrics {
+    origin: Origin,
+    snapshot: Snapshot,
+}
+
+impl State for Metrics {
+    fn take(&mut self, record: &Record) {
+        self.origin.take(record);
+        self.snapshot.take(record);
+    }
+}
+
+/// Delivers metrics.
+#[derive(Debug)]
+pub(super) struct MetricsWay {
+    way: Way,
+    process: Process,
+}
+
+impl MetricsWay {
+    pub(super) fn new(way: Way, process: Process) -> Self {
+        Self { way, process }
+    }
+}
+
+impl Deliver<Metrics> for MetricsWay {
+    fn deliver(&mut self, state: &Shared<Metrics>, limit: Duration) -> Sent {
+        let message = {
+            let state = state.lock();
+            let of = resource(&self.process, &state.origin);
+            metrics::request(&state.snapshot, of)
+        };
+        self.way.metrics(message, limit)
+    }
+}
+
+/// Makes the items of a signal from the records.
+pub(super) trait Itemize: Send + 'static {
+    /// What is sent once.
+    type Item: Clone;
+    /// What carries several.
+    type Request;
+
+    fn take(&mut self, record: &Record);
+    fn waiting(&self) -> &Waiting<Self::Item>;
+    fn waiting_mut(&mut self) -> &mut Waiting<Self::Item>;
+    fn request(items: Vec<Self::Item>, resource: Resource) -> Self::Request;
+    fn lost(&self) -> Lost;
+
+    /// Whether it tells of single steps.
+    const WANTS_STEPS: bool;
+}
+
+impl Itemize for Spans {
+    type Item = Span;
+    type Request = ExportTraceServiceRequest;
+    const WANTS_STEPS: bool = true;
+
+    fn take(&mut self, record: &Record) {
+        self.take(record);
+    }
+
+    fn waiting(&self) -> &Waiting<Span> {
+        &self.waiting
+    }
+
+    fn waiting_mut(&mut self) -> &mut Waiting<Span> {
+        &mut self.waiting
+    }
+
+    fn request(spans: Vec<Span>, resource: Resource) -> ExportTraceServiceRequest {
+        traces::request(spans, resource)
+    }
+
+    fn lost(&self) -> Lost {
+        Lost {
+            spans: self.waiting.dropped(),
+            ..Lost::default()
+        }
+    }
+}
+
+impl Itemize for Logs {
+    type Item = LogRecord;
+    type Request = ExportLogsServiceRequest;
+    const WANTS_STEPS: bool = false;
+
+    fn take(&mut self, record: &Record) {
+        self.take(record);
+    }
+
+    fn waiting(&self) -> &Waiting<LogRecord> {
+        &self.waiting
+    }
+
+    fn waiting_mut(&mut self) -> &mut Waiting<LogRecord> {
+        &mut self.waiting
+    }
+
+    fn request(log_records: Vec<LogRecord>, resource: Resource) -> ExportLogsServiceRequest {
+        logs::request(log_records, resource)
+    }
+
+    fn lost(&self) -> Lost {
+        Lost {
+            log_records: self.waiting.dropped(),
+            ..Lost::default()
+        }
+    }
+}
+
+/// The items of a signal that wait.
+#[derive(Debug, Clone)]
+pub(super) struct Items<T> {
+    origin: Origin,
+    items: T,
+}
+
+impl<T> Items<T> {
+    pub(super) fn new(items: T) -> Self {
+        Self {
+            origin: Origin::default(),
+            items,
+        }
+    }
+}
+
+impl<T: Itemize> State for Items<T> {
+    fn take(&mut self, record: &Record) {
+        self.origin.take(record);
+        self.items.take(record);
+    }
+
+    fn lost(&self) -> Lost {
+        self.items.lost()
+    }
+
+    fn end(&mut self) {
+        self.items.waiting_mut().give_up(usize::MAX);
+    }
+
+    fn wants_steps(&self) -> bool {
+        T::WANTS_STEPS
+    }
+}
+
+/// Sends a request of that type.
+type SendRequest<M> = fn(&Way, M, Duration) -> Sent;
+
+/// Delivers items.
+#[derive(Debug)]
+pub(super) struct QueueWay<M> {
+    way: Way,
+    process: Process,
+    send: SendRequest<M>,
+}
+
+impl<M> QueueWay<M> {
+    pub(super) fn new(way: Way, process: Process, send: SendRequest<M>) -> Self {
+        Self { way, process, send }
+    }
+}
+
+impl<T: Itemize<Request = M>, M: 'static> Deliver<Items<T>> for QueueWay<M> {
+    /// Items that were refused for good are lost; the others wait for the next attempt.
+    fn deliver(&mut self, state: &Shared<Items<T>>, limit: Duration) -> Sent {
+        let until = Instant::now() + limit;
+        let mut first = Ok(());
+        loop {
+            let (items, of) = {
+                let state = state.lock();
+                let items = state.items.waiting().first(ITEMS_A_REQUEST);
+                (items, resource(&self.process, &state.origin))
+            };
+            let sent = items.len();
+            if sent == 0 {
+                return first;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            let outcome = (self.send)(&self.way, T::request(items, of), left);
+            match outcome {
+                Err(failure) if failure.retry != Retry::No => return first.and(Err(failure)),
+                outcome => {
+                    let failure = outcome.as_ref().err();
+                    let lost = failure.map(|failure| failure.refused.map_or(sent, saturated));
+                    let lost = lost.unwrap_or(0).min(sent);
+                    let mut state = state.lock();
+                    let waiting = state.items.waiting_mut();
+                    waiting.done(sent - lost);
+                    waiting.give_up(lost);
+                    first = first.and(outcome);
+                }
+            }
+        }
+    }
+}
+
+fn saturated(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}

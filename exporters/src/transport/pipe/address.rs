@@ -1,0 +1,51 @@
+//! What a user writes to name a pipe or a socket.
+
+use std::fmt::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Where readers find the records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// A named pipe, made where it is missing and left there.
+    Fifo(PathBuf),
+    /// A Unix stream socket, made for the session. Serves 16 readers.
+    Socket(PathBuf),
+}
+
+impl Address {
+    /// Reads `PATH` or `unix:PATH`. Ranks other than 0 have their number appended, as in `PATH.3`.
+    #[must_use]
+    pub fn of(text: &str, rank: u32) -> Self {
+        let (path, socket) = match text.strip_prefix("unix:") {
+            Some(path) => (path, true),
+            None => (text, false),
+        };
+        let mut path = path.to_owned();
+        if rank > 0 {
+            let _ = write!(path, ".{rank}");
+        }
+        // The training script may change its working directory.
+        let path = std::path::absolute(&path).unwrap_or_else(|_| path.into());
+        if socket {
+            Self::Socket(path)
+        } else {
+            Self::Fifo(path)
+        }
+    }
+
+    /// The path in the file system.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        let (Self::Fifo(path) | Self::Socket(path)) = self;
+        path
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fifo(path) => write!(f, "{}", path.display()),
+            Self::Socket(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+"""Cached batches: how they are kept unchanged, and SPDL's cache classes, measured."""

@@ -1,0 +1,108 @@
+"""Copies of batches that are kept for replay, so that a loop cannot change them.
+
+A loop often changes the containers of a batch: it reassigns ``batch["image"]``, pops a label, moves a
+list's items. :func:`copy_containers` makes new containers around the same values, so what the loop does to
+its own ones does not reach the kept ones. A loop that changes the values themselves (``images.div_(255)``)
+needs :func:`copy_values`, which costs the memory and the time of a real copy.
+"""
+
+from __future__ import annotations
+
+from copy import copy, deepcopy
+
+from headspace._loops.samples import is_user_dict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+#: Most containers that are copied, all levels together. Further ones are shared.
+MOST_CONTAINERS = 1024
+
+#: Values of these types are never changed, and hold nothing that is.
+_CONSTANTS = (int, float, complex, str, bytes, bool, type(None), type, range)
+
+
+def copy_containers(batch: Any) -> Any:
+    """New containers around the same values. A batch that is no container is returned itself.
+
+    Containers are dictionaries, lists, tuples, sets, dataclasses and what is derived from them or made of
+    them, such as transformers' ``BatchEncoding``.
+
+    Raises:
+        Exception: Whatever a container of the user's raises while it is copied.
+    """
+    return _Copier(lambda value: value).copy(batch)
+
+
+def copy_values(batch: Any) -> Any:
+    """New containers around copies of the values.
+
+    Raises:
+        Exception: Whatever a value raises while it is copied.
+    """
+    return _Copier(_copy_value).copy(batch)
+
+
+class _Copier:
+    def __init__(self, copy_value: Callable[[Any], Any]) -> None:
+        self.copy_value = copy_value
+        #: Copies by the identity of the original, so that a shared object stays shared.
+        self.made: dict[int, Any] = {}
+        self.originals: list[Any] = []
+
+    def copy(self, part: Any) -> Any:
+        kind = type(part)
+        if kind in _CONSTANTS:
+            return part
+        known = self.made.get(id(part))
+        if known is not None:
+            return known
+        if len(self.made) >= MOST_CONTAINERS or not _is_container(part, kind):
+            value = self.copy_value(part)
+            if value is not part:
+                # The original is kept meanwhile, so that no other object gets its identity.
+                self.made[id(part)] = value
+                self.originals.append(part)
+            return value
+        if issubclass(kind, tuple):
+            values = [self.copy(value) for value in part]
+            made = kind(values) if kind is tuple else tuple.__new__(kind, values)
+            self.made[id(part)] = made
+            return made
+        made = self.made[id(part)] = copy(part)
+        if issubclass(kind, list):
+            for index, value in enumerate(part):
+                inner = self.copy(value)
+                if inner is not value:
+                    made[index] = inner
+        elif issubclass(kind, (set, frozenset)):
+            pass  # Its values can be hashed, so nobody changes them.
+        elif issubclass(kind, dict) or is_user_dict(kind):
+            for key, value in part.items():
+                inner = self.copy(value)
+                if inner is not value:
+                    made[key] = inner
+        else:
+            for name in kind.__dataclass_fields__:
+                value = getattr(part, name, None)
+                inner = self.copy(value)
+                if inner is not value:
+                    object.__setattr__(made, name, inner)  # It may be frozen.
+        return made
+
+
+def _is_container(part: Any, kind: type) -> bool:
+    return (
+        isinstance(part, (dict, list, tuple, set, frozenset))
+        or is_user_dict(kind)
+        or "__dataclass_fields__" in vars(kind)
+    )
+
+
+def _copy_value(value: Any) -> Any:
+    # `deepcopy` refuses a tensor that is not a leaf of the graph.
+    if hasattr(value, "untyped_storage") and hasattr(value, "clone"):
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    return deepcopy(value)

@@ -1,0 +1,163 @@
+"""Drop-ins for SPDL's caches: live batches first, then cached ones, and measured."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from headspace import _native
+from headspace._loops import names, nesting
+from headspace._loops.epochs import length_of
+from headspace._loops.loader_facts import samples_per_batch, type_name_of
+from headspace._session import lifecycle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
+
+
+class CacheDataLoader:
+    """Drop-in for SPDL's class of that name: live batches first, then cached ones, and measured.
+
+        for batch in headspace.CacheDataLoader(loader, 10, 100, stop_after=1000):
+            train_step(batch)
+
+    Yields what SPDL's yields, and raises what it raises, except where that is a defect: without
+    ``stop_after`` an epoch keeps the loader's length where it has one, the cache outlives the
+    epoch, a loader that keeps its iterator (torch's persistent workers) is let go, and batches
+    changed in place are noticed.
+
+    Args:
+        dl: The loader.
+        num_caches: Batches to cache, at least 1.
+        return_caches_after: Live batches before the first cached one, at least ``num_caches``.
+        stop_after: Batches after which the iteration ends.
+    """
+
+    def __init__(
+        self,
+        dl: Iterable[T],
+        num_caches: int,
+        return_caches_after: int,
+        stop_after: int | None = None,
+    ) -> None:
+        self.dl = dl
+        self.num_caches = num_caches
+        self.return_caches_after = return_caches_after
+        self.stop_after = stop_after
+        self._loop: tuple[tuple[int, int, int | None], _native.Loop] | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return _lazily(self._iterate)
+
+    def _iterate(self) -> Iterator[Any]:
+        settings = (self.num_caches, self.return_caches_after, self.stop_after)
+        if self._loop is None or self._loop[0] != settings:
+            self._loop = (settings, _replay_loop(self.dl, *settings, keep_source=False))
+        loop = self._loop[1]
+        iterator: Iterator[Any] = nesting.make_iterator(
+            loop, loop.iterate, self.dl, lifecycle.begin
+        )
+        return iterator
+
+    def __len__(self) -> int:
+        """The length of the loader, where it has one."""
+        return len(self.dl)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "dl":  # Not there yet: being unpickled.
+            raise AttributeError(name)
+        return getattr(self.dl, name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_loop": None}
+
+
+def cache_iterator(
+    src: Iterable[T],
+    num_caches: int,
+    *,
+    return_caches_after: int | None = None,
+    stop_after: int | None = None,
+    delete_src: bool = True,
+) -> Iterator[T]:
+    """Drop-in for SPDL's function of that name: live batches first, then cached ones, measured.
+
+    Args:
+        src: Where batches come from.
+        num_caches: Batches to cache, at least 1.
+        return_caches_after: Live batches before the first cached one. By default ``num_caches``.
+        stop_after: Batches after which the iteration ends. By default it goes on for ever.
+        delete_src: Let go of ``src`` when replay begins, so that what it holds is released.
+
+    Raises:
+        ValueError: At the first batch, if the numbers make no sense together.
+    """
+    return _lazily(
+        _cache_once,
+        src,
+        num_caches,
+        return_caches_after,
+        stop_after,
+        delete_src,
+        kept=None if delete_src else src,
+    )
+
+
+def _cache_once(
+    src: Any,
+    num_caches: int,
+    return_caches_after: int | None,
+    stop_after: int | None,
+    delete_src: bool,
+) -> Iterator[Any]:
+    loop = _replay_loop(
+        src, num_caches, return_caches_after, stop_after, keep_source=not delete_src, endless=True
+    )
+    iterator: Iterator[Any] = nesting.make_iterator(loop, loop.iterate, src, lifecycle.begin)
+    return iterator
+
+
+def _lazily(begin: Any, *args: Any, kept: Any = None) -> Iterator[Any]:
+    """The iterator that `begin(*args)` returns. It is called, and may raise, at the first batch.
+
+    `kept` is kept alive until the iteration has ended.
+    """
+
+    def once(begin: Any, args: Any, kept: Any) -> Iterator[Any]:
+        iterator = begin(*args)
+        # This generator waits here, and must not keep the source alive.
+        del begin, args
+        yield iterator
+
+    return chain.from_iterable(once(begin, args, kept))
+
+
+def _replay_loop(
+    src: Any,
+    num_caches: int,
+    return_caches_after: int | None,
+    stop_after: int | None,
+    *,
+    keep_source: bool,
+    endless: bool = False,
+) -> _native.Loop:
+    return _native.Loop(
+        names.make_unique(type(src).__name__),
+        {
+            "mode": "replay",
+            "num_caches": num_caches,
+            "return_caches_after": return_caches_after,
+            "stop_after": stop_after,
+            "keep_source": keep_source,
+            "endless": endless,
+        },
+        {
+            "type_name": type_name_of(src),
+            "batches": None if endless else length_of(src),
+            "batch_size": samples_per_batch(src),
+        },
+        {"options_from": "wrap"},
+    )

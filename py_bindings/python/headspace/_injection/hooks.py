@@ -1,0 +1,251 @@
+"""What `headspace run` leaves in a Python process: hooks that wait for the import of a loader's module.
+
+A program that imports none of them pays for one look-up per module that it imports. This file is loaded
+by its path and imports nothing of headspace: that happens with the first such module.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+#: Modules that are watched, each with the module of headspace whose `module_imported` is called when it
+#: has been imported.
+WATCHED = {
+    "torch.utils.data": "_watch.loaders",
+    "torch.nn.modules.module": "_watch.loaders",
+    "torch.compiler": "_watch.optimizer_steps",
+    "torch.optim.optimizer": "_watch.optimizer_steps",
+    "spdl.pipeline": "_watch.loaders",
+    "spdl.dataloader": "_watch.loaders",
+    "datasets": "_watch.loaders",
+    "webdataset": "_watch.loaders",
+    "accelerate.data_loader": "_watch.loaders",
+    "fastai.data.load": "_watch.loaders",
+    "monai.data": "_watch.loaders",
+    "tensorflow.python.data.ops.iterator_ops": "_watch.tensorflow",
+    "grain": "_watch.loaders",
+    "grain.python": "_watch.loaders",
+}
+
+#: A program that may train imports one of these. Any other program gets no notice at its end.
+NUMERIC = ("numpy", "torch", "jax", "tensorflow", *(name.partition(".")[0] for name in WATCHED))
+
+#: The notice at the end of a program that may have trained, if no loop was seen.
+NOT_SEEN = (
+    "no training loop was seen, so there is no verdict. Looked for: torch's DataLoader, loaders of "
+    "SPDL, Hugging Face datasets, WebDataset, MONAI, fastai, Grain and tf.data, and steps of torch's "
+    "optimizers. Wrap what the loop iterates in headspace.wrap(...), call headspace.step() once a step, "
+    "or name the function that returns a batch: headspace run --batch-from train:get_batch"
+)
+
+#: The folder of the package, and the one that was put on PYTHONPATH. Set by :func:`install`.
+package = path_entry = ""
+
+_has_reported = False
+
+
+def install(package_folder: str, path_entry_folder: str) -> None:
+    """Watches imports from now on, and restores the environment of children that are not Python."""
+    global package, path_entry
+    package, path_entry = package_folder, path_entry_folder
+    sys.meta_path.insert(0, Finder())
+    for name in ("execv", "execve", "posix_spawn", "posix_spawnp", "system"):
+        if hasattr(os, name):
+            _replace_starter(name)
+    if os.environ.get("HEADSPACE_RUN_PID") == str(os.getpid()):
+        _remove_marker(os.getpid())  # An earlier process of this number may have left one.
+        atexit.register(_notify_if_not_seen, os.getpid())
+    target = os.environ.get("HEADSPACE_BATCH_FROM", "")
+    if target:
+        try:
+            module = _import("_watch.batch_function").install(target)
+            WATCHED.setdefault(module, "_watch.batch_function")
+        except Exception as error:
+            report_error(error)
+    # Modules that a `.pth` file has imported.
+    for name in ("subprocess", *WATCHED):
+        if name in sys.modules:
+            module_imported(name, sys.modules[name])
+
+
+def report_error(error: BaseException) -> None:
+    """One line, once. The program runs as if headspace were not there."""
+    global _has_reported
+    if not _has_reported:
+        _has_reported = True
+        _print_notice(
+            f"not everything is measured: {type(error).__name__}: {error}. The program goes on."
+        )
+
+
+def _print_notice(text: str) -> None:
+    """One line on stderr, on rank 0."""
+    quiet = os.environ.get("HEADSPACE_QUIET", "").strip().lower() in ("1", "on", "true", "yes")
+    if quiet or os.environ.get("RANK", "0") != "0":
+        return
+    try:
+        sys.stderr.write(f"headspace: {text}\n")
+    except Exception:
+        pass
+
+
+def _notify_if_not_seen(pid: int) -> None:
+    """At the end of the process that `headspace run` became: says so if no loop was seen."""
+    if os.getpid() != pid:  # Forked from it.
+        return
+    if _remove_marker(pid):
+        return
+    # A program that ended by an exception may not have reached its loop.
+    has_failed = hasattr(sys, "last_value") or hasattr(sys, "last_exc")
+    session = sys.modules.get("headspace._session.lifecycle")
+    faults = sys.modules.get("headspace._watch.faults")
+    has_reported = (
+        _has_reported
+        or getattr(session, "has_failed", False)
+        or getattr(faults, "has_reported", False)
+    )
+    if has_failed or has_reported:
+        return
+    batch_function: Any = sys.modules.get("headspace._watch.batch_function")
+    function = getattr(batch_function, "_function", None)
+    if function is not None:
+        batch_function.look_at_end(function)
+    if function is not None and not function.has_module:
+        _print_notice(
+            f"--batch-from {function.target}: no module `{function.module}` was imported, and the script has "
+            "another name, so no function's batches were timed."
+        )
+    if not getattr(session, "has_begun", False) and any(name in sys.modules for name in NUMERIC):
+        _print_notice(NOT_SEEN)
+
+
+def _remove_marker(pid: int) -> bool:
+    """Removes the file by which a child of the process says that it is watched. Whether there was one."""
+    try:
+        # The path is that of `_settings.notify_run_command`, which is not imported here.
+        folder = os.environ.get("TMPDIR") or "/tmp"
+        os.unlink(os.path.join(folder, f"headspace-run-{os.getuid()}-{pid}"))
+    except OSError:
+        return False
+    return True
+
+
+class Finder:
+    """Finds no module itself. It asks the other finders, and hooks the module's execution."""
+
+    def __init__(self) -> None:
+        self._busy: set[str] = set()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if (name not in WATCHED and name != "subprocess") or name in self._busy:
+            return None
+        self._busy.add(name)
+        try:
+            for finder in list(sys.meta_path):
+                find = getattr(finder, "find_spec", None)
+                spec = None if finder is self or find is None else find(name, path, target)
+                if spec is not None:
+                    _hook_execution(spec)
+                    return spec
+        finally:
+            self._busy.discard(name)
+        return None
+
+
+def _hook_execution(spec: Any) -> None:
+    """Calls :func:`module_imported` after the module has been executed."""
+    try:
+        loader: Any = spec.loader
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            try:
+                del loader.exec_module
+            except AttributeError:
+                pass
+            execute(module)
+            module_imported(spec.name, module)
+
+        loader.exec_module = exec_module
+    except Exception as error:
+        report_error(error)
+
+
+def module_imported(name: str, module: ModuleType) -> None:
+    """A watched module has been imported. No error of this reaches the program."""
+    try:
+        if name == "subprocess":
+            children().watch_subprocess(module)
+        else:
+            _import(WATCHED[name]).module_imported(name, module)
+    except Exception as error:
+        report_error(error)
+
+
+def _import(name: str) -> Any:
+    """Imports a module of headspace, also if the program's own Python has no headspace installed."""
+    from importlib import import_module
+
+    try:
+        import_module("headspace")
+    except ModuleNotFoundError as error:
+        if error.name != "headspace":
+            raise
+        from importlib.util import module_from_spec, spec_from_file_location
+
+        spec: Any = spec_from_file_location(
+            "headspace",
+            os.path.join(package, "__init__.py"),
+            submodule_search_locations=[package],
+        )
+        module = module_from_spec(spec)
+        sys.modules["headspace"] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules["headspace"]
+            raise
+    return import_module(f"headspace.{name}")
+
+
+_children: Any = None
+
+
+def children() -> Any:
+    """The module `children.py`, loaded by its path as this file is."""
+    global _children
+    if _children is None:
+        from importlib.util import module_from_spec, spec_from_file_location
+
+        spec: Any = spec_from_file_location(
+            "headspace._injection.children", os.path.join(package, "_injection", "children.py")
+        )
+        _children = module_from_spec(spec)
+        spec.loader.exec_module(_children)
+        _children.path_entry = path_entry
+    return _children
+
+
+def _replace_starter(name: str) -> None:
+    """Replaces a function of `os` that starts a program by one that gives it the right environment."""
+    original = getattr(os, name)
+
+    def start_program(*args: Any, **kwargs: Any) -> Any:
+        try:
+            function, args = children().restore_environment(name, args, kwargs)
+        except Exception:
+            function = None
+        return (original if function is None else function)(*args, **kwargs)
+
+    start_program.__name__ = start_program.__qualname__ = name
+    start_program.__doc__ = original.__doc__
+    start_program.__module__ = original.__module__
+    start_program.__wrapped__ = start_program._headspace_original = original  # type: ignore[attr-defined]
+    setattr(os, name, start_program)

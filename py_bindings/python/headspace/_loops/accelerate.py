@@ -1,0 +1,53 @@
+"""Loaders that Accelerate makes from a wrapped one: they are wrapped, too, as the same loop.
+
+Accelerate makes a loader of a type of its own, in ``prepare`` and, to resume within an epoch, in
+``skip_first_batches``. The new loader does not know which one it came from, so these two functions are
+replaced wherever they are loaded. For a loader that is not wrapped they do what they did.
+"""
+
+from __future__ import annotations
+
+from sys import modules
+
+from headspace._loops.proxy import Proxy, make_replacement
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+#: Modules that hold the functions below.
+_HOLDERS = (
+    "accelerate",
+    "accelerate.accelerator",
+    "accelerate.data_loader",
+    "transformers.trainer",
+)
+_FUNCTIONS = ("prepare_data_loader", "skip_first_batches")
+
+
+def replace_functions() -> None:
+    """Wrap what Accelerate makes from a wrapped loader from now on."""
+    originals = modules.get("accelerate.data_loader")
+    for name in _FUNCTIONS:
+        original = getattr(originals, name, None)
+        if original is None or hasattr(original, "_headspace_original"):
+            continue
+        replacement = _wrapping_its_result(original)
+        for holder in map(modules.get, _HOLDERS):
+            if vars(holder or original).get(name) is original:
+                setattr(holder, name, replacement)
+
+
+def _wrapping_its_result(function: Callable[..., Any]) -> Callable[..., Any]:
+    from functools import wraps
+
+    @wraps(function)
+    def make_loader(dataloader: Any, *args: Any, **kwargs: Any) -> Any:
+        if not issubclass(type(dataloader), Proxy):
+            return function(dataloader, *args, **kwargs)
+        made = function(dataloader._headspace_wrapped, *args, **kwargs)
+        return make_replacement(dataloader, made)
+
+    make_loader._headspace_original = function  # type: ignore[attr-defined]
+    return make_loader

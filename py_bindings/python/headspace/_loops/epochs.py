@@ -1,0 +1,77 @@
+"""One epoch of a loader: its length, and how a loader learns that the epoch ends early."""
+
+from __future__ import annotations
+
+from _weakref import ref
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+#: Where a torch loader over an iterable dataset keeps the length that it was asked for: it warns if it
+#: gives more batches than that.
+_LENGTH_GIVEN = "_IterableDataset_len_called"
+
+
+def length_of(loader: Any) -> int | None:
+    """Batches of an epoch. None where the loader does not say."""
+    if getattr(type(loader), "__len__", None) is None:
+        return None
+    attributes = getattr(loader, "__dict__", {})
+    before = attributes.get(_LENGTH_GIVEN)
+    try:
+        return len(loader)
+    except Exception:
+        return None
+    finally:
+        if _LENGTH_GIVEN in attributes:
+            attributes[_LENGTH_GIVEN] = before
+
+
+def describe_epoch(
+    loader: Any, keeps_length: bool, is_probe: bool
+) -> tuple[Any, int | None, Callable[[bool], None] | None]:
+    """What the native loop needs to know of an epoch that begins.
+
+    Args:
+        loader: What is iterated: a loader, or an object with the loader in `_headspace_loader`.
+        keeps_length: Whether the epoch must have the loader's length.
+        is_probe: Whether the epoch is part of a probe.
+
+    Returns:
+        The loader itself; the batches of the epoch, where it keeps the loader's length; and what is
+        called if the epoch ends before its source does: with False when its last batch is handed out,
+        with True when it ends.
+    """
+    get_length = length_of
+    if hasattr(type(loader), "_headspace_loader"):
+        get_length, loader = loader._headspace_length, loader._headspace_loader
+    batches = get_length(loader) if keeps_length else None
+    end_early = _accelerate_end(loader) if is_probe and batches else None
+    return loader, batches or None, end_early
+
+
+def _accelerate_end(loader: Any) -> Callable[[bool], None] | None:
+    """What tells a loader of Accelerate's that an epoch ends before its source does. None for any other.
+
+    Such a loader marks its last batch (``end_of_dataloader``), at which gradients are synchronised, and
+    counts its epochs, which a shuffling sampler needs. Its code for that comes after the last batch.
+    """
+    if type(loader).__module__ != "accelerate.data_loader":
+        return None
+    weak_loader = ref(loader)
+
+    def end_early(is_over: bool) -> None:
+        shard: Any = weak_loader()
+        if shard is None:
+            return
+        if not is_over:
+            if shard.gradient_state.active_dataloader is not shard:
+                shard.begin()  # The whole epoch was repeated batches: its own code did not run.
+            shard.end_of_dataloader = True
+            return
+        shard.iteration += 1
+        shard.end()
+
+    return end_early

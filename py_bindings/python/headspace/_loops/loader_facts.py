@@ -1,0 +1,129 @@
+"""A loop of the records, from what its loader says about itself."""
+
+from __future__ import annotations
+
+from sys import modules
+
+from headspace import _native, _settings
+from headspace._loops import samples
+from headspace._loops.epochs import length_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from typing_extensions import Unpack
+
+    from headspace._loops.role_state import Role
+
+
+def make_loop(
+    loader: Any,
+    *,
+    name: str,
+    mode: str,
+    batch_size: int | None = None,
+    role: Role | None = None,
+    options_from: str | None = None,
+    **plan: Unpack[_native._PlanOptions],
+) -> _native.Loop:
+    """The loop over a loader.
+
+    Args:
+        batch_size: Samples per batch. By default what the loader says.
+        role: What the loop is for.
+        options_from: Where the user sets the plan, as records have it.
+        plan: The options of `wrap` for a probe or a replay.
+    """
+    if options_from is None:
+        options_from = _settings.options_from()
+    # A torch loader over an iterable dataset counts its samples to tell its length.
+    has_cheap_length = mode != "measure" or getattr(loader, "_dataset_kind", 0) == 0
+    facts = _read_facts(loader, samples_per_batch(loader) if batch_size is None else batch_size)
+    facts["batches"] = length_of(loader) if has_cheap_length else None
+    return _native.Loop(
+        name,
+        {"mode": mode, "world_size": _settings.world_size(), **plan},
+        facts,
+        {"role": role, "chosen": name == _settings.chosen_loop(), "options_from": options_from},
+    )
+
+
+def _read_facts(loader: Any, batch_size: int | None) -> _native._LoaderFacts:
+    workers = count_attribute(loader, "num_workers")
+    factor = count_attribute(loader, "prefetch_factor")
+    return {
+        "type_name": type_name_of(loader),
+        "batch_size": batch_size,
+        "count_samples": _sample_counter(loader) if batch_size is None else None,
+        "workers": workers,
+        "prefetch_depth": _prefetch_depth(workers, factor),
+        "prefetch_factor": factor,
+        "pin_memory": flag_attribute(loader, "pin_memory"),
+    }
+
+
+def type_name_of(thing: Any) -> str:
+    """The name of its type, with the module."""
+    kind = type(thing)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _prefetch_depth(workers: int | None, factor: int | None) -> int | None:
+    """Most batches that a torch loader holds ready. Without workers it loads a batch when it is asked."""
+    if workers == 0:
+        return 0
+    return workers * factor if workers and factor else None
+
+
+def torch_loader(loader: Any) -> Any:
+    """The torch loader that it is, or contains, as Accelerate's do. None for any other."""
+    kind = getattr(modules.get("torch.utils.data"), "DataLoader", None)
+    if kind is None:
+        return None
+    for candidate in (loader, getattr(loader, "__dict__", {}).get("base_dataloader")):
+        if issubclass(type(candidate), kind):
+            return candidate
+    return None
+
+
+def samples_per_batch(loader: Any) -> int | None:
+    """Samples per batch, by the loader's attributes."""
+    size = count_attribute(loader, "batch_size")
+    sampler = _batch_sampler(loader)
+    if size is None and type(sampler).__module__.partition(".")[0] in ("torch", "accelerate"):
+        # A sampler of another library may make batches of any size, whatever its attribute says.
+        size = count_attribute(sampler, "batch_size")
+        if size and flag_attribute(sampler, "split_batches"):
+            size //= count_attribute(sampler, "num_processes") or 1
+    return size or None
+
+
+def _batch_sampler(loader: Any) -> Any:
+    return getattr(loader, "__dict__", {}).get("batch_sampler")
+
+
+def _sample_counter(loader: Any) -> Callable[[Any], int | None]:
+    """The function that counts the samples of this loader's batches."""
+    if _batch_sampler(loader) is None:
+        return samples.count_in_any
+    return samples.count_in_collated
+
+
+def count_attribute(owner: Any, name: str) -> int | None:
+    """An attribute that is a whole number. None where it is missing, of another type, or raises."""
+    try:
+        value = getattr(owner, name, None)
+    except Exception:
+        return None
+    return value if type(value) is int and 0 <= value < 2**31 else None
+
+
+def flag_attribute(owner: Any, name: str) -> bool | None:
+    """An attribute that is a bool. None where it is missing, of another type, or raises."""
+    try:
+        value = getattr(owner, name, None)
+    except Exception:
+        return None
+    return value if type(value) is bool else None

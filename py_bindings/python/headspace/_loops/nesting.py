@@ -1,0 +1,113 @@
+"""Which iterations of loaders are running, so that a loader inside another one is not taken for a
+second loop.
+
+Only the outermost counts. A loader is inside another one if the same thread is asking that one for a
+batch or for its iterator, or if it is iterated on a thread other than the main one while another loader
+is iterated elsewhere: it feeds that one.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import _local as ThreadLocal  # `threading` takes long to import.
+from _thread import get_ident
+from _weakref import ref
+
+from headspace._session import threads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from headspace import _native
+
+
+class Enclosing:
+    """The loop around a loader that is inside another one. It keeps nothing of the loop alive."""
+
+    __slots__ = ("name", "type_name")
+
+    def __init__(self, loop: _native.Loop) -> None:
+        self.name = loop.name
+        self.type_name = loop.type_name
+
+
+class _Local(ThreadLocal):
+    #: The loops whose iterators this thread is making, the outermost first.
+    making: tuple[Enclosing, ...] = ()
+
+
+_local = _Local()
+
+#: The iterators that were made, each with the thread that made it and its loop.
+_iterators: list[tuple[ref[Any], int, Enclosing]] = []
+
+#: How many iterations have begun in this process.
+begun = 0
+
+
+def _after_fork() -> None:
+    # The iterations of the parent are not the child's.
+    global _local
+    _iterators.clear()
+    _local = _Local()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def make_iterator(loop: _native.Loop, iterate: Callable[..., Any], *args: Any) -> Any:
+    """``iterate(*args)``, an iterator of the loop's loader."""
+    global begun
+    begun += 1
+    own, before = Enclosing(loop), _local.making
+    _local.making = (*before, own)
+    try:
+        iterator = iterate(*args)
+    finally:
+        _local.making = before
+    if hasattr(type(iterator), "_headspace_is_asked"):
+        _iterators[:] = [entry for entry in _iterators if _is_running(entry[0]())]
+        _iterators.append((ref(iterator), get_ident(), own))
+    return iterator
+
+
+def _is_running(iterator: Any) -> bool:
+    return iterator is not None and not iterator._headspace_has_ended
+
+
+def is_iterating() -> bool:
+    """Whether a watched loader is iterated in this process."""
+    return any(_is_running(iterator()) for iterator, *_ in _iterators)
+
+
+def interrupt_iterations() -> None:
+    """This thread begins an evaluation: the time until the next batch is no part of a training step."""
+    if not is_nested():
+        for entry, *_ in _iterators:
+            iterator = entry()
+            if iterator is not None:
+                iterator._headspace_interrupt()
+
+
+def is_nested() -> bool:
+    """Whether an iteration that this thread begins now is part of a loader that is watched."""
+    return enclosing_loop() is not None
+
+
+def enclosing_loop() -> Enclosing | None:
+    """The loop whose loader contains the iteration that this thread begins now."""
+    if _local.making:
+        return _local.making[0]
+    this_thread = get_ident()
+    is_main_thread = threads.is_main_thread()
+    for entry, thread, loop in _iterators:
+        iterator = entry()
+        if iterator is None:
+            continue
+        if iterator._headspace_is_asked:
+            return loop
+        if not is_main_thread and thread != this_thread and not iterator._headspace_has_ended:
+            return loop
+    return None

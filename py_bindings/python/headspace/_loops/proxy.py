@@ -1,0 +1,251 @@
+"""The object that stands for a wrapped loader, and behaves like it in everything.
+
+Frameworks make loaders from the one they are given, and the new one is wrapped as the same loop. Lightning
+puts a sampler of its own into a loader: it reads the arguments of ``loader.__init__`` and calls
+``type(loader)``, which :class:`ProxyType` and :class:`ForwardedInit` answer. `accelerate.py` has what
+Accelerate does.
+"""
+
+from __future__ import annotations
+
+from _weakref import ref
+
+from headspace import _settings
+from headspace._loops import nesting
+from headspace._loops.loader_facts import torch_loader
+from headspace._loops.wrapped_loops import WrappedLoops
+from headspace._session import lifecycle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+#: Special methods are looked up on the type, so a proxy has those that the wrapped type has.
+_FORWARDED = (
+    "__len__",
+    "__length_hint__",
+    "__getitem__",
+    "__setitem__",
+    "__delitem__",
+    "__contains__",
+    "__reversed__",
+    "__call__",
+    "__bool__",
+    "__enter__",
+    "__exit__",
+    "__aenter__",
+    "__aexit__",
+    "__aiter__",
+    "__anext__",
+    "__await__",
+    "__add__",
+    "__radd__",
+    "__mul__",
+    "__rmul__",
+    "__lt__",
+    "__le__",
+    "__gt__",
+    "__ge__",
+    "__eq__",
+    "__ne__",
+    "__fspath__",
+)
+
+_proxy_types: dict[type, type] = {}
+
+#: The attribute that Accelerate reads of a loader that it is about to prepare.
+_ACCELERATE_PREPARES = "_is_accelerate_prepared"
+
+
+class ProxyType(type):
+    """The type of proxies' types. Called, a type makes what the wrapped type would make."""
+
+    _headspace_kind: Callable[..., Any]
+    #: The proxy whose `__init__` was read last: a call of its type makes a replacement for it.
+    _headspace_template: ref[Proxy] | None
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = cls._headspace_kind(*args, **kwargs)
+        weak_template, cls._headspace_template = cls._headspace_template, None
+        template = None if weak_template is None else weak_template()
+        return made if template is None else make_replacement(template, made)
+
+
+class ForwardedInit:
+    """``loader.__init__``: the wrapped loader's."""
+
+    def __get__(self, proxy: Proxy | None, kind: ProxyType) -> Any:
+        if proxy is None:
+            return object.__init__
+        kind._headspace_template = ref(proxy)
+        return proxy._headspace_wrapped.__init__
+
+
+class Proxy(metaclass=ProxyType):
+    """Behaves like the object it wraps, and is timed while it is iterated.
+
+    Its own attributes begin with ``_headspace_``; every other is the wrapped object's.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_headspace_iterator",
+        "_headspace_loops",
+        "_headspace_options",
+        "_headspace_was_iterated",
+        "_headspace_wrapped",
+    )
+
+    _headspace_wrapped: Any
+    _headspace_options: dict[str, Any]
+    _headspace_loops: WrappedLoops
+    _headspace_iterator: Any
+    #: This proxy, or one that replaced it.
+    _headspace_was_iterated: bool
+
+    __init__: Any = ForwardedInit()
+
+    def __iter__(self) -> Any:
+        object.__setattr__(self, "_headspace_was_iterated", True)
+        if not hasattr(type(self._headspace_wrapped), "__next__"):
+            return _iterate(self)
+        # An iterator is iterated once, by all its users together.
+        if self._headspace_iterator is None:
+            iterator = _iterate(self)
+            object.__setattr__(self, "_headspace_iterator", iterator)
+        return self._headspace_iterator
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("send", "throw", "close") and hasattr(
+            type(self._headspace_wrapped), "__next__"
+        ):
+            return getattr(iter(self), name)
+        if name == _ACCELERATE_PREPARES:
+            from headspace._loops.accelerate import replace_functions
+
+            replace_functions()
+        return getattr(self._headspace_wrapped, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._headspace_wrapped, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._headspace_wrapped, name)
+
+    @property
+    def __class__(self) -> Any:
+        return self._headspace_wrapped.__class__
+
+    @__class__.setter
+    def __class__(self, value: type) -> None:
+        self._headspace_wrapped.__class__ = value
+
+    def __dir__(self) -> list[str]:
+        return dir(self._headspace_wrapped)
+
+    def __repr__(self) -> str:
+        return repr(self._headspace_wrapped)
+
+    def __str__(self) -> str:
+        return str(self._headspace_wrapped)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._headspace_wrapped, spec)
+
+    def __hash__(self) -> int:
+        return hash(self._headspace_wrapped)
+
+    def __copy__(self) -> Any:
+        from copy import copy
+
+        return _rebuild(copy(self._headspace_wrapped), self._headspace_options)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _rebuild, (self._headspace_wrapped, self._headspace_options)
+
+
+def _iterate(proxy: Proxy) -> Any:
+    wrapped = proxy._headspace_wrapped
+    loop, role = proxy._headspace_loops.begin_epoch(wrapped)
+    loader = torch_loader(wrapped)
+    if loader is not None:
+        from headspace.torch import iterate
+
+        return nesting.make_iterator(loop, iterate, loop, wrapped, loader, role)
+    return nesting.make_iterator(loop, loop.iterate, wrapped, lifecycle.begin, role)
+
+
+def make_replacement(template: Proxy, made: Any) -> Any:
+    """Wraps a loader that was made from the one that `template` wraps, as the same loop."""
+    if not template._headspace_was_iterated:
+        # The loop's length and batch size must be those of the loader that is iterated.
+        loops = WrappedLoops(made, template._headspace_options)
+        object.__setattr__(template, "_headspace_loops", loops)
+        object.__setattr__(template, "_headspace_was_iterated", True)
+    return make_proxy(made, template._headspace_options, template._headspace_loops)
+
+
+def _rebuild(wrapped: Any, options: dict[str, Any]) -> Any:
+    return make_proxy(wrapped, options) if _settings.enabled() else wrapped
+
+
+def make_proxy(wrapped: Any, options: dict[str, Any], loops: WrappedLoops | None = None) -> Any:
+    """A proxy for `wrapped`.
+
+    Args:
+        options: Those of `wrap`.
+        loops: The loops that its epochs belong to. By default new ones.
+    """
+    kind = type(wrapped)
+    proxy_type = _proxy_types.get(kind)
+    if proxy_type is None:
+        members = {name: _forward(name) for name in _FORWARDED if _defines(kind, name)}
+        if hasattr(kind, "__next__"):
+            members["__next__"] = _next
+        if _defines(kind, "__enter__"):
+            members["__enter__"] = _enter
+        members["__slots__"] = ()
+        if getattr(kind, "__hash__", None) is None:
+            members["__hash__"] = None
+        elif "__eq__" in members:
+            members["__hash__"] = Proxy.__hash__
+        members |= {"_headspace_kind": kind, "_headspace_template": None}
+        proxy_type = ProxyType(kind.__name__, (Proxy,), members)
+        _proxy_types[kind] = proxy_type
+    proxy: Any = object.__new__(proxy_type)
+    for name, value in (
+        ("wrapped", wrapped),
+        ("options", options),
+        ("loops", WrappedLoops(wrapped, options) if loops is None else loops),
+        ("iterator", None),
+        ("was_iterated", False),
+    ):
+        object.__setattr__(proxy, f"_headspace_{name}", value)
+    return proxy
+
+
+def _defines(kind: type, name: str) -> bool:
+    """Whether instances have that special method. What every object has does not count."""
+    # Not `getattr`: for a type without `__call__` it finds that of the type's own type.
+    for base in kind.__mro__:
+        if name in vars(base):
+            return base is not object and vars(base)[name] is not None
+    return False
+
+
+def _forward(name: str) -> Any:
+    def method(self: Proxy, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._headspace_wrapped, name)(*args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+def _next(self: Proxy) -> Any:
+    return next(iter(self))
+
+
+def _enter(self: Proxy) -> Any:
+    entered = self._headspace_wrapped.__enter__()
+    return self if entered is self._headspace_wrapped else entered

@@ -1,0 +1,83 @@
+"""What a loop is for, how sure that is, and what changes it: one state machine for all loops.
+
+==================== ============================================ ===========================
+state                a loop that begins in it                     later
+==================== ============================================ ===========================
+`UNKNOWN`            nothing tells (no model has a mode yet)      a model trains: `TRAINING`
+`TRAINING`           a model is in training mode, gradients on    stays
+`LIKELY_EVALUATION`  all models in evaluation mode, gradients on  a model trains: `TRAINING`
+`EVALUATION`         gradients are off                            stays
+`BACKGROUND`         on another thread, which sets no mode        stays
+==================== ============================================ ===========================
+
+An evaluation with gradients on is only likely: some trainers set the mode of a model after they have
+received the first batch. Who asks decides what a likely evaluation counts for:
+
+- `headspace run` keeps it, and looks again when a model goes into training mode
+  (:meth:`RoleState.after_model_trains`);
+- for the function of `--batch-from` the program's past decides (:meth:`RoleState.given_history`);
+- a wrapped loader is the loop that the user means, so only a sure evaluation takes it away from
+  training (:meth:`RoleState.of_wrapped_loader`).
+"""
+
+from __future__ import annotations
+
+from headspace._loops import names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal, TypeAlias
+
+    Role: TypeAlias = Literal["training", "evaluation", "background"]
+
+
+class RoleState:
+    """A role, or None for unknown, and whether it is final. There are five; see the module."""
+
+    __slots__ = ("is_final", "role")
+
+    def __init__(self, role: Role | None, *, is_final: bool) -> None:
+        #: As records have it.
+        self.role = role
+        self.is_final = is_final
+
+    def __repr__(self) -> str:
+        return f"<{self.role or 'unknown'}{'' if self.is_final else ', not final'}>"
+
+    def after_model_trains(self) -> RoleState:
+        """The state of a loop that is iterated while a model goes into training mode."""
+        return self if self.is_final else TRAINING
+
+    def given_history(self, has_trained: bool) -> RoleState:
+        """A likely evaluation is one if something has trained before. Else nothing is known."""
+        if self is LIKELY_EVALUATION:
+            return EVALUATION if has_trained else UNKNOWN
+        return self
+
+    def of_wrapped_loader(self) -> RoleState:
+        """Training, a sure evaluation, or unknown."""
+        return UNKNOWN if self in (LIKELY_EVALUATION, BACKGROUND) else self
+
+    def roles_to_continue(self) -> tuple[Role | None, ...]:
+        """Roles of earlier loops whose next epoch may begin in this state, the likeliest first."""
+        if self is LIKELY_EVALUATION:
+            return "training", None, "evaluation"
+        return (self.role,)
+
+    def loop_name(self, name: str, has_trained: bool) -> str:
+        """The name of a loop over a loader that is called `name`.
+
+        Args:
+            has_trained: Whether something trained before. If nothing has, a likely evaluation may turn
+                out to be the training.
+        """
+        return (
+            names.evaluation_name(name) if self.given_history(has_trained) is EVALUATION else name
+        )
+
+
+UNKNOWN = RoleState(None, is_final=False)
+TRAINING = RoleState("training", is_final=True)
+LIKELY_EVALUATION = RoleState("evaluation", is_final=False)
+EVALUATION = RoleState("evaluation", is_final=True)
+BACKGROUND = RoleState("background", is_final=True)

@@ -1,0 +1,144 @@
+"""Training or evaluation, by what torch tells: whether gradients are on, and the modes of the models.
+
+`model.train()` and `model.eval()` are seen once :func:`watch_modes` has been called, as it is under
+`headspace run`. The mode of a part of a model says nothing about the whole.
+"""
+
+from __future__ import annotations
+
+import sys
+from _thread import _local as ThreadLocal
+from _thread import get_ident
+from _weakref import ref
+
+from headspace._loops.role_state import (
+    BACKGROUND,
+    EVALUATION,
+    LIKELY_EVALUATION,
+    TRAINING,
+    UNKNOWN,
+    RoleState,
+)
+from headspace._session import threads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+class _Model:
+    """A model whose mode was set, and the thread that did so last."""
+
+    __slots__ = ("model", "thread")
+
+    def __init__(self, model: Any) -> None:
+        self.model = ref(model)
+        self.thread = 0
+
+
+_models: list[_Model] = []
+
+
+class _Local(ThreadLocal):
+    #: Depth of nested calls of `train` on this thread: a model calls it for each of its parts.
+    depth = 0
+
+
+_local = _Local()
+
+
+#: Called when a model goes into training mode, and when one goes into evaluation mode.
+on_train: list[Callable[[], None]] = []
+on_eval: list[Callable[[], None]] = []
+
+
+def observe_role() -> RoleState:
+    """The state of a loop that begins on this thread now."""
+    if not _gradients_are_on():
+        return EVALUATION
+    return role_by_modes()
+
+
+def _gradients_are_on() -> bool:
+    enabled = getattr(sys.modules.get("torch"), "is_grad_enabled", None)
+    return enabled is None or enabled()
+
+
+def role_by_modes() -> RoleState:
+    """The same by the modes of the models alone, whether or not gradients are on."""
+    is_main_thread = threads.is_main_thread()
+    modes = []
+    for entry in _models:
+        model = entry.model()
+        # The attribute, since a mode is also set without a call: by code that restores an earlier one.
+        if model is not None and (is_main_thread or entry.thread == get_ident()):
+            modes.append(bool(_unwrap_model(model).training))
+    if modes:
+        return TRAINING if any(modes) else LIKELY_EVALUATION
+    return UNKNOWN if is_main_thread else BACKGROUND
+
+
+def watch_modes(module_type: Any) -> None:
+    """Follow the modes of models from now on.
+
+    Args:
+        module_type: ``torch.nn.Module``.
+    """
+    original = module_type.train
+    if hasattr(original, "_headspace_original"):
+        return
+    from functools import wraps
+
+    @wraps(original)
+    def train(self: Any, mode: bool = True) -> Any:
+        local = _local
+        local.depth += 1
+        try:
+            return original(self, mode)
+        finally:
+            local.depth -= 1
+            if not local.depth:
+                _note_mode(self, mode)
+
+    train._headspace_original = original  # type: ignore[attr-defined]
+    module_type.train = train
+
+
+def _note_mode(model: Any, mode: Any) -> None:
+    try:
+        core = _unwrap_model(model)
+        known = None
+        for entry in list(_models):
+            other = entry.model()
+            if other is None:
+                _models.remove(entry)
+            elif _unwrap_model(other) is core:
+                known = entry
+            elif any(core is part for part in other.modules()):
+                return  # A part, for example a frozen backbone.
+        if known is None:
+            known = _Model(model)
+            # Models that were known before may be parts of this one.
+            parts = {id(part) for part in model.modules()}
+            _models[:] = [entry for entry in _models if id(entry.model()) not in parts]
+            _models.append(known)
+        known.thread = get_ident()
+        for function in on_train if mode else on_eval:
+            function()
+    except Exception:  # The mode is set. An error of ours must not make the call look failed.
+        pass
+
+
+#: Attributes by which wrappers for data parallelism and the compiler hold the wrapped model.
+_WRAPPED = {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+
+
+def _unwrap_model(model: Any) -> Any:
+    """The model inside its wrappers."""
+    for _ in range(8):
+        children = list(model.named_children())
+        if len(children) != 1 or children[0][0] not in _WRAPPED:
+            break
+        model = children[0][1]
+    return model

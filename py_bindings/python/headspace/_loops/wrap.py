@@ -1,0 +1,175 @@
+"""`headspace.wrap`: what it is given becomes a proxy, and calls for one loader share its loop."""
+
+from __future__ import annotations
+
+from _weakref import ref
+
+from headspace import _settings
+from headspace._loops import names
+from headspace._loops.proxy import Proxy, make_proxy
+from headspace._session import lifecycle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    from headspace._loops.wrapped_loops import WrappedLoops
+
+    T = TypeVar("T")
+
+#: Earlier calls of `wrap`, by what was wrapped and with which arguments.
+_earlier_calls: dict[tuple[object, ...], _EarlierCall] = {}
+
+
+def wrap(
+    iterable: T,
+    *,
+    mode: str | None = None,
+    name: str | None = None,
+    batch_size: int | None = None,
+    num_caches: int | None = None,
+    return_caches_after: int | None = None,
+    stop_after: int | None = None,
+    probe_steps: int | None = None,
+    stop_after_probe: bool | None = None,
+    exactly_once: bool | None = None,
+) -> T:
+    """Time an iterable of batches without changing it.
+
+        loader = headspace.wrap(loader)
+
+    The result behaves as what it wraps: same batches, same order, same attributes, same type to
+    ``isinstance``. With ``HEADSPACE=0`` it *is* what it wraps.
+
+    Args:
+        iterable: A torch ``DataLoader``, an SPDL pipeline, a generator, a list.
+        mode: ``"measure"`` watches. ``"probe"`` also alternates windows of live and cached
+            batches until it knows the floor, then goes on live. ``"replay"`` goes over to cached
+            batches for good. By default ``HEADSPACE_MODE``, else ``"measure"``.
+        name: The loop's name in the records. By default the type's. What is wrapped by one name
+            after another, as a generator is for each epoch, is one loop.
+        batch_size: Samples a batch, for throughput. By default the loader's own ``batch_size``.
+        num_caches: Batches that a probe or a replay repeats. By default ``HEADSPACE_NUM_CACHES``, else 10.
+        return_caches_after: Live batches before a replay. By default
+            ``HEADSPACE_RETURN_CACHES_AFTER``, else 100.
+        stop_after: Batches after which an epoch of a replay ends. By default the source's length,
+            where it has one. By default ``HEADSPACE_STOP_AFTER``.
+        probe_steps: Most steps that a probe may take. Fewer give a wider interval, or no number. By
+            default ``HEADSPACE_PROBE_STEPS``, else at most 2400.
+        stop_after_probe: End the epoch, and every later one, once the probe is done. By default
+            ``HEADSPACE_STOP_AFTER_PROBE``, else no.
+        exactly_once: In a probe, deliver every batch of the source once and in order, so that an epoch
+            with repeated batches is longer than ``len(loader)``. By default
+            ``HEADSPACE_EXACTLY_ONCE``, else no: an epoch keeps its length, repeated batches take the
+            place of live ones, and the source's last batches are left out. A loader without a length
+            always delivers all.
+
+    Raises:
+        TypeError: If ``iterable`` cannot be iterated, or a number is not a whole one.
+        ValueError: If ``mode`` is none of the three, or the numbers make no sense together.
+    """
+    if not _settings.enabled():
+        return iterable
+    wrapped: Any = iterable
+    if issubclass(type(wrapped), Proxy):
+        wrapped = wrapped._headspace_wrapped  # Wrapped twice is timed once.
+    if type(wrapped).__module__ == "accelerate.data_loader":
+        from headspace._loops.accelerate import replace_functions
+
+        replace_functions()
+    if not (hasattr(type(wrapped), "__iter__") or hasattr(type(wrapped), "__getitem__")):
+        raise TypeError(
+            f"`wrap` takes something that can be iterated, not `{type(wrapped).__name__}`"
+        )
+    for what, count in (("batch_size", batch_size), ("probe_steps", probe_steps)):
+        if count is not None and (type(count) is not int or count < 1):
+            raise ValueError(f"`{what}` is not a positive whole number: {count!r}")
+    for what, number in (
+        ("num_caches", num_caches),
+        ("return_caches_after", return_caches_after),
+        ("stop_after", stop_after),
+    ):
+        if number is not None and not hasattr(type(number), "__index__"):
+            raise TypeError(f"`{what}` is not a whole number: {number!r}")
+    # A setting never contradicts an argument: only arguments may be refused.
+    if return_caches_after is None:
+        return_caches_after = _settings.return_caches_after()
+        if num_caches is not None:
+            return_caches_after = max(return_caches_after, num_caches)
+    if num_caches is None:
+        num_caches = min(_settings.num_caches(), max(return_caches_after, 1))
+    if stop_after is None and (setting := _settings.stop_after()) is not None:
+        stop_after = max(setting, return_caches_after)
+    options: dict[str, Any] = {
+        "mode": _settings.mode() if mode is None else mode,
+        "name": type(wrapped).__name__ if name is None else name,
+        "batch_size": batch_size,
+        "num_caches": num_caches,
+        "return_caches_after": return_caches_after,
+        "stop_after": stop_after,
+        "probe_steps": _settings.probe_steps() if probe_steps is None else probe_steps,
+        "stop_after_probe": (
+            _settings.stops_after_probe() if stop_after_probe is None else stop_after_probe
+        ),
+        "exactly_once": _settings.exactly_once() if exactly_once is None else exactly_once,
+        "options_from": _settings.options_from(mode),
+    }
+    proxy: T = _proxy_for(wrapped, options, has_name=name is not None)
+    return proxy
+
+
+def _proxy_for(wrapped: Any, options: dict[str, Any], *, has_name: bool) -> Any:
+    """A proxy for `wrapped`, with the loops of an earlier call if this one is for the same loop."""
+    key = (None if has_name else id(wrapped), *options.values())
+    earlier = _earlier_calls.get(key)
+    if earlier is not None and earlier.has_same_loop(wrapped):
+        proxy = make_proxy(wrapped, earlier.options, earlier.loops_of_this_run())
+    else:
+        options["name"] = names.make_unique(options["name"])
+        proxy = make_proxy(wrapped, options)
+    # What is remembered keeps the cached batches of its loop. Those of a probe go when it ends.
+    if options["mode"] == "measure" or (options["mode"] == "probe" and not has_name):
+        _remember(key, proxy, has_name=has_name)
+    return proxy
+
+
+class _EarlierCall:
+    """An earlier call of `wrap`.
+
+    A loader that is wrapped anew for each epoch is one loop of many epochs, not many loops of one. It is
+    recognised by the name it was given, else by being the same object.
+    """
+
+    __slots__ = ("loops", "options", "proxy", "sessions_ended", "wrapped")
+
+    def __init__(self, proxy: Any, wrapped: ref[Any] | None) -> None:
+        self.options: dict[str, Any] = proxy._headspace_options
+        self.loops: WrappedLoops = proxy._headspace_loops
+        self.proxy = ref(proxy)
+        #: None where the name decides.
+        self.wrapped = wrapped
+        #: How many sessions had ended by then.
+        self.sessions_ended = lifecycle.ended
+
+    def has_same_loop(self, wrapped: Any) -> bool:
+        """Whether `wrapped`, given with the same arguments, is iterated by the same loop."""
+        if self.wrapped is not None:
+            return self.wrapped() is wrapped
+        proxy = self.proxy()
+        return proxy is None or proxy._headspace_wrapped is wrapped
+
+    def loops_of_this_run(self) -> WrappedLoops | None:
+        """None where the loader of that name was another run's: what its loop knows is of another loader."""
+        is_known = self.wrapped is not None or self.sessions_ended == lifecycle.ended
+        return self.loops if is_known else None
+
+
+def _remember(key: tuple[object, ...], proxy: Any, *, has_name: bool) -> None:
+    wrapped: ref[Any] | None = None
+    if not has_name:
+        forget = _earlier_calls.pop
+        try:
+            wrapped = ref(proxy._headspace_wrapped, lambda _: forget(key, None))
+        except TypeError:  # A list, for example: its id may become another object's, unnoticed.
+            return
+    _earlier_calls[key] = _EarlierCall(proxy, wrapped)

@@ -1,0 +1,62 @@
+"""The loops of a wrapped loader: one, and a second one where it is iterated both to train and to evaluate."""
+
+from __future__ import annotations
+
+from headspace._loops import names, nesting
+from headspace._loops.loader_facts import make_loop
+from headspace._loops.role_state import EVALUATION, TRAINING
+from headspace._loops.roles import observe_role
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from headspace import _native
+    from headspace._loops.role_state import Role, RoleState
+
+
+class WrappedLoops:
+    """The loops of one wrapped loader.
+
+    Args:
+        loader: What is wrapped.
+        options: Those of `wrap`.
+    """
+
+    __slots__ = ("_evaluation", "_options", "_state", "main")
+
+    def __init__(self, loader: Any, options: dict[str, Any]) -> None:
+        self.main = make_loop(loader, **options)
+        self._options = options
+        #: What the main loop is for. None before its first epoch.
+        self._state: RoleState | None = None
+        self._evaluation: _native.Loop | None = None
+
+    def begin_epoch(self, loader: Any) -> tuple[_native.Loop, Role | None]:
+        """The loop that an epoch which begins now belongs to, and the role of the epoch."""
+        state = observe_role().of_wrapped_loader()
+        if state is EVALUATION:
+            nesting.interrupt_iterations()
+            return self._loop_to_evaluate(loader), state.role
+        return self._loop_to_train(loader), state.role
+
+    def _loop_to_train(self, loader: Any) -> _native.Loop:
+        if self._state is EVALUATION:
+            # So far the loader was only used to evaluate: that loop becomes the second one.
+            self._evaluation = self.main
+            name = names.make_unique(names.training_name(self.main.name))
+            self._options = {**self._options, "name": name}
+            self.main = make_loop(loader, **self._options)
+        self._state = TRAINING
+        return self.main
+
+    def _loop_to_evaluate(self, loader: Any) -> _native.Loop:
+        if self._state is None:
+            self._state = EVALUATION
+        if self._state is EVALUATION:
+            return self.main
+        if self._evaluation is None:
+            name = names.make_unique(names.evaluation_name(self.main.name))
+            options = {**self._options, "mode": "measure", "name": name}
+            self._evaluation = make_loop(loader, **options)
+        return self._evaluation

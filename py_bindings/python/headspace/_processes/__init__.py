@@ -1,0 +1,1 @@
+"""Processes beside this one: loader workers, and programs that are ended with all their children."""

@@ -1,0 +1,73 @@
+"""What `headspace.start(to=...)` takes: paths, native exporters and sinks of numbers."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from os import PathLike
+    from typing import Any
+
+    from headspace.config import Destination
+    from headspace.integrations._sink import Sink
+
+#: Attributes that make an object a destination: a path, a native exporter, a sink of numbers.
+_MARKS = ("__fspath__", "_export", "_sink")
+
+
+def sort_destinations(
+    to: Destination | Iterable[Destination] | None,
+) -> tuple[str | PathLike[str] | None, list[tuple[str, dict[str, str], bool]], list[Sink]]:
+    """Sorts what `start(to=...)` was given.
+
+    Returns:
+        The folder for the runs, if one is named; native exporters, each with its options and whether the
+        script asks for it; and sinks of numbers.
+    """
+    bases: list[str | PathLike[str]] = []
+    exports = []
+    sinks: list[Sink] = []
+    several: Any = to
+    if to is None:
+        several = ()
+    elif (
+        _is_destination(to)
+        or isinstance(to, (type, bytes, dict))
+        or not hasattr(type(to), "__iter__")
+    ):
+        several = (to,)
+    for one in several:
+        if not _is_destination(one):
+            raise TypeError(_refusal_message(one))
+        if isinstance(one, str) or hasattr(one, "__fspath__"):
+            bases.append(one)
+        elif hasattr(one, "_sink"):
+            sinks.append(one)
+        elif (asked := one._export()) is not None:
+            exports.append((*asked, True))
+        elif one.path is not None:
+            bases.append(one.path)
+    named = {os.path.abspath(base): base for base in bases}
+    if len(named) > 1:
+        folders = " and ".join(f"`{os.fspath(base)}`" for base in named.values())
+        raise ValueError(f"`to` names more than one folder for the run: {folders} (keep one)")
+    if any(not os.fspath(base) for base in bases):
+        raise ValueError("`to` names a folder by an empty path (write `.` for this one)")
+    return (bases[0] if bases else None), exports, sinks
+
+
+def _is_destination(one: Any) -> bool:
+    if isinstance(one, type):
+        return False
+    return isinstance(one, str) or any(hasattr(one, kind) for kind in _MARKS)
+
+
+def _refusal_message(given: Any) -> str:
+    if isinstance(given, type) and any(hasattr(given, kind) for kind in _MARKS):
+        return f"`to` is a class: write `{given.__name__}(...)`"
+    return (
+        f"`to` is no destination: {given!r} (give a path, `headspace.JsonLines`, `OpenTelemetry`, "
+        "`Pipe`, `Prometheus` or `Textfile`, a sink of `headspace.integrations`, or a list of these)"
+    )

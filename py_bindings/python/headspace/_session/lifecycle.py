@@ -1,0 +1,360 @@
+"""The session of this process: it starts with the first iteration of a wrapped loader, or by hand."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from _thread import RLock
+
+from headspace import _native, _settings
+from headspace._session import stderr, threads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from os import PathLike
+    from types import TracebackType
+
+    from headspace._session.report import Report
+    from headspace.config import Destination
+    from headspace.integrations._sink import Feed, Sink
+
+#: The running session, of this process or of the one that it was forked from.
+current: Session | None = None
+
+#: A session was started in this process.
+has_begun = False
+
+#: Sessions of this process that have ended.
+ended = 0
+
+#: A default session could not be started. It is reported once, and not tried again at every epoch.
+has_failed = False
+
+#: The loop of `step()`.
+steps_loop: _native.Loop | None = None
+
+#: Held while a session is started, so that threads that begin to iterate at once share one.
+_starting = RLock()
+
+
+def _after_fork() -> None:
+    # The thread that held the lock is not in the child.
+    global _starting
+    _starting = RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class Session:
+    """A run under watch. Made by :func:`start`; ends with :func:`stop`, or with its ``with`` block."""
+
+    __slots__ = ("_feed", "_native", "_quiet", "_rank")
+
+    def __init__(
+        self, native: _native.Session, *, quiet: bool, rank: int, feed: Feed | None = None
+    ) -> None:
+        self._native = native
+        self._feed = feed
+        self._quiet = quiet
+        self._rank = rank
+
+    @property
+    def folder(self) -> str:
+        """The run folder."""
+        return str(self._native.folder)
+
+    def pause(self) -> None:
+        """Switch the watch off while training goes on: batches pass uncounted."""
+        self._native.pause()
+
+    def resume(self) -> None:
+        """Switch the watch on again. No step reaches across the pause."""
+        self._native.resume()
+
+    def flush(self, timeout: float = 2.0) -> bool:
+        """Write down what there is. Returns whether it was delivered within ``timeout`` seconds."""
+        return self._native.flush(timeout)
+
+    def report(self) -> Report:
+        """The run so far.
+
+        Raises:
+            RuntimeError: In a process forked from the one that started the session.
+        """
+        from headspace._session.report import Report
+
+        return Report(*self._native.report())
+
+    def stop(self) -> Report | None:
+        """End the run and print its verdict.
+
+        Waits at most 2 seconds for the last records. Returns None where the run has ended
+        already, and in a process forked from the one that started it.
+        """
+        rendered = self._end()
+        if rendered is None:
+            return None
+        from headspace._session.report import Report
+
+        return Report(*rendered)
+
+    def _end(self) -> tuple[str, str, str] | None:
+        # No import here: this runs at exit, where an import makes Python 3.10 forget that Ctrl-C ended the
+        # program, and exit with another status.
+        global current, ended
+        if current is self and self._native.is_here:
+            current = None
+            ended += 1
+        rendered = self._native.stop()
+        if rendered is None:
+            return None
+        atexit.unregister(self._at_exit)
+        if self._feed is not None:
+            self._feed.finish()
+        if not (self._quiet or self._rank):
+            stderr.write_line(rendered[1])
+        return rendered
+
+    def _at_exit(self) -> None:
+        """The program ends, and so does the run."""
+        self._ended_by(_uncaught())
+        self._end()
+
+    def _ended_by(self, exception: type[BaseException] | None) -> None:
+        # `SystemExit` is how a program ends itself.
+        if exception is not None and not issubclass(exception, SystemExit):
+            is_error = issubclass(exception, Exception)
+            self._native.ended_by_exception(exception.__name__, is_error)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._ended_by(kind)
+        self.stop()
+
+
+def _uncaught() -> type[BaseException] | None:
+    """The type of the exception that ends the program. None if the program ends without one."""
+    # Python stores the exception before it calls exit handlers. In an interactive session it stores that
+    # of the last failed command, which did not end the program.
+    if hasattr(sys, "ps1") or sys.flags.interactive:
+        return None
+    error = getattr(sys, "last_exc", None)  # From Python 3.12 on.
+    kind = getattr(sys, "last_type", None) if error is None else type(error)
+    return kind if isinstance(kind, type) else None
+
+
+def start(
+    *,
+    to: Destination | Iterable[Destination] | None = None,
+    interval: float | str | None = None,
+    run_id: str | None = None,
+    quiet: bool | None = None,
+) -> Session:
+    """Watch this process until the session ends.
+
+        with headspace.start(to=headspace.JsonLines("runs")):
+            train()
+
+    Args:
+        to: Where records go, one destination or several. A path means JSON lines there. Those are written in any case: by default in
+            ``HEADSPACE_DIR``, else ``headspace-runs``. ``HEADSPACE_EXPORT`` names further destinations.
+        interval: Seconds between two ticks, at least 0.001, or a text such as ``250ms``. Shorter shows more and costs more.
+            By default ``HEADSPACE_INTERVAL``, else 1.
+        run_id: Name of the run folder. By default the time and the process id.
+        quiet: Say nothing on stderr. By default ``HEADSPACE_QUIET``, else no.
+
+    Raises:
+        TypeError: If ``to`` is no destination.
+        ValueError: If ``interval`` is too short, an option of a destination makes no sense, or two folders are named.
+        OSError: If the run folder or its file cannot be made, or a destination not opened. Training has not started yet.
+        RuntimeError: If a session goes on already.
+    """
+    with _starting:
+        return _start(to=to, interval=interval, run_id=run_id, quiet=quiet)
+
+
+def _start(
+    *,
+    to: Destination | Iterable[Destination] | None = None,
+    interval: float | str | None = None,
+    run_id: str | None = None,
+    quiet: bool | None = None,
+    origin: int | None = None,
+) -> Session:
+    global current, has_begun
+    if current is not None and current._native.is_here:
+        raise RuntimeError(
+            f"a session goes on already, in `{current.folder}`: call `headspace.stop()` first"
+        )
+    from headspace._session.destinations import sort_destinations
+
+    base, exports, asked = sort_destinations(to)
+    silent = _settings.quiet() if quiet is None else quiet
+    # If the process has no stderr, its descriptor belongs to the file that was opened next.
+    silent = silent or sys.__stderr__ is None
+    seconds = _settings.interval() if interval is None else _seconds(interval)
+    rank = _settings.rank()
+    sinks: list[Sink] = []
+    try:
+        for sink in asked:
+            if sink.open(rank):
+                sinks.append(sink)  # noqa: PERF401 - if the next one raises, these are closed.
+        feed = _feed(sinks, seconds, silent) if sinks else None
+        configuration = _configuration(base or _settings.directory(), seconds, rank)
+        configuration["run_id"] = _settings.run_id() if run_id is None else run_id
+        configuration["quiet"] = silent
+        configuration["origin"] = origin
+        kinds = {kind for kind, _, _ in exports}
+        configuration["exports"] = [*exports, *_settings.export(besides=kinds)]
+        configuration["scalars"] = len(sinks)
+        native = _native.Session(configuration)
+    except BaseException:
+        for sink in sinks:
+            try:
+                sink.close()
+            except Exception:  # The first error is the one that the caller must see.
+                pass
+        raise
+    session = Session(native, quiet=silent, rank=rank, feed=feed)
+    _record_refused_settings(native)
+    current = session
+    has_begun = True
+    _settings.notify_run_command()
+    atexit.register(session._at_exit)
+    if feed is not None:
+        feed.start(native)
+    return session
+
+
+def _configuration(base: str | PathLike[str], interval: float, rank: int) -> _native._Configuration:
+    """What a session knows about its process, with the defaults of all else."""
+    return {
+        "base": base,
+        "run_id": None,
+        "interval": interval,
+        "rank": rank,
+        "local_rank": _settings.local_rank(),
+        "rank_on_node": _settings.rank_on_node(),
+        "world_size": _settings.world_size(),
+        "versions": _settings.versions(_native.__version__),
+        "argv": [str(argument) for argument in sys.argv],
+        "settings": {
+            "interval": f"{interval:g}s",
+            "dir": str(base),
+            "mode": _settings.mode(),
+        },
+        "quiet": False,
+        "origin": None,
+        "exports": [],
+        "scalars": 0,
+    }
+
+
+def _record_refused_settings(native: _native.Session) -> None:
+    """Writes down the settings that could not be read."""
+    while _settings.refused:
+        native.refuse_setting(*_settings.refused.pop(0))
+
+
+def _feed(sinks: list[Sink], interval: float, quiet: bool) -> Feed:
+    from headspace.integrations._sink import Feed
+
+    return Feed(sinks, interval, quiet)
+
+
+def _seconds(interval: float | str) -> float:
+    seconds = _settings.duration(interval) if isinstance(interval, str) else float(interval)
+    if seconds is None or not seconds >= 0.001:
+        raise ValueError(f"`interval` is not a duration of 1 ms or more: {interval!r} (write 0.5)")
+    return seconds
+
+
+def begin(origin: int) -> _native.Session | None:
+    """The session that a wrapped loader records to, started if there is none.
+
+    None in a process forked from one that has a session, since a loader's worker does not train, and if
+    no session can be started: training goes on unwatched.
+    """
+    session = current  # Read once: another thread may end it.
+    if session is None:
+        with _starting:
+            return _begin_first_session(origin)
+    if not session._native.is_here:
+        return None
+    _record_refused_settings(session._native)
+    _report_device(session._native)
+    return session._native
+
+
+def _report_device(session: _native.Session) -> None:
+    """Records which GPU the main thread computes on: a rank is judged by that one."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    try:
+        # Each thread has a current device of its own.
+        if cuda is not None and threads.is_main_thread() and cuda.is_initialized():
+            session.report_torch_device(cuda.current_device())
+    except Exception:
+        pass  # Then the GPU is found by the process's memory, or by its local rank.
+
+
+def _begin_first_session(origin: int) -> _native.Session | None:
+    global has_failed
+    session = current
+    if session is not None:  # Another thread was faster.
+        return session._native
+    if has_failed or not _settings.enabled():
+        return None
+    try:
+        native = _start(origin=origin)._native
+        _report_device(native)
+        return native
+    except Exception as error:
+        has_failed = True
+        if not _settings.quiet():
+            stderr.write_line(f"headspace: nothing is measured: {error}. Training goes on.")
+        return None
+
+
+def stop() -> Report | None:
+    """End the session and print its verdict. None where no session goes on."""
+    session = current
+    return None if session is None else session.stop()
+
+
+def report() -> Report | None:
+    """The run so far. None where no session goes on, and in a process forked from such."""
+    session = current
+    return None if session is None or not session._native.is_here else session.report()
+
+
+def step(samples: int | None = None) -> None:
+    """A step of a loop that iterates no loader has ended.
+
+        for _ in range(1000):
+            train_step(next_batch())
+            headspace.step(samples=32)
+
+    Waiting is not seen this way; wrap the loader where there is one.
+
+    Args:
+        samples: How many samples the step trained on.
+    """
+    global steps_loop
+    if not _settings.enabled():
+        return
+    if steps_loop is None:
+        steps_loop = _native.Loop("steps", {"mode": "measure"})
+    session = current
+    native = session._native if session is not None else begin(_native.ticks())
+    if native is not None and native.is_here:
+        steps_loop.step(native, samples)

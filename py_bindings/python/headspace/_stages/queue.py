@@ -1,0 +1,198 @@
+"""`headspace.queue`: how the depth of each kind of queue is read.
+
+Queues of the standard library are read by their fields and not by ``qsize()``, which may wait for a
+lock that the pipeline holds.
+"""
+
+from __future__ import annotations
+
+import sys
+from _weakref import ref
+
+from headspace import _native, _settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    Q = TypeVar("Q")
+
+    #: Depth and capacity; of a pool also how many workers are busy, and how many there can be.
+    Reading = tuple[int, int | None, int | None, int | None]
+
+#: Largest depth or capacity in the records.
+_MAX_COUNT = 2**32 - 1
+
+
+def queue(
+    name: str,
+    q: Q = None,  # type: ignore[assignment]
+    *,
+    depth: Callable[[], int] | None = None,
+    capacity: int | Callable[[], int] | None = None,
+    last: bool = False,
+) -> Q:
+    """Watch how full a queue of the pipeline is.
+
+        decoded = headspace.queue("decoded", queue.Queue(maxsize=32))
+
+        headspace.queue("frames", depth=lambda: len(buffer), capacity=64)
+
+    Queues of ``queue``, ``asyncio`` and ``multiprocessing``, a ``collections.deque``, the executors of
+    ``concurrent.futures`` (what waits for a free worker, and how many workers are at work) and any
+    object with ``qsize()`` are known; of anything else say its ``depth``. While a session goes on, it
+    is looked at from a thread of headspace's own, about ten times a second at first and once a second
+    after ten seconds. With ``HEADSPACE=0`` this only returns ``q``.
+
+    Args:
+        name: What the queue is called. Of two with one name, the newer is watched.
+        q: The queue. It is held weakly, so watching does not keep it alive; where it cannot be
+            (its class has ``__slots__`` without ``__weakref__``), it is kept.
+        depth: Says how many items wait. Must not block; kept as long as the queue is watched.
+            One that raises is not asked again.
+        capacity: How many items fit, or what says so; by default what ``q`` says.
+        last: Whether the training loop takes its batches out of this queue.
+
+    Returns:
+        ``q``.
+
+    Raises:
+        TypeError: If neither ``q`` nor ``depth`` says how many items wait.
+    """
+    if not _settings.enabled():
+        return q
+    read_queue = None
+    if depth is None:
+        read_queue = _reader(q)
+        if read_queue is None:
+            raise TypeError(
+                f"the depth of a `{type(q).__qualname__}` is not known: "
+                f'write `headspace.queue("{name}", depth=...)`'
+            )
+    _native.watch_queue(name, _make_reader(_weakly(q), read_queue, depth, capacity), last)
+    return q
+
+
+def _make_reader(
+    get_queue: Callable[[], Any],
+    read_queue: Callable[[Any], Reading | None] | None,
+    depth: Callable[[], int] | None,
+    capacity: int | Callable[[], int] | None,
+) -> Callable[[], tuple[int, int] | tuple[int, int, int, int] | None]:
+    """The function that the native thread calls; see `_native.watch_queue`."""
+
+    def read() -> tuple[int, int] | tuple[int, int, int, int] | None:
+        waiting: int
+        limit: int | None = None
+        active: int | None = None
+        workers: int | None = None
+        q = get_queue()
+        if q is None:
+            return None
+        if read_queue is not None:
+            reading = read_queue(q)
+            if reading is None:
+                return None
+            waiting, limit, active, workers = reading
+        elif depth is not None:
+            waiting = depth()
+            limit = _maxsize(q)
+        if capacity is not None:
+            limit = capacity() if callable(capacity) else capacity
+        if active is None or workers is None:
+            return _count(waiting), _finite_capacity(limit)
+        workers = _count(workers)
+        return _count(waiting), _finite_capacity(limit), min(_count(active), workers), workers
+
+    return read
+
+
+def _finite_capacity(given: int | None) -> int:
+    # "No limit" is 0 in the standard library, and the largest semaphore in multiprocessing.
+    limit = _count(given or 0)
+    return limit if limit < 2**31 - 1 else 0
+
+
+def _count(given: int) -> int:
+    return max(0, min(int(given), _MAX_COUNT))
+
+
+def _weakly(q: Any) -> Callable[[], Any]:
+    if q is None:  # `depth` and `capacity` say everything.
+        return lambda: ()
+    try:
+        return ref(q)
+    except TypeError:
+        return lambda: q
+
+
+def _maxsize(q: Any) -> int | None:
+    for name in ("maxsize", "_maxsize", "maxlen"):
+        limit = getattr(q, name, None)
+        if isinstance(limit, int):
+            return limit
+    return None
+
+
+def _reader(q: Any) -> Callable[[Any], Reading | None] | None:
+    """The function that reads this kind of object. It returns None for a pool that has ended."""
+    modules = {base.__module__.partition(".")[0] for base in type(q).__mro__}
+    if "concurrent" in modules:
+        if hasattr(q, "_work_queue"):
+            return _read_thread_pool
+        if hasattr(q, "_pending_work_items"):
+            return _read_process_pool
+    if hasattr(q, "maxlen") and hasattr(q, "__len__"):
+        return lambda q: (len(q), q.maxlen, None, None)
+    # `queue.Queue` has `queue`, `asyncio.Queue` has `_queue`; both know their length without a lock.
+    if "queue" in modules and hasattr(q, "queue"):
+        return lambda q: (len(q.queue), q.maxsize, None, None)
+    if "asyncio" in modules and hasattr(q, "_queue"):
+        return lambda q: (len(q._queue), q._maxsize, None, None)
+    if callable(getattr(q, "qsize", None)):
+        return lambda q: (q.qsize(), _maxsize(q), None, None)
+    return None
+
+
+def _read_thread_pool(pool: Any) -> Reading | None:
+    work = pool._work_queue
+    threads = [thread for thread in list(pool._threads) if thread.is_alive()]
+    # When a pool shuts down it puts a None into its queue, to wake up the threads.
+    ends = bool(getattr(pool, "_shutdown", False))
+    if ends and not threads:
+        return None
+    workers = getattr(pool, "_max_workers", None)
+    return work.qsize() - ends, None, _count_busy(threads, work), workers
+
+
+def _count_busy(threads: list[Any], work: Any) -> int | None:
+    """How many threads of a pool are in a call. None if that cannot be known.
+
+    The pool's own count of idle threads is not used: before Python 3.12 it counts ends of calls, and later
+    it misses some. An idle thread waits in the pool's own function, which calls no other Python function.
+    """
+    loop = getattr(sys.modules.get("concurrent.futures.thread"), "_worker", None)
+    # Any queue but the native one waits in a Python function of its own.
+    if loop is None or type(work).__module__ != "_queue":
+        return None
+    for thread in threads:
+        # A thread that has just ended has no target.
+        if getattr(thread, "_target", loop) is not loop:
+            return None
+    identifiers = [thread.ident for thread in threads]
+    return _native.threads_beyond(identifiers, loop.__code__)
+
+
+def _read_process_pool(pool: Any) -> Reading | None:
+    # Calls without a result: waiting, on their way to a process, or running in one.
+    pending = len(pool._pending_work_items or ())
+    asked: Any = getattr(pool, "_work_ids", None)
+    sent: Any = getattr(pool, "_call_queue", None)
+    workers = getattr(pool, "_max_workers", None)
+    if sent is None and pending == 0:
+        return None
+    if sent is None or not hasattr(asked, "queue"):  # It is shutting down, or is of another kind.
+        return pending - len(pool._processes or ()), None, None, None
+    waiting = len(asked.queue) + sent.qsize()
+    return waiting, None, max(0, pending - waiting), workers

@@ -1,0 +1,144 @@
+"""Functions decorated with :func:`headspace.stage`. Imported when the first one is decorated."""
+
+from __future__ import annotations
+
+import inspect
+from functools import update_wrapper
+
+from headspace._native import Stage, stage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Generator
+    from typing import Any
+
+
+def unpickle_stage(name: str, concurrency: int | None) -> Stage:
+    """The stage that was pickled."""
+    return stage(name, concurrency=concurrency)
+
+
+def decorate(handle: Stage, function: Any) -> Any:
+    """``function``, with each call counted.
+
+    A function stays a function of its kind (coroutine, generator), with its name, signature and
+    documentation, so that it is pickled by name as before; a method is bound as before. Any other
+    callable becomes an object that calls it and is pickled with it.
+
+    Raises:
+        TypeError: For a class, and for what cannot be called.
+    """
+    if isinstance(function, (staticmethod, classmethod)):
+        return type(function)(decorate(handle, function.__func__))
+    if isinstance(function, type):
+        raise TypeError(
+            f"a stage is around a function, not the class `{function.__qualname__}`: "
+            "decorate the method that does the work"
+        )
+    if not callable(function):
+        raise TypeError(
+            f"a stage is around a function, not a `{type(function).__qualname__}` "
+            f'(write `with headspace.stage("{handle.name}"):`)'
+        )
+    if inspect.isasyncgenfunction(function):
+        wrapper = _asynchronous_generator(handle, function)
+    elif inspect.isgeneratorfunction(function):
+        wrapper = _generator(handle, function)
+    elif inspect.iscoroutinefunction(function):
+        wrapper = _coroutine(handle, function)
+    elif inspect.isfunction(function):
+        wrapper = _function(handle, function)
+    else:
+        return Timed(handle, function)
+    return update_wrapper(wrapper, function)
+
+
+def _function(handle: Stage, function: Callable[..., Any]) -> Callable[..., Any]:
+    call = handle._call
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        return call(function, args, kwargs)
+
+    return timed
+
+
+def _coroutine(handle: Stage, function: Callable[..., Any]) -> Callable[..., Any]:
+    async def timed(*args: Any, **kwargs: Any) -> Any:
+        async with handle:
+            return await function(*args, **kwargs)
+
+    return timed
+
+
+def _generator(handle: Stage, function: Callable[..., Any]) -> Callable[..., Any]:
+    def timed(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        generator = function(*args, **kwargs)
+        resume, value = generator.send, None
+        while True:
+            try:
+                with handle:
+                    item = resume(value)
+            except StopIteration as end:
+                return end.value
+            finally:
+                value = None  # An error that was thrown in refers to this frame.
+            try:
+                value = yield item
+                resume = generator.send
+            except GeneratorExit:
+                generator.close()
+                raise
+            except BaseException as error:
+                resume, value = generator.throw, error
+
+    return timed
+
+
+def _asynchronous_generator(handle: Stage, function: Callable[..., Any]) -> Callable[..., Any]:
+    async def timed(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        generator = function(*args, **kwargs)
+        resume, value = generator.asend, None
+        while True:
+            try:
+                async with handle:
+                    item = await resume(value)
+            except StopAsyncIteration:
+                return
+            finally:
+                value = None  # As in `_generator`.
+            try:
+                value = yield item
+                resume = generator.asend
+            except GeneratorExit:
+                await generator.aclose()
+                raise
+            except BaseException as error:
+                resume, value = generator.athrow, error
+
+    return timed
+
+
+class Timed:
+    """A callable that is no function (a ``functools.partial``, a builtin), each call counted.
+
+    Attributes are those of the callable.
+    """
+
+    def __init__(self, handle: Stage, function: Any) -> None:
+        self._headspace_handle = handle
+        self.__wrapped__ = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with self._headspace_handle:
+            return self.__wrapped__(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("__wrapped__", "_headspace_handle"):  # Not there yet: being unpickled.
+            raise AttributeError(name)
+        return getattr(self.__wrapped__, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Timed, (self._headspace_handle, self.__wrapped__)
+
+    def __repr__(self) -> str:
+        return f"{self._headspace_handle!r}({self.__wrapped__!r})"

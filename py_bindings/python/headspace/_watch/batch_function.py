@@ -1,0 +1,293 @@
+"""`headspace run --batch-from MODULE:FUNCTION`: a function that returns a batch in the place of a loader.
+
+Its calls are timed as a loader's are, and in mode `probe` some of them return a cached batch instead.
+The function is replaced in its module once it is defined. For an imported module that is when the import
+has ended. For the script itself nothing tells when the definition has run, so a thread looks for the
+function until it is there, or until the script turns out to be another module.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from _thread import get_ident, start_new_thread
+
+from headspace import _native, _settings
+from headspace._loops import names, nesting
+from headspace._loops.role_state import EVALUATION, TRAINING
+from headspace._loops.roles import observe_role
+from headspace._processes.worker import is_worker
+from headspace._session import lifecycle
+from headspace._watch.calls import CallIterator
+from headspace._watch.faults import call_safely, print_notice
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from headspace._loops.role_state import RoleState
+
+#: Seconds between two looks for the function in the script: in the first minute, and later.
+_PAUSE_S, _LATER_PAUSE_S = 0.002, 0.05
+
+#: Seconds after which a program without a file, such as `python -c`, is taken not to be the script, and
+#: after which the thread gives up looking.
+_NO_SCRIPT_S, _GIVE_UP_S = 10.0, 600.0
+
+#: Flags of code objects (`inspect.CO_*`): generators; coroutines and asynchronous generators.
+_GENERATOR, _ASYNC = 0x20, 0x80 | 0x200
+
+
+class _ThreadCalls:
+    """The calls for one purpose, training or evaluation, on one thread."""
+
+    __slots__ = ("calls", "is_training", "iterator", "loop")
+
+    def __init__(self, loop: _native.Loop) -> None:
+        self.loop = loop
+        self.calls = CallIterator()
+        self.iterator: Any = None
+        #: The records say that it trains.
+        self.is_training = False
+
+
+class BatchFunction:
+    """The function that returns a batch, or a generator of batches."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.module, _, self.path = target.partition(":")
+        self.name = self.path.rpartition(".")[2]
+        #: Its module has been imported, or is the script.
+        self.has_module = False
+        #: The function is defined.
+        self.is_found = False
+        #: It is a generator function: each call begins an epoch.
+        self.generates = False
+        self.calls = 0
+        #: By whether they are for an evaluation, and by thread.
+        self._thread_calls: dict[tuple[bool, int], _ThreadCalls] = {}
+        self._loops: dict[bool, _native.Loop] = {}
+        self._has_trained = False
+        #: By thread, whether the last call was for an evaluation.
+        self._was_evaluation: dict[int, bool] = {}
+
+    def replace(self, module: Any) -> bool:
+        """Replaces the function by one that times its calls. Returns whether the function is there."""
+        *path, name = self.path.split(".")
+        owner = module
+        for part in path:
+            owner = getattr(owner, part, None)
+        kept = vars(owner).get(name) if hasattr(owner, "__dict__") else None
+        bound = type(kept) if isinstance(kept, (staticmethod, classmethod)) else None
+        function: Any = kept if bound is None else kept.__func__  # type: ignore[union-attr]
+        if not callable(function):
+            return False
+        self.is_found = True
+        if hasattr(function, "_headspace_original"):
+            return True
+        flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+        if flags & _ASYNC:
+            print_notice(f"`{self.target}` is asynchronous, so its calls are not timed")
+            return True
+        self.generates = bool(flags & _GENERATOR)
+        watched = self._generating(function) if self.generates else self._returning(function)
+        watched._headspace_original = function  # type: ignore[attr-defined]
+        setattr(owner, name, watched if bound is None else bound(watched))
+        # Where a script is run by another program, its functions look names up elsewhere.
+        names = getattr(function, "__globals__", {})
+        if not path and names.get(name) is function:
+            names[name] = watched
+        return True
+
+    def _returning(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        from functools import wraps
+
+        @wraps(function)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            thread_calls = call_safely(self._begin_call)
+            if thread_calls is None:
+                return function(*args, **kwargs)
+            thread_calls.calls.call = function, args, kwargs
+            try:
+                return next(thread_calls.iterator)
+            finally:
+                thread_calls.calls.call = None
+
+        return watched
+
+    def _generating(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        from functools import wraps
+
+        @wraps(function)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            generator = function(*args, **kwargs)
+            iterator = call_safely(self._iterate, generator)
+            return generator if iterator is None else iterator
+
+        return watched
+
+    def _iterate(self, generator: Any) -> Any:
+        if _is_ignored():
+            return None
+        state = self._role_state()
+        if state is EVALUATION:
+            nesting.interrupt_iterations()
+        loop = self._loop(state)
+        return nesting.make_iterator(loop, loop.iterate, generator, lifecycle.begin, state.role)
+
+    def _begin_call(self) -> _ThreadCalls | None:
+        """The calls that this one is the next of, with an iterator. None if it is not to be timed."""
+        if _is_ignored():
+            return None
+        state = self._role_state()
+        evaluates, thread = state is EVALUATION, get_ident()
+        calls = self._thread_calls.get((evaluates, thread))
+        if calls is None:
+            calls = self._thread_calls[evaluates, thread] = _ThreadCalls(self._loop(state))
+        begins_evaluation = evaluates and not self._was_evaluation.get(thread)
+        self._was_evaluation[thread] = evaluates
+        if begins_evaluation:
+            nesting.interrupt_iterations()
+            calls.iterator = None
+        if calls.iterator is None or getattr(calls.iterator, "_headspace_has_ended", False):
+            iterate = calls.loop.iterate
+            calls.iterator = nesting.make_iterator(
+                calls.loop, iterate, calls.calls, lifecycle.begin, state.role
+            )
+            calls.is_training = state is TRAINING
+        elif state is TRAINING and not calls.is_training:
+            calls.is_training = True
+            if hasattr(calls.iterator, "_headspace_trains"):
+                calls.iterator._headspace_trains()
+        return calls
+
+    def _role_state(self) -> RoleState:
+        """What a call that begins now is for."""
+        state = observe_role()
+        self._has_trained = self._has_trained or state is TRAINING
+        return state.given_history(self._has_trained)
+
+    def _loop(self, state: RoleState) -> _native.Loop:
+        evaluates = state is EVALUATION
+        made = self._loops.get(evaluates)
+        if made is not None:
+            return made
+        name = names.evaluation_name(self.name) if evaluates else self.name
+        is_chosen = _settings.chosen_loop() == name
+        mode = _settings.mode() if is_chosen and not evaluates else "measure"
+        if mode == "replay":
+            print_notice(f"`{self.target}` is a function, so its batches are not replayed for good")
+            mode = "measure"
+        stops = mode == "probe" and _settings.stops_after_probe()
+        if stops and not self.generates:
+            print_notice(f"`{self.target}` returns batches, so its loop goes on after the probe")
+            stops = False
+        made = self._loops[evaluates] = _native.Loop(
+            names.make_unique(name),
+            {
+                "mode": mode,
+                "num_caches": _settings.num_caches(),
+                "probe_steps": _settings.probe_steps(),
+                "stop_after_probe": stops,
+                "endless": not self.generates,
+                "world_size": _settings.world_size(),
+            },
+            {"type_name": self.target.replace(":", ".")},
+            {
+                "role": state.role,
+                "chosen": is_chosen,
+                "options_from": _settings.options_from(),
+            },
+        )
+        return made
+
+    def forget_calls(self) -> None:
+        """In a forked child: the iterations are the parent's."""
+        self._thread_calls.clear()
+        self._was_evaluation.clear()
+        self.calls = 0
+
+    def failure(self) -> str | None:
+        """Why nothing was timed. None if something was, or if the module was never imported."""
+        if not self.has_module or self.calls:
+            return None
+        if not self.is_found:
+            return f"`{self.module}` has no function `{self.path}`"
+        return f"`{self.path}` of `{self.module}` was never called by that name"
+
+
+def _is_ignored() -> bool:
+    return not _settings.enabled() or nesting.is_nested() or is_worker()
+
+
+_function: BatchFunction | None = None
+
+
+def module_imported(name: str, module: Any) -> None:
+    """The module has been imported."""
+    if _function is not None and name == _function.module:
+        _function.has_module = True
+        _function.replace(module)
+
+
+def install(target: str) -> str:
+    """Times the function's calls from when it is defined. Returns the module to wait for."""
+    global _function
+    _function = function = BatchFunction(target)
+    os.register_at_fork(after_in_child=function.forget_calls)
+    atexit.register(_report_failure, function)
+    start_new_thread(_look_for, (function,))
+    return function.module
+
+
+def _is_script(function: BatchFunction) -> bool | None:
+    """Whether the script is the function's module. None if that is not known yet."""
+    main = sys.modules.get("__main__")
+    if function.module == "__main__":
+        return True
+    spec, loader = getattr(main, "__spec__", None), getattr(main, "__loader__", None)
+    # Python removes `__file__` when the script has ended.
+    file = getattr(main, "__file__", None) or getattr(loader, "path", None)
+    if spec is not None and spec.name in (function.module, f"{function.module}.__main__"):
+        return True
+    if file is None:
+        return None
+    return bool(os.path.splitext(os.path.basename(file))[0] == function.module)
+
+
+def _look_for(function: BatchFunction) -> None:
+    """Looks for the function in the script until it is defined."""
+    began = time.monotonic()
+    while not function.is_found:
+        waited = time.monotonic() - began
+        is_script = _is_script(function)
+        if is_script:
+            function.has_module = True
+            if call_safely(function.replace, sys.modules["__main__"]) is None:
+                return
+        elif is_script is False or waited > _NO_SCRIPT_S:
+            return
+        if waited > _GIVE_UP_S:
+            return  # `_report_failure` says so at the end.
+        time.sleep(_PAUSE_S if waited < 60.0 else _LATER_PAUSE_S)
+
+
+def look_at_end(function: BatchFunction) -> None:
+    """Looks a last time: a short program may end before the thread has looked."""
+    if not function.has_module and _is_script(function):
+        function.has_module = True
+        call_safely(function.replace, sys.modules["__main__"])
+
+
+def _report_failure(function: BatchFunction) -> None:
+    process = sys.modules.get("multiprocessing.process")
+    look_at_end(function)
+    failure = function.failure()
+    if failure is not None and (process is None or process.parent_process() is None):
+        print_notice(f"--batch-from {function.target}: {failure}, so its batches were not timed")

@@ -1,0 +1,34 @@
+"""Errors of headspace stay away from the program: they are caught, and the first is reported."""
+
+from __future__ import annotations
+
+from headspace import _settings
+from headspace._session import stderr
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+#: An error was reported.
+has_reported = False
+
+
+def print_notice(text: str) -> None:
+    """One line on stderr, on rank 0."""
+    if not (_settings.quiet() or _settings.rank()):
+        stderr.write_line(f"headspace: {text}.")
+
+
+def call_safely(function: Callable[..., Any], *args: Any) -> Any:
+    """The function's result. None if it raises; the first such error is reported."""
+    global has_reported
+    try:
+        return function(*args)
+    except Exception as error:
+        if not has_reported:
+            has_reported = True
+            print_notice(
+                f"not everything is measured: {type(error).__name__}: {error}. Training goes on"
+            )
+        return None

@@ -1,0 +1,205 @@
+"""Loaders that nobody wrapped: the methods that begin their iteration are replaced.
+
+Under `headspace run` the classes below get a thin method in the place of their own. It hands out the
+original's iterator, recorded, if the iteration is the outermost one of a process that trains. Otherwise
+it only calls the original. Types stay as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from headspace import _settings
+from headspace._loops import nesting, roles
+from headspace._loops.epochs import length_of
+from headspace._loops.loader_facts import torch_loader
+from headspace._processes.worker import is_worker
+from headspace._watch.faults import call_safely
+from headspace._watch.watched_loops import find_loop, reconsider_roles
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
+    from typing import Any
+
+#: By module: its classes, each with the module that defines it and its methods that begin an iteration.
+#: The defining module is checked, since a program may have a module of its own by such a name.
+LOADERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
+    "torch.utils.data": {"DataLoader": ("torch.", ("__iter__",))},
+    "spdl.pipeline": {"Pipeline": ("spdl.", ("get_iterator",))},
+    "spdl.dataloader": {
+        "DataLoader": ("spdl.", ("__iter__",)),
+        "PyTorchDataLoader": ("spdl.", ("__iter__",)),
+        "CacheDataLoader": ("spdl.", ("__iter__",)),
+    },
+    "datasets": {
+        "Dataset": ("datasets.arrow_dataset", ("__iter__", "iter")),
+        "IterableDataset": ("datasets.iterable_dataset", ("__iter__", "iter")),
+    },
+    "webdataset": {"DataPipeline": ("webdataset.", ("__iter__",))},
+    # Their base class is torch's only once one of them has been made.
+    "accelerate.data_loader": {
+        "DataLoaderShard": ("accelerate.", ("__iter__",)),
+        "DataLoaderDispatcher": ("accelerate.", ("__iter__",)),
+        "SkipDataLoader": ("accelerate.", ("__iter__",)),
+    },
+    # An older Grain has its classes in `grain.python` only.
+    "grain": {
+        "DataLoader": ("grain.", ("__iter__",)),
+        "MapDataset": ("grain.", ("__iter__",)),
+        "IterDataset": ("grain.", ("__iter__",)),
+    },
+    "grain.python": {
+        "DataLoader": ("grain.", ("__iter__",)),
+        "MapDataset": ("grain.", ("__iter__",)),
+        "IterDataset": ("grain.", ("__iter__",)),
+    },
+    "fastai.data.load": {"DataLoader": ("fastai.", ("__iter__",))},
+    "monai.data": {
+        "ThreadBuffer": ("monai.", ("__iter__",)),
+        "ThreadDataLoader": ("monai.", ("__iter__",)),
+    },
+}
+
+#: SPDL's loaders in other processes are of a private class.
+_SPDL_SUBPROCESS = ("spdl.pipeline._iter_utils._subprocess", "_SubprocessIterable")
+
+
+def module_imported(name: str, module: ModuleType) -> None:
+    """A module with loaders, or the one with `torch.nn.Module`, has been imported."""
+    if name == "torch.nn.modules.module":
+        roles.watch_modes(vars(module)["Module"])
+        roles.on_train[:] = [reconsider_roles]
+        return
+    for class_name, (home, methods) in LOADERS[name].items():
+        kind = getattr(module, class_name, None)
+        if str(getattr(kind, "__module__", "")).startswith(home):
+            for method in methods:
+                watch_method(kind, method)
+    if name == "spdl.pipeline":
+        module_name, class_name = _SPDL_SUBPROCESS
+        watch_method(getattr(sys.modules.get(module_name), class_name, None), "__iter__")
+        from headspace import spdl
+
+        spdl.install()
+
+
+def watch_method(kind: Any, method: str) -> None:
+    """Replaces a method of a class, and of its subclasses, by one that watches the iteration."""
+    if kind is None:
+        return
+    if method in vars(kind):
+        _replace(kind, method)
+    for subclass in kind.__subclasses__():
+        watch_method(subclass, method)
+    _watch_later_subclasses(kind, method)
+
+
+def _watch_later_subclasses(kind: Any, method: str) -> None:
+    own = vars(kind).get("__init_subclass__")
+    if hasattr(getattr(own, "__func__", None), "_headspace_original"):
+        methods = own.__func__._headspace_methods
+        methods.add(method)
+        return
+    methods = {method}
+
+    def __init_subclass__(cls: Any, /, **kwargs: Any) -> None:
+        if own is None:
+            super(kind, cls).__init_subclass__(**kwargs)
+        else:
+            own.__func__(cls, **kwargs)
+        for method in methods & vars(cls).keys():
+            call_safely(_replace, cls, method)
+
+    __init_subclass__._headspace_original = own  # type: ignore[attr-defined]
+    __init_subclass__._headspace_methods = methods  # type: ignore[attr-defined]
+    kind.__init_subclass__ = classmethod(__init_subclass__)
+
+
+def _replace(kind: Any, method: str) -> None:
+    original = vars(kind)[method]
+    if hasattr(original, "_headspace_original"):
+        return
+    from functools import wraps
+
+    @wraps(original)
+    def iterate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        loop = call_safely(find_loop, self)
+        if loop is not None:
+            return loop.begin_epoch(_OriginalIteration(self, original, args, kwargs), self)
+        inner = call_safely(_iteration_of_inner_loader, self)
+        if inner is not None:
+            return inner(_OriginalIteration(self, original, args, kwargs))
+        return original(self, *args, **kwargs)
+
+    iterate._headspace_original = original  # type: ignore[attr-defined]
+    setattr(kind, method, iterate)
+
+
+class _OriginalIteration:
+    """Stands for a loader: its iterator is what the original method gives, all else is the loader's."""
+
+    __slots__ = ("_headspace_call", "_headspace_loader")
+
+    def __init__(self, loader: Any, original: Any, args: Any, kwargs: Any) -> None:
+        object.__setattr__(self, "_headspace_call", (original, args, kwargs))
+        object.__setattr__(self, "_headspace_loader", loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        original, args, kwargs = self._headspace_call
+        iterator: Iterator[Any] = original(self._headspace_loader, *args, **kwargs)
+        return iterator
+
+    def _headspace_length(self, loader: Any) -> int | None:
+        """Batches of this iteration, if that is known."""
+        original, args, kwargs = self._headspace_call
+        length = length_of(loader)
+        if original.__name__ != "iter" or length is None:
+            return length
+        # `datasets.Dataset.iter(batch_size, drop_last_batch=False)`: its length is in samples.
+        size = kwargs.get("batch_size", args[0] if args else 0)
+        drops_last = kwargs.get("drop_last_batch", args[1] if len(args) > 1 else False)
+        if type(size) is not int or size < 1:
+            return None
+        return length // size if drops_last else -(-length // size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._headspace_loader, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._headspace_loader, name, value)
+
+
+def _iteration_of_inner_loader(loader: Any) -> Callable[[_OriginalIteration], Any] | None:
+    """For a torch loader inside a watched one: what iterates it so that its stages are recorded, but not
+    its batches. None for anything else."""
+    inner = torch_loader(loader)
+    enclosing = nesting.enclosing_loop()
+    if (
+        inner is None
+        or enclosing is None
+        or not _settings.enabled()
+        or "_get_iterator" in vars(inner)
+        or is_worker()
+    ):
+        return None
+    from headspace.torch import iterate
+
+    loop: Any = _EnclosingLoop(enclosing)
+    return lambda source: iterate(loop, source, inner)
+
+
+class _EnclosingLoop:
+    """In the place of a loop, for a loader inside another one: stages are those of the loop around it,
+    and the iterator is the loader's own."""
+
+    __slots__ = ("name", "type_name")
+
+    def __init__(self, enclosing: nesting.Enclosing) -> None:
+        self.name = enclosing.name
+        self.type_name = enclosing.type_name
+
+    @staticmethod
+    def iterate(loader: Any, _session: Any, _role: Any) -> Any:
+        return iter(loader)

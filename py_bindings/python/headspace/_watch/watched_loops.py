@@ -1,0 +1,206 @@
+"""The loops of loaders that nobody wrapped: which loop a new iteration is an epoch of.
+
+A loop is recognised by its loader. A new loader continues a loop if it is of the same type, is iterated
+at the same line of the program, and is the next one there: programs often make a loader for each epoch.
+What a loop is for is decided by `_loops/role_state.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from _weakref import ref
+
+from headspace import _settings
+from headspace._loops import names, nesting
+from headspace._loops.epochs import length_of
+from headspace._loops.loader_facts import make_loop, torch_loader
+from headspace._loops.role_state import TRAINING
+from headspace._loops.roles import observe_role
+from headspace._processes.worker import is_worker
+from headspace._session import lifecycle
+from headspace._watch.faults import print_notice
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Any
+
+    from headspace._loops.role_state import Role, RoleState
+
+    #: The type of a loader, and the line of the program that iterates it.
+    Place = tuple[type, object, int]
+
+#: Loops by loader and role, and by the place where a loader was last iterated in that role.
+_by_loader: dict[tuple[int, Role | None], WatchedLoop] = {}
+_by_place: dict[tuple[Place, Role | None], WatchedLoop] = {}
+
+#: Whether a model was in training mode while a loader was iterated.
+_has_trained = False
+
+#: How many loops are kept by loader before those whose loader is gone are dropped.
+_MOST_LOADERS = 64
+
+
+class WatchedLoop:
+    """A loop: a loader in one role, or several loaders one after another at one place."""
+
+    __slots__ = ("_dataset", "_iterator", "_loader", "loop", "mode", "state")
+
+    def __init__(self, loader: Any, name: str, state: RoleState) -> None:
+        chosen = _settings.chosen_loop()
+        may_probe = state.role in (None, "training") if chosen is None else name == chosen
+        mode = _settings.mode() if may_probe else "measure"
+        options = _settings.loop_options()
+        if mode == "replay" and options["stop_after"] is None and length_of(loader) is None:
+            # An epoch of cached batches would never end.
+            print_notice(
+                f"`{name}` has no length, so its batches are not replayed, only measured (set one "
+                "with `--stop-after N`)"
+            )
+            mode = "measure"
+        self.mode = mode
+        self.state = state
+        self.loop = make_loop(loader, name=name, mode=mode, role=state.role, **options)
+        self._iterator: Callable[[], Any] = _gone
+        self._loader: Callable[[], Any]
+        self._dataset: Callable[[], Any]
+        self.set_loader(loader)
+
+    def set_loader(self, loader: Any) -> None:
+        """The loop's next epochs are over this loader."""
+        self._loader = _weak_reference(loader)
+        self._dataset = _weak_reference(_dataset_of(loader))
+
+    def begin_epoch(self, source: Any, loader: Any) -> Any:
+        """An iterator over `source`, recorded as an epoch of this loop.
+
+        Args:
+            source: What is iterated: the loader, or what stands for it.
+            loader: The loader itself.
+        """
+        iterator = nesting.make_iterator(self.loop, self._iterate, source, loader)
+        self._iterator = _weak_reference(iterator)
+        return iterator
+
+    def _iterate(self, source: Any, loader: Any) -> Any:
+        inner = torch_loader(loader)
+        if inner is None:
+            return self.loop.iterate(source, lifecycle.begin)
+        from headspace.torch import iterate
+
+        return iterate(self.loop, source, inner)
+
+    def is_over(self, loader: Any) -> bool:
+        """Whether the loop's last epoch was over this loader."""
+        return self._loader() is loader
+
+    def has_lost_loader(self) -> bool:
+        """Whether its loader is gone, or cannot be referred to weakly."""
+        return self._loader() is None
+
+    def running_iterator(self) -> Any:
+        """The iterator of the epoch that is running. None between epochs."""
+        iterator = self._iterator()
+        return None if getattr(iterator, "_headspace_has_ended", True) else iterator
+
+    def continues_with(self, loader: Any, role: Role | None) -> bool:
+        """Whether a new loader, iterated in this role at this loop's place, is the loop's next epoch."""
+        if self.running_iterator() is not None:
+            return False  # Both are iterated at once.
+        dataset = _dataset_of(loader)
+        if dataset is not None and self._dataset() is dataset:
+            return True
+        if self.state.role != role:
+            return False
+        # The program may keep both loaders. In a probe, batches of one would be replayed in the other.
+        is_measured = self.mode == "measure" and role in ("training", "evaluation")
+        return is_measured or self._loader() is None
+
+
+def find_loop(loader: Any) -> WatchedLoop | None:
+    """The loop that an iteration which begins now is an epoch of. None if it is part of another one, or
+    nothing is to be measured."""
+    global _has_trained
+    if not _settings.enabled() or nesting.is_nested() or is_worker():
+        return None
+    state = observe_role()
+    _has_trained = _has_trained or state is TRAINING
+    if state.role == "evaluation":
+        nesting.interrupt_iterations()
+    roles = state.roles_to_continue()
+    for role in roles:
+        known = _by_loader.get((id(loader), role))
+        if known is not None and known.is_over(loader):
+            return known
+    place = _place_of(loader)
+    for role in roles:
+        known = _by_place.get((place, role))
+        if known is not None and known.continues_with(loader, state.role):
+            known.set_loader(loader)
+            break
+    else:
+        name = state.loop_name(type(loader).__name__.lstrip("_"), _has_trained)
+        known = WatchedLoop(loader, names.make_unique(name), state)
+    _keep(known, loader, place)
+    return known
+
+
+def _keep(loop: WatchedLoop, loader: Any, place: Place) -> None:
+    if len(_by_loader) >= _MOST_LOADERS:
+        for gone in [key for key, known in _by_loader.items() if known.has_lost_loader()]:
+            del _by_loader[gone]
+    _by_loader[id(loader), loop.state.role] = loop
+    _by_place[place, loop.state.role] = loop
+
+
+def reconsider_roles() -> None:
+    """A model goes into training mode: a loop that is iterated meanwhile trains, unless its role is final."""
+    global _has_trained
+    for (loader_id, role), known in list(_by_loader.items()):
+        iterator = known.running_iterator()
+        state = known.state.after_model_trains()
+        if iterator is None or state is known.state:
+            continue
+        known.state = state
+        _has_trained = True
+        iterator._headspace_trains()
+        del _by_loader[loader_id, role]
+        _by_loader[loader_id, state.role] = known
+        for key in [key for key, other in _by_place.items() if other is known]:
+            del _by_place[key]
+            _by_place[key[0], state.role] = known
+
+
+def _place_of(loader: Any) -> Place:
+    """Where the program iterates the loader: the innermost line that is not headspace's own.
+
+    A method that headspace replaced is wrapped by `functools.wraps`, and others may be by `functools`.
+    """
+    frame: FrameType = sys._getframe()
+    while frame.f_back is not None and _is_own(frame):
+        frame = frame.f_back
+    return type(loader), frame.f_code, frame.f_lineno
+
+
+def _is_own(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__", ""))
+    return module == "functools" or module.partition(".")[0] == "headspace"
+
+
+def _gone() -> None:
+    return None
+
+
+def _weak_reference(thing: Any) -> Callable[[], Any]:
+    """A weak reference, or one to nothing where the type allows none."""
+    try:
+        return ref(thing)
+    except TypeError:
+        return _gone
+
+
+def _dataset_of(loader: Any) -> Any:
+    """The dataset of a torch loader. None for any other loader."""
+    inner = torch_loader(loader)
+    return None if inner is None else getattr(inner, "dataset", None)

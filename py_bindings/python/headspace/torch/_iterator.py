@@ -1,0 +1,206 @@
+"""In the trainer: torch's iterator is made with workers that are timed, and its queues are watched."""
+
+from __future__ import annotations
+
+import time
+from _weakref import ref
+
+from headspace._native import LoopIterator
+from headspace._session import lifecycle
+from headspace.torch._handover import count_parts
+from headspace.torch._order import BatchEndTimes, watch_order
+from headspace.torch._owner import Owner
+from headspace.torch._worker import WorkerInit, call_ignoring_errors, watch_fetcher
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from headspace import _native
+
+
+def iterate(loop: _native.Loop, source: Any, loader: Any, role: str | None = None) -> Any:
+    """``loop.iterate(source)``, with the stages of the loader timed.
+
+    Args:
+        source: What is iterated: the loader, or an object that contains it.
+        loader: The torch loader.
+        role: What the loop is for, if the loop does not know that itself.
+    """
+    session = lifecycle.current
+    attributes = vars(loader)
+    before = attributes.get("_get_iterator")
+    if (session is not None and not session._native.is_here) or not (
+        before is None or type(before) is _IteratorMaker
+    ):
+        return loop.iterate(source, lifecycle.begin, role)
+    maker = _IteratorMaker(loader, Owner(loop), getattr(loop, "describe_batch", None))
+    maker.begin()
+    try:
+        iterator = loop.iterate(source, lifecycle.begin, role)
+    finally:
+        maker.remove()
+    if not maker.has_made:
+        # If `__iter__` is a generator, it makes torch's iterator at the first batch.
+        if isinstance(iterator, LoopIterator):
+            iterator._headspace_surround_first(maker)
+        else:
+            maker.end()
+    return iterator
+
+
+class _IteratorMaker:
+    """Replaces a loader's ``_get_iterator``, only while an iterator is made.
+
+    It holds the loader weakly, since the iterator holds this object, and the loader often the iterator.
+    """
+
+    def __init__(
+        self, loader: Any, owner: Owner, describe_batch: Callable[..., None] | None
+    ) -> None:
+        self.loader = ref(loader)
+        self.owner = owner
+        #: Called with the parts of a batch that is made in this process.
+        self.describe_batch = describe_batch
+        self.has_made = False
+
+    def begin(self) -> None:
+        loader = self.loader()
+        if loader is not None:
+            vars(loader).setdefault("_get_iterator", self)
+
+    def remove(self) -> None:
+        loader = self.loader()
+        if loader is not None and vars(loader).get("_get_iterator") is self:
+            del vars(loader)["_get_iterator"]
+
+    def end(self) -> None:
+        self.remove()
+        kept = getattr(self.loader(), "_iterator", None)
+        if (
+            not self.has_made and kept is not None
+        ):  # Persistent workers: an earlier epoch's iterator.
+            call_ignoring_errors(_watch_queues, kept, self.owner)
+
+    def __call__(self) -> Any:
+        loader: Any = self.loader()
+        self.has_made = True
+        attributes = vars(loader)
+        users = attributes.get("worker_init_fn")
+        if type(users) is WorkerInit:  # Another thread makes an iterator, too.
+            users = users.users_function
+        end_times = _make_end_times(loader)
+        init = WorkerInit(users, time.monotonic_ns(), self.owner, end_times)
+        attributes["worker_init_fn"] = init
+        try:
+            iterator = type(loader)._get_iterator(loader)
+        finally:
+            if attributes.get("worker_init_fn") is init:
+                attributes["worker_init_fn"] = users
+            if end_times is not None:
+                end_times.close()
+        call_ignoring_errors(_watch_iterator, iterator, init, self.describe_batch)
+        return iterator
+
+
+def _make_end_times(loader: Any) -> BatchEndTimes | None:
+    if loader.num_workers < 2 or not getattr(loader, "in_order", True):
+        return None
+    try:
+        return BatchEndTimes(loader.num_workers, loader.num_workers * loader.prefetch_factor)
+    except Exception:
+        return None
+
+
+def _watch_iterator(
+    iterator: Any, init: WorkerInit, describe_batch: Callable[..., None] | None
+) -> None:
+    if getattr(iterator, "_worker_init_fn", None) is init:
+        iterator._worker_init_fn = init.users_function
+    fetcher = getattr(iterator, "_dataset_fetcher", None)
+    if fetcher is not None:  # Without workers.
+        watch_fetcher(fetcher, init.owner)
+        if describe_batch is not None:
+            _describe_a_batch(fetcher, describe_batch)
+        return
+    _watch_queues(iterator, init.owner)
+    if init.end_times is not None and _is_torchs(type(iterator)):
+        watch_order(iterator, init.end_times, init.owner.stage)
+    if getattr(iterator, "_pin_memory_thread", None) is not None:
+        _watch_pinning(iterator._worker_result_queue, iterator._data_queue, init.owner)
+
+
+#: Number of the batch of an epoch that is described: within the steps that are dropped as warm-up.
+_DESCRIBED_BATCH = 2
+
+
+def _describe_a_batch(fetcher: Any, describe_batch: Callable[..., None]) -> None:
+    """Counts the parts of a batch, for what passing it between processes would cost."""
+    fetch = fetcher.fetch
+    made = 0
+
+    def describing_fetch(*args: Any) -> Any:
+        nonlocal made
+        batch = fetch(*args)
+        made += 1
+        if made == _DESCRIBED_BATCH:
+            fetcher_itself = weak_fetcher()
+            if fetcher_itself is not None:
+                fetcher_itself.fetch = fetch
+            session = lifecycle.current
+            if session is not None:
+                call_ignoring_errors(_describe, describe_batch, session._native, batch)
+        return batch
+
+    weak_fetcher = ref(fetcher)  # See `watch_fetcher`.
+    fetcher.fetch = describing_fetch
+
+
+def _describe(describe_batch: Callable[..., None], session: Any, batch: Any) -> None:
+    describe_batch(session, *count_parts(batch))
+
+
+def _is_torchs(kind: type) -> bool:
+    """Whether it is torch's own class, not one derived from it that may hand over batches differently."""
+    return kind.__module__ == "torch.utils.data.dataloader"
+
+
+def _watch_pinning(source: Any, sink: Any, owner: Owner) -> None:
+    """Times the thread that takes batches from one queue, pins them, and puts them into the next."""
+    get, put = type(source).get, type(sink).put
+    source_itself, sink_itself = ref(source), ref(sink)
+    pinning = owner.stage("pin_memory", concurrency=1)
+    begun: list[int] = []
+
+    def timed_get(*args: Any, **kwargs: Any) -> Any:
+        begun.clear()
+        item = get(source_itself(), *args, **kwargs)
+        begun.append(time.monotonic_ns())
+        return item
+
+    def timed_put(*args: Any, **kwargs: Any) -> Any:
+        while begun:
+            pinning.record((time.monotonic_ns() - begun.pop()) / 1e9)
+        return put(sink_itself(), *args, **kwargs)
+
+    sink.put = timed_put
+    source.get = timed_get
+
+
+def _watch_queues(iterator: Any, owner: Owner) -> None:
+    capacity = iterator._num_workers * iterator._prefetch_factor
+    weak_iterator = ref(iterator)
+
+    def read() -> tuple[int, int] | None:
+        iterator = weak_iterator()
+        # `_task_info` has the batches that the workers are to make. It is empty between epochs.
+        if iterator is None or iterator._shutdown or not iterator._task_info:
+            return None
+        early = sum(len(task) == 2 for task in list(iterator._task_info.values()))
+        # Batches that came early can be taken only if the one whose turn it is has come as well.
+        following = iterator._task_info.get(iterator._rcvd_idx, ())
+        held = early if len(following) == 2 else 0
+        return min(iterator._data_queue.qsize() + held, capacity), capacity
+
+    owner.watch_queue("prefetch", read)

@@ -1,0 +1,44 @@
+"""Names: the stages, queues and workers of a loader are told apart by its loop."""
+
+from __future__ import annotations
+
+from headspace._native import stage_of_loop, watch_queue
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headspace import _native
+
+#: The loop that first used a prefix, by prefix.
+_loops_by_prefix: dict[str, str] = {}
+
+
+class Owner:
+    """The loop that owns the stages and queues of a loader. It is sent to the workers."""
+
+    __slots__ = ("loop_name", "prefix")
+
+    def __init__(self, loop: _native.Loop) -> None:
+        self.loop_name = loop.name
+        kind = loop.type_name.rpartition(".")[2].lstrip("_")
+        short = self.loop_name
+        if short.startswith(f"{kind} ("):
+            # `DataLoader (evaluation)`: its stages begin with `evaluation`.
+            short = short.removeprefix(f"{kind} (").replace(")", "", 1)
+        prefix = "" if short == kind else f"{short} "
+        if _loops_by_prefix.setdefault(prefix, self.loop_name) != self.loop_name:
+            prefix = f"{self.loop_name} "
+        #: Begins the names of its stages, queues and workers, so that no two loops share one.
+        self.prefix = prefix
+
+    def stage(self, name: str, concurrency: int | None = None) -> _native.Stage:
+        return stage_of_loop(f"{self.prefix}{name}", self.loop_name, concurrency=concurrency)
+
+    def watch_queue(self, name: str, read: Callable[[], tuple[int, int] | None]) -> None:
+        """Watches the queue that the training loop takes its batches from.
+
+        Args:
+            read: Returns depth and capacity; None when the queue is gone or at rest.
+        """
+        watch_queue(f"{self.prefix}{name}", read, True, self.loop_name)

@@ -1,0 +1,91 @@
+"""In a worker, or in the trainer of a loader without workers: the calls that make a batch are timed."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from headspace._native import time_calls
+from headspace._processes import worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from headspace.torch._order import BatchEndTimes
+    from headspace.torch._owner import Owner
+
+
+def call_ignoring_errors(function: Callable[..., None], *args: Any) -> None:
+    """Calls a function that uses what is private to torch, and may be missing in another version."""
+    try:
+        function(*args)
+    except Exception:
+        pass
+
+
+class WorkerInit:
+    """The `worker_init_fn` of a watched loader: it times the worker, and calls the user's function."""
+
+    def __init__(
+        self,
+        users_function: Callable[[int], Any] | None,
+        begun_ns: int,
+        owner: Owner,
+        end_times: BatchEndTimes | None,
+    ) -> None:
+        self.users_function = users_function
+        #: On the system's monotonic clock, which all processes share.
+        self.begun_ns = begun_ns
+        self.owner = owner
+        #: None where batches are not reordered, or there is no shared memory.
+        self.end_times = end_times
+
+    def __call__(self, worker_id: int) -> None:
+        call_ignoring_errors(_watch_worker, self, worker_id)
+        if self.users_function is not None:
+            self.users_function(worker_id)
+
+
+def _watch_worker(init: WorkerInit, worker_id: int) -> None:
+    """In a worker: times the fetchers that are made from now on."""
+    owner, end_times = init.owner, init.end_times
+    worker.prefix = owner.prefix
+    # It takes in and gives out no batch.
+    start = owner.stage("worker start")
+    start.record((time.monotonic_ns() - init.begun_ns) / 1e9, inputs=0, outputs=0)
+    kind = sys.modules["torch.utils.data"]._DatasetKind
+    create = kind.create_fetcher
+
+    def create_fetcher(*args: Any, **kwargs: Any) -> Any:
+        fetcher = create(*args, **kwargs)
+        # There is a new fetcher for each epoch.
+        note_end = None if end_times is None else end_times.recorder(worker_id)
+        call_ignoring_errors(watch_fetcher, fetcher, owner, note_end)
+        return fetcher
+
+    kind.create_fetcher = staticmethod(create_fetcher)
+
+
+def watch_fetcher(fetcher: Any, owner: Owner, note_end: Callable[[], None] | None = None) -> None:
+    """Times what a fetcher does.
+
+    Args:
+        note_end: Called at the end of each batch.
+    """
+    collate = owner.stage("collate", concurrency=1)
+    # Weakly, since a cycle would keep the dataset's iterator alive after the epoch.
+    fetch = time_calls(owner.stage("fetch", concurrency=1), type(fetcher).fetch, fetcher)
+    fetcher.collate_fn = time_calls(collate, fetcher.collate_fn)
+    fetcher.fetch = fetch if note_end is None else _noting(fetch, note_end)
+
+
+def _noting(fetch: Callable[..., Any], note_end: Callable[[], None]) -> Callable[..., Any]:
+    def noting_fetch(*args: Any) -> Any:
+        try:
+            return fetch(*args)
+        finally:
+            note_end()
+
+    return noting_fetch

@@ -1,0 +1,67 @@
+//! What Python says about a loop when it makes one: facts of its loader, and labels for the records.
+
+use headspace_agent::model::OptionsFrom;
+use headspace_agent::model::record::{LoaderRecord, Role};
+use pyo3::prelude::*;
+
+/// What a loader says about itself: a mapping. Only the type must be there.
+#[derive(FromPyObject, Default)]
+#[pyo3(from_item_all)]
+pub(crate) struct LoaderFacts {
+    /// The loader's type, with its module.
+    type_name: String,
+    /// Batches of an epoch.
+    #[pyo3(default)]
+    batches: Option<u64>,
+    /// Samples per batch.
+    #[pyo3(default)]
+    batch_size: Option<u64>,
+    #[pyo3(default)]
+    workers: Option<u32>,
+    /// Most batches that it holds ready.
+    #[pyo3(default)]
+    pub(crate) prefetch_depth: Option<u32>,
+    /// Batches per worker that it loads in advance.
+    #[pyo3(default)]
+    prefetch_factor: Option<u32>,
+    #[pyo3(default)]
+    pin_memory: Option<bool>,
+    /// Counts the samples of a batch, or returns None. Called for the first batches of each epoch, if
+    /// `batch_size` is not known.
+    #[pyo3(default)]
+    pub(crate) count_samples: Option<Py<PyAny>>,
+}
+
+/// What the records say of a loop beside its loader: a mapping. Only `options_from` must be there.
+#[derive(FromPyObject, Default)]
+#[pyo3(from_item_all)]
+pub(crate) struct LoopLabels {
+    /// What the loop is for, as records have it.
+    #[pyo3(default)]
+    role: Option<String>,
+    /// Whether the user named it as the training loop.
+    #[pyo3(default)]
+    chosen: bool,
+    /// Where the user sets the plan, as records have it.
+    options_from: Option<String>,
+}
+
+impl LoaderFacts {
+    /// The record of a loop over this loader.
+    pub(crate) fn into_record(self, name: String, labels: &LoopLabels) -> LoaderRecord {
+        LoaderRecord {
+            name,
+            type_name: self.type_name,
+            batches: self.batches,
+            batch_size: self.batch_size,
+            workers: self.workers,
+            prefetch_depth: self.prefetch_depth,
+            prefetch_factor: self.prefetch_factor,
+            pin_memory: self.pin_memory,
+            options_from: labels.options_from.as_deref().and_then(OptionsFrom::named),
+            role: labels.role.as_deref().and_then(Role::named),
+            chosen: labels.chosen,
+            batch: None,
+        }
+    }
+}
