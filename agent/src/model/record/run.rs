@@ -21,7 +21,7 @@ pub struct RunRecord {
     /// The first loader that was iterated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loader: Option<LoaderRecord>,
-    /// The loop's mode.
+    /// Mode of the loop.
     pub mode: Mode,
     /// The command line of the process.
     #[serde(default)]
