@@ -1,10 +1,10 @@
-"""Trains a video classifier on real clips; `headspace` tells what the data costs.
+"""Trains a video classifier on real clips; `headspace` measures the cost of data loading.
 
     python examples/python/video_classification.py
     HEADSPACE_MODE=probe python examples/python/video_classification.py
 
 The second form also measures the floor: the step time if data were free. Set `OMP_NUM_THREADS=1` to
-keep NumPy's or PyTorch's own threads from competing with those that decode.
+prevent NumPy's or PyTorch's own threads from competing with the threads that decode.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-//! A training loop in Rust that hands its steps to the agent.
+//! A training loop in Rust that reports its steps to the agent.
 //!
 //! ```console
 //! $ cargo run --release --example training_loop
 //! $ cargo run --release -p headspace -- report
 //! ```
 //!
-//! A loader thread makes a batch every 8 ms, the "model" computes for 3 ms: the loop waits.
+//! A loader thread makes a batch every 8 ms. The "model" computes for 3 ms, so the loop waits.
 
 use std::path::Path;
 use std::sync::Arc;

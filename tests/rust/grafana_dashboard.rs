@@ -30,7 +30,7 @@ fn dashboard() -> Value {
     json!({
         "uid": "headspace",
         "title": "headspace",
-        "description": "How much faster training would run if data were free, what is in the way, and what each remedy would gain.",
+        "description": "How much faster training would run if data loading were free, what limits it, and what each remedy would gain.",
         "tags": ["headspace", "training"],
         "editable": true,
         "graphTooltip": 1,

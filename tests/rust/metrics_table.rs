@@ -25,10 +25,10 @@ fn kind(metric: &Metric) -> &'static str {
 fn table() -> String {
     let mut page = format!(
         "# Metrics\n\n\
-         Generated from `agent/src/model/metric.rs` by `{BLESS}`; a test compares.\n\n\
-         Names follow OpenTelemetry's semantic conventions where those have one. Units are UCUM: `1` \
-         is a ratio, `{{thing}}` counts things. A value that could not be read is absent; zero means \
-         a measured zero.\n\n\
+         Generated from `agent/src/model/metric.rs` by `{BLESS}`. A test compares both.\n\n\
+         Names come from OpenTelemetry's semantic conventions where they define one. Units are UCUM: \
+         `1` is a ratio, `{{thing}}` is a count of things. A value that could not be read is absent. \
+         Zero is a measured zero.\n\n\
          | name | unit | kind | scope | attributes | meaning |\n\
          |---|---|---|---|---|---|\n"
     );

@@ -5,30 +5,32 @@ use serde::{Deserialize, Serialize};
 use super::mode::Mode;
 use super::record::Estimate;
 
-/// The version of the comparison's format.
+/// Version of the comparison format.
 pub const SCHEMA: &str = "headspace-compare/1";
 
-/// How side B differs from side A. A side is one run, or several of the same configuration.
+/// Difference between side B and side A. A side is one run, or several runs of the same
+/// configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparisonRecord {
     /// Always `headspace-compare/1`.
     pub schema: String,
-    /// What is compared with.
+    /// Side A: the baseline.
     pub a: SideRecord,
-    /// What is compared.
+    /// Side B: the side that is judged.
     pub b: SideRecord,
-    /// Step in steady state.
+    /// Step time in steady state.
     pub step_ms: Change,
-    /// Step for each sample in it; null where the size of a batch is not known.
+    /// Step time per sample. Null if the batch size is unknown.
     pub sample_ms: Change,
-    /// Step without the time in which its thread waited for a core that other programs had, where
-    /// they had some and that time is known; of a sample where the batches differ in size.
+    /// Step time without the time in which the loop's thread waited for cores used by other
+    /// programs. Null if other programs used no core, or if the kernel does not report that time.
+    /// Per sample if the batch sizes differ.
     #[serde(default)]
     pub undisturbed_ms: Change,
-    /// Wait for data, a step.
+    /// Wait for data per step.
     pub wait_ms: Change,
-    /// Compute, a step.
+    /// Compute per step.
     pub compute_ms: Change,
     /// Median step.
     pub step_p50_ms: Change,
@@ -36,26 +38,27 @@ pub struct ComparisonRecord {
     pub step_p95_ms: Change,
     /// 99th percentile of the step.
     pub step_p99_ms: Change,
-    /// Step if data were free, where a probe measured it.
+    /// Floor: step time if data were free. Null without a probe.
     pub floor_ms: Change,
-    /// The stages that either side has.
+    /// Stages of either side.
     pub stages: Vec<StageChange>,
-    /// What differs between the sides in versions, machine, loader, settings and command line.
+    /// Differences between the sides in versions, machine, loader, settings and command line.
     pub changed: Vec<SettingChange>,
-    /// What `verdict` and `gate` are about.
+    /// Quantity that `verdict` and `gate` judge.
     pub judged_by: JudgedBy,
     /// Whether B is slower.
     pub verdict: ComparisonVerdict,
-    /// By how many percent B may be slower, where a limit was given.
+    /// Limit in percent by which B may be slower. Null without a limit.
     pub limit_pct: Option<f64>,
-    /// Whether B is within the limit; null without one.
+    /// Whether B is within the limit. Null without a limit.
     pub gate: Option<Gate>,
-    /// Where the gate is open: how many runs a side would tell a difference as large as the limit, if
-    /// they vary as these are thought to; null where more than 50 would be needed, or these do and the
-    /// difference is near the limit.
+    /// Number of runs per side that would detect a difference as large as the limit, if the gate is
+    /// open. It assumes the estimated variation between runs. Null if more than 50 runs would be
+    /// needed. Also null if the given runs would be enough, but the difference is close to the
+    /// limit.
     #[serde(default)]
     pub runs_needed: Option<u32>,
-    /// What is worth knowing about these numbers: sentences.
+    /// Remarks about these numbers, in sentences.
     pub notes: Vec<String>,
 }
 
@@ -63,44 +66,44 @@ pub struct ComparisonRecord {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SideRecord {
-    /// Where they were found.
+    /// Path of the runs.
     pub path: String,
-    /// Each of them.
+    /// Runs of the side.
     pub runs: Vec<ComparedRun>,
 }
 
-/// A run that takes part in a comparison.
+/// One run of a comparison.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparedRun {
-    /// Its id.
+    /// ID of the run.
     pub run_id: String,
-    /// Its mode.
+    /// Mode of the run.
     pub mode: Mode,
-    /// The loop that is compared.
+    /// Name of the loop that is compared.
     #[serde(rename = "loop")]
     pub loop_name: String,
-    /// Ranks read together.
+    /// Number of ranks that were merged.
     pub ranks: u32,
-    /// Steps in steady state, of all ranks.
+    /// Number of steps in steady state, summed over ranks.
     pub steady_steps: u64,
-    /// Seconds that they took, of all ranks.
+    /// Total duration of these steps in seconds, summed over ranks.
     pub steady_s: f64,
     /// Mean step.
     pub step_ms: Option<f64>,
 }
 
-/// A number on both sides, and its change.
+/// A value on both sides, and its change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change {
-    /// On side A; null where it was not measured.
+    /// Value on side A. Null if it was not measured.
     pub a: Option<f64>,
-    /// On side B.
+    /// Value on side B. Null if it was not measured.
     pub b: Option<f64>,
-    /// B − A with its 95 % confidence interval; null where there is no interval.
+    /// B − A with its 95 % confidence interval. Null if there is no interval.
     pub difference: Option<Estimate>,
-    /// The same in percent of A.
+    /// `difference` in percent of A.
     pub difference_pct: Option<Estimate>,
 }
 
@@ -108,30 +111,30 @@ pub struct Change {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageChange {
-    /// What it is called.
+    /// Name of the stage.
     pub name: String,
     /// Mean time of a call, in milliseconds.
     pub call_ms: Change,
-    /// Calls for a batch of the loop.
+    /// Number of calls per batch of the loop.
     pub calls_per_batch: Change,
-    /// Time in the stage for a batch, in percent of the step; above 100 where it runs several times
-    /// at once.
+    /// Time in the stage per batch, in percent of the step time. Above 100 if calls run
+    /// concurrently.
     pub share_pct: Change,
 }
 
-/// A setting that differs.
+/// A setting with different values.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SettingChange {
-    /// What it is called, such as `versions.torch`.
+    /// Name of the setting, such as `versions.torch`.
     pub name: String,
-    /// Its value on side A; null where there is none. Several where the runs of a side differ.
+    /// Value on side A. Null if it is not set. Several values if the runs of the side differ.
     pub a: Option<String>,
-    /// Its value on side B.
+    /// Value on side B, like `a`.
     pub b: Option<String>,
 }
 
-/// What is compared for the verdict.
+/// Quantity that the verdict compares.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -139,11 +142,11 @@ pub enum JudgedBy {
     /// The step time.
     #[default]
     Step,
-    /// The time for each sample, because the batches differ in size.
+    /// The time per sample, because the batch sizes differ.
     Sample,
-    /// The step without waits for a core that other programs had.
+    /// The step time without waits for cores used by other programs.
     UndisturbedStep,
-    /// The same for each sample.
+    /// The time per sample without waits for cores used by other programs.
     UndisturbedSample,
 }
 
@@ -152,11 +155,11 @@ pub enum JudgedBy {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ComparisonVerdict {
-    /// The whole interval says so.
+    /// The whole interval of the difference is above zero.
     Slower,
-    /// The whole interval says so.
+    /// The whole interval of the difference is below zero.
     Faster,
-    /// The interval holds zero.
+    /// The interval contains zero.
     NoDifference,
     /// There is no interval.
     #[default]
@@ -168,11 +171,11 @@ pub enum ComparisonVerdict {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
-    /// The whole interval is within it.
+    /// The whole interval is within the limit.
     Passed,
-    /// The whole interval is beyond it.
+    /// The whole interval is beyond the limit.
     Failed,
-    /// The interval holds the limit. No alarm.
+    /// Inconclusive: the interval contains the limit. No alarm.
     Open,
     /// There is no interval.
     #[default]

@@ -180,12 +180,12 @@ impl PartialEq for Distribution {
     }
 }
 
-/// How a [`Distribution`] is written in a record. All durations in milliseconds. Percentiles follow
+/// A [`Distribution`] in a record. All durations are in milliseconds. Percentiles can be computed
 /// from the buckets and are not repeated.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DistributionRecord {
-    /// How many durations there are.
+    /// Number of durations.
     pub count: u64,
     /// Exact sum.
     pub sum_ms: f64,
@@ -193,11 +193,12 @@ pub struct DistributionRecord {
     pub min_ms: f64,
     /// Longest.
     pub max_ms: f64,
-    /// The counts of bucket 0, 1, 2 and so on; a negative number stands for so many empty buckets
-    /// in a row, as in `HdrHistogram`'s own V2 encoding. `[-300, 5, 7]` is 5 in bucket 300 and 7 in
-    /// bucket 301. Bucket `i` begins at `i` nanoseconds up to 255; above, with `s = i / 128 - 1`
-    /// rounded down, at `(i - 128 * s) * 2^s` nanoseconds. It ends where the next begins, at most
-    /// 0.8 % higher. Adding the counts of equal buckets merges two distributions without loss.
+    /// Counts of bucket 0, 1, 2 and so on. A negative number `-n` stands for `n` empty buckets, as
+    /// in the V2 encoding of `HdrHistogram`. For example, `[-300, 5, 7]` is 5 in bucket 300 and 7
+    /// in bucket 301. Up to `i = 255`, bucket `i` begins at `i` nanoseconds. Above, it begins at
+    /// `(i - 128 * s) * 2^s` nanoseconds, with `s = i / 128 - 1` rounded down. A bucket ends where
+    /// the next one begins, at most 0.8 % higher. To merge two distributions without loss, add the
+    /// counts of equal buckets.
     pub buckets: Vec<i64>,
 }
 

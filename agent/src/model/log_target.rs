@@ -1,19 +1,19 @@
-//! Targets of the agent's own log: what `HEADSPACE_LOG` chooses by (docs/commands.md).
+//! Targets of the agent's own log, which `HEADSPACE_LOG` selects (docs/commands.md).
 //!
-//! They are names and not the paths of modules, so that a filter holds when code moves. Nothing on the
-//! training thread's way logs: recording a batch and choosing where it comes from stay as they are.
+//! They are names, not paths of modules, so a filter stays valid when code moves. The training thread
+//! logs nothing while it records a batch or chooses the source of a batch.
 
-/// A tick: when, how late, how many records.
+/// Ticks: start, lateness, number of records.
 pub const TICK: &str = "headspace_agent::tick";
 
-/// Sources that miss a tick or are retired.
+/// Sources that miss a tick or are disabled.
 pub const SOURCE: &str = "headspace_agent::source";
 
-/// The windows of a probe, and what it found.
+/// Windows and result of a probe.
 pub const PROBE: &str = "headspace_agent::probe";
 
-/// Summaries as they are made.
+/// Each summary.
 pub const SUMMARY: &str = "headspace_agent::summary";
 
-/// Records handed to each destination, and destinations that are retired.
+/// Records passed to each destination, and destinations that are disabled.
 pub const EXPORT: &str = "headspace_agent::export";

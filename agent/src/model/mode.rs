@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A loop's mode, as users choose it.
+/// The mode of a loop, chosen by the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Watch only.
+    /// Only measure.
     #[default]
     Measure,
     /// Alternate windows of live and cached batches, then go on live.
@@ -19,7 +19,7 @@ pub enum Mode {
 impl Mode {
     const ALL: [Self; 3] = [Self::Measure, Self::Probe, Self::Replay];
 
-    /// Its name in options and records.
+    /// Name of the mode in settings and in the records.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -29,14 +29,14 @@ impl Mode {
         }
     }
 
-    /// The mode of that name.
+    /// The mode with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.as_str() == name)
     }
 }
 
-/// Reads a mode where records may hold none. Release 0.1.0 wrote an empty text for none.
+/// Reads a mode that may be absent. Release 0.1.0 wrote an empty text for an absent mode.
 pub(crate) fn optional_mode<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Mode>, D::Error> {
     let name = Option::<String>::deserialize(input)?;
     Ok(name.as_deref().and_then(Mode::named))

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::Mode;
 
-/// Where the user sets the options of a loop.
+/// Place where the user sets the options of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OptionsFrom {
     /// On the command line of `headspace run`.
     Run,
-    /// In variables of the environment.
+    /// In environment variables.
     #[default]
     Environment,
     /// In the arguments of `headspace.wrap`.
@@ -26,19 +26,19 @@ pub enum OptionsFrom {
 /// An option of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoopOption {
-    /// What the loop does.
+    /// Mode of the loop.
     Mode,
-    /// Most steps of a probe.
+    /// Maximum number of steps of a probe.
     ProbeSteps,
-    /// Batches that are repeated.
+    /// Number of batches that are cached and repeated.
     NumCaches,
     /// Whether the loop ends with its probe.
     StopAfterProbe,
     /// Whether a probed epoch delivers every batch of its loader.
     ExactlyOnce,
-    /// Live batches before a replay.
+    /// Number of live batches before a replay.
     ReturnCachesAfter,
-    /// Batches after which an epoch of a replay ends.
+    /// Number of batches after which an epoch of a replay ends.
     StopAfter,
 }
 
@@ -74,7 +74,7 @@ impl LoopOption {
 }
 
 impl OptionsFrom {
-    /// The place of that name.
+    /// Returns the place with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -85,7 +85,8 @@ impl OptionsFrom {
         }
     }
 
-    /// An option with its value, as it is written there. A switch takes no value: it is switched on.
+    /// Text that sets an option to a value in this place. A switch has no value: the text turns it
+    /// on.
     #[must_use]
     pub fn with(self, option: LoopOption, value: &str) -> String {
         let name = self.name_of(option);
@@ -99,8 +100,8 @@ impl OptionsFrom {
         }
     }
 
-    /// A text in which options stand by their names, as in `` `probe_steps` ``, with each as it is
-    /// written there.
+    /// Replaces the name of each option in a text, as in `` `probe_steps` ``, by its name in this
+    /// place.
     #[must_use]
     pub fn spell(self, text: &str) -> String {
         LoopOption::ALL
@@ -111,7 +112,7 @@ impl OptionsFrom {
             })
     }
 
-    /// What an option is called there.
+    /// Name of an option in this place.
     fn name_of(self, option: LoopOption) -> String {
         let name = option.name();
         match self {
@@ -121,7 +122,7 @@ impl OptionsFrom {
         }
     }
 
-    /// How to run the program again in that mode.
+    /// Text that tells the user how to run the program again in a mode.
     #[must_use]
     pub fn with_mode(self, mode: Mode) -> String {
         let option = self.with(LoopOption::Mode, mode.as_str());

@@ -5,56 +5,57 @@ use serde::{Deserialize, Serialize};
 use super::distribution::Distribution;
 use super::record::{Estimate, RunState};
 
-/// The ranks of a run, read together. Durations are of the steady state of each rank's main loop.
+/// All ranks of a run together. Durations are those of the steady state of each rank's main loop.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct RanksRecord {
-    /// Ranks that left a summary.
+    /// Number of ranks with a summary.
     pub read: u32,
-    /// Ranks that the run has by its own account.
+    /// Number of ranks of the run (`WORLD_SIZE`).
     pub world_size: Option<u32>,
-    /// Ranks of these that left no summary.
+    /// Number of ranks without a summary.
     pub missing_count: u32,
-    /// The first 16 of them.
+    /// The first 16 ranks without a summary.
     pub missing: Vec<u32>,
-    /// Ranks that did not end in order: killed, or still running.
+    /// Number of ranks that did not end normally: they were killed, or still run.
     pub unfinished_count: u32,
-    /// The first 16 of them.
+    /// The first 16 ranks that did not end normally.
     pub unfinished: Vec<u32>,
-    /// Fewest and most steps that a rank took.
+    /// Lowest and highest number of steps of a rank.
     pub steps: Option<(u64, u64)>,
-    /// Steps of all ranks.
+    /// Step times of all ranks.
     pub step: Option<SpreadRecord>,
-    /// Their waits.
+    /// Waits of all ranks.
     pub wait: Option<SpreadRecord>,
-    /// Their computes.
+    /// Compute times of all ranks.
     pub compute: Option<SpreadRecord>,
-    /// The rank that the others wait for, or would wait for; absent where none stands out.
+    /// The slowest rank: the one that the others wait for, or would wait for. Null if no rank is
+    /// significantly slower.
     pub slowest: Option<u32>,
-    /// What makes it slow.
+    /// Cause of the delay of the slowest rank.
     pub cause: RankCause,
-    /// By how much its step, or its wait where all steps are as long, exceeds that of the quick
-    /// ranks (lower quartile), in milliseconds.
+    /// Excess of its step time over that of the fast ranks (lower quartile), in milliseconds. If
+    /// all steps are equally long, the excess of its wait.
     pub excess_ms: Option<Estimate>,
-    /// What that was concluded from: sentences.
+    /// Evidence for the slowest rank and its cause, in sentences.
     pub evidence: String,
     /// Each rank, in order.
     pub each: Vec<RankSummary>,
 }
 
-/// What makes the slowest rank slow.
+/// Cause of the delay of the slowest rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RankCause {
-    /// It waits longer for its data.
+    /// The rank waits longer for its data.
     Data,
-    /// It computes longer.
+    /// The rank computes longer.
     Compute,
-    /// No rank stands out.
+    /// No rank is significantly slower.
     Balanced,
-    /// It cannot be told.
+    /// The cause is unknown.
     #[default]
     Unknown,
 }
@@ -64,32 +65,32 @@ pub enum RankCause {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct RankSummary {
-    /// Which rank.
+    /// Number of the rank.
     pub rank: u32,
-    /// Whether it ended in order.
+    /// Whether it ended normally.
     pub state: RunState,
-    /// Batches that its main loop received.
+    /// Number of batches that its main loop received.
     pub steps: u64,
     /// Mean step.
     pub step_ms: Option<f64>,
     /// Mean wait for data.
     pub wait_ms: Option<f64>,
-    /// Mean compute, in which waiting for other ranks is.
+    /// Mean compute, including the wait for other ranks.
     pub compute_ms: Option<f64>,
-    /// Part of the compute that is waiting for the slowest rank, if it computes as long as that one;
-    /// absent where no rank waits for another.
+    /// Part of the compute in which it waits for the slowest rank, under the assumption that both
+    /// compute equally long. Null if no rank waits for another.
     pub others_ms: Option<f64>,
 }
 
-/// How durations are spread, in milliseconds.
+/// Statistics of a set of durations, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SpreadRecord {
-    /// How many there are.
+    /// Number of durations.
     pub count: u64,
     /// Mean.
     pub mean_ms: f64,
-    /// Median, within 1 % as the other percentiles.
+    /// Median. All percentiles are accurate to 1 %.
     pub p50_ms: f64,
     /// 95th percentile.
     pub p95_ms: f64,
@@ -100,7 +101,7 @@ pub struct SpreadRecord {
 }
 
 impl SpreadRecord {
-    /// That of a distribution; `None` of an empty one.
+    /// Statistics of a distribution. `None` if it is empty.
     #[must_use]
     pub fn of(d: &Distribution) -> Option<Self> {
         Some(Self {

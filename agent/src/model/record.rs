@@ -26,7 +26,7 @@ pub use self::tick::{Dropped, LoopTick, Phase, QueueTick, StageTick, StepRecord,
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the record format. A reader skips and counts records of another.
+/// Version of the record format. A reader skips and counts records of other versions.
 pub const SCHEMA: &str = "headspace/1";
 
 /// One line of a run's file.
@@ -35,20 +35,20 @@ pub const SCHEMA: &str = "headspace/1";
 pub struct Record {
     /// Always `headspace/1`.
     pub schema: String,
-    /// Wall-clock time of writing, nanoseconds since 1970-01-01 UTC.
+    /// Wall-clock time at which the record was written, in nanoseconds since 1970-01-01 UTC.
     pub time_unix_nano: u64,
-    /// The run folder's name; equal for all ranks of a run.
+    /// Name of the run folder, the same for all ranks of a run.
     pub run_id: String,
-    /// This process's rank, 0 where there is one process.
+    /// Rank of this process, 0 if there is only one process.
     pub rank: u32,
-    /// This process's id.
+    /// Process ID.
     pub pid: u32,
-    /// What the record says, by `kind`.
+    /// Content of the record, by `kind`.
     #[serde(flatten)]
     pub body: RecordBody,
 }
 
-/// What a record says.
+/// Content of a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -57,17 +57,17 @@ pub struct Record {
     reason = "a run has one or two records of the large kind"
 )]
 pub enum RecordBody {
-    /// The first record: what runs where.
+    /// The first record: the program, its machine and its settings.
     Run(RunRecord),
-    /// What happened since the tick before.
+    /// Measurements since the previous tick.
     Tick(TickRecord),
     /// An epoch of a loop ended.
     Epoch(EpochRecord),
     /// The probe ended.
     Probe(ProbeRecord),
-    /// Something the user was told.
+    /// A notice shown to the user.
     Notice(NoticeRecord),
-    /// The run so far, or as a whole. The last one counts.
+    /// The run until now, or the whole run. The last summary replaces all earlier ones.
     Summary(Box<SummaryRecord>),
 }
 
@@ -75,50 +75,50 @@ pub enum RecordBody {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EpochRecord {
-    /// The loop's name.
+    /// Name of the loop.
     #[serde(rename = "loop")]
     pub loop_name: String,
-    /// Counts epochs from 0.
+    /// Number of the epoch, from 0.
     pub epoch: u64,
-    /// Seconds from `iter()` being called to the first batch, worker start-up included; absent
-    /// where no batch came.
+    /// Time to first batch: seconds from the call of `iter()` to the first batch, including worker
+    /// start-up. Absent if there was no batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttfb_s: Option<f64>,
-    /// Seconds from the last batch of the epoch before to the first of this one; absent in the
-    /// first.
+    /// Seconds from the last batch of the previous epoch to the first batch of this one. Absent in
+    /// the first epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boundary_s: Option<f64>,
-    /// Batches received, replayed ones included.
+    /// Number of batches received, including replayed batches.
     pub steps: u64,
-    /// Of these, how many came from the cache.
+    /// Number of these batches that came from the cache.
     pub replayed: u64,
-    /// Samples received, where the batch size is known.
+    /// Number of samples received. Absent if the batch size is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// Whether the source said that it has no more (else the loop was left early).
+    /// Whether the source was exhausted. False if the loop was left early.
     pub exhausted: bool,
 }
 
-/// How serious a notice is.
+/// Severity of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Worth knowing.
+    /// Information for the user.
     Info,
-    /// Something is missing from the records, or is not as asked.
+    /// Something is missing from the records, or a setting could not be applied.
     Warning,
 }
 
-/// Something the user was told.
+/// A notice shown to the user.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoticeRecord {
     /// Stable name for programs, such as `source_off`.
     pub code: String,
-    /// How serious it is.
+    /// Severity of the notice.
     pub severity: Severity,
-    /// What happened, why, and what to do.
+    /// What happened, the reason, and what to do.
     pub text: String,
 }
 

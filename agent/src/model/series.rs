@@ -5,39 +5,39 @@
 
 use super::distribution::Distribution;
 
-/// How many steps are kept one by one (64 KiB).
+/// Number of steps that are kept individually (64 KiB).
 pub const EARLY: usize = 4096;
 
 /// The two parts of a step, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StepSample {
-    /// From having a batch to asking for the next.
+    /// Time from the receipt of a batch to the request for the next.
     pub compute_ns: u64,
-    /// From asking for that next batch to having it.
+    /// Time from the request for that next batch to its receipt.
     pub wait_ns: u64,
 }
 
 impl StepSample {
-    /// From a batch to the next.
+    /// Time from the receipt of a batch to the receipt of the next.
     #[must_use]
     pub fn step_ns(self) -> u64 {
         self.compute_ns.saturating_add(self.wait_ns)
     }
 }
 
-/// Steps in the order they happened.
+/// The steps of one loop and phase, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Series {
     early: Vec<StepSample>,
     late: Totals,
 }
 
-/// What is known of a set of steps whose order is forgotten.
+/// Totals of a set of steps, without their order.
 #[derive(Debug, Clone, Default)]
 pub struct Totals {
     /// Durations of whole steps.
     pub step: Distribution,
-    /// Sum of their waits in nanoseconds.
+    /// Sum of the waits of these steps in nanoseconds.
     pub wait_ns: u64,
 }
 
@@ -76,19 +76,19 @@ impl Series {
         &self.early
     }
 
-    /// How many steps there were.
+    /// Number of steps.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.early.len() as u64 + self.late.step.count()
     }
 
-    /// Whether there was none.
+    /// Whether there are no steps.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.early.is_empty()
     }
 
-    /// All steps but the first `skip`, which is at most [`EARLY`].
+    /// Totals of all steps after the first `skip`, which is at most [`EARLY`].
     #[must_use]
     pub fn totals_after(&self, skip: usize) -> Totals {
         let mut totals = self.late.clone();

@@ -1,1 +1,1 @@
-"""What the example programs share: clips, a threaded loader, and small models."""
+"""Code that the example programs share: clips, a threaded loader, and small models."""

@@ -1,7 +1,7 @@
-"""Which pieces of which video a model is trained on.
+"""Selects the parts of videos on which a model is trained.
 
-A subclip starts at most `max_skip` seconds after a keyframe: a decoder can only begin at one, and
-every frame between it and the start is decoded to be thrown away.
+A subclip starts at most `max_skip` seconds after a keyframe. A decoder can begin only at a keyframe, so
+every frame between the keyframe and the start is decoded and discarded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`VideoLoader`: batches of decoded clips, made by threads, in this process or in another.
+"""`VideoLoader`: batches of decoded clips, made by threads in this process or in another.
 
 sampling → fetch → demux → decode → resize (→ equalize) → batch → collate → prefetched batches
 """

@@ -1,6 +1,6 @@
-"""R3D-18 and R(2+1)D-18 (Tran et al., 2018) in PyTorch, as narrow as one likes.
+"""R3D-18 and R(2+1)D-18 (Tran et al., 2018) in PyTorch, with a configurable width.
 
-`width=1` has the paper's channels; a CPU wants 1/8 of them.
+`width=1` has the channels of the paper. On a CPU, use 1/8 of them.
 """
 
 from __future__ import annotations

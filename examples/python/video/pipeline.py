@@ -1,9 +1,9 @@
-"""Stages of threads, joined by bounded queues that keep the order.
+"""Stages with their own threads, connected by bounded queues that keep the order.
 
-A stage's threads take items as they come and finish them in any order; the queue behind them hands
-them on in the order of their numbers. So an epoch is the same whatever the number of threads.
+The threads of a stage finish items in any order. The queue after the stage passes them on in the order
+of their numbers. So an epoch does not depend on the number of threads.
 
-Each stage, each queue and the pool are told to `headspace` in one line, which is how the verdict knows them.
+One line each declares the stages, the queues and the pool to `headspace`, so that the verdict can name them.
 """
 
 from __future__ import annotations

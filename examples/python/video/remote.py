@@ -1,6 +1,6 @@
-"""The front part of the loader in a process of its own, so that it and the model share no GIL.
+"""Runs the stages of the loader in a separate process, which does not share the GIL with the model.
 
-The process is spawned, not forked: a fork would copy the locks of threads that it does not have.
+The process is spawned, not forked. A forked process would inherit locks, but not the threads that hold them.
 """
 
 from __future__ import annotations

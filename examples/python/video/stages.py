@@ -1,6 +1,6 @@
-"""What each stage of the loader does to one clip. Plain functions: they know no threads.
+"""Functions that process one clip, one per stage of the loader. They do not use threads.
 
-PyAV releases the GIL while it demuxes, decodes and resizes, so threads run these side by side.
+PyAV releases the GIL while it demuxes, decodes and resizes, so several threads can run them in parallel.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ pub(crate) fn rows() -> Vec<(&'static str, Vec<Panel>)> {
         ("Step", step()),
         ("Pipeline", pipeline()),
         ("GPU", gpu()),
-        ("CPU: what takes the cores, and what is waited for", cpu()),
+        ("CPU: use of cores, and waiting", cpu()),
         ("Ranks side by side", ranks()),
         ("What measuring costs", agent()),
     ]
@@ -34,9 +34,9 @@ fn verdict() -> Vec<Panel> {
         Panel::of(Number, "Headspace", &m::RUN_HEADSPACE)
             .query(format!("{headspace} or on() {bound}"), "{{estimate}}")
             .help(
-                "Share of the step that data for free would save, with its 95 % interval, of the \
-                 rank with most. \"At most\" is the share of waiting, where no probe has measured \
-                 the floor",
+                "Share of the step time that free data would save, with its 95 % confidence interval, \
+                 of the rank with the largest share. Without a probe, \"at most\" is the share of \
+                 waiting",
             )
             .wide(6),
         Panel::of(Number, "Floor", &m::RUN_FLOOR_TIME)
@@ -49,7 +49,7 @@ fn verdict() -> Vec<Panel> {
             .query(max("", &of(&m::RUN_STEADY_STEP_TIME, &[])), "step"),
         Panel::of(Number, "Faster if data were free", &m::RUN_HEADSPACE)
             .query(format!("1 / (1 - {share})"), "up to")
-            .help("The step as a multiple of the floor, from the probe")
+            .help("Step time divided by the floor, from the probe")
             .unit("suffix:x"),
         Panel::of(Number, "Throughput", &m::RUN_THROUGHPUT)
             .query(sum("", &of(&m::RUN_THROUGHPUT, &[])), "samples/s"),
@@ -76,11 +76,11 @@ fn verdict() -> Vec<Panel> {
 fn step() -> Vec<Panel> {
     let floor = || max("", &of(&m::RUN_FLOOR_TIME, &[VALUE]));
     vec![
-        Panel::of(Stacked, "Where the step goes", &m::LOOP_STEP_TIME)
+        Panel::of(Stacked, "Parts of the step", &m::LOOP_STEP_TIME)
             .query(mean(&m::LOOP_COMPUTE_TIME, &[LIVE], ""), "compute")
             .query(mean(&m::LOOP_WAIT_TIME, &[LIVE], ""), "wait")
             .query(floor(), "floor")
-            .help("Means of live steps: compute and waiting together are the step. The dashed line is the floor that the probe measured")
+            .help("Mean compute and wait of live steps. Their sum is the step time. The dashed line is the floor that the probe measured")
             .dashed("floor")
             .wide(12),
         Panel::of(Lines, "Step: quantiles", &m::LOOP_STEP_TIME)
@@ -88,7 +88,7 @@ fn step() -> Vec<Panel> {
             .query(quantile("0.95", &m::LOOP_STEP_TIME, &[LIVE], ""), "95 %")
             .query(quantile("0.99", &m::LOOP_STEP_TIME, &[LIVE], ""), "99 %")
             .query(floor(), "floor")
-            .help("Live steps. Buckets of the histogram blur a quantile by up to a third; means are exact")
+            .help("Quantiles of live steps. The width of the histogram buckets can shift a quantile by up to a third. Means are exact")
             .dashed("floor")
             .wide(12),
         Panel::of(Stacked, "Steps", &m::LOOP_STEPS)
@@ -98,7 +98,7 @@ fn step() -> Vec<Panel> {
         Panel::of(Lines, "Epochs: first batch and boundary", &m::LOOP_FIRST_BATCH_TIME)
             .query(max("loop", &of(&m::LOOP_FIRST_BATCH_TIME, &[])), "first batch of {{loop}}")
             .query(max("loop", &of(&m::LOOP_BOUNDARY_TIME, &[])), "boundary of {{loop}}")
-            .help(format!("{}; {}", m::LOOP_FIRST_BATCH_TIME.help, m::LOOP_BOUNDARY_TIME.help)),
+            .help(format!("{}. {}", m::LOOP_FIRST_BATCH_TIME.help, m::LOOP_BOUNDARY_TIME.help)),
     ]
 }
 
@@ -115,11 +115,11 @@ fn pipeline() -> Vec<Panel> {
             .query(sum("rank, queue", &of(&m::QUEUE_DEPTH, &[])), "{{queue}} · rank {{rank}}"),
         Panel::of(Share, "Queues: share of time empty", &m::QUEUE_EMPTY_TIME)
             .query(share(&m::QUEUE_EMPTY_TIME), "{{queue}}")
-            .help("A queue that is empty is one that the stage after it waits for")
+            .help("While a queue is empty, the stage after it waits")
             .unit("percentunit"),
         Panel::of(Share, "Queues: share of time full", &m::QUEUE_FULL_TIME)
             .query(share(&m::QUEUE_FULL_TIME), "{{queue}}")
-            .help("A queue that is full is one that the stage before it waits for")
+            .help("While a queue is full, the stage before it waits")
             .unit("percentunit"),
         Panel::of(Lines, "Stages: median of a call", &m::STAGE_TIME)
             .query(quantile("0.5", &m::STAGE_TIME, &[], "stage"), "{{stage}}"),
@@ -127,10 +127,10 @@ fn pipeline() -> Vec<Panel> {
             .query(quantile("0.95", &m::STAGE_TIME, &[], "stage"), "{{stage}}"),
         Panel::of(Lines, "Stages: 99 % of calls are shorter", &m::STAGE_TIME)
             .query(quantile("0.99", &m::STAGE_TIME, &[], "stage"), "{{stage}}"),
-        Panel::of(Lines, "Stages: calls at once", &m::STAGE_CONCURRENCY)
+        Panel::of(Lines, "Stages: concurrent calls", &m::STAGE_CONCURRENCY)
             .query(at_once(&m::STAGE_TIME, &[], "stage"), "{{stage}}")
             .query(sum("stage", &of(&m::STAGE_CONCURRENCY, &[])), "concurrency of {{stage}}")
-            .help("Mean number of calls at once, and the concurrency: a stage whose concurrency is used up is at its limit")
+            .help("Mean number of concurrent calls, and the concurrency. A stage is at its limit when both are equal")
             .dashed("concurrency"),
         Panel::of(Lines, "Stages: items out", &m::STAGE_ITEMS).query(
             sum("stage", &rate(&m::STAGE_ITEMS, &[r#"direction="out""#])),
@@ -160,7 +160,7 @@ fn gpu() -> Vec<Panel> {
         engine("Other engines, one by one", r#"engine!~"nvdec.*""#),
         Panel::of(
             Share,
-            "Utilization as the driver tells it",
+            "Utilization reported by the driver",
             &m::GPU_UTILIZATION,
         )
         .query(
@@ -186,7 +186,7 @@ fn gpu() -> Vec<Panel> {
             max("rank, gpu", &of(&m::GPU_TEMPERATURE, &[])),
             "GPU {{gpu}} · rank {{rank}}",
         ),
-        Panel::of(Share, "Clocks held down", &m::GPU_THROTTLED).query(
+        Panel::of(Share, "Clocks throttled", &m::GPU_THROTTLED).query(
             max("rank, gpu, reason", &of(&m::GPU_THROTTLED, &[])),
             "{{reason}} · GPU {{gpu}} · rank {{rank}}",
         ),
@@ -204,14 +204,14 @@ fn cpu() -> Vec<Panel> {
                 "{{cpu_mode}}",
             )
             .query(max("", &of(&m::HOST_CPU_USABLE, &[])), "usable")
-            .help("Cores that the training processes and their workers use, of those that one machine may give them")
+            .help("Cores used by the training processes and their workers. The dashed line is the number of cores that one machine allows them")
             .dashed("usable"),
-        Panel::of(Share, "Cores busy, whoever uses them", &m::HOST_CPU_UTILIZATION)
+        Panel::of(Share, "Cores busy, all programs", &m::HOST_CPU_UTILIZATION)
             .query(
                 max("rank", &of(&m::HOST_CPU_UTILIZATION, &[])),
                 "rank {{rank}}",
             ),
-        Panel::of(Lines, "What is waited for", &m::THREAD_RUN_QUEUE_TIME)
+        Panel::of(Lines, "Waiting, by cause", &m::THREAD_RUN_QUEUE_TIME)
             .query(
                 causes(&[
                     (
@@ -223,17 +223,17 @@ fn cpu() -> Vec<Panel> {
                         sum("", &rate(&m::THREAD_RUN_QUEUE_TIME, &[PROCESS])),
                     ),
                     (
-                        "the quota of the cgroup",
+                        "cgroup CPU quota",
                         max("", &rate(&m::CGROUP_CPU_THROTTLED_TIME, &[])),
                     ),
                     (
-                        "machine under pressure: $1",
+                        "pressure: $1",
                         max("resource", &rate(&m::PRESSURE_TIME, &[some, host])),
                     ),
                 ]),
                 "{{cause}}",
             )
-            .help("Seconds of waiting in a second, by what is waited for. What a machine does not tell is left out")
+            .help("Seconds of waiting per second, by cause. A cause that the machine does not report is left out")
             .unit("none"),
         Panel::of(Lines, "Python's interpreter lock: a wait", &m::GIL_WAIT_TIME)
             .query(
@@ -245,7 +245,7 @@ fn cpu() -> Vec<Panel> {
                 "mean · rank {{rank}}",
             )
             .query(max("rank", &of(&m::GIL_WAIT_LONGEST, &[])), "longest · rank {{rank}}")
-            .help("How long a thread of headspace, which asks now and then, waits for it")
+            .help("Mean and longest wait of the GIL probe, a thread of headspace that requests the lock periodically")
             .unit("s"),
         Panel::of(Share, "Python's garbage collector: share of time", &m::GC_PAUSE_TIME)
             .query(sum("rank", &rate(&m::GC_PAUSE_TIME, &[])), "rank {{rank}}")
@@ -261,7 +261,7 @@ fn cpu() -> Vec<Panel> {
             sum("rank", &of(&m::PROCESS_MEMORY_USAGE, &[TREE])),
             "rank {{rank}}",
         ),
-        Panel::of(Lines, "Bytes asked for", &m::PROCESS_IO_REQUESTED).query(
+        Panel::of(Lines, "Bytes requested", &m::PROCESS_IO_REQUESTED).query(
             sum(
                 "disk_io_direction",
                 &rate(&m::PROCESS_IO_REQUESTED, &[TREE]),
@@ -281,8 +281,10 @@ fn ranks() -> Vec<Panel> {
             .query(mean(&m::LOOP_STEP_TIME, &[LIVE], "rank"), "rank {{rank}}"),
         Panel::of(Lines, "Wait by rank", &m::LOOP_WAIT_TIME)
             .query(mean(&m::LOOP_WAIT_TIME, &[LIVE], "rank"), "rank {{rank}}"),
-        Panel::of(Lines, "Compute by rank", &m::LOOP_COMPUTE_TIME)
-            .query(mean(&m::LOOP_COMPUTE_TIME, &[LIVE], "rank"), "rank {{rank}}"),
+        Panel::of(Lines, "Compute by rank", &m::LOOP_COMPUTE_TIME).query(
+            mean(&m::LOOP_COMPUTE_TIME, &[LIVE], "rank"),
+            "rank {{rank}}",
+        ),
         Panel::of(Bars, "Headspace by rank", &m::RUN_HEADSPACE).query(
             max("rank", &of(&m::RUN_HEADSPACE, &[VALUE])),
             "rank {{rank}}",
@@ -292,7 +294,7 @@ fn ranks() -> Vec<Panel> {
             .query(max("rank", &of(&m::RUN_FLOOR_TIME, &[VALUE])), "")
             .query(max("rank", &of(&m::RUN_HEADSPACE, &[VALUE])), "")
             .query(max("rank", &of(&m::RUN_THROUGHPUT, &[])), "")
-            .help("Each rank's step in steady state, its floor, its headspace, and its samples in a second")
+            .help("Per rank: step time in steady state, floor, headspace, and samples per second")
             .columns(&[
                 ("rank", "rank", ""),
                 ("Value #A", "step", "s"),
@@ -306,7 +308,7 @@ fn ranks() -> Vec<Panel> {
 
 fn agent() -> Vec<Panel> {
     vec![
-        Panel::of(Lines, "Share of the run", &m::RUN_OVERHEAD)
+        Panel::of(Lines, "Share of the elapsed time", &m::RUN_OVERHEAD)
             .query(max("rank", &of(&m::RUN_OVERHEAD, &[])), "rank {{rank}}"),
         Panel::of(Lines, "Cores of the agent's threads", &m::AGENT_CPU_TIME)
             .query(max("rank", &rate(&m::AGENT_CPU_TIME, &[])), "rank {{rank}}"),
@@ -314,7 +316,7 @@ fn agent() -> Vec<Panel> {
             .query(sum("", &rate(&m::AGENT_DROPPED_STEPS, &[])), "steps")
             .query(sum("", &rate(&m::AGENT_DROPPED_RECORDS, &[])), "records")
             .help(format!(
-                "{}; {}",
+                "{}. {}",
                 m::AGENT_DROPPED_STEPS.help,
                 m::AGENT_DROPPED_RECORDS.help
             )),

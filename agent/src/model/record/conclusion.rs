@@ -6,55 +6,55 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BottleneckRecord {
-    /// What kind of thing it is.
+    /// Kind of the bottleneck.
     pub kind: BottleneckKind,
-    /// Name of the stage or of the pool's queue; of the resource: `cores`, `quota`, `gil`, `gc`, `disk`, `nvdec`, `memory`.
-    /// Absent for `compute`.
+    /// Name of the stage, of the pool's queue, or of the resource: `cores`, `quota`, `gil`, `gc`,
+    /// `disk`, `nvdec`, `memory`. Absent for `compute`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Shortest step that it allows, in milliseconds.
+    /// Shortest step time that this bottleneck allows, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_ms: Option<f64>,
-    /// What it was concluded from: a clause.
+    /// Evidence for the bottleneck, as a clause.
     pub evidence: String,
-    /// From 0 (a guess) to 1 (measured).
+    /// Confidence, from 0 (a guess) to 1 (measured).
     pub confidence: f64,
 }
 
-/// What kind of thing limits throughput.
+/// Kind of a bottleneck.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BottleneckKind {
-    /// A stage.
+    /// A stage of the pipeline.
     Stage,
-    /// Threads that several stages share.
+    /// A thread pool that several stages share.
     Pool,
-    /// A resource.
+    /// A resource, such as CPU cores or the disk.
     Resource,
-    /// Variation: means would be fast enough, tails are not.
+    /// Variation: mean call times are short enough, but slow calls delay the loop.
     Jitter,
-    /// What the loop does with a batch.
+    /// The loop's own work on a batch.
     #[default]
     Compute,
 }
 
-/// A resource that stages and the loop share.
+/// A resource that the stages and the loop share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
     /// CPU cores.
     Cores,
-    /// The CPU quota of the control group.
+    /// The CPU quota of the cgroup.
     Quota,
     /// Python's global interpreter lock.
     Gil,
     /// Python's garbage collector.
     Gc,
-    /// The disk that the data is read from.
+    /// The disk from which the data is read.
     Disk,
-    /// Video decoders of the GPU.
+    /// Video decoders (NVDEC) of the GPU.
     Nvdec,
     /// Memory bandwidth.
     Memory,
@@ -71,7 +71,7 @@ impl Resource {
         Self::Memory,
     ];
 
-    /// Its name in records.
+    /// Name of the resource in the records.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl Resource {
         }
     }
 
-    /// The resource of that name.
+    /// The resource with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.as_str() == name)
@@ -93,7 +93,7 @@ impl Resource {
 }
 
 impl BottleneckKind {
-    /// Its name in records.
+    /// Name of the kind in the records.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -107,7 +107,7 @@ impl BottleneckKind {
 }
 
 impl BottleneckRecord {
-    /// The resource, if it is one.
+    /// The resource, if the bottleneck is a resource.
     #[must_use]
     pub fn resource(&self) -> Option<Resource> {
         let name = self.name.as_deref()?;
@@ -115,32 +115,33 @@ impl BottleneckRecord {
     }
 }
 
-/// A stage over the steady state of the main loop, all its processes together. Percentiles are over
-/// the run, and so is everything of a stage that items do not pass and that was at rest in the steady
-/// state, such as the start of workers.
+/// A stage over the steady state of the main loop, summed over its processes. Percentiles cover the
+/// whole run. If no items pass through a stage and it was idle in the steady state, all its fields
+/// cover the whole run. The start of workers is such a stage.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StageSummary {
-    /// What the stage is called.
+    /// Name of the stage.
     pub name: String,
-    /// The loop whose batches it makes, where that is known.
+    /// Name of the loop for which the stage produces batches. Null if unknown.
     pub loop_name: Option<String>,
-    /// The stage that it is called within.
+    /// Name of the stage from which this stage is called.
     pub within: Option<String>,
-    /// Processes that it runs in.
+    /// Number of processes in which it runs.
     pub processes: u32,
-    /// Calls that ended, over the run.
+    /// Number of completed calls over the run.
     pub calls: u64,
-    /// How many calls may run at once, over all processes: as the user says, else the most seen.
+    /// Maximum number of concurrent calls over all processes: the declared number, or else the
+    /// highest number observed.
     pub concurrency: Option<f64>,
-    /// Whether the user said so.
+    /// Whether `concurrency` is the declared number.
     pub concurrency_known: bool,
-    /// Calls for one batch of the main loop, on average.
+    /// Mean number of calls per batch of the main loop.
     pub calls_per_batch: Option<f64>,
-    /// Items given out for one taken in.
+    /// Number of output items per input item.
     pub out_per_in: Option<f64>,
-    /// Share of the time in which its places were taken, in percent of the concurrency.
+    /// Mean number of concurrent calls, in percent of the concurrency.
     pub busy_pct: Option<f64>,
     /// Mean time of a call.
     pub mean_ms: Option<f64>,
@@ -156,15 +157,15 @@ pub struct StageSummary {
     pub p99_ms: Option<f64>,
     /// Share of calls that took more than three times the median, in percent.
     pub slow_pct: Option<f64>,
-    /// Share of a call's time in which a core worked for it.
+    /// CPU time of a call, in percent of its duration.
     pub cpu_pct: Option<f64>,
-    /// Shortest step that it allows at this concurrency and this time a call, in milliseconds.
+    /// Shortest step time that the stage allows at this concurrency and call time, in milliseconds.
     pub limit_ms: Option<f64>,
-    /// Calls that ended in an exception, over the run.
+    /// Number of calls that raised an exception, over the run.
     pub failures: u64,
-    /// Bytes handled in a second, where the user says.
+    /// Bytes processed per second. Null if the program does not report them.
     pub bytes_per_s: Option<f64>,
-    /// Its processes one by one, where there are several.
+    /// Each process of the stage, if there are several.
     pub workers: Vec<StageWorker>,
 }
 
@@ -173,9 +174,9 @@ pub struct StageSummary {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StageWorker {
-    /// The worker process, such as `worker 0`; absent for the process that trains.
+    /// Name of the worker process, such as `worker 0`. Null for the training process.
     pub worker: Option<String>,
-    /// Calls that ended.
+    /// Number of completed calls.
     pub calls: u64,
     /// Median time of a call.
     pub p50_ms: Option<f64>,
@@ -190,76 +191,77 @@ pub struct StageWorker {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct QueueSummary {
-    /// What the queue is called.
+    /// Name of the queue.
     pub name: String,
-    /// The loop whose batches pass it, where that is known.
+    /// Name of the loop whose batches pass through the queue. Null if unknown.
     pub loop_name: Option<String>,
-    /// Items it holds at most, over all processes.
+    /// Maximum number of items, summed over all processes.
     pub capacity: Option<u32>,
-    /// Whether it is the last before the training loop.
+    /// Whether it is the last queue before the training loop.
     pub last: bool,
-    /// Mean depth, over all processes.
+    /// Mean number of items in the queue, summed over all processes.
     pub depth: Option<f64>,
-    /// Share of time in which it was empty.
+    /// Share of time in which the queue was empty, in percent.
     pub empty_pct: Option<f64>,
-    /// Share of time in which it was full.
+    /// Share of time in which the queue was full, in percent.
     pub full_pct: Option<f64>,
-    /// How many threads or processes can work on its items at once, over all processes, where it
-    /// is the queue of a pool.
+    /// Concurrency of the pool that takes items from the queue: its number of threads or processes,
+    /// over all processes. Null if the queue does not belong to a pool.
     pub places: Option<u32>,
-    /// Mean number of them that had an item in hand.
+    /// Mean number of threads or processes of the pool that were processing an item.
     pub active: Option<f64>,
 }
 
-/// A change and what it would gain.
+/// A proposed change and its predicted effect.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RemedyRecord {
     /// Stable name for programs, such as `more_workers`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub code: String,
-    /// One sentence.
+    /// The change, in one sentence.
     pub what: String,
-    /// The stage it changes.
+    /// Name of the stage that the remedy changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// The resource it changes.
+    /// Name of the resource that the remedy changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<Resource>,
-    /// The knob it turns.
+    /// The knob and its new value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<ChangeRecord>,
-    /// Step time it leads to, in milliseconds.
+    /// Predicted step time with the remedy, in milliseconds.
     pub predicted_step_ms: f64,
-    /// By how much that is shorter, in percent of the step.
+    /// Predicted reduction, in percent of the step time.
     pub predicted_gain_pct: f64,
-    /// Whether the gain is at least that, and how much more cannot be told from what was measured.
+    /// Whether the predicted gain is a lower limit. The measurements do not show how much larger
+    /// the gain is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
-    /// What it was concluded from.
+    /// Evidence for the prediction.
     pub evidence: String,
-    /// From 0 (a guess) to 1 (measured).
+    /// Confidence, from 0 (a guess) to 1 (measured).
     pub confidence: f64,
 }
 
-/// A knob and how to turn it.
+/// A knob, with its current and its proposed value.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChangeRecord {
-    /// The knob's name.
+    /// Name of the knob.
     pub knob: String,
-    /// Its value now.
+    /// Current value.
     pub from: String,
-    /// The value proposed.
+    /// Proposed value.
     pub to: String,
 }
 
-/// Something found, in words.
+/// A finding, in words.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FindingRecord {
     /// Stable name for programs.
     pub code: String,
-    /// One or two sentences.
+    /// The finding, in one or two sentences.
     pub text: String,
 }

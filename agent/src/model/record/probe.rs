@@ -5,32 +5,32 @@ use serde::{Deserialize, Serialize};
 use super::Estimate;
 use super::tick::Phase;
 
-/// What the probe found, or why it found nothing.
+/// Result of the probe, or the reason why it has none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProbeRecord {
-    /// The loop's name.
+    /// Name of the loop.
     #[serde(rename = "loop")]
     pub loop_name: String,
     /// The windows, in order.
     pub windows: Vec<WindowRecord>,
-    /// The floor and what follows; absent where no number can be given.
+    /// The floor and the values derived from it. Absent if the probe gives no number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<FloorRecord>,
-    /// Why there is no number.
+    /// Reason why the probe gives no number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What makes the number less certain than the steps alone say.
+    /// Reason why the result is less certain than its confidence interval shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
-    /// Batches held for replay.
+    /// Number of batches in the cache.
     pub cached_batches: u32,
-    /// Bytes those batches pin, where their buffers say so.
+    /// Bytes held by the cached batches. Absent if their buffers do not report a size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_bytes: Option<u64>,
-    /// Cached batches that the loop changed in place.
+    /// Number of cached batches that the loop changed in place.
     pub mutated_batches: u32,
-    /// Steps that were served from the cache.
+    /// Number of steps that received a cached batch.
     pub replayed_steps: u64,
 }
 
@@ -38,39 +38,39 @@ pub struct ProbeRecord {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WindowRecord {
-    /// Live or replay.
+    /// Source of the batches: live or replay.
     pub phase: Phase,
-    /// Which pair of windows it belongs to, from 0.
+    /// Number of the pair of windows to which it belongs, from 0.
     pub cycle: u32,
-    /// Steps seen in the window, those left out included.
+    /// Number of steps in the window, including discarded steps.
     pub steps: u32,
-    /// Steps left out at its start because the loop had not settled.
+    /// Number of steps discarded at the start of the window because the loop had not settled.
     pub discarded: u32,
-    /// Mean wait of the steps kept, in milliseconds.
+    /// Mean wait of the steps that were not discarded, in milliseconds.
     pub wait_ms: f64,
-    /// Mean compute of the steps kept, in milliseconds.
+    /// Mean compute of the steps that were not discarded, in milliseconds.
     pub compute_ms: f64,
-    /// Share of the time that the loop's thread was ready to run in which it waited for a core, in
-    /// percent; absent where the kernel does not say.
+    /// Time that the loop's thread waited for a core, in percent of the time that it ran or waited
+    /// for a core. Absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_queue_pct: Option<f64>,
-    /// Why the window was not used.
+    /// Reason why the window was not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unused: Option<String>,
 }
 
-/// The floor, the headspace, and what it is made of.
+/// The floor, the headspace, and the two parts of the headspace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FloorRecord {
-    /// Step time with the source, in milliseconds.
+    /// Step time with live batches, in milliseconds.
     pub live_ms: Estimate,
     /// Step time with free data, in milliseconds.
     pub floor_ms: Estimate,
     /// (live − floor) / live, in percent.
     pub headspace_pct: Estimate,
-    /// Part of live − floor that is waiting for data, in milliseconds.
+    /// Part of live − floor in which the loop waits for data, in milliseconds.
     pub exposed_wait_ms: f64,
-    /// Part of live − floor that is the loader slowing the model's own code, in milliseconds.
+    /// Part of live − floor in which the loader slows the model's own code, in milliseconds.
     pub contention_ms: f64,
 }

@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 use super::super::mode::Mode;
 use super::super::options::OptionsFrom;
 
-/// What runs where.
+/// The program, its machine and its settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunRecord {
-    /// Versions by product: `headspace`, `python`, and each framework already loaded.
+    /// Versions by product: `headspace`, `python`, and each framework that is already loaded.
     pub versions: BTreeMap<String, String>,
     /// The machine.
     pub host: HostRecord,
-    /// The GPUs that the process may use, in its own order (CUDA ordinals).
+    /// GPUs that the process may use, in the order of their CUDA ordinals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuRecord>,
-    /// The first loader iterated.
+    /// The first loader that was iterated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loader: Option<LoaderRecord>,
-    /// The loop's mode.
+    /// Mode of the loop.
     pub mode: Mode,
     /// The command line of the process.
     #[serde(default)]
@@ -29,22 +29,22 @@ pub struct RunRecord {
     /// The settings in force, by name.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
-    /// Every source of readings, on or off.
+    /// All sources of readings, both on and off.
     #[serde(default)]
     pub sources: Vec<SourceRecord>,
-    /// How many processes the run has (`WORLD_SIZE`), 1 where nothing says otherwise.
+    /// Number of processes in the run (`WORLD_SIZE`), by default 1.
     pub world_size: u32,
-    /// When the process began, nanoseconds since 1970-01-01 UTC: totals of the process, such as its
-    /// CPU time, count from there. Absent where the system does not say.
+    /// Start time of the process, in nanoseconds since 1970-01-01 UTC. Totals of the process, such
+    /// as its CPU time, count from this time. Absent if the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_started_unix_nano: Option<u64>,
 }
 
-/// The machine a run is on.
+/// The machine of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostRecord {
-    /// Network name.
+    /// Host name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Operating system and kernel release.
@@ -53,16 +53,16 @@ pub struct HostRecord {
     /// The processor's model name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_model: Option<String>,
-    /// Cores online.
+    /// Number of cores online.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores_online: Option<u32>,
-    /// Cores in the process's affinity mask.
+    /// Number of cores in the affinity mask of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores_affinity: Option<u32>,
-    /// Cores' worth of time the tightest cgroup allows; absent without a limit.
+    /// CPU quota of the tightest cgroup, in cores. Absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores_quota: Option<f64>,
-    /// Which cgroup interface said so: `v1` or `v2`.
+    /// cgroup version that reported the quota: `v1` or `v2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
     /// Physical memory in bytes.
@@ -74,106 +74,110 @@ pub struct HostRecord {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuRecord {
-    /// The process's own number for it (CUDA ordinal): the one in the scope `gpu:0`.
+    /// CUDA ordinal of the GPU in this process: the number in the scope `gpu:0`.
     pub ordinal: u32,
     /// Product name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Unique id, `GPU-...`, of the physical device.
+    /// Unique ID of the physical device, `GPU-...`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
-    /// Unique id, `MIG-...`, where the process has only a slice of the device.
+    /// Unique ID of the MIG slice, `MIG-...`. Absent if the process uses the whole device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mig: Option<String>,
     /// Version of the driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// Bytes of memory.
+    /// Size of the memory in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Hardware video decoders (NVDEC).
+    /// Number of hardware video decoders (NVDEC).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvdec_engines: Option<u32>,
-    /// Where that number comes from: `mig_profile`, `gpm` or `table`.
+    /// Source of the number of decoders: `mig_profile`, `gpm` or `table`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvdec_engines_from: Option<String>,
-    /// What tells the use of its SMs: `gpm` or `gpm_mig`; absent where nothing does.
+    /// Source of the SM utilisation: `gpm` or `gpm_mig`. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_source: Option<String>,
 }
 
-/// What is known of a loader without touching it.
+/// Properties of a loader that can be read without changing it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoaderRecord {
-    /// The loop's name in ticks and epochs.
+    /// Name of the loop in `tick` and `epoch` records.
     pub name: String,
     /// Python type, with its module.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Batches an epoch, where the loader says.
+    /// Number of batches per epoch. Absent if the loader does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batches: Option<u64>,
-    /// Samples a batch, where the loader or the user says.
+    /// Number of samples per batch. Absent if neither the loader nor the user gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<u64>,
-    /// Worker processes, where the loader says.
+    /// Number of worker processes. Absent if the loader does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<u32>,
-    /// Batches the loader may hold ready, where it says.
+    /// Maximum number of batches that the loader prefetches. Absent if the loader does not report
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefetch_depth: Option<u32>,
-    /// Batches that one worker may be ahead, where it says (torch's `prefetch_factor`).
+    /// Maximum number of batches that one worker prefetches (torch's `prefetch_factor`). Absent if
+    /// the loader does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefetch_factor: Option<u32>,
-    /// Whether it copies batches into page-locked memory, where it says.
+    /// Whether the loader copies batches into page-locked memory. Absent if the loader does not
+    /// report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin_memory: Option<bool>,
-    /// Where the user sets its options, where that is known.
+    /// Place where the user sets the options of the loop. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options_from: Option<OptionsFrom>,
-    /// What a batch consists of, where one was looked at: of torch loaders without workers.
+    /// Contents of a batch. Present only for torch loaders without workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchRecord>,
-    /// What the loop is for, where that was seen.
+    /// Purpose of the loop. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// Whether the user named it as the training loop.
+    /// Whether the user chose the loop as the training loop by its name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub chosen: bool,
 }
 
-/// What a batch consists of, as far as handing it over between processes depends on it. From a look at
-/// one of the first batches.
+/// Contents of a batch that determine the cost of passing it between processes. Counted in one of
+/// the first batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct BatchRecord {
-    /// Tensors, each with memory of its own that processes can share.
+    /// Number of tensors. Each has its own memory that processes can share.
     pub tensors: u64,
-    /// Bytes in them.
+    /// Bytes in the tensors.
     pub tensor_bytes: u64,
-    /// Objects that are copied one by one: containers, strings, numbers, arrays.
+    /// Number of objects that are copied one by one: containers, strings, numbers, arrays.
     pub objects: u64,
-    /// Bytes in strings and arrays among them.
+    /// Bytes in the strings and arrays among these objects.
     pub object_bytes: u64,
 }
 
-/// What a loop is for.
+/// Purpose of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// A model was in training mode as it began.
+    /// A model was in training mode when the iteration began.
     Training,
-    /// Gradients were off, or all models in evaluation mode, as it began.
+    /// When the iteration began, gradients were off or all models were in evaluation mode.
     Evaluation,
-    /// A thread beside the main one takes the batches, and sets no model's mode: it feeds another loop.
+    /// A thread other than the main thread takes the batches and sets the mode of no model. It
+    /// feeds another loop.
     Background,
 }
 
 impl Role {
-    /// As records hold it.
+    /// Name of the role in the records.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -191,28 +195,28 @@ impl Role {
             .find(|role| role.as_str() == name)
     }
 
-    /// Whether its steps are no steps of training.
+    /// Whether its steps do not count as training steps.
     #[must_use]
     pub fn is_apart(self) -> bool {
         self != Self::Training
     }
 }
 
-/// Whether a source of readings works here.
+/// A source of readings and its state on this machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SourceRecord {
-    /// The source's name.
+    /// Name of the source.
     pub name: String,
     /// On or off.
     pub state: SourceState,
-    /// What it reads, or would read: a phrase.
+    /// Values that the source reads when it is on, as a phrase.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reads: String,
-    /// Why it is off.
+    /// Reason why the source is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What would make it work.
+    /// How to enable the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
@@ -222,8 +226,8 @@ pub struct SourceRecord {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SourceState {
-    /// It is read every tick.
+    /// The source is read.
     On,
-    /// It is not read.
+    /// The source is not read.
     Off,
 }

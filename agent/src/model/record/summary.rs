@@ -12,36 +12,36 @@ use super::conclusion::{
 use super::run::Role;
 use super::tick::Dropped;
 
-/// Whether the run still goes on.
+/// Whether the run continues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// The summary was refreshed while the run went on. As the last record it means that the
-    /// process was killed, or still runs.
+    /// The run had not ended when the summary was written. If this is the last summary, the process
+    /// was killed or still runs.
     #[default]
     Running,
-    /// The agent was stopped in order.
+    /// The agent was stopped normally.
     Finished,
 }
 
-/// What ended the program, where it did not end by itself.
+/// The exception or signal that ended the program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct EndRecord {
-    /// What kind of thing ended it.
+    /// Kind of event that ended the program.
     pub cause: EndCause,
-    /// The exception's type or the signal's name: `ValueError`, `SIGTERM`.
+    /// Type of the exception or name of the signal: `ValueError`, `SIGTERM`.
     pub name: String,
 }
 
-/// What kind of thing ended the program.
+/// Kind of event that ended the program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EndCause {
-    /// An exception that nothing caught.
+    /// An uncaught exception.
     #[default]
     Exception,
     /// A signal.
@@ -49,63 +49,66 @@ pub enum EndCause {
 }
 
 impl EndRecord {
-    /// The program ended with an exception that nothing caught.
+    /// Whether an uncaught exception ended the program.
     #[must_use]
     pub fn is_crash(&self) -> bool {
         self.cause == EndCause::Exception
     }
 }
 
-/// What an optimiser reads, and the verdict's numbers. The fields that SPDL's autoresearch engine
-/// knows have its names and meanings. Times of steps are of the main loop.
+/// The numbers of the verdict, for people and for programs that optimise a run. Fields that SPDL's
+/// autoresearch engine defines have the same names and meanings here. Step times are those of the
+/// main loop.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct SummaryRecord {
-    /// Whether the run still goes on.
+    /// Whether the run continues.
     pub state: RunState,
-    /// What ended the program; absent where it ended by itself, and where that is not known, as after
-    /// a kill.
+    /// The exception or signal that ended the program. Absent after a normal end, and if the cause
+    /// is unknown, for example after `SIGKILL`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<EndRecord>,
-    /// The loop's mode; null where no loop took a step.
+    /// Mode of the main loop. Null if no loop took a step.
     #[serde(deserialize_with = "optional_mode")]
     pub mode: Option<Mode>,
-    /// Where the user sets the options of the main loop, where that is known.
+    /// Place where the user sets the options of the main loop. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options_from: Option<OptionsFrom>,
-    /// The main loop: the one that was named, or probed, else the training loop, as far as that is
-    /// known, that most time was spent in.
+    /// Name of the main loop: the loop that the user named, else the probed loop, else the training
+    /// loop with the longest total time. If no loop is known to train, all loops are candidates.
     #[serde(rename = "loop")]
     pub loop_name: Option<String>,
-    /// What the main loop is for, where that was seen.
+    /// Purpose of the main loop. Null if unknown.
     pub loop_role: Option<Role>,
     /// Whether the user named the main loop.
     pub loop_chosen: bool,
-    /// The loops besides it that took steps, the longest first. The numbers here are of none of them.
+    /// Other loops that took steps, the longest first. The other fields of the summary do not
+    /// include them.
     pub other_loops: Vec<OtherLoop>,
     /// Seconds since the run began.
     pub elapsed_s: f64,
-    /// Batches the main loop received.
+    /// Number of batches that the main loop received.
     pub steps: u64,
-    /// Of these, how many were repeated: they came from the cache of a probe or a replay.
+    /// Number of these batches that came from the cache of a probe or a replay.
     pub replayed_steps: u64,
-    /// Epochs the main loop began.
+    /// Number of epochs that the main loop began.
     pub epochs: u64,
-    /// Live steps in steady state.
+    /// Number of live steps in steady state.
     pub steady_steps: u64,
-    /// Seconds those steps took.
+    /// Total duration of those steps, in seconds.
     pub steady_s: f64,
-    /// Samples per second over the live steps in steady state; needs a batch size.
+    /// Samples per second over the live steps in steady state. Null if the batch size is unknown.
     pub throughput_samples_per_s: Option<f64>,
-    /// Mean live step, warm-up included.
+    /// Mean live step, including warm-up.
     pub step_time_ms: Option<f64>,
     /// Median live step in steady state.
     pub steady_step_time_ms: Option<f64>,
-    /// Mean live step in steady state: what the parts below add up to.
+    /// Mean live step in steady state: the sum of `wait_ms` and `compute_ms`.
     pub steady_step_mean_ms: Option<f64>,
-    /// 95 % confidence interval of that mean, for this program started again and again: by batch
-    /// means, or by a probe's windows, with an allowance for what differs from run to run.
+    /// 95 % confidence interval of `steady_step_mean_ms` over repeated runs of the same program. It
+    /// comes from batch means, or from the windows of a probe. It includes an allowance for the
+    /// variation between runs.
     pub steady_step_ci_ms: Option<(f64, f64)>,
     /// Mean wait per live step in steady state.
     pub wait_ms: Option<f64>,
@@ -123,130 +126,135 @@ pub struct SummaryRecord {
     pub init_time_s: Option<f64>,
     /// Mean streaming-multiprocessor utilisation.
     pub sm_utilization_pct: Option<f64>,
-    /// The same over the steady state.
+    /// Mean streaming-multiprocessor utilisation over the steady state.
     pub steady_sm_utilization_pct: Option<f64>,
-    /// Mean use of the cores this process may use, whoever used them.
+    /// Mean utilisation, by all programs, of the cores that this process may use.
     pub cpu_utilization_pct: Option<f64>,
-    /// Share of time the last queue before the consumer was not empty.
+    /// Share of time in which the last queue before the loop was not empty.
     pub data_readiness_pct: Option<f64>,
-    /// The stage that limits throughput; absent where a resource or the computation does, and where
-    /// it is not known.
+    /// Name of the stage that limits throughput. Null if a resource or the computation limits it,
+    /// or if the bottleneck is unknown.
     pub bottleneck_stage: Option<String>,
-    /// What limits throughput, and how that is known; absent where it is not.
+    /// What limits throughput, with the evidence. Null if the bottleneck is unknown.
     pub bottleneck: Option<BottleneckRecord>,
-    /// The stages of the pipeline, in the order in which they were first called.
+    /// Stages of the pipeline, in the order of their first calls.
     pub stages: Vec<StageSummary>,
-    /// Its queues.
+    /// Queues of the pipeline.
     pub queues: Vec<QueueSummary>,
-    /// Step time if data were free, in milliseconds (from a probe).
+    /// Floor: step time if data were free, in milliseconds, from a probe.
     pub floor_step_ms: Option<f64>,
     /// 95 % confidence interval of the floor.
     pub floor_ci_ms: Option<(f64, f64)>,
-    /// Share of the step that free data would save (from a probe).
+    /// Headspace: share of the step time that free data would save, from a probe.
     pub headspace_pct: Option<f64>,
     /// 95 % confidence interval of the headspace, lower and upper end in percent.
     pub headspace_ci_pct: Option<(f64, f64)>,
-    /// Where no probe settled the headspace: the share of the step that is waiting for data. It bounds
-    /// what less waiting saves. It does not bound the headspace: that the loader slows the model's own
-    /// code (contention), only a probe shows.
+    /// Share of the step time that is spent waiting for data, if no probe measured the headspace.
+    /// Less waiting saves at most this share. It is no upper bound of the headspace: the loader may
+    /// also slow the model's own code (contention), which only a probe measures.
     pub headspace_upper_bound_pct: Option<f64>,
-    /// How many times faster training runs with free data: live / floor.
+    /// Speed-up of training with free data: live / floor.
     pub max_speedup: Option<f64>,
-    /// Part of the headspace that is waiting, in milliseconds a step.
+    /// Part of the headspace in which the loop waits, in milliseconds per step.
     pub exposed_wait_ms: Option<f64>,
-    /// Part of the headspace that is the loader slowing the model's code, in milliseconds a step.
+    /// Part of the headspace in which the loader slows the model's code, in milliseconds per step.
     pub contention_ms: Option<f64>,
-    /// What the process had and used while it trained.
+    /// Resources that the process had and used.
     pub resources: ResourcesRecord,
-    /// What would help, best first.
+    /// Proposed remedies, the best first.
     pub remedies: Vec<RemedyRecord>,
-    /// What was found, in words.
+    /// Findings, in words.
     pub findings: Vec<FindingRecord>,
-    /// CPU time of the agent's threads and recording, as a share of the elapsed time.
+    /// CPU time of the agent's threads and of recording, as a share of the elapsed time.
     pub overhead_pct: Option<f64>,
-    /// What was lost.
+    /// Number of dropped steps and records.
     pub dropped: Dropped,
-    /// All ranks of the run together. In no file: `headspace report --json` adds it where a run has
-    /// several.
+    /// All ranks of the run together. `headspace report --json` adds this field if a run has
+    /// several ranks. It is not in the files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<Box<RanksRecord>>,
 }
 
-/// A loop that the numbers of a summary are not of.
+/// A loop that is not the main loop of the summary.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct OtherLoop {
-    /// What it is called.
+    /// Name of the loop.
     pub name: String,
-    /// What it is for, where that was seen.
+    /// Purpose of the loop. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// How often it was iterated: of an evaluation, how many there were.
+    /// Number of times that the loop was iterated.
     pub epochs: u64,
-    /// Batches that it received.
+    /// Number of batches that it received.
     pub steps: u64,
-    /// Seconds that its steps took.
+    /// Total duration of its steps, in seconds.
     pub seconds: f64,
 }
 
-/// What the process had and used. Means and shares are over the steady state of the main loop where
-/// one was found, else over the run.
+/// Resources that the process had and used. Means and shares cover the steady state of the main
+/// loop, or the whole run if no steady state was found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ResourcesRecord {
-    /// Seconds that the means are over.
+    /// Time that the means cover, in seconds.
     pub seconds: f64,
-    /// The GPUs, by ordinal. Of several ranks on a node, the first one has all, the others have their own.
+    /// GPUs, by ordinal. If a node has several ranks, its first rank lists all GPUs, and every
+    /// other rank lists its own.
     pub gpus: Vec<GpuUse>,
-    /// The GPU that this rank computes on, where it is one of several ranks and may use several GPUs. What
-    /// limits the rank is concluded from that one.
+    /// GPU that this rank computes on. Present if there are several ranks and this one may use
+    /// several GPUs. The bottleneck of the rank is derived from this GPU.
     pub compute_gpu: Option<ComputeGpu>,
-    /// Cores' worth of time that this process and its children used.
+    /// Mean number of cores used by this process and its children.
     pub cores_used: Option<f64>,
-    /// Cores that they may use.
+    /// Number of cores that they may use.
     pub cores_usable: Option<f64>,
-    /// Cores' worth of time that other programs used, of those that this process may use.
+    /// Mean number of cores used by other programs, among the cores that this process may use.
     pub others_cores: Option<f64>,
-    /// Mean number of threads of the machine that ran or waited for a core.
+    /// Mean number of threads on the machine that ran or waited for a core.
     pub runnable_threads: Option<f64>,
-    /// Share of time in which the thread that takes the batches could have run but waited for a core.
+    /// Share of time in which the thread that takes the batches was ready to run but waited for a
+    /// core.
     pub consumer_run_queue_pct: Option<f64>,
-    /// Share of the periods of the CPU quota in which it ran out.
+    /// Share of the CPU quota periods in which the quota was used up.
     pub throttled_pct: Option<f64>,
-    /// Share of time in which some thread of the container (else of the machine) waited for a core.
+    /// CPU pressure: share of time in which at least one thread waited for a core. Covers the
+    /// container if it reports pressure, else the machine.
     pub cpu_pressure_pct: Option<f64>,
-    /// The same for storage.
+    /// I/O pressure: share of time in which at least one thread waited for I/O.
     pub io_pressure_pct: Option<f64>,
-    /// The same for memory.
+    /// Memory pressure: share of time in which at least one thread waited for memory.
     pub memory_pressure_pct: Option<f64>,
-    /// Mean time to get Python's interpreter lock, in milliseconds.
+    /// Mean time to acquire Python's interpreter lock, in milliseconds.
     pub gil_wait_ms: Option<f64>,
-    /// Share of time that Python's garbage collector stopped the process.
+    /// Share of time in which Python's garbage collector paused the process.
     pub gc_pct: Option<f64>,
-    /// Its longest pause, in milliseconds.
+    /// Longest pause by Python's garbage collector, in milliseconds.
     pub gc_longest_ms: Option<f64>,
     /// Instructions per cycle of the thread that takes the batches.
     pub consumer_ipc: Option<f64>,
     /// Resident memory of this process and its children at the end, in bytes.
     pub memory_bytes: Option<f64>,
-    /// The same with each page divided by the number of processes that share it, as last read.
+    /// Proportional memory (PSS) at the last reading, in bytes: each page is divided by the number
+    /// of processes that share it.
     pub memory_proportional_bytes: Option<f64>,
-    /// Cores' worth of CPU time of threads of this process other than the one that takes the
-    /// batches, the agent's left out.
+    /// Mean number of cores used by threads of this process, without the thread that takes the
+    /// batches and without the agent's threads.
     pub other_threads_cores: Option<f64>,
-    /// By how many bytes the memory that no file stands behind grows in a step; absent where growth cannot be told from noise.
+    /// Growth of anonymous memory, which no file backs, in bytes per step. Null if the growth is
+    /// within the noise.
     pub memory_growth_per_step: Option<Estimate>,
-    /// Whose memory grows: `process`, or `tree` where it is that of its children.
+    /// Scope of the growing memory: `process`, or `tree` if the memory of its children grows.
     pub memory_growth_of: Option<String>,
-    /// Bytes a second that were asked of files and pipes.
+    /// Bytes per second requested from files and pipes.
     pub requested_bytes_per_s: Option<f64>,
-    /// Bytes a second that storage really read.
+    /// Bytes per second read from storage.
     pub disk_read_bytes_per_s: Option<f64>,
-    /// Use of the busiest device under the data.
+    /// Utilisation of the busiest storage device that holds the data.
     pub disk_utilization_pct: Option<f64>,
-    /// Bytes a second received over the network.
+    /// Bytes per second received over the network.
     pub network_receive_bytes_per_s: Option<f64>,
 }
 
@@ -254,22 +262,22 @@ pub struct ResourcesRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComputeGpu {
-    /// The process's own number for it.
+    /// CUDA ordinal of the GPU in this process.
     pub ordinal: u32,
-    /// How that is known.
+    /// Rule that determined the GPU.
     pub rule: GpuRule,
 }
 
-/// How the GPU that a rank computes on is known.
+/// Rule that determines the GPU of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GpuRule {
-    /// It has the rank's own number on its node (`LOCAL_RANK`).
+    /// The number of the GPU equals the rank's number on its node (`LOCAL_RANK`).
     LocalRank,
-    /// It holds the memory of this process and its children, or most of it.
+    /// The GPU holds all or most of the GPU memory of this process and its children.
     OwnMemory,
-    /// It was torch's current device on the thread of the training loop as an epoch began.
+    /// The GPU was torch's current device on the thread of the training loop when an epoch began.
     TorchCurrentDevice,
 }
 
@@ -286,8 +294,8 @@ impl GpuRule {
 }
 
 impl ResourcesRecord {
-    /// The GPUs from which it is concluded what limits this rank: the one that it computes on, all where
-    /// that is not known.
+    /// GPUs from which the bottleneck of this rank is derived: the GPU that it computes on, or all
+    /// GPUs if that GPU is unknown.
     pub fn own_gpus(&self) -> impl Iterator<Item = &GpuUse> {
         let own = self.compute_gpu.map(|own| own.ordinal);
         let own = own.filter(|own| self.gpus.iter().any(|gpu| gpu.ordinal == *own));
@@ -295,36 +303,37 @@ impl ResourcesRecord {
     }
 }
 
-/// What was used of a GPU.
+/// Use of one GPU.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct GpuUse {
-    /// The process's own number for it.
+    /// CUDA ordinal of the GPU in this process.
     pub ordinal: u32,
-    /// Share of SMs with work, over time.
+    /// Share of the SMs that were busy, averaged over time.
     pub sm_pct: Option<f64>,
-    /// Where that comes from: `gpm` or `gpm_mig`.
+    /// Source of `sm_pct`: `gpm` or `gpm_mig`.
     pub sm_source: Option<String>,
-    /// Share of time in which any kernel ran: the classic utilisation, which says nothing about how
-    /// many SMs were busy.
+    /// Share of time in which at least one kernel ran (GPU-Util of `nvidia-smi`). It does not show
+    /// how many SMs were busy.
     pub any_kernel_pct: Option<f64>,
-    /// Decoders (NVDEC) that were busy on average: the sum of their shares of time.
+    /// Mean number of busy decoders (NVDEC): the sum of their utilisations.
     pub nvdec_busy: Option<f64>,
-    /// Decoders there are.
+    /// Number of decoders of the GPU.
     pub nvdec_engines: Option<u32>,
-    /// Use of all decoders together by the driver's count, where it does not tell them apart.
+    /// Utilisation of all decoders together, as reported by the driver. Present if the driver does
+    /// not report each decoder.
     pub decoder_pct: Option<f64>,
-    /// Most memory seen in use, in bytes, whoever used it.
+    /// Highest memory use by all processes, in bytes.
     pub memory_peak_bytes: Option<f64>,
-    /// Memory there is, in bytes.
+    /// Total memory, in bytes.
     pub memory_bytes: Option<f64>,
-    /// Share of time in which the clocks were held down, by the reason that did so most.
+    /// Share of time in which the clocks were throttled for the most frequent reason.
     pub throttled_pct: Option<f64>,
-    /// That reason: `power`, `thermal` or `hardware`.
+    /// Most frequent reason for throttling: `power`, `thermal` or `hardware`.
     pub throttled_by: Option<String>,
-    /// Memory errors that could not be corrected and appeared in this time.
+    /// Number of uncorrected memory errors in this time.
     pub ecc_uncorrected: Option<f64>,
-    /// Share of the GPU's memory in use that is not of this process and its children.
+    /// Share of the used GPU memory that belongs to other processes than this process and its children.
     pub others_memory_pct: Option<f64>,
 }

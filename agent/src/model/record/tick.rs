@@ -6,69 +6,70 @@ use serde::{Deserialize, Serialize};
 
 use super::super::distribution::DistributionRecord;
 
-/// What happened since the tick before.
+/// Measurements since the previous tick.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TickRecord {
-    /// Counts ticks from 0. A gap means that records were dropped.
+    /// Number of the tick, from 0. A gap in the numbers means that records were dropped.
     pub tick: u64,
     /// Monotonic seconds since the run began.
     pub at_s: f64,
-    /// Seconds since the tick before.
+    /// Seconds since the previous tick.
     pub interval_s: f64,
-    /// Ticks merged into this record by retention, 1 while it is fresh. The number, the time, the
-    /// counters and what was lost are then those of the last of them, `interval_s` is the sum, and
-    /// levels are means weighted by time.
+    /// Number of ticks that retention merged into this record, 1 for a recent tick. In a merged
+    /// record `tick`, `at_s`, counters and `dropped` come from the last tick. `interval_s` is the
+    /// sum. Levels are means weighted by time.
     pub merged: u32,
-    /// One entry a loop and phase that had steps.
+    /// One entry per loop and phase that had steps.
     #[serde(default)]
     pub loops: Vec<LoopTick>,
-    /// What the stages of the pipeline did, one entry a stage and process that had calls. After the
-    /// first 20 ticks at most 5, in turn, each with what it did since it was last told of; all of
-    /// them in the last tick.
+    /// Stages of the pipeline: one entry per stage and process that had calls. After the first 20
+    /// ticks, a tick holds at most 5 entries, in rotation. An entry covers the time since the
+    /// previous entry of the same stage and process. The last tick holds all entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageTick>,
-    /// How full its queues were, one entry a queue and process that was looked at; likewise, at most
-    /// 3 in turn.
+    /// Queues of the pipeline: one entry per queue and process that was sampled. After the first 20
+    /// ticks, a tick holds at most 3 entries, in the same rotation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<QueueTick>,
-    /// Value by metric key, by scope: `{"process": {"process.thread.count": 3}}`. What was not read
-    /// is absent. Totals (kind `counter`) are in every fifth tick after the first 20 and in the last,
-    /// and only if they have moved since they were last written; every 60th tick holds all of them.
+    /// Values by scope and metric key: `{"process": {"process.thread.count": 3}}`. Values that were
+    /// not read are absent. After the first 20 ticks, totals (kind `counter`) are in every fifth
+    /// tick and in the last tick, and only if they changed since they were last written. Every 60th
+    /// tick holds all totals.
     #[serde(default)]
     pub readings: BTreeMap<String, BTreeMap<String, f64>>,
-    /// What was lost so far.
+    /// Number of steps and records dropped since the run began.
     #[serde(default)]
     pub dropped: Dropped,
 }
 
-/// What was lost since the run began.
+/// Data dropped since the run began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Dropped {
-    /// Steps the recorder had no room for.
+    /// Number of steps dropped because the ring buffer was full.
     pub steps: u64,
-    /// Records an exporter was too slow for, or failed to deliver.
+    /// Number of records dropped because an exporter was slow or failed.
     pub records: u64,
 }
 
-/// Where a loop's batches come from at the moment.
+/// Source of a loop's batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// From the source.
+    /// Batches come from the source.
     #[default]
     Live,
-    /// From the source, while the loop settles after a replay: the loader's queue is still fuller
-    /// than it would be.
+    /// Batches come from the source, but the loop has not settled after a replay: the loader's
+    /// queue is fuller than in live training.
     Settle,
-    /// From the cache.
+    /// Batches come from the cache.
     Replay,
 }
 
 impl Phase {
-    /// As records write it.
+    /// Name of the phase in the records.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,31 +80,31 @@ impl Phase {
     }
 }
 
-/// A loop's steps of one phase since the tick before.
+/// Steps of one loop and one phase since the previous tick.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoopTick {
-    /// The loop's name.
+    /// Name of the loop.
     pub name: String,
-    /// Where the batches came from.
+    /// Source of the batches.
     pub phase: Phase,
-    /// Epochs begun, from 0.
+    /// Number of the epoch, from 0.
     pub epoch: u64,
-    /// Number of the first batch in this entry, counted over the run from 0.
+    /// Number of the first batch in this entry. Batches are numbered over the run, from 0.
     pub first_step: u64,
-    /// Batches received.
+    /// Number of batches received.
     pub steps: u64,
-    /// Samples in them, where the batch size is known.
+    /// Number of samples in these batches. Absent if the batch size is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// From asking for a batch to having it.
+    /// Wait: time from the request for a batch to its receipt.
     pub wait: DistributionRecord,
-    /// From having a batch to asking for the next.
+    /// Compute: time from the receipt of a batch to the request for the next.
     pub compute: DistributionRecord,
-    /// From a batch to the next within an epoch.
+    /// Step: time from the receipt of a batch to the receipt of the next batch of the same epoch.
     pub step: DistributionRecord,
-    /// Single steps, at most ten a second, where a destination tells of them (`spans`); gone once
-    /// ticks are merged.
+    /// Sample of single steps, at most ten per second. Present only if a destination exports them
+    /// (`spans`), and removed when ticks are merged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sampled: Vec<StepRecord>,
 }
@@ -112,94 +113,98 @@ pub struct LoopTick {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepRecord {
-    /// Number of the batch it ended with, counted over the run from 0.
+    /// Number of the batch that ended the step. Batches are numbered over the run, from 0.
     pub step: u64,
-    /// The epoch it was in, from 0.
+    /// Number of the epoch, from 0.
     pub epoch: u64,
-    /// When that batch was received: monotonic seconds since the run began, as the tick's `at_s`.
+    /// Time of receipt of that batch, in monotonic seconds since the run began, like `at_s` of the
+    /// tick.
     pub received_s: f64,
-    /// From the batch before to this one.
+    /// Time from the receipt of the previous batch to the receipt of this batch.
     pub step_ms: f64,
-    /// Of these, from asking for the batch to having it; absent where the loop has no loader.
+    /// Part of `step_ms` from the request for the batch to its receipt. Absent if the loop has no
+    /// loader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<f64>,
 }
 
-/// What a stage did in one process since it was last told of.
+/// Calls of a stage in one process since its previous entry.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageTick {
-    /// What the stage is called.
+    /// Name of the stage.
     pub name: String,
-    /// The loop whose batches it makes; absent where it is not known.
+    /// Name of the loop for which the stage produces batches. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_name: Option<String>,
-    /// The worker process, such as `worker 0`; absent for the process that trains.
+    /// Name of the worker process, such as `worker 0`. Absent for the training process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// The stage that it is called within.
+    /// Name of the stage from which this stage is called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
-    /// How many calls may run at once in that process, where the user says.
+    /// Declared maximum number of concurrent calls in that process. Absent if not declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
-    /// Most calls at once.
+    /// Highest number of concurrent calls.
     pub peak: u32,
-    /// Items taken in; absent where it is one a call.
+    /// Number of input items. Absent if each call has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items_in: Option<u64>,
-    /// Items given out; absent where it is one for each call that did not fail.
+    /// Number of output items. Absent if each successful call has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items_out: Option<u64>,
-    /// Calls that ended in an exception.
+    /// Number of calls that raised an exception.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: u64,
-    /// Bytes handled, where the user says.
+    /// Bytes processed. Absent if the program does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Calls that ended, by duration.
+    /// Durations of the completed calls.
     pub time: DistributionRecord,
-    /// Milliseconds of those calls that were spent in other stages called within.
+    /// Part of those durations that was spent in nested stages, in milliseconds.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub nested_ms: f64,
-    /// CPU milliseconds of the calls whose CPU time was taken, and milliseconds of those calls.
+    /// CPU time of the calls whose CPU time was measured, and the duration of the same calls, both
+    /// in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ms: Option<(f64, f64)>,
 }
 
-/// How full a queue was since it was last told of.
+/// Depth of a queue in one process since its previous entry.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueTick {
-    /// What the queue is called.
+    /// Name of the queue.
     pub name: String,
-    /// The loop whose batches pass it; absent where it is not known.
+    /// Name of the loop whose batches pass through the queue. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_name: Option<String>,
-    /// The worker process; absent for the process that trains.
+    /// Name of the worker process. Absent for the training process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// Items it holds at most, where somebody says.
+    /// Maximum number of items. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u32>,
     /// Whether it is the last queue before the training loop.
     pub last: bool,
-    /// Looks.
+    /// Number of times that the depth was sampled.
     pub looks: u64,
-    /// Milliseconds that the looks speak for.
+    /// Time covered by the samples, in milliseconds.
     pub seen_ms: f64,
-    /// Of these, milliseconds in which it was empty.
+    /// Part of `seen_ms` in which the queue was empty.
     pub empty_ms: f64,
-    /// Milliseconds in which it was full.
+    /// Part of `seen_ms` in which the queue was full.
     pub full_ms: f64,
-    /// Mean depth.
+    /// Mean number of items.
     pub depth: f64,
-    /// Deepest.
+    /// Highest number of items.
     pub deepest: u32,
-    /// How many can work on its items at once, where it is the queue of a pool.
+    /// Concurrency of the pool that takes items from the queue. Absent if the queue does not belong
+    /// to a pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub places: Option<u32>,
-    /// Mean number of them that had an item in hand.
+    /// Mean number of threads or processes of the pool that were processing an item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<f64>,
 }
