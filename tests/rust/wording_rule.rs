@@ -1,6 +1,8 @@
 //! Conclusions are data (ARCHITECTURE.md, "Layers"): `agent/src/analysis` has no sentences. They are in
 //! `agent/src/wording`.
 
+#![allow(clippy::expect_used, reason = "all of it is test code")]
+
 use std::fs;
 use std::path::Path;
 
