@@ -1,8 +1,7 @@
 //! The ticks of a run as a time series of buckets, in bounded memory.
 //!
 //! Neighbouring steps are correlated (a slow minute of the machine, a warm cache), so the standard error of a
-//! mean needs to know which steps were neighbours. Each tick becomes a bucket; if there are more than 256
-//! buckets, neighbours are merged.
+//! mean needs to know which steps were neighbours. So ticks are kept in a [`BoundedSeries`].
 //!
 //! The summary says how many steps are steady, because the run saw each step. If warm-up ends inside a
 //! bucket, only its last *n* steps count, so that number, sum and mean of the steps match the summary.
@@ -16,18 +15,25 @@ use super::steady::LEAST_WARMUP;
 use crate::model::distribution::DistributionRecord;
 use crate::model::metric::THREAD_RUN_QUEUE_TIME;
 use crate::model::record::{Phase, RunState, SummaryRecord, TickRecord};
-use crate::model::{Distribution, Mode, Scope, attributes};
+use crate::model::{BoundedSeries, Distribution, Mode, Scope, attributes};
 
 /// Most buckets of a series.
 const MOST: usize = 256;
 
 /// A run's ticks, in order.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct TickSeries {
-    buckets: Vec<Bucket>,
-    /// Ticks in each bucket but the last, 1 at first.
-    ticks_each: u32,
+    buckets: BoundedSeries<Bucket>,
     main_loop: MainLoop,
+}
+
+impl Default for TickSeries {
+    fn default() -> Self {
+        Self {
+            buckets: BoundedSeries::new(MOST),
+            main_loop: MainLoop::default(),
+        }
+    }
 }
 
 /// The fields of a `tick` record that a series needs. A reader of files skips the others.
@@ -106,7 +112,6 @@ impl<'a> From<&'a TickRecord> for SeriesTick<'a> {
 /// Neighbouring ticks.
 #[derive(Debug, Clone, Default)]
 struct Bucket {
-    ticks: u32,
     loops: BTreeMap<String, Phases>,
     stages: BTreeMap<String, StagePart>,
     /// When the thread that takes the batches was last looked at, in seconds since the run began, and
@@ -202,19 +207,8 @@ impl TickSeries {
             let seconds = entry.step.sum_ms / 1e3;
             self.main_loop.add_steps(&entry.name, entry.steps, seconds);
         }
-        self.ticks_each = self.ticks_each.max(1);
-        if self
-            .buckets
-            .last()
-            .is_none_or(|last| last.ticks >= self.ticks_each)
-        {
-            if self.buckets.len() >= MOST {
-                self.halve();
-            }
-            self.buckets.push(Bucket::default());
-        }
-        if let Some(last) = self.buckets.last_mut() {
-            last.add(tick);
+        if let Some(bucket) = self.buckets.bucket_for(1.0, Bucket::merge) {
+            bucket.add(tick);
         }
     }
 
@@ -229,26 +223,14 @@ impl TickSeries {
         self.main_loop.name()
     }
 
-    /// Makes one of each two neighbours.
-    fn halve(&mut self) {
-        let mut halved: Vec<Bucket> = Vec::with_capacity(MOST);
-        for (i, bucket) in std::mem::take(&mut self.buckets).into_iter().enumerate() {
-            match halved.last_mut() {
-                Some(last) if i % 2 == 1 => last.merge(bucket),
-                _ => halved.push(bucket),
-            }
-        }
-        self.buckets = halved;
-        self.ticks_each = self.ticks_each.saturating_mul(2);
-    }
-
     /// Its steps in steady state; `None` where the loop has none.
     #[must_use]
     pub fn steady<'a>(&'a self, asked: &Asked<'a>) -> Option<Steady<'a>> {
         let name = asked.loop_name.or_else(|| self.main_loop.name())?;
         let part = |bucket: &'a Bucket| Some(bucket.loops.get(name)?.part(asked.replay));
         let count = |bucket: &'a Bucket| part(bucket).map_or(0, |part| part.step.count());
-        let total: u64 = self.buckets.iter().map(count).sum();
+        let all = self.buckets.buckets();
+        let total: u64 = all.iter().map(count).sum();
         let warmup = asked
             .steady_steps
             .map_or(LEAST_WARMUP as u64, |steps| total.saturating_sub(steps));
@@ -257,13 +239,12 @@ impl TickSeries {
             return None;
         }
         // The buckets that steady state fills, from the last on.
-        let whole = self.buckets.iter().rev().take_while(|bucket| {
+        let whole = all.iter().rev().take_while(|bucket| {
             let fits = count(bucket) <= left;
             left -= if fits { count(bucket) } else { 0 };
             fits
         });
-        let first = self.buckets.len() - whole.count();
-        let (before, buckets) = self.buckets.split_at_checked(first)?;
+        let (before, buckets) = all.split_at_checked(all.len() - whole.count())?;
         let steady = Steady {
             buckets,
             begun: None,
@@ -287,7 +268,6 @@ impl TickSeries {
 
 impl Bucket {
     fn add(&mut self, tick: &SeriesTick<'_>) {
-        self.ticks = self.ticks.saturating_add(1);
         // Where batches come from a cache, the stages are at another pace.
         let stages_count = tick.loops.iter().all(|entry| entry.phase == Phase::Live);
         for entry in &tick.loops {
@@ -315,7 +295,6 @@ impl Bucket {
     }
 
     fn merge(&mut self, other: Self) {
-        self.ticks = self.ticks.saturating_add(other.ticks);
         self.looked = other.looked.or(self.looked);
         for (name, phases) in other.loops {
             let own = self.loops.entry(name).or_default();
@@ -610,9 +589,9 @@ mod tests {
 
         let steady = series.steady(&Asked::default()).unwrap();
 
-        assert!(series.buckets.len() <= MOST);
-        let all: u64 = series
-            .buckets
+        let buckets = series.buckets.buckets();
+        assert!(buckets.len() <= MOST);
+        let all: u64 = buckets
             .iter()
             .map(|s| s.loops["train"].live.step.count())
             .sum();

@@ -1,13 +1,14 @@
 //! The readings of a run over time, in bounded memory.
 //!
 //! A summary speaks of the steady state, and where that begins is known only at the end. So the
-//! readings are kept until then: every tick at first, and whenever the room is used up,
-//! neighbouring ticks become one, each reading by the kind of its metric.
+//! readings are kept until then in a [`BoundedSeries`]: neighbouring ticks merge, each reading by the
+//! kind of its metric.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::metric::{self, Metric};
+use super::bounded_series::BoundedSeries;
+use super::metric::{Metric, TimedValue};
 use super::reading::{Attributes, Reading, Scope};
 
 /// Points kept. With 200 series that is 400 KiB.
@@ -46,15 +47,21 @@ struct Point {
 }
 
 /// The readings of a run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct History {
     keys: Vec<Key>,
     places: HashMap<Key, usize>,
-    points: Vec<Point>,
-    /// Ticks that make one point.
-    stride: u32,
-    /// The point that is not complete, and the ticks in it.
-    pending: Option<(Point, u32)>,
+    points: BoundedSeries<Point>,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            keys: Vec::new(),
+            places: HashMap::new(),
+            points: BoundedSeries::new(POINTS),
+        }
+    }
 }
 
 impl History {
@@ -75,23 +82,9 @@ impl History {
             }
             point.values[place] = reading.value;
         }
-        let (point, ticks) = match self.pending.take() {
-            Some((earlier, ticks)) => (self.merge(&earlier, &point), ticks + 1),
-            None => (point, 1),
-        };
-        if ticks < self.stride {
-            self.pending = Some((point, ticks));
-            return;
-        }
-        self.points.push(point);
-        if self.points.len() == POINTS {
-            self.points = self
-                .points
-                .chunks(2)
-                .map(|pair| self.merge(&pair[0], &pair[pair.len() - 1]))
-                .collect();
-            self.stride = self.stride.max(1) * 2;
-        }
+        let keys = &self.keys;
+        self.points
+            .push(point, 1.0, |earlier, later| earlier.merge(&later, keys));
     }
 
     fn place(&mut self, reading: &Reading) -> Option<usize> {
@@ -112,27 +105,6 @@ impl History {
         Some(place)
     }
 
-    fn merge(&self, earlier: &Point, later: &Point) -> Point {
-        let span = |point: &Point, place: usize| {
-            let value = point.values.get(place).copied().unwrap_or(f64::NAN);
-            let seconds = point.interval_s;
-            (!value.is_nan()).then_some(metric::TimedValue { value, seconds })
-        };
-        let values = (0..earlier.values.len().max(later.values.len())).map(|place| {
-            let merged = match (span(earlier, place), span(later, place)) {
-                (Some(a), Some(b)) => Some(self.keys[place].metric.kind.merge(a, b)),
-                (a, b) => b.or(a),
-            };
-            merged.map_or(f64::NAN, |span| span.value)
-        });
-        Point {
-            at_s: later.at_s,
-            interval_s: earlier.interval_s + later.interval_s,
-            replayed: earlier.replayed || later.replayed,
-            values: values.collect(),
-        }
-    }
-
     /// The series there are, in the order in which they were first read.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.keys.iter()
@@ -142,20 +114,16 @@ impl History {
     /// from a cache are left out where the others last a second or more.
     #[must_use]
     pub fn between(&self, from_s: f64, to_s: f64) -> Span<'_> {
-        let all: Vec<&Point> = self
-            .points
-            .iter()
-            .chain(self.pending.as_ref().map(|(point, _)| point))
-            .collect();
+        let points = self.points.buckets();
         // A point belongs to the part if most of its time does.
-        let inside = |point: &&Point| {
+        let inside = |point: &Point| {
             let middle = point.at_s - point.interval_s / 2.0;
             middle >= from_s && middle <= to_s
         };
-        let inside: Vec<bool> = all.iter().map(inside).collect();
-        let is_live = |(point, inside): (&&Point, &bool)| *inside && !point.replayed;
-        let live: Vec<bool> = all.iter().zip(&inside).map(is_live).collect();
-        let live_points = all.iter().zip(&live).filter(|(_, live)| **live);
+        let inside: Vec<bool> = points.iter().map(inside).collect();
+        let is_live = |(point, inside): (&Point, &bool)| *inside && !point.replayed;
+        let live: Vec<bool> = points.iter().zip(&inside).map(is_live).collect();
+        let live_points = points.iter().zip(&live).filter(|(_, live)| **live);
         let live_s: f64 = live_points.map(|(point, _)| point.interval_s).sum();
         let used = if live_s < LEAST_LIVE_S {
             inside.clone()
@@ -164,7 +132,7 @@ impl History {
         };
         Span {
             history: self,
-            points: all,
+            points,
             inside,
             used,
         }
@@ -179,11 +147,32 @@ impl History {
     }
 }
 
+impl Point {
+    fn merge(&mut self, later: &Self, keys: &[Key]) {
+        let seconds = (self.interval_s, later.interval_s);
+        if self.values.len() < later.values.len() {
+            self.values.resize(later.values.len(), f64::NAN);
+        }
+        for ((value, later), key) in self.values.iter_mut().zip(&later.values).zip(keys) {
+            let timed = |value: f64, seconds| TimedValue { value, seconds };
+            if value.is_nan() {
+                *value = *later;
+            } else if !later.is_nan() {
+                let (earlier, later) = (timed(*value, seconds.0), timed(*later, seconds.1));
+                *value = key.metric.kind.merge(earlier, later).value;
+            }
+        }
+        self.at_s = later.at_s;
+        self.interval_s += later.interval_s;
+        self.replayed |= later.replayed;
+    }
+}
+
 /// A part of a run.
 #[derive(Debug, Clone)]
 pub struct Span<'a> {
     history: &'a History,
-    points: Vec<&'a Point>,
+    points: &'a [Point],
     /// Which of the points lie between the two times.
     inside: Vec<bool>,
     /// Which of these count.
@@ -195,7 +184,7 @@ impl Span<'_> {
         self.points
             .iter()
             .zip(&self.used)
-            .filter_map(|(point, used)| used.then_some(*point))
+            .filter_map(|(point, used)| used.then_some(point))
     }
 
     /// The values of one series: the point's time, its interval, and what was read.
@@ -390,7 +379,7 @@ mod tests {
         let history = of(10_000);
         let span = history.between(0.0, 10_000.0);
 
-        assert!(history.points.len() < POINTS);
+        assert!(history.points.buckets().len() <= POINTS);
         assert!((span.seconds() - 10_000.0).abs() < 1e-6);
         let mean = span.mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[]).unwrap();
         assert!((mean - 0.5).abs() < 1e-9);

@@ -2,6 +2,7 @@
 //! on itself, and no dependency on the rest of the crate.
 
 pub mod attributes;
+pub mod bounded_series;
 pub mod comparison;
 pub mod distribution;
 pub mod history;
@@ -18,6 +19,7 @@ pub mod stage;
 pub mod stage_history;
 pub mod window;
 
+pub use bounded_series::BoundedSeries;
 pub use distribution::Distribution;
 pub use history::History;
 pub use in_place::InPlace;

@@ -1,7 +1,8 @@
 //! The steps of one loop and phase over a whole run, in bounded memory.
 //!
 //! Whether a loop is in steady state can only be judged from its steps in order. The early ones
-//! are kept one by one, since that is where warm-up lies; the later ones as distributions.
+//! are kept one by one, since that is where warm-up lies; the later ones as distributions. So this is no
+//! [`BoundedSeries`](super::BoundedSeries), which would merge the early steps too.
 
 use super::distribution::Distribution;
 

@@ -1,13 +1,14 @@
 //! What stages and queues did over a run, in bounded memory.
 //!
 //! As with readings ([`History`](super::History)), what is told of is the steady state, whose
-//! beginning is known only at the end. Counts and times are kept tick by tick, and neighbouring ticks
-//! become one when the room is used up. Histograms are not: there is one a stage, and one a worker,
+//! beginning is known only at the end. Counts and times are kept in a [`BoundedSeries`] of ticks.
+//! Histograms are not: there is one a stage, and one a worker,
 //! over the run.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::bounded_series::BoundedSeries;
 use super::distribution::Distribution;
 use super::history::LEAST_LIVE_S;
 use super::stage::{QueueSample, StageSample};
@@ -159,18 +160,27 @@ pub struct StageTicks<'a> {
 }
 
 /// The stages and queues of a run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct StageHistory {
     stages: Vec<StageRun>,
     stage_places: HashMap<String, usize>,
     queues: Vec<QueueRun>,
     loops: Vec<String>,
-    points: Vec<Point>,
-    /// Ticks that make one point.
-    stride: u32,
-    /// The point that is not complete, and the ticks in it.
-    pending: Option<(Point, u32)>,
+    points: BoundedSeries<Point>,
     worker_histograms: usize,
+}
+
+impl Default for StageHistory {
+    fn default() -> Self {
+        Self {
+            stages: Vec::new(),
+            stage_places: HashMap::new(),
+            queues: Vec::new(),
+            loops: Vec::new(),
+            points: BoundedSeries::new(POINTS),
+            worker_histograms: 0,
+        }
+    }
 }
 
 impl StageHistory {
@@ -192,29 +202,10 @@ impl StageHistory {
         }
         self.take_stages(tick.stages, &mut point.stages);
         self.take_queues(tick.queues, &mut point.queues);
-        let (point, ticks) = match self.pending.take() {
-            Some((earlier, ticks)) => (earlier.and(&point), ticks + 1),
-            None => (point, 1),
-        };
-        if ticks < self.stride {
-            self.pending = Some((point, ticks));
-            return;
-        }
-        self.points.push(point);
-        let width = self.stages.len() + self.queues.len();
-        let cells = self.points.len() * width;
-        if self.points.len() >= POINTS || (self.points.len() > FEWEST && cells > CELLS) {
-            let mut merged = Vec::with_capacity(self.points.len());
-            let mut points = std::mem::take(&mut self.points).into_iter();
-            while let Some(point) = points.next() {
-                merged.push(match points.next() {
-                    Some(later) => point.and(&later),
-                    None => point,
-                });
-            }
-            self.points = merged;
-            self.stride = self.stride.max(1) * 2;
-        }
+        let width = (self.stages.len() + self.queues.len()).max(1);
+        self.points
+            .set_capacity((CELLS / width).clamp(FEWEST, POINTS));
+        self.points.push(point, 1.0, Point::merge);
     }
 
     fn take_stages(&mut self, samples: &[StageSample], out: &mut Vec<StageTotals>) {
@@ -325,10 +316,6 @@ impl StageHistory {
     /// The part between two times, in seconds since the run began.
     #[must_use]
     pub fn between(&self, from_s: f64, to_s: f64) -> StageSpan<'_> {
-        let all = || {
-            let pending = self.pending.as_ref().map(|(point, _)| point);
-            self.points.iter().chain(pending)
-        };
         // A point belongs to the part if most of its time does; in a part that is shorter than a
         // point, those that touch it.
         let inside = |point: &&Point| {
@@ -337,9 +324,9 @@ impl StageHistory {
         };
         let touches =
             |point: &&Point| point.at_s >= from_s && point.at_s - point.interval_s <= to_s;
-        let mut points: Vec<&Point> = all().filter(inside).collect();
+        let mut points: Vec<&Point> = self.points.buckets().iter().filter(inside).collect();
         if points.is_empty() {
-            points = all().filter(touches).collect();
+            points = self.points.buckets().iter().filter(touches).collect();
         }
         let live: Vec<&Point> = points.iter().copied().filter(|p| !p.replayed).collect();
         let live_s: f64 = live.iter().map(|point| point.interval_s).sum();
@@ -389,7 +376,7 @@ impl StageRun {
 }
 
 impl Point {
-    fn and(mut self, later: &Self) -> Self {
+    fn merge(&mut self, later: Self) {
         self.at_s = later.at_s;
         self.interval_s += later.interval_s;
         self.replayed |= later.replayed;
@@ -402,7 +389,6 @@ impl Point {
         for (place, totals) in later.queues.iter().enumerate() {
             at(&mut self.queues, place).add(totals);
         }
-        self
     }
 }
 

@@ -1,10 +1,12 @@
 //! How a rank went: its ticks in order, in bounded memory.
 //!
-//! Ticks become points. Where there are too many, neighbours become one: durations are added up with
-//! their histograms, levels are weighted by time, totals keep the last. Never is a mean taken of means.
+//! Ticks become points of a [`BoundedSeries`] that last equally long, since ticks in old files are long
+//! themselves. When neighbours merge, durations are added up with their histograms, and readings merge by
+//! their metric's kind. Never is a mean taken of means.
 
 use std::collections::BTreeMap;
 
+use headspace_agent::model::BoundedSeries;
 use headspace_agent::model::metric::{Metric, MetricKind, TimedValue};
 use headspace_agent::model::reading::split_key;
 use headspace_agent::model::record::{LoopTick, Phase, QueueTick, TickRecord};
@@ -18,11 +20,7 @@ const MOST_NAMES: usize = 256;
 /// A rank's ticks.
 #[derive(Debug, Clone)]
 pub(crate) struct History {
-    points: Vec<Point>,
-    /// Most points.
-    most: usize,
-    /// Seconds that a point speaks for at least; 0 while each tick is one.
-    width_s: f64,
+    points: BoundedSeries<Point>,
     loops: Vec<String>,
     queues: Vec<(String, Option<String>)>,
     series: Vec<(String, String)>,
@@ -72,9 +70,7 @@ impl History {
     /// Keeps at most so many points, at least 16.
     pub(crate) fn new(most: usize) -> Self {
         Self {
-            points: Vec::new(),
-            most: most.max(16),
-            width_s: 0.0,
+            points: BoundedSeries::new(most.max(16)),
             loops: Vec::new(),
             queues: Vec::new(),
             series: Vec::new(),
@@ -84,13 +80,8 @@ impl History {
     /// Takes the next tick.
     pub(crate) fn take(&mut self, tick: &TickRecord) {
         let point = self.point(tick);
-        match self.points.last_mut() {
-            Some(last) if last.interval_s + point.interval_s <= self.width_s => last.add(point),
-            _ => self.points.push(point),
-        }
-        if self.points.len() > self.most {
-            self.thin();
-        }
+        let seconds = point.interval_s;
+        self.points.push(point, seconds, Point::add);
     }
 
     fn point(&mut self, tick: &TickRecord) -> Point {
@@ -128,39 +119,15 @@ impl History {
         point
     }
 
-    /// Makes about half as many of the points.
-    fn thin(&mut self) {
-        let seconds: f64 = self.points.iter().map(|point| point.interval_s).sum();
-        self.width_s = (2.0 * seconds / self.most as f64).max(2.0 * self.width_s);
-        let mut few: Vec<Point> = Vec::with_capacity(self.most);
-        for point in std::mem::take(&mut self.points) {
-            match few.last_mut() {
-                Some(last) if last.interval_s + point.interval_s <= self.width_s => last.add(point),
-                _ => few.push(point),
-            }
-        }
-        self.points = few;
-        if self.points.len() > self.most {
-            // Ticks that are long already, or of no length: by number then.
-            let mut points = std::mem::take(&mut self.points).into_iter();
-            while let Some(mut point) = points.next() {
-                if let Some(next) = points.next() {
-                    point.add(next);
-                }
-                self.points.push(point);
-            }
-        }
-    }
-
     /// The points, in order.
     pub(crate) fn points(&self) -> &[Point] {
-        &self.points
+        self.points.buckets()
     }
 
     /// The steps of a loop at each point.
     pub(crate) fn steps<'a>(&'a self, name: &str) -> Option<Vec<Option<&'a Phases>>> {
         let number = self.loops.iter().position(|known| known == name)?;
-        Some(self.points.iter().map(|p| p.loops.get(&number)).collect())
+        Some(self.points().iter().map(|p| p.loops.get(&number)).collect())
     }
 
     /// Depth of a queue over all its processes. What a process was last seen to hold counts until it
@@ -184,7 +151,7 @@ impl History {
             }
             seen.then(|| last.values().sum())
         };
-        self.points.iter().map(depth).collect()
+        self.points().iter().map(depth).collect()
     }
 
     /// Scopes and keys of the readings that are kept.
@@ -197,21 +164,21 @@ impl History {
     /// A level at each point.
     pub(crate) fn level(&self, scope: &str, key: &str) -> Column {
         let Some(number) = self.number(scope, key) else {
-            return vec![None; self.points.len()];
+            return vec![None; self.points().len()];
         };
         let level = |point: &Point| point.values.get(&number).map(|(_, span)| span.value);
-        self.points.iter().map(level).collect()
+        self.points().iter().map(level).collect()
     }
 
     /// How fast a total grows, a second. A total is written now and then: between two times it is
     /// taken to grow evenly.
     pub(crate) fn rate(&self, scope: &str, key: &str) -> Column {
-        let mut column = vec![None; self.points.len()];
+        let mut column = vec![None; self.points().len()];
         let Some(number) = self.number(scope, key) else {
             return column;
         };
         let mut before: Option<(usize, f64, f64)> = None;
-        for (place, point) in self.points.iter().enumerate() {
+        for (place, point) in self.points().iter().enumerate() {
             let Some(total) = point.values.get(&number).map(|(_, span)| span.value) else {
                 continue;
             };

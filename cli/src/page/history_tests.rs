@@ -83,8 +83,8 @@ fn a_mean_over_merged_ticks_is_of_their_steps_and_not_of_their_means() {
     let mut history = History::new(16);
     history.take(&tick(1.0, &[10; 9]));
     history.take(&tick(2.0, &[110]));
-    let mut point = history.points[0].clone();
-    point.add(history.points[1].clone());
+    let mut point = history.points()[0].clone();
+    point.add(history.points()[1].clone());
 
     assert_eq!(point.loops[&0].live.step.mean_ms(), Some(20.0));
 }
@@ -134,8 +134,8 @@ fn levels_are_weighted_by_time_and_what_no_chart_shows_is_not_kept() {
     history.take(&reading(2.0, "gpu:0", key, 0.4));
     history.take(&reading(3.0, "gpu:0", "hw.temperature", 60.0));
     assert_eq!(history.readings().count(), 1);
-    let mut point = history.points[0].clone();
-    point.add(history.points[1].clone());
+    let mut point = history.points()[0].clone();
+    point.add(history.points()[1].clone());
     let mean = point.values[&0].1.value;
     assert!((mean - 0.3).abs() < 1e-12);
 }

@@ -4,6 +4,9 @@
 //! stays what it was, of the loops and of every stage; counters keep the last value, maxima the highest; levels are averaged,
 //! weighted by the ticks' intervals. What is lost is the resolution in time. Of the summaries only
 //! the last counts, so only the last is kept. Runs, epochs, probes and notices pass as they are.
+//!
+//! Records stream through, a fixed number into one, and nothing but the tick in the making is held. So this
+//! is no [`BoundedSeries`](headspace_agent::model::BoundedSeries).
 
 use std::collections::BTreeMap;
 

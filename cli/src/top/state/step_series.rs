@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use headspace_agent::model::BoundedSeries;
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{LoopTick, Phase, TickRecord};
 
@@ -94,11 +95,11 @@ impl Moment {
     }
 
     /// Both together: times of the phase that more of the steps were in.
-    fn merge(self, other: Self) -> Self {
+    fn merge(&mut self, other: Self) {
         let (more, less) = if self.step.count >= other.step.count {
-            (self, other)
+            (*self, other)
         } else {
-            (other, self)
+            (other, *self)
         };
         let mut both = more;
         if more.phase == less.phase {
@@ -112,19 +113,24 @@ impl Moment {
             (Some(a), Some(b)) => Some(a + b),
             (a, b) => a.or(b),
         };
-        both
+        *self = both;
     }
 }
 
 /// Moments of a run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct StepSeries {
     recent: VecDeque<Moment>,
-    whole: Vec<Moment>,
-    /// Ticks in each point of `whole` but the last, as a power of two.
-    doubled: u32,
-    /// Ticks in the last point of `whole`.
-    open: u64,
+    whole: BoundedSeries<Moment>,
+}
+
+impl Default for StepSeries {
+    fn default() -> Self {
+        Self {
+            recent: VecDeque::new(),
+            whole: BoundedSeries::new(POINTS),
+        }
+    }
 }
 
 impl StepSeries {
@@ -133,20 +139,7 @@ impl StepSeries {
             self.recent.pop_front();
         }
         self.recent.push_back(moment);
-        match self.whole.last_mut() {
-            Some(last) if self.open < 1 << self.doubled => {
-                *last = last.merge(moment);
-                self.open += 1;
-            }
-            _ => {
-                if self.whole.len() >= POINTS {
-                    self.whole = joined(&self.whole, POINTS / 2);
-                    self.doubled += 1;
-                }
-                self.whole.push(moment);
-                self.open = 1;
-            }
-        }
+        self.whole.push(moment, 1.0, Moment::merge);
     }
 
     /// The last `columns` ticks, the newest last.
@@ -155,22 +148,21 @@ impl StepSeries {
         self.recent.iter().skip(skip).copied().collect()
     }
 
-    /// The whole run in at most `columns` moments.
+    /// The whole run in at most `columns` moments, each of as many buckets.
     pub(crate) fn all(&self, columns: usize) -> Vec<Moment> {
-        joined(&self.whole, columns)
+        let whole = self.whole.buckets();
+        let each = whole.len().div_ceil(columns.max(1)).max(1);
+        let joined = |chunk: &[Moment]| {
+            let (mut first, rest) = chunk.split_first().map(|(first, rest)| (*first, rest))?;
+            rest.iter().for_each(|moment| first.merge(*moment));
+            Some(first)
+        };
+        whole.chunks(each).filter_map(joined).collect()
     }
 
     /// Seconds that the whole run took, as far as ticks tell.
     pub(crate) fn span_s(&self) -> f64 {
-        self.whole.iter().map(|moment| moment.span_s).sum()
+        let whole = self.whole.buckets().iter();
+        whole.map(|moment| moment.span_s).sum()
     }
-}
-
-/// Neighbours joined evenly until there are at most `most`.
-fn joined(moments: &[Moment], most: usize) -> Vec<Moment> {
-    let each = moments.len().div_ceil(most.max(1)).max(1);
-    moments
-        .chunks(each)
-        .filter_map(|chunk| chunk.iter().copied().reduce(Moment::merge))
-        .collect()
 }

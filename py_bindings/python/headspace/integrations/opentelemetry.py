@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry.sdk.trace import SpanProcessor
 
-from headspace import _guard
+from headspace._watch import faults
 from headspace._native import stage
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ class StageSpanProcessor(SpanProcessor):  # type: ignore[misc]
         self._names: set[str] = set()
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        _guard.quietly(self._start, span)
+        faults.call_safely(self._start, span)
 
     def on_end(self, span: ReadableSpan) -> None:
-        _guard.quietly(self._end, span)
+        faults.call_safely(self._end, span)
 
     def shutdown(self) -> None:
         """Calls that go on are not counted."""
