@@ -1,12 +1,11 @@
 //! Ranks whose slowest is known.
 
 use super::bootstrap::Rng;
-use super::ranks::Ranks;
+use super::ranks::{RankEvidence, Ranks, RanksTogether};
 use super::tick_series::TickSeries;
 use crate::model::Distribution;
 use crate::model::ranks::{RankCause, RanksRecord};
 use crate::model::record::{LoopTick, RunState, SummaryRecord, TickRecord};
-use crate::wording::ranks::ranks_record;
 
 /// What a rank takes by itself, in milliseconds.
 #[derive(Clone, Copy)]
@@ -31,6 +30,11 @@ enum Tie {
 
 /// Ranks that train side by side for `ticks` ticks of 50 steps, each step noisy.
 fn train(ranks: &[Own], tie: Tie, ticks: u32, noise: f64) -> RanksRecord {
+    together(ranks, tie, ticks, noise).record
+}
+
+/// The same with what it was concluded from.
+fn together(ranks: &[Own], tie: Tie, ticks: u32, noise: f64) -> RanksTogether {
     let mut rng = Rng::new(11);
     let mut all_series = vec![TickSeries::default(); ranks.len()];
     for _ in 0..ticks {
@@ -77,7 +81,7 @@ fn train(ranks: &[Own], tie: Tie, ticks: u32, noise: f64) -> RanksRecord {
     for (rank, series) in (0..).zip(&all_series) {
         all.add(rank, world, Some(&summary(u64::from(ticks) * 50)), series);
     }
-    all.finish().map(ranks_record).unwrap()
+    all.finish().unwrap()
 }
 
 #[expect(
@@ -131,10 +135,16 @@ fn where_steps_differ_the_slowest_is_told_by_its_step_and_why() {
             RankCause::Compute,
         ),
     ] {
-        let found = train(&with(2, slow), Tie::Never, 40, 0.2);
+        let RanksTogether {
+            record: found,
+            evidence,
+        } = together(&with(2, slow), Tie::Never, 40, 0.2);
 
         assert_eq!((found.slowest, found.cause), (Some(2), cause));
-        assert!(found.evidence.contains("ms longer"), "{}", found.evidence);
+        assert!(
+            matches!(evidence, RankEvidence::StepsDiffer { .. }),
+            "{evidence:?}"
+        );
         assert_eq!(found.each[0].others_ms, None);
     }
 }
@@ -166,9 +176,12 @@ fn alike_ranks_are_balanced_and_noise_makes_none_stand_out() {
 #[test]
 fn a_few_ticks_or_much_noise_leave_it_unknown() {
     let slow = Own { load: 8.0, ..USUAL };
-    let short = train(&with(5, slow), Tie::EveryStep, 3, 0.2);
-    assert_eq!((short.slowest, short.cause), (None, RankCause::Unknown));
-    assert!(short.evidence.contains("too short"), "{}", short.evidence);
+    let short = together(&with(5, slow), Tie::EveryStep, 3, 0.2);
+    assert_eq!(
+        (short.record.slowest, short.record.cause),
+        (None, RankCause::Unknown)
+    );
+    assert_eq!(short.evidence, RankEvidence::TooShort);
 
     let alone = train(&[USUAL], Tie::Never, 40, 0.2);
     assert_eq!(alone.cause, RankCause::Unknown);
@@ -186,7 +199,7 @@ fn ranks_that_are_missing_killed_or_of_other_length_are_told() {
     }
     ranks.add(4, None, None, &TickSeries::default());
 
-    let found = ranks.finish().map(ranks_record).unwrap();
+    let found = ranks.finish().unwrap().record;
 
     assert_eq!((found.read, found.world_size), (3, Some(6)));
     assert_eq!((found.missing_count, found.missing), (3, vec![2, 4, 5]));
@@ -200,7 +213,7 @@ fn a_damaged_world_size_names_a_few_missing_ranks_and_counts_the_rest() {
     let mut ranks = Ranks::default();
     ranks.add(0, Some(u32::MAX), Some(&summary(9)), &TickSeries::default());
 
-    let found = ranks.finish().map(ranks_record).unwrap();
+    let found = ranks.finish().unwrap().record;
 
     assert_eq!(
         (found.missing_count, found.missing.len()),

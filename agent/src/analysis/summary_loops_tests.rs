@@ -2,11 +2,10 @@
 
 use super::*;
 use crate::model::StepSample;
-use crate::wording::summary::summary_record;
 
-/// The summary as records hold it.
+/// The numbers of a summary.
 fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
-    summary_record(&super::summarise(run, loops))
+    super::summarise(run, loops).record
 }
 
 /// A loop of so many steps of 30 ms, of which 20 ms are waiting.

@@ -5,12 +5,10 @@ use crate::analysis::attribution::{Bottleneck, Evidence, Limit};
 use crate::model::record::{Estimate, Phase, WindowRecord};
 use crate::model::stage_history::StageTicks;
 use crate::model::{StageSample, StepSample};
-use crate::wording::bottleneck_record;
-use crate::wording::summary::summary_record;
 
-/// The summary as records hold it.
+/// The numbers of a summary.
 fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
-    summary_record(&super::summarise(run, loops))
+    super::summarise(run, loops).record
 }
 
 fn series(steps: usize, compute_ms: u64, wait_ms: u64) -> Series {
@@ -140,15 +138,15 @@ fn an_evaluations_stages_do_not_count_for_what_limits_training() {
     };
     let mut eval = facts("eval", series(40, 1, 20));
     eval.loader.role = Some(Role::Evaluation);
-    let summary = summarise(&run, &[facts("train", series(100, 10, 20)), eval]);
+    let summary = super::summarise(&run, &[facts("train", series(100, 10, 20)), eval]);
 
-    let found = summary.bottleneck.unwrap();
-    assert_eq!(found.name.as_deref(), Some("fetch"));
+    let found = summary.attribution.bottleneck.unwrap();
+    assert_eq!(found.limit, Limit::Stage("fetch".to_owned()));
     assert!(
-        found.evidence.contains("on the training thread itself"),
+        matches!(found.evidence, Evidence::TrainingThread { .. }),
         "{found:?}"
     );
-    assert_eq!(summary.stages.len(), 2, "it is told all the same");
+    assert_eq!(summary.record.stages.len(), 2, "both are in the record");
 }
 
 #[test]
@@ -179,10 +177,10 @@ fn a_stage_of_the_users_may_be_called_as_an_evaluation_is() {
         ..RunFacts::default()
     };
 
-    let summary = summarise(&run, &[facts("train", series(100, 10, 20))]);
+    let summary = super::summarise(&run, &[facts("train", series(100, 10, 20))]);
 
-    let found = summary.bottleneck.unwrap();
-    assert_eq!(found.name.as_deref(), Some("evaluation metrics"));
+    let found = summary.attribution.bottleneck.unwrap();
+    assert_eq!(found.limit, Limit::Stage("evaluation metrics".to_owned()));
 }
 
 #[test]
@@ -209,25 +207,15 @@ fn a_run_without_a_steady_state_says_how_many_steps_would_show_one() {
         facts("train", live)
     };
     let finding = |facts: LoopFacts| {
-        let found = summarise(&RunFacts::default(), &[facts]).findings;
-        found.into_iter().find(|f| f.code == "no_steady_state")
+        let found = super::summarise(&RunFacts::default(), &[facts]).findings;
+        let mut found = found.into_iter();
+        found.find(|finding| matches!(finding, Finding::NoSteadyState { .. }))
     };
+    let unsteady = |changed, enough| Some(Finding::NoSteadyState { changed, enough });
 
-    let short = finding(steps(150, 200)).unwrap();
-
-    assert_eq!(
-        short.text,
-        "The step time still changed 150 steps into the run of 200; the means are of all steps \
-         after the first 20. 300 steps would be enough if it changes no more after that."
-    );
+    assert_eq!(finding(steps(150, 200)), unsteady(150, Some((200, 300))));
     assert_eq!(finding(steps(150, 300)), None, "as it was said");
-    let late = finding(steps(3000, 5000)).unwrap();
-    assert!(
-        late.text
-            .starts_with("The step time still changed after 3010 steps;")
-            && !late.text.contains("enough"),
-        "{late:?}"
-    );
+    assert_eq!(finding(steps(3000, 5000)), unsteady(3010, None));
 }
 
 #[test]
@@ -371,12 +359,8 @@ fn stages_are_those_of_the_main_loops_steady_state() {
         ..Attribution::default()
     };
     run.concluded = Some(&concluded);
-    let summary = summarise(&run, &[main]);
-    assert_eq!(summary.bottleneck_stage.as_deref(), Some("decode"));
-    assert_eq!(
-        summary.bottleneck,
-        concluded.bottleneck.as_ref().map(bottleneck_record)
-    );
+    let summary = super::summarise(&run, &[main]);
+    assert_eq!(summary.attribution, concluded);
 }
 
 #[test]

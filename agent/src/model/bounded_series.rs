@@ -172,7 +172,7 @@ mod tests {
             });
         }
         series.set_capacity(8);
-        series.push(vec![64], 1.0, |earlier, later| earlier.extend(later));
+        series.push(vec![64], 1.0, Vec::extend);
 
         assert!(series.buckets().len() <= 8, "{:?}", series.buckets());
         assert!(series.buckets().concat().into_iter().eq(0..65));

@@ -154,7 +154,9 @@ impl StepSeries {
         let each = whole.len().div_ceil(columns.max(1)).max(1);
         let joined = |chunk: &[Moment]| {
             let (mut first, rest) = chunk.split_first().map(|(first, rest)| (*first, rest))?;
-            rest.iter().for_each(|moment| first.merge(*moment));
+            for moment in rest {
+                first.merge(*moment);
+            }
             Some(first)
         };
         whole.chunks(each).filter_map(joined).collect()
