@@ -46,7 +46,11 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 /// How targets of headspace's own spans begin.
-const OWN_TARGETS: &str = "headspace";
+const OWN_TARGETS: [&str; 3] = [
+    "headspace_agent",
+    "headspace_collectors",
+    "headspace_exporters",
+];
 
 /// Counts spans as calls of stages.
 #[derive(Debug)]
@@ -122,7 +126,8 @@ impl StageLayer {
     }
 
     fn place(&self, metadata: &'static Metadata<'static>) -> Option<Place> {
-        if metadata.target().starts_with(OWN_TARGETS) {
+        let target = metadata.target();
+        if OWN_TARGETS.iter().any(|own| target.starts_with(own)) {
             return None;
         }
         let callsite = metadata.callsite();

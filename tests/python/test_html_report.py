@@ -59,7 +59,7 @@ def test_a_file_shows_the_numbers_of_the_records(
     assert cards["Step"] == milliseconds(summary["steady_step_mean_ms"])
     assert cards["Waiting for data"] == milliseconds(summary["wait_ms"])
     assert cards["Compute"] == milliseconds(summary["compute_ms"])
-    assert cards["Less waiting saves"] == f"≤ {summary['headspace_upper_bound_pct']:.1f} %"
+    assert cards["Less waiting saves"] == f"at most {summary['headspace_upper_bound_pct']:.1f} %"
     browser.wait(
         lambda: browser.run("return document.querySelectorAll('section.way canvas').length") == 1,
         "the steps are drawn",

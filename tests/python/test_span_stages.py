@@ -126,6 +126,7 @@ def test_a_choice_that_raises_costs_the_program_nothing(
     runs: Runs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headspace._watch.faults.has_reported", False)
+    monkeypatch.delenv("HEADSPACE_QUIET", raising=False)
 
     def chosen(span: Any) -> bool:
         if span.name == "odd":

@@ -50,8 +50,8 @@ fn a_span_within_another_is_a_stage_within_and_a_part_of_its_time() {
     let (subscriber, region) = stages();
     dispatcher::with_default(&subscriber, || {
         for _ in 0..3 {
-            let _load = info_span!("load").entered();
-            info_span!("decode").in_scope(work);
+            let _load = info_span!(target: "loader", "load").entered();
+            info_span!(target: "loader", "decode").in_scope(work);
         }
     });
 
@@ -72,7 +72,7 @@ fn a_span_within_another_is_a_stage_within_and_a_part_of_its_time() {
 fn a_span_that_is_entered_again_and_again_is_one_call_of_the_time_in_between() {
     let (subscriber, region) = stages();
     dispatcher::with_default(&subscriber, || {
-        let fetch = info_span!("fetch");
+        let fetch = info_span!(target: "loader", "fetch");
         for _ in 0..4 {
             fetch.in_scope(work);
             work(); // Pending: the span is not entered.
@@ -100,7 +100,7 @@ fn siblings_on_several_threads_are_calls_at_once() {
         for _ in 0..3 {
             scope.spawn(|| {
                 dispatcher::with_default(&subscriber, || {
-                    info_span!("decode").in_scope(|| together.wait());
+                    info_span!(target: "loader", "decode").in_scope(|| together.wait());
                 });
             });
         }
@@ -132,13 +132,13 @@ fn only_spans_that_the_filter_lets_pass_are_stages_and_none_of_our_own() {
 fn spans_left_out_of_order_and_spans_never_entered_confuse_nothing() {
     let (subscriber, region) = stages();
     dispatcher::with_default(&subscriber, || {
-        drop(info_span!("never"));
-        let outer = info_span!("outer").entered();
-        let inner = info_span!("inner").entered();
+        drop(info_span!(target: "loader", "never"));
+        let outer = info_span!(target: "loader", "outer").entered();
+        let inner = info_span!(target: "loader", "inner").entered();
         drop(outer);
         work();
         drop(inner);
-        info_span!("after").in_scope(|| ());
+        info_span!(target: "loader", "after").in_scope(|| ());
     });
 
     let counted = |name| slot(region, name).0.exited.load(Relaxed);
