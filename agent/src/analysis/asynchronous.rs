@@ -20,7 +20,8 @@
 use std::fmt;
 
 use super::selection::{Kept, long_replay, ms};
-use super::steady::{block_means, change_point, mean, variance};
+use super::statistics::{block_means, mean, variance};
+use super::steady::change_point;
 use super::verdict::units::duration_ms;
 use crate::model::record::Phase;
 use crate::model::{Window, WindowStep};

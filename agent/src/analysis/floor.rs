@@ -58,7 +58,7 @@ use super::core_waits::{self, Undisturbed};
 use super::levels::Levels;
 use super::resources::CoresInUse;
 use super::selection::{self, Kept};
-use super::steady::mean;
+use super::statistics::mean;
 use super::unsteady::Between;
 use super::verdict::units::duration_ms;
 use crate::model::Window;
@@ -401,8 +401,7 @@ struct Draw<'a> {
 impl Draw<'_> {
     /// A resampled mean, with its level shifted by `level` (a difference of logarithms).
     fn draw(&self, level: f64, rng: &mut Rng) -> f64 {
-        let steps = bootstrap::expansion(self.blocks.freedom()) * self.blocks.deviation(rng);
-        let drawn = (self.mean + steps) * level.exp();
+        let drawn = (self.mean + self.blocks.deviation(rng)) * level.exp();
         // A mean of positive numbers is positive, however wide its interval.
         drawn.max(0.05 * self.mean)
     }

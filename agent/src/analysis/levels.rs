@@ -12,7 +12,7 @@
 
 use super::bootstrap::Rng;
 use super::selection::Kept;
-use super::steady::{block_means, mean};
+use super::statistics::{block_means, mean};
 use super::unsteady::pieces_of;
 use crate::model::record::Phase;
 
