@@ -5,11 +5,14 @@ use std::fmt::Write as _;
 use headspace_agent::analysis::verdict::units::{duration_ms, percent};
 use headspace_agent::model::ranks::{RankSummary, RanksRecord};
 use headspace_agent::model::record::SummaryRecord;
+use headspace_exporters::encode::text::{aligned, keep_end, with_newlines};
 use headspace_exporters::run_folder::RankRun;
 
 use super::Reported;
 use super::ranks::SHOWN;
-use crate::layout::{aligned, shorten};
+
+/// Between columns.
+const GAP: &str = "  ";
 
 /// Widest name of a run. Of a longer one the end is shown, which tells runs apart.
 const MAX_NAME: usize = 32;
@@ -89,7 +92,7 @@ pub(super) fn runs(several: &[Reported<'_>]) -> String {
     let mut marks = Marks::default();
     for one in several {
         let s = one.summary;
-        let name = shorten(&name(one), MAX_NAME);
+        let name = keep_end(&name(one), MAX_NAME);
         let mark = marks.mark(&name, one.main, s);
         rows.push(vec![
             name + mark,
@@ -102,7 +105,7 @@ pub(super) fn runs(several: &[Reported<'_>]) -> String {
             some(s.throughput_samples_per_s, |rate| format!("{rate:.1}")),
         ]);
     }
-    aligned(&rows, 2) + &marks.footnotes()
+    with_newlines(&aligned(&rows, 2, GAP)) + &marks.footnotes()
 }
 
 /// One line a rank, the first 16 and the slowest one.
@@ -146,7 +149,7 @@ pub(super) fn ranks(ranks: &[RankRun], together: &RanksRecord) -> String {
             row.remove(OTHERS);
         }
     }
-    let mut text = aligned(&rows, 1);
+    let mut text = with_newlines(&aligned(&rows, 1, GAP));
     if more > 0 {
         let _ = writeln!(text, "… and {more} more ranks (`--json` tells of each)");
     }
