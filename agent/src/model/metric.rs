@@ -5,6 +5,7 @@
 //! follow OpenTelemetry's semantic conventions where those have one, else the `headspace.`
 //! namespace. Units are UCUM.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;
@@ -102,6 +103,18 @@ impl PartialEq for Metric {
 }
 
 impl Eq for Metric {}
+
+impl PartialOrd for Metric {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Metric {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name.cmp(other.name)
+    }
+}
 
 impl Hash for Metric {
     fn hash<H: Hasher>(&self, state: &mut H) {

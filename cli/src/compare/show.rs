@@ -5,7 +5,7 @@ use headspace_agent::model::comparison::{
     Change, ComparedRun, ComparisonRecord, ComparisonVerdict, Gate, JudgedBy, SideRecord,
 };
 use headspace_agent::model::record::Estimate;
-use headspace_exporters::encode::text::{aligned, keep_end, with_newlines, wrap};
+use headspace_exporters::encode::text::{keep_end, paragraph, table};
 
 /// Widest line.
 const COLUMNS: usize = 80;
@@ -33,22 +33,14 @@ pub(super) fn text(found: &ComparisonRecord) -> String {
         text += &settings(found);
     }
     text.push('\n');
-    text += &paragraph("", &verdict(found));
+    text += &paragraph("", &verdict(found), COLUMNS);
     if let Some(gate) = gate(found) {
-        text += &paragraph("", &gate);
+        text += &paragraph("", &gate, COLUMNS);
     }
     for note in &found.notes {
-        text += &paragraph("note: ", note);
+        text += &paragraph("note: ", note, COLUMNS);
     }
     text
-}
-
-fn paragraph(head: &str, words: &str) -> String {
-    with_newlines(&wrap(head, words, COLUMNS))
-}
-
-fn table(rows: &[Vec<String>], left_columns: usize) -> String {
-    with_newlines(&aligned(rows, left_columns, "  "))
 }
 
 /// `A`, `headspace-runs/a` and `640 steps, 19.2 s steady`.

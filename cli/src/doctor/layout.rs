@@ -1,6 +1,6 @@
 //! Words in a column beside a name and a state, within a narrow terminal.
 
-use headspace_exporters::encode::text::{left, width, with_newlines, wrap};
+use headspace_exporters::encode::text::{left, paragraph, width};
 
 /// Widest line of text, in columns.
 const COLUMNS: usize = 80;
@@ -35,8 +35,7 @@ impl Column {
 
     fn lines(text: &mut String, head: &str, words: &str) {
         let words = whole(words, COLUMNS.saturating_sub(width(head)));
-        let lines = wrap(head, &words, COLUMNS);
-        *text += &with_newlines(&lines).replace(NEVER, " ");
+        *text += &paragraph(head, &words, COLUMNS).replace(NEVER, " ");
     }
 }
 

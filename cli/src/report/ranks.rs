@@ -6,7 +6,7 @@ use headspace_agent::analysis::ranks::Ranks;
 use headspace_agent::analysis::tick_series::TickSeries;
 use headspace_agent::analysis::verdict::units::{duration_ms, percent};
 use headspace_agent::model::ranks::{RankCause, RanksRecord};
-use headspace_exporters::encode::text::{with_newlines, wrap};
+use headspace_exporters::encode::text::paragraph;
 use headspace_exporters::run_folder::{RankRun, ReadError, Run, Seen, files};
 
 /// Widest line, as in the verdict above.
@@ -128,7 +128,7 @@ pub(crate) fn sentences(ranks: &RanksRecord) -> Vec<(&'static str, String)> {
 }
 
 fn line(label: &str, words: &str) -> String {
-    with_newlines(&wrap(&format!("{label:11}"), words, COLUMNS))
+    paragraph(&format!("{label:11}"), words, COLUMNS)
 }
 
 /// `rank 3`, `ranks 1, 2 and 5`, `ranks 1, 2, 3 and 997 more`.

@@ -5,14 +5,11 @@ use std::fmt::Write as _;
 use headspace_agent::analysis::verdict::units::{duration_ms, percent};
 use headspace_agent::model::ranks::{RankSummary, RanksRecord};
 use headspace_agent::model::record::SummaryRecord;
-use headspace_exporters::encode::text::{aligned, keep_end, with_newlines};
+use headspace_exporters::encode::text::{keep_end, table};
 use headspace_exporters::run_folder::RankRun;
 
 use super::Reported;
 use super::ranks::SHOWN;
-
-/// Between columns.
-const GAP: &str = "  ";
 
 /// Widest name of a run. Of a longer one the end is shown, which tells runs apart.
 const MAX_NAME: usize = 32;
@@ -105,7 +102,7 @@ pub(super) fn runs(several: &[Reported<'_>]) -> String {
             some(s.throughput_samples_per_s, |rate| format!("{rate:.1}")),
         ]);
     }
-    with_newlines(&aligned(&rows, 2, GAP)) + &marks.footnotes()
+    table(&rows, 2) + &marks.footnotes()
 }
 
 /// One line a rank, the first 16 and the slowest one.
@@ -149,7 +146,7 @@ pub(super) fn ranks(ranks: &[RankRun], together: &RanksRecord) -> String {
             row.remove(OTHERS);
         }
     }
-    let mut text = with_newlines(&aligned(&rows, 1, GAP));
+    let mut text = table(&rows, 1);
     if more > 0 {
         let _ = writeln!(text, "… and {more} more ranks (`--json` tells of each)");
     }

@@ -92,19 +92,16 @@ pub fn right(text: &str, columns: usize) -> String {
     " ".repeat(room) + &text
 }
 
-/// `lines`, each with its end.
+/// The lines of [`wrap`] as one text.
 #[must_use]
-pub fn with_newlines(lines: &[String]) -> String {
-    lines
-        .iter()
-        .flat_map(|line| [line.as_str(), "\n"])
-        .collect()
+pub fn paragraph(head: &str, words: &str, columns: usize) -> String {
+    wrap(head, words, columns).join("\n") + "\n"
 }
 
-/// Lines of cells in columns with `gap` between them, the first `left_columns` aligned to the left and the
+/// Cells in columns two spaces apart, a row a line, the first `left_columns` aligned to the left and the
 /// others to the right.
 #[must_use]
-pub fn aligned(rows: &[Vec<String>], left_columns: usize, gap: &str) -> Vec<String> {
+pub fn table(rows: &[Vec<String>], left_columns: usize) -> String {
     let mut widths = vec![0; rows.iter().map(Vec::len).max().unwrap_or(0)];
     for row in rows {
         for (widest, cell) in widths.iter_mut().zip(row) {
@@ -120,7 +117,7 @@ pub fn aligned(rows: &[Vec<String>], left_columns: usize, gap: &str) -> Vec<Stri
                 right(cell, *columns)
             }
         });
-        cells.collect::<Vec<_>>().join(gap).trim_end().to_owned()
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
     rows.iter().map(line).collect()
 }
@@ -209,12 +206,8 @@ mod tests {
             .map(|row| row.map(ToOwned::to_owned).to_vec());
 
         assert_eq!(
-            aligned(&rows, 1, "  "),
-            [
-                "run     headspace",
-                "解码     ≤ 67.0 %",
-                "longer          -"
-            ]
+            table(&rows, 1),
+            "run     headspace\n解码     ≤ 67.0 %\nlonger          -\n"
         );
     }
 }
