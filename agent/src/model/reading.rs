@@ -99,12 +99,7 @@ impl Reading {
     /// A reading of a metric that has one value in its scope.
     #[must_use]
     pub fn new(metric: &'static Metric, scope: Scope, value: f64) -> Self {
-        Self {
-            metric,
-            scope,
-            attributes: &[],
-            value,
-        }
+        Self::with(metric, scope, &[], value)
     }
 
     /// A reading of a metric that has one value per combination of attributes.

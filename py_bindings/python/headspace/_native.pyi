@@ -10,10 +10,10 @@ from typing_extensions import disjoint_base
 
 __all__ = [
     "FREEDOM",
+    "RUN_TO_RUN",
     "Follower",
     "Loop",
     "LoopIterator",
-    "RUN_TO_RUN",
     "Session",
     "Stage",
     "Task",
