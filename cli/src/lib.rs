@@ -12,7 +12,6 @@ mod args;
 mod compare;
 mod doctor;
 mod find;
-mod layout;
 pub mod page;
 pub mod python;
 mod report;

@@ -37,6 +37,7 @@ mod slots;
 mod source;
 mod stage;
 mod start;
+mod statistics;
 mod tape;
 mod task;
 mod thread_times;
@@ -69,6 +70,8 @@ mod _native {
     #[pymodule_export]
     use super::stage::{Stage, stage, stage_of_loop};
     #[pymodule_export]
+    use super::statistics::{mean_and_error, t_quantile};
+    #[pymodule_export]
     use super::task::Task;
     #[pymodule_export]
     use super::timed_call::time_calls;
@@ -79,6 +82,12 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::fast_block::install(module)
     }
+
+    #[pymodule_export]
+    const FREEDOM: f64 = headspace_agent::analysis::statistics::FREEDOM;
+
+    #[pymodule_export]
+    const RUN_TO_RUN: f64 = headspace_agent::analysis::precision::RUN_TO_RUN;
 
     /// The version of the wheel.
     #[pymodule_export]

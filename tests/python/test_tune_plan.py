@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from tune_replay import SEARCHES, Grid, grid_of, needed, read_grid
 
+from headspace._native import t_quantile
 from headspace.tune import remedies, results
 from headspace.tune.bounds import bound
 from headspace.tune.command import Template
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
 from headspace.tune.knobs import Config, Space, key, parse_knob
-from headspace.tune.objective import Cost, Objective, cost, gain, pool, spread_of, t_quantile
+from headspace.tune.objective import Cost, Objective, cost, gain, pool, spread_of
 from headspace.tune.plan import Done, Limits, Planner, Wait, confirmed_gain, standing, winner_of
 from headspace.tune.plots import progress_svg, ticks_of, tree_svg
 from headspace.tune.progress import Progress

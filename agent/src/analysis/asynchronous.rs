@@ -18,7 +18,8 @@
 //! leaves no trace in the steps. Where a step in replay takes next to nothing, a warning says so.
 
 use super::selection::{Kept, long_replay, ms};
-use super::steady::{block_means, change_point, mean, variance};
+use super::statistics::{block_means, mean, variance};
+use super::steady::change_point;
 use crate::model::record::Phase;
 use crate::model::{Window, WindowStep};
 

@@ -4,6 +4,8 @@
 //! kept (moving blocks: Künsch, Annals of Statistics 17, 1989). Blocks do not cross windows. The
 //! seed is fixed: the same steps give the same interval.
 
+use super::statistics::{NORMAL, mean, student};
+
 /// xoshiro256++ seeded by splitmix64 (Blackman and Vigna, "Scrambled linear pseudorandom number
 /// generators", ACM TOMS 47(4), 2021). For resampling, not for secrets.
 #[derive(Debug, Clone)]
@@ -60,35 +62,32 @@ pub(super) struct Blocks {
     centre: f64,
     /// Blocks that make a resample as long as the series.
     draws: usize,
+    /// What their deviations are widened by.
+    expansion: f64,
 }
 
 impl Blocks {
     pub(super) fn of(windows: &[Vec<f64>], length: usize) -> Self {
         let total: usize = windows.iter().map(Vec::len).sum();
+        let draws = (total / length.max(1)).max(2);
         let means: Vec<f64> = windows
             .iter()
             .flat_map(|window| {
                 let length = length.min(window.len()).max(1);
-                window
-                    .windows(length)
-                    .map(super::steady::mean)
-                    .collect::<Vec<_>>()
+                window.windows(length).map(mean).collect::<Vec<_>>()
             })
             .collect();
         Self {
-            centre: super::steady::mean(&means),
+            centre: mean(&means),
             means,
-            draws: (total / length.max(1)).max(2),
+            draws,
+            // Independent pieces of information in the series, roughly: whole blocks less one.
+            expansion: expansion(draws as f64 - 1.0),
         }
     }
 
-    /// Independent pieces of information in the series, roughly: whole blocks less one.
-    pub(super) fn freedom(&self) -> f64 {
-        self.draws as f64 - 1.0
-    }
-
-    /// How far the mean of a resample is from that of all blocks. It varies as the mean of the
-    /// series does.
+    /// How far the mean of a resample is from that of all blocks, widened by [`expansion`]. It varies
+    /// as the mean of the series does.
     pub(super) fn deviation(&self, rng: &mut Rng) -> f64 {
         if self.means.is_empty() {
             return 0.0;
@@ -96,7 +95,7 @@ impl Blocks {
         let sum: f64 = (0..self.draws)
             .map(|_| self.means[rng.below(self.means.len())])
             .sum();
-        sum / self.draws as f64 - self.centre
+        (sum / self.draws as f64 - self.centre) * self.expansion
     }
 }
 
@@ -106,20 +105,7 @@ impl Blocks {
 /// The American Statistician 69, 2015).
 pub(super) fn expansion(freedom: f64) -> f64 {
     let freedom = freedom.max(1.0);
-    student(freedom) / Z * ((freedom + 1.0) / freedom).sqrt()
-}
-
-/// 97.5 % quantile of the normal distribution.
-const Z: f64 = 1.959_964;
-
-/// 97.5 % quantile of Student's distribution, within 1 % from 3 degrees of freedom on (Abramowitz
-/// and Stegun 26.7.5).
-pub(super) fn student(freedom: f64) -> f64 {
-    let z = Z;
-    let first = (z.powi(3) + z) / 4.0;
-    let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
-    let third = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
-    z + first / freedom + second / freedom.powi(2) + third / freedom.powi(3)
+    student(freedom) / NORMAL * ((freedom + 1.0) / freedom).sqrt()
 }
 
 /// The 2.5 % and 97.5 % percentiles.
@@ -145,19 +131,8 @@ mod tests {
         let numbers: Vec<f64> = (0..4000).map(|_| a.unit()).collect();
         assert!(numbers.iter().all(|x| (0.0..1.0).contains(x)));
         assert_eq!(numbers[0].to_bits(), b.unit().to_bits());
-        assert!((super::super::steady::mean(&numbers) - 0.5).abs() < 0.02);
+        assert!((mean(&numbers) - 0.5).abs() < 0.02);
         assert!((0..1000).all(|_| a.below(3) < 3));
-    }
-
-    #[test]
-    fn quantiles_are_those_of_the_tables() {
-        for (freedom, table) in [(3.0, 3.182), (10.0, 2.228), (30.0, 2.042)] {
-            assert!(
-                (student(freedom) / table - 1.0).abs() < 0.01,
-                "{freedom}: {}",
-                student(freedom)
-            );
-        }
     }
 
     #[test]
@@ -176,7 +151,7 @@ mod tests {
         let blocks = Blocks::of(&[series], 40);
         let deviations: Vec<f64> = (0..2000).map(|_| blocks.deviation(&mut rng)).collect();
         let truth = (1.0 / 12.0 / f64::from(n)).sqrt() / (1.0 - r);
-        let ratio = super::super::steady::variance(&deviations).sqrt() / truth;
+        let ratio = super::super::statistics::variance(&deviations).sqrt() / truth;
         assert!((0.8..1.2).contains(&ratio), "{ratio}");
     }
 }

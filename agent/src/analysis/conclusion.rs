@@ -4,13 +4,14 @@
 use super::attribution::{Attribution, attribute};
 use super::pipeline::{LoaderFacts, Pipeline};
 use super::stages::serves_another_loop;
+use super::statistics::{batch_means_variance, mean, standard_error, variance};
 use super::steady::LEAST_WARMUP;
 use super::summary::{LoopFacts, warmup};
 use crate::model::Mode;
-use crate::model::record::{Estimate, SummaryRecord};
+use crate::model::record::SummaryRecord;
 
-/// Blocks whose means tell how well the mean step is known.
-const ERROR_BLOCKS: usize = 20;
+/// Batches whose means tell how well the mean step is known.
+const ERROR_BATCHES: usize = 20;
 
 /// What limits the main loop, and what would help. Of a loop whose waiting is not known, and of one
 /// that takes its batches from a cache, nothing can be said.
@@ -42,8 +43,8 @@ pub(super) fn conclude(summary: &SummaryRecord, main: &LoopFacts) -> Attribution
         wait_ms,
         compute_cv: variation(early.iter().map(|step| step.compute_ns as f64)),
         step_error_ms: match floor {
-            Some(floor) => Some(standard_error(floor.live_ms)),
-            None => block_error(early.iter().map(|step| step.step_ns() as f64 / 1e6)),
+            Some(floor) => Some(standard_error(floor.live_ms.low, floor.live_ms.high)),
+            None => batch_error(early.iter().map(|step| step.step_ns() as f64 / 1e6)),
         },
         floor_ms: floor.map(|floor| floor.floor_ms),
         contention_ms: floor.map(|floor| floor.contention_ms),
@@ -60,39 +61,20 @@ pub(super) fn conclude(summary: &SummaryRecord, main: &LoopFacts) -> Attribution
     })
 }
 
-/// That of the mean, from its 95 % interval.
-fn standard_error(mean: Estimate) -> f64 {
-    (mean.high - mean.low) / (2.0 * 1.96)
-}
-
-/// Mean and variance of a sample; `None` of fewer than two.
-fn moments(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    let values: Vec<f64> = values.collect();
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (values.len() > 1).then(|| (mean, squares / (count - 1.0)))
-}
-
-/// Standard deviation over mean.
+/// Standard deviation over mean; `None` of fewer than two values.
 fn variation(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (mean, variance) = moments(values)?;
-    (mean > 0.0).then(|| variance.sqrt() / mean)
+    let values: Vec<f64> = values.collect();
+    let mean = mean(&values);
+    (values.len() > 1 && mean > 0.0).then(|| variance(&values).sqrt() / mean)
 }
 
-/// Standard error of the mean of steps, whose neighbours are correlated: from the means of
-/// [`ERROR_BLOCKS`] blocks (the method of batch means).
-fn block_error(steps: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
-    let length = steps.len() / ERROR_BLOCKS;
-    if length == 0 {
+/// Standard error of the mean of steps, whose neighbours are correlated.
+fn batch_error(steps: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
+    if steps.len() < ERROR_BATCHES {
         return None;
     }
-    let steps: Vec<f64> = steps.collect();
-    let means = steps
-        .chunks_exact(length)
-        .map(|block| block.iter().sum::<f64>() / length as f64);
-    let blocks = means.len() as f64;
-    Some((moments(means)?.1 / blocks).sqrt())
+    let steps: Vec<(f64, f64)> = steps.map(|step| (1.0, step)).collect();
+    batch_means_variance(&steps, ERROR_BATCHES).map(f64::sqrt)
 }
 
 #[cfg(test)]
@@ -104,14 +86,14 @@ mod tests {
         let alternating = (0..200).map(|i| if i % 2 == 0 { 10.0 } else { 30.0 });
         let drifting = (0..200).map(f64::from);
 
-        assert!(block_error(alternating.collect::<Vec<_>>().into_iter()).unwrap() < 1e-9);
+        assert!(batch_error(alternating.collect::<Vec<_>>().into_iter()).unwrap() < 1e-9);
         // Twenty means from 4.5 to 194.5 in steps of 10.
-        let error = block_error(drifting.collect::<Vec<_>>().into_iter()).unwrap();
+        let error = batch_error(drifting.collect::<Vec<_>>().into_iter()).unwrap();
         assert!(
             (error - 10.0 * (35.0_f64 / 20.0).sqrt()).abs() < 1e-9,
             "{error}"
         );
-        assert_eq!(block_error([1.0; 19].into_iter()), None);
+        assert_eq!(batch_error([1.0; 19].into_iter()), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! ch. 12). Where the batches make no difference, nothing is moved.
 
 use super::selection::{Kept, ms};
-use super::steady::{mean, variance};
+use super::statistics::{mean, variance};
 use crate::model::Window;
 use crate::model::record::Phase;
 

@@ -17,7 +17,7 @@
 //! none of it; otherwise they cause all.
 
 use super::resources::CoresInUse;
-use super::steady::{mean, variance};
+use super::statistics::{mean, variance};
 use crate::model::record::Phase;
 use crate::model::{ThreadReading, Window, WindowStep};
 

@@ -60,7 +60,7 @@ use super::levels::Levels;
 use super::resources::CoresInUse;
 use super::selection::{self, Kept};
 pub use super::selection::{Unused, WindowAnalysis};
-use super::steady::mean;
+use super::statistics::mean;
 use super::unsteady::Between;
 use crate::model::Window;
 use crate::model::record::{Estimate, FloorRecord, Phase};

@@ -3,7 +3,7 @@
 use super::bootstrap::Rng;
 use super::floor::{Asynchrony, NoFloor, estimate};
 use super::resources::CoresInUse;
-use super::steady::mean;
+use super::statistics::mean;
 use crate::model::record::Phase;
 use crate::model::{ThreadReading, ThreadTimes, Window, WindowStep};
 

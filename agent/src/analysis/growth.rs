@@ -30,7 +30,7 @@
 //! seen or more (64 % are called one), or from a random walk (10 %).
 
 use super::bootstrap::expansion;
-use super::steady::mean;
+use super::statistics::{NORMAL, mean};
 use crate::model::record::Estimate;
 
 /// Fewest points that a verdict is based on.
@@ -42,9 +42,6 @@ pub const MOST_POINTS: usize = 256;
 
 /// Fewest points in a third of the time seen.
 const FEWEST_IN_THIRD: usize = 4;
-
-/// 97.5 % quantile of the normal distribution.
-const Z: f64 = 1.959_964;
 
 /// The growth over the time seen is at least this many times the range that four fifths of the
 /// points keep to around the line.
@@ -183,7 +180,7 @@ fn interval(slopes: &[f64], slope: f64, count: usize, inflation: f64) -> Estimat
     let (pairs, n) = (slopes.len() as f64, count as f64);
     let variance = n * (n - 1.0) * (2.0 * n + 5.0) / 18.0 * inflation;
     // The inflation is itself an estimate, from as many points as count as independent.
-    let reach = Z * expansion(n / inflation - 2.0) * variance.sqrt() / pairs / 2.0;
+    let reach = NORMAL * expansion(n / inflation - 2.0) * variance.sqrt() / pairs / 2.0;
     Estimate {
         value: slope,
         low: quantile(slopes, 0.5 - reach),

@@ -18,7 +18,7 @@ mod tests;
 use self::fit::{Fit, Piece, Wandering, fit};
 use super::bootstrap::Rng;
 use super::selection::Kept;
-use super::steady::{block_means, mean};
+use super::statistics::{block_means, mean};
 use super::unsteady::pieces_of;
 use crate::model::record::Phase;
 

@@ -22,6 +22,7 @@ mod ranks_tests;
 pub mod resources;
 mod selection;
 pub mod stages;
+pub mod statistics;
 pub mod steady;
 pub mod summary;
 pub mod thresholds;

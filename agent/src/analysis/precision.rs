@@ -1,8 +1,6 @@
 //! How well the mean of correlated values is known, and how well the difference of two is.
 //!
-//! Within a run: batch means. The series is cut into a few long pieces, and their spread says how
-//! much the mean varies, since what is near each other lies in the same piece (Law, "Simulation
-//! Modeling and Analysis", chapter 9). Pieces of three lengths are tried and the largest error
+//! Within a run: batch means ([`batch_means_variance`]). Batches of three lengths are tried and the largest error
 //! counts: correlation that reaches further than the short ones shows in the long. By how much it
 //! grows from the middle ones to the long is added once more for what reaches further than those
 //! (the bias of batch means falls with their length: Richardson's extrapolation).
@@ -19,18 +17,11 @@
 //! approximate distribution of estimates of variance components", Biometrics Bulletin 2, 1946): a
 //! large guess at what others did is soon outweighed by what several runs measure.
 
-use super::bootstrap::student;
+use super::statistics::{FREEDOM, batch_means_variance, student};
 use crate::model::record::Estimate;
 
-/// Pieces that a series is cut into.
-const PIECES: [usize; 3] = [8, 16, 32];
-
-/// Fewest pieces that tell a spread.
-const LEAST: usize = 4;
-
-/// Degrees of freedom of an error from the longest pieces, and the runs that the allowance for
-/// differences from run to run is worth.
-const FREEDOM: f64 = 7.0;
+/// Batches that a series is cut into.
+const BATCHES: [usize; 3] = [8, 16, 32];
 
 /// The runs that the allowance for other programs is worth: what they do on one machine says little
 /// of what they do on the next.
@@ -41,9 +32,6 @@ const MOST_RUNS: u32 = 50;
 
 /// Standard deviation of a mean from run to run, as a share of it, where it was not measured.
 pub const RUN_TO_RUN: f64 = 0.0075;
-
-/// Half a 95 % interval, in standard errors.
-pub(super) const HALF: f64 = 1.96;
 
 /// A mean and how well it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -87,7 +75,7 @@ pub fn ratio(parts: &[(f64, f64)]) -> Option<Known> {
         return None;
     }
     let mean = sum / weight;
-    let squares = PIECES.map(|pieces| square_error(parts, mean, weight, pieces));
+    let squares = BATCHES.map(|batches| batch_means_variance(parts, batches));
     let [Some(long), middle, short] = squares else {
         return Some(Known::exactly(mean));
     };
@@ -100,29 +88,6 @@ pub fn ratio(parts: &[(f64, f64)]) -> Option<Known> {
         mean,
         error: Some(square.sqrt()),
         ..Known::default()
-    })
-}
-
-/// The squared standard error of the mean by the spread of about so many pieces of equal weight.
-///
-/// Fewer pieces know their spread less well: the error is as much larger as makes [`FREEDOM`] hold.
-fn square_error(parts: &[(f64, f64)], mean: f64, weight: f64, pieces: usize) -> Option<f64> {
-    let mut squares = 0.0;
-    let mut count = 0.0;
-    let (mut seen, mut open) = (0.0, (0.0, 0.0));
-    for (w, sum) in parts.iter().filter(|part| part.0 > 0.0) {
-        seen += w;
-        open = (open.0 + w, open.1 + sum);
-        if seen >= weight * (count + 1.0) / pieces as f64 - 1e-9 * weight {
-            squares += (open.1 - mean * open.0).powi(2);
-            count += 1.0;
-            open = (0.0, 0.0);
-        }
-    }
-    let freedom = (count - 1.0).min(FREEDOM);
-    (count >= LEAST as f64).then(|| {
-        let unsure = student(freedom) / student(FREEDOM);
-        squares * count / (count - 1.0) / weight.powi(2) * unsure.powi(2)
     })
 }
 
@@ -200,7 +165,7 @@ impl Spread {
     }
 }
 
-/// How many runs the sum of both variances is worth.
+/// How many runs the sum of both variances is worth. What differs from run to run, [`FREEDOM`] of them.
 fn freedom(own: f64, others: f64) -> f64 {
     let parts = own.powi(2) / FREEDOM + others.powi(2) / FREEDOM_OF_OTHERS;
     if parts > 0.0 {
@@ -378,18 +343,6 @@ mod tests {
 
         assert_eq!(found, difference(&whole, &whole, Allowance(0.1)));
         assert_eq!(difference(&whole, &[run(None)], Allowance(0.1)), None);
-    }
-
-    #[test]
-    fn few_pieces_make_a_wider_error_than_many_of_the_same_spread() {
-        let error = |count: usize| {
-            let parts: Vec<(f64, f64)> = (0..count)
-                .map(|i| (1.0, if i % 2 == 0 { 9.0 } else { 11.0 }))
-                .collect();
-            square_error(&parts, 10.0, count as f64, count).unwrap() * count as f64
-        };
-
-        assert!(error(4) > 1.5 * error(8), "{} {}", error(4), error(8));
     }
 
     #[test]

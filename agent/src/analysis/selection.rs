@@ -6,7 +6,8 @@
 
 use super::asynchronous::whole_periods;
 use super::core_waits;
-use super::steady::{block_means, change_point, mean, variance};
+use super::statistics::{block_means, mean, variance};
+use super::steady::change_point;
 use super::unsteady::Between;
 use crate::model::record::Phase;
 use crate::model::{Window, WindowStep};

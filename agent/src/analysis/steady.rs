@@ -8,17 +8,13 @@
 //! shift in location", JASA 72, 1977). MSER alone would cut a series of rare waits down to its
 //! quietest end, and the mean with it.
 
+use super::statistics::mean;
+
 /// Steps that are dropped as warm-up in any case (the convention of SPDL's performance notes).
 pub const LEAST_WARMUP: usize = 20;
 
 /// Least steady steps worth a mean.
 pub const LEAST_STEADY: u64 = 10;
-
-/// Mean of each run of `length` values; a shorter rest is left out.
-#[must_use]
-pub fn block_means(values: &[f64], length: usize) -> Vec<f64> {
-    values.chunks_exact(length.max(1)).map(mean).collect()
-}
 
 /// How many leading blocks to drop before the mean of the rest is taken, by MSER.
 ///
@@ -85,18 +81,6 @@ pub fn change_point(block_means: &[f64], last: usize, threshold: f64) -> Option<
         }
     }
     best.1
-}
-
-/// Arithmetic mean, 0 of nothing.
-pub(super) fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
-/// Sample variance, 0 of fewer than two.
-pub(super) fn variance(values: &[f64]) -> f64 {
-    let centre = mean(values);
-    let squares: f64 = values.iter().map(|x| (x - centre).powi(2)).sum();
-    squares / values.len().saturating_sub(1).max(1) as f64
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use super::attribution::Attribution;
 use super::conclusion::conclude;
 use super::findings::{Finding, findings};
 use super::main_loop::{Candidate, select_main_loop};
-use super::precision::{HALF, Known, interval, ratio};
+use super::precision::{Known, interval, ratio};
 use super::resources::{Part, resources, sm_utilization_pct};
 use super::stages::{data_readiness_pct, failures, stages};
+use super::statistics::standard_error;
 use super::steady::{LEAST_STEADY, LEAST_WARMUP};
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
@@ -422,7 +423,7 @@ fn set_floor(summary: &mut SummaryRecord, floor: FloorRecord, probe: &ProbeRecor
         summary.steady_step_mean_ms = Some(live.value);
         summary.steady_step_ci_ms = interval(Known {
             mean: live.value,
-            error: Some((live.high - live.low) / 2.0 / HALF),
+            error: Some(standard_error(live.low, live.high)),
             ..Known::default()
         });
         set_parts(summary, Some(floor.live_ms.value), Some(wait));

@@ -17,23 +17,11 @@ use crate::model::metric::THREAD_RUN_QUEUE_TIME;
 use crate::model::record::{Phase, RunState, SummaryRecord, TickRecord};
 use crate::model::{BoundedSeries, Distribution, Mode, Scope, attributes};
 
-/// Most buckets of a series.
-const MOST: usize = 256;
-
 /// A run's ticks, in order.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct TickSeries {
     buckets: BoundedSeries<Bucket>,
     main_loop: MainLoop,
-}
-
-impl Default for TickSeries {
-    fn default() -> Self {
-        Self {
-            buckets: BoundedSeries::new(MOST),
-            main_loop: MainLoop::default(),
-        }
-    }
 }
 
 /// The fields of a `tick` record that a series needs. A reader of files skips the others.
@@ -96,15 +84,12 @@ impl<'a> From<&'a TickRecord> for SeriesTick<'a> {
             calls: stage.time.count,
             ms: stage.time.sum_ms,
         });
-        let consumer = Scope::Thread(attributes::CONSUMER.into()).to_string();
-        let readings = tick.readings.get(&consumer);
+        let consumer = Scope::Thread(attributes::CONSUMER.into());
         Self {
             at_s: tick.at_s,
             loops: loops.collect(),
             stages: stages.collect(),
-            waited_for_core_s: readings
-                .and_then(|of| of.get(THREAD_RUN_QUEUE_TIME.name))
-                .copied(),
+            waited_for_core_s: tick.reading(&consumer, &THREAD_RUN_QUEUE_TIME),
         }
     }
 }
@@ -483,6 +468,7 @@ impl LoopPart {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::bounded_series::DEFAULT_CAPACITY;
     use crate::model::record::{LoopTick, StageTick};
 
     /// A tick with `steps` live steps of `step_ms`, a tenth of it waiting.
@@ -590,7 +576,7 @@ mod tests {
         let steady = series.steady(&Asked::default()).unwrap();
 
         let buckets = series.buckets.buckets();
-        assert!(buckets.len() <= MOST);
+        assert!(buckets.len() <= DEFAULT_CAPACITY);
         let all: u64 = buckets
             .iter()
             .map(|s| s.loops["train"].live.step.count())

@@ -4,7 +4,7 @@
 //! effects: Searle, Casella and `McCulloch`, "Variance Components", 1992, ch. 3; its ratio is the squared
 //! Birge ratio, Physical Review 40, 1932).
 
-use super::steady::{block_means, mean};
+use super::statistics::{block_means, mean};
 
 /// Longest run of steps with one level. A longer window is cut into runs of about that length.
 const PIECE: usize = 64;

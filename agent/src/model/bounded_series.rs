@@ -4,6 +4,9 @@
 //! until about half of them are left, and from then on each bucket takes twice as much. Items carry
 //! a weight: 1 where each counts the same, their seconds where buckets should last equally long.
 
+/// Buckets of a series for which nobody says another number.
+pub const DEFAULT_CAPACITY: usize = 256;
+
 /// A series of at most a given number of buckets, in the order of their items.
 #[derive(Debug, Clone)]
 pub struct BoundedSeries<T> {
@@ -14,6 +17,13 @@ pub struct BoundedSeries<T> {
     capacity: usize,
     /// Weight that a bucket takes; 0 while each item is a bucket of its own.
     bucket_weight: f64,
+}
+
+/// Of 256 buckets.
+impl<T> Default for BoundedSeries<T> {
+    fn default() -> Self {
+        Self::new(DEFAULT_CAPACITY)
+    }
 }
 
 impl<T> BoundedSeries<T> {

@@ -11,9 +11,6 @@ use super::bounded_series::BoundedSeries;
 use super::metric::{Metric, TimedValue};
 use super::reading::{Attributes, Reading, Scope};
 
-/// Points kept. With 200 series that is 400 KiB.
-const POINTS: usize = 256;
-
 /// Series kept; later ones are left out. No machine has so many sources, but a fault may.
 const SERIES: usize = 2048;
 
@@ -32,6 +29,16 @@ pub struct Key {
     pub attributes: Attributes,
 }
 
+impl From<&Reading> for Key {
+    fn from(reading: &Reading) -> Self {
+        Self {
+            metric: reading.metric,
+            scope: reading.scope.clone(),
+            attributes: reading.attributes,
+        }
+    }
+}
+
 /// Ticks as one: what was read at their end.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Point {
@@ -47,21 +54,12 @@ struct Point {
 }
 
 /// The readings of a run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct History {
     keys: Vec<Key>,
     places: HashMap<Key, usize>,
+    /// With 200 series that is 400 KiB.
     points: BoundedSeries<Point>,
-}
-
-impl Default for History {
-    fn default() -> Self {
-        Self {
-            keys: Vec::new(),
-            places: HashMap::new(),
-            points: BoundedSeries::new(POINTS),
-        }
-    }
 }
 
 impl History {
@@ -88,11 +86,7 @@ impl History {
     }
 
     fn place(&mut self, reading: &Reading) -> Option<usize> {
-        let key = Key {
-            metric: reading.metric,
-            scope: reading.scope.clone(),
-            attributes: reading.attributes,
-        };
+        let key = Key::from(reading);
         if let Some(place) = self.places.get(&key) {
             return Some(*place);
         }
@@ -103,6 +97,20 @@ impl History {
         self.keys.push(key.clone());
         self.places.insert(key, place);
         Some(place)
+    }
+
+    fn place_of(
+        &self,
+        metric: &'static Metric,
+        scope: &Scope,
+        attributes: Attributes,
+    ) -> Option<usize> {
+        let key = Key {
+            metric,
+            scope: scope.clone(),
+            attributes,
+        };
+        self.places.get(&key).copied()
     }
 
     /// The series there are, in the order in which they were first read.
@@ -194,12 +202,7 @@ impl Span<'_> {
         scope: &Scope,
         attributes: Attributes,
     ) -> Option<impl Iterator<Item = (&Point, f64)>> {
-        let key = Key {
-            metric,
-            scope: scope.clone(),
-            attributes,
-        };
-        let place = *self.history.places.get(&key)?;
+        let place = self.history.place_of(metric, scope, attributes)?;
         Some(self.used().filter_map(move |point| {
             let value = *point.values.get(place)?;
             (!value.is_nan()).then_some((point, value))
@@ -294,12 +297,7 @@ impl Span<'_> {
         scope: &Scope,
         attributes: Attributes,
     ) -> Option<(f64, f64)> {
-        let key = Key {
-            metric,
-            scope: scope.clone(),
-            attributes,
-        };
-        let place = *self.history.places.get(&key)?;
+        let place = self.history.place_of(metric, scope, attributes)?;
         let (mut grown, mut seconds) = (0.0, 0.0);
         let mut before: Option<(f64, f64)> = None;
         let mut whole = true;
@@ -345,6 +343,7 @@ impl Span<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bounded_series::DEFAULT_CAPACITY;
     use super::*;
     use crate::model::metric::{
         GC_PAUSE_LONGEST, HOST_CPU_UTILIZATION, PROCESS_MEMORY_USAGE, PROCESS_PAGING_FAULTS,
@@ -379,7 +378,7 @@ mod tests {
         let history = of(10_000);
         let span = history.between(0.0, 10_000.0);
 
-        assert!(history.points.buckets().len() <= POINTS);
+        assert!(history.points.buckets().len() <= DEFAULT_CAPACITY);
         assert!((span.seconds() - 10_000.0).abs() < 1e-6);
         let mean = span.mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[]).unwrap();
         assert!((mean - 0.5).abs() < 1e-9);

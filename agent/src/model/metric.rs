@@ -5,6 +5,7 @@
 //! A name comes from OpenTelemetry's semantic conventions if they define one. Otherwise it begins
 //! with `headspace.`. Units are UCUM.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;
@@ -103,6 +104,18 @@ impl PartialEq for Metric {
 }
 
 impl Eq for Metric {}
+
+impl PartialOrd for Metric {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Metric {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name.cmp(other.name)
+    }
+}
 
 impl Hash for Metric {
     fn hash<H: Hasher>(&self, state: &mut H) {

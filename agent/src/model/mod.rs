@@ -26,7 +26,7 @@ pub use in_place::InPlace;
 pub use metric::{Metric, MetricKind};
 pub use mode::Mode;
 pub use options::{LoopOption, OptionsFrom};
-pub use reading::{Reading, Scope};
+pub use reading::{Reading, ReadingKey, Scope};
 pub use record::{Record, RecordBody};
 pub use series::{Series, StepSample};
 pub use stage::{QueueSample, StageSample};

@@ -1,5 +1,6 @@
 //! One measured value, and what it was measured on.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -45,6 +46,27 @@ impl Scope {
     }
 }
 
+impl Scope {
+    /// From the text form; `None` where this version knows no such scope.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text.split_once(':') {
+            None => match text {
+                "host" => Self::Host,
+                "cgroup" => Self::Cgroup,
+                "process" => Self::Process,
+                "tree" => Self::Tree,
+                "agent" => Self::Agent,
+                _ => return None,
+            },
+            Some(("thread", name)) => Self::Thread(name.into()),
+            Some(("disk", name)) => Self::Disk(name.into()),
+            Some(("gpu", ordinal)) => Self::Gpu(ordinal.parse().ok()?),
+            Some(_) => return None,
+        })
+    }
+}
+
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -77,12 +99,7 @@ impl Reading {
     /// A reading of a metric that has one value in its scope.
     #[must_use]
     pub fn new(metric: &'static Metric, scope: Scope, value: f64) -> Self {
-        Self {
-            metric,
-            scope,
-            attributes: &[],
-            value,
-        }
+        Self::with(metric, scope, &[], value)
     }
 
     /// A reading of a metric that has one value per combination of attributes.
@@ -113,21 +130,85 @@ impl Reading {
     }
 }
 
-/// The metric's name in a [key](Reading::key), and its attributes as they are written there, without
-/// the braces.
+/// The metric of a [key](Reading::key), and its attributes as they are written there, without the
+/// braces. `None` where this version declares no such metric.
+fn split_key(key: &str) -> Option<(&'static Metric, &str)> {
+    let (name, attributes) = key.split_once('{').unwrap_or((key, ""));
+    Some((Metric::named(name)?, attributes.trim_end_matches('}')))
+}
+
+/// The metric of a [key](Reading::key).
 #[must_use]
-pub fn split_key(key: &str) -> (&str, &str) {
-    match key.split_once('{') {
-        Some((name, attributes)) => (name, attributes.trim_end_matches('}')),
-        None => (key, ""),
+pub fn metric_of(key: &str) -> Option<&'static Metric> {
+    Some(split_key(key)?.0)
+}
+
+/// What a value in a record is of: the text under which [`Reading`]s are written, read back.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReadingKey<'a> {
+    /// On what it was measured.
+    pub scope: Scope,
+    /// What was measured.
+    pub metric: &'static Metric,
+    /// As they are written, without the braces.
+    attributes: Cow<'a, str>,
+}
+
+impl<'a> ReadingKey<'a> {
+    /// Of a metric that has one value in its scope.
+    #[must_use]
+    pub fn new(metric: &'static Metric, scope: Scope) -> Self {
+        Self {
+            scope,
+            metric,
+            attributes: Cow::Borrowed(""),
+        }
+    }
+
+    /// From a key as a record has it. `None` where this version declares no such metric.
+    #[must_use]
+    pub fn parse(scope: &Scope, key: &'a str) -> Option<Self> {
+        let (metric, attributes) = split_key(key)?;
+        Some(Self {
+            scope: scope.clone(),
+            metric,
+            attributes: Cow::Borrowed(attributes),
+        })
+    }
+
+    /// The same without a reference to the record.
+    #[must_use]
+    pub fn into_owned(self) -> ReadingKey<'static> {
+        ReadingKey {
+            scope: self.scope,
+            metric: self.metric,
+            attributes: Cow::Owned(self.attributes.into_owned()),
+        }
+    }
+
+    /// Names and values of the attributes, in order.
+    pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pairs = self.attributes.split(',');
+        pairs.filter_map(|pair| pair.split_once('='))
+    }
+
+    /// The value of an attribute.
+    #[must_use]
+    pub fn attribute(&self, name: &str) -> Option<&str> {
+        let mut attributes = self.attributes();
+        attributes.find_map(|(known, value)| (known == name).then_some(value))
     }
 }
 
-/// The attributes of a key, from what [`split_key`] gives of them.
-pub fn pairs(attributes: &str) -> impl Iterator<Item = (&str, &str)> {
-    attributes
-        .split(',')
-        .filter_map(|pair| pair.split_once('='))
+/// The key within its scope, as a record has it.
+impl fmt::Display for ReadingKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.metric.name)?;
+        if self.attributes.is_empty() {
+            return Ok(());
+        }
+        write!(f, "{{{}}}", self.attributes)
+    }
 }
 
 #[cfg(test)]
@@ -150,13 +231,41 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_taken_apart_as_it_was_put_together() {
-        let (name, attributes) = split_key("headspace.pressure.time{resource=io,stalled=some}");
+    fn a_key_is_read_back_as_it_was_written() {
+        let text = "headspace.pressure.time{resource=io,stalled=some}";
+        let key = ReadingKey::parse(&Scope::Host, text).unwrap();
 
-        assert_eq!(name, "headspace.pressure.time");
-        let found: Vec<_> = pairs(attributes).collect();
-        assert_eq!(found, [("resource", "io"), ("stalled", "some")]);
-        let (plain, none) = split_key("process.thread.count");
-        assert_eq!((plain, pairs(none).count()), ("process.thread.count", 0));
+        assert_eq!(key.metric, &metric::PRESSURE_TIME);
+        let attributes: Vec<_> = key.attributes().collect();
+        assert_eq!(attributes, [("resource", "io"), ("stalled", "some")]);
+        assert_eq!(key.attribute("stalled"), Some("some"));
+        assert_eq!(key.attribute("cpu.mode"), None);
+        assert_eq!(key.to_string(), text);
+        let plain = ReadingKey::parse(&Scope::Process, "process.thread.count").unwrap();
+        assert_eq!(
+            plain,
+            ReadingKey::new(&metric::PROCESS_THREAD_COUNT, Scope::Process)
+        );
+        assert_eq!(plain.to_string(), "process.thread.count");
+        assert_eq!(ReadingKey::parse(&Scope::Host, "from.the.future"), None);
+    }
+
+    #[test]
+    fn a_scope_is_read_back_as_it_was_written() {
+        for scope in [
+            Scope::Host,
+            Scope::Cgroup,
+            Scope::Process,
+            Scope::Tree,
+            Scope::Thread("a:b".into()),
+            Scope::Gpu(12),
+            Scope::Disk("nvme0n1".into()),
+            Scope::Agent,
+        ] {
+            assert_eq!(Scope::parse(&scope.to_string()), Some(scope));
+        }
+        for text in ["moon", "gpu:first", "host:1", ""] {
+            assert_eq!(Scope::parse(text), None, "{text}");
+        }
     }
 }

@@ -8,13 +8,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::bounded_series::BoundedSeries;
+use super::bounded_series::{BoundedSeries, DEFAULT_CAPACITY};
 use super::distribution::Distribution;
 use super::history::LEAST_LIVE_S;
 use super::stage::{QueueSample, StageSample};
-
-/// Points kept.
-const POINTS: usize = 256;
 
 /// Points times stages and queues that are kept: 3 MiB.
 const CELLS: usize = 32_768;
@@ -160,7 +157,7 @@ pub struct StageTicks<'a> {
 }
 
 /// The stages and queues of a run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct StageHistory {
     stages: Vec<StageRun>,
     stage_places: HashMap<String, usize>,
@@ -168,19 +165,6 @@ pub struct StageHistory {
     loops: Vec<String>,
     points: BoundedSeries<Point>,
     worker_histograms: usize,
-}
-
-impl Default for StageHistory {
-    fn default() -> Self {
-        Self {
-            stages: Vec::new(),
-            stage_places: HashMap::new(),
-            queues: Vec::new(),
-            loops: Vec::new(),
-            points: BoundedSeries::new(POINTS),
-            worker_histograms: 0,
-        }
-    }
 }
 
 impl StageHistory {
@@ -204,7 +188,7 @@ impl StageHistory {
         self.take_queues(tick.queues, &mut point.queues);
         let width = (self.stages.len() + self.queues.len()).max(1);
         self.points
-            .set_capacity((CELLS / width).clamp(FEWEST, POINTS));
+            .set_capacity((CELLS / width).clamp(FEWEST, DEFAULT_CAPACITY));
         self.points.push(point, 1.0, Point::merge);
     }
 

@@ -121,7 +121,7 @@ fn a_long_run_keeps_its_counts_in_bounded_room() {
 
     let totals = run.totals(0.0, 10_000.0);
 
-    assert!(run.history.points.buckets().len() <= POINTS);
+    assert!(run.history.points.buckets().len() <= DEFAULT_CAPACITY);
     assert_eq!((totals.calls, totals.busy_ns), (60_000, 600_000 * MS));
     assert_eq!(run.calls_per_batch(0.0, 10_000.0), Some(3.0));
     assert!((run.history.between(0.0, 10_000.0).seconds() - 10_000.0).abs() < 1e-6);

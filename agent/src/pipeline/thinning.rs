@@ -48,12 +48,7 @@ impl Thinning {
         if !(whole || tick < BEGINNING || tick.is_multiple_of(EVERY)) {
             return false;
         }
-        let key = Key {
-            metric: reading.metric,
-            scope: reading.scope.clone(),
-            attributes: reading.attributes,
-        };
-        self.written.insert(key, reading.value) != Some(reading.value) || whole
+        self.written.insert(Key::from(reading), reading.value) != Some(reading.value) || whole
     }
 }
 

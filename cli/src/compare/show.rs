@@ -7,7 +7,7 @@ use headspace_agent::model::comparison::{
 use headspace_agent::model::record::Estimate;
 use headspace_agent::wording::units::{duration_ms, duration_s, percent};
 
-use crate::layout::{aligned, shorten, wrapped};
+use headspace_exporters::encode::text::{keep_end, paragraph, table};
 
 /// Widest line.
 const COLUMNS: usize = 80;
@@ -27,20 +27,20 @@ const NOTHING: &str = "-";
 /// The whole text.
 pub(super) fn text(found: &ComparisonRecord) -> String {
     let mut text = String::from("headspace compare\n\n");
-    text += &aligned(&[describe("A", &found.a), describe("B", &found.b)], 3);
+    text += &table(&[describe("A", &found.a), describe("B", &found.b)], 3);
     text.push('\n');
-    text += &aligned(&numbers(found), 1);
+    text += &table(&numbers(found), 1);
     if !found.changed.is_empty() {
         text.push('\n');
         text += &settings(found);
     }
     text.push('\n');
-    text += &wrapped("", &verdict(found), COLUMNS);
+    text += &paragraph("", &verdict(found), COLUMNS);
     if let Some(gate) = gate(found) {
-        text += &wrapped("", &gate, COLUMNS);
+        text += &paragraph("", &gate, COLUMNS);
     }
     for note in &found.notes {
-        text += &wrapped("note: ", note, COLUMNS);
+        text += &paragraph("note: ", note, COLUMNS);
     }
     text
 }
@@ -66,7 +66,7 @@ fn describe(letter: &str, side: &SideRecord) -> Vec<String> {
         facts.push(format!("mode {}", mode.as_str()));
     }
     facts.push(format!("{steps} steps, {} steady", duration_s(seconds)));
-    let path = shorten(&side.path, PATH);
+    let path = keep_end(&side.path, PATH);
     vec![letter.to_owned(), path, facts.join(", ")]
 }
 
@@ -110,7 +110,7 @@ fn numbers(found: &ComparisonRecord) -> Vec<Vec<String>> {
     }
     for stage in &found.stages {
         rows.push(in_percent(
-            &format!("  {}", shorten(&stage.name, NAME - 2)),
+            &format!("  {}", keep_end(&stage.name, NAME - 2)),
             &stage.call_ms,
         ));
         let calls = stage.calls_per_batch;
@@ -212,15 +212,15 @@ fn settings(found: &ComparisonRecord) -> String {
         let value = |value: &Option<String>| {
             value
                 .as_deref()
-                .map_or_else(|| NOTHING.to_owned(), |value| shorten(value, VALUE))
+                .map_or_else(|| NOTHING.to_owned(), |value| keep_end(value, VALUE))
         };
         rows.push(vec![
-            format!("  {}", shorten(&change.name, NAME)),
+            format!("  {}", keep_end(&change.name, NAME)),
             value(&change.a),
             value(&change.b),
         ]);
     }
-    aligned(&rows, 3)
+    table(&rows, 3)
 }
 
 fn judged(found: &ComparisonRecord) -> (&'static str, Option<Estimate>) {

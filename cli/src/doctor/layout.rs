@@ -1,5 +1,7 @@
 //! Words in a column beside a name and a state, within a narrow terminal.
 
+use headspace_exporters::encode::text::{left, paragraph, width};
+
 /// Widest line of text, in columns.
 const COLUMNS: usize = 80;
 
@@ -16,42 +18,24 @@ pub(super) struct Column {
 pub(super) const NEVER: &str = "\u{a0}";
 
 impl Column {
-    /// Beside names of at most `longest` characters.
+    /// Beside names of at most `longest` columns.
     pub(super) fn beside(longest: usize) -> Self {
         Self { name: longest + 2 }
     }
 
     /// Appends lines of `words`, the first beside the name and the state.
     pub(super) fn write(&self, text: &mut String, name: &str, state: &str, words: &str) {
-        let head = format!("{name:width$}{state:STATE$}", width = self.name);
-        self.lines(text, head, "", words);
+        Self::lines(text, &(left(name, self.name) + &left(state, STATE)), words);
     }
 
     /// Appends lines of `words`, the first after a `mark`, the others below its words.
     pub(super) fn write_hanging(&self, text: &mut String, mark: &str, words: &str) {
-        self.lines(text, " ".repeat(self.indent()), mark, words);
+        Self::lines(text, &(" ".repeat(self.name + STATE) + mark), words);
     }
 
-    fn indent(&self) -> usize {
-        self.name + STATE
-    }
-
-    fn lines(&self, text: &mut String, head: String, mark: &str, words: &str) {
-        let (mut line, mut empty) = (head + mark, true);
-        let words = whole(&plain(words), COLUMNS - self.indent() - width(mark));
-        for word in words.split(' ').filter(|word| !word.is_empty()) {
-            if !empty && width(&line) + 1 + width(word) > COLUMNS {
-                end(text, &line);
-                line = " ".repeat(self.indent() + width(mark));
-                empty = true;
-            }
-            if !empty {
-                line.push(' ');
-            }
-            line.push_str(word);
-            empty = false;
-        }
-        end(text, &line);
+    fn lines(text: &mut String, head: &str, words: &str) {
+        let words = whole(words, COLUMNS.saturating_sub(width(head)));
+        *text += &paragraph(head, &words, COLUMNS).replace(NEVER, " ");
     }
 }
 
@@ -69,22 +53,6 @@ fn whole(words: &str, room: usize) -> String {
     });
     let first = pieces.next().unwrap_or_default();
     pieces.fold(first, |text, piece| text + "`" + &piece)
-}
-
-fn end(text: &mut String, line: &str) {
-    text.push_str(line.replace(NEVER, " ").trim_end());
-    text.push('\n');
-}
-
-fn width(text: &str) -> usize {
-    text.chars().count()
-}
-
-/// Without what would move a terminal's cursor: reasons come from outside.
-fn plain(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use headspace_agent::model::record::SourceState;
 use headspace_agent::wording::units::duration_ms;
+use headspace_exporters::encode::text::width;
 use serde::Serialize;
 
 use super::examine::Examined;
@@ -90,10 +91,7 @@ impl<'a> Findings<'a> {
 
     /// The sources, one below the other, and the cost.
     pub(super) fn to_text(&self) -> String {
-        let longest = self
-            .sources
-            .iter()
-            .map(|source| source.name.chars().count());
+        let longest = self.sources.iter().map(|source| width(source.name));
         let column = Column::beside(longest.max().unwrap_or(0));
         let on = |source: &&Source<'_>| source.state == SourceState::On;
         let mut text = format!(

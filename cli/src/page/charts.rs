@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use headspace_agent::model::metric::{self, Metric};
-use headspace_agent::model::reading::split_key;
 use headspace_agent::model::record::{RunRecord, SummaryRecord};
+use headspace_agent::model::{ReadingKey, Scope, attributes};
 use headspace_agent::wording::units::duration_ms;
 use serde::Serialize;
 
@@ -161,7 +161,11 @@ impl Drawn<'_> {
         let scopes: BTreeSet<u32> = self
             .history
             .readings()
-            .filter_map(|(scope, _)| scope.strip_prefix("gpu:")?.parse().ok())
+            .iter()
+            .filter_map(|key| match key.scope {
+                Scope::Gpu(ordinal) => Some(ordinal),
+                _ => None,
+            })
             .collect();
         scopes
             .into_iter()
@@ -171,32 +175,25 @@ impl Drawn<'_> {
     }
 
     fn gpu(&self, ordinal: u32) -> Chart {
-        let scope = format!("gpu:{ordinal}");
         let model = self.run.and_then(|run| {
             let gpu = run.gpus.iter().find(|gpu| gpu.ordinal == ordinal)?;
             gpu.name.clone()
         });
-        let mut keys: Vec<&str> = self
-            .history
-            .readings()
-            .filter(|(of, _)| *of == scope)
-            .map(|(_, key)| key)
-            .collect();
+        let of_gpu = |key: &&ReadingKey<'_>| key.scope == Scope::Gpu(ordinal);
+        let mut keys: Vec<_> = self.history.readings().iter().filter(of_gpu).collect();
         keys.sort_unstable();
-        let has_sms = keys
-            .iter()
-            .any(|key| key.starts_with(metric::GPU_SM_UTILIZATION.name));
-        let named = |key: &str| {
-            let value = attribute(key);
-            if key.starts_with(metric::GPU_SM_UTILIZATION.name) {
+        let is_sm = |key: &ReadingKey<'_>| *key.metric == metric::GPU_SM_UTILIZATION;
+        let has_sms = keys.iter().any(|key| is_sm(key));
+        let named = |key: &ReadingKey<'_>| {
+            if is_sm(key) {
                 return Some(("SMs".to_owned(), "step"));
             }
-            if key.starts_with(metric::GPU_ENGINE_UTILIZATION.name) {
-                let engine = value.strip_prefix("nvdec")?;
+            if let Some(engine) = key.attribute("engine") {
+                let engine = engine.strip_prefix("nvdec")?;
                 return Some((format!("NVDEC {engine}"), ""));
             }
             // Some kernel running says nothing of how many SMs were busy.
-            match value {
+            match key.attribute("hw.gpu.task")? {
                 "general" if !has_sms => Some(("some kernel running".to_owned(), "step")),
                 "decoder" => Some(("all decoders".to_owned(), "wait")),
                 _ => None,
@@ -204,7 +201,7 @@ impl Drawn<'_> {
         };
         let lines = keys.into_iter().filter_map(|key| {
             let (name, tone) = named(key)?;
-            Some(line(name, tone, percents(self.history.level(&scope, key))))
+            Some(line(name, tone, percents(self.history.level(key))))
         });
         let mut lines: Vec<Line> = lines.collect();
         // Where each engine is known, their mean says less.
@@ -224,13 +221,12 @@ impl Drawn<'_> {
     }
 
     fn cores(&self) -> Chart {
-        let name = metric::PROCESS_CPU_TIME.name;
-        let used = |scope| self.sum_of_rates(scope, name);
-        let tree = used("tree");
+        let used = |scope| self.sum_of_rates(&scope, &metric::PROCESS_CPU_TIME);
+        let tree = used(Scope::Tree);
         let used = if tree.iter().any(Option::is_some) {
             tree
         } else {
-            used("process")
+            used(Scope::Process)
         };
         let usable = self.summary.and_then(|s| s.resources.cores_usable);
         let mark = |value| Mark {
@@ -238,9 +234,8 @@ impl Drawn<'_> {
             tone: "quiet",
             value,
         };
-        let busy = self
-            .history
-            .level("host", metric::HOST_CPU_UTILIZATION.name);
+        let busy = ReadingKey::new(&metric::HOST_CPU_UTILIZATION, Scope::Host);
+        let busy = self.history.level(&busy);
         let busy = busy
             .into_iter()
             .map(|share| Some(share? * usable?))
@@ -260,26 +255,28 @@ impl Drawn<'_> {
 
     fn causes(&self) -> Chart {
         let history = self.history;
-        let queue = history.rate("thread:consumer", metric::THREAD_RUN_QUEUE_TIME.name);
+        let rate = |metric, scope| history.rate(&ReadingKey::new(metric, scope));
+        let consumer = Scope::Thread(attributes::CONSUMER.into());
+        let queue = rate(&metric::THREAD_RUN_QUEUE_TIME, consumer);
         let throttled = ratio(
-            &history.rate("cgroup", metric::CGROUP_CPU_THROTTLED_PERIODS.name),
-            &history.rate("cgroup", metric::CGROUP_CPU_PERIODS.name),
+            &rate(&metric::CGROUP_CPU_THROTTLED_PERIODS, Scope::Cgroup),
+            &rate(&metric::CGROUP_CPU_PERIODS, Scope::Cgroup),
         );
         let pressure = |resource: &str| {
-            let key = |scope| {
-                history.readings().find(|(of, key)| {
-                    *of == scope
-                        && key.starts_with(metric::PRESSURE_TIME.name)
-                        && key.contains(&format!("resource={resource}"))
-                        && key.contains("stalled=some")
+            let find = |scope: Scope| {
+                history.readings().iter().find(|key| {
+                    key.scope == scope
+                        && *key.metric == metric::PRESSURE_TIME
+                        && key.attribute("resource") == Some(resource)
+                        && key.attribute("stalled") == Some("some")
                 })
             };
-            match key("cgroup").or_else(|| key("host")) {
-                Some((scope, key)) => percents(history.rate(scope, key)),
+            match find(Scope::Cgroup).or_else(|| find(Scope::Host)) {
+                Some(key) => percents(history.rate(key)),
                 None => Vec::new(),
             }
         };
-        let collecting = self.sum_of_rates("process", metric::GC_PAUSE_TIME.name);
+        let collecting = self.sum_of_rates(&Scope::Process, &metric::GC_PAUSE_TIME);
         Chart {
             id: "causes",
             title: "What keeps the CPU from the work".to_owned(),
@@ -296,15 +293,11 @@ impl Drawn<'_> {
         }
     }
 
-    fn sum_of_rates(&self, scope: &str, name: &str) -> Column {
-        let of_metric = |key: &str| split_key(key).0 == name;
-        let keys = self
-            .history
-            .readings()
-            .filter(|(of, key)| *of == scope && of_metric(key));
+    fn sum_of_rates(&self, scope: &Scope, metric: &Metric) -> Column {
+        let wanted = |key: &&ReadingKey<'_>| key.scope == *scope && key.metric == metric;
         let mut sum: Column = Vec::new();
-        for (_, key) in keys {
-            let rates = self.history.rate(scope, key);
+        for key in self.history.readings().iter().filter(wanted) {
+            let rates = self.history.rate(key);
             if sum.is_empty() {
                 sum = rates;
             } else {
@@ -341,12 +334,6 @@ fn ratio(part: &Column, whole: &Column) -> Column {
         (whole > 0.0).then_some((*part)? / whole)
     };
     part.iter().zip(whole).map(of).collect()
-}
-
-/// The value of the first attribute in a reading's key.
-fn attribute(key: &str) -> &str {
-    let value = key.split_once('=').map_or("", |(_, value)| value);
-    value.split([',', '}']).next().unwrap_or_default()
 }
 
 /// Five significant digits: what a chart can show, in fewer bytes.

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use headspace_agent::model::BoundedSeries;
-use headspace_agent::model::metric::{Metric, MetricKind, TimedValue};
-use headspace_agent::model::reading::split_key;
+use headspace_agent::model::metric::{MetricKind, TimedValue};
+use headspace_agent::model::reading::ReadingKey;
 use headspace_agent::model::record::{LoopTick, Phase, QueueTick, TickRecord};
 
 use super::spread::Spread;
@@ -23,7 +23,7 @@ pub(crate) struct History {
     points: BoundedSeries<Point>,
     loops: Vec<String>,
     queues: Vec<(String, Option<String>)>,
-    series: Vec<(String, String)>,
+    series: Vec<ReadingKey<'static>>,
 }
 
 /// Neighbouring ticks.
@@ -91,29 +91,29 @@ impl History {
             ..Point::default()
         };
         for entry in &tick.loops {
-            if let Some(number) = number_of(&mut self.loops, &entry.name) {
+            let is_same = |name: &String| *name == entry.name;
+            if let Some(number) = number_of(&mut self.loops, is_same, || entry.name.clone()) {
                 point.loops.entry(number).or_default().take(entry);
             }
         }
         for entry in &tick.queues {
-            let key = (&entry.name, &entry.worker);
-            let of = |(name, worker): (&String, &Option<String>)| (name.clone(), worker.clone());
-            if let Some(number) = pair_number(&mut self.queues, key, of) {
+            let is_same = |(name, worker): &(String, Option<String>)| {
+                *name == entry.name && *worker == entry.worker
+            };
+            let make = || (entry.name.clone(), entry.worker.clone());
+            if let Some(number) = number_of(&mut self.queues, is_same, make) {
                 point.queues.entry(number).or_default().take(entry);
             }
         }
-        for (scope, readings) in &tick.readings {
-            for (key, value) in readings {
-                if let Some(metric) = wanted(scope, key).filter(|_| value.is_finite()) {
-                    let of = |(scope, key): (&String, &String)| (scope.clone(), key.clone());
-                    if let Some(number) = pair_number(&mut self.series, (scope, key), of) {
-                        let span = TimedValue {
-                            value: *value,
-                            seconds: point.interval_s,
-                        };
-                        point.values.insert(number, (metric.kind, span));
-                    }
-                }
+        let shown = |(key, value): &(ReadingKey<'_>, f64)| is_shown(key) && value.is_finite();
+        for (key, value) in tick.known_readings().filter(shown) {
+            let kind = key.metric.kind;
+            let is_same = |known: &ReadingKey<'static>| *known == key;
+            let make = || key.clone().into_owned();
+            if let Some(number) = number_of(&mut self.series, is_same, make) {
+                let seconds = point.interval_s;
+                let timed = TimedValue { value, seconds };
+                point.values.insert(number, (kind, timed));
             }
         }
         point
@@ -154,16 +154,14 @@ impl History {
         self.points().iter().map(depth).collect()
     }
 
-    /// Scopes and keys of the readings that are kept.
-    pub(crate) fn readings(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.series
-            .iter()
-            .map(|(scope, key)| (scope.as_str(), key.as_str()))
+    /// The readings that are kept.
+    pub(crate) fn readings(&self) -> &[ReadingKey<'static>] {
+        &self.series
     }
 
     /// A level at each point.
-    pub(crate) fn level(&self, scope: &str, key: &str) -> Column {
-        let Some(number) = self.number(scope, key) else {
+    pub(crate) fn level(&self, key: &ReadingKey<'_>) -> Column {
+        let Some(number) = self.number(key) else {
             return vec![None; self.points().len()];
         };
         let level = |point: &Point| point.values.get(&number).map(|(_, span)| span.value);
@@ -172,9 +170,9 @@ impl History {
 
     /// How fast a total grows, a second. A total is written now and then: between two times it is
     /// taken to grow evenly.
-    pub(crate) fn rate(&self, scope: &str, key: &str) -> Column {
+    pub(crate) fn rate(&self, key: &ReadingKey<'_>) -> Column {
         let mut column = vec![None; self.points().len()];
-        let Some(number) = self.number(scope, key) else {
+        let Some(number) = self.number(key) else {
             return column;
         };
         let mut before: Option<(usize, f64, f64)> = None;
@@ -194,8 +192,8 @@ impl History {
         column
     }
 
-    fn number(&self, scope: &str, key: &str) -> Option<usize> {
-        self.series.iter().position(|(s, k)| s == scope && k == key)
+    fn number(&self, key: &ReadingKey<'_>) -> Option<usize> {
+        self.series.iter().position(|known| known == key)
     }
 }
 
@@ -254,36 +252,23 @@ impl Looks {
     }
 }
 
-/// The metric of a reading that the page shows.
-fn wanted(scope: &str, key: &str) -> Option<&'static Metric> {
-    let (name, _) = split_key(key);
-    let kind = scope.split_once(':').map_or(scope, |(kind, _)| kind);
-    super::charts::READINGS
-        .iter()
-        .find(|(of, metric)| *of == kind && metric.name == name)
-        .map(|(_, metric)| *metric)
+/// Whether the page shows a reading.
+fn is_shown(key: &ReadingKey<'_>) -> bool {
+    let shown = (key.scope.kind(), key.metric);
+    super::charts::READINGS.contains(&shown)
 }
 
-fn number_of(known: &mut Vec<String>, name: &String) -> Option<usize> {
-    if let Some(place) = known.iter().position(|one| one == name) {
-        return Some(place);
-    }
-    (known.len() < MOST_NAMES).then(|| {
-        known.push(name.clone());
-        known.len() - 1
-    })
-}
-
-fn pair_number<'a, A: PartialEq, B: PartialEq>(
-    known: &mut Vec<(A, B)>,
-    key: (&'a A, &'a B),
-    make: impl Fn((&'a A, &'a B)) -> (A, B),
+/// The number of the known one that `is_same` finds. It is made where there is none, and room.
+fn number_of<K>(
+    known: &mut Vec<K>,
+    is_same: impl Fn(&K) -> bool,
+    make: impl FnOnce() -> K,
 ) -> Option<usize> {
-    if let Some(place) = known.iter().position(|(a, b)| a == key.0 && b == key.1) {
-        return Some(place);
+    if let Some(number) = known.iter().position(is_same) {
+        return Some(number);
     }
     (known.len() < MOST_NAMES).then(|| {
-        known.push(make(key));
+        known.push(make());
         known.len() - 1
     })
 }

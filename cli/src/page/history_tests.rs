@@ -1,5 +1,6 @@
-use headspace_agent::model::Distribution;
 use headspace_agent::model::distribution::DistributionRecord;
+use headspace_agent::model::metric::THREAD_RUN_QUEUE_TIME;
+use headspace_agent::model::{Distribution, Scope};
 
 use super::*;
 
@@ -120,8 +121,9 @@ fn a_total_that_is_written_now_and_then_grows_evenly_between() {
     });
     history.take(&reading(3.0, "thread:consumer", key, 6.0));
 
+    let consumer = Scope::Thread("consumer".into());
     assert_eq!(
-        history.rate("thread:consumer", key),
+        history.rate(&ReadingKey::new(&THREAD_RUN_QUEUE_TIME, consumer)),
         [None, Some(0.5), Some(0.5)]
     );
 }
@@ -133,7 +135,7 @@ fn levels_are_weighted_by_time_and_what_no_chart_shows_is_not_kept() {
     history.take(&reading(1.0, "gpu:0", key, 0.2));
     history.take(&reading(2.0, "gpu:0", key, 0.4));
     history.take(&reading(3.0, "gpu:0", "hw.temperature", 60.0));
-    assert_eq!(history.readings().count(), 1);
+    assert_eq!(history.readings().len(), 1);
     let mut point = history.points()[0].clone();
     point.add(history.points()[1].clone());
     let mean = point.values[&0].1.value;

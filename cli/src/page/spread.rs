@@ -1,5 +1,7 @@
 //! Durations of one point: exact sum, and the buckets that hold something.
 
+use std::collections::BTreeMap;
+
 use headspace_agent::model::distribution::{DistributionRecord, bucket_bounds};
 
 /// Durations. Empty it takes no room, and two of them are added without loss.
@@ -9,19 +11,19 @@ pub(crate) struct Spread {
     sum_ms: f64,
     min_ms: f64,
     max_ms: f64,
-    /// Buckets of the records' histograms and their counts, in order.
-    buckets: Vec<(u64, u64)>,
+    /// Buckets of the records' histograms and their counts.
+    buckets: BTreeMap<u64, u64>,
 }
 
 impl Spread {
     /// Adds the durations of a record.
     pub(crate) fn take(&mut self, record: &DistributionRecord) {
         let mut bucket = 0_u64;
-        let mut buckets = Vec::new();
+        let mut buckets = BTreeMap::new();
         for &entry in &record.buckets {
             if let Ok(count) = u64::try_from(entry) {
                 if count > 0 {
-                    buckets.push((bucket, count));
+                    buckets.insert(bucket, count);
                 }
                 bucket = bucket.saturating_add(1);
             } else {
@@ -29,7 +31,7 @@ impl Spread {
             }
         }
         self.add(&Self {
-            count: buckets.iter().map(|(_, count)| count).sum(),
+            count: buckets.values().sum(),
             sum_ms: record.sum_ms,
             min_ms: record.min_ms,
             max_ms: record.max_ms,
@@ -50,39 +52,9 @@ impl Spread {
         self.sum_ms += other.sum_ms;
         self.min_ms = self.min_ms.min(other.min_ms);
         self.max_ms = self.max_ms.max(other.max_ms);
-        let mut all = Vec::with_capacity(self.buckets.len() + other.buckets.len());
-        let (mut mine, mut theirs) = (
-            self.buckets.iter().peekable(),
-            other.buckets.iter().peekable(),
-        );
-        loop {
-            let next = match (mine.peek(), theirs.peek()) {
-                (Some(a), Some(b)) if a.0 == b.0 => {
-                    let both = (a.0, a.1 + b.1);
-                    mine.next();
-                    theirs.next();
-                    both
-                }
-                (Some(a), Some(b)) if a.0 > b.0 => {
-                    let one = **b;
-                    theirs.next();
-                    one
-                }
-                (Some(a), _) => {
-                    let one = **a;
-                    mine.next();
-                    one
-                }
-                (None, Some(b)) => {
-                    let one = **b;
-                    theirs.next();
-                    one
-                }
-                (None, None) => break,
-            };
-            all.push(next);
+        for (bucket, count) in &other.buckets {
+            *self.buckets.entry(*bucket).or_default() += count;
         }
-        self.buckets = all;
     }
 
     /// How many there are.
@@ -99,7 +71,7 @@ impl Spread {
     pub(crate) fn quantile_ms(&self, q: f64) -> Option<f64> {
         let mut below = 0;
         let rank = q * self.count as f64;
-        for &(bucket, count) in &self.buckets {
+        for (&bucket, count) in &self.buckets {
             below += count;
             if below as f64 >= rank {
                 let (from, to) = bucket_bounds(bucket);

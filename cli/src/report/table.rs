@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use headspace_agent::model::ranks::{RankSummary, RanksRecord};
 use headspace_agent::model::record::SummaryRecord;
 use headspace_agent::wording::units::{duration_ms, percent};
+use headspace_exporters::encode::text::{keep_end, table};
 use headspace_exporters::run_folder::RankRun;
 
 use super::Reported;
 use super::ranks::SHOWN;
-use crate::layout::{aligned, shorten};
 
 /// Widest name of a run. Of a longer one the end is shown, which tells runs apart.
 const MAX_NAME: usize = 32;
@@ -90,7 +90,7 @@ pub(super) fn runs(several: &[Reported<'_>]) -> String {
     let mut marks = Marks::default();
     for one in several {
         let s = one.summary;
-        let name = shorten(&name(one), MAX_NAME);
+        let name = keep_end(&name(one), MAX_NAME);
         let mark = marks.mark(&name, one.main, s);
         rows.push(vec![
             name + mark,
@@ -103,7 +103,7 @@ pub(super) fn runs(several: &[Reported<'_>]) -> String {
             some(s.throughput_samples_per_s, |rate| format!("{rate:.1}")),
         ]);
     }
-    aligned(&rows, 2) + &marks.footnotes()
+    table(&rows, 2) + &marks.footnotes()
 }
 
 /// One line a rank, the first 16 and the slowest one.
@@ -147,7 +147,7 @@ pub(super) fn ranks(ranks: &[RankRun], together: &RanksRecord) -> String {
             row.remove(OTHERS);
         }
     }
-    let mut text = aligned(&rows, 1);
+    let mut text = table(&rows, 1);
     if more > 0 {
         let _ = writeln!(text, "… and {more} more ranks (`--json` tells of each)");
     }

@@ -13,6 +13,7 @@ pub mod scalars;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod snapshot;
+pub mod text;
 mod tick_series;
 pub mod times;
 pub mod verdict_text;

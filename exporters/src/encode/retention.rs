@@ -10,8 +10,8 @@
 
 use std::collections::BTreeMap;
 
-use headspace_agent::model::metric::{Metric, MetricKind, TimedValue};
-use headspace_agent::model::reading::split_key;
+use headspace_agent::model::metric::{MetricKind, TimedValue};
+use headspace_agent::model::reading::metric_of;
 use headspace_agent::model::record::{LoopTick, QueueTick, StageTick, TickRecord};
 use headspace_agent::model::{Distribution, QueueSample, Record, RecordBody, StageSample};
 
@@ -246,8 +246,7 @@ fn tick_mut(record: &mut Record) -> Option<&mut TickRecord> {
 /// How values under `key` combine. What is not known is taken for a counter: its last value was
 /// true once, an average of totals never.
 fn kind(key: &str) -> MetricKind {
-    let (name, _) = split_key(key);
-    Metric::named(name).map_or(MetricKind::Counter, |metric| metric.kind)
+    metric_of(key).map_or(MetricKind::Counter, |metric| metric.kind)
 }
 
 #[cfg(test)]

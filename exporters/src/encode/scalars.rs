@@ -6,12 +6,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use headspace_agent::analysis::main_loop::MainLoop;
-use headspace_agent::model::Distribution;
 use headspace_agent::model::metric::{self, Metric};
-use headspace_agent::model::reading::{pairs, split_key};
 use headspace_agent::model::record::{
     LoopTick, Phase, Record, RecordBody, StageTick, SummaryRecord, TickRecord,
 };
+use headspace_agent::model::{Distribution, ReadingKey};
 
 /// Numbers of one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -100,10 +99,8 @@ impl Scalar {
                 Some(queue.depth),
             );
         }
-        for (scope, readings) in &tick.readings {
-            for (key, value) in readings {
-                take_reading(scope, key, *value, to);
-            }
+        for (key, value) in tick.known_readings() {
+            take_reading(&key, value, to);
         }
     }
 }
@@ -125,17 +122,13 @@ fn take_loop(entry: &LoopTick, interval_s: f64, place: &str, to: &mut BTreeMap<S
     }
 }
 
-fn take_reading(scope: &str, key: &str, value: f64, to: &mut BTreeMap<String, f64>) {
-    let (name, written) = split_key(key);
-    let Some((_, by, unit, factor)) = READINGS.iter().find(|row| row.0.name == name) else {
+fn take_reading(key: &ReadingKey<'_>, value: f64, to: &mut BTreeMap<String, f64>) {
+    let Some((_, by, unit, factor)) = READINGS.iter().find(|row| row.0 == key.metric) else {
         return;
     };
-    let of = by.and_then(|by| {
-        let mut pairs = pairs(written);
-        pairs.find(|(name, _)| *name == by).map(|(_, value)| value)
-    });
+    let of = by.and_then(|by| key.attribute(by));
     let of = of.map(|of| format!("{of}_")).unwrap_or_default();
-    let place = scope.replace(':', "/");
+    let place = key.scope.to_string().replace(':', "/");
     put(to, format!("{place}/{of}{unit}"), Some(value * factor));
 }
 

@@ -3,6 +3,8 @@
 use headspace_agent::wording::section::{Block, Entry, Fact, Section, Table};
 use headspace_agent::wording::verdict::{Detail, Verdict};
 
+use super::text::{keep_beginning, keep_end, left, plain, right, width};
+
 /// Widest line of text, in columns.
 const COLUMNS: usize = 100;
 
@@ -51,7 +53,7 @@ pub fn section_lines(section: &Section, columns: usize) -> Vec<String> {
 /// A block in lines that fit beside the label.
 fn layout(block: &Block, label: &str, room: usize) -> Vec<String> {
     match block {
-        Block::Heading { what, location } => pack([plain(what), plain(location)], "      ", room),
+        Block::Heading { what, location } => pack([what.clone(), location.clone()], "      ", room),
         Block::Facts(facts) => pack(facts.iter().map(|fact| phrase(fact, label)), "   ", room),
         Block::Sentence(words) => wrap(words, room),
         Block::Entries(entries) => layout_entries(entries, room),
@@ -74,11 +76,14 @@ fn phrase(fact: &Fact, section: &str) -> String {
     };
     let parts = [label, &fact.value, &fact.note].into_iter();
     let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
-    plain(&parts.join(" "))
+    parts.join(" ")
 }
 
 fn layout_entries(entries: &[Entry], room: usize) -> Vec<String> {
-    let heads: Vec<String> = entries.iter().map(|entry| shortened(&entry.head)).collect();
+    let heads: Vec<String> = entries
+        .iter()
+        .map(|entry| keep_beginning(&entry.head, LONGEST_NAME))
+        .collect();
     let widest = heads.iter().map(|head| width(head)).max().unwrap_or(0);
     let room = (NARROW - LABEL)
         .min(room)
@@ -88,7 +93,7 @@ fn layout_entries(entries: &[Entry], room: usize) -> Vec<String> {
     for (head, entry) in heads.iter().zip(entries) {
         let mut head = head.as_str();
         for line in wrap(&entry.body, room) {
-            lines.push(format!("{head:widest$}   {line}"));
+            lines.push(format!("{}   {line}", left(head, widest)));
             head = "";
         }
     }
@@ -103,7 +108,7 @@ fn layout_table(table: &Table) -> Vec<String> {
         let cells = row.cells.iter().enumerate();
         let cells = cells.map(|(at, cell)| {
             if at == 0 {
-                shortened(cell)
+                keep_beginning(cell, LONGEST_NAME)
             } else {
                 plain(cell)
             }
@@ -111,17 +116,16 @@ fn layout_table(table: &Table) -> Vec<String> {
         cells.collect::<Vec<String>>()
     });
     let cells: Vec<Vec<String>> = std::iter::once(head.collect()).chain(rows).collect();
-    let widths: Vec<usize> = (0..table.columns.len())
-        .map(|column| {
-            let cells = cells.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| width(cell)).max().unwrap_or(0)
-        })
-        .collect();
+    let widest = |column: usize| {
+        let cells = cells.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| width(cell)).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..table.columns.len()).map(widest).collect();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).enumerate();
         let aligned = cells.map(|(column, (cell, &width))| match column {
-            0 => format!("{cell:width$}"),
-            _ => format!("{cell:>width$}"),
+            0 => left(cell, width),
+            _ => right(cell, width),
         });
         aligned.collect::<Vec<_>>().join("   ")
     };
@@ -132,23 +136,9 @@ fn layout_table(table: &Table) -> Vec<String> {
     lines
 }
 
-/// A name that fits a first column.
-fn shortened(name: &str) -> String {
-    let name = plain(name);
-    if name.chars().count() <= LONGEST_NAME {
-        return name;
-    }
-    let kept = name.chars().take(LONGEST_NAME - 1);
-    kept.chain(std::iter::once('…')).collect()
-}
-
-/// Words in lines of at most that width.
+/// Words in lines of at most so many columns.
 fn wrap(words: &str, room: usize) -> Vec<String> {
-    pack(
-        plain(words).split_whitespace().map(ToOwned::to_owned),
-        " ",
-        room,
-    )
+    pack(words.split_whitespace().map(ToOwned::to_owned), " ", room)
 }
 
 /// Joins pieces as long as they fit. A piece that never fits keeps its end, which in a path is
@@ -156,7 +146,7 @@ fn wrap(words: &str, room: usize) -> Vec<String> {
 fn pack(pieces: impl IntoIterator<Item = String>, gap: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for piece in pieces {
-        let piece = shorten(piece, room);
+        let piece = keep_end(&piece, room);
         match lines.last_mut() {
             Some(last) if width(last) + gap.len() + width(&piece) <= room => {
                 last.push_str(gap);
@@ -166,25 +156,6 @@ fn pack(pieces: impl IntoIterator<Item = String>, gap: &str, room: usize) -> Vec
         }
     }
     lines
-}
-
-fn shorten(piece: String, room: usize) -> String {
-    let excess = width(&piece).saturating_sub(room);
-    if excess == 0 {
-        return piece;
-    }
-    format!("…{}", piece.chars().skip(excess + 1).collect::<String>())
-}
-
-fn width(text: &str) -> usize {
-    text.chars().count()
-}
-
-/// Without what would move a terminal's cursor: reasons and paths come from outside.
-fn plain(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ from typing import Any, TypedDict, TypeVar, final
 from typing_extensions import Required, disjoint_base
 
 __all__ = [
+    "FREEDOM",
+    "RUN_TO_RUN",
     "Follower",
     "Loop",
     "LoopIterator",
@@ -17,10 +19,12 @@ __all__ = [
     "Task",
     "__version__",
     "finish_worker",
+    "mean_and_error",
     "observe_queue",
     "run_command",
     "stage",
     "stage_of_loop",
+    "t_quantile",
     "threads_beyond",
     "ticks",
     "time_calls",
@@ -30,11 +34,37 @@ __all__ = [
 
 __version__: str
 
+FREEDOM: float
+"""Degrees of freedom of the errors that `mean_and_error` gives."""
+
+RUN_TO_RUN: float
+"""Standard deviation of a mean from run to run, as a share of it: the same program started again does not
+take the same time."""
+
 _Function = TypeVar("_Function")
 
 def run_command(args: list[str], inject: str | None = None, /) -> int:
     """Runs the command with these arguments, the first being the program's name, and the folder that
     `run` puts on PYTHONPATH."""
+
+def t_quantile(freedom: float, probability: float = 0.975) -> float:
+    """Quantile of Student's t.
+
+    Args:
+        freedom: Degrees of freedom, from 1.
+        probability: From one half to less than 1.
+    """
+
+def mean_and_error(parts: list[tuple[float, float]], /) -> tuple[float, float | None] | None:
+    """The mean of a correlated series, and its standard error by batch means.
+
+    Args:
+        parts: Weight and sum of each part, in order, such as the steps of a tick and their time.
+
+    Returns:
+        The sum of sums over that of weights, and its error; None for the error where the parts are too few
+        to say. None without weight.
+    """
 
 @final
 class Follower:

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::precision::{HALF, Known};
+use super::super::precision::Known;
+use super::super::statistics::standard_error;
 use super::super::tick_series::{Asked, Quantity, Steady, TickSeries};
 use crate::model::comparison::ComparedRun;
 use crate::model::record::{RunState, SummaryRecord};
@@ -299,7 +300,7 @@ fn floor(summary: &SummaryRecord) -> Option<Known> {
     let (low, high) = summary.floor_ci_ms?;
     Some(Known {
         mean: summary.floor_step_ms?,
-        error: Some((high - low) / 2.0 / HALF),
+        error: Some(standard_error(low, high)),
         ..Known::default()
     })
 }

@@ -26,8 +26,7 @@ pub(super) struct Draw<'a> {
 impl Draw<'_> {
     /// A resampled mean, with its level shifted by `level` (a difference of logarithms).
     fn draw(&self, level: f64, rng: &mut Rng) -> f64 {
-        let steps = bootstrap::expansion(self.blocks.freedom()) * self.blocks.deviation(rng);
-        let drawn = (self.mean + steps) * level.exp();
+        let drawn = (self.mean + self.blocks.deviation(rng)) * level.exp();
         // A mean of positive numbers is positive, however wide its interval.
         drawn.max(0.05 * self.mean)
     }

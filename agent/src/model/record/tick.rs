@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::super::distribution::DistributionRecord;
+use super::super::metric::Metric;
+use super::super::reading::{ReadingKey, Scope};
 
 /// Measurements since the previous tick.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -41,6 +43,27 @@ pub struct TickRecord {
     /// Number of steps and records dropped since the run began.
     #[serde(default)]
     pub dropped: Dropped,
+}
+
+impl TickRecord {
+    /// The readings with their keys, by scope. What this version does not declare is another version's,
+    /// and left out.
+    pub fn known_readings(&self) -> impl Iterator<Item = (ReadingKey<'_>, f64)> {
+        let scopes = self.readings.iter();
+        let known = scopes.filter_map(|(scope, values)| Some((Scope::parse(scope)?, values)));
+        known.flat_map(|(scope, values)| {
+            values
+                .iter()
+                .filter_map(move |(key, value)| Some((ReadingKey::parse(&scope, key)?, *value)))
+        })
+    }
+
+    /// The reading of a metric that has one value in its scope.
+    #[must_use]
+    pub fn reading(&self, scope: &Scope, metric: &Metric) -> Option<f64> {
+        let values = self.readings.get(&scope.to_string())?;
+        values.get(metric.name).copied()
+    }
 }
 
 /// Data dropped since the run began.

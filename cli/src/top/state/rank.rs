@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use headspace_agent::analysis::main_loop::MainLoop;
+use headspace_agent::model::metric::Metric;
 use headspace_agent::model::record::{
     LoopTick, NoticeRecord, ProbeRecord, Record, RecordBody, RunRecord, RunState, SummaryRecord,
 };
+use headspace_agent::model::{ReadingKey, Scope};
 
 use super::parts::Parts;
 use super::step_series::{Moment, StepSeries};
@@ -52,8 +54,8 @@ pub(crate) struct Rank {
     /// The last interval in which the main loop had steps.
     pub(crate) now: Option<Moment>,
     pub(crate) parts: Parts,
-    /// Value and time (seconds of the run) of each reading, by scope and key.
-    readings: BTreeMap<String, BTreeMap<String, (f64, f64)>>,
+    /// Value and time (seconds of the run) of each reading.
+    readings: BTreeMap<ReadingKey<'static>, (f64, f64)>,
     /// Epochs begun by the main loop, from 0; and the batches that it received.
     pub(crate) epoch: u64,
     pub(crate) steps: u64,
@@ -85,10 +87,9 @@ impl Rank {
                 self.parts.take(&tick);
                 self.at_s = tick.at_s;
                 self.interval_s = tick.interval_s / f64::from(tick.merged.max(1));
-                for (scope, values) in tick.readings {
-                    let known = self.readings.entry(scope).or_default();
-                    known.extend(values.into_iter().map(|(key, v)| (key, (v, tick.at_s))));
-                }
+                let known = tick.known_readings();
+                self.readings
+                    .extend(known.map(|(key, value)| (key.into_owned(), (value, tick.at_s))));
             }
             RecordBody::Epoch(_) => {}
             RecordBody::Probe(probe) => push(&mut self.probes, probe, PROBES),
@@ -132,28 +133,35 @@ impl Rank {
             .or(self.probes.back())
     }
 
-    /// A reading that still stands.
-    pub(crate) fn reading(&self, scope: &str, key: &str) -> Option<f64> {
-        let (value, at_s) = self.readings.get(scope)?.get(key)?;
+    /// The value of a metric that has one in its scope, if it still stands.
+    pub(crate) fn reading(&self, scope: &Scope, metric: &'static Metric) -> Option<f64> {
+        let key = ReadingKey::new(metric, scope.clone());
+        let (value, at_s) = self.readings.get(&key)?;
         (self.at_s - at_s <= STANDS_S).then_some(*value)
     }
 
-    /// The readings of a scope that still stand and whose keys begin so, in order.
-    pub(crate) fn readings(&self, scope: &str, prefix: &str) -> Vec<(&str, f64)> {
-        let known = self.readings.get(scope).into_iter().flatten();
-        known
-            .filter(|(key, (_, at_s))| key.starts_with(prefix) && self.at_s - at_s <= STANDS_S)
-            .map(|(key, (value, _))| (key.as_str(), *value))
-            .collect()
+    /// The values of a metric in a scope that still stand, in the order of their keys.
+    pub(crate) fn readings<'a>(
+        &'a self,
+        scope: &Scope,
+        metric: &'static Metric,
+    ) -> impl Iterator<Item = (&'a ReadingKey<'static>, f64)> {
+        let first = ReadingKey::new(metric, scope.clone());
+        let of_metric = self.readings.range(first.clone()..);
+        of_metric
+            .take_while(move |(key, _)| key.scope == first.scope && key.metric == metric)
+            .filter(|(_, (_, at_s))| self.at_s - at_s <= STANDS_S)
+            .map(|(key, (value, _))| (key, *value))
     }
 
     /// Numbers of the GPUs that were read, in order.
     pub(crate) fn gpus(&self) -> Vec<u32> {
-        let scopes = self.readings.keys();
-        let mut gpus: Vec<u32> = scopes
-            .filter_map(|scope| scope.strip_prefix("gpu:")?.parse().ok())
-            .collect();
-        gpus.sort_unstable();
+        let ordinal = |key: &ReadingKey<'_>| match key.scope {
+            Scope::Gpu(ordinal) => Some(ordinal),
+            _ => None,
+        };
+        let mut gpus: Vec<u32> = self.readings.keys().filter_map(ordinal).collect();
+        gpus.dedup();
         gpus
     }
 }

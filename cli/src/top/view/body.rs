@@ -1,6 +1,7 @@
 //! The list: queues and stages, and then GPUs, the machine, workers and notices.
 
 use headspace_agent::model::record::Severity;
+use headspace_agent::model::{Scope, metric};
 use headspace_agent::wording::units::{bytes, duration_ms, percent};
 use ratatui::text::{Line, Span};
 
@@ -55,11 +56,7 @@ pub(super) fn pipeline(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<Line<'
     if lines.is_empty() {
         lines.push(head(scene, " stages"));
         let hint = "   None is marked: `headspace.stage` and `headspace.queue` show the pipeline.";
-        lines.extend(
-            wrapped(hint, width.saturating_sub(4))
-                .into_iter()
-                .map(|l| Line::from(format!("   {l}"))),
-        );
+        lines.extend(wrapped(hint, width.saturating_sub(4)).map(|l| Line::from(format!("   {l}"))));
     }
     lines
 }
@@ -146,7 +143,7 @@ fn stage_line(stage: &StageNow, binds: bool, scene: &Scene<'_>) -> Line<'static>
 
 fn gpu_lines(gpu: u32, rank: &Rank, scene: &Scene<'_>, lines: &mut Vec<Line<'static>>) {
     let palette = scene.palette;
-    let scope = format!("gpu:{gpu}");
+    let scope = Scope::Gpu(gpu);
     let known = rank
         .run
         .as_ref()
@@ -155,10 +152,10 @@ fn gpu_lines(gpu: u32, rank: &Rank, scene: &Scene<'_>, lines: &mut Vec<Line<'sta
         .and_then(|known| known.name.clone())
         .unwrap_or_default();
     let mut facts = Vec::new();
-    if let Some(watts) = rank.reading(&scope, "hw.power") {
+    if let Some(watts) = rank.reading(&scope, &metric::GPU_POWER) {
         facts.push(format!("{watts:.0} W"));
     }
-    if let Some(degrees) = rank.reading(&scope, "hw.temperature") {
+    if let Some(degrees) = rank.reading(&scope, &metric::GPU_TEMPERATURE) {
         facts.push(format!("{degrees:.0} °C"));
     }
     lines.push(head(
@@ -175,31 +172,27 @@ fn gpu_lines(gpu: u32, rank: &Rank, scene: &Scene<'_>, lines: &mut Vec<Line<'sta
         spans.push(Span::raw(more));
         lines.push(Line::from(spans));
     };
-    let sm = rank.readings(&scope, "headspace.gpu.sm.utilization");
-    if let Some((_, share)) = sm.first() {
-        level("SMs".to_owned(), *share, String::new());
+    let mut sm = rank.readings(&scope, &metric::GPU_SM_UTILIZATION);
+    if let Some((_, share)) = sm.next() {
+        level("SMs".to_owned(), share, String::new());
     }
-    let tasks = rank.readings(&scope, "hw.gpu.utilization{");
-    for (key, share) in tasks {
-        let label = match key {
-            _ if key.ends_with("=general}") => "any kernel",
-            _ if key.ends_with("=decoder}") => "all decoders",
-            _ if key.ends_with("=encoder}") && share > 0.0 => "all encoders",
+    for (key, share) in rank.readings(&scope, &metric::GPU_UTILIZATION) {
+        let label = match key.attribute("hw.gpu.task") {
+            Some("general") => "any kernel",
+            Some("decoder") => "all decoders",
+            Some("encoder") if share > 0.0 => "all encoders",
             _ => continue,
         };
         level(label.to_owned(), share, String::new());
     }
-    for (key, share) in rank.readings(&scope, "headspace.gpu.engine.utilization{") {
-        let engine = key
-            .split_once('=')
-            .map_or(key, |(_, engine)| engine)
-            .trim_end_matches('}');
+    for (key, share) in rank.readings(&scope, &metric::GPU_ENGINE_UTILIZATION) {
+        let engine = key.attribute("engine").unwrap_or_default();
         if engine.starts_with("nvdec") || share > 0.0 {
             level(engine.to_owned(), share, String::new());
         }
     }
-    let used = rank.reading(&scope, "hw.gpu.memory.usage");
-    let limit = rank.reading(&scope, "hw.gpu.memory.limit");
+    let used = rank.reading(&scope, &metric::GPU_MEMORY_USAGE);
+    let limit = rank.reading(&scope, &metric::GPU_MEMORY_LIMIT);
     if let (Some(used), Some(limit)) = (used, limit.filter(|limit| *limit > 0.0)) {
         let more = format!("  {} of {}", bytes(used), bytes(limit));
         level("memory".to_owned(), used / limit, more);
@@ -210,8 +203,8 @@ fn gpu_lines(gpu: u32, rank: &Rank, scene: &Scene<'_>, lines: &mut Vec<Line<'sta
 fn host(rank: &Rank, scene: &Scene<'_>) -> Vec<Line<'static>> {
     let palette = scene.palette;
     let mut spans = Vec::new();
-    if let Some(share) = rank.reading("host", "headspace.host.cpu.utilization") {
-        let cores = rank.reading("host", "headspace.host.cpu.usable");
+    if let Some(share) = rank.reading(&Scope::Host, &metric::HOST_CPU_UTILIZATION) {
+        let cores = rank.reading(&Scope::Host, &metric::HOST_CPU_USABLE);
         let cores = cores.map_or(String::new(), |cores| format!("of {cores:.0} "));
         spans.push(Span::raw(format!(
             "   cores {:>3} % {cores} ",
@@ -219,11 +212,11 @@ fn host(rank: &Rank, scene: &Scene<'_>) -> Vec<Line<'static>> {
         )));
         spans.extend(bar(share, BAR, palette.level(), palette.label()));
     }
-    let memory = |scope| rank.reading(scope, "process.memory.usage");
-    if let Some(memory) = memory("tree").or_else(|| memory("process")) {
+    let memory = |scope| rank.reading(&scope, &metric::PROCESS_MEMORY_USAGE);
+    if let Some(memory) = memory(Scope::Tree).or_else(|| memory(Scope::Process)) {
         spans.push(Span::raw(format!("   memory {}", bytes(memory))));
     }
-    if let Some(processes) = rank.reading("tree", "headspace.process.count") {
+    if let Some(processes) = rank.reading(&Scope::Tree, &metric::PROCESS_COUNT) {
         spans.push(Span::raw(format!("   processes {processes:.0}")));
     }
     if spans.is_empty() {

@@ -3,13 +3,14 @@
 
 use headspace_agent::model::record::Phase;
 use headspace_agent::wording::units::{duration_ms, duration_s};
+use headspace_exporters::encode::text::{keep_beginning, right};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::super::state::{Moment, Rank};
 use super::Scene;
-use super::text::{cells, eighth, shorten};
+use super::text::{cells, eighth};
 
 /// Columns of the scale to the left.
 const SCALE: u16 = 14;
@@ -99,7 +100,7 @@ fn scale(buffer: &mut Buffer, plot: Rect, most: f64, floor: Option<f64>, scene: 
     let left = plot.x - SCALE;
     let label = scene.palette.label();
     let write = |buffer: &mut Buffer, y: u16, text: &str, style| {
-        buffer.set_string(left, y, format!("{:>13}", shorten(text, 13)), style);
+        buffer.set_string(left, y, right(&keep_beginning(text, 13), 13), style);
     };
     if most > 0.0 {
         write(buffer, plot.y, &duration_ms(most), label);

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use headspace_agent::wording::units::{duration_ms, duration_s, percent};
+use headspace_exporters::encode::text::{self, keep_beginning};
 use ratatui::text::{Line, Span};
-use unicode_width::UnicodeWidthStr;
 
 use super::super::state::{Life, Rank};
-use super::text::{clock, grouped, rate, shorten};
+use super::text::{clock, grouped, rate};
 use super::{Palette, Scene, Shown};
 
 /// What runs, which rank is shown, and whether it goes on.
@@ -50,8 +50,8 @@ pub(super) fn line(scene: &Scene<'_>, width: u16) -> Line<'static> {
         // The trainer was started again while the screen was open.
         let _ = write!(left, " (run {})", state.earlier + 1);
     }
-    let left = shorten(&left, width.saturating_sub(right.width() + 1));
-    let room = width.saturating_sub(left.width() + right.width());
+    let left = keep_beginning(&left, width.saturating_sub(text::width(&right) + 1));
+    let room = width.saturating_sub(text::width(&left) + text::width(&right));
     Line::from(format!("{left}{}{right}", " ".repeat(room))).style(scene.palette.bar())
 }
 
@@ -117,7 +117,7 @@ pub(super) fn now(rank: &Rank, palette: Palette, width: u16) -> Line<'static> {
     }
     let mut used: usize = spans.iter().map(Span::width).sum();
     for text in more {
-        used += text.width() + 3;
+        used += text::width(&text) + 3;
         if used <= usize::from(width) + 3 {
             spans.push(Span::styled(format!("{text}   "), palette.label()));
         }

@@ -1,10 +1,8 @@
 //! Cells, bars and lines of text of a given width.
 
+use headspace_exporters::encode::text::{self, keep_beginning};
 use ratatui::style::Style;
 use ratatui::text::Span;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
-
-use crate::layout::plain;
 
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -57,45 +55,15 @@ pub(super) fn spark(values: &[f64], most: f64, width: usize) -> String {
 
 /// Text in exactly so many columns, to the left. What is too long keeps its beginning.
 pub(super) fn left(text: &str, width: usize) -> String {
-    let text = shorten(text, width);
-    let room = width.saturating_sub(text.width());
-    format!("{text}{}", " ".repeat(room))
-}
-
-/// Text in at most so many columns.
-pub(super) fn shorten(text: &str, width: usize) -> String {
-    let text = plain(text);
-    if text.width() <= width {
-        return text;
-    }
-    let mut out = String::new();
-    let mut used = 1;
-    for c in text.chars() {
-        used += c.width().unwrap_or(0);
-        if used > width {
-            break;
-        }
-        out.push(c);
-    }
-    if width > 0 {
-        out.push('…');
-    }
-    out
+    text::left(&keep_beginning(text, width), width)
 }
 
 /// Words in lines of at most that width.
-pub(super) fn wrapped(words: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in plain(words).split_whitespace() {
-        match lines.last_mut() {
-            Some(last) if last.width() + 1 + word.width() <= width => {
-                last.push(' ');
-                last.push_str(word);
-            }
-            _ => lines.push(shorten(word, width)),
-        }
-    }
+pub(super) fn wrapped(words: &str, width: usize) -> impl Iterator<Item = String> {
+    let lines = text::wrap("", words, width);
     lines
+        .into_iter()
+        .map(move |line| keep_beginning(&line, width))
 }
 
 /// `1 234 567`.

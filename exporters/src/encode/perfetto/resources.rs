@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use headspace_agent::model::metric::{Metric, MetricKind};
-use headspace_agent::model::reading::split_key;
+use headspace_agent::model::metric::MetricKind;
+use headspace_agent::model::reading::ReadingKey;
 use headspace_agent::model::record::{QueueTick, StageTick, TickRecord};
 
 use super::tracks::{Track, Writer};
@@ -34,10 +34,8 @@ impl Resources {
         for queue in &tick.queues {
             take_queue(queue, process, until, to);
         }
-        for (scope, readings) in &tick.readings {
-            for (key, value) in readings {
-                self.reading(scope, key, *value, process, until, to);
-            }
+        for (key, value) in tick.known_readings() {
+            self.reading(&key, value, process, until, to);
         }
     }
 
@@ -66,27 +64,23 @@ impl Resources {
 
     fn reading(
         &mut self,
-        scope: &str,
-        key: &str,
+        key: &ReadingKey<'_>,
         value: f64,
         process: Track,
         at: u64,
         to: &mut Writer,
     ) {
-        let (name, _) = split_key(key);
-        // What is not declared is another version's.
-        let Some(metric) = Metric::named(name) else {
-            return;
-        };
-        let group = to.below(process, scope);
+        let (metric, name) = (key.metric, key.to_string());
+        let scope = key.scope.to_string();
+        let group = to.below(process, &scope);
         if metric.kind == MetricKind::Counter {
-            let before = self.totals.insert(format!("{scope} {key}"), (at, value));
+            let before = self.totals.insert(format!("{scope} {name}"), (at, value));
             if let Some((since, last)) = before
                 && at > since
                 && value >= last
             {
                 let unit = format!("{}/s", metric.unit);
-                let track = to.counter(group, key, &unit, Some(metric.help));
+                let track = to.counter(group, &name, &unit, Some(metric.help));
                 let seconds = (at - since) as f64 / 1e9;
                 to.count(track, since, (value - last) / seconds);
             }
@@ -96,7 +90,7 @@ impl Resources {
             "1" => ("%", 100.0),
             unit => (unit, 1.0),
         };
-        let track = to.counter(group, key, unit, Some(metric.help));
+        let track = to.counter(group, &name, unit, Some(metric.help));
         to.count(track, at, value * factor);
     }
 }

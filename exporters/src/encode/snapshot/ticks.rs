@@ -19,10 +19,8 @@ impl Snapshot {
         for entry in &tick.queues {
             self.take_queue(entry);
         }
-        for (scope, readings) in &tick.readings {
-            for (key, value) in readings {
-                self.take_reading(scope, key, *value);
-            }
+        for (key, value) in tick.known_readings() {
+            self.take_reading(&key, value);
         }
         let dropped = tick.dropped;
         self.set(

@@ -1,8 +1,7 @@
 """A run's records as they grow: how far it is, and how long a step takes so far.
 
 The `summary` record is refreshed ever more rarely, so the step is taken from the ticks, of which one
-comes each interval: means of blocks of ticks, whose spread gives the interval (batch means; Law,
-Simulation Modeling and Analysis, 9.5.3), with the allowance for what differs from run to run.
+comes each interval, with its error by batch means and an allowance for what differs from run to run.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headspace._native import Follower
-from headspace.tune.objective import FREEDOM, RUN_TO_RUN, run_half, t_quantile
+from headspace._native import FREEDOM, RUN_TO_RUN, Follower, mean_and_error, t_quantile
+from headspace.tune.objective import run_half
 
 #: Steps at the start that do not count, as in `analysis/steady.rs`.
 WARM_UP = 20
@@ -21,8 +20,8 @@ WARM_UP = 20
 #: Steady steps from which on a mean is told.
 LEAST_STEPS = 30
 
-#: Blocks that the interval is made of.
-BLOCKS = FREEDOM + 1
+#: Ticks from which on an error is told: fewer hardly show how much ticks differ.
+LEAST_TICKS = 8
 
 #: Probability that a run as fast as the best is taken for slower, over all checks of it.
 WRONGLY = 0.05
@@ -51,15 +50,15 @@ class StepTimes:
     def mean(self) -> StepMean | None:
         """The mean step; None before there are steps enough."""
         count = sum(count for count, _ in self._ticks)
-        if count < LEAST_STEPS:
+        known = self._known()
+        if count < LEAST_STEPS or known is None:
             return None
-        total = math.fsum(ms for _, ms in self._ticks)
-        mean = total / count
-        error = self._error(mean)
+        mean, error = known
+        seconds = mean * count / 1e3
         if error is None:
-            return StepMean(mean, None, count, total / 1e3)
+            return StepMean(mean, None, count, seconds)
         half = run_half(mean, error)
-        return StepMean(mean, (mean - half, mean + half), count, total / 1e3)
+        return StepMean(mean, (mean - half, mean + half), count, seconds)
 
     def lower_bound(self, check: int) -> float | None:
         """Lower confidence bound of the mean step in milliseconds; None before there are ticks enough.
@@ -70,23 +69,18 @@ class StepTimes:
         Args:
             check: Number of the check of this run, from 1.
         """
-        mean = self.mean()
-        error = self._error(mean.ms) if mean else None
-        if mean is None or error is None:
+        mean, error = self._known() or (0.0, None)
+        if error is None:
             return None
         sure = t_quantile(FREEDOM, 1 - WRONGLY / (check * (check + 1)))
-        return mean.ms - sure * math.hypot(error, RUN_TO_RUN * mean.ms)
+        return mean - sure * math.hypot(error, RUN_TO_RUN * mean)
 
-    def _error(self, mean: float) -> float | None:
-        """Standard error of the mean; None where the ticks are too few to say."""
-        ticks = self._ticks
-        if len(ticks) < BLOCKS:
-            return None
-        means = []
-        for block in range(BLOCKS):
-            part = ticks[block * len(ticks) // BLOCKS : (block + 1) * len(ticks) // BLOCKS]
-            means.append(math.fsum(ms for _, ms in part) / sum(count for count, _ in part))
-        return math.sqrt(math.fsum((one - mean) ** 2 for one in means) / (BLOCKS - 1) / BLOCKS)
+    def _known(self) -> tuple[float, float | None] | None:
+        """Mean step and its standard error; None for the error where the ticks are too few to say."""
+        known = mean_and_error(list(self._ticks))
+        if known is None or len(self._ticks) >= LEAST_TICKS:
+            return known
+        return known[0], None
 
 
 class LiveRun:

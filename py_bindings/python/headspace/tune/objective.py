@@ -15,52 +15,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from headspace._native import FREEDOM, RUN_TO_RUN, t_quantile
 from headspace.tune.experiment import Outcome, Trial
 from headspace.tune.knobs import Config, key
 
 #: Half-width of the interval of a run that tells none, as a share of the step.
 UNKNOWN_SHARE = 0.1
 
-#: Standard deviation of a mean from run to run, as a share of it, as in `analysis/precision.rs`: the
-#: same program started again does not take the same time.
-RUN_TO_RUN = 0.0075
-
-#: Degrees of freedom of a run's interval, as there.
-FREEDOM = 7
-
 #: Runs that one run's own interval is worth where it is asked how much the next one differs: what other
-#: programs do then is not in it (`FREEDOM_OF_OTHERS` there).
+#: programs do then is not in it (`FREEDOM_OF_OTHERS` in `analysis/precision.rs`).
 ASSUMED = 3
-
-
-def t_quantile(freedom: int, probability: float = 0.975) -> float:
-    """Quantile of Student's t.
-
-    Args:
-        freedom: Degrees of freedom, from 1.
-        probability: Above one half.
-    """
-    low, high = 0.0, 1.0
-    while _t_below(high, freedom) < probability and high < 1e9:
-        high *= 2
-    for _ in range(64):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _t_below(middle, freedom) < probability else (low, middle)
-    return high
-
-
-def _t_below(t: float, freedom: int) -> float:
-    """Probability of less than `t` (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
-    angle = math.atan(t / math.sqrt(freedom))
-    cosine, odd = math.cos(angle), freedom % 2
-    term = cosine if odd else 1.0
-    total = term if freedom > 1 else 0.0
-    for k in range(2 + odd, freedom - 1, 2):
-        term *= cosine**2 * (k - 1) / k
-        total += term
-    total *= math.sin(angle)
-    within = 2 / math.pi * (angle + total) if odd else total
-    return 0.5 + within / 2
 
 
 def run_half(ms: float, error: float = 0.0) -> float:

@@ -1,0 +1,148 @@
+//! Means, variances and Student's t: what several analyses need.
+
+/// Half of a 95 % interval in standard errors: the 97.5 % quantile of the normal distribution.
+pub(super) const NORMAL: f64 = 1.959_964;
+
+/// Fewest batches that tell how much their means vary.
+const LEAST_BATCHES: usize = 4;
+
+/// Steps of the integral over half of Student's distribution: more than six digits are right.
+const STEPS: i32 = 256;
+
+/// Degrees of freedom of an error from 8 batches, which [`batch_means_variance`] makes all others comparable
+/// with.
+pub const FREEDOM: f64 = 7.0;
+
+/// Arithmetic mean, 0 of nothing.
+pub(super) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Sample variance, 0 of fewer than two.
+pub(super) fn variance(values: &[f64]) -> f64 {
+    let centre = mean(values);
+    let squares: f64 = values.iter().map(|x| (x - centre).powi(2)).sum();
+    squares / values.len().saturating_sub(1).max(1) as f64
+}
+
+/// Mean of each run of `length` values; a shorter rest is left out.
+#[must_use]
+pub fn block_means(values: &[f64], length: usize) -> Vec<f64> {
+    values.chunks_exact(length.max(1)).map(mean).collect()
+}
+
+/// The standard error of a normal estimate with this 95 % interval.
+pub(super) fn standard_error(low: f64, high: f64) -> f64 {
+    (high - low) / 2.0 / NORMAL
+}
+
+/// The squared standard error of `sum / weight` of a correlated series, from pairs of weight and sum in
+/// order: by the spread of about so many batches of equal weight (batch means: Law, "Simulation Modeling
+/// and Analysis", chapter 9). `None` of fewer than four batches.
+///
+/// Fewer batches know their spread less well: the error is as much larger as makes [`FREEDOM`] hold.
+pub(super) fn batch_means_variance(parts: &[(f64, f64)], batches: usize) -> Option<f64> {
+    let weight: f64 = parts.iter().map(|part| part.0).sum();
+    let mean = parts.iter().map(|part| part.1).sum::<f64>() / weight;
+    let mut squares = 0.0;
+    let mut count = 0.0;
+    let (mut seen, mut open) = (0.0, (0.0, 0.0));
+    for (w, sum) in parts.iter().filter(|part| part.0 > 0.0) {
+        seen += w;
+        open = (open.0 + w, open.1 + sum);
+        if seen >= weight * (count + 1.0) / batches as f64 - 1e-9 * weight {
+            squares += (open.1 - mean * open.0).powi(2);
+            count += 1.0;
+            open = (0.0, 0.0);
+        }
+    }
+    let freedom = (count - 1.0).min(FREEDOM);
+    (count >= LEAST_BATCHES as f64).then(|| {
+        let unsure = student(freedom) / student(FREEDOM);
+        squares * count / (count - 1.0) / weight.powi(2) * unsure.powi(2)
+    })
+}
+
+/// Half of a 95 % interval in standard errors that are known with so many degrees of freedom.
+pub(super) fn student(freedom: f64) -> f64 {
+    student_quantile(freedom, 0.975)
+}
+
+/// Quantile of Student's t with `freedom` degrees of freedom, at least 1, for a probability from one half to
+/// less than 1.
+///
+/// With `t = sqrt(freedom) * sinh(u)` the density of `u` is proportional to `cosh(u)^-freedom`. It is added
+/// up by Simpson's rule from the middle on, and the last step is found by Newton's method.
+#[must_use]
+pub fn student_quantile(freedom: f64, probability: f64) -> f64 {
+    let freedom = freedom.max(1.0);
+    let density = |u: f64| u.cosh().powf(-freedom);
+    let area = |from: f64, length: f64| {
+        let middle = 4.0 * density(from + length / 2.0);
+        length / 6.0 * (density(from) + middle + density(from + length))
+    };
+    // Beyond, the density is lost in rounding.
+    let step = 1e17_f64.powf(1.0 / freedom).acosh() / f64::from(STEPS);
+    let starts = || (0..STEPS).map(|number| f64::from(number) * step);
+    let half: f64 = starts().map(|from| area(from, step)).sum();
+    let mut left = (2.0 * probability - 1.0) * half;
+    let mut from = 0.0;
+    for next in starts() {
+        from = next;
+        let whole = area(from, step);
+        if left < whole {
+            break;
+        }
+        left -= whole;
+    }
+    let mut length = left / density(from);
+    for _ in 0..4 {
+        length -= (area(from, length) - left) / density(from + length);
+    }
+    freedom.sqrt() * (from + length).sinh()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn students_t_is_as_in_the_tables() {
+        // Abramowitz and Stegun, "Handbook of Mathematical Functions", table 26.10; the last line by
+        // integrating the density.
+        let table = [
+            (1.0, 0.975, 12.706),
+            (2.0, 0.975, 4.303),
+            (3.0, 0.975, 3.182),
+            (7.0, 0.975, 2.365),
+            (7.0, 0.995, 3.499),
+            (30.0, 0.975, 2.042),
+            (5.0, 0.75, 0.727),
+            (1e6, 0.975, NORMAL),
+            (2.5, 0.975, 3.575),
+        ];
+        for (freedom, probability, expected) in table {
+            let found = student_quantile(freedom, probability);
+            assert!((found - expected).abs() < 6e-4, "{freedom}: {found}");
+        }
+    }
+
+    #[test]
+    fn few_batches_make_a_wider_error_than_many_of_the_same_spread() {
+        let error = |count: usize| {
+            let parts: Vec<(f64, f64)> = (0..count)
+                .map(|i| (1.0, if i % 2 == 0 { 9.0 } else { 11.0 }))
+                .collect();
+            batch_means_variance(&parts, count).unwrap() * count as f64
+        };
+
+        assert!(error(4) > 1.5 * error(8), "{} {}", error(4), error(8));
+    }
+
+    #[test]
+    fn an_interval_of_a_normal_estimate_gives_back_its_error() {
+        let found = standard_error(10.0 - 2.0 * NORMAL, 10.0 + 2.0 * NORMAL);
+
+        assert!((found - 2.0).abs() < 1e-12);
+    }
+}

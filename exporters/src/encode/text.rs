@@ -1,0 +1,213 @@
+//! Text in lines and columns of a terminal.
+//!
+//! Width is counted in columns: a Chinese character and an emoji take two, a combining mark none. Names,
+//! paths and reasons come from outside, so [`plain`] takes out what would move the cursor. All functions
+//! here do that but [`width`].
+
+use unicode_width::UnicodeWidthStr;
+
+/// `text` with a space for each control character.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+/// Columns that `text` takes.
+#[must_use]
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// Lines of `words`, the first behind `head` and the others indented as deep, at most `columns` wide. Lines
+/// break at spaces; a word that is too long has a line of its own, and no-break spaces stay.
+#[must_use]
+pub fn wrap(head: &str, words: &str, columns: usize) -> Vec<String> {
+    let head = plain(head);
+    let indent = " ".repeat(width(&head));
+    let (mut lines, mut line, mut empty) = (Vec::new(), head, true);
+    for word in plain(words).split(' ').filter(|word| !word.is_empty()) {
+        if !empty && width(&line) + 1 + width(word) > columns {
+            lines.push(std::mem::replace(&mut line, indent.clone()));
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    line.truncate(line.trim_end().len());
+    lines.push(line);
+    lines
+}
+
+/// The beginning of `text` in at most so many columns, with `…` where it is cut.
+#[must_use]
+pub fn keep_beginning(text: &str, columns: usize) -> String {
+    let text = plain(text);
+    if width(&text) <= columns {
+        return text;
+    }
+    let fits = |end: &usize| width(&text[..*end]) < columns;
+    let ends = text.char_indices().map(|(end, _)| end);
+    match ends.take_while(fits).last() {
+        Some(end) => format!("{}…", &text[..end]),
+        None => String::new(),
+    }
+}
+
+/// The end of `text` in at most so many columns, with `…` where it is cut: of a path, the end is what
+/// tells it from others.
+#[must_use]
+pub fn keep_end(text: &str, columns: usize) -> String {
+    let text = plain(text);
+    if width(&text) <= columns {
+        return text;
+    }
+    // A mark that combines with a character that is cut off is cut off too.
+    let fits = |rest: &&str| {
+        let first = rest.chars().next().map(String::from).unwrap_or_default();
+        width(rest) < columns && (rest.is_empty() || width(&first) > 0)
+    };
+    let mut ends = text.char_indices().map(|(start, _)| &text[start..]);
+    match ends.find(fits) {
+        Some(rest) => format!("…{rest}"),
+        None => "…".repeat(columns.min(1)),
+    }
+}
+
+/// `text` at the left of so many columns, or all of it where it is wider.
+#[must_use]
+pub fn left(text: &str, columns: usize) -> String {
+    let text = plain(text);
+    let room = columns.saturating_sub(width(&text));
+    text + &" ".repeat(room)
+}
+
+/// `text` at the right of so many columns, or all of it where it is wider.
+#[must_use]
+pub fn right(text: &str, columns: usize) -> String {
+    let text = plain(text);
+    let room = columns.saturating_sub(width(&text));
+    " ".repeat(room) + &text
+}
+
+/// The lines of [`wrap`] as one text.
+#[must_use]
+pub fn paragraph(head: &str, words: &str, columns: usize) -> String {
+    wrap(head, words, columns).join("\n") + "\n"
+}
+
+/// Cells in columns two spaces apart, a row a line, the first `left_columns` aligned to the left and the
+/// others to the right.
+#[must_use]
+pub fn table(rows: &[Vec<String>], left_columns: usize) -> String {
+    let mut widths = vec![0; rows.iter().map(Vec::len).max().unwrap_or(0)];
+    for row in rows {
+        for (widest, cell) in widths.iter_mut().zip(row) {
+            *widest = width(&plain(cell)).max(*widest);
+        }
+    }
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate();
+        let cells = cells.map(|(column, (cell, columns))| {
+            if column < left_columns {
+                left(cell, *columns)
+            } else {
+                right(cell, *columns)
+            }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moves_the_cursor_becomes_a_space() {
+        assert_eq!(plain("a\x1b[2Jb\nc\u{9b}d"), "a [2Jb c d");
+        assert_eq!(wrap("", "a\x1b[2Jb\nc", 80), ["a [2Jb c"]);
+    }
+
+    #[test]
+    fn width_is_that_of_the_terminal() {
+        for (text, columns) in [("解码", 4), ("e\u{301}", 1), ("👩‍🔬", 2), ("≤ 67", 4)] {
+            assert_eq!(width(text), columns, "{text}");
+        }
+    }
+
+    #[test]
+    fn words_stand_below_each_other_within_the_width() {
+        assert_eq!(
+            wrap("slowest  ", "rank 3, because\nof its data", 22),
+            [
+                "slowest  rank 3,",
+                "         because of",
+                "         its data"
+            ]
+        );
+        assert_eq!(
+            wrap("解码  ", "a 解码 b", 11),
+            ["解码  a", "      解码", "      b"]
+        );
+    }
+
+    #[test]
+    fn a_word_that_never_fits_stands_alone_and_whole() {
+        let path = "/".repeat(100);
+        let lines = wrap("gpu  ", &format!("no {path} there"), 20);
+
+        assert_eq!(lines[1], format!("     {path}"));
+        assert_eq!(lines.len(), 3);
+    }
+
+    #[test]
+    fn without_words_there_is_the_head() {
+        assert_eq!(wrap("gpu  on  ", "", 80), ["gpu  on"]);
+        assert_eq!(wrap("", "", 80), [""]);
+    }
+
+    #[test]
+    fn words_that_a_no_break_space_joins_stay_together() {
+        assert_eq!(
+            wrap("", "run make\u{a0}test now", 10),
+            ["run", "make\u{a0}test", "now"]
+        );
+    }
+
+    #[test]
+    fn text_that_is_too_long_is_cut_within_its_columns() {
+        assert_eq!(keep_beginning("解码解码", 6), "解码…");
+        assert_eq!(keep_beginning("解码解码", 5), "解码…");
+        assert_eq!(keep_end("解码解码", 6), "…解码");
+        assert_eq!(keep_beginning("abc", 3), "abc");
+        assert_eq!(keep_end("/very/long/path", 6), "…/path");
+        assert_eq!(keep_end("xe\u{301}y", 2), "…y");
+        for text in ["abc", "解码", "👩‍🔬👩‍🔬", "e\u{301}e\u{301}e\u{301}"] {
+            for columns in 0..8 {
+                assert!(
+                    width(&keep_beginning(text, columns)) <= columns,
+                    "{text} {columns}"
+                );
+                assert!(
+                    width(&keep_end(text, columns)) <= columns,
+                    "{text} {columns}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn columns_are_aligned_by_what_is_seen() {
+        let rows = [["run", "headspace"], ["解码", "≤ 67.0 %"], ["longer", "-"]]
+            .map(|row| row.map(ToOwned::to_owned).to_vec());
+
+        assert_eq!(
+            table(&rows, 1),
+            "run     headspace\n解码     ≤ 67.0 %\nlonger          -\n"
+        );
+    }
+}
