@@ -189,7 +189,8 @@ impl StageHistory {
         let width = (self.stages.len() + self.queues.len()).max(1);
         self.points
             .set_capacity((CELLS / width).clamp(FEWEST, DEFAULT_CAPACITY));
-        self.points.push(point, 1.0, Point::merge);
+        self.points
+            .push(point, 1.0, |earlier, later| earlier.merge(&later));
     }
 
     fn take_stages(&mut self, samples: &[StageSample], out: &mut Vec<StageTotals>) {
@@ -360,7 +361,7 @@ impl StageRun {
 }
 
 impl Point {
-    fn merge(&mut self, later: Self) {
+    fn merge(&mut self, later: &Self) {
         self.at_s = later.at_s;
         self.interval_s += later.interval_s;
         self.replayed |= later.replayed;

@@ -151,8 +151,10 @@ class Store:
         """All workers, and those who resume, search for the same."""
         kept = self._storage.get_study_user_attrs(self._study)
         known = kept.get("headspace")
-        if known is None:
-            self._storage.set_study_user_attr(self._study, "headspace", settings)
+        if not known:
+            # A reader has no settings of its own.
+            if settings:
+                self._storage.set_study_user_attr(self._study, "headspace", settings)
             return
         for name, value in settings.items():
             if known.get(name) != value:
