@@ -127,9 +127,7 @@ mod tests {
     fn series(capacity: usize, items: u32, weight: impl Fn(u32) -> f64) -> Vec<Vec<u32>> {
         let mut series = BoundedSeries::new(capacity);
         for item in 0..items {
-            series.push(vec![item], weight(item), |earlier, later| {
-                earlier.extend(later);
-            });
+            series.push(vec![item], weight(item), Extend::extend);
             assert!(series.buckets().len() <= capacity);
         }
         series.buckets().to_vec()
@@ -177,12 +175,10 @@ mod tests {
     fn a_smaller_capacity_holds_from_the_next_item_on() {
         let mut series = BoundedSeries::new(64);
         for item in 0..64 {
-            series.push(vec![item], 1.0, |earlier: &mut Vec<u32>, later| {
-                earlier.extend(later);
-            });
+            series.push(vec![item], 1.0, Extend::extend);
         }
         series.set_capacity(8);
-        series.push(vec![64], 1.0, Vec::extend);
+        series.push(vec![64], 1.0, Extend::extend);
 
         assert!(series.buckets().len() <= 8, "{:?}", series.buckets());
         assert!(series.buckets().concat().into_iter().eq(0..65));

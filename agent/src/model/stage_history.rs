@@ -365,14 +365,14 @@ impl Point {
         self.at_s = later.at_s;
         self.interval_s += later.interval_s;
         self.replayed |= later.replayed;
-        for (place, batches) in later.batches.into_iter().enumerate() {
+        for (place, batches) in later.batches.iter().enumerate() {
             *at(&mut self.batches, place) += batches;
         }
-        for (place, totals) in later.stages.into_iter().enumerate() {
-            at(&mut self.stages, place).add(&totals);
+        for (place, totals) in later.stages.iter().enumerate() {
+            at(&mut self.stages, place).add(totals);
         }
-        for (place, totals) in later.queues.into_iter().enumerate() {
-            at(&mut self.queues, place).add(&totals);
+        for (place, totals) in later.queues.iter().enumerate() {
+            at(&mut self.queues, place).add(totals);
         }
     }
 }

@@ -152,13 +152,11 @@ impl StepSeries {
     pub(crate) fn all(&self, columns: usize) -> Vec<Moment> {
         let whole = self.whole.buckets();
         let each = whole.len().div_ceil(columns.max(1)).max(1);
-        let joined = |chunk: &[Moment]| {
-            let (mut first, rest) = chunk.split_first().map(|(first, rest)| (*first, rest))?;
-            for moment in rest {
-                first.merge(*moment);
-            }
-            Some(first)
+        let merge = |mut earlier: Moment, later: Moment| {
+            earlier.merge(later);
+            earlier
         };
+        let joined = |chunk: &[Moment]| chunk.iter().copied().reduce(merge);
         whole.chunks(each).filter_map(joined).collect()
     }
 

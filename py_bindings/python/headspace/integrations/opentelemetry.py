@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry.sdk.trace import SpanProcessor
 
-from headspace._watch import faults
 from headspace._native import stage
+from headspace._watch import faults
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
