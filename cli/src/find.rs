@@ -1,24 +1,24 @@
-//! From what the user names to runs.
+//! Finds the runs that the user names.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use headspace_exporters::run_folder::{self, Place, ReadError, runs};
 
-/// Why there is nothing to report.
+/// Why there is no run to report.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FindError {
-    /// The path leads nowhere.
+    /// The path does not exist.
     #[error("cannot read `{}`: {source}", path.display())]
     Path { path: PathBuf, source: io::Error },
-    /// A folder, but not one of runs.
+    /// The folder contains no run.
     #[error(
         "no run in `{}`: it holds no `rank0.jsonl`, nor a folder that does (name a run's folder, \
          or one of its files)",
         path.display()
     )]
     NoRun { path: PathBuf },
-    /// Nothing was named, and nothing is where runs usually are.
+    /// No run was named, and the default folder contains none.
     #[error(
         "no run in `{}`: run a training script with `headspace run` (or `headspace.wrap` in it) \
          first, name a run's folder, or set `HEADSPACE_DIR` to where the runs are",
@@ -30,13 +30,13 @@ pub(crate) enum FindError {
     Read(#[from] ReadError),
 }
 
-/// Reads the run in a folder, or one file of it.
+/// A function that reads the run in a folder, or one file of it.
 pub(crate) type Reader<'a, T> = &'a dyn Fn(&Path) -> Result<T, ReadError>;
 
 type Found<T> = Vec<Result<T, FindError>>;
 
 /// The runs at `path`, each read by `reader`: the run itself, its one rank, or all runs in a folder,
-/// the oldest first. Never empty: what cannot be read is in it as an error.
+/// oldest first. Never empty: a run that cannot be read is an error in the list.
 pub(crate) fn find<T>(path: &Path, reader: Reader<'_, T>) -> Found<T> {
     let failed = |source| {
         vec![Err(FindError::Path {
@@ -60,7 +60,8 @@ pub(crate) fn find<T>(path: &Path, reader: Reader<'_, T>) -> Found<T> {
     }
 }
 
-/// The one run that is named, or the newest in `base` where none is; else how many are.
+/// The one run that was named, or else the newest in `base`. If several were found, returns their
+/// number.
 pub(crate) fn only<T>(
     paths: &[PathBuf],
     base: &Path,
@@ -74,7 +75,7 @@ pub(crate) fn only<T>(
     found.pop().filter(|_| count == 1).ok_or(count)
 }
 
-/// The run in `base` that was written to last.
+/// The run in `base` with the most recent record.
 pub(crate) fn newest<T>(base: &Path, reader: Reader<'_, T>) -> Found<T> {
     match run_folder::newest(base).ok().flatten() {
         Some(run) => vec![reader(&run).map_err(FindError::from)],

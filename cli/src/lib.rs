@@ -1,4 +1,5 @@
-//! The `headspace` command: runs training under watch, reads runs and prints what they say, and says what could be read here.
+//! The `headspace` command: runs training with measurement, reports on runs, and checks the sources of
+//! this machine.
 //!
 //! [`main`] never ends the process and never panics, so that the Python wheel can call it through
 //! its extension module. What is printed goes to the standard streams, or with [`run`] to any.
@@ -32,37 +33,37 @@ use headspace_collectors::catalog::{Entry, Settings};
 
 use self::args::{Cli, Command};
 
-/// What was asked for was printed.
+/// The requested output was printed.
 pub const EXIT_OK: i32 = 0;
-/// Something that was named could not be read. The rest was printed.
+/// Something that the user named could not be read. The rest was printed.
 pub const EXIT_UNREADABLE: i32 = 1;
-/// The command line was not understood, or `compare` was given what cannot be compared.
+/// The command line is invalid, or the arguments of `compare` cannot be compared.
 pub const EXIT_USAGE: i32 = 2;
 /// `compare --fail-if-slower` found B slower by more than the limit.
 pub const EXIT_SLOWER: i32 = 1;
 
-/// Where runs are looked for when none is named.
+/// The default folder of runs.
 pub const DEFAULT_DIR: &str = "headspace-runs";
 
-/// Where a command prints, and what it takes from the environment.
+/// The output streams of a command, and its settings from the environment.
 pub struct Context<'a> {
-    /// Results.
+    /// Output of results.
     pub out: &'a mut dyn Write,
-    /// Errors, and what is worth knowing about a result.
+    /// Output of errors, and of remarks about a result.
     pub err: &'a mut dyn Write,
-    /// Where runs are looked for when none is named: `HEADSPACE_DIR`.
+    /// The folder of runs if none is named: `HEADSPACE_DIR`.
     pub runs: PathBuf,
-    /// What the sources of readings are told: see [`source_settings`].
+    /// Settings of the sources of readings: see [`source_settings`].
     pub settings: Settings,
-    /// Opens the sources that only the caller knows, behind those of the catalog. Not called by a
-    /// command that reads none.
+    /// Opens the sources that only the caller has; they follow those of the catalog. Commands that read
+    /// no source do not call it.
     pub more_sources: &'a mut dyn FnMut() -> Vec<Entry>,
-    /// The folder that brings headspace into a Python process which has it on its path: the Python
-    /// package knows it.
+    /// The folder that makes a Python process import headspace, if it is on its path. The Python
+    /// package provides it.
     pub inject: Option<PathBuf>,
 }
 
-/// What the environment tells the sources: `HEADSPACE_NVML_LIB` and `CUDA_VISIBLE_DEVICES`.
+/// The settings of the sources from the environment: `HEADSPACE_NVML_LIB` and `CUDA_VISIBLE_DEVICES`.
 #[must_use]
 pub fn source_settings() -> Settings {
     let library = std::env::var_os("HEADSPACE_NVML_LIB").filter(|path| !path.is_empty());
@@ -81,7 +82,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> i32 {
     main_with(args, &mut python::absent, None)
 }
 
-/// The same for a caller that has sources of its own, which `more_sources` opens, and the folder that
+/// The same for a caller with its own sources, which `more_sources` opens, and with the folder that
 /// `headspace run` injects.
 pub fn main_with(
     args: impl Iterator<Item = OsString>,
@@ -118,7 +119,7 @@ pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i
     };
     match done.and_then(|code| context.out.flush().map(|()| code)) {
         Ok(code) => code,
-        // The reader has seen enough: `headspace report | head`.
+        // The reader has closed the pipe: `headspace report | head`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => EXIT_OK,
         Err(error) => {
             let _ = writeln!(context.err, "headspace: cannot print: {error}");
@@ -127,7 +128,7 @@ pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i
     }
 }
 
-/// Prints help where it was asked for, else what was wrong.
+/// Prints help if it was requested, or else the error.
 fn explain(error: &clap::Error, context: &mut Context<'_>) -> io::Result<i32> {
     let text = error.render().to_string();
     if error.use_stderr() {

@@ -1,4 +1,4 @@
-//! The `headspace` command as a program of its own. The Python wheel calls the library instead.
+//! The `headspace` command as a standalone program. The Python wheel calls the library instead.
 
 use std::process::ExitCode;
 

@@ -1,23 +1,23 @@
-//! The sources that need a Python interpreter to read. The Python package brings them; this crate
-//! knows what they are called.
+//! The sources that need a Python interpreter. The Python package implements them; this crate only
+//! contains their names.
 
 use headspace_agent::model::Reading;
 use headspace_agent::port::{CollectError, Collector};
 use headspace_collectors::catalog::Entry;
 
-/// Name of the source of waits for the interpreter lock.
+/// Name of the source that measures waits for the GIL.
 pub const GIL: &str = "gil";
-/// What it reads.
+/// The values that it reads.
 pub const GIL_READS: &str = "how long a thread waits for Python's interpreter lock, asked a few \
                              times a second at first, then about once";
 
-/// Name of the source of collections.
+/// Name of the source that measures garbage collections.
 pub const GC: &str = "gc";
-/// What it reads.
+/// The values that it reads.
 pub const GC_READS: &str = "runs and pauses of Python's garbage collector, and the objects it \
                             freed, by generation";
 
-/// The sources as a program without Python has them: off.
+/// The Python sources of a program without Python: all disabled.
 #[must_use]
 pub fn absent() -> Vec<Entry> {
     [(GIL, GIL_READS), (GC, GC_READS)]

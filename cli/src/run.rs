@@ -1,8 +1,8 @@
-//! `headspace run`: becomes the command, with headspace in whatever Python it starts.
+//! `headspace run`: replaces this process by the command, with headspace in each Python process that it
+//! starts.
 //!
-//! Nothing stays behind: the command takes this process over, so that its exit code, its signals and
-//! its streams are its own. What makes Python import headspace is a folder with a `sitecustomize` in
-//! front of `PYTHONPATH`.
+//! The command takes over this process (`exec`), so its exit code, signals and streams are its own.
+//! Python imports headspace because a folder with a `sitecustomize` is prepended to `PYTHONPATH`.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -14,23 +14,23 @@ use std::path::Path;
 use crate::args::{ProbeArgs, RunArgs};
 use crate::{Context, EXIT_USAGE};
 
-/// The command cannot be executed, as a shell has it.
+/// The exit code of a shell if the command cannot be executed.
 const EXIT_NOT_EXECUTABLE: i32 = 126;
-/// There is no such command, as a shell has it.
+/// The exit code of a shell if there is no such command.
 const EXIT_NOT_FOUND: i32 = 127;
 
-/// What the environment was before: each variable that was set here, with what it was set to before.
+/// The variable with the previous environment: the previous value of each variable that was set here.
 const BEFORE: &str = "HEADSPACE_RUN";
-/// Between two of them.
+/// Separates the entries of that variable.
 const SEPARATOR: u8 = 0x1f;
 
 const PYTHONPATH: &str = "PYTHONPATH";
 
-/// Runs the command in this process. Returns only where that is not possible.
+/// Runs the command in this process. Returns only if that fails.
 ///
 /// # Errors
 ///
-/// What is wrong cannot be printed.
+/// Returns an error if the message cannot be printed.
 pub(crate) fn run(args: &RunArgs, context: &mut Context<'_>) -> io::Result<i32> {
     let Some((program, rest)) = args.command.split_first() else {
         return Ok(EXIT_USAGE);
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &RunArgs, context: &mut Context<'_>) -> io::Result<i32> 
     Ok(code)
 }
 
-/// As `HEADSPACE` is read in Python.
+/// Whether a value of `HEADSPACE` disables it, by the same rule as in Python.
 fn is_off(value: &str) -> bool {
     let value = value.trim().to_lowercase();
     ["0", "off", "false", "no"].contains(&value.as_str())
@@ -110,14 +110,14 @@ fn refusal(program: &OsStr, error: &io::Error) -> (i32, String) {
     }
 }
 
-/// What the options say, as Python reads it.
+/// The options as environment variables for Python.
 fn settings(args: &RunArgs) -> io::Result<BTreeMap<&'static str, OsString>> {
     let mut ours = BTreeMap::new();
     if let Some(mode) = args.mode {
         ours.insert("HEADSPACE_MODE", mode.as_str().into());
     }
     if let Some(dir) = &args.dir {
-        // The script may go elsewhere.
+        // The script may change its working directory.
         ours.insert("HEADSPACE_DIR", std::path::absolute(dir)?.into_os_string());
     }
     if let Some(interval) = &args.interval {
@@ -133,12 +133,12 @@ fn settings(args: &RunArgs) -> io::Result<BTreeMap<&'static str, OsString>> {
     if let Some(function) = &args.batch_from {
         ours.insert("HEADSPACE_BATCH_FROM", function.into());
     }
-    // It stays the command's: only that process says that nothing was watched.
+    // The command keeps this pid, and only the process with it reports that nothing was measured.
     ours.insert("HEADSPACE_RUN_PID", std::process::id().to_string().into());
     Ok(ours)
 }
 
-/// The options of the probe, as Python reads them.
+/// The options of the probe as environment variables for Python.
 fn probe_settings(args: &ProbeArgs) -> impl Iterator<Item = (&'static str, OsString)> {
     let switch = |is_on: bool| is_on.then_some(1);
     [
@@ -153,7 +153,7 @@ fn probe_settings(args: &ProbeArgs) -> impl Iterator<Item = (&'static str, OsStr
     .filter_map(|(name, value)| Some((name, value?.to_string().into())))
 }
 
-/// The variables to set, `ours` and those that bring headspace in.
+/// The variables to set: `ours`, and those that inject headspace.
 fn environment(
     folder: &Path,
     ours: BTreeMap<&'static str, OsString>,
@@ -171,7 +171,7 @@ fn environment(
         }
         _ => folder.to_owned(),
     };
-    // Within another `headspace run`, what was before that one is before this one too.
+    // Inside another `headspace run`, keep the environment from before the outer one.
     let mut before = get(BEFORE).map(OsString::into_vec).unwrap_or_default();
     let mut set: Vec<(OsString, OsString)> = vec![(PYTHONPATH.into(), joined)];
     set.extend(ours.into_iter().map(|(name, value)| (name.into(), value)));
@@ -196,7 +196,7 @@ fn environment(
     set
 }
 
-/// The option of a Python command line that leaves `PYTHONPATH` or `sitecustomize` out.
+/// The option of a Python command line that disables `PYTHONPATH` or `sitecustomize`.
 fn keeps_out(program: &OsStr, args: &[OsString]) -> Option<String> {
     let name = Path::new(program).file_name()?.to_str()?;
     if !name.starts_with("python") {
@@ -210,7 +210,7 @@ fn keeps_out(program: &OsStr, args: &[OsString]) -> Option<String> {
         for (at, letter) in letters.char_indices() {
             match letter {
                 'I' | 'E' | 'S' => return Some(format!("-{letter}")),
-                // What follows is another program's.
+                // The remaining arguments belong to another program.
                 'c' | 'm' => return None,
                 'W' | 'X' => {
                     if letters.len() == at + 1 {

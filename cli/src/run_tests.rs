@@ -22,7 +22,7 @@ fn the_folder_comes_first_and_what_was_there_stays_behind_it() {
         made(&[("PYTHONPATH", "/a:/b")], &[])["PYTHONPATH"],
         "/inject:/a:/b"
     );
-    // An entry without a name is the current folder; an empty variable has no entry.
+    // An empty entry is the current folder; an empty variable has no entries.
     assert_eq!(made(&[("PYTHONPATH", "")], &[])["PYTHONPATH"], "/inject");
     assert_eq!(
         made(&[("PYTHONPATH", "/a:/inject")], &[])["PYTHONPATH"],

@@ -1,4 +1,4 @@
-//! Says which lines of a run were passed over, and why.
+//! Reports which lines of a run were skipped, and why.
 
 use std::fmt::Write as _;
 use std::io;
@@ -8,7 +8,7 @@ use headspace_exporters::run_folder::Run;
 
 use crate::Context;
 
-/// One line on stderr for each rank that has some.
+/// Prints one line on stderr for each rank with skipped lines.
 pub(crate) fn tell_skipped(run: &Run, context: &mut Context<'_>) -> io::Result<()> {
     for rank in &run.ranks {
         let skipped = rank.tally.skipped;

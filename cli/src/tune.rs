@@ -1,12 +1,12 @@
-//! `headspace tune`, where it is not: the search is a part of the Python package, whose command takes it
-//! before this one is asked.
+//! `headspace tune` without the Python package. The search is part of that package, whose command
+//! handles `tune` before it calls this crate.
 
 use std::io;
 
 use crate::args::TuneArgs;
 use crate::{Context, EXIT_USAGE};
 
-/// Says what to install.
+/// Prints what to install.
 pub(crate) fn absent(args: &TuneArgs, context: &mut Context<'_>) -> io::Result<i32> {
     let words: Vec<_> = args
         .words

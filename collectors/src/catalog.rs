@@ -1,7 +1,7 @@
-//! Every source that this build has: opened at once, and told of whether it works or not.
+//! All sources of this build: each is opened at once, and listed whether it works or not.
 //!
-//! The one list of sources: a session reads those that opened, the run's first record names all of
-//! them, and `headspace doctor` explains them. A new source is one line here.
+//! This is the only list of sources. A session reads those that opened, the run's first record names
+//! all of them, and `headspace doctor` explains them. A new source is one line here.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -23,10 +23,10 @@ use crate::process;
 #[cfg(feature = "tree")]
 use crate::tree;
 
-/// What the sources are told by the program that opens them.
+/// Settings of the sources, from the program that opens them.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// Which thread takes the batches.
+    /// The thread that consumes the batches.
     pub consumer: ConsumerThread,
     /// The GPU that this rank computes on.
     pub rank_gpu: RankGpu,
@@ -34,12 +34,12 @@ pub struct Settings {
     pub nvml_library: Option<PathBuf>,
     /// `CUDA_VISIBLE_DEVICES`, as the process has it.
     pub visible_devices: Option<String>,
-    /// How long to wait for a driver to open. One that takes longer is read from when it has, and
-    /// its GPUs are known then; by default nobody waits.
+    /// How long to wait for a driver to open; by default not at all. A driver that takes longer is read
+    /// once it is open, and its GPUs are known from then on.
     pub driver_patience: Duration,
 }
 
-/// A source: what it is, and itself or why it is off.
+/// A source and its description. It is open, or has the reason why it is disabled.
 pub struct Entry {
     /// Its name in notices and records.
     pub name: &'static str,
@@ -49,7 +49,7 @@ pub struct Entry {
     pub opened: Result<Box<dyn Collector>, CollectError>,
 }
 
-/// All sources, and what was learned of the machine on the way.
+/// All sources, and the machine's properties found while opening them.
 #[derive(Default)]
 pub struct Catalog {
     /// Every source, in the order in which people read of them.

@@ -1,14 +1,13 @@
-//! Sources of readings: what the process uses, and what the machine lets it use.
+//! Sources of readings: the usage of the process, and the limits that the machine sets.
 //!
 //! Each module is one source behind one feature, and implements
 //! [`Collector`](headspace_agent::port::Collector). Siblings do not import each other. A source
 //! reads; it does not decide when (the agent does), nor where readings go (exporters do), and it
 //! changes nothing on the machine.
 //!
-//! What a source cannot read it leaves out: a reading of zero is a measured zero. Files are opened
-//! at each tick and closed at once, so that no descriptor of ours is inherited by a forked worker
-//! or closed under us by a program that tidies up. Counters of perf have to stay open; `perf` says
-//! how it copes.
+//! A value that cannot be read is omitted: a reading of zero is a measured zero. Files are opened at
+//! each tick and closed at once. So no forked worker inherits our descriptors, and no program can close
+//! them under us. Perf counters have to stay open; `perf` documents how it handles that.
 //!
 //! ```
 //! # #[cfg(feature = "process")] {

@@ -1,7 +1,7 @@
-//! What it costs on this machine to hand memory over between processes: measured once, in about three
-//! milliseconds of CPU time of the thread that asks.
+//! The cost of passing memory between processes on this machine. Measured once, in about three
+//! milliseconds of CPU time of the calling thread.
 //!
-//! CPU time and not time: other programs may have the cores while this is measured.
+//! CPU time is measured instead of elapsed time, because other programs may use the cores meanwhile.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,10 +11,10 @@ use std::time::Duration;
 use headspace_agent::port::clock::thread_cpu_time;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Shared memory that is filled, mapped, read and given back, in mebibytes.
+/// Size of the shared memory that is filled, mapped, read and freed, in mebibytes.
 const MIB: u32 = 2;
 
-/// How often that is done. The cheapest time counts: the others met something else.
+/// Number of repetitions. The minimum counts, because the other times include disturbances.
 const TIMES: u32 = 3;
 
 const PAGE: usize = 4096;

@@ -1,11 +1,11 @@
 //! Spans of a Rust program as stages, for a loader that is instrumented with `tracing` already.
 //!
-//! Each span is one call of the stage of its name, each name one stage. What a call takes is the time
-//! in which its span is entered. A future's span is entered while it is polled, so what it waits for at
-//! an `.await` is not in it. A span that is entered within another one on the same thread counts as a
-//! part of it; spans that are entered on several threads at once are concurrent calls.
+//! Each span is one call of a stage, and the span's name is the stage's name. The duration of a call is
+//! the time for which its span is entered. A future's span is entered only while it is polled, so
+//! waiting at an `.await` is not included. A span entered within another one on the same thread counts
+//! as part of it. Spans entered on several threads at once are concurrent calls.
 //!
-//! Which spans are stages is for the user to say, by a filter of this layer:
+//! The user selects which spans are stages with a filter on this layer:
 //!
 //! ```
 //! use headspace_agent::port::MonotonicClock;
@@ -26,9 +26,10 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Spans of headspace's own are never stages. A subscriber has one such layer: a second one would count
-//! the same spans in its place. Entering and leaving a span costs two time stamps, a few atomic
-//! additions, and twice the lock of the span's own data that `tracing_subscriber` has.
+//! headspace's own spans are never stages. Use only one such layer per subscriber: a second one would
+//! count the same spans in its place. Entering and leaving a span costs two time stamps, a few atomic
+//! additions, and two acquisitions of the lock with which `tracing_subscriber` protects the span's
+//! data.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -45,7 +46,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// How targets of headspace's own spans begin.
+/// Target prefixes of headspace's own spans.
 const OWN_TARGETS: [&str; 3] = [
     "headspace_agent",
     "headspace_collectors",
@@ -57,12 +58,11 @@ const OWN_TARGETS: [&str; 3] = [
 pub struct StageLayer {
     slots: Slots,
     clock: MonotonicClock,
-    /// Where spans are counted, by the place in the source that makes them; `None` for those that
-    /// there is no room for.
+    /// The slots of known spans, by call site; `None` for spans without room.
     known: RwLock<HashMap<Identifier, Option<Place>>>,
 }
 
-/// Where the calls of a stage are counted.
+/// The slot in which the calls of a stage are counted.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     slot: &'static StageSlot,
@@ -70,20 +70,20 @@ struct Place {
     number: u32,
 }
 
-/// A span that is entered on this thread.
+/// A span that is currently entered on this thread.
 struct Open {
     /// The layer's address: a thread may see spans of several subscribers.
     layer: usize,
     span: u64,
     place: Place,
     entered: Entered,
-    /// How often the span was entered within itself.
+    /// How many times the span was entered within itself.
     again: u32,
-    /// Nanoseconds in spans within.
+    /// Nanoseconds in nested spans.
     nested: u64,
 }
 
-/// What a span has taken so far, kept with the span.
+/// The time of a span so far, stored with the span.
 #[derive(Debug, Clone, Copy, Default)]
 struct Call {
     parts: u64,
@@ -102,11 +102,11 @@ fn with_open<R>(work: impl FnOnce(&mut Vec<Open>) -> Option<R>) -> Option<R> {
 }
 
 impl StageLayer {
-    /// A layer with room for the stages of this process, which counts by the agent's clock.
+    /// A layer with room for the stages of this process, measured on the agent's clock.
     ///
     /// # Errors
     ///
-    /// The system gives no memory.
+    /// Returns an error if the system cannot provide memory.
     pub fn new(clock: &MonotonicClock) -> io::Result<Self> {
         Ok(Self {
             slots: Slots::new(Region::private()?),
@@ -115,7 +115,7 @@ impl StageLayer {
         })
     }
 
-    /// What the layer counts, for the agent to read.
+    /// The layer's counters, for the agent to read.
     #[must_use]
     pub fn region(&self) -> &'static Region {
         self.slots.region()
@@ -170,7 +170,7 @@ impl StageLayer {
         });
     }
 
-    /// A span is left. Gives what it took since it was entered: all of it, and in spans within.
+    /// Leaves a span. Returns the total time since it was entered, and the part in nested spans.
     fn exit(&self, span: u64) -> Option<Call> {
         let layer = self.address();
         with_open(|open| {
@@ -226,7 +226,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for StageLayer {
         }
     }
 
-    /// The call is over. One whose span was never entered is none.
+    /// Ends the call. A span that was never entered is not a call.
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(span) = context.span(&id) else {
             return;

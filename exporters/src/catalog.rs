@@ -1,8 +1,8 @@
-//! The one list of destinations besides the run folder: what each is called, and how it opens.
+//! The only list of destinations besides the run folder: their names, and how to open them.
 //!
-//! A destination is asked for by a kind and options, all of them text, so that the environment, the
-//! Python classes and a command line come the same way. The run folder is not among them: it is
-//! always written, and everything else can be made from it again.
+//! A destination is selected by a kind and options. Both are text, so the environment, the Python
+//! classes and the command line all use the same code. The run folder is not in the list: it is always
+//! written, and all other outputs can be recreated from it.
 
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -18,75 +18,76 @@ use headspace_agent::port::Exporter;
 use crate::transport::otlp::settings::Given;
 use crate::transport::pipe::{Address, PipeExporter};
 
-/// Options by name. `at` is what follows the colon in `HEADSPACE_EXPORT`.
+/// Options by name. `at` is the text after the colon in `HEADSPACE_EXPORT`.
 pub type Options = BTreeMap<String, String>;
 
-/// Where a process's records may go besides its run folder.
+/// A destination for a process's records, besides its run folder.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Destination {
-    /// An OpenTelemetry collector, with what the user says of it.
+    /// An OpenTelemetry collector, with the user's settings.
     #[cfg(feature = "otlp")]
     Otlp(Box<Given>),
-    /// Lines to whoever reads a named pipe or, with `unix:` before the path, a socket.
+    /// Lines to the readers of a named pipe or, with `unix:` before the path, of a socket.
     Pipe(String),
     /// An HTTP endpoint that Prometheus scrapes.
     Prometheus {
-        /// The address to listen at, a name or a number.
+        /// The address on which to listen, a host name or an IP address.
         host: String,
-        /// The port of the machine's first process; each further one takes the next. 0 is any.
+        /// The port of the machine's first process; each further process uses the next one. 0 selects
+        /// any port.
         port: u16,
     },
     /// A file in this folder, for `node_exporter`'s textfile collector.
     Textfile(PathBuf),
 }
 
-/// The process whose records they are, as far as a destination must know before the first of them.
+/// The process that writes the records: what a destination must know before the first one.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     /// The process's rank.
     pub rank: u32,
-    /// Its rank among the processes of its machine.
+    /// The rank among the processes of its machine.
     pub local_rank: u32,
-    /// How many processes the run has.
+    /// The number of processes in the run.
     pub world_size: u32,
 }
 
 /// A destination that opened.
 pub struct Opened {
-    /// Take the records; none where its own settings switch it off.
+    /// Exporters that receive the records; empty if the destination's own settings disable it.
     pub exporters: Vec<Box<dyn Exporter>>,
-    /// Settings that could not be read, so that defaults hold.
+    /// One notice for each setting that could not be read, for which the default applies.
     pub notices: Vec<Notice>,
 }
 
-/// Why there is no such destination. Training has not been touched.
+/// Why a destination cannot be used. Training is not affected.
 #[derive(Debug, thiserror::Error)]
 pub enum DestinationError {
     /// No destination has that name.
     #[error("no destination is called `{kind}` (there are: {})", KINDS.join(", "))]
     Unknown {
-        /// The name given.
+        /// The requested name.
         kind: String,
     },
-    /// An option makes no sense.
+    /// An option is invalid.
     #[error("`{kind}`: {problem}")]
     Option {
         /// The destination.
         kind: &'static str,
-        /// What was wrong with what, and the way out.
+        /// The invalid option, the problem, and how to fix it.
         problem: String,
     },
-    /// It cannot be opened here.
+    /// The destination cannot be opened here.
     #[error("`{kind}` cannot be opened: {problem}")]
     Closed {
         /// The destination.
         kind: &'static str,
-        /// What was tried, and what the system said.
+        /// What was attempted, and the system's error.
         problem: String,
     },
 }
 
-/// What destinations are called.
+/// The names of all destinations.
 pub const KINDS: &[&str] = &[
     #[cfg(feature = "otlp")]
     "otlp",
@@ -96,11 +97,11 @@ pub const KINDS: &[&str] = &[
 ];
 
 impl Destination {
-    /// The destination of that name.
+    /// The destination with that name.
     ///
     /// # Errors
     ///
-    /// [`DestinationError::Unknown`] and [`DestinationError::Option`].
+    /// Returns [`DestinationError::Unknown`] or [`DestinationError::Option`].
     pub fn parse(kind: &str, options: &Options) -> Result<Self, DestinationError> {
         match kind {
             #[cfg(feature = "otlp")]
@@ -114,11 +115,11 @@ impl Destination {
         }
     }
 
-    /// Opens it. Sockets and files are made here; threads are started.
+    /// Opens the destination: creates sockets and files, and starts threads.
     ///
     /// # Errors
     ///
-    /// [`DestinationError::Option`] and [`DestinationError::Closed`].
+    /// Returns [`DestinationError::Option`] or [`DestinationError::Closed`].
     pub fn open(&self, place: &Place) -> Result<Opened, DestinationError> {
         match self {
             #[cfg(feature = "otlp")]

@@ -1,9 +1,9 @@
-//! Where records go: how they become bytes, and how the bytes travel.
+//! Destinations of records: how records are encoded as bytes, and how the bytes are delivered.
 //!
-//! [`encode`] turns records into bytes and back, without touching a file or a socket.
-//! [`transport`] delivers the bytes, one destination a module. [`run_folder`] knows how a run lies
-//! on disk: what its files are called, and what they say together. [`catalog`] is the list of
-//! destinations besides it.
+//! [`encode`] converts records to bytes and back, without access to files or sockets. [`transport`]
+//! delivers the bytes, with one module per destination. [`run_folder`] defines the layout of a run on
+//! disk: the names of its files, and their combined content. [`catalog`] is the list of destinations
+//! besides the run folder.
 //!
 //! ```
 //! use headspace_agent::port::Exporter;

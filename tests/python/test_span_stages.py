@@ -81,11 +81,11 @@ def test_spans_of_several_threads_at_once_are_concurrent_calls(runs: Runs) -> No
 
 
 def test_tasks_of_one_thread_are_told_apart_and_their_awaits_are_counted(runs: Runs) -> None:
-    spans, _ = tracer("fetch")
+    spans, _ = tracer("fetch page")
     pause = 0.01
 
     async def fetch() -> None:
-        with spans.start_as_current_span("fetch"):
+        with spans.start_as_current_span("fetch page"):
             await asyncio.sleep(pause)
 
     async def several() -> None:
@@ -97,9 +97,9 @@ def test_tasks_of_one_thread_are_told_apart_and_their_awaits_are_counted(runs: R
             yield number
 
     found = stages_of(runs, batches)
-    assert found["fetch"]["calls"] == 240
-    assert found["fetch"]["mean_ms"] >= pause * 1e3
-    assert found["fetch"]["concurrency"] == 4
+    assert found["fetch page"]["calls"] == 240
+    assert found["fetch page"]["mean_ms"] >= pause * 1e3
+    assert found["fetch page"]["concurrency"] == 4
 
 
 def test_a_span_with_an_error_is_a_failed_call(runs: Runs) -> None:

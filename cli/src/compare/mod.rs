@@ -1,4 +1,4 @@
-//! `headspace compare`: how two sides of runs differ, for people, programs and CI.
+//! `headspace compare`: the differences between two sides of runs, for people, programs and CI.
 
 mod settings;
 mod show;
@@ -78,7 +78,7 @@ pub(crate) fn compare(args: &CompareArgs, context: &mut Context<'_>) -> io::Resu
         .write_all(text.as_bytes())
         .and_then(|()| context.out.flush())
     {
-        // Whether B is slower does not depend on who reads what is printed.
+        // Whether B is slower does not depend on whether the output is read.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         Err(error) => {
             writeln!(context.err, "headspace: cannot print: {error}")?;
@@ -107,7 +107,8 @@ fn exit_code(found: &ComparisonRecord) -> i32 {
     }
 }
 
-/// The runs at `path` that have steps to compare; `None` where there are none, which was then said.
+/// The runs at `path` that have steps to compare. `None` if there are none, which is then already
+/// reported.
 fn side(path: &Path, context: &mut Context<'_>) -> io::Result<Option<Vec<Read>>> {
     let mut runs = Vec::new();
     for read in find(path, &Read::at) {

@@ -1,5 +1,5 @@
-//! What changed between two sides, from the `run` records: every field that is in them, so that a
-//! new one needs nothing here.
+//! The settings that differ between two sides, from the `run` records. All fields are compared, so a
+//! new field needs no change here.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use headspace_agent::model::comparison::SettingChange;
 use headspace_agent::model::record::RunRecord;
 use serde_json::Value;
 
-/// What differs in any two runs and says nothing of their configuration.
+/// Fields that differ between any two runs and are not part of their configuration.
 const NOT_SETTINGS: [&str; 3] = [
     "process_started_unix_nano",
     "settings.dir",
@@ -36,7 +36,7 @@ pub(super) fn changed(a: &[RunRecord], b: &[RunRecord]) -> Vec<SettingChange> {
     changes
 }
 
-/// Each field and its values in the runs of a side, the different ones with commas between.
+/// Each field and its values in the runs of a side; different values are separated by commas.
 fn values(runs: &[RunRecord]) -> BTreeMap<String, String> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for run in runs {
@@ -69,7 +69,7 @@ fn fields(run: &RunRecord) -> BTreeMap<String, String> {
     out
 }
 
-/// `{"host": {"cores": 2}}` as `host.cores`: `2`.
+/// Flattens nested fields: `{"host": {"cores": 2}}` becomes `host.cores`: `2`.
 fn flatten(name: &str, value: &Value, out: &mut BTreeMap<String, String>) {
     match value {
         Value::Null => {}
@@ -92,7 +92,7 @@ fn flatten(name: &str, value: &Value, out: &mut BTreeMap<String, String>) {
     }
 }
 
-/// The part of the command lines that differs, with the word before it that says what it is.
+/// The part of the command lines that differs, with the preceding option for context.
 fn command_line(a: &[RunRecord], b: &[RunRecord]) -> Option<SettingChange> {
     let (a, b) = (&a.first()?.argv, &b.first()?.argv);
     if a == b {
@@ -106,7 +106,7 @@ fn command_line(a: &[RunRecord], b: &[RunRecord]) -> Option<SettingChange> {
         .take(a.len().min(b.len()) - same)
         .take_while(|(a, b)| a == b)
         .count();
-    // A value alone says nothing: `--lr 0.1` does.
+    // A value alone is not informative, but `--lr 0.1` is.
     let option = same > 0 && a.get(same - 1).is_some_and(|word| word.starts_with('-'));
     let from = same - usize::from(option);
     let part = |words: &[String]| {

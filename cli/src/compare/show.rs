@@ -21,7 +21,7 @@ const VALUE: usize = 24;
 /// Widest path of a side.
 const PATH: usize = 36;
 
-/// What stands where nothing was measured.
+/// Placeholder for values that were not measured.
 const NOTHING: &str = "-";
 
 /// The whole text.
@@ -45,7 +45,7 @@ pub(super) fn text(found: &ComparisonRecord) -> String {
     text
 }
 
-/// `A`, `headspace-runs/a` and `640 steps, 19.2 s steady`.
+/// The description of a side: `A`, `headspace-runs/a` and `640 steps, 19.2 s steady`.
 fn describe(letter: &str, side: &SideRecord) -> Vec<String> {
     let steps: u64 = side.runs.iter().map(|run| run.steady_steps).sum();
     let seconds: f64 = side.runs.iter().map(|run| run.steady_s).sum();
@@ -70,7 +70,7 @@ fn describe(letter: &str, side: &SideRecord) -> Vec<String> {
     vec![letter.to_owned(), path, facts.join(", ")]
 }
 
-/// The rows of numbers.
+/// The rows of the table.
 fn numbers(found: &ComparisonRecord) -> Vec<Vec<String>> {
     let head = ["", "A", "B", "change", "95 % interval"];
     let mut rows = vec![head.map(ToOwned::to_owned).to_vec()];
@@ -130,7 +130,7 @@ fn row(name: &str, values: [Option<String>; 4]) -> Vec<String> {
     std::iter::once(name.to_owned()).chain(cells).collect()
 }
 
-/// Durations, and their change in percent.
+/// A row with durations, and their change in percent.
 fn in_percent(name: &str, change: &Change) -> Vec<String> {
     let shift = change
         .difference_pct
@@ -153,7 +153,7 @@ fn in_percent(name: &str, change: &Change) -> Vec<String> {
     }
 }
 
-/// Durations, and their change in milliseconds.
+/// A row with durations, and their change in milliseconds.
 fn in_ms(name: &str, change: &Change) -> Vec<String> {
     let difference = change.difference;
     row(
@@ -167,7 +167,7 @@ fn in_ms(name: &str, change: &Change) -> Vec<String> {
     )
 }
 
-/// Numbers without a unit.
+/// A row with numbers without a unit.
 fn in_counts(name: &str, change: &Change) -> Vec<String> {
     let shift = change.difference_pct;
     row(
@@ -181,7 +181,7 @@ fn in_counts(name: &str, change: &Change) -> Vec<String> {
     )
 }
 
-/// So many that half the interval has a digit.
+/// The number of decimals with which half the interval has one significant digit.
 fn decimals(d: Estimate) -> usize {
     match d.high - d.low {
         width if width >= 2.0 => 1,
@@ -194,7 +194,7 @@ fn range(estimate: Estimate, show: impl Fn(f64) -> String) -> String {
     format!("{} to {}", show(estimate.low), show(estimate.high))
 }
 
-/// With its sign also where it is positive: `+1.2`, `−3.4`, `0.0`.
+/// Formats a number with its sign, even if it is positive: `+1.2`, `−3.4`, `0.0`.
 fn signed(value: f64, decimals: usize) -> String {
     let shown = format!("{:.decimals$}", value.abs());
     if shown.bytes().all(|b| b == b'0' || b == b'.') {
@@ -296,7 +296,7 @@ fn gate(found: &ComparisonRecord) -> Option<String> {
     })
 }
 
-/// What would close an open gate.
+/// How to make an inconclusive comparison conclusive.
 fn remedy(found: &ComparisonRecord, limit: &str) -> String {
     let runs = found.a.runs.len().max(found.b.runs.len());
     match found.runs_needed {

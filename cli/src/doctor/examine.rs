@@ -1,7 +1,7 @@
-//! Reads each source as a session would, and takes the time.
+//! Reads each source as a session does, and measures the time.
 //!
-//! Sources that a tick reads are read here, round by round, as a tick does. Those with a thread of
-//! their own get one, and a deadline: a driver that is stuck costs its own line and nothing else.
+//! Sources that the tick reads are read here in rounds, as a tick does. Sources with their own thread
+//! get one here too, and a deadline: a driver that hangs affects only its own line.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -15,25 +15,24 @@ use headspace_agent::port::contain::contain;
 use headspace_agent::port::{CollectError, Collector, Pace};
 use headspace_collectors::catalog::Entry;
 
-/// The interval at which a session reads, unless it is told another one.
+/// The default interval of a session.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// A source that could not be read so many times in a row, though it said that it might be the next
-/// time, is off.
+/// A source counts as disabled after this many consecutive transient failures.
 const TRIES: usize = 3;
 
-/// How long and how often.
+/// How long and how often to read.
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
-    /// Ticks.
+    /// Number of ticks.
     pub(super) rounds: usize,
-    /// Time between two of them.
+    /// Pause between two ticks.
     pub(super) pause: Duration,
-    /// Most reads of a source that has a thread of its own.
+    /// Maximum number of reads of a source with its own thread.
     pub(super) reads: usize,
-    /// How long such a source is read, once it has answered.
+    /// How long such a source is read after its first answer.
     pub(super) window: Duration,
-    /// How long, in all, such sources may take to answer.
+    /// Total time that such sources have to answer.
     pub(super) deadline: Duration,
 }
 
@@ -49,12 +48,13 @@ impl Default for Patience {
     }
 }
 
-/// A source, and what was found.
+/// A source and its results.
 pub(super) struct Examined {
     pub(super) record: SourceRecord,
-    /// Microseconds that a tick takes to read it, the median; `None` where no tick reads it.
+    /// Median time that a tick needs to read it, in microseconds; `None` if no tick reads it.
     pub(super) tick_us: Option<f64>,
-    /// CPU microseconds a second on threads other than the tick's; `None` where it has none.
+    /// CPU time per second on threads other than the tick's, in microseconds; `None` if it has no
+    /// thread.
     pub(super) own_cpu_us_per_s: Option<f64>,
 }
 
@@ -121,13 +121,13 @@ pub(super) fn examine(entries: Vec<Entry>, patience: Patience) -> Vec<Examined> 
     examined
 }
 
-/// How reading a source goes on.
+/// The state of reading a source.
 #[derive(Default)]
 struct Outcome {
     read: bool,
-    /// Times that it failed in a row without having been read.
+    /// Number of consecutive failures before the first success.
     failures: usize,
-    /// Why it is off.
+    /// Why it is disabled.
     error: Option<CollectError>,
 }
 
@@ -138,7 +138,7 @@ impl Outcome {
                 self.read = true;
                 self.error = None;
             }
-            // It was read before, and a session would go on.
+            // It was read before, so a session would continue.
             Err(CollectError::Transient(_)) if self.read => {}
             Err(error) => {
                 self.failures += 1;
@@ -147,7 +147,7 @@ impl Outcome {
         }
     }
 
-    /// Whether nothing more is to be learned from another read.
+    /// Whether another read would add no information.
     fn is_final(&self) -> bool {
         match self.error {
             Some(CollectError::Unsupported { .. }) => true,
@@ -167,7 +167,7 @@ impl Outcome {
     }
 }
 
-/// It opened, and yet it gives no readings.
+/// Marks a source as disabled that opened but returns no readings.
 fn switch_off(found: &mut Examined, reason: &str, remedy: Option<String>) {
     found.record.state = SourceState::Off;
     found.record.reason = Some(reason.to_owned());
@@ -225,7 +225,7 @@ struct Read {
     last: bool,
 }
 
-/// A source on its own thread, as far as it has answered.
+/// A source on its own thread, with its answers so far.
 struct Apart {
     index: usize,
     pace: Duration,
@@ -275,7 +275,7 @@ impl Apart {
     }
 }
 
-/// The work of a source's own thread.
+/// The body of a source's own thread.
 fn attend(
     index: usize,
     mut source: Box<dyn Collector>,
@@ -306,11 +306,11 @@ fn attend(
         }
         thread::sleep(pace.max(Duration::from_millis(50)));
     }
-    // A source that panicked may panic again when it is dropped.
+    // A source that panicked may panic again on drop.
     let _ = contain(|| drop(source));
 }
 
-/// Takes answers until all are there, or for `time`.
+/// Receives answers until all have arrived, or until `time` has passed.
 fn gather(apart: &mut [Apart], answered: &Receiver<Read>, time: Duration) {
     let begin = Instant::now();
     while apart.iter().any(|one| !one.done) {
@@ -341,7 +341,7 @@ fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-/// The middle of `values`, the upper one of two; `None` of none.
+/// The median of `values` (the upper of two); `None` if there are none.
 fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

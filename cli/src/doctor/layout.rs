@@ -1,34 +1,35 @@
-//! Words in a column beside a name and a state, within a narrow terminal.
+//! Text in a column next to a name and a state, for a narrow terminal.
 
 use headspace_exporters::encode::text::{left, paragraph, width};
 
 /// Widest line of text, in columns.
 const COLUMNS: usize = 80;
 
-/// Room for `on` and `off`.
+/// Width of the states `on` and `off`.
 const STATE: usize = 5;
 
-/// The column that the words stand in.
+/// The column of the text.
 pub(super) struct Column {
-    /// Room for the name, and the gap after it.
+    /// Width of the name and of the gap after it.
     name: usize,
 }
 
-/// Stands for a space between what belongs together, until the text is laid out.
+/// A no-break space: keeps words on one line until the text is laid out.
 pub(super) const NEVER: &str = "\u{a0}";
 
 impl Column {
-    /// Beside names of at most `longest` columns.
+    /// A column next to names of at most `longest` columns.
     pub(super) fn beside(longest: usize) -> Self {
         Self { name: longest + 2 }
     }
 
-    /// Appends lines of `words`, the first beside the name and the state.
+    /// Appends lines of `words`. The first is next to the name and the state.
     pub(super) fn write(&self, text: &mut String, name: &str, state: &str, words: &str) {
         Self::lines(text, &(left(name, self.name) + &left(state, STATE)), words);
     }
 
-    /// Appends lines of `words`, the first after a `mark`, the others below its words.
+    /// Appends lines of `words` with a hanging indent: the first follows `mark`, the others are aligned
+    /// with its text.
     pub(super) fn write_hanging(&self, text: &mut String, mark: &str, words: &str) {
         Self::lines(text, &(" ".repeat(self.name + STATE) + mark), words);
     }
@@ -39,7 +40,7 @@ impl Column {
     }
 }
 
-/// Keeps what stands between backticks on one line, if it fits on one: it is there to be copied.
+/// Keeps text between backticks on one line if it fits, so that it can be copied.
 fn whole(words: &str, room: usize) -> String {
     let mut quoted = false;
     let mut pieces = words.split('`').map(|piece| {

@@ -1,7 +1,7 @@
-//! `headspace doctor`: which sources work here, why the others do not, and what all of it costs.
+//! `headspace doctor`: which sources work here, why others do not, and what measuring costs.
 //!
-//! It knows no source by name. What [`Catalog::open`] lists, and what the caller adds, is opened and
-//! read as a session would.
+//! It contains no list of sources. It opens and reads what [`Catalog::open`] lists and what the caller
+//! adds, as a session does.
 
 mod examine;
 mod layout;
@@ -19,8 +19,8 @@ use self::show::Findings;
 use crate::args::DoctorArgs;
 use crate::{Context, EXIT_OK};
 
-/// How long a driver may take to open before its sources are said not to answer. It takes
-/// milliseconds, or seconds where it must first wake up many GPUs.
+/// How long a driver may take to open before its sources are reported as unresponsive. It takes
+/// milliseconds, or seconds if it must first initialise many GPUs.
 const DRIVER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs the command.

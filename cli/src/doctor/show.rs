@@ -1,4 +1,4 @@
-//! What was found, as text and as JSON.
+//! Formats the findings as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::examine::Examined;
 use super::layout::{Column, NEVER};
 
-/// The contract of `--json`.
+/// The output of `--json`, whose format is stable.
 #[derive(Debug, Serialize)]
 pub(super) struct Findings<'a> {
     sources: Vec<Source<'a>>,
@@ -22,41 +22,41 @@ pub(super) struct Findings<'a> {
 struct Source<'a> {
     name: &'a str,
     state: SourceState,
-    /// What it reads, or would read.
+    /// The values that it reads, or would read.
     reads: &'a str,
-    /// Why it is off.
+    /// Why it is disabled.
     reason: Option<&'a str>,
-    /// What would make it work.
+    /// How to enable it.
     remedy: Option<&'a str>,
 }
 
 impl Source<'_> {
-    /// Whether there is one thing to do for both.
+    /// Whether both sources have the same reason and remedy.
     fn is_off_like(&self, other: &Self) -> bool {
         (self.reason, self.remedy) == (other.reason, other.remedy)
     }
 }
 
-/// What measuring costs here.
+/// The cost of measuring on this machine.
 #[derive(Debug, Serialize)]
 struct Cost<'a> {
-    /// What recording one batch costs the training thread, in nanoseconds.
+    /// Time to record one batch on the training thread, in nanoseconds.
     ns_per_batch: f64,
-    /// What one tick takes to read all sources that it reads itself, in microseconds: the sum of
-    /// their medians.
+    /// Time of one tick to read all sources that it reads itself, in microseconds: the sum of their
+    /// medians.
     us_per_tick: f64,
     /// CPU time of the sources' own threads, in microseconds a second, at the default interval.
     own_cpu_us_per_s: f64,
-    /// The two for each source that is on, in the order of the sources.
+    /// Both costs for each enabled source, in the order of the sources.
     sources: Vec<SourceCost<'a>>,
 }
 
 #[derive(Debug, Serialize)]
 struct SourceCost<'a> {
     name: &'a str,
-    /// Null where it is read by a thread of its own.
+    /// Null if a separate thread reads it.
     us_per_tick: Option<f64>,
-    /// Null where it has no thread of its own.
+    /// Null if it has no thread.
     own_cpu_us_per_s: Option<f64>,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// The sources, one below the other, and the cost.
+    /// The list of sources, then the cost.
     pub(super) fn to_text(&self) -> String {
         let longest = self.sources.iter().map(|source| width(source.name));
         let column = Column::beside(longest.max().unwrap_or(0));
@@ -152,7 +152,7 @@ impl Cost<'_> {
     }
 }
 
-/// Kept in one piece where a line ends.
+/// Microseconds as text without line breaks.
 fn micros(us: f64) -> String {
     duration_ms(us / 1e3).replace(' ', NEVER)
 }

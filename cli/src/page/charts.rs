@@ -1,5 +1,5 @@
-//! The charts of a rank, as columns of numbers with what they mean. How they are drawn is the
-//! page's script's to say.
+//! The charts of a rank, as columns of numbers with titles, units and names. The page's script decides
+//! how to draw them.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,14 @@ use serde::Serialize;
 
 use super::history::{Column, History, Phases};
 
-/// Queues that are drawn: those that the summary names first, the last before the loop among them.
+/// Maximum number of queues drawn: those that the summary lists first, including the last one before
+/// the loop.
 const MOST_QUEUES: usize = 8;
 
-/// GPUs that are drawn.
+/// Maximum number of GPUs drawn.
 const MOST_GPUS: usize = 8;
 
-/// The readings that charts are made of, by kind of scope.
+/// The readings in charts, by kind of scope.
 pub(super) const READINGS: &[(&str, &Metric)] = &[
     ("gpu", &metric::GPU_SM_UTILIZATION),
     ("gpu", &metric::GPU_UTILIZATION),
@@ -38,43 +39,43 @@ pub(super) const READINGS: &[(&str, &Metric)] = &[
 /// One chart.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Chart {
-    /// Names it for the script and in the page.
+    /// Id for the script and the page.
     pub id: &'static str,
     /// Distinguishes charts of the same kind, such as the ordinal of a GPU.
     pub of: String,
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// Unit of all its values.
+    /// The unit of all values.
     pub unit: &'static str,
     /// Its lines.
     pub lines: Vec<Line>,
-    /// Levels that stand for the whole run, such as the floor.
+    /// Values that are constant over the whole run, such as the floor.
     pub marks: Vec<Mark>,
 }
 
 /// One line of a chart.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Line {
-    /// What it is called.
+    /// The name in the legend.
     pub name: String,
-    /// Which colour it has: a name that the style sheet knows, or empty for the next free one.
+    /// The colour: a name from the style sheet, or empty for the next unused colour.
     pub tone: &'static str,
-    /// A value for each time of the rank; null where nothing was measured.
+    /// One value for each time of the rank; null if nothing was measured.
     pub values: Column,
 }
 
-/// A level that stands for the whole run.
+/// A value that is constant over the whole run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Mark {
-    /// What it is, with its value.
+    /// The text, including the value.
     pub label: String,
-    /// Which colour it has.
+    /// The colour: a name from the style sheet.
     pub tone: &'static str,
     /// The value, in the chart's unit.
     pub value: f64,
 }
 
-/// What the charts of a rank are made of.
+/// The data from which the charts of a rank are drawn.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drawn<'a> {
     pub(super) history: &'a History,
@@ -84,7 +85,7 @@ pub(super) struct Drawn<'a> {
 }
 
 impl Drawn<'_> {
-    /// Those for which something was measured.
+    /// The charts that have data.
     pub(super) fn charts(&self) -> Vec<Chart> {
         let mut charts = vec![self.steps(), self.queues()];
         charts.extend(self.gpus());
@@ -192,7 +193,7 @@ impl Drawn<'_> {
                 let engine = engine.strip_prefix("nvdec")?;
                 return Some((format!("NVDEC {engine}"), ""));
             }
-            // Some kernel running says nothing of how many SMs were busy.
+            // That any kernel runs does not show how many SMs were busy.
             match key.attribute("hw.gpu.task")? {
                 "general" if !has_sms => Some(("some kernel running".to_owned(), "step")),
                 "decoder" => Some(("all decoders".to_owned(), "wait")),
@@ -204,7 +205,7 @@ impl Drawn<'_> {
             Some(line(name, tone, percents(self.history.level(key))))
         });
         let mut lines: Vec<Line> = lines.collect();
-        // Where each engine is known, their mean says less.
+        // If the value of each engine is known, their mean is less useful.
         if lines.iter().any(|line| line.name.starts_with("NVDEC")) {
             lines.retain(|line| line.name != "all decoders");
         }
@@ -336,7 +337,7 @@ fn ratio(part: &Column, whole: &Column) -> Column {
     part.iter().zip(whole).map(of).collect()
 }
 
-/// Five significant digits: what a chart can show, in fewer bytes.
+/// Rounds to five significant digits: as much as a chart can show, in fewer bytes.
 pub(super) fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return 0.0;

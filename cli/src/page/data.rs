@@ -1,67 +1,68 @@
-//! What the page's script is given: parts of the page as HTML, charts as numbers; and what of it is
-//! new since it was last given.
+//! The data for the page's script: parts of the page as HTML, charts as numbers, and updates with what
+//! changed since the last transfer.
 
 use serde::Serialize;
 
 use super::charts::{Chart, Drawn, rounded};
 use super::history::Phases;
 
-/// The page as it stands.
+/// The current page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Page {
     /// The document's title.
     pub title: String,
-    /// Parts of the page and their HTML, in the order in which they stand.
+    /// The parts of the page with their HTML, in order of appearance.
     pub parts: Vec<Part>,
     /// The charts of each rank.
     pub ranks: Vec<RankCharts>,
 }
 
-/// A part of the page.
+/// One part of the page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Part {
-    /// Names it.
+    /// Id of the part.
     pub id: &'static str,
-    /// What stands in it. Everything that came from outside is escaped.
+    /// Content as HTML. All text from outside is escaped.
     pub html: String,
 }
 
 /// The charts of a rank.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RankCharts {
-    /// Which rank.
+    /// The rank.
     pub rank: u32,
-    /// Seconds since the run's first record: the middle of each point.
+    /// The midpoint of each point, in seconds since the run's first record.
     pub at_s: Vec<f64>,
-    /// From and to when batches came from a cache, in the same seconds.
+    /// Start and end of each interval with batches from a cache, in the same unit.
     pub replays: Vec<(f64, f64)>,
-    /// What was measured.
+    /// The charts with data.
     pub charts: Vec<Chart>,
 }
 
-/// What is new. A script that has the page before makes of it the page of now.
+/// The changes to a page. The script applies them to the previous page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Update {
     /// The parts that changed.
     pub parts: Vec<Part>,
-    /// The ranks that changed, all of which were there before.
+    /// The ranks that changed. All of them were present before.
     pub ranks: Vec<RankUpdate>,
 }
 
-/// What is new of a rank.
+/// The changes to a rank.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RankUpdate {
-    /// Place among the page's ranks.
+    /// Index among the page's ranks.
     pub place: usize,
-    /// The first point that changed. Points from there on are replaced by those here, of every line.
+    /// Index of the first point that changed. For every line, the points from this index on are
+    /// replaced.
     pub from: usize,
-    /// What there is from there on.
+    /// The new points.
     #[serde(flatten)]
     pub tail: RankCharts,
 }
 
 impl RankCharts {
-    /// `later_s` is how much later than the run's first record the rank began.
+    /// `later_s` is the time from the run's first record to the start of the rank, in seconds.
     pub(super) fn of(rank: u32, later_s: f64, drawn: &Drawn<'_>) -> Self {
         let points = drawn.history.points();
         let steps = drawn.history.steps(drawn.loop_name).unwrap_or_default();
@@ -80,7 +81,7 @@ impl RankCharts {
             |at_s: f64, interval_s: f64| ((at_s - interval_s / 2.0 + later_s) * 1e3).round() / 1e3;
         let mut at_s: Vec<f64> = Vec::with_capacity(points.len());
         for point in points {
-            // A script's axis needs rising numbers, whatever a damaged file says.
+            // A script's axis needs increasing numbers, even if the file is damaged.
             let next = at_s.last().map_or(f64::MIN, |last| last + 1e-3);
             at_s.push(middle(point.at_s, point.interval_s).max(next));
         }
@@ -92,7 +93,7 @@ impl RankCharts {
         }
     }
 
-    /// What changed since `before`; `None` where lines came or went.
+    /// The changes since `before`; `None` if lines were added or removed.
     fn since(&self, before: &Self, place: usize) -> Option<RankUpdate> {
         let same_lines = |(a, b): (&Chart, &Chart)| {
             a.id == b.id
@@ -121,18 +122,18 @@ impl RankCharts {
     }
 }
 
-/// Whether most of a point's batches came from a cache.
+/// Whether most batches of a point came from a cache.
 fn is_replay(phases: &Phases) -> bool {
     phases.replay.compute.count() > phases.live.compute.count()
 }
 
-/// How many values two columns begin with alike.
+/// Length of the common prefix of two columns.
 fn common<T: PartialEq>(a: &[T], b: &[T]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 impl Page {
-    /// What changed since `before`; `None` where so much did that the whole page is to be given.
+    /// The changes since `before`; `None` if the whole page must be sent again.
     #[must_use]
     pub fn since(&self, before: &Self) -> Option<Update> {
         let same_shape = self.ranks.len() == before.ranks.len()

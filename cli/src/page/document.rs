@@ -1,14 +1,14 @@
-//! The page as a document: its parts in place, its style, and the script with what it draws.
+//! The page as an HTML document: its parts, its style, and the script with the data of its charts.
 //!
-//! One document, two carriers. A file holds everything itself and asks nobody for anything; a server
-//! gives style and script by paths of their own, so that its policy can forbid all others.
+//! The document comes in two forms. A file is self-contained and loads nothing. A server delivers style
+//! and script under separate paths, so that its content security policy can forbid all other sources.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::data::{Page, Part};
 use super::html::{Text, inline_json};
 
-/// Files of the page, as a server gives them.
+/// The static files of the page, as a server delivers them.
 pub(crate) const ASSETS: &[(&str, &str, &str)] = &[
     ("/assets/page.css", "text/css; charset=utf-8", PAGE_CSS),
     ("/assets/uplot.css", "text/css; charset=utf-8", PLOT_CSS),
@@ -38,11 +38,11 @@ const PLOT_CSS: &str = include_str!("assets/uPlot.min.css");
 const PLOT_LICENSE: &str = include_str!("assets/uPlot.LICENSE");
 const NOTEBOOK_CSS: &str = include_str!("assets/notebook.css");
 
-/// What a file may do: show itself.
+/// The content security policy of a file: only inline style and script.
 const FILE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
                            script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// Which charts stand below which part.
+/// Which charts belong to which part.
 const PLACES: &[(&str, &[&str])] = &[
     ("way", &["step"]),
     ("queues", &["queues"]),
@@ -52,10 +52,10 @@ const PLACES: &[(&str, &[&str])] = &[
 ];
 
 impl Page {
-    /// One file that holds all of it.
+    /// A self-contained file.
     #[must_use]
     pub fn file(&self) -> String {
-        // Of the parts the script needs nothing: they stand in the document.
+        // The script does not need the parts, because the document already contains them.
         let charts = Self {
             parts: Vec::new(),
             ..self.clone()
@@ -77,7 +77,7 @@ impl Page {
         self.document(&head, &tail, &html! {})
     }
 
-    /// The document of a server, which gives the rest by other paths and tells what is new.
+    /// The document of a server, which delivers the other files and the updates separately.
     pub(crate) fn served(&self) -> String {
         let head = html! {
             link rel="stylesheet" href="/assets/uplot.css";
@@ -124,12 +124,12 @@ impl Page {
     }
 }
 
-/// A part, which the script replaces by its id.
+/// The content of a part. The script finds and replaces it by its id.
 fn content(part: &Part) -> Markup {
     html! { div.part id={ "part-" (part.id) } { (PreEscaped(&part.html)) } }
 }
 
-/// A part in its section, with the charts that stand below it.
+/// A part as a section, with its charts below it.
 fn section(part: &Part) -> Markup {
     let charts = PLACES.iter().find(|(below, _)| *below == part.id);
     html! {
@@ -145,7 +145,7 @@ fn section(part: &Part) -> Markup {
     }
 }
 
-/// The facts of a notebook's cell, in a style of their own.
+/// The facts for a notebook cell, with their own style.
 pub(crate) fn cell(content: &str) -> String {
     let markup = html! {
         div.headspace-report { style { (PreEscaped(NOTEBOOK_CSS)) } (PreEscaped(content)) }

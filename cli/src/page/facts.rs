@@ -1,5 +1,5 @@
-//! The page's parts that need no script: the verdict, what limits the loop, what would help, and the
-//! tables behind it.
+//! The parts of the page that need no script: the verdict, the bottleneck, the remedies, and the tables
+//! with the details.
 
 use headspace_agent::model::Mode;
 use headspace_agent::model::ranks::RanksRecord;
@@ -14,29 +14,29 @@ use maud::{Markup, html};
 use super::data::Part;
 use super::html::{Text, blocks, capitalized, cards, entries, prose, table, terms};
 
-/// Notices that are shown.
+/// Maximum number of notices shown.
 const MOST_NOTICES: usize = 24;
 
-/// Rows of the table of ranks.
+/// Maximum number of rows in the table of ranks.
 const MOST_RANKS: usize = 64;
 
-/// What the parts are made of.
+/// The data from which the parts are made.
 pub(crate) struct Facts<'a> {
-    /// The first rank with a summary.
+    /// The verdict of the first rank with a summary.
     pub(crate) verdict: Verdict<'a>,
     /// Whether there is a summary yet.
     pub(crate) has_summary: bool,
-    /// Which rank that is.
+    /// The number of that rank.
     pub(crate) main_rank: u32,
-    /// All together, where there are several.
+    /// The combined results of all ranks, if there are several.
     pub(crate) ranks: Option<&'a RanksRecord>,
     /// The last summary of each rank that has one.
     pub(crate) summaries: Vec<(u32, &'a SummaryRecord)>,
-    /// What the user was told, by rank.
+    /// The notices to the user, by rank.
     pub(crate) notices: Vec<(u32, &'a NoticeRecord)>,
-    /// Why nothing more is learned of the run at the moment.
+    /// Why no more records can be read at the moment.
     pub(crate) trouble: Option<&'a str>,
-    /// Lines that were no records, in a sentence.
+    /// A sentence about lines that are not records.
     pub(crate) skipped: Option<String>,
 }
 
@@ -46,14 +46,14 @@ impl Facts<'_> {
         format!("{} · headspace", self.name())
     }
 
-    /// The run's folder by its own name.
+    /// The name of the run's folder.
     fn name(&self) -> &str {
         let location = self.verdict.location.unwrap_or_default();
         let name = location.trim_end_matches('/').rsplit('/').next();
         name.filter(|name| !name.is_empty()).unwrap_or("a run")
     }
 
-    /// Every part, in the order in which they stand. One with nothing to say is empty.
+    /// All parts, in order of appearance. A part without content is empty.
     pub(crate) fn parts(&self) -> Vec<Part> {
         let sections = self.verdict.sections(Detail::Full);
         let of = |ids: &[SectionId]| -> Vec<&Section> {
@@ -105,7 +105,7 @@ impl Facts<'_> {
         }
     }
 
-    /// The step's parts as cards and drawn to scale, and what is to be said about them.
+    /// The parts of a step as cards and as a bar, with remarks about them.
     fn verdict(&self, sections: &[&Section]) -> Markup {
         let facts = sections.iter().flat_map(|section| {
             let blocks = section.blocks.iter();
@@ -152,7 +152,7 @@ impl Facts<'_> {
         }
     }
 
-    /// Findings, what was lost, and what the user was told, each once.
+    /// Findings, losses, and notices without duplicates.
     fn notes(&self, sections: &[&Section]) -> Markup {
         let mut notes: Vec<(&str, &str, String)> = Vec::new();
         notes.extend(
@@ -175,7 +175,7 @@ impl Facts<'_> {
                 .clone()
                 .map(|text| ("warning", "skipped", text)),
         );
-        // Ranks are mostly told the same.
+        // Ranks mostly have the same notices.
         let mut texts: Vec<&str> = Vec::new();
         for (rank, notice) in &self.notices {
             if texts.contains(&notice.text.as_str()) || texts.len() >= MOST_NOTICES {
@@ -229,7 +229,7 @@ impl Facts<'_> {
     }
 }
 
-/// The facts of a notebook's cell: what a page says of one rank, without charts.
+/// The facts for a notebook cell: the page's content for one rank, without charts.
 pub(crate) fn notebook(facts: &Facts<'_>) -> String {
     let parts = facts.parts();
     let shown = parts
@@ -241,7 +241,7 @@ pub(crate) fn notebook(facts: &Facts<'_>) -> String {
     markup.into_string()
 }
 
-/// What limits the loop as a heading, and what would help.
+/// The bottleneck as a heading, and the remedies.
 fn way(sections: &[&Section]) -> Markup {
     let entries_of = |section: &Section| match section.blocks.as_slice() {
         [Block::Entries(entries)] => entries.clone(),
@@ -263,7 +263,7 @@ fn way(sections: &[&Section]) -> Markup {
     }
 }
 
-/// Sections under the title of the first; nothing where there is none, or only a sentence.
+/// Sections under the title of the first. Empty if there is no section, or only one sentence.
 fn titled(sections: &[&Section]) -> Markup {
     let Some(first) = sections.first() else {
         return html! {};
@@ -274,7 +274,7 @@ fn titled(sections: &[&Section]) -> Markup {
     }
 }
 
-/// Where a step goes, drawn to scale: waiting and compute, with the floor marked.
+/// The parts of a step as a bar to scale: waiting and compute, with a mark at the floor.
 fn bar(s: &SummaryRecord) -> Markup {
     let parts = s.wait_ms.zip(s.compute_ms).zip(s.steady_step_mean_ms);
     let Some(((wait, compute), step)) = parts.filter(|(_, step)| *step > 0.0) else {

@@ -1,8 +1,8 @@
-//! How a rank went: its ticks in order, in bounded memory.
+//! The history of a rank: its ticks in order, in bounded memory.
 //!
-//! Ticks become points of a [`BoundedSeries`] that last equally long, since ticks in old files are long
-//! themselves. When neighbours merge, durations are added up with their histograms, and readings merge by
-//! their metric's kind. Never is a mean taken of means.
+//! Ticks become points of a [`BoundedSeries`]. All points cover equal intervals, because ticks in old
+//! files are themselves long. When adjacent points merge, durations and their histograms are added, and
+//! readings merge by their metric's kind. Means are never averaged.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use headspace_agent::model::record::{LoopTick, Phase, QueueTick, TickRecord};
 
 use super::spread::Spread;
 
-/// Loops, queues and series of readings that are kept of a rank, of each kind. More are no pipeline
-/// that a person looks at.
+/// Maximum number of loops of a rank, and of its queues and series of readings. A larger pipeline is
+/// too big for a person to inspect.
 const MOST_NAMES: usize = 256;
 
-/// A rank's ticks.
+/// The tick history of a rank.
 #[derive(Debug, Clone)]
 pub(crate) struct History {
     points: BoundedSeries<Point>,
@@ -26,29 +26,29 @@ pub(crate) struct History {
     series: Vec<ReadingKey<'static>>,
 }
 
-/// Neighbouring ticks.
+/// One or several adjacent ticks.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Point {
-    /// Its end, in seconds since the rank's run began.
+    /// End of the point, in seconds since the start of the rank's run.
     pub(crate) at_s: f64,
-    /// Seconds that it speaks for.
+    /// Length of the interval, in seconds.
     pub(crate) interval_s: f64,
-    /// By number of the loop.
+    /// By index of the loop.
     loops: BTreeMap<usize, Phases>,
-    /// By number of the queue.
+    /// By index of the queue.
     queues: BTreeMap<usize, Looks>,
-    /// By number of the series.
+    /// By index of the series.
     values: BTreeMap<usize, (MetricKind, TimedValue)>,
 }
 
-/// The steps of a loop by where their batches came from. Those that settle are live too.
+/// The steps of a loop, by the source of their batches. Steps of the settling phase count as live.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Phases {
     pub(crate) live: Steps,
     pub(crate) replay: Steps,
 }
 
-/// Steps of one loop and phase.
+/// The steps of one loop in one phase.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Steps {
     pub(crate) step: Spread,
@@ -56,18 +56,18 @@ pub(crate) struct Steps {
     pub(crate) compute: Spread,
 }
 
-/// Looks at a queue in one process.
+/// Depth samples of a queue in one process.
 #[derive(Debug, Clone, Copy, Default)]
 struct Looks {
     seen_ms: f64,
     depth_ms: f64,
 }
 
-/// A value for each point; `None` where nothing was measured.
+/// One value per point; `None` if nothing was measured.
 pub(crate) type Column = Vec<Option<f64>>;
 
 impl History {
-    /// Keeps at most so many points, at least 16.
+    /// Keeps at most `most` points (at least 16).
     pub(crate) fn new(most: usize) -> Self {
         Self {
             points: BoundedSeries::new(most.max(16)),
@@ -77,7 +77,7 @@ impl History {
         }
     }
 
-    /// Takes the next tick.
+    /// Adds the next tick.
     pub(crate) fn take(&mut self, tick: &TickRecord) {
         let point = self.point(tick);
         let seconds = point.interval_s;
@@ -119,7 +119,7 @@ impl History {
         point
     }
 
-    /// The points, in order.
+    /// All points, in order.
     pub(crate) fn points(&self) -> &[Point] {
         self.points.buckets()
     }
@@ -130,8 +130,8 @@ impl History {
         Some(self.points().iter().map(|p| p.loops.get(&number)).collect())
     }
 
-    /// Depth of a queue over all its processes. What a process was last seen to hold counts until it
-    /// is looked at again, since a tick tells of a few queues in turn.
+    /// Total depth of a queue over all its processes. The last known depth of a process counts until
+    /// its next sample, because a tick reports only a few queues in turn.
     pub(crate) fn depth(&self, name: &str) -> Column {
         let numbers: Vec<usize> = (0..self.queues.len())
             .filter(|number| {
@@ -154,7 +154,7 @@ impl History {
         self.points().iter().map(depth).collect()
     }
 
-    /// The readings that are kept.
+    /// The readings with a history.
     pub(crate) fn readings(&self) -> &[ReadingKey<'static>] {
         &self.series
     }
@@ -168,8 +168,8 @@ impl History {
         self.points().iter().map(level).collect()
     }
 
-    /// How fast a total grows, a second. A total is written now and then: between two times it is
-    /// taken to grow evenly.
+    /// Increase of a total per second. A total is not reported in every tick; between two reports it is
+    /// assumed to grow linearly.
     pub(crate) fn rate(&self, key: &ReadingKey<'_>) -> Column {
         let mut column = vec![None; self.points().len()];
         let Some(number) = self.number(key) else {
@@ -258,7 +258,7 @@ fn is_shown(key: &ReadingKey<'_>) -> bool {
     super::charts::READINGS.contains(&shown)
 }
 
-/// The number of the known one that `is_same` finds. It is made where there is none, and room.
+/// The index of the entry that `is_same` finds. If there is none, it is added if there is room.
 fn number_of<K>(
     known: &mut Vec<K>,
     is_same: impl Fn(&K) -> bool,

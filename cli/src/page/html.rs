@@ -1,10 +1,10 @@
-//! Text and sections as HTML. Markup is built by `maud`, which escapes every text: no name of a
-//! stage, path or notice is ever markup.
+//! Text and sections as HTML. `maud` builds the markup and escapes every text, so no name of a stage,
+//! path or notice can inject markup.
 
 use headspace_agent::wording::section::{Block, Entry, Fact, Row, Section, SectionId, Table};
 use maud::{Markup, Render, html};
 
-/// Text from outside: without control characters, and without those that turn its direction around.
+/// Untrusted text, without control characters and without characters that reverse the text direction.
 pub(crate) struct Text<'a>(pub(crate) &'a str);
 
 impl Render for Text<'_> {
@@ -22,21 +22,21 @@ impl Render for Text<'_> {
     }
 }
 
-/// A sentence: what stands between backticks is code.
+/// A sentence in which text between backticks is code.
 pub(crate) fn prose(words: &str) -> Markup {
     let pieces: Vec<&str> = words.split('`').collect();
     let last = pieces.len() - 1;
     html! {
         @for (at, piece) in pieces.iter().enumerate() {
             @if at % 2 == 0 { (Text(piece)) }
-            // A backtick without its pair is one.
+            // An unpaired backtick is printed as a backtick.
             @else if at == last { "`" (Text(piece)) }
             @else { code { (Text(piece)) } }
         }
     }
 }
 
-/// JSON as it may stand in a `<script>` element: nothing in it ends the element.
+/// JSON that is safe inside a `<script>` element: nothing in it can end the element.
 pub(crate) fn inline_json(json: &str) -> String {
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")
@@ -63,7 +63,7 @@ fn block(id: SectionId, block: &Block) -> Markup {
     }
 }
 
-/// Facts as cards. A fact without a label belongs to the card before it.
+/// Facts as cards. A fact without a label is added to the previous card.
 pub(super) fn cards(id: SectionId, facts: &[Fact]) -> Markup {
     let labelled = facts
         .iter()
@@ -87,7 +87,7 @@ pub(super) fn cards(id: SectionId, facts: &[Fact]) -> Markup {
     }
 }
 
-/// What a card is called by itself, without the section around it.
+/// The title of a card when it is shown outside its section.
 fn card_title(id: SectionId, fact: &Fact) -> String {
     match id {
         SectionId::Savings => capitalized(&format!("{}: {}", id.label(), fact.label)),
@@ -95,14 +95,14 @@ fn card_title(id: SectionId, fact: &Fact) -> String {
     }
 }
 
-/// Words as they begin a line.
+/// Returns the words with a capital first letter.
 pub(super) fn capitalized(words: &str) -> String {
     let mut chars = words.chars();
     let first = chars.next().map(|c| c.to_ascii_uppercase());
     first.into_iter().chain(chars).collect()
 }
 
-/// The colour of a card, as the style sheet names it.
+/// The colour of a card, by its name in the style sheet.
 fn tone(id: SectionId, fact: &Fact) -> &'static str {
     match (id, fact.label) {
         (SectionId::Savings, _) => "savings",
@@ -114,7 +114,7 @@ fn tone(id: SectionId, fact: &Fact) -> &'static str {
     }
 }
 
-/// Things and what is said of each, as a list.
+/// Entries and their descriptions, as a list.
 pub(super) fn entries(entries: &[Entry]) -> Markup {
     html! {
         ol.remedies {
@@ -131,7 +131,7 @@ pub(super) fn entries(entries: &[Entry]) -> Markup {
     }
 }
 
-/// Terms and what is said of them.
+/// Terms and their definitions.
 pub(super) fn terms(pairs: &[(String, String)]) -> Markup {
     html! {
         dl.terms {
@@ -140,8 +140,8 @@ pub(super) fn terms(pairs: &[(String, String)]) -> Markup {
     }
 }
 
-/// A table: the first column names the row, numbers stand to the right. Columns without any value
-/// are left out. Wide ones scroll by themselves.
+/// A table. The first column names the row; numbers are right-aligned. Columns without any value are
+/// omitted. Wide tables scroll horizontally.
 pub(super) fn table(label: &str, table: &Table) -> Markup {
     let cell = |row: &Row, at: usize| row.cells.get(at).cloned().unwrap_or_default();
     let has_values = |at: &usize| table.rows.iter().any(|row| !cell(row, *at).is_empty());

@@ -1,5 +1,5 @@
-//! The page: what a run says, for a browser. `report --html` writes it as one file, `serve` shows it
-//! while the run goes on, and a notebook shows its facts.
+//! The page: a run in the browser. `report --html` writes it as one file, `serve` shows it during the
+//! run, and a notebook shows its facts.
 //!
 //! ```text
 //! records ─▶ watched (a run so far) ─▶ data (parts and charts) ─▶ document (one file, or served)
@@ -7,8 +7,8 @@
 //!                                       └ charts (numbers)
 //! ```
 //!
-//! Everything up to the data is a function of records. The charting library is uPlot (MIT), bundled
-//! with its licence; nothing is fetched from anywhere.
+//! Everything up to the data is a pure function of the records. The charting library is uPlot (MIT),
+//! bundled with its licence. The page loads nothing from the network.
 
 mod charts;
 mod data;
@@ -31,7 +31,7 @@ pub use self::watched::Watched;
 
 use headspace_agent::wording::verdict::Verdict;
 
-/// The facts of a run as a notebook's cell: self-contained, without script, everything escaped.
+/// The facts of a run for a notebook cell: self-contained, without script, everything escaped.
 #[must_use]
 pub fn notebook(verdict: Verdict<'_>) -> String {
     let facts = facts::Facts {

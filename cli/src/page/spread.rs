@@ -1,17 +1,17 @@
-//! Durations of one point: exact sum, and the buckets that hold something.
+//! The durations of one point: their exact sum, and the non-empty buckets.
 
 use std::collections::BTreeMap;
 
 use headspace_agent::model::distribution::{DistributionRecord, bucket_bounds};
 
-/// Durations. Empty it takes no room, and two of them are added without loss.
+/// A set of durations. An empty set uses no heap memory, and two sets merge without loss.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Spread {
     count: u64,
     sum_ms: f64,
     min_ms: f64,
     max_ms: f64,
-    /// Buckets of the records' histograms and their counts.
+    /// Counts by bucket index of the records' histograms.
     buckets: BTreeMap<u64, u64>,
 }
 
@@ -39,7 +39,7 @@ impl Spread {
         });
     }
 
-    /// Adds another's durations.
+    /// Adds the durations of another set.
     pub(crate) fn add(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -57,7 +57,7 @@ impl Spread {
         }
     }
 
-    /// How many there are.
+    /// Number of durations.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -67,7 +67,7 @@ impl Spread {
         (self.count > 0).then(|| self.sum_ms / self.count as f64)
     }
 
-    /// What a share `q` of them does not exceed, in milliseconds, within 1 %.
+    /// The quantile `q` of the durations in milliseconds, accurate within 1 %.
     pub(crate) fn quantile_ms(&self, q: f64) -> Option<f64> {
         let mut below = 0;
         let rank = q * self.count as f64;

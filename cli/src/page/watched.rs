@@ -1,4 +1,4 @@
-//! A run as its records tell it so far: what the page is made of.
+//! The state of a run so far, from its records. The page is made from it.
 
 use crate::skipped::describe;
 use std::collections::BTreeMap;
@@ -19,19 +19,19 @@ use super::data::{Page, RankCharts};
 use super::facts::Facts;
 use super::history::History;
 
-/// Ranks that have charts of their own: the first ones. The table tells of more.
+/// Maximum number of ranks with charts: the first ones. The table has more.
 const MOST_DRAWN: usize = 16;
 
-/// Points of a rank where there are few ranks.
+/// Points per rank if there are few ranks.
 const MOST_POINTS: usize = 480;
 
-/// A run so far. Takes the records of each rank in their order.
+/// A run so far. The records of each rank must be added in order.
 #[derive(Debug, Default)]
 pub struct Watched {
-    /// Its folder, or the one file of it that was named.
+    /// The run's folder, or the file that the user named.
     place: PathBuf,
     ranks: BTreeMap<u32, Rank>,
-    /// Why nothing more is learned of it at the moment.
+    /// Why no more records can be read at the moment.
     trouble: Option<String>,
 }
 
@@ -44,7 +44,7 @@ struct Rank {
 }
 
 impl Watched {
-    /// A run of which nothing is known but where it is.
+    /// A run without records yet.
     #[must_use]
     pub fn new(place: &Path) -> Self {
         Self {
@@ -54,11 +54,11 @@ impl Watched {
         }
     }
 
-    /// Reads all that is there of the run at `path`: its folder, or one of its files.
+    /// Reads the run at `path`, which is its folder or one of its files.
     ///
     /// # Errors
     ///
-    /// [`ReadError`] when it cannot be read.
+    /// Returns [`ReadError`] if it cannot be read.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let mut follower = Follower::open(path)?;
         let mut watched = Self::new(path);
@@ -77,7 +77,7 @@ impl Watched {
         }
     }
 
-    /// Takes the next record of a rank.
+    /// Adds the next record of a rank.
     pub fn take(&mut self, number: u32, record: Record) {
         let drawn = self.ranks.len() < MOST_DRAWN;
         let rank = self.ranks.entry(number).or_insert_with(|| Rank {
@@ -106,33 +106,33 @@ impl Watched {
         }
     }
 
-    /// Remembers what was skipped, which records cannot tell.
+    /// Stores the counts of skipped lines, which the records do not contain.
     fn tally(&mut self, all: Tally) {
         if let Some(first) = self.ranks.values_mut().next() {
             first.run.tally.skipped = all.skipped;
         }
     }
 
-    /// Says why nothing more is learned of it, or that there is no trouble. Whether that is new.
+    /// Sets or clears the reason why no more records can be read. Returns whether it changed.
     pub(crate) fn set_trouble(&mut self, trouble: Option<String>) -> bool {
         let is_new = self.trouble != trouble;
         self.trouble = trouble;
         is_new
     }
 
-    /// Whether no record was taken.
+    /// Whether no record was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranks.is_empty()
     }
 
-    /// Where it is.
+    /// The path of the run.
     #[must_use]
     pub fn place(&self) -> &Path {
         &self.place
     }
 
-    /// The first rank that has a summary, else the first.
+    /// The first rank that has a summary, or else the first rank.
     fn main(&self) -> Option<&Rank> {
         let told = |rank: &&Rank| rank.run.last_summary().is_some();
         self.ranks
@@ -141,7 +141,7 @@ impl Watched {
             .or(self.ranks.values().next())
     }
 
-    /// What the ranks say together, where there are several.
+    /// The combined results of all ranks, if there are several.
     #[must_use]
     pub fn together(&self) -> Option<RanksRecord> {
         let several = self.ranks.len() > 1;
@@ -158,8 +158,8 @@ impl Watched {
             .filter(|ranks| several || ranks.missing_count > 0)
     }
 
-    /// The last summary of the first rank that has one, with what all ranks say together: what
-    /// `report --json` prints.
+    /// The last summary of the first rank that has one, with the combined results of all ranks. This is
+    /// what `report --json` prints.
     #[must_use]
     pub fn summary(&self) -> Option<Record> {
         let mut record = self.main()?.run.summary.clone()?;
@@ -169,7 +169,7 @@ impl Watched {
         Some(record)
     }
 
-    /// The page as it stands.
+    /// The current page.
     #[must_use]
     pub fn page(&self) -> Page {
         let together = self.together();
@@ -234,7 +234,7 @@ impl Watched {
                 run: rank.run.run.as_ref(),
                 loop_name: rank.series.main_loop().unwrap_or_default(),
             };
-            // Ranks begin one after the other.
+            // Ranks may begin at different times.
             let later_s = rank.began_unix_nano.saturating_sub(first) as f64 / 1e9;
             Some(RankCharts::of(*number, later_s, &drawn))
         };

@@ -11,7 +11,7 @@ use crate::find::only;
 use crate::page::Watched;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 
-/// Writes the page of the one run that was named, or of the newest.
+/// Writes the page of the run that was named, or else of the newest.
 pub(super) fn write(args: &ReportArgs, file: &Path, context: &mut Context<'_>) -> io::Result<i32> {
     let run = match only(&args.paths, &context.runs, &Watched::read) {
         Ok(run) => run,

@@ -1,4 +1,4 @@
-//! `headspace report`: one run as its verdict, several as a table, or either as JSON.
+//! `headspace report`: the verdict of one run, a table of several, or either as JSON.
 
 mod html;
 mod perfetto;
@@ -24,7 +24,7 @@ use crate::{Context, EXIT_OK, EXIT_UNREADABLE};
 
 /// A run with a summary to report.
 struct Reported<'a> {
-    /// The folder or the file that was given or found.
+    /// The folder or file that was named or found.
     path: &'a Path,
     run: &'a Run,
     /// The first rank that has a summary.
@@ -51,7 +51,7 @@ impl<'a> Reported<'a> {
         })
     }
 
-    /// The last summary, with what all ranks say together where there are several.
+    /// The last summary, with the combined results of all ranks if there are several.
     fn told(&self) -> Record {
         let mut record = self.record.clone();
         if let RecordBody::Summary(summary) = &mut record.body {
@@ -79,10 +79,10 @@ pub(crate) fn report(args: &ReportArgs, context: &mut Context<'_>) -> io::Result
             .map(|path| find(path, &FoundRun::read))
             .collect()
     };
-    // What is asked for decides the shape of the JSON, not what of it can be read.
+    // The number of requested runs determines the shape of the JSON, not the number of readable ones.
     let asked = found.iter().map(Vec::len).sum();
     for found in found {
-        // A folder of runs is answered when one of them is; a run that is named must be.
+        // A folder of runs needs one readable run; a run that was named must be readable.
         let mut answered = false;
         for run in found {
             match run {
@@ -120,7 +120,7 @@ fn text(reported: &[Reported<'_>]) -> String {
     }
 }
 
-/// The verdict of the run's first rank, and, where there are several, what they say together and a
+/// The verdict of the run's first rank. If there are several ranks, also their combined results and one
 /// line for each.
 fn verdict(one: &Reported<'_>) -> String {
     let place = one.path.display().to_string();
@@ -141,8 +141,8 @@ fn verdict(one: &Reported<'_>) -> String {
     text
 }
 
-/// The summaries as programs read them: an object where one run was asked for, else a list, also
-/// when only one of the runs could be read, or none.
+/// The summaries as JSON: an object if one run was requested, or else a list. The list may have one
+/// element or none if some runs could not be read.
 fn json(reported: &[Reported<'_>], asked: usize) -> io::Result<String> {
     let text = if asked > 1 {
         serde_json::to_string_pretty(&reported.iter().map(Reported::told).collect::<Vec<_>>())?

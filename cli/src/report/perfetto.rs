@@ -16,7 +16,7 @@ use crate::find::only;
 use crate::skipped::tell_skipped;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 
-/// Writes the trace of the one run that was named, or of the newest.
+/// Writes the trace of the run that was named, or else of the newest.
 pub(super) fn write(args: &ReportArgs, file: &Path, context: &mut Context<'_>) -> io::Result<i32> {
     let run = match only(&args.paths, &context.runs, &FoundRun::read) {
         Ok(run) => run,
@@ -60,7 +60,7 @@ pub(super) fn write(args: &ReportArgs, file: &Path, context: &mut Context<'_>) -
     }
 }
 
-/// Reads the run's records once more and writes them as they come. Gives the trace's size in bytes.
+/// Reads the run's records again and writes them one by one. Returns the trace's size in bytes.
 fn trace(run: &Run, file: &Path) -> io::Result<usize> {
     let mut out = BufWriter::new(File::create(file)?);
     let mut trace = PerfettoTrace::default();

@@ -1,4 +1,4 @@
-//! A run with its ranks read together: how it is read, and how that is told.
+//! Reads a run with all its ranks, and formats their combined results.
 
 use std::path::{Path, PathBuf};
 
@@ -8,22 +8,22 @@ use headspace_agent::model::ranks::RanksRecord;
 use headspace_agent::wording::ranks::ranks_record;
 use headspace_exporters::run_folder::{RankRun, ReadError, Run, Seen, files};
 
-/// Ranks that are shown one by one.
+/// Maximum number of ranks shown individually.
 pub(super) const SHOWN: usize = 16;
 
-/// A run, and where it is.
+/// A run and its path.
 #[derive(Debug)]
 pub(super) struct FoundRun {
-    /// The folder or the file that was given or found.
+    /// The folder or file that was named or found.
     pub(super) path: PathBuf,
     pub(super) run: Run,
-    /// Its ranks together, where a folder was named and the run has several.
+    /// The combined results of its ranks, if a folder was named and the run has several ranks.
     pub(super) ranks: Option<RanksRecord>,
 }
 
 impl FoundRun {
-    /// Reads a run's folder or one file of it. The ticks are looked at only where there are several
-    /// ranks to compare.
+    /// Reads a run's folder or one file of it. The ticks are processed only if there are several ranks
+    /// to compare.
     pub(super) fn read(path: &Path) -> Result<Self, ReadError> {
         if !path.is_dir() {
             return Ok(Self {
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// Widest line, as in the verdict above.
+    /// Widest line, as in the verdict.
     const COLUMNS: usize = 100;
 
     #[test]

@@ -12,13 +12,13 @@ use headspace_exporters::run_folder::RankRun;
 use super::Reported;
 use super::ranks::SHOWN;
 
-/// Widest name of a run. Of a longer one the end is shown, which tells runs apart.
+/// Widest name of a run. A longer name is cut at the front, because its end is the distinctive part.
 const MAX_NAME: usize = 32;
 
-/// What stands where nothing was measured.
+/// Placeholder for values that were not measured.
 const NOTHING: &str = "-";
 
-/// What marks a run whose end is not recorded, and one that an exception ended.
+/// Mark of a run whose end was not recorded, and of one that an exception ended.
 const UNFINISHED: &str = " *";
 const CRASHED: &str = " !";
 
@@ -26,7 +26,7 @@ const CRASHED: &str = " !";
 #[derive(Default)]
 struct Marks {
     unfinished: bool,
-    /// Who was ended by which exception.
+    /// The runs that an exception ended, with the exception.
     crashed: Vec<String>,
 }
 
@@ -68,13 +68,13 @@ impl Marks {
     }
 }
 
-/// Runs that an exception ended that are named.
+/// Maximum number of runs ended by an exception that are listed.
 const MOST_CRASHES: usize = 4;
 
-/// The column of the waiting for other ranks, left out where there is none.
+/// Index of the column for the wait for other ranks, which is omitted if it is empty.
 const OTHERS: usize = 5;
 
-/// One line a run.
+/// The table of runs, one line each.
 pub(super) fn runs(several: &[Reported<'_>]) -> String {
     let head = [
         "run",
@@ -106,7 +106,7 @@ pub(super) fn runs(several: &[Reported<'_>]) -> String {
     table(&rows, 2) + &marks.footnotes()
 }
 
-/// One line a rank, the first 16 and the slowest one.
+/// The table of ranks, one line each: the first 16 and the slowest one.
 pub(super) fn ranks(ranks: &[RankRun], together: &RanksRecord) -> String {
     let head = [
         "rank",
@@ -154,7 +154,7 @@ pub(super) fn ranks(ranks: &[RankRun], together: &RanksRecord) -> String {
     text + &marks.footnotes()
 }
 
-/// As a probe measured it.
+/// The headspace, if a probe measured it.
 fn headspace(s: &SummaryRecord) -> String {
     match (s.headspace_pct, s.headspace_ci_pct) {
         (Some(pct), Some((low, high))) => {

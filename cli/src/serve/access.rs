@@ -1,8 +1,8 @@
-//! Who may ask: decided from a request's head alone.
+//! Access control, based on a request's head alone.
 //!
-//! `Host` must name what is served (`transport/host.rs` of the exporters says why). Where there is a
-//! token, each request must bring it: in `Authorization: Bearer`, or in the cookie that a first
-//! request with `?token=` is answered with.
+//! `Host` must name this server (the exporters' `transport/host.rs` explains why). If there is a token,
+//! each request must contain it: in `Authorization: Bearer`, or in the cookie that the server sets in
+//! response to `?token=`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,18 +12,18 @@ use axum::http::{HeaderMap, Method, Uri};
 use headspace_exporters::transport::host::ServedNames;
 use subtle::ConstantTimeEq as _;
 
-/// Shortest token. Nobody guesses one of that length.
+/// Minimum length of a token, which makes guessing infeasible.
 const LEAST_TOKEN: usize = 16;
 
-/// The cookie that holds the token.
+/// The cookie that contains the token.
 pub(super) const COOKIE_NAME: &str = "headspace_token";
 
-/// A secret that other machines must know. Never printed.
+/// A secret that clients on other machines need. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(String);
 
 impl Token {
-    /// At least 16 characters that need no escapes in addresses and cookies.
+    /// Parses a token: at least 16 characters that need no escapes in URLs and cookies.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
         if text.chars().all(plain) && text.len() >= LEAST_TOKEN {
@@ -36,7 +36,7 @@ impl Token {
         }
     }
 
-    /// Compared in a time that tells nothing but the length.
+    /// Compares in constant time, so that timing reveals only the length.
     fn is(&self, given: &str) -> bool {
         self.0.as_bytes().ct_eq(given.as_bytes()).into()
     }
@@ -55,30 +55,30 @@ impl fmt::Debug for Token {
     }
 }
 
-/// What is served under which names, and to whom.
+/// The host names of the server, and its token.
 #[derive(Debug, Clone)]
 pub(super) struct Access {
     names: ServedNames,
     token: Option<Token>,
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// It is answered.
+    /// The request is permitted.
     Allowed,
-    /// It is not: something other than reading was asked for.
+    /// Refused: the method is not a read.
     NotReading,
-    /// It is not: it names another server.
+    /// Refused: the request names another server.
     OtherHost,
-    /// It is not: it brings no token, or a wrong one.
+    /// Refused: the token is missing or wrong.
     NoToken,
-    /// It brings the token in its address, and is sent to the address without it, with a cookie.
+    /// The URL contains the token: redirect to the URL without it, and set a cookie.
     Enter { cookie: String, location: String },
 }
 
 impl Access {
-    /// `host` is what the user wants to listen at, `address` what that became.
+    /// `host` is the name that the user gave, `address` the address to which it resolved.
     pub(super) fn new(host: &str, address: SocketAddr, token: Option<Token>) -> Self {
         Self {
             names: ServedNames::new(host, address),
@@ -114,7 +114,7 @@ impl Access {
     }
 }
 
-/// Tokens that a request brings.
+/// The tokens in a request.
 fn brought(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let text = |name| {
         let values = headers.get_all(name).iter();

@@ -1,7 +1,7 @@
-//! The page's news as server-sent events.
+//! The page's updates as server-sent events.
 //!
-//! A listener holds its place in a bounded ring and nothing else: one that is slow or asleep is given
-//! the whole page when it comes back, and nobody waits for it.
+//! A listener has only a position in a bounded ring buffer. A listener that is too slow or asleep
+//! receives the whole page when it returns. Nobody waits for it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::live::{Live, News};
 
-/// How often a word is sent where there is no news, so that a connection that is gone is noticed.
+/// Interval of keep-alive messages while there are no updates, so that a closed connection is detected.
 const BREATH: Duration = Duration::from_secs(15);
 
 struct Listener {
@@ -25,7 +25,7 @@ struct Listener {
     _place: OwnedSemaphorePermit,
 }
 
-/// The page, and then what is new.
+/// The page, and then its updates.
 pub(super) fn events(
     live: Arc<Live>,
     place: OwnedSemaphorePermit,

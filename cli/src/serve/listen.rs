@@ -1,4 +1,4 @@
-//! Connections: at most so many, and none that says nothing.
+//! Accepts connections: limits their number, and closes silent ones.
 
 use std::convert::Infallible;
 use std::io;
@@ -16,19 +16,19 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tower_service::Service as _;
 
-/// Connections at a time. More wait to be accepted.
+/// Maximum number of concurrent connections. Further ones wait to be accepted.
 pub(super) const CONNECTIONS: usize = 64;
 
-/// How long a client may take to ask, and how long an idle connection is kept.
+/// How long a client may take to send a request, and how long an idle connection is kept.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a client may leave unread what was sent to it.
+/// How long a client may leave sent data unread.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long to wait after the system had no descriptor for a connection.
 const REST: Duration = Duration::from_millis(100);
 
-/// Answers by `router` until the system refuses to listen.
+/// Serves `router` until the system can no longer accept connections.
 pub(super) async fn serve(listener: TcpListener, router: Router) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let room = Arc::new(Semaphore::new(CONNECTIONS));
@@ -59,7 +59,7 @@ async fn answer(stream: TcpStream, router: Router) {
             Ok::<_, Infallible>(response)
         }
     });
-    // A client that goes away is its own affair.
+    // A client that disconnects is not an error.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)

@@ -1,7 +1,7 @@
-//! The run as it stands, shared by those who look at it, and what is new for those who stay.
+//! The current state of the run, shared by all viewers, and its updates.
 //!
-//! A thread reads the run's files. What is new is told relative to the page that was told last, under
-//! one lock, so that whoever begins to listen gets that page first and misses nothing.
+//! A thread reads the run's files. Each update is relative to the page that was last published, under
+//! one lock. A new listener therefore first gets that page and then misses no update.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,20 +17,20 @@ use tokio::sync::broadcast;
 
 use crate::page::{Page, Update, Watched};
 
-/// How often the files are looked at.
+/// Interval between two reads of the files.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// News that a slow listener may be behind. One that is further behind is given the whole page.
+/// Number of updates that a listener may be behind. One that is further behind receives the whole page.
 const BEHIND: usize = 16;
 
-/// What those who stay are told: one event's name and its data.
+/// An event for listeners: its name and its data.
 #[derive(Debug, Clone)]
 pub(super) struct News {
     pub(super) event: &'static str,
     pub(super) json: Arc<str>,
 }
 
-/// The run as it stands.
+/// The current state of the run.
 pub(super) struct Live {
     now: Mutex<Now>,
     news: broadcast::Sender<News>,
@@ -40,7 +40,7 @@ pub(super) struct Live {
 struct Now {
     watched: Watched,
     snapshots: BTreeMap<u32, Snapshot>,
-    /// As it was told last.
+    /// The page as last published.
     page: Page,
 }
 
@@ -58,7 +58,7 @@ impl Live {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what a look at the files found.
+    /// Adds the records of a poll.
     pub(super) fn take(&self, polled: Polled, follower: &Follower) {
         if !polled.another_run && polled.records.is_empty() {
             return;
@@ -78,7 +78,7 @@ impl Live {
         }
     }
 
-    /// Remembers why the files could not be read, or that they were.
+    /// Stores why the files could not be read, or clears it.
     pub(super) fn set_trouble(&self, trouble: Option<String>) {
         let mut now = self.lock();
         if now.watched.set_trouble(trouble) && self.news.receiver_count() > 0 {
@@ -86,7 +86,7 @@ impl Live {
         }
     }
 
-    /// Tells those who listen what is new. Nobody waits for them.
+    /// Publishes the changes to listeners. Never waits for them.
     fn tell(&self, now: &mut Now) {
         let page = now.watched.page();
         let news = match page.since(&now.page) {
@@ -101,7 +101,7 @@ impl Live {
         }
     }
 
-    /// Begins to listen: the page, and what will be new since.
+    /// Starts to listen: the page, and a receiver of its updates.
     pub(super) fn listen(&self) -> (News, broadcast::Receiver<News>) {
         let mut now = self.lock();
         self.tell(&mut now);
@@ -113,7 +113,7 @@ impl Live {
         (page, self.news.subscribe())
     }
 
-    /// The page as it stands.
+    /// The current page.
     pub(super) fn page(&self) -> Page {
         self.lock().watched.page()
     }
@@ -123,16 +123,16 @@ impl Live {
         self.lock().watched.summary()
     }
 
-    /// All ranks as Prometheus reads them.
+    /// The metrics of all ranks in a Prometheus format.
     pub(super) fn metrics(&self, form: Form) -> String {
         prometheus::encode(self.lock().snapshots.values(), form)
     }
 }
 
-/// Keeps the thread that reads; dropped, it ends.
+/// A handle of the reading thread. Dropping it ends the thread.
 pub(super) struct Following(#[expect(dead_code, reason = "its drop is its use")] mpsc::Sender<()>);
 
-/// Reads the run's files in a thread of its own, until what is returned is dropped.
+/// Reads the run's files on a separate thread, until the returned handle is dropped.
 pub(super) fn follow(live: Arc<Live>, mut follower: Follower) -> io::Result<Following> {
     let (keep, ended) = mpsc::channel();
     std::thread::Builder::new()
@@ -146,7 +146,7 @@ pub(super) fn follow(live: Arc<Live>, mut follower: Follower) -> io::Result<Foll
                         live.set_trouble(None);
                         more
                     }
-                    // The next look tries again.
+                    // The next poll tries again.
                     Err(error) => {
                         live.set_trouble(Some(error.to_string()));
                         false

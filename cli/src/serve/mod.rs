@@ -1,9 +1,9 @@
-//! `headspace serve`: the page of a run while it goes on, and what programs ask of it.
+//! `headspace serve`: the page of a run while it goes on, and its data for programs.
 //!
-//! A process of its own reads the run's files, so that nothing here can hold up training. What is
-//! served is made from records and from files built into the program: no path of a request ever
-//! becomes a path on disk. Of a search's folder there is also `/tuning`. Other sites' pages cannot read it (no CORS, and `Host` is checked), and
-//! from other machines nobody without the token.
+//! A separate process reads the run's files, so it cannot delay training. All content comes from
+//! records and from files built into the program: no path of a request is ever used as a path on disk.
+//! For a search's folder there is also `/tuning`. Pages of other sites cannot read the content (no
+//! CORS, and `Host` is checked). Clients on other machines need the token.
 
 mod access;
 mod events;
@@ -25,7 +25,7 @@ use self::tuning::Tuning;
 use crate::args::ServeArgs;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 
-/// Why nothing is served.
+/// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 enum ServeError {
     #[error("cannot listen at `{host}`, port {port}: {source} (choose another with `--port`)")]
@@ -139,13 +139,13 @@ fn run(
             .factor_first()
             .0
     });
-    // Connections end with the runtime; the thread that reads ends when it is next asked to wait.
+    // Connections end with the runtime. The reading thread ends at its next wait.
     drop(following);
     runtime.shutdown_background();
     done.map_err(ServeError::Start)
 }
 
-/// Reads the option `--token`.
+/// Parses the option `--token`.
 pub(crate) fn token(text: &str) -> Result<Token, String> {
     Token::parse(text)
 }

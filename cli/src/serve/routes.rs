@@ -1,4 +1,4 @@
-//! What is served by which path. There are no others, and none is looked up on disk.
+//! The routes of the server. There are no others, and no path of a request is looked up on disk.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use super::live::Live;
 use super::tuning::{self, Tuning};
 use crate::page::ASSETS;
 
-/// Pages that may be open at a time: half of the connections there are.
+/// Maximum number of pages open at a time: half of all connections.
 pub(super) const LISTENERS: usize = super::listen::CONNECTIONS / 2;
 
-/// The page may use what this server gives, and nothing else.
+/// The content security policy of the page: only resources of this server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -36,7 +36,7 @@ struct Shared {
     listeners: Arc<Semaphore>,
 }
 
-/// The routes, for those whom `access` lets in.
+/// The routes, for clients that `access` permits.
 pub(super) fn router(live: Arc<Live>, tuning: Option<Tuning>, access: Access) -> Router {
     let shared = Shared {
         live,
@@ -93,7 +93,7 @@ fn with_tuning(mut router: Router<Shared>, tuning: &Tuning) -> Router<Shared> {
     router
 }
 
-/// Lets a request through, or says why not.
+/// Permits a request, or answers with the reason for its refusal.
 async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     match access.decide(request.method(), request.uri(), request.headers()) {
         Decision::Allowed => next.run(request).await,
@@ -119,7 +119,7 @@ async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) 
     }
 }
 
-/// Headers that every answer has.
+/// Adds the headers that every response has.
 async fn guarded(mut response: Response) -> Response {
     let headers = response.headers_mut();
     let mut set = |name: HeaderName, value| {
@@ -133,7 +133,7 @@ async fn guarded(mut response: Response) -> Response {
         HeaderName::from_static("cross-origin-resource-policy"),
         "same-origin",
     );
-    // A picture has a policy of its own.
+    // A picture has its own policy.
     headers
         .entry(CONTENT_SECURITY_POLICY)
         .or_insert(HeaderValue::from_static(POLICY));

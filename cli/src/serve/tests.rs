@@ -35,7 +35,7 @@ fn line(steps: u64) -> Vec<u8> {
     out
 }
 
-/// A server of a run in a folder of its own. It ends with the test's process.
+/// A server of a run in its own folder. It ends with the test process.
 struct Server {
     folder: TempDir,
     address: SocketAddr,
@@ -78,7 +78,7 @@ impl Server {
         }
     }
 
-    /// Sends bytes, and gives all that comes back until the connection ends.
+    /// Sends bytes, and returns the whole response until the connection ends.
     fn ask(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();

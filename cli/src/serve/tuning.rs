@@ -1,7 +1,7 @@
-//! The page of a search: what `headspace tune` left in its folder, as a page with its pictures.
+//! The page of a search: the results of `headspace tune` in a folder, as a page with pictures.
 //!
-//! The files are named here and are read anew for each request, since the search may go on. They are
-//! served only where the folder that is served is a search's.
+//! The file names are constants. The files are read for each request, because the search may still be
+//! running. They are served only if the folder belongs to a search.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -11,10 +11,10 @@ use maud::{DOCTYPE, html};
 
 use crate::page::Text;
 
-/// Where the page is.
+/// Path of the page.
 pub(super) const PAGE: &str = "/tuning";
 
-/// The files that the page shows, with their types.
+/// The files that the page shows, with their media types.
 pub(super) const FILES: [(&str, &str); 4] = [
     ("progress.svg", "image/svg+xml"),
     ("tree.svg", "image/svg+xml"),
@@ -22,21 +22,21 @@ pub(super) const FILES: [(&str, &str); 4] = [
     ("experiments.jsonl", "application/x-ndjson"),
 ];
 
-/// What a picture may do: be styled.
+/// The content security policy of a picture: only styles.
 pub(super) const PICTURE_POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'";
 
-/// Largest file that is read, in bytes.
+/// Maximum size of a file that is read, in bytes.
 const MOST: u64 = 16 << 20;
 
-/// A folder in which a search keeps what it found.
+/// A folder with the results of a search.
 #[derive(Debug, Clone)]
 pub(super) struct Tuning {
     folder: PathBuf,
 }
 
 impl Tuning {
-    /// The search of a folder; `None` where it is no search's.
+    /// The search in a folder; `None` if the folder belongs to no search.
     pub(super) fn of(folder: &Path) -> Option<Self> {
         let is_one = folder.join("results.tsv").is_file() && folder.join("experiments").is_dir();
         is_one.then(|| Self {
@@ -44,12 +44,12 @@ impl Tuning {
         })
     }
 
-    /// Where links to the runs of its experiments are.
+    /// The folder with links to the runs of its experiments.
     pub(super) fn runs(&self) -> PathBuf {
         self.folder.join("runs")
     }
 
-    /// One of [`FILES`].
+    /// Reads one of [`FILES`].
     pub(super) fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let mut content = Vec::new();
         File::open(self.folder.join(name))?

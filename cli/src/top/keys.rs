@@ -1,10 +1,10 @@
-//! From keys to what the user chose to see.
+//! Maps keys to what the user chose to see.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::view::{Choice, Shown};
 
-/// What a key asks for.
+/// The action for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
     Quit,
@@ -19,12 +19,11 @@ pub(super) enum Act {
     Whole,
     Verdict,
     Help,
-    /// Back from a page to the run.
+    /// Return from a page to the run.
     Back,
 }
 
-/// What a key asks for, on a screen that scrolls by so many lines a page; `None` of a key without
-/// meaning.
+/// The action for a key, where a page is `page` lines. `None` if the key has no meaning.
 pub(super) fn act(key: KeyEvent, page: usize) -> Option<Act> {
     let page = page.max(1);
     Some(match key.code {
@@ -48,7 +47,8 @@ pub(super) fn act(key: KeyEvent, page: usize) -> Option<Act> {
     })
 }
 
-/// The choice after an act other than quitting and pausing. The list can be scrolled by `scrolls`.
+/// The choice after an action other than quitting and pausing. The list can be scrolled by `scrolls`
+/// lines.
 pub(super) fn chosen(before: Choice, act: Act, ranks: &[u32], scrolls: usize) -> Choice {
     let mut choice = before;
     choice.scroll = choice.scroll.min(scrolls);

@@ -5,7 +5,7 @@
 //!   files, a pipe      a fold    pure    raw mode, keys, signals
 //! ```
 //!
-//! Reads only: the training process does not know that it is looked at.
+//! Read-only: the training process is not affected.
 
 mod keys;
 mod source;
@@ -26,13 +26,13 @@ use self::view::{Choice, Palette, Scene};
 use crate::args::TopArgs;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 
-/// How often the files are looked at. Records come once a second.
+/// Interval between two reads of the files. Records come once a second.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How often the screen is drawn although nothing came: it says for how long nothing did.
+/// Interval between two draws while no records come: the screen shows how long that has been.
 const IDLE_DRAW: Duration = Duration::from_secs(1);
 
-/// Longest that reading a long history keeps the screen from being drawn.
+/// Longest time for which reading a long history delays drawing.
 const READ_AT_ONCE: Duration = Duration::from_millis(100);
 
 /// Runs the command.
@@ -55,17 +55,17 @@ pub(crate) fn top(args: &TopArgs, context: &mut Context<'_>) -> io::Result<i32> 
     Watching::new(source, place).run(&mut Terminal::enter()?)
 }
 
-/// The loop around state and view.
+/// The main loop, which connects state and view.
 struct Watching {
     source: Source,
     place: String,
     palette: Palette,
     state: State,
-    /// What is shown while the view is paused, and the time it is of.
+    /// The state shown while the view is paused, and its time.
     frozen: Option<(State, u64)>,
     choice: Choice,
     trouble: Option<String>,
-    /// Lines that the list could be scrolled by when it was last drawn.
+    /// How many lines the list could be scrolled by when it was last drawn.
     scrolls: usize,
 }
 
@@ -109,7 +109,7 @@ impl Watching {
         }
     }
 
-    /// Reads what came. Whether something did, and whether there is more already.
+    /// Reads new records. Returns whether there were any, and whether more are available already.
     fn look(&mut self) -> (bool, bool) {
         let began = Instant::now();
         let mut came = false;
@@ -164,7 +164,7 @@ impl Watching {
     }
 }
 
-/// Nanoseconds since 1970-01-01 UTC.
+/// The current time in nanoseconds since 1970-01-01 UTC.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {

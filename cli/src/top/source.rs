@@ -1,4 +1,4 @@
-//! Where the records come from: a run's files, or a pipe or socket that the trainer writes to.
+//! The source of the records: a run's files, or a pipe or socket to which the trainer writes.
 
 use std::fs::File;
 use std::os::unix::fs::FileTypeExt;
@@ -14,30 +14,31 @@ use headspace_exporters::run_folder::Follower;
 
 use super::state::State;
 
-/// Records that wait to be shown. While it is full nothing is read, and the trainer drops.
+/// Maximum number of records that wait to be shown. While the queue is full nothing is read, and the
+/// trainer drops records.
 const WAITING: usize = 4096;
 
-/// How long until a socket that nobody listens at is tried again.
+/// Interval between attempts to connect to a socket on which nobody listens.
 const TRY_AGAIN: Duration = Duration::from_millis(300);
 
-/// Gives records.
+/// A source of records.
 pub(super) enum Source {
     Files(Box<Follower>),
     Stream(Receiver<Record>),
 }
 
-/// What a look found.
+/// The result of polling a source.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Looked {
-    /// Something did.
+    /// Whether any record came.
     pub(super) came: bool,
-    /// There is more already.
+    /// Whether more records are available already.
     pub(super) more: bool,
 }
 
 impl Source {
-    /// Opens what is at `path`, else the folder of runs `base`, which may not be there yet. Returns
-    /// how to call it, too.
+    /// Opens `path`, or else the folder of runs `base`, which may not exist yet. Also returns the name
+    /// to show.
     pub(super) fn open(path: Option<&Path>, base: &Path) -> Result<(Self, String), String> {
         let Some(path) = path else {
             let follower = Follower::of_base(base);
@@ -63,12 +64,12 @@ impl Source {
 
     fn stream(path: PathBuf, socket: bool) -> Self {
         let (send, receive) = sync_channel(WAITING);
-        // Left behind at the end: it may wait for a writer for ever.
+        // This thread is detached: it may wait for a writer forever.
         std::thread::spawn(move || read(&path, socket, &send));
         Self::Stream(receive)
     }
 
-    /// Hands what came to the state.
+    /// Adds new records to the state.
     pub(super) fn poll(&mut self, state: &mut State) -> Result<Looked, String> {
         match self {
             Self::Files(follower) => {
@@ -107,13 +108,13 @@ impl Source {
     }
 }
 
-/// Reads one stream after the other, until nobody wants the records any more.
+/// Reads one stream after the other, until the receiver is dropped.
 fn read(path: &Path, socket: bool, send: &SyncSender<Record>) {
     loop {
         let goes_on = if socket {
             UnixStream::connect(path).map(|stream| hand_on(Records::new(stream, Kind::ALL), send))
         } else {
-            // Waits until somebody writes.
+            // Blocks until a process opens the pipe for writing.
             File::open(path).map(|pipe| hand_on(Records::new(pipe, Kind::ALL), send))
         };
         match goes_on {
@@ -123,10 +124,10 @@ fn read(path: &Path, socket: bool, send: &SyncSender<Record>) {
     }
 }
 
-/// Whether somebody still wants more.
+/// Sends the records of a stream. Returns whether the receiver still exists.
 fn hand_on<R: std::io::Read>(records: Records<R>, send: &SyncSender<Record>) -> bool {
     for record in records {
-        // A stream that breaks off is one that ended.
+        // A read error ends the stream.
         let Ok(record) = record else { break };
         if send.send(record).is_err() {
             return false;

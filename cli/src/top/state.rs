@@ -1,7 +1,7 @@
-//! What the screen shows: a fold of the records, one after the other.
+//! The state behind the screen: a fold over the records.
 //!
-//! Pure: the time comes with the records, and from whoever draws. Memory is bounded by the ranks,
-//! stages and queues there are, not by the length of the run.
+//! Pure: the time comes from the records and from the caller that draws. Memory is bounded by the
+//! number of ranks, stages and queues, not by the length of the run.
 
 mod parts;
 mod rank;
@@ -15,19 +15,19 @@ pub(crate) use self::parts::{QueueNow, StageNow};
 pub(crate) use self::rank::{Life, Rank};
 pub(crate) use self::step_series::Moment;
 
-/// The run that is shown.
+/// The state of the run that is shown.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
-    /// Its name; empty while there is none.
+    /// The run's name; empty if there is no run yet.
     pub(crate) run_id: String,
     /// Its ranks, by number.
     pub(crate) ranks: BTreeMap<u32, Rank>,
-    /// Runs that were shown before it.
+    /// Number of runs that were shown before this one.
     pub(crate) earlier: u32,
 }
 
 impl State {
-    /// Takes a record. One of another run is the beginning of that run.
+    /// Adds a record. A record of another run switches to that run.
     pub(crate) fn take(&mut self, rank: u32, record: Record) {
         if record.run_id != self.run_id {
             self.begin(record.run_id.clone());
@@ -35,7 +35,7 @@ impl State {
         self.ranks.entry(rank).or_default().take(record);
     }
 
-    /// Goes over to another run.
+    /// Switches to another run.
     pub(crate) fn begin(&mut self, run_id: String) {
         *self = Self {
             earlier: self.earlier + u32::from(!self.run_id.is_empty()),
@@ -44,7 +44,7 @@ impl State {
         };
     }
 
-    /// Processes that the run has by its own account, and at least those that were seen.
+    /// Number of processes in the run: as the records state, but at least the number of ranks seen.
     pub(crate) fn world_size(&self) -> usize {
         let told = self.ranks.values().filter_map(|rank| rank.run.as_ref());
         let told = told.map(|run| run.world_size as usize).max().unwrap_or(1);

@@ -1,4 +1,4 @@
-//! The terminal: taken over, and given back as it was, however the command ends.
+//! Sets up the terminal, and restores it however the command ends.
 
 use std::io::{self, Stdout};
 use std::panic;
@@ -16,27 +16,27 @@ use ratatui::Frame;
 use ratatui::backend::CrosstermBackend;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// What happened while waiting.
+/// What happened during the wait.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Input {
-    /// The time is over.
+    /// The timeout has passed.
     Nothing,
     Key(KeyEvent),
     Resized,
-    /// A signal that ends the command, by number.
+    /// A signal that ends the command, with its number.
     Signal(i32),
 }
 
-/// A terminal in raw mode that shows its second screen.
+/// A terminal in raw mode with the alternate screen.
 pub(super) struct Terminal {
     inner: ratatui::Terminal<CrosstermBackend<Stdout>>,
-    /// The last signal that ends the command; 0 before one.
+    /// The last signal that ends the command; 0 if there was none.
     signal: Arc<AtomicUsize>,
     handlers: Vec<signal_hook::SigId>,
 }
 
 impl Terminal {
-    /// Takes the terminal over.
+    /// Enters raw mode and the alternate screen.
     pub(super) fn enter() -> io::Result<Self> {
         let signal = Arc::new(AtomicUsize::new(0));
         let mut handlers = Vec::new();
@@ -45,7 +45,7 @@ impl Terminal {
             let flag = Arc::clone(&signal);
             handlers.push(signal_hook::flag::register_usize(number, flag, stored)?);
         }
-        // A panic's message belongs on the first screen.
+        // A panic's message must be printed on the normal screen.
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             give_back();
@@ -67,12 +67,12 @@ impl Terminal {
         }
     }
 
-    /// Lines of the screen.
+    /// Height of the screen in lines.
     pub(super) fn height(&self) -> u16 {
         self.inner.size().map_or(24, |size| size.height)
     }
 
-    /// Draws, and returns what `draw` does.
+    /// Draws the screen. Returns the result of `draw`.
     pub(super) fn draw<T: Default>(
         &mut self,
         draw: impl FnOnce(&mut Frame<'_>) -> T,
@@ -82,7 +82,7 @@ impl Terminal {
         Ok(answer)
     }
 
-    /// Waits for something to happen, at most so long.
+    /// Waits for an event for at most `time`.
     pub(super) fn wait(&mut self, time: Duration) -> io::Result<Input> {
         let polled = event::poll(time);
         if let Ok(number @ 1..) = i32::try_from(self.signal.load(Ordering::Relaxed)) {
@@ -109,13 +109,14 @@ impl Drop for Terminal {
             signal_hook::low_level::unregister(handler);
         }
         if !std::thread::panicking() {
-            // Back to the hook that prints.
+            // Restore the hook that prints.
             drop(panic::take_hook());
         }
     }
 }
 
-/// Leaves raw mode and the second screen. Whatever fails: there is no more to be done about it.
+/// Leaves raw mode and the alternate screen. Errors are ignored, because nothing can be done about
+/// them.
 fn give_back() {
     let _ = disable_raw_mode();
     let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);

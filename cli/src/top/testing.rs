@@ -16,7 +16,7 @@ pub(super) fn record(run_id: &str, second: u64, body: RecordBody) -> Record {
     }
 }
 
-/// So many durations of so many milliseconds.
+/// Durations from pairs of a count and a length in milliseconds.
 pub(super) fn times(counts: &[(u64, f64)]) -> DistributionRecord {
     let mut all = Distribution::default();
     for (count, ms) in counts {

@@ -1,8 +1,8 @@
-//! From a state to a screen: a pure function.
+//! Renders a state as a screen: a pure function.
 //!
-//! From top to bottom: what runs and whether it does, the steps now and over time, the verdict, and
-//! a list of queues, stages, GPUs, workers and notices that can be scrolled. No meaning is in a
-//! colour alone.
+//! From top to bottom: the run and its status, the current steps, the steps over time, the verdict, and
+//! a scrollable list of queues, stages, GPUs, workers and notices. Colour is never the only carrier of
+//! meaning.
 
 mod body;
 mod chart;
@@ -21,18 +21,18 @@ use ratatui::widgets::Paragraph;
 pub(crate) use self::palette::Palette;
 use super::state::{Rank, State};
 
-/// Columns from which the list stands in two columns.
+/// Screen width from which the list has two columns.
 const WIDE: u16 = 140;
 
-/// Columns of queues and stages, where the list stands in two.
+/// Width of the column with queues and stages, if the list has two columns.
 const PIPELINE: u16 = 86;
 
 /// Which rank is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// This one, or the first where there is none of that number.
+    /// This rank, or the first one if there is none with that number.
     Rank(u32),
-    /// All of them, a line each.
+    /// All ranks, one line each.
     All,
 }
 
@@ -44,13 +44,13 @@ pub(crate) enum Shown {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Choice {
     pub(crate) shown: Shown,
-    /// Lines of the list that are scrolled away.
+    /// Number of lines by which the list is scrolled.
     pub(crate) scroll: usize,
     pub(crate) paused: bool,
     pub(crate) help: bool,
-    /// The whole run in the chart instead of the last minutes.
+    /// Whether the chart shows the whole run instead of the last minutes.
     pub(crate) whole: bool,
-    /// The verdict in full length.
+    /// Whether the verdict is shown in full.
     pub(crate) verdict: bool,
 }
 
@@ -67,21 +67,21 @@ impl Default for Choice {
     }
 }
 
-/// All that a screen shows.
+/// All data that a screen shows.
 pub(crate) struct Scene<'a> {
     pub(crate) state: &'a State,
     pub(crate) choice: Choice,
     pub(crate) palette: Palette,
-    /// Where records are looked for.
+    /// The path from which records are read.
     pub(crate) place: &'a str,
-    /// Why the last look failed.
+    /// Why the last read failed.
     pub(crate) trouble: Option<&'a str>,
-    /// Nanoseconds since 1970-01-01 UTC.
+    /// The current time in nanoseconds since 1970-01-01 UTC.
     pub(crate) now_unix_nano: u64,
 }
 
 impl Scene<'_> {
-    /// The rank that is shown; `None` where all are, or none is there.
+    /// The rank that is shown; `None` if all are shown, or if there is none.
     pub(crate) fn rank(&self) -> Option<(u32, &Rank)> {
         let Shown::Rank(number) = self.choice.shown else {
             return None;
@@ -92,7 +92,7 @@ impl Scene<'_> {
     }
 }
 
-/// Draws the screen. Returns how far the list can be scrolled.
+/// Draws the screen. Returns by how many lines the list can be scrolled.
 pub(crate) fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>) -> usize {
     let [top, middle, bottom] = Layout::vertical([
         Constraint::Length(1),
@@ -170,7 +170,7 @@ fn airy(height: u16) -> bool {
     height >= 34
 }
 
-/// Lines that are scrolled. Returns how far they can be.
+/// Draws scrolled lines. Returns by how many lines they can be scrolled.
 fn list(frame: &mut Frame<'_>, area: Rect, lines: Vec<Line<'static>>, scroll: usize) -> usize {
     let most = lines.len().saturating_sub(usize::from(area.height));
     let from = scroll.min(most);

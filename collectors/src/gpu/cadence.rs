@@ -1,30 +1,31 @@
-//! How often a value is read: often at first, so that a short run has some, then at its own pace.
+//! How often a value is read: frequently at first, so that a short run has some readings, then at its
+//! own interval.
 //!
-//! What changes slowly is read rarely: it costs the driver's time, and each reading costs bytes in
-//! the records of eight GPUs.
+//! Values that change slowly are read rarely. A reading costs driver time, and its bytes count
+//! eightfold in the records of eight GPUs.
 
 use std::time::Duration;
 
-/// The shortest time between two readings of one value, but for the tick's grid: a tick may come a
-/// little early.
+/// Shortest interval between two readings of one value. It is slightly less than 1 s, because a tick
+/// may come a little early.
 pub(super) const FASTEST: Duration = Duration::from_millis(900);
 
-/// By how much a reading may come early.
+/// How early a reading may be.
 const SLACK: Duration = Duration::from_millis(100);
 
-/// When a value is read next.
+/// The schedule of one value's readings.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cadence {
-    /// Time between two readings in the long run.
+    /// Long-run interval between two readings.
     own: Duration,
-    /// The same now: it doubles from 1 s until it is `own`.
+    /// Current interval: it starts at 1 s and doubles until it reaches `own`.
     now: Duration,
-    /// When it may be read next.
+    /// Earliest time of the next reading.
     next: Duration,
 }
 
 impl Cadence {
-    /// Due at once, and every `own` in the long run.
+    /// Creates a schedule that is due at once, and in the long run every `own`.
     pub(super) fn new(own: Duration) -> Self {
         Self {
             own,
@@ -33,8 +34,8 @@ impl Cadence {
         }
     }
 
-    /// Whether it is time. If so, the next reading is planned, no sooner than `refresh` from now:
-    /// the driver's own time between two values.
+    /// Whether a reading is due. If so, the next one is scheduled no sooner than `refresh` from now,
+    /// which is the driver's own refresh interval.
     pub(super) fn is_due(&mut self, at: Duration, refresh: Duration) -> bool {
         if at < self.next {
             return false;
@@ -50,7 +51,7 @@ impl Cadence {
 mod tests {
     use super::*;
 
-    /// Seconds at which a value is read, looked at every second.
+    /// The seconds at which a value is read, if it is checked every second.
     fn seconds(own: u64, refresh: Duration, until: u64) -> Vec<u64> {
         let mut cadence = Cadence::new(Duration::from_secs(own));
         (0..until)

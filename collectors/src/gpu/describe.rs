@@ -1,8 +1,9 @@
-//! The devices in a few words, for the `run` record, and how many decoders each has.
+//! Short descriptions of the devices for the `run` record, with the number of decoders of each.
 //!
-//! No call of the driver says how many decoders (NVDEC) a GPU has. Where it can be cut into slices,
-//! the largest slice's profile tells; a slice tells its own. Else a table of the common models
-//! does. On others GPM tells, which takes two samples and so a tenth of a second, once.
+//! No driver call returns the number of decoders (NVDEC) of a GPU. If the GPU supports MIG, the profile
+//! of the largest slice contains it, and a slice reports its own number. Otherwise a table of common
+//! models is used. For other models GPM provides the number. That takes two samples, and so a tenth of
+//! a second, once.
 
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use super::device::Device;
 use super::gpm::{Gpm, MIN_GAP, Sample, decoders};
 use super::values::memory_of;
 
-/// `NVML_GPU_INSTANCE_PROFILE_7_SLICE` and `_4_SLICE`: the largest slice of most GPUs that have
-/// any, and of the A30.
+/// `NVML_GPU_INSTANCE_PROFILE_7_SLICE` and `_4_SLICE`: the largest slice of most GPUs that support
+/// slices, and of the A30.
 const LARGEST_PROFILES: [u32; 2] = [4, 3];
 
 /// Decoders by a word of the product name.
@@ -31,7 +32,7 @@ const TABLE: [(&str, u32); 8] = [
     ("A10", 2),
 ];
 
-/// What the `run` record says of the devices.
+/// The devices as the `run` record describes them.
 pub(super) fn describe(devices: &[Arc<Device>], gpm: Option<&Gpm>) -> Vec<GpuRecord> {
     let mut counts: Vec<_> = devices
         .iter()
@@ -62,10 +63,10 @@ pub(super) fn describe(devices: &[Arc<Device>], gpm: Option<&Gpm>) -> Vec<GpuRec
     records.collect()
 }
 
-/// A number of decoders, and where it comes from.
+/// A number of decoders, and its source.
 type Count = (u32, &'static str);
 
-/// The number that a profile or the table tells.
+/// The number of decoders from a slice profile or from the table.
 fn known_decoders(device: &Device) -> Option<Count> {
     if let Some(slice) = &device.slice {
         let attributes = slice.handle.attributes().ok()?;
@@ -84,7 +85,7 @@ fn known_decoders(device: &Device) -> Option<Count> {
     by_name(&device.chip.name().ok()?).map(|count| (count, "table"))
 }
 
-/// The number of a common model, by a whole word of its name: `L4` is not in `NVIDIA L40S`.
+/// The number of decoders of a common model. Matches whole words: `L4` does not match `NVIDIA L40S`.
 fn by_name(name: &str) -> Option<u32> {
     let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
     words.find_map(|word| {
@@ -93,7 +94,7 @@ fn by_name(name: &str) -> Option<u32> {
     })
 }
 
-/// Fills the gaps with the number of decoders that GPM answers for.
+/// Fills in missing numbers with the number of decoders that GPM reports.
 fn count_by_gpm(devices: &[Arc<Device>], gpm: Option<&Gpm>, counts: &mut [Option<Count>]) {
     let Some(gpm) = gpm else { return };
     let first: Vec<_> = devices

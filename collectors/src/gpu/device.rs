@@ -1,6 +1,7 @@
-//! The devices that the process may use, and whether they still answer.
+//! The devices that the process may use, and whether they still respond.
 //!
-//! All sources of this module share them: what one of them finds lost, none of them asks again.
+//! All sources of this module share them: after one source finds a device lost, no source queries it
+//! again.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,21 +13,21 @@ use nvml_wrapper::{Device as Handle, Nvml};
 use super::library::{Fault, why_lost};
 use super::select::{Listed, ListedSlice, select};
 
-/// Most slices that a GPU is asked for; the largest GPUs have 7.
+/// Maximum number of slices queried per GPU; the largest GPUs have 7.
 const MAX_SLICES: u32 = 16;
 
 /// A device that the process may use: a GPU, or a slice of one.
 #[derive(Debug)]
 pub(super) struct Device {
-    /// The process's own number for it.
+    /// The process's own ordinal of the device.
     pub(super) ordinal: u32,
     /// The GPU.
     pub(super) chip: Handle<'static>,
     /// Unique id of the GPU.
     pub(super) uuid: String,
-    /// The slice, where the process has no more than that.
+    /// The slice, if the process has only a slice.
     pub(super) slice: Option<Slice>,
-    /// Why it answers nothing any more.
+    /// Why the device does not respond any more.
     lost: OnceLock<String>,
 }
 
@@ -36,12 +37,12 @@ pub(super) struct Slice {
     pub(super) handle: Handle<'static>,
     /// `MIG-...`.
     pub(super) uuid: String,
-    /// Number of its GPU instance.
+    /// Id of its GPU instance.
     pub(super) gpu_instance: Option<u32>,
 }
 
 impl Device {
-    /// What the process has: the slice, else the GPU.
+    /// The device that the process uses: the slice, or else the GPU.
     pub(super) fn used(&self) -> &Handle<'static> {
         self.slice
             .as_ref()
@@ -52,12 +53,12 @@ impl Device {
         Scope::Gpu(self.ordinal)
     }
 
-    /// Why it answers nothing any more; `None` while it does.
+    /// Why the device does not respond any more; `None` while it does.
     pub(super) fn lost(&self) -> Option<&str> {
         self.lost.get().map(String::as_str)
     }
 
-    /// Judges an error of a call that concerns this device, and remembers a loss.
+    /// Classifies the error of a call for this device, and remembers a loss.
     pub(super) fn judge(&self, error: &NvmlError) -> Fault {
         let fault = Fault::of(error);
         if fault == Fault::Lost {
@@ -67,11 +68,11 @@ impl Device {
     }
 }
 
-/// Fine while one device answers; else why none does.
+/// Succeeds if at least one device responds.
 ///
 /// # Errors
 ///
-/// [`CollectError::Unsupported`] once all are lost.
+/// Returns [`CollectError::Unsupported`] with the reason if all are lost.
 pub(super) fn any_left(devices: &[&Arc<Device>]) -> Result<(), CollectError> {
     let mut reasons = Vec::new();
     for device in devices {
@@ -87,7 +88,7 @@ pub(super) fn any_left(devices: &[&Arc<Device>]) -> Result<(), CollectError> {
 ///
 /// # Errors
 ///
-/// [`CollectError::Unsupported`] where there is none, with the reason and what to do.
+/// Returns [`CollectError::Unsupported`] with the reason and what to do if there is none.
 pub(super) fn find(
     nvml: &'static Nvml,
     visible: Option<&str>,
@@ -98,7 +99,8 @@ pub(super) fn find(
     if chosen.is_empty() {
         return Err(none(visible, gpus.len(), unreachable));
     }
-    // Each GPU is chosen at most once. Its handle is not looked up again, which takes milliseconds.
+    // Each GPU is chosen at most once. Its handle is reused, because looking it up again takes
+    // milliseconds.
     let mut gpus: Vec<Option<Found>> = gpus.into_iter().map(Some).collect();
     let mut devices = Vec::new();
     for (choice, ordinal) in chosen.into_iter().zip(0..) {
@@ -117,7 +119,7 @@ pub(super) fn find(
     Ok(devices)
 }
 
-/// A GPU that answered.
+/// A GPU that responded.
 struct Found {
     handle: Handle<'static>,
     uuid: String,
@@ -140,7 +142,7 @@ impl Found {
     }
 }
 
-/// The GPUs that answer, and why another did not. CUDA does not count those either.
+/// The GPUs that respond, and why another did not. CUDA does not count unresponsive GPUs either.
 fn list(nvml: &'static Nvml) -> Result<(Vec<Found>, Option<NvmlError>), CollectError> {
     let count = nvml.device_count().map_err(|error| match error {
         NvmlError::FailedToLoadSymbol(_) => CollectError::remediable(
@@ -170,7 +172,7 @@ fn list(nvml: &'static Nvml) -> Result<(Vec<Found>, Option<NvmlError>), CollectE
     Ok((gpus, unreachable))
 }
 
-/// The slices of a GPU. The driver's numbers of them may have gaps.
+/// The slices of a GPU. Their indices may have gaps.
 fn slices(device: &Handle<'static>) -> Vec<Slice> {
     let most = device.mig_device_count().unwrap_or(0).min(MAX_SLICES);
     (0..most)
@@ -185,17 +187,17 @@ fn slices(device: &Handle<'static>) -> Vec<Slice> {
         .collect()
 }
 
-/// Number of the GPU instance that a slice lies in.
+/// Id of the GPU instance that contains a slice.
 fn gpu_instance(slice: &Handle<'static>) -> Result<u32, NvmlError> {
     let call = nvml_sym(slice.nvml().lib().nvmlDeviceGetGpuInstanceId.as_ref())?;
     let mut id = 0;
-    // SAFETY: the symbol comes from the loaded library, which is never unloaded, with the type of
-    // its header; the handle was given out by the same library, and `id` is writable for the call.
+    // SAFETY: the symbol comes from the loaded library, which is never unloaded, and its type matches
+    // the header. The same library created the handle, and `id` is writable during the call.
     nvml_try(unsafe { call(slice.handle(), &raw mut id) })?;
     Ok(id)
 }
 
-/// Number of the compute instance that a slice is.
+/// Id of the compute instance of a slice.
 fn compute_instance(slice: &Handle<'static>) -> Result<u32, NvmlError> {
     let call = nvml_sym(slice.nvml().lib().nvmlDeviceGetComputeInstanceId.as_ref())?;
     let mut id = 0;

@@ -1,7 +1,7 @@
-//! The source `gpu`: what the driver tells of each device by single calls.
+//! The source `gpu`: the values of each device that single driver calls return.
 //!
-//! A value that a device does not have is dropped there after the first call, and nothing else with
-//! it. A total that goes back is no total, and is dropped as well.
+//! A value that a device does not support is dropped for that device after the first call. Other values
+//! are not affected. A total that decreases is invalid, and is dropped as well.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use super::values::{Sink, VALUES, Value};
 /// This source's name.
 pub const NAME: &str = "gpu";
 
-/// What it reads.
+/// The values that it reads.
 pub const READS: &str = "each GPU's utilisation, memory, decoders, PCIe bytes, power, energy, \
     temperature, clocks, throttling and memory errors, from the driver (NVML)";
 
-/// What never changes is read again after so many readings of its value.
+/// A constant is read again after this many readings of its value.
 const CONSTANTS_EVERY: u32 = 16;
 
 /// The source `gpu`.
@@ -32,7 +32,7 @@ pub struct Gpu {
     rank_gpu: RankGpu,
 }
 
-/// A device and what it is asked for.
+/// A device and the values to read from it.
 #[derive(Debug)]
 struct Watched {
     device: Arc<Device>,
@@ -43,10 +43,10 @@ struct Watched {
 struct Asked {
     value: &'static Value,
     cadence: Cadence,
-    /// The driver's own time between two values.
+    /// The driver's own refresh interval.
     refresh: Duration,
     count: u32,
-    /// The totals read last, in the order of the readings.
+    /// The last totals, in the order of the readings.
     totals: Vec<f64>,
 }
 
@@ -59,7 +59,8 @@ impl std::fmt::Debug for Asked {
 }
 
 impl Gpu {
-    /// Watches the devices; on those `beside_gpm`, what GPM tells better is read less often.
+    /// Watches the devices. On devices in `beside_gpm`, values that GPM covers better are read less
+    /// often.
     pub(super) fn new(
         devices: &[Arc<Device>],
         rank_gpu: &RankGpu,
@@ -96,7 +97,7 @@ impl Asked {
         }
     }
 
-    /// Appends its readings where it is time; says whether to ask on.
+    /// Appends the value's readings if they are due. Returns whether to keep the value.
     fn read(&mut self, device: &Device, at: Duration, out: &mut Vec<Reading>) -> bool {
         if device.lost().is_some() || !self.cadence.is_due(at, self.refresh) {
             return true;
@@ -124,7 +125,7 @@ impl Asked {
         }
     }
 
-    /// Whether a total is smaller than it was; remembers those of these readings.
+    /// Whether a total has decreased. Stores the totals of these readings.
     fn goes_back(&mut self, readings: &[Reading]) -> bool {
         let totals = || {
             readings

@@ -1,9 +1,9 @@
-//! The source `gpu_gpm`: how busy the parts of a GPU were between two samples, on Hopper and later.
+//! The source `gpu_gpm`: utilisation of the parts of a GPU between two samples, on Hopper and later.
 //!
-//! The driver compares two samples of its counters (GPM), so that each reading is the mean over the
-//! whole time between them, and rarer readings lose nothing but detail. It is the only one to tell
-//! the share of SMs at work, and each engine by itself; on a slice (MIG) it is the only one at all,
-//! through the slice's own sample. A slice's figures are of the slice.
+//! The driver compares two samples of its counters (GPM), so each reading is the mean over the whole
+//! time between them. Less frequent readings lose only detail. GPM is the only interface that reports
+//! the share of active SMs, and each engine separately. On a slice (MIG) it is the only one at all,
+//! through the slice's own sample. A slice's values describe the slice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,21 +24,21 @@ use super::library::Fault;
 /// This source's name.
 pub const NAME: &str = "gpu_gpm";
 
-/// What it reads.
+/// The values that it reads.
 pub const READS: &str = "each GPU's SM utilisation and occupancy, tensor cores, memory bandwidth, \
     and every decoder, JPEG and optical-flow engine by itself (GPM, Hopper and later)";
 
 /// Shortest useful time between two samples.
 ///
-/// The driver refreshes its counters about every 100 ms (nvml.h, `nvmlGpmSampleGet`); a shorter
-/// time is divided by a window that the hardware has not finished.
+/// The driver refreshes its counters about every 100 ms (nvml.h, `nvmlGpmSampleGet`). A shorter
+/// interval divides by a window that the hardware has not finished.
 pub(super) const MIN_GAP: Duration = Duration::from_millis(110);
 
-/// A metric of GPM, in percent, and what it becomes.
+/// A GPM metric in percent, and the metric and attributes that it is reported as.
 pub(super) type Row = (Id, &'static Metric, Attributes);
 
-/// With so many devices or fewer, everything is read every second: what is rarer then is so for the
-/// size of the records.
+/// With at most this many devices, everything is read every second. With more, some metrics are read
+/// less often, only to limit the size of the records.
 const FEW: usize = 2;
 
 /// Read every second.
@@ -57,8 +57,8 @@ macro_rules! engines {
     };
 }
 
-/// The first are the decoders, read every 10 s where there are more than a [`FEW`] devices; the
-/// others are read every 30 s then.
+/// The first ones are the decoders. With more than [`FEW`] devices, the decoders are read every 10 s
+/// and the others every 30 s.
 const ENGINES: [Row; 18] = engines![
     Nvdec0Util = "nvdec0",
     Nvdec1Util = "nvdec1",
@@ -80,7 +80,7 @@ const ENGINES: [Row; 18] = engines![
     Nvofa1Util = "ofa1",
 ];
 
-/// How many of the engines are decoders.
+/// Number of decoders among the engines.
 const DECODERS: usize = 8;
 
 /// The ids of the decoders.
@@ -101,27 +101,27 @@ impl std::fmt::Debug for Gpm {
     }
 }
 
-/// A device and its windows.
+/// A device and its sampling windows.
 struct Watched {
     device: Arc<Device>,
     windows: [Window; 4],
 }
 
-/// Metrics that are read together, and the sample that their next reading begins at.
+/// Metrics that are read together, and the sample at which their next reading begins.
 struct Window {
     rows: Vec<Row>,
     cadence: Cadence,
     since: Option<(Duration, Sample)>,
 }
 
-/// A sample, freed in the process that took it and in no other.
+/// A sample. Only the process that took it may free it.
 pub(super) struct Sample {
     taken: Option<GpmSample<'static>>,
     owner: Owner,
 }
 
 impl Sample {
-    /// Of the slice where the process has one, else of the GPU.
+    /// Takes a sample of the slice if the process has one, or else of the GPU.
     pub(super) fn take(device: &Device) -> Result<Self, NvmlError> {
         let taken = match &device.slice {
             None => device.chip.gpm_sample()?,
@@ -136,7 +136,7 @@ impl Sample {
         })
     }
 
-    /// What became of each metric between this sample and a later one.
+    /// The mean of each metric between this sample and a later one.
     pub(super) fn until(
         &self,
         later: &Self,
@@ -159,8 +159,8 @@ impl Drop for Sample {
             return;
         };
         if self.owner.is_here() {
-            // Unlike the wrapper's `drop`, this does not panic where the call is missing. A sample
-            // that the driver does not take back is lost: a few hundred bytes.
+            // Unlike the wrapper's `drop`, this does not panic if the call is missing. If the driver
+            // cannot free the sample, a few hundred bytes leak.
             let _ = taken.free();
         } else {
             std::mem::forget(taken);
@@ -169,11 +169,11 @@ impl Drop for Sample {
 }
 
 impl Gpm {
-    /// Watches the devices that give a first sample, and says which those are.
+    /// Watches the devices that return a first sample. Also returns which devices those are.
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where none does, with the reason.
+    /// Returns [`CollectError::Unsupported`] with the reason if no device does.
     pub(super) fn new(
         devices: &[Arc<Device>],
         rank_gpu: &RankGpu,
@@ -199,7 +199,7 @@ impl Gpm {
         }
     }
 
-    /// Whether it watches the device of that ordinal.
+    /// Whether this source watches the device with that ordinal.
     pub(super) fn watches(&self, ordinal: u32) -> bool {
         self.devices
             .iter()
@@ -207,12 +207,12 @@ impl Gpm {
     }
 }
 
-/// The machine's clock, for the time between two samples.
+/// The machine's clock, which measures the time between two samples.
 pub(super) fn machine_clock() -> Arc<dyn Clock> {
     Arc::new(MonotonicClock::new())
 }
 
-/// The first sample of a device that has GPM.
+/// The first sample of a device that supports GPM.
 fn first_sample(device: &Device) -> Result<Sample, NvmlError> {
     if !device.chip.gpm_support()? {
         return Err(NvmlError::NotSupported);
@@ -220,7 +220,7 @@ fn first_sample(device: &Device) -> Result<Sample, NvmlError> {
     Sample::take(device)
 }
 
-/// Why a device gives no sample.
+/// Why a device returns no sample.
 fn explain(device: &Device, error: &NvmlError) -> CollectError {
     match error {
         NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound => CollectError::remediable(
@@ -269,13 +269,13 @@ impl Watched {
 }
 
 impl Window {
-    /// Appends what there is to say where it is time.
+    /// Appends the readings that are due.
     fn read(&mut self, device: &Device, at: Duration, clock: &dyn Clock, out: &mut Vec<Reading>) {
         let idle = self.rows.is_empty() || device.lost().is_some();
         if idle || !self.cadence.is_due(at, Duration::ZERO) {
             return;
         }
-        // The tick's time says when this was asked for, which is not when it is done.
+        // The tick's time is when the reading was requested, which may be earlier than now.
         let now = clock.now();
         if let Some((since, _)) = &self.since
             && now.saturating_sub(*since) < MIN_GAP
@@ -297,7 +297,7 @@ impl Window {
         }
     }
 
-    /// Appends the values that there are, and drops the metrics that there are not.
+    /// Appends the available values, and drops metrics that are not supported.
     fn keep(
         &mut self,
         device: &Device,
@@ -319,7 +319,7 @@ impl Window {
             });
     }
 
-    /// The whole window failed.
+    /// Handles the failure of a whole window.
     fn fail(&mut self, device: &Device, error: &NvmlError) {
         if device.judge(error) == Fault::Absent {
             self.rows.clear();
@@ -328,7 +328,8 @@ impl Window {
     }
 }
 
-/// Percent as a share, to a hundredth of a percent: what lies beyond is noise, and bytes.
+/// Converts percent to a share, rounded to a hundredth of a percent: further digits are noise and cost
+/// bytes.
 fn share(percent: f64) -> Option<f64> {
     (0.0..=101.0)
         .contains(&percent)

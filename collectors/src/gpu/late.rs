@@ -1,8 +1,8 @@
-//! A driver that takes its time to open: awaited for a moment, then read by whoever comes later.
+//! Handles a driver that is slow to open: waits a short time, then lets each source wait.
 //!
-//! Opening NVML takes milliseconds where the driver is awake, seconds where it must first wake up
-//! eight GPUs, and may never end where one hangs. None of that may hold up training, so a thread of
-//! its own opens it; sources that are read before it is done wait on their own threads.
+//! Opening NVML takes milliseconds if the driver is already running, and seconds if it must first
+//! initialise eight GPUs. If a GPU hangs, it may never finish. Training must not wait for that, so a
+//! separate thread opens the driver. Sources that are read earlier wait on their own threads.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -18,7 +18,7 @@ use super::{Gpus, cadence, gpm, processes};
 /// The GPUs that the process may use, once they are known.
 pub type GpuRecords = Arc<OnceLock<Vec<GpuRecord>>>;
 
-/// GPUs that are being opened. Clones are the same.
+/// GPUs that are being opened. Clones share one state.
 #[derive(Debug, Clone, Default)]
 pub struct Opening(Arc<Shared>);
 
@@ -28,7 +28,7 @@ struct Shared {
     done: Condvar,
 }
 
-/// What there was in time.
+/// The result after the wait.
 #[derive(Debug)]
 pub enum Opened {
     /// The sources.
@@ -37,8 +37,8 @@ pub enum Opened {
     Later(Opening),
 }
 
-/// Opens the GPUs (see [`Gpus::open`]) and waits for that, for `patience` at most. `records` is told
-/// of them whenever they are known.
+/// Opens the GPUs (see [`Gpus::open`]), and waits at most `patience` for that. `records` is set as soon
+/// as the GPUs are known, even later.
 #[must_use]
 pub fn open_within(
     library: Option<PathBuf>,
@@ -80,19 +80,19 @@ impl Opening {
         gpus.take()
     }
 
-    /// The source `gpu`, once it is there.
+    /// The source `gpu`, which waits until the GPUs are open.
     #[must_use]
     pub fn device(&self) -> LateSource {
         LateSource::new(self, super::NAME, |gpus| boxed(&mut gpus.device))
     }
 
-    /// The source `gpu_gpm`, once it is there.
+    /// The source `gpu_gpm`, which waits until the GPUs are open.
     #[must_use]
     pub fn gpm(&self) -> LateSource {
         LateSource::new(self, gpm::NAME, |gpus| boxed(&mut gpus.gpm))
     }
 
-    /// The source `gpu_processes`, once it is there.
+    /// The source `gpu_processes`, which waits until the GPUs are open.
     #[must_use]
     pub fn processes(&self) -> LateSource {
         LateSource::new(self, processes::NAME, |gpus| boxed(&mut gpus.processes))
@@ -109,7 +109,7 @@ fn boxed<C: Collector>(
 
 type Take = fn(&mut Gpus) -> Result<Box<dyn Collector>, CollectError>;
 
-/// A source that waits for its driver, on the thread that reads it.
+/// A source that waits for its driver, on the thread that reads the source.
 pub struct LateSource {
     opening: Opening,
     name: &'static str,

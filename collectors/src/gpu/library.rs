@@ -1,10 +1,11 @@
 //! The driver's management library (NVML): loaded once, never unloaded.
 //!
-//! It is leaked on purpose. Unloading it would call `nvmlShutdown`, which others in the process may
-//! still count on, and which the wrapper panics without. A second session finds it loaded.
+//! The library is leaked on purpose. Unloading it would call `nvmlShutdown`, but other users in the
+//! process may still rely on the library, and the wrapper panics if that call is missing. A second
+//! session reuses the loaded library.
 //!
-//! In a process forked from the one that loaded it, it is not touched: its connection to the driver
-//! is the parent's.
+//! A process forked from the one that loaded the library does not use it, because the connection to the
+//! driver belongs to the parent.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -14,24 +15,24 @@ use headspace_agent::runtime::fork::Owner;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 
-/// The library of the driver, found by the system's loader.
+/// The driver's library, found by the system's loader.
 const DEFAULT: &str = "libnvidia-ml.so.1";
 
-/// What to do where the driver cannot be reached at all.
+/// How to fix an unreachable driver.
 const INSTALL: &str = "install the NVIDIA driver; in a container, start it with `--gpus all` and \
     `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility,video`";
 
-/// The process that loaded it, once one has.
+/// The process that loaded the library first; unset until then.
 static OWNER: OnceLock<Owner> = OnceLock::new();
 
-/// Every library loaded, by the path that was asked for.
+/// All loaded libraries, by requested path.
 static LOADED: Mutex<Vec<(PathBuf, &'static Nvml)>> = Mutex::new(Vec::new());
 
-/// The library at `path`, by default the one that the system finds, initialised.
+/// Loads and initialises the library at `path`, by default the one that the system finds.
 ///
 /// # Errors
 ///
-/// [`CollectError::Unsupported`] with the reason and what to do.
+/// Returns [`CollectError::Unsupported`] with the reason and what to do.
 pub(super) fn load(path: Option<&Path>) -> Result<&'static Nvml, CollectError> {
     if OWNER.get().is_some_and(|owner| !owner.is_here()) {
         return Err(CollectError::unsupported(
@@ -96,21 +97,21 @@ fn explain(error: &NvmlError, path: &Path, named: bool) -> CollectError {
     }
 }
 
-/// What an error of one call means for what was asked.
+/// The meaning of a call's error for the requested value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// This device or this driver does not have it. It is not asked again.
+    /// This device or this driver does not support the value. It is not requested again.
     Absent,
-    /// It may answer the next time.
+    /// The call may succeed the next time.
     Passing,
-    /// The device answers nothing any more.
+    /// The device does not respond any more.
     Lost,
 }
 
 impl Fault {
-    /// Judges the error of a call that concerns a device.
+    /// Classifies the error of a call for a device.
     pub(super) fn of(error: &NvmlError) -> Self {
-        /// `NVML_ERROR_GPU_NOT_FOUND`, which the wrapper has no name for.
+        /// `NVML_ERROR_GPU_NOT_FOUND`, for which the wrapper has no name.
         const GPU_NOT_FOUND: u32 = 28;
         match error {
             NvmlError::GpuLost
@@ -134,7 +135,7 @@ impl Fault {
     }
 }
 
-/// Why a device answers nothing any more, and how to learn more.
+/// Why a device does not respond any more, and how to find out more.
 pub(super) fn why_lost(error: &NvmlError) -> String {
     match error {
         NvmlError::GpuLost => "it fell off the bus (`dmesg | grep -i xid` tells more)".to_owned(),

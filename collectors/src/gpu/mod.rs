@@ -1,13 +1,13 @@
 //! NVIDIA GPUs, through the driver's management library (NVML), which is loaded at run time.
 //!
-//! Three sources that work or do not for reasons of their own: [`Gpu`] asks single values
-//! of each device, [`gpm`] compares samples of the performance counters (Hopper and later, the only
-//! one to tell SMs and single engines), [`processes`] splits memory and time by owner. With several
-//! devices, [`presence`] tells which of them is lost.
+//! Three sources can be available independently. [`Gpu`] reads single values of each device. [`gpm`]
+//! compares samples of the performance counters (Hopper and later; the only source for SMs and single
+//! engines). [`processes`] divides memory and time by owner. With several devices, [`presence`] reports
+//! which of them is lost.
 //!
-//! All are read by threads of their own: a call of the driver takes from a microsecond to some
-//! milliseconds. Nothing is set, reset or synchronised. In a forked child nothing is called: the
-//! threads do not exist there, and what is dropped there is forgotten.
+//! All sources are read on their own threads, because a driver call takes from a microsecond to some
+//! milliseconds. No source sets, resets or synchronises anything. A forked child makes no driver calls:
+//! the threads do not exist there, and dropped objects are leaked.
 
 mod cadence;
 mod describe;
@@ -32,7 +32,7 @@ pub use gpm::Gpm;
 pub use presence::Presence;
 pub use processes::Processes;
 
-/// The sources of this machine's GPUs, each opened or told why it is off.
+/// The GPU sources of this machine. Each is open, or has the reason why it is disabled.
 #[derive(Debug)]
 pub struct Gpus {
     /// The GPUs that the process may use.
@@ -43,20 +43,20 @@ pub struct Gpus {
     pub gpm: Result<Gpm, CollectError>,
     /// The source `gpu_processes`.
     pub processes: Result<Processes, CollectError>,
-    /// The sources `gpu:0` and so on; none where the process may use fewer than two devices.
+    /// The sources `gpu:0` and so on; empty if the process may use fewer than two devices.
     pub presence: Vec<Presence>,
 }
 
 impl Gpus {
-    /// Loads `library` (by default the one that the system finds) and opens the devices that
-    /// `visible`, the process's `CUDA_VISIBLE_DEVICES`, leaves it. Of several ranks on a node, the first one
-    /// reads all of them, the others read the one that they compute on.
+    /// Loads `library` (by default the one that the system finds), and opens the devices that
+    /// `visible`, the process's `CUDA_VISIBLE_DEVICES`, allows. If a node has several ranks, the first
+    /// one reads all devices, and each other rank reads the one that it computes on.
     #[must_use]
     pub fn open(library: Option<&Path>, visible: Option<&str>, rank_gpu: &RankGpu) -> Self {
         Self::with_clock(library, visible, rank_gpu, gpm::machine_clock())
     }
 
-    /// The same with a clock that tells the time between two samples of the performance counters.
+    /// The same with a given clock for the time between two samples of the performance counters.
     #[must_use]
     pub fn with_clock(
         library: Option<&Path>,
@@ -81,7 +81,7 @@ impl Gpus {
         }
     }
 
-    /// All sources off for one reason.
+    /// All sources, disabled for one reason.
     fn off(error: &CollectError) -> Self {
         Self {
             records: Vec::new(),

@@ -1,8 +1,9 @@
 //! The sources `gpu:0`, `gpu:1` and so on: whether the driver still reaches that device.
 //!
-//! Where the process uses several GPUs and one is lost, the sources that read them go on with the
-//! others. This one then says which was lost and why, by being retired. It reads nothing itself,
-//! and there is none where the process uses one GPU: the sources that read it say so themselves.
+//! If the process uses several GPUs and one is lost, the other sources continue with the remaining
+//! ones. The presence source of the lost GPU is then disabled, and its notice states which GPU was lost
+//! and why. It reads no values. With only one GPU there is no such source, because the other sources
+//! report the loss themselves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +13,10 @@ use headspace_agent::port::{CollectError, Collector};
 
 use super::device::Device;
 
-/// What it reads.
+/// The purpose of this source.
 pub const READS: &str = "whether the driver still reaches this GPU";
 
-/// Names by ordinal. What lies beyond is told of by the last.
+/// Names by ordinal. The last one covers all further devices.
 const NAMES: [&str; 17] = [
     "gpu:0",
     "gpu:1",
@@ -36,14 +37,14 @@ const NAMES: [&str; 17] = [
     "gpu:16 or later",
 ];
 
-/// The source of one device's presence.
+/// The source that reports one device's presence.
 #[derive(Debug)]
 pub struct Presence {
     device: Arc<Device>,
 }
 
 impl Presence {
-    /// One for each device, where there are several.
+    /// Creates one source per device, if there are several devices.
     pub(super) fn of_each(devices: &[Arc<Device>]) -> Vec<Self> {
         if devices.len() < 2 {
             return Vec::new();

@@ -1,8 +1,8 @@
-//! The source `gpu_processes`: what of a GPU is this process and its children's, and what others'.
+//! The source `gpu_processes`: divides each GPU's usage between this process tree and other processes.
 //!
-//! The driver numbers processes as the machine does, and a process in a container knows its own by
-//! other numbers. Until one of our numbers was seen on a device, there is thus no telling whose
-//! they are, and no reading: "all is others'" would be a guess.
+//! The driver reports pids of the host's namespace, but a process in a container sees its own pids in
+//! another namespace. Until one of our pids appears on a device, the owners are therefore unknown, and
+//! there is no reading. Attributing everything to other processes would be a guess.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -27,15 +27,16 @@ use crate::procfs::walk::Walker;
 /// This source's name.
 pub const NAME: &str = "gpu_processes";
 
-/// What it reads.
+/// The values that it reads.
 pub const READS: &str = "how much of each GPU's memory and time is this process and its \
     children's, and how much others'";
 
-/// Time between two looks in the long run: a process that begins is not told of at once.
+/// Long-run interval between two queries. A new process is therefore not reported at once.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// How often all GPUs are searched for the memory of this process, to find the one that the rank computes on: for
-/// some five minutes. A model may come to its GPU long after the session began.
+/// How many times all GPUs are searched for memory of this process, to find the GPU that the rank uses.
+/// This covers about five minutes, because a model may be moved to its GPU long after the session
+/// began.
 const SEARCHES: u32 = 32;
 
 /// The source `gpu_processes`.
@@ -43,27 +44,27 @@ const SEARCHES: u32 = 32;
 pub struct Processes {
     devices: Vec<Watched>,
     rank_gpu: RankGpu,
-    /// How often the processes were listed.
+    /// How many times the processes were listed.
     looks: u32,
     cadence: Cadence,
     walker: Walker,
 }
 
-/// A device and what it answers.
+/// A device and what it supports.
 #[derive(Debug)]
 struct Watched {
     device: Arc<Device>,
-    /// Whether one of our own was ever seen on it.
+    /// Whether one of our own pids was ever seen on it.
     known: bool,
-    /// Whether it tells the memory of each process.
+    /// Whether it reports the memory of each process.
     memory: bool,
-    /// Whether it tells the time of each process.
+    /// Whether it reports the time of each process.
     time: bool,
-    /// Time stamp of the driver's last sample, in its microseconds.
+    /// The driver's time stamp of its last sample, in microseconds.
     last: u64,
 }
 
-/// Something split by who has it.
+/// An amount, divided by owner.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Split {
     own: f64,
@@ -71,11 +72,11 @@ struct Split {
 }
 
 impl Processes {
-    /// Watches the devices of which the driver lists the processes.
+    /// Watches the devices whose processes the driver can list.
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where it does so of none.
+    /// Returns [`CollectError::Unsupported`] if there is no such device.
     pub(super) fn new(devices: &[Arc<Device>], rank_gpu: &RankGpu) -> Result<Self, CollectError> {
         let mut refused = None;
         let mut watched = Vec::new();
@@ -103,7 +104,7 @@ impl Processes {
         }
     }
 
-    /// This process and all that descend from it.
+    /// The pids of this process and all its descendants.
     fn own(&mut self) -> HashSet<u32> {
         let own = std::process::id();
         let tree = self.walker.trees(&[own]).unwrap_or_default();
@@ -128,10 +129,10 @@ fn explain(error: &NvmlError) -> CollectError {
     }
 }
 
-/// The processes on a device that compute or draw, each once.
+/// The processes on a device with a compute or graphics context, each once.
 fn running(device: &Handle<'static>) -> Result<Vec<ProcessInfo>, NvmlError> {
     let mut all = device.running_compute_processes()?;
-    // Most GPUs of a data centre draw nothing, and a slice cannot.
+    // Most data-centre GPUs have no graphics, and a slice never does.
     for drawing in device.running_graphics_processes().unwrap_or_default() {
         if all.iter().all(|known| known.pid != drawing.pid) {
             all.push(drawing);
@@ -157,7 +158,7 @@ impl Watched {
         }
     }
 
-    /// What the driver has sampled since the last look.
+    /// The driver's samples since the last query.
     fn samples(&mut self) -> Vec<ProcessUtilizationSample> {
         if !self.time || self.device.lost().is_some() {
             return Vec::new();
@@ -194,8 +195,8 @@ impl Watched {
 const OWN: Attributes = &[("owner", "own")];
 const OTHERS: Attributes = &[("owner", "others")];
 
-/// Bytes of this process and its children, or 0 where the driver does not tell them; `None` where they
-/// have no context on the device.
+/// Memory of this process tree in bytes, or 0 if the driver does not report it. `None` if the process
+/// tree has no context on the device.
 fn own_bytes(processes: &[ProcessInfo], own: &HashSet<u32>) -> Option<f64> {
     let bytes = |process: &ProcessInfo| match process.used_gpu_memory {
         UsedGpuMemory::Used(bytes) => bytes as f64,
@@ -207,7 +208,7 @@ fn own_bytes(processes: &[ProcessInfo], own: &HashSet<u32>) -> Option<f64> {
     own.map(bytes).reduce(|a, b| a + b)
 }
 
-/// Bytes by owner; nothing where the driver does not tell them of every process.
+/// Memory in bytes by owner; `None` unless the driver reports it for every process.
 fn memory(processes: &[ProcessInfo], own: &HashSet<u32>) -> Option<Split> {
     let mut split = Split {
         own: 0.0,
@@ -227,8 +228,8 @@ fn memory(processes: &[ProcessInfo], own: &HashSet<u32>) -> Option<Split> {
     Some(split)
 }
 
-/// Share of the driver's sampling period by owner: the mean over each process's samples, added up.
-/// Nothing where there is no sample.
+/// Share of the driver's sampling period by owner: the mean over each process's samples, summed per
+/// owner. `None` if there are no samples.
 fn time(samples: &[ProcessUtilizationSample], own: &HashSet<u32>) -> Option<Split> {
     let mut sums: HashMap<u32, (f64, f64)> = HashMap::new();
     for sample in samples.iter().filter(|sample| sample.sm_util <= 100) {
@@ -282,14 +283,14 @@ impl Collector for Processes {
             };
             lists.push(list);
         }
-        // Who descends from us is only asked where it matters.
+        // The descendants are determined only if they are needed.
         let own = if lists.iter().flatten().any(|list| !list.is_empty()) {
             self.own()
         } else {
             HashSet::new()
         };
         let memory_of_own = |list: &Option<Vec<ProcessInfo>>| own_bytes(list.as_ref()?, &own);
-        // Of several with as much, the one that the rank is bound to already.
+        // If several GPUs hold the same amount, prefer the one to which the rank is already bound.
         let bound = self.rank_gpu.get().map(|own| own.ordinal);
         let most = (self.devices.iter().zip(&lists))
             .filter_map(|(watched, list)| Some((memory_of_own(list)?, watched.device.ordinal)))

@@ -1,24 +1,24 @@
-//! Which GPUs the process may use, and in which order: `CUDA_VISIBLE_DEVICES` as CUDA reads it.
+//! Which GPUs the process may use, and in which order: parses `CUDA_VISIBLE_DEVICES` as CUDA does.
 //!
-//! CUDA says nothing of a wrong list; it takes what comes before the first entry that it cannot
-//! use, and nothing at all of a list that names a device twice. So does this. Entries are numbers,
-//! or unique ids that may be cut short as long as only one device begins so; the first entry
-//! decides which of the two the list is made of.
+//! CUDA does not report an invalid list. It uses the entries before the first invalid one, and none at
+//! all if the list names a device twice. This module does the same. Entries are numbers or unique ids.
+//! An id may be abbreviated if only one device begins with it. The first entry decides whether the list
+//! contains numbers or ids.
 //!
-//! With MIG, CUDA shows one slice, the first of those it may use, and no whole GPU beside it.
+//! With MIG, CUDA shows a single slice (the first one that it may use) and no whole GPU.
 //!
-//! Numbers count as NVML counts, by bus address. CUDA does so where `CUDA_DEVICE_ORDER=PCI_BUS_ID`
-//! is set and where all GPUs are alike; on a machine with different models it may put the fastest
-//! first, and then numbers mean other devices than here. Unique ids always mean the same.
+//! Numbers follow NVML's order, by bus address. CUDA uses that order if `CUDA_DEVICE_ORDER=PCI_BUS_ID`
+//! is set, and if all GPUs are of the same model. On a machine with different models, CUDA may put the
+//! fastest first, and its numbers then differ from ours. Unique ids always refer to the same device.
 
 /// A GPU as the driver lists it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Listed {
     /// `GPU-...`.
     pub(super) uuid: String,
-    /// Whether it is cut into slices (MIG), of which there may still be none.
+    /// Whether it is in MIG mode. It may still have no slices.
     pub(super) mig: bool,
-    /// The slices, in the driver's order.
+    /// Its slices, in the driver's order.
     pub(super) slices: Vec<ListedSlice>,
 }
 
@@ -27,26 +27,26 @@ pub(super) struct Listed {
 pub(super) struct ListedSlice {
     /// `MIG-...`.
     pub(super) uuid: String,
-    /// Number of its GPU instance.
+    /// Id of its GPU instance.
     pub(super) gpu_instance: Option<u32>,
-    /// Number of its compute instance.
+    /// Id of its compute instance.
     pub(super) compute_instance: Option<u32>,
 }
 
-/// A device that the process may use: positions in the list of [`Listed`].
+/// A device that the process may use, by index in the list of [`Listed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// Which GPU.
+    /// Index of the GPU.
     pub(super) gpu: usize,
-    /// Which of its slices; `None` where the process has the whole.
+    /// Index of the slice; `None` if the process has the whole GPU.
     pub(super) slice: Option<usize>,
 }
 
-/// Positions of a GPU, and of one of its slices where a slice was asked for.
+/// Index of a GPU, and of one of its slices if a slice was requested.
 type Place = (usize, Option<usize>);
 
-/// The devices that the process may use; the position in the answer is the process's own number
-/// for the device. `visible` is `CUDA_VISIBLE_DEVICES`, `None` where it is not set.
+/// The devices that the process may use. The index in the result is the process's own ordinal of the
+/// device. `visible` is `CUDA_VISIBLE_DEVICES`, `None` if it is not set.
 pub(super) fn select(visible: Option<&str>, gpus: &[Listed]) -> Vec<Choice> {
     let Some(visible) = visible else {
         return as_cuda_shows((0..gpus.len()).map(|gpu| (gpu, None)), gpus);
@@ -72,7 +72,8 @@ pub(super) fn select(visible: Option<&str>, gpus: &[Listed]) -> Vec<Choice> {
     as_cuda_shows(found.into_iter(), gpus)
 }
 
-/// A GPU that is cut into slices counts as its first one. One slice hides all else.
+/// The devices as CUDA shows them. A GPU in MIG mode stands for its first slice. A slice hides all
+/// other devices.
 fn as_cuda_shows(places: impl Iterator<Item = Place>, gpus: &[Listed]) -> Vec<Choice> {
     let mut whole = Vec::new();
     for (gpu, slice) in places {
@@ -88,7 +89,7 @@ fn as_cuda_shows(places: impl Iterator<Item = Place>, gpus: &[Listed]) -> Vec<Ch
     whole
 }
 
-/// `1`: as far as it is a number, so that `1x` is 1 (CUDA reads it so).
+/// Parses a number such as `1`. Trailing text is ignored, so `1x` is 1, as in CUDA.
 fn by_number(entry: &str, gpus: &[Listed]) -> Option<Place> {
     let digits = entry.strip_prefix('+').unwrap_or(entry);
     let end = digits
@@ -98,7 +99,7 @@ fn by_number(entry: &str, gpus: &[Listed]) -> Option<Place> {
     (number < gpus.len()).then_some((number, None))
 }
 
-/// `GPU-8f6a...`, or as much of its beginning as no other device shares.
+/// Finds a GPU by `GPU-8f6a...`, or by an unambiguous prefix.
 fn by_uuid(entry: &str, gpus: &[Listed]) -> Option<Place> {
     if !entry.starts_with("GPU-") {
         return None;
@@ -111,7 +112,7 @@ fn by_uuid(entry: &str, gpus: &[Listed]) -> Option<Place> {
     )
 }
 
-/// `MIG-8f6a...` (cut short or not), or the older `MIG-GPU-8f6a.../1/0`.
+/// Finds a slice by `MIG-8f6a...` (or a prefix), or by the older form `MIG-GPU-8f6a.../1/0`.
 fn by_slice(entry: &str, gpus: &[Listed]) -> Option<Place> {
     let name = entry.strip_prefix("MIG-")?;
     let slices = || {
@@ -147,7 +148,7 @@ fn by_slice(entry: &str, gpus: &[Listed]) -> Option<Place> {
     )
 }
 
-/// The one item of the iterator; `None` where there are several.
+/// The only item of the iterator; `None` if there is not exactly one.
 fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
     let first = items.next()?;
     items.next().is_none().then_some(first)
@@ -187,7 +188,7 @@ mod tests {
             .to_vec()
     }
 
-    /// Numbers of the whole GPUs chosen.
+    /// Indices of the chosen whole GPUs.
     fn whole(visible: Option<&str>, gpus: &[Listed]) -> Vec<usize> {
         select(visible, gpus)
             .into_iter()

@@ -1,8 +1,9 @@
-//! The values of a device that one call each of the driver tells.
+//! The values of a device that a single driver call returns.
 //!
-//! A row of [`VALUES`] is a value, or several that one call tells: how often it is read, of what,
-//! and by which call. Never called: `nvmlDeviceGetPcieThroughput`, which sleeps 20 ms a direction
-//! (the cumulative counters tell more), anything that sets, and anything that synchronises.
+//! A row of [`VALUES`] is one driver call, which returns one or several values. The row states how
+//! often to read it, on which devices, and with which call. Never called:
+//! `nvmlDeviceGetPcieThroughput`, which sleeps 20 ms per direction (the cumulative counters give more
+//! information); any call that changes a setting; and any call that synchronises.
 
 use std::time::Duration;
 
@@ -21,38 +22,38 @@ use nvml_wrapper::sys_exports::field_id::{
 
 use super::device::Device;
 
-/// What a value belongs to, which matters where the process has a slice of a GPU.
+/// What a value describes. This matters if the process has only a slice of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
-    /// What the process has: the slice tells its own.
+    /// The device that the process uses: each slice has its own value.
     Used,
-    /// The chip, and so each of its slices: temperature, clocks.
+    /// The chip, and therefore all its slices: temperature, clocks.
     Chip,
-    /// The whole GPU, and so no slice: the power that all its users draw says nothing of one.
+    /// The whole GPU, but no single slice: the total power of all users does not describe one slice.
     Whole,
 }
 
 /// A row: one call of the driver.
 pub(super) struct Value {
-    /// Time between two calls in the long run.
+    /// Long-run interval between two calls.
     pub(super) every: Duration,
-    /// The same on a device of which GPM tells more.
+    /// The same interval on a device for which GPM gives more information.
     pub(super) beside_gpm: Duration,
     pub(super) of: Of,
-    /// Reads it, and says how often the driver makes a new one, where it does.
+    /// Reads the value. Also returns the driver's refresh interval, if the driver reports one.
     pub(super) read: Read,
 }
 
-/// How often the driver makes a new value, where it says so.
+/// The driver's refresh interval, if it reports one.
 type Outcome = Result<Option<Duration>, NvmlError>;
 
 type Read = fn(&Handle<'static>, &mut Sink<'_>) -> Outcome;
 
-/// Where a value's readings go.
+/// Receives the readings of a value.
 pub(super) struct Sink<'a> {
     pub(super) scope: Scope,
     pub(super) out: &'a mut Vec<Reading>,
-    /// Whether what never changes is wanted as well: a limit, a sampling period.
+    /// Whether constants are wanted too: a limit, a sampling period.
     pub(super) constants: bool,
 }
 
@@ -64,7 +65,7 @@ impl Sink<'_> {
     }
 }
 
-/// Every value. What one GPU has no idea of is dropped there after the first call.
+/// All values. A value that a device does not support is dropped for that device after the first call.
 pub(super) static VALUES: [Value; 17] = [
     row([1, 5], Of::Whole, general),
     row([2, 10], Of::Whole, decoder),
@@ -105,12 +106,12 @@ const fn row([every, beside_gpm]: [u64; 2], of: Of, read: Read) -> Value {
 }
 
 impl Value {
-    /// Whether the device has such a value at all.
+    /// Whether the value is defined for this kind of device.
     pub(super) fn applies_to(&self, device: &Device) -> bool {
         device.slice.is_none() || self.of != Of::Whole
     }
 
-    /// The handle that is asked.
+    /// The handle to query.
     pub(super) fn handle<'a>(&self, device: &'a Device) -> &'a Handle<'static> {
         match self.of {
             Of::Used => device.used(),
@@ -138,9 +139,8 @@ fn encoder(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
 fn jpeg(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
     let call = nvml_sym(device.nvml().lib().nvmlDeviceGetJpgUtilization.as_ref())?;
     let (mut percent, mut period) = (0, 0);
-    // SAFETY: the symbol comes from the loaded library, which is never unloaded, with the type of
-    // its header; the handle was given out by the same library, and both numbers are writable for
-    // the call.
+    // SAFETY: the symbol comes from the loaded library, which is never unloaded, and its type matches
+    // the header. The same library created the handle, and both numbers are writable during the call.
     nvml_try(unsafe { call(device.handle(), &raw mut percent, &raw mut period) })?;
     engines(sink, JPEG, percent, period)
 }
@@ -153,7 +153,7 @@ fn ofa(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
     engines(sink, OFA, percent, period)
 }
 
-/// The use of all engines of a kind, in percent over the driver's last `period` microseconds.
+/// The utilisation of all engines of a kind, in percent over the driver's last `period` microseconds.
 fn engines(sink: &mut Sink<'_>, task: Attributes, percent: u32, period: u32) -> Outcome {
     sink.push(&metric::GPU_UTILIZATION, task, share(percent)?);
     let period = Duration::from_micros(period.into());
@@ -178,7 +178,8 @@ fn memory_limit(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
     Ok(None)
 }
 
-/// Bytes used, without what the driver keeps for itself where it tells, and bytes there are.
+/// Used and total memory in bytes. The driver's own reserve is not counted as used, if the driver
+/// reports it.
 pub(super) fn memory_of(device: &Handle<'static>) -> Result<(u64, u64), NvmlError> {
     match device.memory_info() {
         Ok(info) => Ok((info.used, info.total)),
@@ -187,7 +188,7 @@ pub(super) fn memory_of(device: &Handle<'static>) -> Result<(u64, u64), NvmlErro
     }
 }
 
-/// The same of a driver before 510.
+/// The same for drivers before version 510.
 fn memory_v1(device: &Handle<'static>) -> Result<(u64, u64), NvmlError> {
     let call = nvml_sym(device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref())?;
     let mut info = nvml_wrapper_sys::bindings::nvmlMemory_t {
@@ -195,7 +196,7 @@ fn memory_v1(device: &Handle<'static>) -> Result<(u64, u64), NvmlError> {
         free: 0,
         used: 0,
     };
-    // SAFETY: as in `jpeg`; `info` is the structure of the header's first version of the call.
+    // SAFETY: as in `jpeg`; `info` is the structure for version 1 of the call in the header.
     nvml_try(unsafe { call(device.handle(), &raw mut info) })?;
     Ok((info.used, info.total))
 }
@@ -245,8 +246,8 @@ fn throttled(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
     Ok(None)
 }
 
-/// Which reasons hold the clocks down. The driver's `HW_SLOWDOWN` is set with the other two of the
-/// hardware as well, so that beside heat alone it says nothing more.
+/// Which reasons throttle the clocks. The driver also sets `HW_SLOWDOWN` together with
+/// the other two hardware reasons, so next to the thermal reason it adds no information.
 fn held_down(now: ThrottleReasons) -> [(Attributes, bool); 3] {
     let hot = ThrottleReasons::SW_THERMAL_SLOWDOWN | ThrottleReasons::HW_THERMAL_SLOWDOWN;
     let brake = now.contains(ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN)
@@ -284,8 +285,8 @@ fn pcie(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
     fault.map_or(Ok(None), Err)
 }
 
-/// A total since the driver was loaded. One of 32 bits overflows within a tenth of a second on a
-/// busy bus: nobody knows how often, so it is none.
+/// A total since the driver was loaded. A 32-bit total is rejected: on a busy bus it overflows within a
+/// tenth of a second, and the number of overflows is unknown.
 fn total(value: &SampleValue) -> Result<u64, NvmlError> {
     match *value {
         SampleValue::U64(total) => Ok(total),
@@ -304,7 +305,7 @@ fn ecc(device: &Handle<'static>, sink: &mut Sink<'_>, kind: MemoryError) -> Outc
     Ok(None)
 }
 
-/// Percent as a share. More than 100 is no utilisation.
+/// Converts percent to a share. Values above 100 are invalid.
 pub(super) fn share(percent: u32) -> Result<f64, NvmlError> {
     if percent > 100 {
         return Err(NvmlError::NoData);

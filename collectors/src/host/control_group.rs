@@ -1,11 +1,11 @@
-//! The source `cgroup`: how often the container's limits were hit.
+//! The source `cgroup`: how often the container's limits were reached.
 //!
-//! Of the groups above the process the tightest tells: for CPU time the one with the lowest quota,
-//! for memory the one with the lowest limit, the nearest of equals. It is the one that holds the
-//! process back, and its counts include the groups below it. Without any limit nothing throttles,
-//! and the memory is that of the process's own group. Where a limit may exist and cannot be read,
-//! the tightest is unknown, and nothing is told. When another group becomes the tightest, the
-//! totals go on from where they were.
+//! The readings come from the tightest group above the process: the lowest quota for CPU time, the
+//! lowest limit for memory, and the nearest group among equals. That group restricts the process, and
+//! its counts include the groups below it. Without any limit there is no throttling, and memory is that
+//! of the process's own group. If a limit may exist but cannot be read, the tightest group is unknown,
+//! and there is no reading. When another group becomes the tightest, the totals continue from their
+//! last values.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub const NAME: &str = "cgroup";
 pub const READS: &str =
     "throttling by the CPU quota, memory, its limit and events of the control groups above";
 
-/// In the order of the events that a group tells.
+/// In the order of a group's events.
 const EVENTS: [Attributes; 4] = [
     &[("event", "high")],
     &[("event", "max")],

@@ -1,10 +1,10 @@
-//! What this machine lets the process use, and how busy that is.
+//! What this machine allows the process to use, and how busy that is.
 //!
-//! Cores online, cores in the affinity mask, the tightest CPU quota of the control groups above the
-//! process, the smaller of the two, the share of time that the cores of the mask were busy, whoever
-//! used them, and how many threads run or wait for a core. Utilisation counts from the tick before, and from the construction in the
-//! first one. Unknown stays unknown: where the quota or the mask cannot be read, so is what is
-//! usable.
+//! The readings are: cores online, cores in the affinity mask, the tightest CPU quota of the control
+//! groups above the process, and the smaller of the last two. Also the share of time for which the
+//! cores of the mask were busy (used by any process), and the number of threads that run or wait for a
+//! core. Utilisation covers the time since the previous tick, or since construction for the first tick.
+//! If the quota or the mask cannot be read, the number of usable cores is unknown too.
 
 mod cgroup;
 pub mod control_group;
@@ -32,7 +32,7 @@ use crate::procfs;
 /// This source's name.
 pub const NAME: &str = "host";
 
-/// What it reads.
+/// The values that it reads.
 pub const READS: &str =
     "cores, affinity, quota, how busy the usable cores are, and threads that run or wait for one";
 
@@ -59,7 +59,7 @@ impl Host {
 
     /// Watches the machine that `proc` and `sys` below `root` describe.
     ///
-    /// With a root other than `/` the kernel is not asked: the affinity mask is then that of
+    /// With a root other than `/` no system calls are made: the affinity mask then comes from
     /// `/proc/self/status`.
     ///
     /// # Errors
@@ -87,8 +87,8 @@ impl Host {
         Ok(host)
     }
 
-    /// Reads the times of the cores into `now`, empty where they cannot be read, and how many
-    /// threads could run.
+    /// Reads the core times into `now` (empty if they cannot be read), and the number of runnable
+    /// threads.
     fn look(&mut self) {
         self.now.clear();
         self.runnable = None;
@@ -98,7 +98,7 @@ impl Host {
         }
     }
 
-    /// The share since the last look that could be used; `None` while unknown.
+    /// Utilisation of the usable cores since the last reading; `None` while unknown.
     fn utilization(&mut self) -> Option<f64> {
         self.look();
         let share = times::utilization(&self.before, &self.now, self.limits.affinity());

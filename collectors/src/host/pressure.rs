@@ -1,8 +1,8 @@
 //! The source `pressure`: how long work waited for cores, storage and memory (PSI).
 //!
-//! `/proc/pressure` tells of the machine; the files of the same kind in the process's own v2 group
-//! tell of its container alone. The group at the root of the hierarchy is the machine, and is not
-//! told twice. Totals only: the kernel's own averages are over its own windows.
+//! `/proc/pressure` describes the whole machine. The same files in the process's own v2 group describe
+//! only its container. The group at the root of the hierarchy is the machine, and is not reported
+//! twice. Only totals are read, because the kernel's averages use fixed windows.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

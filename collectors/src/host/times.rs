@@ -1,8 +1,8 @@
-//! How busy cores were between two looks at `/proc/stat`.
+//! How busy cores were between two readings of `/proc/stat`.
 //!
-//! Idle and waiting for a disk (`iowait`) are idle. Time stolen by the hypervisor is busy: the core
-//! was not there for us, whoever had it. Guest time is counted once, since the kernel includes it
-//! in user and nice.
+//! Idle time and waiting for a disk (`iowait`) count as idle. Time stolen by the hypervisor counts as
+//! busy, because the core was not available to us. Guest time is counted once, because the kernel
+//! includes it in user and nice.
 
 use super::cores::Cores;
 use crate::procfs::{lines, number, words};

@@ -1,10 +1,10 @@
-//! The source `disk`: what the block devices under the data do.
+//! The source `disk`: activity of the block devices that store the data.
 //!
-//! Under the data are the devices of the files that this process and its descendants hold open, and
-//! of the folder they work in; looked for rarely, since files come and go faster than one can look,
-//! while their devices stay. A device that was seen once is watched to the end. A network file
-//! system and one in memory have no device; nor has a container's own root, where its engine hides
-//! what it lies on.
+//! These are the devices of the files that this process and its descendants have open, and of their
+//! working directories. They are searched for rarely: files open and close too fast to follow, but
+//! their devices stay the same. A device that was found once is watched until the end. Network and
+//! in-memory file systems have no device. Neither has a container's root if the engine hides the
+//! underlying device.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl Disk {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where the kernel tells of no devices.
+    /// [`CollectError::Unsupported`] if the kernel reports no devices.
     pub fn new() -> Result<Self, CollectError> {
         Self::at("/")
     }
@@ -98,7 +98,7 @@ impl Disk {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where the kernel tells of no devices.
+    /// [`CollectError::Unsupported`] if the kernel reports no devices.
     pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let mut disk = Self {

@@ -1,8 +1,8 @@
-//! What goes on under the data: the disks that hold it, and the network that may bring it.
+//! Storage and network activity: the disks that store the data, and the network that may deliver it.
 //!
-//! [`disk`] finds the block devices of the files in use and reads what they have done. [`network`]
-//! adds up the interfaces. Both tell what the machine does, whoever asked for it; what this process
-//! asked for is told by the sources `process` and `tree`.
+//! [`disk`] finds the block devices of the files in use and reads their counters. [`network`] adds up
+//! the interfaces. Both cover the whole machine. The sources `process` and `tree` report the I/O of
+//! this process.
 
 pub mod disk;
 mod diskstats;

@@ -1,8 +1,8 @@
-//! Which mount a path lies on, and which device that mount shows.
+//! Determines the mount of a path, and the device of that mount.
 //!
-//! Asked of the mount table rather than of the file system, which may be a network one that does
-//! not answer. It also knows the device of file systems that number their own (btrfs), which
-//! `stat` does not.
+//! The mount table is used instead of the file system, which may be a network file system that does not
+//! answer. The table also contains the device of file systems that assign their own device numbers
+//! (btrfs), which `stat` does not return.
 
 use std::path::{Path, PathBuf};
 

@@ -1,10 +1,10 @@
 //! The source `network`: bytes over the network interfaces.
 //!
-//! Bytes count once. Loopback does not count; an interface that lies on others (a bond, a bridge, a
-//! VLAN) does not, since its bytes pass through those; and where there are real devices, virtual
-//! interfaces do not, since what leaves the machine through them passes through a device as well.
-//! In a container there is often only a virtual one, and then it counts. What bypasses the kernel
-//! (RDMA) is in no interface's count.
+//! Each byte is counted once. Loopback is not counted. An interface on top of others (a bond, a bridge,
+//! a VLAN) is not counted, because its bytes pass through those. If there are physical devices, virtual
+//! interfaces are not counted, because traffic that leaves the machine passes through a device as well.
+//! A container often has only a virtual interface, which is then counted. Traffic that bypasses the
+//! kernel (RDMA) is not included.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

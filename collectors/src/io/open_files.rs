@@ -1,7 +1,7 @@
 //! The files that processes hold open, and the folder they work in.
 //!
-//! Names only: nothing is opened and no file system is asked, so that one which does not answer
-//! holds nobody up.
+//! Only names are read. No file is opened and no file system is accessed, so one that does not answer
+//! cannot block the caller.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

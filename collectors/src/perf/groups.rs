@@ -1,9 +1,9 @@
-//! Totals by group that never go back, with few groups told apart.
+//! Totals by thread group that never decrease, with few groups listed individually.
 //!
-//! What a thread has counted since the last look is added to its group, so a thread that ends, is
-//! renamed or begins to take the batches leaves behind what it had. The groups that used most are
-//! told apart; the rest is added to `others`. A group that is told apart later, or no longer, leaves
-//! what it counted before where it was.
+//! The increase of a thread's counts since the last reading is added to its group. The group therefore
+//! keeps the counts of a thread that ends, is renamed or becomes the consumer. The groups that used
+//! most are listed individually; the rest is added to `others`. When a group starts or stops being
+//! listed, its earlier counts stay where they were.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use headspace_agent::model::Scope;
 
 use super::names::{AGENT, CONSUMER, OTHERS};
 
-/// Groups told apart, without those of the consumer, the agent and the rest.
+/// Maximum number of listed groups, without those of the consumer, the agent and the rest.
 const MOST: usize = 6;
 
-/// A group is told apart if it used at least so much of what all used: one in a hundred.
+/// A group is listed if it used at least this fraction of the total: 1/100.
 const WORTH: u64 = 100;
 
 /// Names kept in mind; more share the group of the rest.

@@ -1,11 +1,11 @@
-//! What the processor counts, thread by thread: instructions, cycles, cache misses.
+//! Processor counters per thread: instructions, cycles, cache misses.
 //!
-//! Most virtual machines have no such counters, and some processors lack some of them: what is not
-//! counted has no reading. All is counted in user mode. Where a processor has fewer counters than
-//! are asked for they take turns, and what was counted is scaled up by the time that was not.
+//! Most virtual machines have no such counters, and some processors lack some of them. A missing
+//! counter has no reading. Only user mode is counted. If a processor has fewer counters than requested,
+//! they take turns, and the counts are scaled up to the full time.
 //!
-//! Ratios are of what was counted since the reading before. The totals are told of the process and
-//! of the consumer only, which keeps records small; the ratios of every group.
+//! Ratios cover the time since the previous reading. To keep records small, totals are reported only
+//! for the process and for the consumer, and ratios for every group.
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,10 +28,10 @@ pub const NAME: &str = "perf_hardware";
 pub const READS: &str = "instructions, cycles, cache misses and stalled cycles, by name of the \
                          thread, the consumer apart";
 
-/// How often counters are read at most.
+/// Minimum interval between two readings.
 const PACE: Duration = Duration::from_secs(2);
 
-/// What is counted, and how it is told. The ratios count on the order.
+/// The events and their metrics. The ratios depend on the order.
 const EVENTS: [(Hardware, &Metric, Attributes); 6] = [
     (Hardware::INSTRUCTIONS, &metric::PERF_INSTRUCTIONS, &[]),
     (Hardware::CPU_CYCLES, &metric::PERF_CYCLES, &[]),
@@ -122,6 +122,6 @@ fn per_cycle(counts: &Counts<6>) -> Option<f64> {
 /// Misses per access, 1 at most; absent where no access was counted.
 fn miss_ratio(counts: &Counts<6>) -> Option<f64> {
     let (references, misses) = (counts[2]?, counts[3]?);
-    // The two may have been counted at different times, and scaled.
+    // The two counts may cover different times and be scaled.
     (references > 0).then(|| (procfs::float(misses) / procfs::float(references)).min(1.0))
 }

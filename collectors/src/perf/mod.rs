@@ -6,8 +6,9 @@
 //! - [`PerfHardware`] (`perf_hardware`): instructions, cycles and cache misses, from the processor's
 //!   counters, which most virtual machines do not have.
 //!
-//! A program has threads by the hundred, and a record is small, so threads are told by the name
-//! that they share ([`names`]), and only the groups that use most are told apart ([`groups`]).
+//! A program may have hundreds of threads, but a record must be small. Threads are therefore grouped by
+//! the name that they share ([`names`]), and only the groups with the highest usage are listed
+//! ([`groups`]).
 
 mod groups;
 pub mod hardware;

@@ -1,14 +1,14 @@
-//! Which threads are told of together: those whose names differ only in the number at the end.
+//! Groups threads whose names differ only in the number at the end.
 
 use std::borrow::Cow;
 
-/// The group of the thread that takes the batches.
+/// The group of the thread that consumes the batches.
 pub(super) use headspace_agent::model::attributes::CONSUMER;
 
 /// The group of the agent's own threads.
 pub(super) use headspace_agent::model::attributes::AGENT;
 
-/// The threads of all groups that are not told apart.
+/// The combined group of all threads that are not listed individually.
 pub(super) const OTHERS: &str = "others";
 
 /// The group of a thread with that name: `pt_autograd_12` and `pt_autograd_3` are `pt_autograd`.

@@ -1,10 +1,10 @@
-//! One counter of one thread, behind a descriptor that others may take from us.
+//! One counter of one thread. Other code may close its descriptor.
 //!
-//! A program that tidies up closes descriptors that it does not know, and what it opens then gets
-//! their numbers. So before each use it is made sure that the number still is this counter (perf's
-//! kind of file, and the kernel's id of the event); if not, the number is given up: not read, not
-//! closed. Nor is it closed in a forked child. The library leaves the descriptor open across
-//! `exec`; here it is not.
+//! Some programs close all descriptors that they do not know, and files opened later get the same
+//! numbers. So each use first checks that the number is still this counter (a perf file with the
+//! kernel's id of the event). If not, the number is abandoned: neither read nor closed. It is not
+//! closed in a forked child either. The library leaves the descriptor open across `exec`; this module
+//! does not.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use perf_event::Builder;
 use perf_event::events::Event;
 use rustix::io::{FdFlags, fcntl_setfd};
 
-/// What the kernel tells of a counter. All three only grow.
+/// The values of a counter. All three only grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Raw {
     pub(super) count: u64,
@@ -60,9 +60,9 @@ impl Sensor {
         })
     }
 
-    /// What the event counted since the last advance, estimated where the processor did not count
-    /// all of the time; and how many nanoseconds of the thread that is about. `None` where the
-    /// processor has not counted since: that is part of the next advance.
+    /// The count since the last advance, and the nanoseconds that the thread ran in that time. The
+    /// count is estimated if the processor did not count all of the time. `None` if the processor has
+    /// not counted since; the next advance then includes that time.
     pub(super) fn advance(&mut self) -> Result<Option<(u64, u64)>, Lost> {
         if !self.is_ours() {
             return Err(Lost);

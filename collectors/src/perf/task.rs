@@ -1,8 +1,9 @@
-//! CPU time and page faults thread by thread, from the kernel's own events.
+//! CPU time and page faults per thread, from the kernel's own events.
 //!
-//! Every kernel with perf counts them, and unprivileged programs may ask. CPU time is all of it;
-//! page faults are those taken in user mode, since only they may be seen by everybody. Two
-//! counters a thread cost 12 µs, so a thread of its own reads them, every two seconds at most.
+//! Every kernel with perf counts them, and unprivileged programs may read them. CPU time includes
+//! kernel mode. Page faults are those in user mode, because only these are visible to unprivileged
+//! programs. Two counters per thread cost 12 µs, so a separate thread reads them, at most every two
+//! seconds.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,7 +23,7 @@ pub const NAME: &str = "perf";
 /// What it reads.
 pub const READS: &str = "CPU time and page faults, by name of the thread, the consumer apart";
 
-/// How often counters are read at most.
+/// Minimum interval between two readings.
 const PACE: Duration = Duration::from_secs(2);
 
 /// The source `perf`.

@@ -1,12 +1,12 @@
 //! How often threads leave their core, and how long they wait for one.
 //!
-//! A thread that leaves of its own accord waits for something: data, a lock, a device. One that is
-//! made to leave, or waits in the run queue, lacks a core. Both come from `/proc/self/task`, since
-//! perf's own counters of switches say 0 to unprivileged programs. Two files a thread cost about
-//! 17 µs, so a thread of its own reads them, every two seconds at most.
+//! A thread that leaves voluntarily waits for something: data, a lock, a device. A thread that is
+//! preempted, or waits in the run queue, lacks a core. Both values come from `/proc/self/task`, because
+//! perf's own counters of switches return 0 to unprivileged programs. Two files per thread cost about
+//! 17 µs, so a separate thread reads them, at most every two seconds.
 //!
-//! A thread that comes and goes between two looks is not seen, and what one does after the last
-//! look before its end is lost.
+//! A thread that starts and ends between two readings is not seen. The counts between a thread's last
+//! reading and its end are lost.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -168,7 +168,7 @@ const METRICS: [(&Metric, Attributes); 3] = [
     (&metric::THREAD_RUN_QUEUE_TIME, &[]),
 ];
 
-/// The place of [`metric::THREAD_RUN_QUEUE_TIME`], which is in nanoseconds until it is told.
+/// The index of [`metric::THREAD_RUN_QUEUE_TIME`], which is in nanoseconds until it is reported.
 const WAITING: usize = 2;
 
 fn append(

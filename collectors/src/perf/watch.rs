@@ -1,13 +1,12 @@
-//! Which threads are counted one by one, and their counters.
+//! Selects the threads that are counted individually, and holds their counters.
 //!
-//! A counter is a descriptor, and those are the program's: at most [`MOST_THREADS`] threads are
-//! watched, and with all their counters at most a 32nd of the descriptors that the process may
-//! open (two sources count so: a 16th together). The consumer comes first, then the threads that
-//! ran most lately, so that a pool of hundreds that sleep takes nobody's place. Threads of the
-//! agent are left out.
+//! Each counter uses one of the program's descriptors. So at most [`MOST_THREADS`] threads are watched,
+//! with at most 1/32 of the descriptors that the process may open (two sources do this: 1/16 together).
+//! The consumer has priority, then the threads that ran most recently, so that a pool of hundreds of
+//! sleeping threads does not displace others. The agent's threads are excluded.
 //!
-//! A thread is counted from when it is first seen: `inherit`, which would count from its start, is
-//! for threads begun later only, and adds them to whoever began them.
+//! A thread is counted from the time it is first seen. `inherit`, which counts from a thread's start,
+//! works only for threads created later, and adds them to their creator.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -22,29 +21,29 @@ use super::names::{AGENT, CONSUMER, group_of};
 use super::sensor::Sensor;
 use super::tasks::Tasks;
 
-/// Most threads that are watched.
+/// Maximum number of watched threads.
 const MOST_THREADS: usize = 32;
 
-/// The part of the process's descriptors that a source may take.
+/// Divisor of the process's descriptor limit: the part that one source may use.
 const SHARE_OF_DESCRIPTORS: u64 = 32;
 
-/// Where there are more threads than may be watched, they are ordered anew so often, in looks.
+/// Number of readings between two rankings, if there are more threads than may be watched.
 const RANKING: u32 = 10;
 
-/// So often a counter may be taken from us before the source gives up.
+/// Number of counters that other code may close before the source gives up.
 const MOST_LOST: u32 = 100;
 
-/// The watched threads, each with a counter an event.
+/// The watched threads, each with one counter per event.
 #[derive(Debug)]
 pub(super) struct Watch<const N: usize> {
-    /// Absent is what this machine does not count.
+    /// `None` for events that this machine does not count.
     events: [Option<Event>; N],
     tasks: Tasks,
     consumer: ConsumerThread,
     watched: HashMap<i32, Watched<N>>,
-    /// Time on a core when threads were last ordered.
+    /// CPU time of each thread at the last ranking.
     ran: HashMap<i32, u64>,
-    /// Looks until they are ordered again.
+    /// Number of readings until the next ranking.
     until_ranking: u32,
     lost: u32,
     pub(super) groups: Groups<N>,
@@ -56,12 +55,12 @@ struct Watched<const N: usize> {
     group: Box<str>,
 }
 
-/// Why a look failed.
+/// Why a reading failed.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// The threads cannot be listed.
     List(io::Error),
-    /// Counters are closed by others again and again.
+    /// Other code closes the counters again and again.
     Lost,
 }
 
@@ -83,7 +82,7 @@ impl<const N: usize> Watch<N> {
     ///
     /// # Errors
     ///
-    /// Where none can: why the first that was refused for want of permission was, else the first.
+    /// If no event can be counted, returns the first permission error, or else the first error.
     pub(super) fn new(
         events: [Event; N],
         root: &Path,
@@ -114,7 +113,7 @@ impl<const N: usize> Watch<N> {
         })
     }
 
-    /// Looks at all watched threads. `used` says by which of the counts groups are ordered.
+    /// Reads all watched threads. `used` selects the count by which groups are ordered.
     pub(super) fn look(&mut self, used: impl Fn(&Counts<N>, u64) -> u64) -> Result<(), Trouble> {
         let tids = self.tasks.list().map_err(Trouble::List)?;
         let consumer = self.consumer.get().filter(|tid| tids.contains(tid));
@@ -139,7 +138,7 @@ impl<const N: usize> Watch<N> {
             lost += gone;
         }
         self.groups.end();
-        // Those that have ended or were not chosen have been read a last time.
+        // Threads that have ended or were not chosen were read a last time.
         self.watched.retain(|tid, _| chosen.contains(tid));
         self.lost += lost;
         if self.lost > MOST_LOST {
@@ -148,7 +147,7 @@ impl<const N: usize> Watch<N> {
         Ok(())
     }
 
-    /// Opens what a thread has no counter of. What cannot be opened now is tried again.
+    /// Opens the missing counters of a thread. A counter that cannot be opened now is tried again.
     fn open(&mut self, tid: i32, group: Box<str>) {
         let watched = self.watched.entry(tid).or_insert_with(|| Watched {
             sensors: [const { None }; N],

@@ -19,7 +19,7 @@ pub fn started_at() -> Option<Duration> {
     age(bytes, since_boot()?, clock_ticks_per_second())
 }
 
-/// Time since the start that `stat` tells; absent where that lies in the future.
+/// Time since the start in `stat`; absent if the start lies in the future.
 fn age(stat: &[u8], since_boot: Duration, clock_rate: u64) -> Option<Duration> {
     let started = parse::stat(stat)?.started;
     let whole = Duration::from_secs(started.checked_div(clock_rate)?);

@@ -1,10 +1,10 @@
-//! What this process has used: CPU time, memory, threads, I/O, context switches, page faults.
+//! The usage of this process: CPU time, memory, threads, I/O, context switches, page faults.
 //!
-//! CPU time, page faults and context switches come from `getrusage`: it counts in microseconds
-//! where `/proc/self/stat` counts in ticks of 10 ms, and it keeps what ended threads had counted,
-//! where `/proc/self/task/*/status` forgets it, so these totals never go back. Memory comes from
-//! `statm`, which newer kernels keep exact, threads from `stat`, bytes from `io`. A value whose
-//! file is absent, cut or strange has no reading; the others go on.
+//! CPU time, page faults and context switches come from `getrusage`. Its resolution is microseconds,
+//! while `/proc/self/stat` counts ticks of 10 ms. It also includes ended threads, which
+//! `/proc/self/task/*/status` does not, so these totals never decrease. Memory comes from `statm`,
+//! which newer kernels keep exact, threads from `stat`, bytes from `io`. A value whose file is missing,
+//! truncated or malformed has no reading; the others are not affected.
 
 mod age;
 mod usage;
@@ -34,7 +34,7 @@ pub const READS: &str =
 /// The source `process`.
 #[derive(Debug)]
 pub struct Process {
-    /// Whether the kernel may be asked: not where the files describe another machine.
+    /// Whether to make system calls: not if the files describe another machine.
     ask_kernel: bool,
     stat: PathBuf,
     statm: PathBuf,

@@ -1,11 +1,11 @@
-//! A total that never goes back, over a counter of the kernel that may.
+//! A total that never decreases, from a kernel counter that may.
 //!
-//! Counters of 32 bits wrap (milliseconds of a disk: after 49 days), and counters begin anew when
-//! what they count for is made anew (an interface, a group).
+//! 32-bit counters wrap (a disk's milliseconds after 49 days). Counters also restart when their object
+//! is created again (an interface, a control group).
 
 use std::ops::RangeInclusive;
 
-/// A counter that goes from here to below is one of 32 bits that has wrapped.
+/// A counter that drops from this range to a value below it is a 32-bit counter that has wrapped.
 const UPPER_HALF: RangeInclusive<u64> = 1 << 31..=u32::MAX as u64;
 
 /// Follows one counter.
@@ -16,7 +16,7 @@ pub(crate) struct Carry {
 }
 
 impl Carry {
-    /// All that the counter has counted before counts.
+    /// Includes everything that the counter has counted so far.
     pub(crate) fn from_start(raw: u64) -> Self {
         Self {
             total: raw,
@@ -24,7 +24,7 @@ impl Carry {
         }
     }
 
-    /// Only what it counts from now on counts.
+    /// Includes only what the counter counts from now on.
     pub(crate) fn from_now(raw: u64) -> Self {
         Self {
             total: 0,
@@ -32,14 +32,14 @@ impl Carry {
         }
     }
 
-    /// The total, the counter now being at `raw`.
+    /// The total, given the counter's current value `raw`.
     pub(crate) fn follow(&mut self, raw: u64) -> u64 {
         let more = match raw.checked_sub(self.last) {
             Some(more) => more,
             None if UPPER_HALF.contains(&self.last) && raw < *UPPER_HALF.start() => {
                 raw + (1 << 32) - self.last
             }
-            // It began anew.
+            // The counter restarted.
             None => raw,
         };
         self.last = raw;
@@ -47,12 +47,12 @@ impl Carry {
         self.total
     }
 
-    /// The total stays, and from now on another counter is followed, which is at `raw`.
+    /// Keeps the total, and from now on follows another counter, whose current value is `raw`.
     pub(crate) fn switch_to(&mut self, raw: u64) {
         self.last = raw;
     }
 
-    /// The total as of the last look.
+    /// The total as of the last reading.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }

@@ -1,11 +1,10 @@
-//! How a file of the kernel is read: bounded, without waiting, and only in whole lines.
+//! Reads kernel files: bounded, without blocking, and only whole lines.
 //!
-//! A line without its newline was cut, and a number cut short is a wrong number; so [`lines`]
-//! leaves such a line out. Nothing here allocates once the caller's buffer has grown to the size
-//! of its file.
+//! A line without its newline was truncated, and a truncated number is wrong, so [`lines`] omits such a
+//! line. Nothing here allocates once the caller's buffer has grown to the size of its file.
 //!
-//! [`carry`] keeps totals from going back, [`mountinfo`] and [`parse`] take files apart, and
-//! [`walk`] finds the processes that descend from one.
+//! [`carry`] keeps totals from decreasing, [`mountinfo`] and [`parse`] parse files, and [`walk`] finds
+//! the descendants of a process.
 
 pub(crate) mod carry;
 pub(crate) mod mountinfo;
@@ -17,7 +16,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Most bytes taken from one file; what lies beyond is not looked at.
+/// Maximum number of bytes read from one file; the rest is ignored.
 ///
 /// `/proc/stat` of a machine with 1,024 cores has about 100 KiB before its interrupt counts, and a
 /// mount table of 5,000 entries about 1 MiB.
@@ -25,15 +24,15 @@ const LIMIT: u64 = 4 << 20;
 
 /// Replaces the content of `buffer` by that of the file, and returns it.
 ///
-/// The file is opened anew each time. Keeping it open saves about 2 µs a file and tick, but then
-/// forked workers inherit the descriptor, and a program that closes what it does not know would
-/// have us read, and close, whatever took its number.
+/// The file is opened again each time. Keeping it open would save about 2 µs per file and tick. But
+/// forked workers would inherit the descriptor. If a program closed it as unknown, we would read and
+/// close whatever file got its number.
 pub(crate) fn read<'a>(path: &Path, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
     buffer.clear();
     buffer.reserve(4096);
     OpenOptions::new()
         .read(true)
-        // What is not a regular file (a pipe without a writer) must not hold up the tick.
+        // A file that is not regular (a pipe without a writer) must not block the tick.
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)?
         .take(LIMIT)
@@ -41,13 +40,13 @@ pub(crate) fn read<'a>(path: &Path, buffer: &'a mut Vec<u8>) -> io::Result<&'a [
     Ok(buffer)
 }
 
-/// Where `absolute` lies below `root`.
+/// The path of `absolute` below `root`.
 pub(crate) fn below(root: &Path, absolute: impl AsRef<Path>) -> PathBuf {
     let absolute = absolute.as_ref();
     root.join(absolute.strip_prefix("/").unwrap_or(absolute))
 }
 
-/// Whether `root` is this machine's own, so that system calls and files tell of the same thing.
+/// Whether `root` is this machine's own, so that system calls and files describe the same machine.
 pub(crate) fn is_this_machine(root: &Path) -> bool {
     root == Path::new("/")
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// The fields of a line that somebody here needs, as the kernel writes them.
+/// The fields of a line that this crate uses, as the kernel writes them.
 pub(crate) struct MountLine<'a> {
     /// Numbers of the device, `major:minor`.
     pub(crate) numbers: &'a [u8],

@@ -1,4 +1,4 @@
-//! The files of one process as numbers, or nothing where they are cut or strange.
+//! The files of one process as numbers, or `None` if they are truncated or malformed.
 
 use super::{lines, number, words};
 
@@ -7,25 +7,25 @@ use super::{lines, number, words};
 pub(crate) struct Stat {
     /// The number of the process, as this `/proc` counts.
     pub(crate) pid: u32,
-    /// One letter; `Z` has ended and waits for its parent to take note.
+    /// One letter; `Z` is a zombie.
     pub(crate) state: u8,
     /// The number of its parent; 0 where that is none of this namespace.
     pub(crate) parent: u32,
     /// Page faults that needed no disk.
     pub(crate) minor_faults: u64,
-    /// Those of the children that have ended and were waited for, and of theirs.
+    /// Those of reaped children and of their reaped descendants.
     pub(crate) children_minor_faults: u64,
     /// Page faults that waited for a disk.
     pub(crate) major_faults: u64,
-    /// Those of the children that have ended and were waited for, and of theirs.
+    /// Those of reaped children and of their reaped descendants.
     pub(crate) children_major_faults: u64,
     /// In clock ticks.
     pub(crate) user: u64,
     /// In clock ticks.
     pub(crate) system: u64,
-    /// That of the children that have ended and were waited for, and of theirs, in clock ticks.
+    /// That of reaped children and of their reaped descendants, in clock ticks.
     pub(crate) children_user: u64,
-    /// That of the children that have ended and were waited for, and of theirs, in clock ticks.
+    /// That of reaped children and of their reaped descendants, in clock ticks.
     pub(crate) children_system: u64,
     /// At least 1.
     pub(crate) threads: u64,
@@ -47,7 +47,7 @@ pub(crate) fn stat(bytes: &[u8]) -> Option<Stat> {
         return None;
     };
     let parent = fields.next().and_then(number)?;
-    // Then come fields 5 to 9 of proc(5), which nobody needs.
+    // Fields 5 to 9 of proc(5) follow, which are unused.
     let mut next = |skip: usize| fields.nth(skip).and_then(number);
     let stat = Stat {
         pid: u32::try_from(pid).ok()?,

@@ -1,10 +1,11 @@
-//! The processes that descend from one, found in `/proc`.
+//! Finds the descendants of a process in `/proc`.
 //!
-//! The kernel lists the children of every thread (`/proc/<pid>/task/<tid>/children`), which costs a
-//! file a thread of the tree and nothing for the rest of the machine. A kernel built without
-//! `CONFIG_PROC_CHILDREN` has no such list: there the parents of all processes are read.
+//! The kernel lists the children of every thread (`/proc/<pid>/task/<tid>/children`). That costs one
+//! file per thread of the tree, and nothing for the rest of the machine. A kernel built without
+//! `CONFIG_PROC_CHILDREN` has no such list, so the parents of all processes are read instead.
 //!
-//! Processes come and go while one looks, so a walk is a good guess of one moment: who needs more
+//! Processes start and end during a walk, so its result is approximate. A caller that needs exactness
+//! walks again and compares pid and start time, which identify a process.
 //! looks again, and compares by number and start, which no two processes share.
 
 use std::collections::{HashMap, HashSet};
@@ -15,13 +16,13 @@ use std::path::{Path, PathBuf};
 use super::parse::{self, Stat};
 use super::{below, number, words};
 
-/// Most processes told of one tree; what lies beyond is not looked at.
+/// Maximum number of processes in one tree; the rest is ignored.
 const MOST: usize = 16_384;
 
-/// A process, told from a later one of the same number by when it started.
+/// The identity of a process: the start time distinguishes it from a later process with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Process {
-    /// Its number, as this `/proc` counts.
+    /// Its pid, in the namespace of this `/proc`.
     pub(crate) pid: u32,
     /// When it started, in clock ticks since boot.
     pub(crate) started: u64,
@@ -55,11 +56,11 @@ impl Walker {
         walker
     }
 
-    /// The process that `self` is, which is the calling one where the root is this machine's.
+    /// The process to which `self` refers. It is the calling process if the root is this machine's.
     ///
     /// # Errors
     ///
-    /// Those of reading; `InvalidData` where the file is cut or strange.
+    /// Returns a read error; `InvalidData` if the file is truncated or malformed.
     pub(crate) fn own(&mut self) -> io::Result<Process> {
         read_stat(&self.proc.join("self"), &mut self.buffer).map(|stat| process(&stat))
     }
@@ -69,24 +70,24 @@ impl Walker {
         self.proc.join(pid.to_string())
     }
 
-    /// What `stat` says of a process.
+    /// Reads `stat` of a process.
     ///
     /// # Errors
     ///
-    /// Those of reading, `NotFound` where it is gone; `InvalidData` where the file is cut or
-    /// strange.
+    /// Returns a read error: `NotFound` if the process has ended, `InvalidData` if the file is
+    /// truncated or malformed.
     pub(crate) fn stat(&mut self, pid: u32) -> io::Result<Stat> {
         let folder = self.folder(pid);
         read_stat(&folder, &mut self.buffer)
     }
 
-    /// The processes with one of these numbers that exist, and all that descend from them, parents
-    /// before their children; each once. Ended ones that wait for their parent are among them.
+    /// The existing processes with these pids and all their descendants, parents before children, each
+    /// once. Zombies are included.
     ///
     /// # Errors
     ///
-    /// Where one that exists cannot be read, or (only without lists of children) the processes of
-    /// the machine cannot be listed.
+    /// Returns an error if an existing process cannot be read. Without lists of children, also if the
+    /// machine's processes cannot be listed.
     pub(crate) fn trees(&mut self, roots: &[u32]) -> io::Result<Vec<Process>> {
         let children = if self.lists_children {
             None
@@ -120,8 +121,8 @@ impl Walker {
         Ok(found)
     }
 
-    /// Whether a child of the last walk was not there any more, or is hidden from this program
-    /// (`/proc` mounted with `hidepid`), and all that descends from it as well.
+    /// Whether a child of the last walk had ended or is hidden from this program (`/proc` mounted with
+    /// `hidepid`). Its descendants are then missing too.
     pub(crate) fn missed(&self) -> bool {
         self.missed
     }

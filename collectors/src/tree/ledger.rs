@@ -1,69 +1,71 @@
-//! Totals of a tree that never go back and count nothing twice, whoever comes and goes.
+//! Totals of a process tree that never decrease and count nothing twice, even while processes start and
+//! end.
 //!
-//! The counts of a member that has ended are found again in its parent's account of ended children
-//! (`reaped`), or further up where the parent has ended too. Not always: where `SIGCHLD` is
-//! ignored the kernel throws them away, and a worker that outlives its parent is taken note of by a
-//! process outside the tree. So what each member had when it was last seen is remembered; when it
-//! has gone, that much must have come up in the accounts of those above it, and what has not is
-//! carried from then on. What a lost member did after the last look is lost.
+//! The counts of a member that has ended normally reappear in its parent's account of ended children
+//! (`reaped`), or in that of a further ancestor if the parent has ended too. There are exceptions. If
+//! `SIGCHLD` is ignored, the kernel discards the counts. A worker that outlives its parent is reaped by
+//! a process outside the tree. So the ledger remembers the last known counts of each member. When a
+//! member has ended, the same amount must have appeared in the accounts of its ancestors. What has not
+//! appeared is carried in the ledger from then on. Activity of a lost member after the last scan is
+//! lost.
 
 use std::collections::HashMap;
 
 use super::scan::{Bytes, Member, Used};
 use crate::procfs::walk::Process;
 
-/// Which of [`Used`] tells most surely that a child was taken note of: nothing runs without page
-/// faults.
+/// Index in [`Used`] of the counter that shows most reliably that a child was reaped: no process runs
+/// without page faults.
 const MINOR_FAULTS: usize = 2;
 
-/// What the tree has used since its processes began.
+/// The total usage of the tree since its processes began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) used: Used,
-    /// Absent where it is not known of every member.
+    /// Absent unless it is known for every member.
     pub(super) io: Option<Bytes>,
 }
 
-/// The account of a tree.
+/// The usage account of a tree.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// As last seen.
+    /// Members as of the last scan.
     members: HashMap<Process, Member>,
-    /// What ended members had used and no living one has in its account.
+    /// Usage of ended members that is in no running member's account.
     carried: Used,
     carried_io: Bytes,
-    /// The I/O of a member was never known, and now it has gone without a trace.
+    /// Set when a member whose I/O was never known has ended without being reaped in the tree.
     io_lost: bool,
-    /// The totals told last: none after them is less.
+    /// The last reported totals. Later totals are never smaller.
     last: Used,
     last_io: Bytes,
 }
 
-/// What must have come up in the account of a living member.
+/// The amounts that must appear in the account of a running member.
 #[derive(Debug, Default)]
 struct Due {
-    /// Of its own children: there or nowhere.
+    /// From its own children: these amounts appear in this account or nowhere.
     direct: Counts,
-    /// Of those below its own children: there, further up or nowhere.
+    /// From deeper descendants: these amounts appear in this account, further up, or nowhere.
     deep: Counts,
 }
 
-/// What members that have gone had used together.
+/// The combined usage of members that have ended.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     used: Used,
     io: Bytes,
-    /// The bytes of some of them are not known.
+    /// Whether the bytes of some of them are unknown.
     unknown_io: bool,
 }
 
 impl Ledger {
-    /// The members as last seen.
+    /// The members as of the last scan.
     pub(super) fn members(&self) -> impl Iterator<Item = Process> + '_ {
         self.members.keys().copied()
     }
 
-    /// The totals after a look; `members` has parents before their children.
+    /// The totals after a scan. `members` must list parents before their children.
     pub(super) fn update(&mut self, members: Vec<Member>) -> Totals {
         self.settle(&members);
         let mut used = self.carried;
@@ -83,8 +85,7 @@ impl Ledger {
         Totals { used, io }
     }
 
-    /// Finds the counts of those who have gone in the accounts of those who live, and carries what
-    /// is not there.
+    /// Looks for the counts of ended members in the accounts of running ones, and carries the rest.
     fn settle(&mut self, members: &[Member]) {
         let now: HashMap<u32, Process> = members.iter().map(by_number).collect();
         let before: HashMap<u32, Process> = self.members.values().map(by_number).collect();
@@ -100,7 +101,8 @@ impl Ledger {
             };
             due.add(member, direct);
         }
-        // Children before their parents: what did not come up at one place may have further up.
+        // Process children before their parents: what did not appear in one account may appear further
+        // up.
         for member in members.iter().rev() {
             let Some(due) = dues.remove(&member.process) else {
                 continue;
@@ -118,7 +120,7 @@ impl Ledger {
         self.carry(&lost);
     }
 
-    /// The nearest living ancestor, and whether that is the parent.
+    /// The nearest running ancestor, and whether it is the parent.
     fn heir(
         &self,
         member: &Member,
@@ -126,7 +128,8 @@ impl Ledger {
         before: &HashMap<u32, Process>,
     ) -> Option<(Process, bool)> {
         let mut parent = before.get(&member.parent)?;
-        // A chain of parents is no longer than there are members, unless `/proc` is nonsense.
+        // A chain of parents cannot be longer than the number of members, unless `/proc` is
+        // inconsistent.
         for generation in 0..self.members.len() {
             if now.get(&parent.pid) == Some(parent) {
                 return Some((*parent, generation == 0));
@@ -136,15 +139,16 @@ impl Ledger {
         None
     }
 
-    /// Takes what is due out of what came up in the account of `member` since it was last seen, and
-    /// carries what its children should have left there. Returns what may have come up above it.
+    /// Subtracts the due amounts from the increase in the account of `member` since the last scan, and
+    /// carries what its children should have left there. Returns what may have appeared further up.
     fn collect(&mut self, due: &Due, member: &Member) -> Counts {
         let Some(before) = self.members.get(&member.process) else {
             return due.direct.plus(&due.deep);
         };
         let mut came = Counts {
             used: minus(member.reaped, before.reaped),
-            // Its own bytes and its children's cannot be told apart: this is the most it can be.
+            // Its own bytes and its children's bytes are not separate in `/proc`, so this is an upper
+            // bound.
             io: member
                 .io
                 .zip(before.io)
@@ -188,10 +192,10 @@ impl Counts {
         }
     }
 
-    /// Takes `due` out of this, and returns what is not in it.
+    /// Subtracts `due` from these counts, and returns the part that they do not contain.
     ///
-    /// Of bytes this holds only the most there may be. So page faults decide: where all of them
-    /// came up all bytes did, where none did no byte did.
+    /// The bytes here are only an upper bound, so the page faults decide. If all page faults appeared,
+    /// all bytes did. If none appeared, no bytes did.
     fn settle(&mut self, due: &Self) -> Self {
         let (faults, expected) = (self.used[MINOR_FAULTS], due.used[MINOR_FAULTS]);
         let io = if faults >= expected {
@@ -224,7 +228,7 @@ fn minus(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
     std::array::from_fn(|index| a[index].saturating_sub(b[index]))
 }
 
-/// Raises `sum` to what was told last, and carries the difference from now on.
+/// Raises `sum` to the last reported totals, and carries the difference from now on.
 fn carry_deficit(sum: &mut [u64; 4], last: &mut [u64; 4], carried: &mut [u64; 4]) {
     let deficit = minus(*last, *sum);
     *sum = plus(*sum, deficit);

@@ -1,15 +1,15 @@
-//! The ledger against a made-up kernel whose truth is known.
+//! Tests the ledger against a simulated kernel whose true totals are known.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What an ended child's counts become.
+/// What a parent does with ended children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Parent {
     /// It waits for its children.
     Waits,
-    /// It ignores `SIGCHLD`.
+    /// It ignores `SIGCHLD`, so the counts are lost.
     Ignores,
 }
 
@@ -24,15 +24,15 @@ struct Made {
     reaped_io: Bytes,
 }
 
-/// Processes as the kernel accounts for them.
+/// Simulated processes with the kernel's accounting.
 #[derive(Debug)]
 struct Kernel {
     living: Vec<Made>,
     next: u32,
-    /// All that was ever done.
+    /// The true total usage.
     truth: Used,
     truth_io: Bytes,
-    /// All that nobody has in an account any more, as it was when it was lost.
+    /// Counts that are in no account any more, as of the time they were lost.
     lost: Used,
 }
 
@@ -61,7 +61,7 @@ impl Kernel {
             own_io: [0; 4],
             reaped_io: [0; 4],
         });
-        // Nothing runs without page faults.
+        // No process runs without page faults.
         self.work(self.living.len() - 1, 1);
         pid
     }
@@ -75,7 +75,7 @@ impl Kernel {
         self.truth_io = plus(self.truth_io, done);
     }
 
-    /// Ends a process other than the first; its children go to a process outside the tree.
+    /// Ends a process other than the first. A process outside the tree adopts its children.
     fn end(&mut self, index: usize) {
         let gone = self.living.remove(index);
         for child in &mut self.living {
@@ -125,7 +125,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..80)
 }
 
-/// Runs the events; `check` sees the kernel and the totals at each look.
+/// Runs the events. `check` receives the kernel and the totals at each scan.
 fn run(events: &[Event], kind: Parent, orphans: bool, mut check: impl FnMut(&Kernel, &Totals)) {
     let mut kernel = Kernel::new(kind);
     let mut ledger = Ledger::default();
@@ -183,7 +183,7 @@ proptest! {
 
     #[test]
     fn what_was_seen_is_kept_where_nobody_takes_note(events in events(), looks in 1usize..3) {
-        // A look after everything that is not an end: then all that is lost was seen before.
+        // Scan after every event except an end: everything lost was then seen before.
         let mut all = Vec::new();
         for event in events {
             let end = matches!(event, Event::End(_));
@@ -236,7 +236,7 @@ fn a_worker_that_outlives_its_parent_and_the_tree_stays_counted() {
         of(3, 2, 5, 0, Some(5)),
     ]);
 
-    // 2 was waited for, 3 now hangs below a process outside.
+    // Process 2 was reaped; process 3 is now the child of a process outside the tree.
     let orphaned = ledger.update(vec![of(1, 0, 5, 5, Some(10)), of(3, 0, 6, 0, Some(6))]);
     let ended = ledger.update(vec![of(1, 0, 5, 5, Some(10))]);
 

@@ -1,11 +1,12 @@
-//! Proportional memory and open files: right, and dear.
+//! Proportional memory and open files: accurate, but expensive to read.
 //!
-//! Resident memory counts a page once for each process that has it, so forked workers seem to hold
-//! the parent's memory again each. Proportional memory (PSS) shares it out. To know it the kernel
-//! walks all page tables of a process (`smaps_rollup`): about 60 µs for a small one and some
-//! milliseconds a GiB, during which that process can fault pages in but not map or unmap memory. So
-//! this is read every 30 s at most, on a thread of its own, and the agent lets it rest
-//! (`pipeline::apart`) so that it takes a five-thousandth of a core at most, however large the process.
+//! Resident memory counts a shared page once for each process that maps it. Each forked worker
+//! therefore appears to hold the parent's memory again. Proportional memory (PSS) divides a shared page
+//! among its processes. To compute it, the kernel walks all page tables of a process (`smaps_rollup`).
+//! That takes about 60 µs for a small process and some milliseconds per GiB. During that time the
+//! process can fault pages in, but cannot map or unmap memory. So this source is read at most every 30
+//! s, on its own thread. The agent pauses it between readings (`pipeline::apart`), so that it uses at
+//! most 1/5000 of a core, however large the process is.
 
 use std::fs;
 use std::io;
@@ -21,45 +22,47 @@ use crate::procfs::{self, number, value, words};
 /// This source's name.
 pub const NAME: &str = "tree_memory";
 
-/// What it reads.
+/// The values that it reads.
 pub const READS: &str =
     "proportional memory and open files of this process, and of it and its descendants together";
 
-/// How often memory is added up at most.
+/// Minimum interval between two readings.
 const PACE: Duration = Duration::from_secs(30);
 
-/// How many times the CPU time of a reading passes before the next. A trainer of torch with two workers
-/// takes 17 ms: with the thousandth that other sources may take, this one alone used 0.08 % of a core,
-/// of the 0.1 % that all of headspace is to use. Memory does not change that fast.
+/// The pause after a reading, as a multiple of the CPU time of the reading. For a torch trainer with
+/// two workers a reading takes 17 ms. With 1/1000 of a core, the limit of other sources, this source
+/// alone used 0.08 % of a core. The limit for all of headspace is 0.1 %. Memory does not change that
+/// fast.
 const CPU_REST: u32 = 5_000;
 
-/// How often the members are sought while some go.
+/// Maximum number of attempts to list the members while some of them end.
 const TRIES: u32 = 8;
 
 /// The source `tree_memory`.
 #[derive(Debug)]
 pub struct TreeMemory {
     walker: Walker,
-    /// Whether the folder of this process is listed through a descriptor of this process.
+    /// Whether this process's folder is listed through a descriptor of this process, which then counts
+    /// itself.
     counts_itself: bool,
     buffer: Vec<u8>,
 }
 
 impl TreeMemory {
-    /// Watches the calling process and what descends from it.
+    /// Watches the calling process and its descendants.
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where the process itself cannot be read.
+    /// Returns [`CollectError::Unsupported`] if the process itself cannot be read.
     pub fn new() -> Result<Self, CollectError> {
         Self::at("/")
     }
 
-    /// Watches the process that `proc/self` below `root` is, and what descends from it.
+    /// Watches the process to which `proc/self` below `root` refers, and its descendants.
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where the process itself cannot be read.
+    /// Returns [`CollectError::Unsupported`] if the process itself cannot be read.
     pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let mut source = Self {
@@ -73,7 +76,7 @@ impl TreeMemory {
                 procfs::below(root, "/proc/self/stat").display()
             ))
         })?;
-        // Not `smaps_rollup` itself, whose length is what makes it dear.
+        // This does not read `smaps_rollup` itself, because that is the expensive part.
         let folder = source.walker.folder(own.pid);
         if !folder.join("smaps_rollup").exists() && !folder.join("fd").exists() {
             return Err(CollectError::unsupported(format!(
@@ -86,7 +89,7 @@ impl TreeMemory {
 }
 
 impl TreeMemory {
-    /// Bytes of a process, 0 where it has just ended; absent where they may not be read.
+    /// The PSS of a process in bytes; 0 if it has just ended, absent without permission.
     fn proportional(&mut self, folder: &Path) -> Option<u64> {
         match procfs::read(&folder.join("smaps_rollup"), &mut self.buffer) {
             Ok(rollup) => proportional_bytes(rollup),
@@ -121,7 +124,7 @@ impl Collector for TreeMemory {
                 break members;
             }
         };
-        // Of a tree with a hidden member nothing can be told.
+        // If a member is hidden, the sum over the tree is unknown.
         let whole = (!self.walker.missed()).then_some(0u64);
         let (mut memory, mut files) = (whole, whole);
         for process in members {
@@ -144,7 +147,7 @@ impl Collector for TreeMemory {
     }
 }
 
-/// Open files of a process, 0 where it has just ended; absent where they may not be counted.
+/// Number of open files of a process; 0 if it has just ended, absent without permission.
 fn descriptors(folder: &Path) -> Option<u64> {
     match fs::read_dir(folder.join("fd")) {
         Ok(entries) => u64::try_from(entries.count()).ok(),
@@ -152,14 +155,14 @@ fn descriptors(folder: &Path) -> Option<u64> {
     }
 }
 
-/// Whether a file of a process is not there because the process has ended. One that has, and that
-/// nobody has taken note of yet, still has its folder, and answers `ESRCH`.
+/// Whether a file of a process is missing because the process has ended. A zombie still has its folder,
+/// and reading from it returns `ESRCH`.
 fn has_ended(error: &io::Error, folder: &Path) -> bool {
     let absent = error.kind() == io::ErrorKind::NotFound;
     error.raw_os_error() == Some(libc::ESRCH) || (absent && !folder.exists())
 }
 
-/// `Pss:    1019 kB`, in bytes.
+/// Parses a line such as `Pss:    1019 kB`. Returns bytes.
 fn proportional_bytes(rollup: &[u8]) -> Option<u64> {
     let mut words = words(value(rollup, "Pss")?);
     let (kibibytes, unit) = (number(words.next()?)?, words.next()?);

@@ -1,16 +1,16 @@
-//! What the process and all its descendants have used together: loader workers are most of them.
+//! The combined usage of the process and all its descendants, most of which are loader workers.
 //!
-//! Workers come and go. When a parent waits for a child that has ended, the kernel adds the child's
-//! CPU time, page faults and I/O to what the parent keeps of its ended children, so the sum over
-//! the living, each with its ended children, stays right ([`ledger`] covers the ends that no parent
-//! takes note of). It is right only if nobody ends while the sum is taken, so a look that saw
-//! somebody go is repeated ([`scan`]).
+//! Workers start and end at any time. When a parent waits for a child that has ended, the kernel adds
+//! the child's CPU time, page faults and I/O to the parent's account of ended children. The sum over
+//! all running processes, each with its ended children, therefore stays correct. [`ledger`] handles
+//! children that no parent reaps. The sum is correct only if no process ends during the scan, so a scan
+//! during which a process ended is repeated ([`scan`]).
 //!
-//! A value that cannot be read of one member (the I/O of a program that runs as somebody else) has
-//! no reading for the tree: a part is not the whole. A look costs about 20 µs a
-//! member, so it has a thread of its own and is taken once a second at most.
+//! If a value of one member cannot be read (for example, the I/O of a program that runs as another
+//! user), the tree has no reading for it, because a partial sum would be wrong. A scan costs about 20
+//! µs per member, so it runs on its own thread, and at most once a second.
 //!
-//! [`TreeMemory`] is a source by itself, since what it reads is dear.
+//! [`TreeMemory`] is a separate source, because its values are expensive to read.
 
 mod ledger;
 pub mod memory;
@@ -34,11 +34,11 @@ use crate::procfs;
 /// This source's name.
 pub const NAME: &str = "tree";
 
-/// What it reads.
+/// The values that it reads.
 pub const READS: &str = "CPU time, resident memory, threads, I/O and page faults of this process \
                          and its descendants together";
 
-/// How often a tree is walked at most.
+/// Minimum interval between two scans.
 const PACE: Duration = Duration::from_secs(1);
 
 /// The source `tree`.
@@ -49,20 +49,20 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Watches the calling process and what descends from it.
+    /// Watches the calling process and its descendants.
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where nothing at all can be read.
+    /// Returns [`CollectError::Unsupported`] if nothing at all can be read.
     pub fn new() -> Result<Self, CollectError> {
         Self::at("/")
     }
 
-    /// Watches the process that `proc/self` below `root` is, and what descends from it.
+    /// Watches the process to which `proc/self` below `root` refers, and its descendants.
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where nothing at all can be read.
+    /// Returns [`CollectError::Unsupported`] if nothing at all can be read.
     pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         Ok(Self {
             scanner: Scanner::at(root.as_ref())?,

@@ -1,9 +1,9 @@
-//! One look at all members of the tree, taken so that no counts are in it twice or not at all.
+//! A scan of all members of the tree that counts each of them exactly once.
 //!
-//! A child that ends between the reading of its own counts and of its parent's would be counted
-//! twice, or not at all. So the members are found, then their counts are read, then each is looked
-//! for again; where one has gone, all of it is done anew. Who has come meanwhile does no harm: the
-//! next look finds him, with all that he did.
+//! If a child ends between the reading of its own counts and of its parent's, it would be counted twice
+//! or not at all. So a scan finds the members, reads their counts, and then checks that each still
+//! exists. If one has ended, the whole scan is repeated. New members do no harm: the next scan finds
+//! them with all their usage.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,15 +15,15 @@ use crate::procfs::parse;
 use crate::procfs::walk::{Process, Walker, is_gone};
 use crate::procfs::{self, number, value};
 
-/// How often a look is repeated while members go. Each takes milliseconds even with hundreds of
-/// members; workers that end faster than that are left to the next tick.
+/// Maximum number of attempts while members end. Each takes milliseconds even with hundreds of members.
+/// If workers end faster than that, the next tick tries again.
 const TRIES: usize = 8;
 
-/// What is counted of every process, in this order: CPU time in user mode and in the kernel, in
-/// clock ticks; minor and major page faults.
+/// The counters of every process, in this order: CPU time in user mode and in kernel mode, in clock
+/// ticks; minor and major page faults.
 pub(super) type Used = [u64; 4];
 
-/// Bytes from and to storage, and bytes asked for through read and write calls.
+/// Bytes read from and written to storage, then bytes of all read and write calls.
 pub(super) type Bytes = [u64; 4];
 
 /// The keys of `/proc/<pid>/io`, in the order of [`Bytes`].
@@ -33,31 +33,30 @@ const IO: [&str; 4] = ["read_bytes", "write_bytes", "rchar", "wchar"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) process: Process,
-    /// The number of its parent.
+    /// The pid of its parent.
     pub(super) parent: u32,
-    /// What it has used itself, ended threads included.
+    /// Its own usage, including ended threads.
     pub(super) used: Used,
-    /// What its ended children had used, and theirs, if it has taken note of their end.
+    /// The usage of its reaped children and of their reaped descendants.
     pub(super) reaped: Used,
-    /// Its own bytes and those of such children; absent where they may not be read.
+    /// Its own bytes and those of reaped children; absent if they cannot be read.
     pub(super) io: Option<Bytes>,
-    /// Pages in memory, and those of them that nothing else stands behind; absent where that is
-    /// unknown.
+    /// Resident pages, and the anonymous ones among them, which no file backs; absent if unknown.
     pages: Option<[u64; 2]>,
-    /// 0 for one that has ended and waits for its parent to take note.
+    /// Number of threads; 0 for a zombie.
     threads: u64,
 }
 
-/// All members at one moment.
+/// All members at one time.
 #[derive(Debug)]
 pub(super) struct Scan {
-    /// Parents before their children.
+    /// Members, with parents before their children.
     pub(super) members: Vec<Member>,
 }
 
 impl Scan {
-    /// Pages in memory of all members, and those of them that nothing else stands behind; absent
-    /// where one does not tell.
+    /// Resident pages of all members, and the anonymous ones among them; absent if one member's are
+    /// unknown.
     pub(super) fn pages(&self) -> Option<[u64; 2]> {
         let mut pages = self.members.iter().map(|member| member.pages);
         pages.try_fold([0u64; 2], |[resident, anonymous], pages| {
@@ -66,7 +65,7 @@ impl Scan {
         })
     }
 
-    /// Living processes and their threads.
+    /// Number of running processes and of their threads.
     pub(super) fn population(&self) -> (u64, u64) {
         let living = self.members.iter().filter(|member| member.threads > 0);
         living.fold((0, 0), |(processes, threads), member| {
@@ -75,7 +74,7 @@ impl Scan {
     }
 }
 
-/// Takes looks.
+/// Scans the tree.
 #[derive(Debug)]
 pub(super) struct Scanner {
     walker: Walker,
@@ -97,7 +96,8 @@ impl Scanner {
         })
     }
 
-    /// Looks at the tree. Of the `known` members those that live are in it, wherever they hang now.
+    /// Scans the tree. The scan includes all `known` members that are still running, whoever their
+    /// parent is now.
     pub(super) fn scan(&mut self, known: &[Process]) -> Result<Scan, CollectError> {
         let mut trouble = None;
         for _ in 0..TRIES {
@@ -113,7 +113,7 @@ impl Scanner {
         }))
     }
 
-    /// One look; `None` where a member went meanwhile.
+    /// One attempt; `None` if a member ended meanwhile.
     fn attempt(&mut self, known: &[Process]) -> io::Result<Option<Scan>> {
         let Some(processes) = self.find(known)? else {
             return Ok(None);
@@ -133,7 +133,7 @@ impl Scanner {
         Ok(Some(Scan { members }))
     }
 
-    /// The members; `None` where one went, or hides.
+    /// The members; `None` if one ended or is hidden.
     fn find(&mut self, known: &[Process]) -> io::Result<Option<Vec<Process>>> {
         let own = self.walker.own()?;
         let mut found = self.walker.trees(&[own.pid])?;
@@ -141,8 +141,8 @@ impl Scanner {
             return Ok(None);
         }
         let mut all: HashSet<Process> = found.iter().copied().collect();
-        // A worker whose parent has ended hangs below another process now, maybe outside the tree;
-        // and a list of children that changes while it is read may leave somebody out.
+        // A worker whose parent has ended now has another parent, maybe outside the tree. A list of
+        // children that changes during reading may also miss a process.
         let mut elsewhere = Vec::new();
         for &process in known {
             if !all.contains(&process) && self.lives(process)? {
@@ -177,7 +177,8 @@ impl Scanner {
         let ended = matches!(stat.state, b'Z' | b'X') && stat.threads == 1;
         let folder = self.walker.folder(process.pid);
         let pages = match procfs::read(&folder.join("statm"), &mut self.buffer) {
-            // It is about to end; or its main thread has, and the others still use the memory.
+            // The process is about to end, or its main thread has ended and the others still use the
+            // memory.
             Ok(b"0 0 0 0 0 0 0\n") if ended || !matches!(stat.state, b'Z' | b'X') => Some([0, 0]),
             Ok(bytes) => parse::statm(bytes).map(|memory| [memory.resident, memory.anonymous()]),
             Err(_) => None,
@@ -203,7 +204,7 @@ impl Scanner {
     }
 }
 
-/// All four, or nothing.
+/// All four values, or `None`.
 fn io_bytes(file: &[u8]) -> Option<Bytes> {
     let mut bytes = Bytes::default();
     for (slot, key) in bytes.iter_mut().zip(IO) {

@@ -1,4 +1,4 @@
-//! Which process: its number, and when it started, since numbers are used again.
+//! Identifies a process by pid and start time, because pids are reused.
 
 use std::path::Path;
 
@@ -7,35 +7,35 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::procfs::{self, parse};
 
-/// A process, told from a later one of the same number by when it started.
+/// The identity of a process: the start time distinguishes it from a later process with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// Its number.
+    /// Its pid.
     pub pid: u32,
-    /// When it started, in clock ticks since boot.
+    /// Its start time, in clock ticks since boot.
     pub started: u64,
 }
 
 impl Identity {
-    /// This process; `None` where `/proc` does not say.
+    /// This process; `None` if `/proc` cannot be read.
     #[must_use]
     pub fn here() -> Option<Self> {
         look("self").map(|found| found.identity)
     }
 
-    /// Whether it lives. One that has ended and waits for its parent to take note does not.
+    /// Whether the process is running. A zombie is not.
     pub(super) fn lives(self) -> bool {
         look(&self.pid.to_string())
             .is_some_and(|found| found.identity == self && !matches!(found.state, b'Z' | b'X'))
     }
 
-    /// Whether no process has its number, which is cheaper to ask than [`lives`](Self::lives).
+    /// Whether no process has this pid. This check costs less than [`lives`](Self::lives).
     pub(super) fn number_is_free(self) -> bool {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         pid.is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH))
     }
 
-    /// The two numbers at the beginning of a name, and what follows them.
+    /// Parses the two numbers at the beginning of a name. Also returns the rest of the name.
     pub(super) fn parse(name: &str) -> Option<(Self, &str)> {
         let (pid, rest) = name.split_once('-')?;
         let (started, rest) = rest.split_once('-').unwrap_or((rest, ""));
@@ -71,9 +71,9 @@ fn look(pid: &str) -> Option<Looked> {
     })
 }
 
-/// The processes that this one descends from, its parent first.
+/// The ancestors of this process, its parent first.
 pub(super) fn ancestors() -> impl Iterator<Item = Identity> {
-    /// Deeper trees of processes have none of ours at the top.
+    /// In a deeper process tree, no trainer is searched for beyond this depth.
     const MOST: usize = 64;
 
     let mut pid = look("self").map_or(0, |own| own.parent);

@@ -1,7 +1,7 @@
-//! What a worker's file holds: a page that says whose it is, and its slots.
+//! The layout of a worker's file: a header page that identifies the owner, and its slots.
 //!
-//! Two processes agree on it when they were built from one version with one layout; another's file
-//! is left alone.
+//! Two processes can share a file only if both were built from the same version with the same layout.
+//! Files of another layout are ignored.
 
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use headspace_agent::record::stage::{QueueSlot, Region, StageSlot};
 
 use super::Identity;
 
-/// `hdspwrkr`, written last: what is before it is whole.
+/// `hdspwrkr`, written last: everything before it is then complete.
 const MAGIC: u64 = u64::from_le_bytes(*b"hdspwrkr");
 
-/// Differs wherever anything is elsewhere, or means something else.
+/// Changes whenever the position or the meaning of any field changes.
 const VERSION: u64 = {
     let sizes = [
         size_of::<File>(),
@@ -36,7 +36,7 @@ const VERSION: u64 = {
     hash
 };
 
-/// FNV-1a (Fowler, Noll, Vo).
+/// The FNV-1a hash (Fowler, Noll, Vo).
 const fn fnv(mut hash: u64, bytes: &[u8]) -> u64 {
     let mut next = 0;
     while next < bytes.len() {
@@ -46,7 +46,7 @@ const fn fnv(mut hash: u64, bytes: &[u8]) -> u64 {
     hash
 }
 
-/// Whose slots they are.
+/// The owner and the state of the slots.
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub(super) struct Header {
@@ -67,18 +67,18 @@ pub(super) struct File {
     pub(super) region: Region,
 }
 
-/// Bytes of a file.
+/// Size of a file in bytes.
 pub(super) const SIZE: usize = size_of::<File>();
 
-/// Where the slots begin.
+/// Offset of the slots.
 pub(super) const REGION: usize = offset_of!(File, region);
 
-/// Bytes at the beginning that say whether the file is one of ours, and whole.
+/// Number of leading bytes that prove that the file has our format and is complete.
 pub(super) const PROOF: usize = offset_of!(Header, finished);
 
 impl Header {
-    /// Writes all of it. The label is what people call the worker; `ended_at_rest` means that
-    /// nobody waits for its end in order.
+    /// Writes the whole header. The label is the worker's display name. `ended_at_rest` means that the
+    /// worker is normally ended while it is idle, without a chance to finish.
     pub(super) fn begin(&self, owner: Identity, label: Option<&str>, ended_at_rest: bool) {
         if let Some(label) = label {
             self.label.set(label);
@@ -91,12 +91,12 @@ impl Header {
         self.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// What people call the worker, where it was told.
+    /// The worker's display name, if it has one.
     pub(super) fn label(&self) -> Option<String> {
         self.label.get().filter(|label| !label.is_empty())
     }
 
-    /// The worker ends in order.
+    /// Marks that the worker ends normally.
     pub(super) fn finish(&self) {
         self.finished.store(1, Ordering::Release);
     }
@@ -107,8 +107,8 @@ impl Header {
 }
 
 impl File {
-    /// Whether the worker, which is gone, ended as it should: it said so, or it is one of those
-    /// that are ended while they wait, and it was in no stage.
+    /// Whether the worker, which has ended, ended normally. It either marked its end, or it is a worker
+    /// that is ended while idle and it was in no stage.
     pub(super) fn ended_well(&self) -> bool {
         let at_rest = || {
             let taken = self.region.stages.iter();
@@ -121,13 +121,13 @@ impl File {
         header.is_finished() || (header.ended_at_rest.load(Ordering::Relaxed) == 1 && at_rest())
     }
 
-    /// Whether it says that it ends in order.
+    /// Whether the worker marked a normal end.
     pub(super) fn is_finished(&self) -> bool {
         self.header.is_finished()
     }
 }
 
-/// Whether these first bytes of a file are of a whole one of this layout, by that process.
+/// Whether these first bytes belong to a complete file of this layout, owned by that process.
 pub(super) fn is_proof(bytes: &[u8; PROOF], owner: Identity) -> bool {
     let expected = [MAGIC, VERSION, owner.started].map(u64::to_ne_bytes);
     let (numbers, pid) = bytes.split_at(PROOF - size_of::<u32>());
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(PROOF, 28);
         assert_eq!(REGION, 4096);
         assert_eq!(SIZE % 4096, 0);
-        // A reader of slots stops at the first free one by looking at the beginning of each.
+        // A reader of slots stops at the first free one, by the first bytes of each slot.
         assert_eq!(offset_of!(StageSlot, name), 0);
         assert_eq!(offset_of!(QueueSlot, name), 0);
     }

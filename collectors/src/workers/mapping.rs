@@ -1,7 +1,7 @@
-//! Files as memory, and the only unsafe code around them.
+//! Maps files into memory. Contains the only unsafe code for that.
 //!
-//! A mapping is never undone, so that a reference to it is good for ever: what is not needed any
-//! more becomes empty memory of this process ([`empty`]) and takes the next file.
+//! A mapping is never removed, so a reference to it is valid forever. A mapping that is no longer
+//! needed is replaced by private zeroed memory ([`empty`]) and reused for the next file.
 
 use std::fs::File as Handle;
 use std::io;
@@ -13,15 +13,15 @@ use rustix::process::{Resource, getrlimit};
 
 use super::layout::{File, SIZE};
 
-/// Maps a file of [`SIZE`] bytes, over memory that [`empty`] has emptied where there is some.
+/// Maps a file of [`SIZE`] bytes, over a mapping that [`empty`] has cleared if there is one.
 pub(super) fn map(file: &Handle, over: Option<&'static File>) -> io::Result<&'static File> {
     let fixed = if over.is_some() { libc::MAP_FIXED } else { 0 };
     let at = over.map_or(std::ptr::null_mut(), |old| {
         std::ptr::from_ref(old).cast_mut().cast()
     });
-    // SAFETY: without `over` the kernel chooses where nothing else is. With it the place is a whole
-    // earlier mapping of ours of this very size, referred to only by shared references to atomics,
-    // which any content satisfies. The descriptor is open through the call.
+    // SAFETY: without `over` the kernel chooses an unused address range. With `over` the range is an
+    // entire earlier mapping of ours with this exact size. Only shared references to atomics point into
+    // it, and any content is valid for atomics. The descriptor is open during the call.
     let memory = unsafe {
         libc::mmap(
             at,
@@ -35,15 +35,16 @@ pub(super) fn map(file: &Handle, over: Option<&'static File>) -> io::Result<&'st
     if memory == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the mapping is as large as a `File`, aligned to a page as `File` is, and never
-    // unmapped. All fields are atomic integers: any bytes are valid, and others may change them.
+    // SAFETY: the mapping is as large as a `File`, is page-aligned as `File` requires, and is never
+    // unmapped. All fields are atomic integers: any bytes are valid, and other processes may change
+    // them.
     Ok(unsafe { &*memory.cast::<File>() })
 }
 
-/// Puts empty memory in the place of a file.
+/// Replaces the mapping of a file by private zeroed memory.
 pub(super) fn empty(file: &'static File) -> io::Result<&'static File> {
-    // SAFETY: replaces a whole mapping of ours by one of the same size and rights, all zeros, which
-    // the references to atomics that there may be are content with.
+    // SAFETY: this replaces an entire mapping of ours by one of the same size and permissions, all
+    // zeros. Zeros are valid for all remaining references, which point to atomics.
     let memory = unsafe {
         libc::mmap(
             std::ptr::from_ref(file).cast_mut().cast(),
@@ -60,11 +61,11 @@ pub(super) fn empty(file: &'static File) -> io::Result<&'static File> {
     Ok(file)
 }
 
-/// Makes sure that these bytes of a file can be written, now or later.
+/// Reserves these bytes of a file, so that they can be written now and later.
 ///
 /// # Errors
 ///
-/// Those of the system; `StorageFull` where the disk is full.
+/// Returns the system's error; `StorageFull` if the disk is full.
 pub(super) fn reserve(file: &Handle, bytes: Range<usize>) -> io::Result<()> {
     let (offset, length) = (bytes.start as u64, bytes.len() as u64);
     let reserved = rustix::io::retry_on_intr(|| {
@@ -73,7 +74,7 @@ pub(super) fn reserve(file: &Handle, bytes: Range<usize>) -> io::Result<()> {
     Ok(reserved?)
 }
 
-/// Whether a file may be as large as ours. Where it may not, making it is a signal, and death.
+/// Whether the file-size limit permits our file. Exceeding that limit raises a fatal signal.
 pub(super) fn size_is_allowed() -> bool {
     let limit = getrlimit(Resource::Fsize).current;
     limit.is_none_or(|limit| limit >= SIZE as u64)

@@ -1,9 +1,9 @@
-//! What worker processes count, in files that they and the process that trains both map.
+//! Counters of worker processes, in files that the worker and the training process both map.
 //!
-//! A worker writes into memory and nothing is sent: no thread, socket or `atexit` of ours is needed
-//! in a process that others fork, spawn and kill, and a worker that is killed loses nothing that it
-//! had counted. Both sides are here, because together they are one format: [`WorkerFile`] is the
-//! worker's, [`FoundWorkers`] the trainer's.
+//! A worker writes into shared memory and sends nothing. It therefore needs no thread, socket or
+//! `atexit` handler in a process that others fork, spawn and kill. A killed worker loses nothing that
+//! it had counted. This module contains both sides, because they share one format: [`WorkerFile`] is
+//! the worker's side, [`FoundWorkers`] the trainer's.
 //!
 //! ```text
 //! /dev/shm/headspace-1000/            of this user alone; else in the temporary folder
@@ -11,14 +11,14 @@
 //!         4720-82801-0                one worker process: process, its start, a number
 //! ```
 //!
-//! A worker looks for the marker of the nearest process that it descends from; without one its
-//! slots are its own. The trainer unlinks what it has read for the last time, and its marker at the
-//! end. What a killed trainer leaves is swept when the next one begins.
+//! A worker searches for the marker of its nearest ancestor. Without one, it uses private slots. The
+//! trainer unlinks each file after the last read, and its marker at the end. The next trainer to start
+//! removes what a killed trainer left behind.
 //!
-//! **A full disk must not kill a worker.** Touching a page that a full `tmpfs` cannot give is a
-//! signal, and death. So pages are reserved before they are touched, by the worker; where that
-//! fails it counts in memory of its own, training goes on and its stages are not told of. The
-//! trainer reads only what was reserved.
+//! **A full disk must not kill a worker.** Accessing a page that a full `tmpfs` cannot provide raises a
+//! fatal signal. The worker therefore reserves pages before it accesses them. If that fails, it counts
+//! in private memory: training continues, and its stages are not reported. The trainer reads only
+//! reserved pages.
 
 mod identity;
 mod layout;

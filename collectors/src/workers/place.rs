@@ -1,4 +1,4 @@
-//! Where the files lie, and which trainer a process works for.
+//! The location of the files, and which trainer a process works for.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -10,15 +10,15 @@ use rustix::process::geteuid;
 use super::Identity;
 use super::identity::ancestors;
 
-/// The folders of this user in which trainers put their markers, the best first.
+/// The folders of this user in which trainers put their markers, in order of preference.
 #[derive(Debug, Clone)]
 pub struct Places {
     folders: Vec<PathBuf>,
-    /// Which numbers of processes are meant: containers may share the folders, not the numbers.
+    /// The pid namespace: containers may share the folders, but not the pids.
     namespace: u64,
 }
 
-/// The folder that a trainer's workers put their files into.
+/// The folder in which a trainer's workers put their files.
 #[derive(Debug, Clone)]
 pub struct Marker {
     folder: PathBuf,
@@ -26,13 +26,13 @@ pub struct Marker {
 }
 
 impl Places {
-    /// Memory that looks like files, else the temporary folder.
+    /// The folder for shared memory, or else the temporary folder.
     #[must_use]
     pub fn of_this_machine() -> Self {
         Self::below(&[Path::new("/dev/shm"), &std::env::temp_dir()])
     }
 
-    /// Folders below these, which may be everybody's.
+    /// Folders below these parents, which may be writable by everyone.
     #[must_use]
     pub fn below(parents: &[&Path]) -> Self {
         let own = format!("headspace-{}", geteuid());
@@ -42,11 +42,12 @@ impl Places {
         }
     }
 
-    /// Marks this process as one that has workers. Once more is the same marker.
+    /// Marks this process as one that has workers. Repeated calls return the same marker.
     ///
     /// # Errors
     ///
-    /// Where no place can be written to, or none is this user's alone: that of the last place.
+    /// Returns the error of the last place if no place is writable, or if none belongs to this user
+    /// alone.
     pub fn mark(&self) -> io::Result<Marker> {
         let here = Identity::here().ok_or(io::ErrorKind::NotFound)?;
         let mut problem = io::Error::from(io::ErrorKind::NotFound);
@@ -65,7 +66,7 @@ impl Places {
         Err(problem)
     }
 
-    /// The marker of the nearest process that this one descends from.
+    /// The marker of the nearest ancestor that has one.
     #[must_use]
     pub fn nearest(&self) -> Option<Marker> {
         let folders: Vec<&PathBuf> = self.folders.iter().filter(|f| is_own(f)).collect();
@@ -83,7 +84,7 @@ impl Places {
         })
     }
 
-    /// Removes what trainers left that are no more.
+    /// Removes the markers and files of trainers that have ended.
     pub fn sweep(&self) {
         for folder in self.folders.iter().filter(|folder| is_own(folder)) {
             let Ok(entries) = fs::read_dir(folder) else {
@@ -103,7 +104,7 @@ impl Places {
         format!("{}-{trainer}", self.namespace)
     }
 
-    /// Whose marker that is, where it is one, and of this namespace.
+    /// The owner of the marker `name`, if it is a marker of this namespace.
     fn trainer(&self, name: &str) -> Option<Identity> {
         let (namespace, rest) = name.split_once('-')?;
         let (trainer, rest) = Identity::parse(rest)?;
@@ -112,46 +113,46 @@ impl Places {
 }
 
 impl Marker {
-    /// The folder.
+    /// The marker's folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The number of the process that made it.
+    /// The pid of the process that created the marker.
     pub(super) fn trainer(&self) -> Option<u32> {
         let (_, trainer) = self.folder.file_name()?.to_str()?.split_once('-')?;
         Identity::parse(trainer).map(|(identity, _)| identity.pid)
     }
 
-    /// Whether it was made just now.
+    /// Whether this call created the marker.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// Whether it is still there: nobody has removed it. One look at the file system.
+    /// Whether the marker still exists. Costs one file-system call.
     #[must_use]
     pub fn stands(&self) -> bool {
         is_own(&self.folder)
     }
 
-    /// Removes it with all files in it, and the folder of markers if that is empty then. Workers that
-    /// live go on by themselves.
+    /// Removes the marker with all files in it, and the folder of markers if that is then empty.
+    /// Workers that are still running are not affected.
     pub fn remove(&self) {
         let _ = fs::remove_dir_all(&self.folder);
         if let Some(parent) = self.folder.parent() {
-            // Fails where another trainer has a marker in it.
+            // Fails if another trainer has a marker in the folder.
             let _ = fs::remove_dir(parent);
         }
     }
 }
 
-/// A folder and one in it; gives whether the inner one was made now.
+/// Creates a folder and one inside it. Returns whether the inner one was created now.
 fn make_both(folder: &Path, inner: &Path) -> io::Result<bool> {
     make(folder)?;
     match make(inner) {
-        // Another trainer that ended has removed the outer one just now.
+        // Another trainer has just ended and removed the outer folder.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             make(folder)?;
             make(inner)
@@ -160,7 +161,7 @@ fn make_both(folder: &Path, inner: &Path) -> io::Result<bool> {
     }
 }
 
-/// A folder of this user alone, made now if need be. Gives whether it was.
+/// Ensures that a folder of this user alone exists. Returns whether it was created now.
 fn make(folder: &Path) -> io::Result<bool> {
     let made = DirBuilder::new().mode(0o700).create(folder);
     match made {
@@ -173,7 +174,7 @@ fn make(folder: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether it is a folder (and no link to one) that nobody else can write to or look into.
+/// Whether it is a folder (not a link to one) that no other user can write to or list.
 fn is_own(folder: &Path) -> bool {
     let user = geteuid().as_raw();
     let others = |mode: u32| mode & 0o077;

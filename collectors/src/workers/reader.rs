@@ -1,4 +1,4 @@
-//! The trainer's side: finds the files of its workers, and tells how the workers go.
+//! The trainer's side: finds the files of its workers, and reports the workers' state.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -14,19 +14,19 @@ use rustix::process::geteuid;
 use super::layout::{File, PROOF, SIZE, is_proof};
 use super::{Identity, Marker, mapping};
 
-/// Workers whose state is read at one look; the others have their turn at the next. Reading one
+/// Number of workers whose state is read per poll; the others follow in the next polls. Reading one
 /// takes about 10 µs.
 const LOOKED_INTO: usize = 16;
 
-/// The workers of the process that made the marker.
+/// The workers of the process that created the marker.
 #[derive(Debug)]
 pub struct FoundWorkers {
     marker: Marker,
-    /// By the name of their files.
+    /// Known workers, by file name.
     seen: BTreeMap<String, Seen>,
-    /// Told of as ended: readable until the next look.
+    /// Files of workers reported as ended: readable until the next poll.
     ended: Vec<&'static File>,
-    /// Memory for files to come.
+    /// Mappings that are free for new files.
     free: Vec<&'static File>,
     looks: usize,
 }
@@ -39,7 +39,7 @@ struct Seen {
 }
 
 impl FoundWorkers {
-    /// Looks for files below that marker. Whoever made it removes it in the end.
+    /// Searches for files below this marker. Its creator removes it at the end.
     #[must_use]
     pub fn below(marker: Marker) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl FoundWorkers {
         }
     }
 
-    /// Takes note of files that are new.
+    /// Opens new files.
     fn find(&mut self) {
         let Ok(entries) = fs::read_dir(self.marker.folder()) else {
             return;
@@ -72,14 +72,14 @@ impl FoundWorkers {
                 };
                 self.seen.insert(name.to_owned(), seen);
             } else if !identity.lives() {
-                // It ended before its file was whole, or is of another version.
+                // The worker ended before its file was complete, or the file is of another version.
                 let _ = fs::remove_file(entry.path());
             }
         }
     }
 
-    /// Maps a file if it is whole, and what it says it is. Until then no byte of it is touched as
-    /// memory.
+    /// Maps a file if it is complete and belongs to `identity`. Before this check, its bytes are never
+    /// accessed as memory.
     fn open(&mut self, path: &Path, identity: Identity) -> io::Result<&'static File> {
         let file = OpenOptions::new()
             .read(true)
@@ -100,7 +100,7 @@ impl FoundWorkers {
         mapping::map(&file, over).inspect_err(|_| self.free.extend(over))
     }
 
-    /// Whether it has ended, as far as is looked into at this look.
+    /// Whether the worker has ended. Checks only the workers whose turn it is in this poll.
     fn has_ended(&self, place: usize, seen: &Seen) -> bool {
         let many = self.seen.len();
         let turn = (place + many - (self.looks * LOOKED_INTO) % many) % many < LOOKED_INTO;
@@ -108,8 +108,8 @@ impl FoundWorkers {
             || ((turn || seen.file.is_finished()) && !seen.identity.lives())
     }
 
-    /// A name that no other living worker has, nor one of `besides`: loaders each number theirs from
-    /// 0, and the workers of a pool are all called so.
+    /// A name that no other running worker has, and that is not in `besides`. Names may repeat: each
+    /// loader numbers its workers from 0, and all workers of a pool have the same name.
     fn label(&self, seen: &Seen, besides: &[&str]) -> String {
         let own = seen.file.header.label();
         let label = own.unwrap_or_else(|| format!("pid {}", seen.identity.pid));
@@ -126,9 +126,9 @@ impl FoundWorkers {
             .unwrap_or(label)
     }
 
-    /// Takes those out that have ended, each with its name. One that nobody saw while it lived takes the
-    /// name of one that ended before it began, so that a pool that is made anew, however often between
-    /// two looks, has as many workers as it has at once.
+    /// Removes the workers that have ended, and returns each with its name. A worker that started and
+    /// ended between two polls reuses the name of one that ended before it began. A pool that is
+    /// recreated often therefore never has more names than it has concurrent workers.
     fn take_ended(&mut self) -> Vec<(Seen, String)> {
         let places = self.seen.iter().enumerate();
         let gone: Vec<String> = places
@@ -159,14 +159,15 @@ impl FoundWorkers {
 }
 
 impl Seen {
-    /// When it was surely still there, in clock ticks since boot: it worked for so long.
+    /// A time at which the worker was certainly still running, in clock ticks since boot: its start
+    /// plus its busy time.
     fn worked_until(&self) -> u64 {
         let taken = self.file.region.stages.iter();
         let taken = taken.take_while(|stage| stage.name.get().is_some());
         let busy_ns = taken.map(|stage| stage.busy.load(Ordering::Relaxed)).max();
         let tick_ns = 1_000_000_000 / clock_ticks_per_second().max(1);
         let worked = busy_ns.unwrap_or(0) / tick_ns.max(1);
-        // At least the tick in which it started: its siblings start in it as well.
+        // At least one tick after its start, because its siblings start in the same tick.
         self.identity.started + 1 + worked
     }
 }
@@ -179,7 +180,7 @@ impl Workers for FoundWorkers {
         self.find();
         self.looks += 1;
         let mut told = Vec::with_capacity(self.seen.len());
-        // Those that have ended first: their names are free for those that came after them.
+        // Remove ended workers first: their names are then free for later ones.
         for (seen, label) in self.take_ended() {
             let state = if seen.file.ended_well() {
                 WorkerState::Finished

@@ -1,4 +1,4 @@
-//! Both sides together, in one process and in real children.
+//! Tests of both sides together, in one process and with real child processes.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -38,7 +38,7 @@ impl Trainer {
         fs::read_dir(self.marker.folder()).unwrap().count()
     }
 
-    /// Gives this process's file to a child that has ended, as if it had made it.
+    /// Assigns this process's file to a child that has ended, as if the child had created it.
     fn hand_to(&self, Ended(identity): Ended) {
         self.hand_over(0, identity);
     }
@@ -54,7 +54,7 @@ impl Trainer {
     }
 }
 
-/// A process that was, and is no more.
+/// A process that has ended.
 struct Ended(Identity);
 
 fn ended() -> Ended {
@@ -153,7 +153,7 @@ fn one_that_goes_without_a_word_is_told_once_as_lost_and_its_counts_with_it() {
     assert_eq!(last.region.stages[0].busy.load(Relaxed), 7);
     assert_eq!(trainer.files(), 0);
     assert_eq!(trainer.found.look().len(), 0);
-    // Who still holds the reference reads zeros, and not what was unmapped.
+    // A holder of the old reference reads zeros, and never unmapped memory.
     assert_eq!(last.region.stages[0].busy.load(Relaxed), 0);
 }
 
@@ -161,7 +161,7 @@ fn one_that_goes_without_a_word_is_told_once_as_lost_and_its_counts_with_it() {
 fn one_that_said_that_it_ends_is_finished_once_it_is_gone() {
     let mut trainer = trainer();
     trainer.worker(None).finish();
-    // Only its memory stays: what it counts meanwhile still comes.
+    // Only the memory stays, so values that the worker counts meanwhile still arrive.
     assert_eq!(trainer.found.look()[0].state, WorkerState::Running);
 
     let gone = trainer.worker(None);
@@ -198,7 +198,7 @@ fn a_kill_is_seen_within_a_few_looks_however_many_workers_there_are() {
     trainer.worker(None);
     trainer.hand_to(Ended(identity_of(&child)));
 
-    // The numbers of the hundred are free, which costs little to see.
+    // The pids of the hundred workers are unused, which is inexpensive to detect.
     let first = trainer.found.look();
     assert_eq!(
         first
@@ -210,7 +210,7 @@ fn a_kill_is_seen_within_a_few_looks_however_many_workers_there_are() {
     assert_eq!(first.last().unwrap().state, WorkerState::Running);
     child.kill().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    // It stays as one that waits for its parent: only its state tells.
+    // The child remains a zombie that waits for its parent: only its state shows that it has ended.
     while trainer.found.look()[0].state == WorkerState::Running {
         assert!(Instant::now() < deadline, "never told as lost");
     }
@@ -297,7 +297,7 @@ fn without_a_trainer_there_is_no_file_and_after_its_end_nobody_wants_it() {
 
     assert!(!worker.is_wanted());
     assert!(WorkerFile::create(&trainer.marker, None, false).is_err());
-    // A stage that comes now has its place elsewhere.
+    // A stage registered now is stored elsewhere.
     let (_, late) = slots.stage("late").unwrap();
     late.record(7, Outcome::default());
     assert_eq!(slots.region().stages[0].busy.load(Relaxed), 7);
@@ -337,7 +337,7 @@ fn a_pool_that_is_made_anew_between_two_looks_has_the_names_of_one() {
     let mut trainer = trainer();
     for (number, started) in [100, 100, 200, 200].into_iter().enumerate() {
         trainer.worker(Some("pool worker"));
-        // Numbers that no process has.
+        // Pids that no process has.
         let pid = 4_194_300 + u32::try_from(number).unwrap();
         trainer.hand_over(0, Identity { pid, started });
     }

@@ -1,4 +1,4 @@
-//! The worker's side: a file of its own, with room for what it counts.
+//! The worker's side: its own file, with space for its counters.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -11,10 +11,11 @@ use headspace_agent::record::stage::table::first_names;
 use super::layout::{File, REGION, SIZE};
 use super::{Identity, Marker, mapping, termination};
 
-/// A process that replaces its program keeps its number and its start.
+/// Maximum number of files per process. A process that calls `exec` keeps its pid and start time, so it
+/// may create several.
 const MOST_OF_ONE_PROCESS: u32 = 16;
 
-/// The file of this process. Dropping it changes nothing: it is the trainer's to remove.
+/// The file of this process. Dropping it does not remove the file, because the trainer does that.
 #[derive(Debug)]
 pub struct WorkerFile {
     file: &'static File,
@@ -22,14 +23,15 @@ pub struct WorkerFile {
 }
 
 impl WorkerFile {
-    /// Makes a file below a trainer's marker.
+    /// Creates a file below a trainer's marker.
     ///
-    /// The label is what people call this worker, by default `pid` and its number. Where workers
-    /// are ended by a signal while they wait (`ended_at_rest`), that is no loss.
+    /// The label is the worker's display name, by default `pid` and the pid. `ended_at_rest` means that
+    /// workers are normally ended by a signal while they are idle, so that such an end is no error.
     ///
     /// # Errors
     ///
-    /// Those of the system: the trainer has ended, the disk is full, files or memory are limited.
+    /// Returns the system's error: the trainer has ended, the disk is full, or files or memory are
+    /// limited.
     pub fn create(marker: &Marker, label: Option<&str>, ended_at_rest: bool) -> io::Result<Self> {
         let here = Identity::here().ok_or(io::ErrorKind::NotFound)?;
         if !mapping::size_is_allowed() {
@@ -48,12 +50,12 @@ impl WorkerFile {
         }
     }
 
-    /// Its slots, all free. Called once.
+    /// Its slots, all free. Must be called only once.
     #[must_use]
     pub fn slots(&self) -> Slots {
         let path = self.path.clone();
         let reserve = move |bytes: std::ops::Range<usize>| {
-            // Opened anew: no descriptor of ours stays in a process of others.
+            // Opened again for each use, so that we keep no descriptor open in the user's process.
             let Ok(file) = open(&path, false) else {
                 return false;
             };
@@ -62,22 +64,22 @@ impl WorkerFile {
         Slots::in_file(&self.file.region, Box::new(reserve))
     }
 
-    /// The process ends in order.
+    /// Marks that the process ends normally.
     pub fn finish(&self) {
         self.file.header.finish();
     }
 
-    /// An end by `SIGTERM` from the trainer, or from this process's parent, is one in order.
+    /// Makes `SIGTERM` from the trainer or from this process's parent count as a normal end.
     pub fn note_termination(&self, marker: &Marker) {
         termination::note_in(self.file, marker.trainer());
     }
 
-    /// Nobody is to read it: it was not needed.
+    /// Removes the file, because it is not needed.
     pub fn discard(&self) {
         let _ = fs::remove_file(&self.path);
     }
 
-    /// Whether anybody will read it: the trainer removes it at the end of its session.
+    /// Whether the file still exists. The trainer removes it at the end of its session.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok()
@@ -109,7 +111,7 @@ fn new_file(marker: &Marker, here: Identity) -> io::Result<(PathBuf, fs::File)> 
     }
 }
 
-/// Gives the file its size, and room for the header and the names that a reader looks at first.
+/// Sets the file's size, and reserves the header and the names that a reader reads first.
 fn make_room(handle: &fs::File) -> io::Result<()> {
     handle.set_len(SIZE as u64)?;
     let [first_queue, first_stage] = first_names();

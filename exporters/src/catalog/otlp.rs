@@ -1,4 +1,4 @@
-//! How an OpenTelemetry collector is asked for: `otlp`, or `otlp:http://collector:4318`.
+//! Parses the OpenTelemetry destination: `otlp`, or `otlp:http://collector:4318`.
 
 use super::{Destination, DestinationError, Opened, Options, Place};
 use crate::transport::otlp;

@@ -1,4 +1,4 @@
-//! Where Prometheus finds a process: an endpoint, or a file.
+//! Parses the Prometheus destinations: an endpoint, or a file.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,12 @@ use super::{Destination, DestinationError, Opened, Options, Place};
 use crate::transport::prometheus::PrometheusExporter;
 use crate::transport::textfile;
 
-/// Where OpenTelemetry's exporters for Prometheus listen.
+/// The default port of OpenTelemetry's exporters for Prometheus.
 const PORT: u16 = 9464;
 
 const LOOPBACK: &str = "127.0.0.1";
 
-/// `at` is a port, a host, or both; `host` and `port` say it one by one.
+/// `at` is a port, a host, or both. `host` and `port` set them separately.
 pub(super) fn parse(options: &Options) -> Result<Destination, DestinationError> {
     let at = options.get("at").map_or("", |at| at.trim());
     let (host, port) = match at.rsplit_once(':') {
@@ -142,7 +142,7 @@ mod tests {
         let told = first.notices[0].to_string();
         let port = told.rsplit(['/', ':']).nth(1).unwrap();
         let port: u16 = port.parse().unwrap();
-        // Were it not the next one, it would be the one that is taken.
+        // With any port other than the next one, this would fail because the address is in use.
         let taken = Destination::Prometheus {
             host: "127.0.0.1".to_owned(),
             port: port - 1,

@@ -1,18 +1,17 @@
-//! Numbers that JSON cannot write: infinity and NaN.
+//! Numbers that JSON cannot represent: infinity and NaN.
 //!
-//! serde writes them as `null`. An optional number then reads as absent, which is right; where a
-//! number is required, the record does not read at all. So of a record that does not read, the
-//! smallest thing around such a number that may be absent is left out: a reading, an item of a list,
-//! an optional part. A fault in one number never costs the record, and never shows up as another
-//! number.
+//! Serde writes them as `null`. An optional number is then read as absent, which is correct. If the
+//! number is required, the record cannot be read at all. In that case the smallest optional part that
+//! contains the number is omitted: a reading, an item of a list, or an optional field. One bad number
+//! therefore never costs the whole record, and never appears as another number.
 
 use headspace_agent::model::record::{ProbeRecord, SummaryRecord, TickRecord};
 use headspace_agent::model::{Record, RecordBody};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Leaves out what would not read. A required number with nothing optional around it (the age of
-/// the run, the length of an interval) becomes 0.
+/// Omits the parts that could not be read back. A required number without an optional part around it
+/// (the age of the run, the length of an interval) becomes 0.
 pub(super) fn leave_out_unreadable(record: &mut Record) {
     match &mut record.body {
         RecordBody::Tick(tick) => trim_tick(tick),
@@ -63,7 +62,7 @@ fn trim_summary(summary: &mut SummaryRecord) {
     summary.other_loops.retain(is_readable);
 }
 
-/// Whether what serde writes of this is what it reads.
+/// Whether serde can read back what it writes for `value`.
 fn is_readable<T: Serialize + DeserializeOwned>(value: &T) -> bool {
     serde_json::to_vec(value).is_ok_and(|json| serde_json::from_slice::<T>(&json).is_ok())
 }

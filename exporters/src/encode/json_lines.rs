@@ -1,7 +1,7 @@
-//! A record as one line of JSON, and back.
+//! Encodes a record as one line of JSON, and decodes it.
 //!
-//! A line ends with `\n` and holds no other. [`decode`] reads the fields that every record has
-//! first, and then only what the record's kind needs, so that a record nobody asked for costs one
+//! A line ends with `\n` and contains no other. [`decode`] first reads the fields that every record
+//! has, and then only the fields of the record's kind. A record of an unwanted kind therefore costs one
 //! pass over its bytes and no memory.
 
 use std::borrow::Cow;
@@ -14,28 +14,28 @@ use serde_json::ser::{CompactFormatter, Formatter};
 
 use super::finite;
 
-/// What every record written by this crate begins with.
+/// The beginning of every record that this crate writes.
 pub(super) const BEGINNING: &str = r#"{"schema":"headspace/"#;
 
-/// What kind of record a line holds: the `kind` of design and schema.
+/// The kind of a record: the `kind` field of the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// What runs where.
+    /// A description of the process and its environment.
     Run,
-    /// What happened since the tick before.
+    /// The measurements since the previous tick.
     Tick,
     /// An epoch ended.
     Epoch,
     /// The probe ended.
     Probe,
-    /// Something the user was told.
+    /// A message that was shown to the user.
     Notice,
-    /// The run so far.
+    /// A summary of the run so far.
     Summary,
 }
 
 impl Kind {
-    /// Every kind there is.
+    /// All kinds.
     pub const ALL: &'static [Self] = &[
         Self::Run,
         Self::Tick,
@@ -61,13 +61,13 @@ impl Kind {
 /// Why a line is not a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// A record that stops in the middle: the process was killed, or the disk was full.
+    /// A truncated record: the process was killed, or the disk was full.
     #[error("the line stops in the middle of a record")]
     Cut,
-    /// Something that never was a record: another program's output, or another format.
+    /// Not a record: another program's output, or another format.
     #[error("the line is not a headspace record")]
     Foreign,
-    /// A record whose bytes are not those that were written.
+    /// A record whose bytes were changed after writing.
     #[error("the record is damaged")]
     Damaged,
     /// A record of another version of the format.
@@ -80,12 +80,12 @@ pub enum LineError {
 
 /// Appends `record` to `out` as one line, its `\n` included.
 ///
-/// A number that is not finite is left out with the smallest optional thing around it.
+/// A non-finite number is omitted, together with the smallest optional part that contains it.
 ///
 /// # Errors
 ///
-/// When serde refuses the record, which no record of this version makes it do. `out` is then as it
-/// was.
+/// Returns an error if serde cannot serialize the record. No record of this version causes that. `out`
+/// is then unchanged.
 pub fn encode(record: &Record, out: &mut Vec<u8>) -> io::Result<()> {
     let start = out.len();
     let nulls = match write(record, out) {
@@ -95,7 +95,8 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) -> io::Result<()> {
             return Err(error.into());
         }
     };
-    // A null is an absent value, or a number that JSON cannot write. A required one does not read.
+    // A null is an absent value, or a number that JSON cannot represent. If the number is required, the
+    // record cannot be read back.
     if nulls > 0 && decode(&out[start..]).is_err() {
         out.truncate(start);
         let mut readable = record.clone();
@@ -109,7 +110,7 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// How many nulls it wrote.
+/// Writes the record. Returns the number of nulls written.
 fn write(record: &Record, out: &mut Vec<u8>) -> serde_json::Result<usize> {
     let mut nulls = 0;
     record.serialize(&mut serde_json::Serializer::with_formatter(
@@ -119,11 +120,11 @@ fn write(record: &Record, out: &mut Vec<u8>) -> serde_json::Result<usize> {
     Ok(nulls)
 }
 
-/// Compact JSON that knows whether it wrote a null, which is how serde writes a NaN, and that
-/// writes a whole number as one (most readings are).
+/// A compact JSON formatter that counts nulls, which is how serde writes NaN. It writes whole numbers
+/// without a fraction, because most readings are whole.
 struct CountNulls<'a>(&'a mut usize);
 
-/// Whole numbers up to here are exact as floats (2^53).
+/// Whole numbers up to this limit are exact as floats (2^53).
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 impl Formatter for CountNulls<'_> {
@@ -149,12 +150,12 @@ impl Formatter for CountNulls<'_> {
 ///
 /// # Errors
 ///
-/// [`LineError`] says why it is not a record.
+/// Returns [`LineError`] with the reason why the line is not a record.
 pub fn decode(line: &[u8]) -> Result<Record, LineError> {
     Envelope::parse(line)?.decode()
 }
 
-/// What every record has, read from a line that is JSON throughout.
+/// The fields that every record has, from a line that is valid JSON throughout.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Envelope<'a> {
     /// The record's kind.
@@ -181,7 +182,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The envelope of the line that they are of.
+    /// Checks the fields, and returns the envelope of `line`.
     pub(super) fn of(self, line: &'a str) -> Result<Envelope<'a>, LineError> {
         if self.schema != SCHEMA {
             return Err(of_schema(&self.schema));
@@ -202,7 +203,7 @@ impl<'a> Envelope<'a> {
     ///
     /// # Errors
     ///
-    /// [`LineError`] says why the line is not a record.
+    /// Returns [`LineError`] with the reason why the line is not a record.
     pub fn parse(line: &'a [u8]) -> Result<Self, LineError> {
         let text = std::str::from_utf8(line).map_err(|_| LineError::Damaged)?;
         if !text.starts_with('{') {
@@ -217,7 +218,7 @@ impl<'a> Envelope<'a> {
     ///
     /// # Errors
     ///
-    /// [`LineError::Damaged`] when the line is JSON but not a record of its kind.
+    /// Returns [`LineError::Damaged`] if the line is JSON but not a record of its kind.
     pub fn decode(self) -> Result<Record, LineError> {
         let body = match self.kind {
             Kind::Run => self.body().map(RecordBody::Run),
@@ -237,8 +238,8 @@ impl<'a> Envelope<'a> {
         })
     }
 
-    /// Reads the kind's own fields straight from the line: going through serde's tagged enum
-    /// would copy every number first.
+    /// Reads the kind's own fields directly from the line. Serde's tagged enum would first copy every
+    /// number.
     fn body<T: Deserialize<'a>>(&self) -> serde_json::Result<T> {
         serde_json::from_str(self.line)
     }
@@ -258,7 +259,7 @@ fn refused(text: &str, error: &serde_json::Error) -> LineError {
     if !error.is_data() {
         return stray(text);
     }
-    // JSON as far as it was read, with fields that are not ours.
+    // The part that was read is JSON, but its fields are not those of a record.
     match serde_json::from_str::<Named<'_>>(text) {
         Ok(Named {
             schema: Some(schema),
@@ -268,7 +269,7 @@ fn refused(text: &str, error: &serde_json::Error) -> LineError {
     }
 }
 
-/// Why a line that names `schema` and is not a record of ours is not one.
+/// Why a line with a `schema` field is not a record of this version.
 fn of_schema(schema: &str) -> LineError {
     if schema == SCHEMA {
         LineError::Damaged
@@ -279,7 +280,7 @@ fn of_schema(schema: &str) -> LineError {
     }
 }
 
-/// Why a line that is not JSON is there: text of another program, or what is left of a record.
+/// Why a line is not JSON: it is another program's text, or a fragment of a record.
 fn stray(text: &str) -> LineError {
     let unprintable = |c: char| c.is_control() && c != '\t' && c != '\r' && c != '\x1b';
     if names_us(text) || text.contains(unprintable) {
@@ -289,7 +290,7 @@ fn stray(text: &str) -> LineError {
     }
 }
 
-/// Whether the text holds, or is the beginning of, what every record begins with.
+/// Whether the text contains [`BEGINNING`], or is a prefix of it.
 fn names_us(text: &str) -> bool {
     text.contains(r#""headspace/"#) || BEGINNING.starts_with(text)
 }

@@ -1,23 +1,23 @@
-//! Lines of a byte stream, in memory bounded even where a line never ends.
+//! Splits a byte stream into lines, in bounded memory even if a line never ends.
 
 use std::io::{self, Read};
 
-/// Longest line kept, in bytes. A `run` record holds a command line, which Linux bounds by 2 MiB;
-/// no other record comes near.
+/// Longest line that is kept, in bytes. A `run` record contains a command line, which Linux limits to 2
+/// MiB. All other records are much shorter.
 pub(super) const MAX_LINE: usize = 8 << 20;
 
-/// Bytes asked for at once: large enough that system calls do not show, small enough to stay in
-/// the second-level cache.
+/// Bytes per read: large enough that the cost of system calls is negligible, small enough for the L2
+/// cache.
 const CHUNK: usize = 256 << 10;
 
 /// One line, without its `\n`.
 #[derive(Debug, PartialEq)]
 pub(super) enum Line<'a> {
-    /// Its bytes.
+    /// A complete line.
     Whole(&'a [u8]),
-    /// The bytes after the last `\n`: whoever wrote them was stopped, or still writes.
+    /// The bytes after the last `\n`: the writer was stopped, or is still writing.
     Unterminated(&'a [u8]),
-    /// It was longer than [`MAX_LINE`] and was passed over.
+    /// A line longer than [`MAX_LINE`], which was skipped.
     TooLong,
 }
 
@@ -25,13 +25,13 @@ pub(super) enum Line<'a> {
 pub(super) struct Lines<R> {
     source: R,
     buffer: Vec<u8>,
-    /// Where the next line begins in `buffer`.
+    /// Index in `buffer` at which the next line begins.
     start: usize,
-    /// Where what was read ends in `buffer`.
+    /// Index in `buffer` at which the valid bytes end.
     end: usize,
-    /// Up to where no `\n` was found, at or after `start`.
+    /// Index up to which no `\n` was found; not less than `start`.
     searched: usize,
-    /// Whether the line at `start` is the rest of one that is too long.
+    /// Whether the bytes at `start` continue a line that is too long.
     passing_over: bool,
     bytes: u64,
 }
@@ -49,7 +49,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Bytes taken from the source so far.
+    /// Number of bytes read from the source so far.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -80,7 +80,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// What is left at the end of the source.
+    /// The bytes that remain at the end of the source.
     fn rest(&mut self) -> Option<Line<'_>> {
         let line = self.start..self.end;
         self.start = self.end;
@@ -93,7 +93,7 @@ impl<R: Read> Lines<R> {
             .map(Line::Unterminated)
     }
 
-    /// Reads more, after making room. 0 at the end of the source.
+    /// Frees space and reads more. Returns 0 at the end of the source.
     fn fill(&mut self) -> io::Result<usize> {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -102,7 +102,7 @@ impl<R: Read> Lines<R> {
             self.start = 0;
         }
         if self.end == 0 {
-            // A long line is over: give its memory back.
+            // After a long line, release its memory.
             self.buffer.truncate(CHUNK);
             self.buffer.shrink_to_fit();
         } else if self.buffer.len() - self.end < CHUNK / 2 {
@@ -141,7 +141,7 @@ mod tests {
         all
     }
 
-    /// Gives a few bytes at a time.
+    /// A source that returns a few bytes per read.
     struct Drip<'a>(&'a [u8], usize);
 
     impl Read for Drip<'_> {

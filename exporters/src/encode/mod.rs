@@ -1,4 +1,4 @@
-//! Records as bytes, and back. Pure: nothing here opens a file or a socket.
+//! Encodes records as bytes, and decodes them. Pure: this module opens no file or socket.
 
 mod finite;
 pub mod json_lines;

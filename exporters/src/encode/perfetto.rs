@@ -1,9 +1,9 @@
-//! A run as a trace for Perfetto's viewer (`ui.perfetto.dev`): a process a rank, with slices for
-//! what its loops did, counters for what was read, and its notices.
+//! A run as a trace for Perfetto's viewer (`ui.perfetto.dev`). Each rank is a process, with slices for
+//! its loops, counters for its readings, and its notices.
 //!
-//! Records go in one by one and bytes come out, so that a long run needs no more memory than its
-//! ticks have counts. Ranks follow each other; within one, records come in the order in which they
-//! were made.
+//! Records are added one by one and return bytes, so a long run needs no more memory than the counts of
+//! its ticks. Ranks come one after the other. The records of a rank come in the order of their
+//! creation.
 
 mod clock;
 mod loops;
@@ -24,17 +24,17 @@ use self::resources::Resources;
 use self::schema::{Known, ProcessDescriptor};
 use self::tracks::{Notes, Track, Writer};
 
-/// Above every process id of Linux: for processes of different machines that share one.
+/// Added to process ids that occur on several machines. It exceeds every process id of Linux.
 const MADE_UP_PID: i32 = 1 << 22;
 
-/// Records before a process's first tick, at most so many: their times hang on it.
+/// Maximum number of records kept before a process's first tick, which determines their times.
 const MAX_EARLY: usize = 1024;
 
-/// A trace that is being written.
+/// A trace under construction.
 #[derive(Debug, Default)]
 pub struct PerfettoTrace {
     writer: Writer,
-    /// The process whose records come.
+    /// The process whose records are being added.
     process: Option<Process>,
     pids: HashSet<i32>,
 }
@@ -51,12 +51,12 @@ struct Process {
     loops: BTreeMap<String, Loop>,
     resources: Resources,
     summary: Option<Box<SummaryRecord>>,
-    /// The latest record, nanoseconds of the trace's clock.
+    /// Time of the latest record, in nanoseconds of the trace's clock.
     until: u64,
 }
 
 impl PerfettoTrace {
-    /// Takes the next record, and gives the bytes that it adds to the trace.
+    /// Adds the next record. Returns the bytes that it adds to the trace.
     pub fn take(&mut self, record: &Record) -> Vec<u8> {
         let begins = matches!(record.body, RecordBody::Run(_));
         let goes_on = self
@@ -73,7 +73,7 @@ impl PerfettoTrace {
         self.writer.drain()
     }
 
-    /// No more records: the rest of the trace.
+    /// Ends the trace. Returns its last bytes.
     pub fn finish(&mut self) -> Vec<u8> {
         self.leave();
         self.writer.drain()
@@ -151,7 +151,7 @@ impl Process {
         }
     }
 
-    /// Records that came before the first tick were written just after the beginning.
+    /// Adds the records from before the first tick, just after the beginning.
     fn take_early(&mut self, to: &mut Writer) {
         for record in std::mem::take(&mut self.early) {
             self.take(&record, to);
@@ -189,7 +189,7 @@ impl Process {
             .or_insert_with(|| Loop::new(self.track, name, began, to))
     }
 
-    /// The times of a process that never came to a tick: its first record is its beginning.
+    /// The times of a process without any tick: its first record is its beginning.
     fn without_ticks(&self, record: &Record) -> Times {
         let first = self.early.first().unwrap_or(record);
         Times::new(first.time_unix_nano, 0.0)
@@ -214,7 +214,7 @@ impl Process {
     }
 }
 
-/// What the run concludes.
+/// The results of the run.
 fn concluded(summary: &SummaryRecord) -> Notes {
     let numbers = [
         ("steady step ms", summary.steady_step_mean_ms),

@@ -1,9 +1,9 @@
-//! Records from a stream that may hold anything.
+//! Reads records from a stream that may contain anything.
 //!
-//! A run's file is read while it is written, after a kill, after a full disk, and after people
-//! have edited it. So a line that is no record is skipped and counted by what is wrong with it,
-//! and the records around it are read. Kinds that were not asked for are checked to be JSON
-//! throughout and counted, but not kept, which is what makes a large file fast to read.
+//! A run's file may be read during writing, after a kill, after a full disk, or after people have
+//! edited it. A line that is not a record is therefore skipped and counted by reason, and the records
+//! around it are read. Records of unwanted kinds are validated as JSON and counted, but not kept. This
+//! makes large files fast to read.
 
 use std::io::{self, Read};
 use std::ops::AddAssign;
@@ -16,23 +16,23 @@ use super::json_lines::{BEGINNING, Envelope, Kind, LineError};
 use super::lines::{Line, Lines};
 use super::tick_series::series_tick;
 
-/// Lines that were passed over, by what was wrong with them.
+/// Skipped lines, counted by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// Records that stop in the middle.
+    /// Truncated records.
     pub cut: u64,
-    /// Lines that never were records.
+    /// Lines that are not records.
     pub foreign: u64,
-    /// Records whose bytes changed, and lines without end.
+    /// Records whose bytes changed, and lines that are too long.
     pub damaged: u64,
     /// Records of another version of the format.
     pub other_schema: u64,
-    /// Records of this version, of kinds that this program does not know.
+    /// Records of this version, but of an unknown kind.
     pub unknown_kind: u64,
 }
 
 impl Skipped {
-    /// How many lines in all.
+    /// Total number of skipped lines.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.cut + self.foreign + self.damaged + self.other_schema + self.unknown_kind
@@ -59,20 +59,20 @@ impl AddAssign for Skipped {
     }
 }
 
-/// What went by while reading.
+/// Counts of what was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Bytes read.
     pub bytes: u64,
-    /// Records of any known kind, those not asked for included.
+    /// Records of any known kind, including unwanted ones.
     pub records: u64,
-    /// Of these, ticks.
+    /// The number of ticks among them.
     pub ticks: u64,
-    /// Of these, ends of epochs.
+    /// The number of epoch records among them.
     pub epochs: u64,
     /// Wall-clock time of the latest record, nanoseconds since 1970-01-01 UTC; 0 without records.
     pub last_unix_nano: u64,
-    /// Lines that were passed over.
+    /// Lines that were skipped.
     pub skipped: Skipped,
 }
 
@@ -113,7 +113,7 @@ pub struct Records<R> {
 }
 
 impl<R: Read> Records<R> {
-    /// Reads `source`, and gives the records of the kinds in `wanted`.
+    /// Reads `source`, and returns records of the kinds in `wanted`.
     pub fn new(source: R, wanted: &'static [Kind]) -> Self {
         Self {
             lines: Lines::new(source),
@@ -122,7 +122,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// What went by so far.
+    /// Counts so far.
     pub fn tally(&self) -> Tally {
         Tally {
             bytes: self.lines.bytes(),
@@ -131,12 +131,12 @@ impl<R: Read> Records<R> {
     }
 }
 
-/// Who looks on at ticks while a file is read for its other records.
+/// A callback for the ticks of a file that is read for its other records.
 pub type OnTick<'a> = dyn FnMut(&SeriesTick<'_>) + 'a;
 
 impl<R: Read> Records<R> {
-    /// The next record of the kinds wanted, ticks left out: those before it are shown to `on_tick`, as
-    /// far as the run's series of ticks needs them.
+    /// The next record of a wanted kind, except ticks. The ticks before it are passed to `on_tick`,
+    /// with the fields that the run's tick series needs.
     pub fn next_after(&mut self, on_tick: &mut OnTick<'_>) -> Option<io::Result<Record>> {
         self.find(Some(on_tick)).transpose()
     }
@@ -165,11 +165,11 @@ impl<R: Read> Records<R> {
                 Ok(None) => continue,
                 Err(trouble) => trouble,
             };
-            // A record that was appended behind one cut off in the middle is whole.
+            // A record that was appended after a truncated one is complete.
             let behind = memmem::rfind(bytes, BEGINNING.as_bytes())
                 .filter(|at| *at > 0)
                 .and_then(|at| take(bytes.get(at..)?).ok().flatten());
-            // The end of a file that is still written, or whose writer was killed.
+            // The end of a file that is still being written, or whose writer was killed.
             let cut_short = !terminated && trouble == LineError::Damaged;
             self.tally
                 .skipped
@@ -190,7 +190,7 @@ impl<R: Read> Iterator for Records<R> {
 }
 
 /// Reads a line, counts it if it is a record, and keeps it if it is wanted. Ticks are not kept but
-/// shown where somebody looks on at them.
+/// passed to the callback, if there is one.
 fn take(
     line: &[u8],
     wanted: &'static [Kind],
@@ -208,7 +208,7 @@ fn take(
     let envelope = Envelope::parse(line)?;
     let (kind, time) = (envelope.kind, envelope.time_unix_nano);
     let record = match (kind, on_tick) {
-        // Written by another program, with its fields in another order; or no tick.
+        // Written by another program with another field order, or not a tick.
         (Kind::Tick, Some(on_tick)) => {
             let (_, tick) = series_tick(line).ok_or(LineError::Damaged)?;
             on_tick(&tick);
@@ -221,7 +221,7 @@ fn take(
     Ok(record)
 }
 
-/// Whether it begins like the ticks of this crate, whose kind comes after the fields of all records.
+/// Whether the line begins like the ticks of this crate. Their `kind` comes after the common fields.
 fn begins_as_tick(line: &[u8]) -> bool {
     let beginning = line.get(..256).unwrap_or(line);
     memmem::find(beginning, br#""kind":"tick""#).is_some()
@@ -341,7 +341,7 @@ mod tests {
         );
     }
 
-    /// Bytes without a newline: noise, text, JSON, or a record that was tampered with.
+    /// Bytes without a newline: noise, text, JSON, or a modified record.
     fn rubbish() -> impl Strategy<Value = Vec<u8>> {
         let tampered = (
             samples::any_record(),
@@ -381,7 +381,7 @@ mod tests {
 
             let (read, tally) = read(&bytes, Kind::ALL);
 
-            // Tampering may leave a record, so the good ones are a subsequence.
+            // A modified line may still be a record, so the good records are a subsequence.
             let mut found = read.iter();
             for (record, _) in &pairs {
                 prop_assert!(found.any(|r| r == record), "a good record is missing");

@@ -1,12 +1,13 @@
-//! What is kept of ticks that have grown old.
+//! Merges old ticks to save space.
 //!
-//! Ten old ticks become one: histograms merge without loss, so that every percentile over the run
-//! stays what it was, of the loops and of every stage; counters keep the last value, maxima the highest; levels are averaged,
-//! weighted by the ticks' intervals. What is lost is the resolution in time. Of the summaries only
-//! the last counts, so only the last is kept. Runs, epochs, probes and notices pass as they are.
+//! Ten old ticks become one. Histograms merge without loss, so every percentile over the run stays
+//! exact, for the loops and for every stage. Counters keep the last value and maxima the highest.
+//! Levels are averaged, weighted by the ticks' intervals. Only the resolution in time is lost. A
+//! summary replaces all earlier ones, so only the last is kept. Run, epoch, probe and notice records
+//! are not changed.
 //!
-//! Records stream through, a fixed number into one, and nothing but the tick in the making is held. So this
-//! is no [`BoundedSeries`](headspace_agent::model::BoundedSeries).
+//! Records stream through: a fixed number of ticks become one, and only the unfinished tick is held in
+//! memory. For this reason [`BoundedSeries`](headspace_agent::model::BoundedSeries) is not used here.
 
 use std::collections::BTreeMap;
 
@@ -17,25 +18,25 @@ use headspace_agent::model::{Distribution, QueueSample, Record, RecordBody, Stag
 
 /// Merges the ticks of a stream of records.
 pub struct Compactor {
-    /// Ticks that become one.
+    /// Number of ticks that become one.
     merge: u32,
     keep_epochs: bool,
     pending: Option<Pending>,
     summary: Option<Record>,
 }
 
-/// Ticks on their way to become one.
+/// Ticks that are being merged into one.
 struct Pending {
-    /// How many so far.
+    /// Number of ticks so far.
     held: u32,
-    /// The last of them: its header, number, time and counters hold for the whole.
+    /// The last tick. Its header, number, time and counters apply to the merged tick.
     last: Record,
     merged: u32,
     interval_s: f64,
     loops: Vec<MergedLoop>,
     stages: Vec<StageSample>,
     queues: Vec<QueueSample>,
-    /// By scope and key.
+    /// Merged readings, by scope and key.
     readings: BTreeMap<(String, String), TimedValue>,
 }
 
@@ -47,7 +48,7 @@ struct MergedLoop {
 }
 
 impl Compactor {
-    /// Makes one tick of every `merge` (at least 2).
+    /// Merges every `merge` ticks (at least 2) into one.
     #[must_use]
     pub fn new(merge: u32) -> Self {
         Self {
@@ -58,8 +59,7 @@ impl Compactor {
         }
     }
 
-    /// Keeps the least that still tells what the run was: all ticks become one, and the ends of
-    /// epochs are left out.
+    /// Keeps the minimum that describes the run: all ticks become one, and epoch records are dropped.
     #[must_use]
     pub fn digest() -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Compactor {
         }
     }
 
-    /// Takes a record, and gives the one that is ready, if any.
+    /// Adds a record. Returns a record that is complete, if any.
     pub fn push(&mut self, record: Record) -> Option<Record> {
         match &record.body {
             RecordBody::Tick(_) => {
@@ -93,7 +93,7 @@ impl Compactor {
         }
     }
 
-    /// What was held back, in order: the ticks that are fewer than `merge`, and the last summary.
+    /// The records still held, in order: fewer than `merge` ticks as one, and the last summary.
     pub fn finish(self) -> impl Iterator<Item = Record> {
         self.pending
             .map(Pending::finish)
@@ -103,7 +103,7 @@ impl Compactor {
 }
 
 impl Pending {
-    /// `None` when `record` is not a tick, which it is.
+    /// Returns `None` if `record` is not a tick, which the caller rules out.
     fn of(mut record: Record) -> Option<Self> {
         let tick = tick_mut(&mut record)?;
         let empty = TickRecord {
@@ -243,8 +243,8 @@ fn tick_mut(record: &mut Record) -> Option<&mut TickRecord> {
     }
 }
 
-/// How values under `key` combine. What is not known is taken for a counter: its last value was
-/// true once, an average of totals never.
+/// How values under `key` merge. An unknown key is treated as a counter: the last value was true at one
+/// time, an average of totals never was.
 fn kind(key: &str) -> MetricKind {
     metric_of(key).map_or(MetricKind::Counter, |metric| metric.kind)
 }
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn a_tick_with_ten_stages_and_eight_gpus_fits_four_kibibytes() {
-        // As the sampler writes them: stages and queues in turn, totals in one tick of five.
+        // Lines as the sampler writes them: stages and queues in turn, totals in every fifth tick.
         let line = |number| {
             let mut tick = samples::tick_with_stages(number);
             tick.loops.truncate(1);

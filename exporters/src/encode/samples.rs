@@ -1,4 +1,4 @@
-//! Records for this crate's tests: realistic ticks, and any record whatever.
+//! Records for this crate's tests: realistic ticks, and arbitrary records.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use headspace_agent::model::{Distribution, QueueSample, Record, RecordBody, Stag
 use proptest::option;
 use proptest::prelude::*;
 
-/// A record around `body`.
+/// A record with this body.
 pub(crate) fn record(time_unix_nano: u64, body: RecordBody) -> Record {
     Record {
         schema: SCHEMA.to_owned(),
@@ -31,8 +31,8 @@ pub(crate) fn line(record: &Record) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The tick number `number` of a run of 1 s ticks, each with 100 live and 100 replayed steps of
-/// some 10 ms whose times vary by 5 % (the wait by half), and every reading that a process has.
+/// Tick `number` of a run with ticks of 1 s. It has 100 live and 100 replayed steps of about 10 ms.
+/// Step times vary by 5 %, the wait by half. It has every reading that a process can have.
 #[expect(clippy::too_many_lines, reason = "one record, field by field")]
 pub(crate) fn tick(number: u64) -> TickRecord {
     let mut noise = Noise(number.wrapping_mul(2_654_435_761) | 1);
@@ -127,8 +127,8 @@ pub(crate) fn tick(number: u64) -> TickRecord {
     }
 }
 
-/// The same with 10 stages of a pipeline of threads and a worker, its queues, and what is read of 8
-/// GPUs in a second.
+/// The same tick with 10 stages of a pipeline of threads and a worker, its queues, and the readings of
+/// 8 GPUs in one second.
 pub(crate) fn tick_with_stages(number: u64) -> TickRecord {
     let mut noise = Noise(number.wrapping_mul(2_654_435_761) | 1);
     let mut tick = tick(number);
@@ -205,7 +205,7 @@ fn loop_tick(noise: &mut Noise, phase: Phase, first_step: u64, mean_wait: u64) -
     entry
 }
 
-/// A reproducible source of numbers.
+/// A reproducible random number generator.
 struct Noise(u64);
 
 impl Noise {
@@ -227,12 +227,12 @@ impl Noise {
     }
 }
 
-/// Any record, with finite numbers.
+/// An arbitrary record with finite numbers.
 pub(crate) fn any_record() -> impl Strategy<Value = Record> {
     any_record_with((-1.0e12..1.0e12f64).boxed())
 }
 
-/// Any record whose numbers come from `number`.
+/// An arbitrary record whose numbers come from `number`.
 pub(crate) fn any_record_with(number: BoxedStrategy<f64>) -> impl Strategy<Value = Record> {
     let body = prop_oneof![
         run(number.clone()).prop_map(RecordBody::Run),
@@ -363,7 +363,7 @@ fn any_stage(number: BoxedStrategy<f64>) -> impl Strategy<Value = StageTick> {
                 items_out: Some(items_in / 2).filter(|items| items % 3 > 0),
                 failures: items_in % 2,
                 time,
-                // Left out where it is nothing.
+                // Omitted from the line if it is zero.
                 nested_ms: if nested_ms > 0.0 { nested_ms } else { 0.0 },
                 cpu_ms,
                 ..StageTick::default()

@@ -1,7 +1,7 @@
-//! Records as named numbers at a step: what experiment trackers draw.
+//! Records as named scalars at a step, for experiment trackers.
 //!
-//! Means and percentiles are of one tick, so that a curve moves as training does; what the run
-//! concludes is under `run/`. The step is that of the main loop.
+//! Means and percentiles cover one tick, so a curve follows the training. Results of the whole run are
+//! under `run/`. The step is that of the main loop.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,19 +12,19 @@ use headspace_agent::model::record::{
 };
 use headspace_agent::model::{Distribution, ReadingKey};
 
-/// Numbers of one moment.
+/// The scalars of one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scalars {
-    /// Batches that the main loop had received.
+    /// Number of batches that the main loop had received.
     pub step: u64,
-    /// When they were written, nanoseconds since 1970-01-01 UTC.
+    /// When the record was written, nanoseconds since 1970-01-01 UTC.
     pub time_unix_nano: u64,
-    /// By name; the unit is the name's end. Finite.
+    /// Values by name. The name ends with the unit. All values are finite.
     pub values: BTreeMap<String, f64>,
 }
 
-/// What is drawn of readings: the metric, an attribute that is part of the name, the name, and the
-/// factor to its unit.
+/// The exported readings: the metric, an attribute that becomes part of the name, the name, and the
+/// conversion factor to its unit.
 const READINGS: &[(&Metric, Option<&str>, &str, f64)] = &[
     (&metric::GPU_SM_UTILIZATION, None, "sm_pct", 100.0),
     (
@@ -38,7 +38,7 @@ const READINGS: &[(&Metric, Option<&str>, &str, f64)] = &[
     (&metric::PROCESS_MEMORY_USAGE, None, "memory_bytes", 1.0),
 ];
 
-/// Remembers which step it is. Takes the records of one process in order.
+/// Converts records to scalars, and tracks the current step. Records of one process must come in order.
 #[derive(Debug, Default)]
 pub struct Scalar {
     steps: HashMap<String, u64>,
@@ -46,7 +46,7 @@ pub struct Scalar {
 }
 
 impl Scalar {
-    /// The record's numbers, where it has any.
+    /// The record's scalars, if it has any.
     pub fn take(&mut self, record: &Record) -> Option<Scalars> {
         let mut values = BTreeMap::new();
         self.main_loop.add_record(&record.body);

@@ -1,7 +1,7 @@
-//! The JSON Schemas of a record and of a comparison, made from the Rust types.
+//! The JSON Schemas of a record and of a comparison, generated from the Rust types.
 //!
-//! It describes what is written: a field that is always there is required, and one that may be
-//! absent or null says so. Programs outside the project check their input against it.
+//! A schema describes the output: a field that is always present is required, and one that may be
+//! absent or null is marked as such. Programs outside the project validate their input with it.
 
 use headspace_agent::model::Record;
 use headspace_agent::model::comparison::{self, ComparisonRecord};
@@ -30,7 +30,7 @@ fn schema_of<T: JsonSchema>(title: &str, version: &str) -> Value {
     let mut schema = generator.into_root_schema_for::<T>();
     schema.insert("title".to_owned(), json!(title));
     let mut schema = schema.to_value();
-    // The one value of this version, which Rust's type does not tell.
+    // The only value in this version, which the Rust type does not express.
     if let Some(field) = schema.pointer_mut("/properties/schema") {
         field["const"] = json!(version);
     }
@@ -41,7 +41,7 @@ fn schema_of<T: JsonSchema>(title: &str, version: &str) -> Value {
 ///
 /// # Errors
 ///
-/// When serde refuses the schema, which no schema makes it do.
+/// Returns an error if serde cannot serialize the schema, which does not happen for any schema.
 pub fn schema_text(schema: &Value) -> serde_json::Result<String> {
     serde_json::to_string_pretty(schema).map(|text| text + "\n")
 }

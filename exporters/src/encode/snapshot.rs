@@ -1,9 +1,9 @@
-//! A run as it stands: the last word on every series, from its records.
+//! The current state of a run: the latest value of every series, from its records.
 //!
-//! What OpenTelemetry and Prometheus are told, in the process that trains or in one that follows its
-//! file. Totals are cumulative, so that what a destination missed it learns with the next, and say
-//! since when; what nothing was heard of for long ends, since a missing value is absent
-//! ([`lifetime`]).
+//! OpenTelemetry and Prometheus export this state, from the training process or from a process that
+//! reads its file. Totals are cumulative and carry a start time, so the next export makes up for a
+//! missed one. A series ends when it has not been reported for a long time, because a missing value
+//! must be absent ([`lifetime`]).
 
 mod lifetime;
 mod readings;
@@ -22,19 +22,19 @@ use super::times::Times;
 /// A name and its value.
 pub type Attribute = (Cow<'static, str>, String);
 
-/// The process that the records are of.
+/// The process that wrote the records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Who {
     /// The run folder's name; equal for all ranks of a run.
     pub run_id: String,
-    /// Its rank.
+    /// The rank.
     pub rank: u32,
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
 }
 
 impl Who {
-    /// Who wrote a record.
+    /// The process that wrote a record.
     #[must_use]
     pub fn of(record: &Record) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Who {
     }
 }
 
-/// What a series has come to.
+/// The current value of a series.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A total or a level, in the metric's unit.
@@ -57,27 +57,28 @@ pub enum Value {
 /// One series and its value.
 #[derive(Debug, Clone, Copy)]
 pub struct Point<'a> {
-    /// What was measured.
+    /// The metric.
     pub metric: &'static Metric,
-    /// What tells it from other series of the metric, by name. Run and rank are not among them.
+    /// The attributes that distinguish it from other series of the metric, sorted by name. Run and rank
+    /// are not included.
     pub attributes: &'a [Attribute],
-    /// What it has come to.
+    /// The current value.
     pub value: &'a Value,
-    /// Since when it counts, where it is a total.
+    /// The start, if the metric is a total.
     pub start: Start,
 }
 
-/// Since when a total counts.
+/// The start of a total.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Start {
-    /// Nanoseconds since 1970-01-01 UTC; 0 for a level, which has no beginning.
+    /// Nanoseconds since 1970-01-01 UTC; 0 for a level, which has no start.
     pub unix_nano: u64,
-    /// What the total was then: 0, but where it began before anybody read it. Nobody knows when that
-    /// was, so what it has come to since is `value - base`.
+    /// The value at the start. It is 0, unless the total began at an unknown time before its first
+    /// reading. The increase since the start is `value - base`.
     pub base: f64,
 }
 
-/// A series' place among all: metrics in the order of their names.
+/// The sort key of a series: metrics are sorted by name.
 type Key = (&'static str, Vec<Attribute>);
 
 #[derive(Debug, Clone)]
@@ -85,35 +86,35 @@ struct Series {
     metric: &'static Metric,
     value: Value,
     start: Start,
-    /// Seconds since the run began at which it was last heard of.
+    /// When the series was last reported, in seconds since the start of the run.
     at_s: f64,
 }
 
-/// The run so far. Takes records in the order in which they were made.
+/// The state of the run so far. Records must be added in the order of their creation.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     who: Who,
     run: Option<Box<RunRecord>>,
     gpus: HashMap<u32, GpuRecord>,
     began_unix_nano: u64,
-    /// A tick was taken, so that the run's beginning is known.
+    /// Whether any tick was added. The start of the run is known from then on.
     ticked: bool,
     at_unix_nano: u64,
     at_s: f64,
-    /// Seconds from a tick to the next, as of the last one.
+    /// Length of the last tick's interval, in seconds.
     interval_s: f64,
     series: BTreeMap<Key, Series>,
-    /// When series are looked through next for what has ended, in seconds since the run began.
+    /// Time of the next check for series that have ended, in seconds since the start of the run.
     sweep_at_s: f64,
-    /// Series that were forgotten may come back, and then count from here: the time of the last sweep
-    /// that forgot any, in nanoseconds since 1970.
+    /// Time of the last sweep that removed any series, in nanoseconds since 1970. A removed series that
+    /// reappears is counted from this time.
     swept_unix_nano: u64,
-    /// Series there is no room for, by hash.
+    /// Hashes of the series that were left out for lack of room.
     left_out: HashSet<u64>,
 }
 
 impl Snapshot {
-    /// Takes a record.
+    /// Adds a record.
     pub fn take(&mut self, record: &Record) {
         if self.began_unix_nano == 0 {
             self.began_unix_nano = record.time_unix_nano;
@@ -123,7 +124,7 @@ impl Snapshot {
         if let RecordBody::Tick(tick) = &record.body
             && !self.ticked
         {
-            // The first tick tells of what happened before it.
+            // The first tick covers the time before it.
             self.ticked = true;
             let since = Duration::try_from_secs_f64(tick.at_s).unwrap_or_default();
             let since = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
@@ -136,36 +137,36 @@ impl Snapshot {
             RecordBody::Epoch(epoch) => self.take_epoch(epoch),
             RecordBody::Notice(notice) => self.take_notice(notice),
             RecordBody::Summary(summary) => self.take_summary(summary),
-            // The summary repeats what it found.
+            // The summary repeats the probe's results.
             RecordBody::Probe(_) => {}
         }
     }
 
-    /// The process that the records are of.
+    /// The process that wrote the records.
     #[must_use]
     pub fn who(&self) -> &Who {
         &self.who
     }
 
-    /// The run's first record, once it was taken.
+    /// The `run` record, if it was added.
     #[must_use]
     pub fn run(&self) -> Option<&RunRecord> {
         self.run.as_deref()
     }
 
-    /// When the run began, in nanoseconds since 1970-01-01 UTC; 0 before the first record.
+    /// The start of the run, in nanoseconds since 1970-01-01 UTC; 0 before the first record.
     #[must_use]
     pub fn began_unix_nano(&self) -> u64 {
         self.began_unix_nano
     }
 
-    /// The last record's time, likewise.
+    /// The time of the last record, in nanoseconds since 1970-01-01 UTC; 0 before the first record.
     #[must_use]
     pub fn at_unix_nano(&self) -> u64 {
         self.at_unix_nano
     }
 
-    /// Every series, those of a metric one after the other.
+    /// All series, grouped by metric.
     pub fn points(&self) -> impl Iterator<Item = Point<'_>> {
         let oldest = self.oldest_s();
         self.series
@@ -179,12 +180,13 @@ impl Snapshot {
             })
     }
 
-    /// Sets a level, or a total that is counted elsewhere since the run began.
+    /// Sets a level, or a total that is counted elsewhere since the start of the run.
     fn set(&mut self, metric: &'static Metric, attributes: Vec<Attribute>, value: f64) {
         self.read(metric, "", attributes, value);
     }
 
-    /// The same of a reading, whose total may have begun before the run: its scope tells.
+    /// Sets the value of a reading. The scope determines whether its total may have begun before the
+    /// run.
     fn read(
         &mut self,
         metric: &'static Metric,
@@ -207,7 +209,7 @@ impl Snapshot {
             Value::Number(before) if !new => before,
             _ => f64::NEG_INFINITY,
         };
-        // One that fell began anew, at a moment that nobody saw.
+        // A total that decreased was reset at an unknown time.
         if metric.kind == MetricKind::Counter && value < before {
             series.start = first_read;
         } else if new {
@@ -216,7 +218,7 @@ impl Snapshot {
         series.value = Value::Number(value);
     }
 
-    /// Where a new series of the metric begins; `None` for a total that began nobody knows when.
+    /// The start of a new series of the metric; `None` for a total with an unknown start.
     fn known_start(&self, metric: &'static Metric, scope: &str) -> Option<Start> {
         let at = |unix_nano| Start {
             unix_nano,
@@ -242,7 +244,7 @@ impl Snapshot {
         }
     }
 
-    /// Forgets the series of a metric, whose values are told anew.
+    /// Removes all series of a metric, before all its values are set again.
     fn clear(&mut self, metric: &'static Metric) {
         let first = (metric.name, Vec::new());
         let told = self.series.range(first..);
@@ -256,7 +258,7 @@ impl Snapshot {
         }
     }
 
-    /// The series, and whether it is new; `None` where there is no room for it.
+    /// The series, and whether it is new; `None` if there is no room for it.
     fn series_of(
         &mut self,
         metric: &'static Metric,
@@ -284,7 +286,7 @@ impl Snapshot {
     }
 }
 
-/// An attribute with a name that is written in the program.
+/// An attribute whose name is a constant.
 fn named(name: &'static str, value: impl Into<String>) -> Attribute {
     (Cow::Borrowed(name), value.into())
 }

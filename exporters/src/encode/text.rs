@@ -1,25 +1,26 @@
 //! Text in lines and columns of a terminal.
 //!
-//! Width is counted in columns: a Chinese character and an emoji take two, a combining mark none. Names,
-//! paths and reasons come from outside, so [`plain`] takes out what would move the cursor. All functions
-//! here do that but [`width`].
+//! Width is counted in columns: a Chinese character or an emoji takes two, a combining mark none.
+//! Names, paths and reasons are untrusted, so [`plain`] removes characters that would move the cursor.
+//! All functions here except [`width`] apply it.
 
 use unicode_width::UnicodeWidthStr;
 
-/// `text` with a space for each control character.
+/// Returns `text` with each control character replaced by a space.
 #[must_use]
 pub fn plain(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-/// Columns that `text` takes.
+/// Number of columns that `text` occupies.
 #[must_use]
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Lines of `words`, the first behind `head` and the others indented as deep, at most `columns` wide. Lines
-/// break at spaces; a word that is too long has a line of its own, and no-break spaces stay.
+/// Wraps `words` into lines of at most `columns` columns. The first line begins with `head`, the others
+/// are indented by its width. Lines break at spaces. A word that is too long has a line of its own.
+/// No-break spaces are kept.
 #[must_use]
 pub fn wrap(head: &str, words: &str, columns: usize) -> Vec<String> {
     let head = plain(head);
@@ -41,7 +42,7 @@ pub fn wrap(head: &str, words: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// The beginning of `text` in at most so many columns, with `…` where it is cut.
+/// The beginning of `text` in at most `columns` columns, with `…` if it is truncated.
 #[must_use]
 pub fn keep_beginning(text: &str, columns: usize) -> String {
     let text = plain(text);
@@ -56,15 +57,15 @@ pub fn keep_beginning(text: &str, columns: usize) -> String {
     }
 }
 
-/// The end of `text` in at most so many columns, with `…` where it is cut: of a path, the end is what
-/// tells it from others.
+/// The end of `text` in at most `columns` columns, with `…` if it is truncated. For a path, the end is
+/// the distinctive part.
 #[must_use]
 pub fn keep_end(text: &str, columns: usize) -> String {
     let text = plain(text);
     if width(&text) <= columns {
         return text;
     }
-    // A mark that combines with a character that is cut off is cut off too.
+    // A mark that combines with a removed character is removed too.
     let fits = |rest: &&str| {
         let first = rest.chars().next().map(String::from).unwrap_or_default();
         width(rest) < columns && (rest.is_empty() || width(&first) > 0)
@@ -76,7 +77,7 @@ pub fn keep_end(text: &str, columns: usize) -> String {
     }
 }
 
-/// `text` at the left of so many columns, or all of it where it is wider.
+/// Left-aligns `text` in `columns` columns. Wider text is not truncated.
 #[must_use]
 pub fn left(text: &str, columns: usize) -> String {
     let text = plain(text);
@@ -84,7 +85,7 @@ pub fn left(text: &str, columns: usize) -> String {
     text + &" ".repeat(room)
 }
 
-/// `text` at the right of so many columns, or all of it where it is wider.
+/// Right-aligns `text` in `columns` columns. Wider text is not truncated.
 #[must_use]
 pub fn right(text: &str, columns: usize) -> String {
     let text = plain(text);
@@ -92,14 +93,14 @@ pub fn right(text: &str, columns: usize) -> String {
     " ".repeat(room) + &text
 }
 
-/// The lines of [`wrap`] as one text.
+/// The lines of [`wrap`], joined into one text.
 #[must_use]
 pub fn paragraph(head: &str, words: &str, columns: usize) -> String {
     wrap(head, words, columns).join("\n") + "\n"
 }
 
-/// Cells in columns two spaces apart, a row a line, the first `left_columns` aligned to the left and the
-/// others to the right.
+/// Formats rows as a table with two spaces between columns. The first `left_columns` columns are
+/// left-aligned, the others right-aligned.
 #[must_use]
 pub fn table(rows: &[Vec<String>], left_columns: usize) -> String {
     let mut widths = vec![0; rows.iter().map(Vec::len).max().unwrap_or(0)];

@@ -35,7 +35,8 @@ struct Tick<'a> {
     readings: Readings,
 }
 
-/// Of all readings. What these are called is in the agent's declarations; a test compares.
+/// The readings that the series needs. Their names come from the agent's declarations; a test compares
+/// them.
 #[derive(Default, Deserialize)]
 struct Readings {
     #[serde(default, rename = "thread:consumer")]
@@ -87,7 +88,7 @@ struct Sum {
     sum_ms: f64,
 }
 
-/// `None` leaves it to [`Envelope::parse`] to say what the line is.
+/// Returns `None` if [`Envelope::parse`] must classify the line.
 pub(super) fn series_tick(line: &[u8]) -> Option<(Envelope<'_>, SeriesTick<'_>)> {
     let text = std::str::from_utf8(line).ok()?;
     let tick: Tick<'_> = serde_json::from_str(text).ok()?;
@@ -141,7 +142,7 @@ impl Durations<'_> {
     }
 }
 
-/// A list of whole numbers, which is known to be JSON.
+/// Parses a list of whole numbers, which is known to be valid JSON.
 fn whole_numbers(list: &str) -> Option<Vec<i64>> {
     let list = list.strip_prefix('[')?.strip_suffix(']')?;
     let mut numbers = Vec::with_capacity(list.len() / 2 + 1);
@@ -157,7 +158,7 @@ fn whole_numbers(list: &str) -> Option<Vec<i64>> {
                 .wrapping_add(i64::from(digit - b'0'));
             at += 1;
         }
-        // So many digits fit in any case.
+        // Numbers with up to 18 digits always fit into an `i64`.
         if !(1..=18).contains(&at) {
             return None;
         }

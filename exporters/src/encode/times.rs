@@ -1,17 +1,17 @@
-//! Durations counted since a run began, as destinations want them: exponential buckets for
-//! OpenTelemetry, fixed boundaries for Prometheus.
+//! Durations counted since the start of a run, in the form that destinations need: exponential buckets
+//! for OpenTelemetry, fixed boundaries for Prometheus.
 //!
-//! The counts are those of the records' histograms, whose buckets are at most 0.8 % wide; only
-//! buckets that hold something take room.
+//! The counts come from the records' histograms, whose buckets are at most 0.8 % wide. Empty buckets
+//! use no memory.
 
 use std::collections::BTreeMap;
 
 use headspace_agent::model::distribution::{DistributionRecord, bucket_bounds};
 
-/// Durations by length, and their exact sum.
+/// Counts of durations by length, and their exact sum.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Times {
-    /// Count by bucket of the records' histograms.
+    /// Counts by bucket index of the records' histograms.
     counts: BTreeMap<u64, u64>,
     count: u64,
     sum_s: f64,
@@ -19,15 +19,15 @@ pub struct Times {
     max_s: f64,
 }
 
-/// Counts of neighbouring exponential buckets: number `i` holds durations in seconds from
-/// `base^(offset + i)` on (without it) up to `base^(offset + i + 1)`, where `base = 2^(2^-scale)`.
+/// Counts of adjacent exponential buckets. Bucket `i` contains durations in seconds greater than
+/// `base^(offset + i)` and up to `base^(offset + i + 1)`, where `base = 2^(2^-scale)`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exponential {
     /// OpenTelemetry's scale.
     pub scale: i32,
     /// Index of the first bucket.
     pub offset: i32,
-    /// How many durations each holds.
+    /// Number of durations in each bucket.
     pub counts: Vec<u64>,
 }
 
@@ -58,32 +58,32 @@ impl Times {
         self.sum_s += record.sum_ms / 1e3;
     }
 
-    /// How many durations there are.
+    /// Number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum in seconds.
+    /// Sum of the durations, in seconds.
     #[must_use]
     pub fn sum_s(&self) -> f64 {
         self.sum_s
     }
 
-    /// The shortest, in seconds; 0 where there is none.
+    /// The shortest duration in seconds; 0 if there is none.
     #[must_use]
     pub fn min_s(&self) -> f64 {
         self.min_s
     }
 
-    /// The longest, in seconds.
+    /// The longest duration in seconds.
     #[must_use]
     pub fn max_s(&self) -> f64 {
         self.max_s
     }
 
-    /// How many are at most as long as each boundary, in seconds and rising. A bucket counts where
-    /// its middle lies.
+    /// For each boundary, the number of durations that do not exceed it. Boundaries are in seconds and
+    /// ascending. A bucket is assigned by its midpoint.
     #[must_use]
     pub fn up_to(&self, bounds_s: &[f64]) -> Vec<u64> {
         let mut counts = vec![0; bounds_s.len()];
@@ -101,8 +101,8 @@ impl Times {
         counts
     }
 
-    /// The same in exponential buckets, at the finest scale up to `finest` that needs no more than
-    /// `most` of them.
+    /// The durations in exponential buckets, at the finest scale up to `finest` that needs at most
+    /// `most` buckets.
     #[must_use]
     pub fn exponential(&self, finest: i32, most: usize) -> Exponential {
         let (Some((&first, _)), Some((&last, _))) =
@@ -137,14 +137,14 @@ impl Times {
     }
 }
 
-/// The middle of a bucket of the records' histograms, in seconds; above zero.
+/// The midpoint of a bucket of the records' histograms, in seconds; greater than zero.
 fn middle_s(bucket: u64) -> f64 {
     let (from, to) = bucket_bounds(bucket);
     (from as f64 + to.max(from + 1) as f64 - 1.0).max(1.0) / 2e9
 }
 
-/// The exponential bucket of a duration: the greatest `i` with `base^i` below it (OpenTelemetry's
-/// data model, "Exponential Histogram", mapping by logarithm).
+/// The index of a duration's exponential bucket: the greatest `i` with `base^i` less than the duration
+/// (OpenTelemetry's data model, "Exponential Histogram", mapping by logarithm).
 #[expect(
     clippy::cast_possible_truncation,
     reason = "`as` saturates, and the logarithm is small"
@@ -195,7 +195,7 @@ mod tests {
         let found = times.exponential(4, 160);
         assert_eq!(found.scale, 4);
         assert_eq!(found.counts.iter().sum::<u64>(), 5);
-        // 4 ms are two, in the bucket from base^i to base^(i + 1).
+        // Two durations are 4 ms, in the bucket from base^i to base^(i + 1).
         let base = 2_f64.powf(2_f64.powi(-4));
         let place = found.counts.iter().position(|count| *count == 2).unwrap();
         let low = base.powi(found.offset + i32::try_from(place).unwrap());

@@ -1,4 +1,4 @@
-//! Sections as text that fits a terminal.
+//! Formats sections as text for a terminal.
 
 use headspace_agent::wording::section::{Block, Entry, Fact, Section, Table};
 use headspace_agent::wording::verdict::{Detail, Verdict};
@@ -8,13 +8,13 @@ use super::text::{keep_beginning, keep_end, left, plain, right, width};
 /// Widest line of text, in columns.
 const COLUMNS: usize = 100;
 
-/// Widest line of entries, which have a column of their own to the left.
+/// Widest line of entries, whose names have a separate column on the left.
 const NARROW: usize = 80;
 
-/// Columns of a section's label. Its text begins after them.
+/// Width of a section's label, in columns. The text begins after it.
 pub const LABEL: usize = 11;
 
-/// The longest name in a first column that is shown whole.
+/// Longest name that a first column shows in full.
 const LONGEST_NAME: usize = 24;
 
 /// A verdict as text of at most 100 columns.
@@ -23,7 +23,7 @@ pub fn verdict_text(verdict: &Verdict<'_>) -> String {
     text(&verdict.sections(Detail::Brief))
 }
 
-/// Sections as text of at most 100 columns. Tables stay as wide as they are.
+/// Sections as text of at most 100 columns. Tables are not wrapped.
 #[must_use]
 pub fn text(sections: &[Section]) -> String {
     let mut out = String::new();
@@ -38,8 +38,8 @@ pub fn text(sections: &[Section]) -> String {
     out
 }
 
-/// The lines of a section beside its label, in a terminal of so many columns, 100 at most. Tables stay
-/// as wide as they are.
+/// The lines of a section next to its label, for a terminal of `columns` columns (at most 100 are
+/// used). Tables are not wrapped.
 #[must_use]
 pub fn section_lines(section: &Section, columns: usize) -> Vec<String> {
     let room = columns.min(COLUMNS).saturating_sub(LABEL).max(LABEL);
@@ -50,7 +50,7 @@ pub fn section_lines(section: &Section, columns: usize) -> Vec<String> {
         .collect()
 }
 
-/// A block in lines that fit beside the label.
+/// Formats a block as lines that fit next to the label.
 fn layout(block: &Block, label: &str, room: usize) -> Vec<String> {
     match block {
         Block::Heading { what, location } => pack([what.clone(), location.clone()], "      ", room),
@@ -67,7 +67,7 @@ fn layout(block: &Block, label: &str, room: usize) -> Vec<String> {
     }
 }
 
-/// A fact in a few words. A label that repeats the section's is left out.
+/// A fact in a few words. A label equal to the section's label is omitted.
 fn phrase(fact: &Fact, section: &str) -> String {
     let label = if fact.label == section {
         ""
@@ -100,7 +100,7 @@ fn layout_entries(entries: &[Entry], room: usize) -> Vec<String> {
     lines
 }
 
-/// The first column to the left and without a head, numbers to the right.
+/// Formats a table. The first column is left-aligned and has no heading; numbers are right-aligned.
 fn layout_table(table: &Table) -> Vec<String> {
     let head = table.columns.iter().enumerate();
     let head = head.map(|(at, column)| if at == 0 { "" } else { column.name }.to_owned());
@@ -136,13 +136,13 @@ fn layout_table(table: &Table) -> Vec<String> {
     lines
 }
 
-/// Words in lines of at most so many columns.
+/// Wraps words into lines of at most `room` columns.
 fn wrap(words: &str, room: usize) -> Vec<String> {
     pack(words.split_whitespace().map(ToOwned::to_owned), " ", room)
 }
 
-/// Joins pieces as long as they fit. A piece that never fits keeps its end, which in a path is
-/// what tells it from others.
+/// Joins pieces into lines as long as they fit. If a piece is too long for any line, its end is kept:
+/// for a path, the end is the distinctive part.
 fn pack(pieces: impl IntoIterator<Item = String>, gap: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for piece in pieces {

@@ -1,9 +1,9 @@
-//! A run that is read while it is written: `headspace top` and `headspace serve`.
+//! Follows a run while it is written, for `headspace top` and `headspace serve`.
 //!
-//! Whoever follows asks again and again ([`Follower::poll`]); nothing is watched in between. Of a
-//! folder of runs the newest is followed, and when another run begins there, that one: a trainer
-//! that was started again is in a folder of its own. Runs that are already there are not gone over
-//! to, so that two trainers that write at the same time do not take turns.
+//! The caller polls repeatedly ([`Follower::poll`]); nothing is watched in between. In a folder of
+//! runs, the newest run is followed. When another run begins there, the follower switches to it,
+//! because a restarted trainer writes to a new folder. The follower never switches to runs that already
+//! existed, so two concurrent trainers do not alternate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -19,10 +19,10 @@ use super::run::ReadError;
 use super::tail::{Tail, found};
 use crate::encode::reader::Tally;
 
-/// Bytes of records that one poll reads, over all ranks; a rank reads 64 KiB at least.
+/// Bytes of records per poll, over all ranks; each rank reads at least 64 KiB.
 const POLL_BYTES: usize = 8 << 20;
 
-/// Most ranks that are followed, the first ones. Each holds a file open.
+/// Maximum number of ranks that are followed: the first ones. Each keeps a file open.
 const MAX_RANKS: usize = 512;
 
 /// Follows a run's files.
@@ -38,41 +38,43 @@ const MAX_RANKS: usize = 512;
 /// # Ok::<(), headspace_exporters::run_folder::ReadError>(())
 /// ```
 pub struct Follower {
-    /// What was asked for.
+    /// The path that the user named.
     path: PathBuf,
     place: Place,
-    /// Folders of the base that were there when the run was chosen, or that were passed over.
+    /// Folders of the base that existed when the run was chosen, or that were skipped.
     known: BTreeSet<OsString>,
     run: Option<PathBuf>,
     tails: BTreeMap<u32, Tail>,
-    /// What was read before an error: the next poll returns it.
+    /// Records read before an error: the next poll returns them.
     pending: Polled,
 }
 
-/// What a poll found.
+/// The result of a poll.
 #[derive(Debug, Default)]
 pub struct Polled {
-    /// Whether these are of another run than those of the poll before. Forget that one.
+    /// Whether the records belong to another run than those of the previous poll. The caller then
+    /// discards the previous run.
     pub another_run: bool,
-    /// Rank and record, in order for each rank.
+    /// Pairs of rank and record, in order for each rank.
     pub records: Vec<(u32, Record)>,
-    /// Whether more is there already: poll again at once.
+    /// Whether more records are available: poll again at once.
     pub more: bool,
 }
 
 impl Follower {
     /// Follows what is at `path`: a run's folder, a rank's file, any file of records, or a folder of
-    /// runs, in which the newest is followed and then each that begins. An empty folder is one of runs.
+    /// runs. In a folder of runs, the newest run is followed first, and then each new one. An empty
+    /// folder counts as a folder of runs.
     ///
     /// # Errors
     ///
-    /// [`ReadError`] when nothing is there or it cannot be read.
+    /// Returns [`ReadError`] if nothing is there or it cannot be read.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let place = Place::of(path).map_err(|source| cannot_read(path, source))?;
         Ok(Self::at(path, place))
     }
 
-    /// Follows the runs in `base`, which may not be there yet.
+    /// Follows the runs in `base`, which may not exist yet.
     #[must_use]
     pub fn of_base(base: &Path) -> Self {
         Self::at(base, Place::Base)
@@ -89,20 +91,20 @@ impl Follower {
         }
     }
 
-    /// The folder or file of the run that is followed; `None` while there is none.
+    /// The folder or file of the current run; `None` if there is none yet.
     #[must_use]
     pub fn run(&self) -> Option<&Path> {
         self.run.as_deref()
     }
 
-    /// Keeps following the current run when another begins. Does nothing if no run is followed yet.
+    /// Stays with the current run when another begins. Does nothing if no run is followed yet.
     pub fn stay(&mut self) {
         if self.run.is_some() && self.place == Place::Base {
             self.place = Place::Run;
         }
     }
 
-    /// What went by of this run, the lines passed over included.
+    /// Counts of what was read of this run, including skipped lines.
     #[must_use]
     pub fn tally(&self) -> Tally {
         let mut all = Tally::default();
@@ -112,12 +114,12 @@ impl Follower {
         all
     }
 
-    /// Reads what was written since the poll before, 8 MiB at most. All of it is of one run.
+    /// Reads what was written since the previous poll, at most 8 MiB. All of it belongs to one run.
     ///
     /// # Errors
     ///
-    /// [`ReadError`] when something cannot be read; the next poll tries again. That a run is not
-    /// there yet, or not any more, is no error.
+    /// Returns [`ReadError`] if something cannot be read; the next poll tries again. It is no error if
+    /// a run does not exist yet or was removed.
     pub fn poll(&mut self) -> Result<Polled, ReadError> {
         if self.choose().map_err(|e| cannot_read(&self.path, e))? {
             self.pending = Polled {
@@ -138,7 +140,7 @@ impl Follower {
         Ok(std::mem::take(&mut self.pending))
     }
 
-    /// Goes over to a run that began since the last one was chosen. Whether it did.
+    /// Switches to a run that began after the last choice. Returns whether it did.
     fn choose(&mut self) -> io::Result<bool> {
         if self.place != Place::Base {
             return Ok(false);
@@ -153,12 +155,12 @@ impl Follower {
             if self.known.contains(&name) || !entry.path().is_dir() {
                 continue;
             }
-            // A folder without a file is looked at again: its run may just begin.
+            // A folder without a file is checked again, because its run may just be starting.
             if files(&entry.path()).is_ok_and(|files| !files.is_empty()) {
                 if self.run.is_some() {
                     self.known.insert(name.clone());
                 }
-                // Names begin with the time at which the run began.
+                // Names begin with the start time of the run.
                 if begun.as_ref().is_none_or(|(latest, _)| *latest < name) {
                     begun = Some((name, entry.path()));
                 }
@@ -180,7 +182,7 @@ impl Follower {
         Ok(true)
     }
 
-    /// Begins to read ranks that have appeared.
+    /// Starts to read ranks that have appeared.
     fn find_ranks(&mut self, run: &Path) -> io::Result<()> {
         if self.place == Place::File {
             if self.tails.is_empty() {

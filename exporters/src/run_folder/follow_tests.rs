@@ -1,4 +1,4 @@
-//! Following against a real file system, with the real writer.
+//! Tests of `Follower` on a real file system, with the real writer.
 
 use std::io::Write;
 
@@ -20,7 +20,7 @@ fn append(path: &Path, text: &str) {
     file.unwrap().write_all(text.as_bytes()).unwrap();
 }
 
-/// The ranks and numbers of the ticks that a poll gives.
+/// The ranks and tick numbers that a poll returns.
 fn ticks(follower: &mut Follower) -> Vec<(u32, u64)> {
     let polled = follower.poll().unwrap();
     polled
@@ -87,7 +87,7 @@ fn files_that_become_parts_between_polls_are_read_once_and_in_order() {
     fs::rename(&path, part_path(folder, 0, 2)).unwrap();
     append(&path, &line(3));
     fs::rename(&path, part_path(folder, 0, 3)).unwrap();
-    // Merging puts another file in a part's place.
+    // Merging replaces a part by another file.
     fs::remove_file(part_path(folder, 0, 2)).unwrap();
     append(&part_path(folder, 0, 2), &line(99));
     assert_eq!(ticks(&mut follower), [(0, 2), (0, 3)]);
@@ -146,7 +146,7 @@ fn a_base_that_is_not_there_yet_is_waited_for_and_a_later_run_is_gone_over_to() 
     let polled = follower.poll().unwrap();
     assert!(polled.another_run && polled.records.len() == 1);
 
-    // A run whose folder is there but not its file yet, and then is.
+    // The run's folder exists first without its file.
     fs::create_dir(base.join("2026-11-21T09-40-00-2")).unwrap();
     assert!(!follower.poll().unwrap().another_run);
     run("2026-11-21T09-40-00-2", 6);
@@ -154,7 +154,7 @@ fn a_base_that_is_not_there_yet_is_waited_for_and_a_later_run_is_gone_over_to() 
     assert!(polled.another_run && polled.records.len() == 1);
     assert_eq!(follower.run().unwrap(), base.join("2026-11-21T09-40-00-2"));
 
-    // The one before writes on, and is not gone back to.
+    // The previous run still writes, but the follower does not switch back to it.
     run("2026-11-21T09-30-12-1", 7);
     assert_eq!(ticks(&mut follower), []);
 }

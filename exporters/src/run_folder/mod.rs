@@ -1,4 +1,4 @@
-//! How a run lies on disk.
+//! The layout of a run on disk.
 //!
 //! ```text
 //! headspace-runs/                      the base, HEADSPACE_DIR

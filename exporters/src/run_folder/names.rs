@@ -1,20 +1,20 @@
-//! What folders and files are called, and how they are made and found.
+//! Names of folders and files, and functions that create and find them.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Why there is no folder for the run.
+/// Why the run's folder cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot create `{}`: {source} (set `HEADSPACE_DIR` to a folder that can be written)",
     path.display()
 )]
 pub struct FolderError {
-    /// The folder that was to be.
+    /// The folder's path.
     pub path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
 }
 
@@ -26,14 +26,14 @@ pub fn run_id(unix_nanos: u64, pid: u32) -> String {
     format!("{}-{pid}", time.strftime("%Y-%m-%dT%H-%M-%S"))
 }
 
-/// Makes a new folder for a run in `base`, which is made as well where it is missing.
+/// Creates a new folder for a run in `base`, which is created if it does not exist.
 ///
-/// Two runs never share a folder: where the name is taken, `-2`, `-3` and so on is added. The
-/// folder's name is the run's id.
+/// Two runs never share a folder: if the name is in use, `-2`, `-3` and so on is appended. The folder's
+/// name is the run's id.
 ///
 /// # Errors
 ///
-/// [`FolderError`] when the base or the folder cannot be made.
+/// Returns [`FolderError`] if the base or the folder cannot be created.
 pub fn create(base: &Path, unix_nanos: u64, pid: u32) -> Result<PathBuf, FolderError> {
     fs::create_dir_all(base).map_err(|source| FolderError {
         path: base.to_path_buf(),
@@ -54,13 +54,13 @@ pub fn create(base: &Path, unix_nanos: u64, pid: u32) -> Result<PathBuf, FolderE
     }
 }
 
-/// The file that a rank's records are appended to.
+/// The file to which a rank's records are appended.
 #[must_use]
 pub fn rank_path(folder: &Path, rank: u32) -> PathBuf {
     folder.join(format!("rank{rank}.jsonl"))
 }
 
-/// The file of a rank's old records, numbered from 1, the oldest first.
+/// A file of a rank's older records. Parts are numbered from 1, oldest first.
 #[must_use]
 pub fn part_path(folder: &Path, rank: u32, part: u32) -> PathBuf {
     folder.join(format!("rank{rank}.{part:03}.jsonl"))
@@ -69,16 +69,16 @@ pub fn part_path(folder: &Path, rank: u32, part: u32) -> PathBuf {
 /// One file of records.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RankFile {
-    /// Whose records.
+    /// The rank.
     pub rank: u32,
-    /// Which part, from 1; [`u32::MAX`] for the file that is appended to, which comes last.
+    /// The number of the part, from 1. [`u32::MAX`] for the file that is appended to, which comes last.
     pub part: u32,
-    /// Where it is.
+    /// The file's path.
     pub path: PathBuf,
 }
 
 impl RankFile {
-    /// Reads a file's name; `None` when it is not one of a rank.
+    /// Parses a file's name; `None` if it is not a rank's file.
     #[must_use]
     pub fn parse(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
@@ -94,7 +94,7 @@ impl RankFile {
         })
     }
 
-    /// Whether it is the file that is appended to.
+    /// Whether records are appended to this file.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.part == u32::MAX
@@ -108,11 +108,11 @@ fn number(digits: &str) -> Option<u32> {
         .then(|| digits.parse().ok())?
 }
 
-/// The files of a run, by rank, the oldest records of a rank first.
+/// The files of a run, sorted by rank, with the oldest records of a rank first.
 ///
 /// # Errors
 ///
-/// When the folder cannot be listed.
+/// Returns an error if the folder cannot be listed.
 pub fn files(folder: &Path) -> io::Result<Vec<RankFile>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -122,12 +122,12 @@ pub fn files(folder: &Path) -> io::Result<Vec<RankFile>> {
     Ok(files)
 }
 
-/// The runs in `base`, by the time of their last record, the newest last. Folders that hold no
-/// rank's file are passed over, and so are those that cannot be listed.
+/// The runs in `base`, sorted by the time of their last record, newest last. Skips folders without a
+/// rank's file, and folders that cannot be listed.
 ///
 /// # Errors
 ///
-/// When `base` itself cannot be listed.
+/// Returns an error if `base` itself cannot be listed.
 pub fn runs(base: &Path) -> io::Result<Vec<PathBuf>> {
     let mut runs: Vec<(SystemTime, PathBuf)> = Vec::new();
     for entry in fs::read_dir(base)? {

@@ -1,27 +1,27 @@
-//! What a path that a user names is: a run, one file of it, or a folder of runs.
+//! Determines what a user's path refers to: a run, one file of it, or a folder of runs.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::names::{files, runs};
 
-/// What a path leads to.
+/// What a path refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Something that is read as records: a rank's file, or a copy of one.
+    /// A file of records: a rank's file, or a copy of one.
     File,
     /// The folder of a run.
     Run,
-    /// A folder that may hold runs.
+    /// A folder that may contain runs.
     Base,
 }
 
 impl Place {
-    /// Looks what is there.
+    /// Determines what is at the path.
     ///
     /// # Errors
     ///
-    /// When there is nothing, or it cannot be listed.
+    /// Returns an error if nothing is there, or if it cannot be listed.
     pub fn of(path: &Path) -> io::Result<Self> {
         Ok(if !std::fs::metadata(path)?.is_dir() {
             Self::File
@@ -33,11 +33,11 @@ impl Place {
     }
 }
 
-/// The run in `base` that was written to last; `None` where there is none.
+/// The run in `base` with the most recent record; `None` if there is none.
 ///
 /// # Errors
 ///
-/// When `base` cannot be listed.
+/// Returns an error if `base` cannot be listed.
 pub fn newest(base: &Path) -> io::Result<Option<PathBuf>> {
     Ok(runs(base)?.pop())
 }

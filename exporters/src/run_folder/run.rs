@@ -1,8 +1,8 @@
-//! What a run's files say together.
+//! The combined content of a run's files.
 //!
-//! Only what people and programs ask of a finished run is kept: what ran, its last summary, its
-//! probes and its notices. Ticks are checked and counted as they go by, so a folder of a gigabyte
-//! is read in bounded memory. Who needs the ticks is shown them one by one.
+//! Only what is needed of a finished run is kept: its `run` record, its last summary, its probes and
+//! its notices. Ticks are checked and counted but not kept, so a folder of a gigabyte is read in
+//! bounded memory. Callers that need the ticks receive them one by one.
 
 use std::fs::File;
 use std::io;
@@ -18,27 +18,28 @@ use super::names::{RankFile, files, part_path};
 use crate::encode::json_lines::Kind;
 use crate::encode::reader::{Records, Tally};
 
-/// Notices kept of a rank. Each is said once, so more than this is not a run but a fault.
+/// Maximum number of notices kept per rank. Each notice is shown once, so a larger number indicates a
+/// fault.
 const MAX_NOTICES: usize = 256;
 
-/// Probes kept of a rank: one a loop.
+/// Maximum number of probes kept per rank: one per loop.
 const MAX_PROBES: usize = 256;
 
-/// How often a run is listed again because a file was renamed meanwhile.
+/// Maximum number of times a run is listed again because a file was renamed meanwhile.
 const MAX_LISTINGS: u32 = 8;
 
 /// Why a run was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system refused.
+    /// The system returned an error.
     #[error("cannot read `{}`: {source}", path.display())]
     Io {
-        /// What was read.
+        /// The path that was read.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It holds no rank's file.
+    /// The folder contains no rank's file.
     #[error("`{}` is not the folder of a run: it holds no `rank0.jsonl`", path.display())]
     NoRanks {
         /// The folder.
@@ -46,7 +47,7 @@ pub enum ReadError {
     },
 }
 
-/// A run as its files tell it.
+/// A run, as read from its files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// Its folder.
@@ -55,35 +56,35 @@ pub struct Run {
     pub ranks: Vec<RankRun>,
 }
 
-/// What one rank wrote.
+/// The content of one rank's files.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RankRun {
-    /// Which rank, by the file's name.
+    /// The rank, from the file's name.
     pub rank: u32,
-    /// Its files, the oldest records first.
+    /// Its files, with the oldest records first.
     pub files: Vec<PathBuf>,
     /// The last `run` record.
     pub run: Option<RunRecord>,
-    /// The last summary, with the time it was written. Its body is a `summary`.
+    /// The last summary, with its time. Its body is a `summary`.
     pub summary: Option<Record>,
     /// Its probes, at most 256.
     pub probes: Vec<ProbeRecord>,
     /// Its notices, at most 256.
     pub notices: Vec<NoticeRecord>,
-    /// What went by, the lines passed over included.
+    /// Counts of what was read, including skipped lines.
     pub tally: Tally,
 }
 
-/// What goes by while a run is read.
+/// An event during the reading of a run.
 #[derive(Debug, Clone, Copy)]
 pub enum Seen<'a> {
     /// A tick of the rank that is being read, in order.
     Tick(&'a SeriesTick<'a>),
-    /// The rank is read. The ticks since the rank before were its own.
+    /// A rank is complete. The ticks since the previous rank belong to it.
     Rank(&'a RankRun),
 }
 
-/// Who looks on.
+/// An optional callback for the events.
 type Watch<'a> = Option<&'a mut dyn FnMut(Seen<'_>)>;
 
 impl Run {
@@ -91,26 +92,26 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`ReadError`] when the folder or one of its files cannot be read, or when there is none.
+    /// Returns [`ReadError`] if the folder or one of its files cannot be read, or if there is no file.
     pub fn read(folder: &Path) -> Result<Self, ReadError> {
         Self::read_folder(folder, None)
     }
 
-    /// Reads one file. A rank's newest file brings the rank's older parts along.
+    /// Reads one file. For a rank's newest file, the rank's older parts are read too.
     ///
     /// # Errors
     ///
-    /// [`ReadError`] when a file cannot be read.
+    /// Returns [`ReadError`] if a file cannot be read.
     pub fn read_file(path: &Path) -> Result<Self, ReadError> {
         Self::read_one(path, None)
     }
 
-    /// Reads a run's folder, or one file of it, and shows `seen` its ticks, which takes about half as
-    /// long again.
+    /// Reads a run's folder, or one file of it, and passes its ticks to `seen`. This takes about 1.5
+    /// times as long.
     ///
     /// # Errors
     ///
-    /// [`ReadError`] as for [`read`](Self::read) and [`read_file`](Self::read_file).
+    /// Returns [`ReadError`] as [`read`](Self::read) and [`read_file`](Self::read_file) do.
     pub fn read_with(path: &Path, seen: &mut dyn FnMut(Seen<'_>)) -> Result<Self, ReadError> {
         if path.is_dir() {
             Self::read_folder(path, Some(seen))
@@ -165,7 +166,7 @@ impl Run {
         })
     }
 
-    /// What went by in all ranks.
+    /// Counts of what was read, over all ranks.
     #[must_use]
     pub fn tally(&self) -> Tally {
         let mut all = Tally::default();
@@ -181,12 +182,12 @@ impl RankRun {
     ///
     /// # Errors
     ///
-    /// [`ReadError`] when one of its files cannot be read.
+    /// Returns [`ReadError`] if one of its files cannot be read.
     pub fn read(folder: &Path, rank: u32) -> Result<Self, ReadError> {
         Self::read_files(folder, &of_rank(folder, rank)?, None)
     }
 
-    /// Reads a rank whose files were listed.
+    /// Reads a rank from its listed files.
     fn read_files(
         folder: &Path,
         listed: &[RankFile],
@@ -222,7 +223,7 @@ impl RankRun {
         }
     }
 
-    /// The probe of the loop that the summary is about, else the last one.
+    /// The probe of the summary's loop, or else the last one.
     #[must_use]
     pub fn main_probe(&self) -> Option<&ProbeRecord> {
         let name = self.last_summary().and_then(|s| s.loop_name.as_deref());
@@ -233,8 +234,8 @@ impl RankRun {
             .or(self.probes.last())
     }
 
-    /// Seconds from the last summary to the last record, where the run did not end in order.
-    /// `None` where it did, or where there is no summary.
+    /// Seconds from the last summary to the last record, if the run did not end normally. `None` if it
+    /// did, or if there is no summary.
     #[must_use]
     pub fn unfinished_s(&self) -> Option<f64> {
         let summary = self.last_summary()?;
@@ -262,7 +263,7 @@ impl RankRun {
         Ok(())
     }
 
-    /// Takes its next record, and keeps what is kept of a rank. Counts nothing.
+    /// Adds the rank's next record, and keeps what is needed. Does not change the counts.
     pub fn take(&mut self, record: Record) {
         match record.body {
             RecordBody::Summary(_) => self.summary = Some(record),
@@ -296,11 +297,11 @@ fn of_rank(folder: &Path, rank: u32) -> Result<Vec<RankFile>, ReadError> {
     Ok(files)
 }
 
-/// A rank's files, the newest one opened.
+/// Opens a rank's newest file, and returns all its files.
 ///
-/// While the run goes on, the newest file may become a part between the listing and the opening.
-/// Then there is a part behind those that were listed, and they are listed again. (Listing again in
-/// any case would cost a folder of ten thousand ranks their square.)
+/// While the run is active, the newest file may become a part between listing and opening. There is
+/// then a part after the listed ones, and the files are listed again. (Always listing again would take
+/// quadratic time for a folder of ten thousand ranks.)
 fn opened(
     folder: &Path,
     rank: u32,

@@ -1,8 +1,8 @@
-//! One rank's files, read as they grow.
+//! Reads one rank's files as they grow.
 //!
-//! The file that is appended to is held open: when it becomes a part, its rest is still read from
-//! it, whatever merging makes of the part meanwhile. Only whole lines are taken, and a line that is
-//! not ended yet is read again with the next look, since a writer takes back what a full disk cut.
+//! The file that is appended to is kept open. When it becomes a part, the rest is still read from it,
+//! even if merging replaces the part meanwhile. Only whole lines are returned. An unfinished line is
+//! read again later, because a writer removes what a full disk truncated.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,27 +15,27 @@ use super::names::{RankFile, files, part_path, rank_path};
 use crate::encode::json_lines::Kind;
 use crate::encode::reader::{Records, Tally};
 
-/// Longest line that is read. A longer one is passed over and counted as damaged.
+/// Longest line that is read. A longer one is skipped and counted as damaged.
 const MAX_LINE: usize = 8 << 20;
 
-/// A rank's files, or one file, and how far they are read.
+/// A rank's files, or one file, and the read position.
 pub(super) struct Tail {
     rank: u32,
-    /// The folder of the parts; `None` where one file is all there is.
+    /// The folder of the parts; `None` if a single file is read.
     folder: Option<PathBuf>,
     at: Option<Open>,
-    /// The number of the part that is read, or that the newest file will become.
+    /// The number of the part that is read, or that the newest file will get.
     part: u32,
     tally: Tally,
 }
 
-/// The file that is read.
+/// The current file.
 struct Open {
     file: File,
     identity: (u64, u64),
-    /// Bytes read, up to the end of a line.
+    /// Number of bytes read, up to the end of a line.
     offset: u64,
-    /// Whether it is a part, which does not grow.
+    /// Whether it is a part, which no longer grows.
     complete: bool,
 }
 
@@ -53,7 +53,7 @@ impl Open {
 }
 
 impl Tail {
-    /// Begins with the oldest part of a rank of the run in `folder`.
+    /// Starts at the oldest part of a rank of the run in `folder`.
     pub(super) fn of_rank(folder: &Path, rank: u32) -> io::Result<Self> {
         let mut tail = Self {
             rank,
@@ -66,7 +66,7 @@ impl Tail {
         Ok(tail)
     }
 
-    /// Reads one file, whatever it is called.
+    /// Reads one file with any name.
     pub(super) fn of_file(path: &Path) -> io::Result<Self> {
         Ok(Self {
             rank: RankFile::parse(path).map_or(0, |file| file.rank),
@@ -77,13 +77,13 @@ impl Tail {
         })
     }
 
-    /// What went by.
+    /// Counts of what was read.
     pub(super) fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Appends the records behind those read to `out`, of some `budget` bytes. Whether there may be
-    /// more already.
+    /// Appends the next records to `out`, about `budget` bytes. Returns whether there may be more
+    /// already.
     pub(super) fn read(
         &mut self,
         mut budget: usize,
@@ -96,7 +96,7 @@ impl Tail {
             let Some(open) = &mut self.at else {
                 return Ok(false);
             };
-            // Looked at before reading: what is appended after it is read is another file's.
+            // Checked before reading: anything appended after the replacement belongs to another file.
             let replaced = match &self.folder {
                 Some(folder) => !open.complete && !leads_to(folder, self.rank, open.identity),
                 None => false,
@@ -127,14 +127,14 @@ impl Tail {
         }
     }
 
-    /// Goes on behind a file that is read to its end.
+    /// Moves on after the end of a file.
     fn leave(&mut self, replaced: bool) -> io::Result<()> {
         self.at = None;
         let Some(folder) = &self.folder else {
             return Ok(());
         };
         if replaced && !part_path(folder, self.rank, self.part).exists() {
-            // It was not made a part but deleted, and perhaps its parts with it.
+            // The file was deleted instead of becoming a part, and perhaps its parts too.
             self.part = last_part(folder, self.rank)?.map_or(1, |last| last.saturating_add(1));
         } else {
             self.part = self.part.saturating_add(1);
@@ -142,24 +142,25 @@ impl Tail {
         Ok(())
     }
 
-    /// Opens the part that is next, else the newest file; `None` while there is neither.
+    /// Opens the next part, or else the newest file; `None` if neither exists.
     fn next_file(&self) -> io::Result<Option<Open>> {
         let Some(folder) = &self.folder else {
             return Ok(None);
         };
         let newest = found(Open::new(&rank_path(folder, self.rank), false))?;
-        // After the newest was opened: should it have become a part in between, it is that one.
+        // Checked after the newest file was opened: if that has become a part in between, it is this
+        // one.
         let part = found(Open::new(&part_path(folder, self.rank, self.part), true))?;
         Ok(part.or(newest))
     }
 }
 
-/// Bytes from the offset on, up to the end of a line, some `room` of them; and whether they are
-/// whole lines and not the beginning of one that is longer than any. Of a file that `ended` the last
-/// line needs no end.
+/// The bytes from the offset to the end of a line, about `room` bytes. Also returns whether they are
+/// whole lines, not the beginning of a line that is too long. If the file has `ended`, its last line
+/// needs no newline.
 fn chunk(open: &mut Open, room: usize, ended: bool) -> io::Result<(Vec<u8>, bool)> {
     let size = open.file.metadata()?.len();
-    // A file that somebody cut goes on at its new end.
+    // If the file was truncated, continue at its new end.
     open.offset = open.offset.min(size);
     let left = usize::try_from(size.saturating_sub(open.offset)).unwrap_or(usize::MAX);
     let mut room = room.clamp(4096, MAX_LINE);
@@ -184,7 +185,7 @@ fn chunk(open: &mut Open, room: usize, ended: bool) -> io::Result<(Vec<u8>, bool
     }
 }
 
-/// Whether the rank's newest file is the one with that identity.
+/// Whether the rank's newest file has that identity.
 fn leads_to(folder: &Path, rank: u32, identity: (u64, u64)) -> bool {
     fs::metadata(rank_path(folder, rank)).is_ok_and(|meta| (meta.dev(), meta.ino()) == identity)
 }
@@ -203,7 +204,7 @@ fn parts(folder: &Path, rank: u32) -> io::Result<Vec<u32>> {
     Ok(of_rank.map(|f| f.part).collect())
 }
 
-/// `None` for what is not there.
+/// Converts "not found" to `None`.
 pub(super) fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -1,10 +1,10 @@
-//! A destination that may be slow: a thread of its own, and the latest state.
+//! A destination that may be slow: it has its own thread, which delivers the latest state.
 //!
-//! The export thread only keeps a state up to date, under a lock that is never held while anything
-//! is sent. The destination's thread delivers that state every interval: what a slow one misses is
-//! not queued, since the next delivery says it as well. At the end a last delivery is made, for which
-//! the process waits a little; where the destination failed before, hardly at all. In a forked child
-//! there is no such thread, and nothing is waited for.
+//! The export thread only updates a state under a lock. The lock is never held while data is sent. The
+//! destination's thread delivers the state every interval. Missed deliveries are not queued, because
+//! the next one contains the same data. At the end of the run there is a last delivery, for which the
+//! process waits a short time, and a much shorter one if the delivery before failed. A forked child has
+//! no such thread, so it waits for nothing.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,35 +19,35 @@ use headspace_agent::runtime::fork::Owner;
 /// How long the end of the process waits for the last delivery.
 const LAST_DELIVERY: Duration = Duration::from_millis(1200);
 
-/// The same where the delivery before failed.
+/// The same limit if the delivery before failed.
 const LAST_TRY: Duration = Duration::from_millis(200);
 
-/// Wait before a second attempt; twice as long before each further one.
+/// Wait before the second attempt. Each further wait is twice as long.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 
-/// Longest wait that a destination may ask for.
+/// Longest wait that a destination may request.
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
 
-/// Stack of the thread: TLS and HTTP/2 go deeper than the agent's own threads.
+/// Stack size of the thread, in bytes: TLS and HTTP/2 need more than the agent's own threads.
 const STACK: usize = 2 << 20;
 
-/// Target of the log of deliveries (docs/commands.md).
+/// Target of the delivery log (docs/commands.md).
 pub const DELIVERY: &str = "headspace_exporters::delivery";
 
-/// What a destination wants to know of the records.
+/// The state that a destination builds from the records.
 pub trait State: Send + 'static {
-    /// Takes a record.
+    /// Updates the state with a record.
     fn take(&mut self, record: &Record);
 
-    /// What of it was lost so far. Deliveries that were given up are not counted here.
+    /// What the state has lost so far. Deliveries that were given up are not counted here.
     fn lost(&self) -> Lost {
         Lost::default()
     }
 
-    /// The last delivery is over: what waits in it is lost.
+    /// Called after the last delivery: items that still wait are lost.
     fn end(&mut self) {}
 
-    /// Whether it tells of single steps.
+    /// Whether the destination reports single steps.
     fn wants_steps(&self) -> bool {
         false
     }
@@ -56,16 +56,16 @@ pub trait State: Send + 'static {
 /// Why a delivery failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What was tried, and what came back.
+    /// What was attempted, and the error.
     pub reason: String,
-    /// Whether the same may succeed later, and how long the destination wants to be left alone.
+    /// Whether to retry, and how long the destination asks to wait.
     pub retry: Retry,
-    /// How much of it was refused, where the rest was taken.
+    /// Number of refused items, if the rest was accepted.
     pub refused: Option<u64>,
 }
 
 impl Failure {
-    /// One that may go well next time.
+    /// A failure that may succeed on retry.
     pub fn passing(reason: impl Into<String>, retry: Retry) -> Self {
         Self {
             reason: reason.into(),
@@ -74,61 +74,61 @@ impl Failure {
         }
     }
 
-    /// One that is not repeated.
+    /// A failure that is not retried.
     pub fn lasting(reason: impl Into<String>) -> Self {
         Self::passing(reason, Retry::No)
     }
 }
 
-/// Whether a delivery may be tried again.
+/// Whether a failed delivery is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
-    /// No: it would be refused again. The next one may not.
+    /// Do not retry this delivery, because it would be refused again. The next one may succeed.
     No,
-    /// Soon.
+    /// Retry after the usual wait.
     Soon,
-    /// Not before so long.
+    /// Retry no earlier than after this time.
     After(Duration),
 }
 
-/// Delivers a state.
+/// Delivers a state to a destination.
 pub trait Deliver<S>: Send + 'static {
-    /// Delivers the state within `limit`. Take from it what is needed, then let go of it: the export
-    /// thread waits for it.
+    /// Delivers the state within `limit`. Copy what is needed and release the lock at once, because the
+    /// export thread waits for it.
     ///
     /// # Errors
     ///
-    /// [`Failure`], also where the limit has passed.
+    /// Returns [`Failure`] if the delivery fails or `limit` passes.
     fn deliver(&mut self, state: &Shared<S>, limit: Duration) -> Result<(), Failure>;
 }
 
-/// A state that the export thread writes and a destination's thread reads.
+/// A state that the export thread writes and the destination's thread reads.
 #[derive(Debug)]
 pub struct Shared<S>(Mutex<S>);
 
 impl<S> Shared<S> {
-    /// The state. Hold it only while computing.
+    /// Locks the state. Hold the guard only for computation, never for I/O.
     pub fn lock(&self) -> MutexGuard<'_, S> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How often, and how long.
+/// Interval and time limit of deliveries.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// Time between two deliveries.
+    /// Interval between two deliveries.
     pub interval: Duration,
-    /// How long one may take.
+    /// Time limit of one delivery.
     pub timeout: Duration,
 }
 
 #[derive(Debug, Default)]
 struct Status {
-    /// Something was taken, so that there is something to deliver.
+    /// Whether any record has arrived, so that there is something to deliver.
     some: bool,
     closing: Option<Instant>,
     ended: bool,
-    /// The last delivery failed.
+    /// Whether the last delivery failed.
     failing: bool,
     lost: u64,
     cpu: ThreadTime,
@@ -149,23 +149,23 @@ impl<S> Inner<S> {
     }
 }
 
-/// An exporter whose deliveries are made by a thread of its own.
+/// An exporter that delivers on its own thread.
 #[derive(Debug)]
 pub struct Apart<S> {
     inner: Arc<Inner<S>>,
     owner: Owner,
-    /// Lost items were told of.
+    /// Whether lost items were reported.
     told: bool,
     wants_steps: bool,
 }
 
 impl<S: State> Apart<S> {
-    /// Starts the thread. The first delivery is made with the first records, so that a destination
-    /// that does not work is told of early.
+    /// Starts the thread. The first records trigger the first delivery, so that a destination that does
+    /// not work is reported early.
     ///
     /// # Errors
     ///
-    /// The system gives no thread.
+    /// Returns an error if the system cannot create a thread.
     pub fn start(
         name: &'static str,
         state: S,
@@ -269,7 +269,8 @@ impl<S: State> Exporter for Apart<S> {
             .unwrap_or_else(PoisonError::into_inner)
             .0;
         if !status.ended {
-            // It is left behind: the process need not outlive what does not answer.
+            // The thread is detached, so that a destination that does not answer cannot keep the
+            // process alive.
             status.lost += 1;
             if !std::mem::replace(&mut status.failing, true) {
                 status.notices.push(Notice::ExportFailing {
@@ -300,14 +301,14 @@ impl<S> Inner<S> {
 
 impl<S> Drop for Apart<S> {
     fn drop(&mut self) {
-        // In a forked child the lock may be held for ever by a thread that is not there.
+        // In a forked child, a thread that does not exist there may hold the lock forever.
         if self.owner.is_here() {
             self.inner.close();
         }
     }
 }
 
-/// The thread: delivers until the exporter is closed, and then once more.
+/// The thread's body: delivers until the exporter is closed, and then once more.
 fn run<S: State>(inner: &Inner<S>, mut deliver: impl Deliver<S>, pace: Pace) {
     let mut status = inner.status();
     while !status.some && status.closing.is_none() {
@@ -368,7 +369,7 @@ fn wait<'a, S>(
 }
 
 impl Status {
-    /// Notes how a delivery went; `given_up` where a failed one is not tried again.
+    /// Records the outcome of a delivery. `given_up` is true if a failed delivery is not retried.
     fn note(&mut self, name: &'static str, outcome: Result<(), Failure>, given_up: bool) {
         self.cpu.note();
         match outcome {
@@ -393,13 +394,13 @@ impl Status {
     }
 }
 
-/// When to deliver: on a grid, and in between what failed.
+/// When to deliver: at regular times, and in between to retry failed deliveries.
 #[derive(Debug)]
 struct Plan {
     interval: Duration,
-    /// The next delivery.
+    /// Time of the next delivery.
     next: Instant,
-    /// The next on the grid.
+    /// Time of the next regular delivery.
     regular: Instant,
     wait: Duration,
 }
@@ -414,7 +415,7 @@ impl Plan {
         }
     }
 
-    /// Plans the delivery after one that went like this. Returns whether it is given up.
+    /// Plans the next delivery after `outcome`. Returns whether a failed delivery is given up.
     fn after(&mut self, outcome: &Result<(), Failure>, now: Instant) -> bool {
         while self.regular <= now {
             self.regular += self.interval;

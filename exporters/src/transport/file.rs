@@ -1,11 +1,11 @@
-//! Records into a run's folder, as `rank<r>.jsonl`.
+//! Records in a run's folder, as `rank<r>.jsonl`.
 //!
-//! Each delivery is one `write` of whole lines to a file opened for append, so a kill at any
-//! moment loses at most the interval that was not delivered yet. What the disk refuses is taken
-//! back, so that nothing half-written stays; where even that fails, the line is ended before the
-//! next begins. A folder that is deleted while the run goes on is made again, and begins with the
-//! `run` record. When the file has grown it becomes a numbered part, whose ticks are merged a
-//! little with every delivery.
+//! Each delivery is one `write` of whole lines to a file opened for appending. A kill at any moment
+//! therefore loses at most the interval that was not delivered yet. If the disk is full, the partial
+//! delivery is removed. If it cannot be removed, its last line is ended before the next one begins. If
+//! the folder is deleted during the run, it is created again and begins with the `run` record. When the
+//! file reaches its size limit, it becomes a numbered part. Each delivery merges some of that part's
+//! ticks.
 
 mod append;
 mod parts;
@@ -22,16 +22,16 @@ use self::parts::Parts;
 use crate::encode::json_lines;
 use crate::run_folder::rank_path;
 
-/// How much a rank may leave on disk.
+/// Limits on the disk space of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileLimits {
-    /// Size at which the file becomes a part. Larger keeps full resolution for longer; 32 MiB is
-    /// four hours of ticks of 2 KiB, one a second.
+    /// Size at which the file becomes a part. A larger value keeps full resolution for longer: 32 MiB
+    /// hold four hours of ticks of 2 KiB, one a second.
     pub rotate_bytes: u64,
-    /// Size of all parts together beyond which the oldest are merged again. With `rotate_bytes`
-    /// twice (the newest file, and a part on its way to be merged) it bounds what a rank leaves.
+    /// Total size of all parts above which the oldest are merged again. A rank uses at most this plus
+    /// twice `rotate_bytes` (the newest file, and a part that is being merged).
     pub total_bytes: u64,
-    /// Ticks that become one in a part. At least 2.
+    /// Number of ticks that are merged into one in a part. At least 2.
     pub merge: u32,
 }
 
@@ -49,13 +49,13 @@ impl Default for FileLimits {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open `{}`: {source} (choose a folder that can be written)", path.display())]
 pub struct FileError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
 }
 
-/// Bytes of the buffer kept between deliveries.
+/// Size of the buffer kept between deliveries, in bytes.
 const KEPT_BUFFER: usize = 256 << 10;
 
 /// Appends one rank's records to its file.
@@ -65,14 +65,14 @@ pub struct FileExporter {
     rotate_bytes: u64,
     file: AppendFile,
     parts: Parts,
-    /// The line that tells what runs here: the first in a folder made anew.
+    /// The `run` record, which is the first line of a folder that is created again.
     run_line: Vec<u8>,
     buffer: Vec<u8>,
 }
 
 impl FileExporter {
-    /// Opens `rank<rank>.jsonl` in `folder`, which is made where it is missing. A file that is
-    /// there is appended to.
+    /// Opens `rank<rank>.jsonl` in `folder` for appending. Creates the folder and the file if they do
+    /// not exist.
     ///
     /// # Errors
     ///
@@ -94,13 +94,13 @@ impl FileExporter {
         })
     }
 
-    /// The file that records are appended to.
+    /// The path of the file to which records are appended.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Fills the buffer with `records`, one line each.
+    /// Writes `records` into the buffer, one line each.
     fn encode(&mut self, records: &[Record]) -> io::Result<()> {
         self.buffer.clear();
         self.buffer.shrink_to(KEPT_BUFFER);
@@ -116,7 +116,7 @@ impl FileExporter {
         Ok(())
     }
 
-    /// Opens the file again where it is not the one at its path any more.
+    /// Opens the file again if the descriptor no longer refers to the file at its path.
     fn reopen_if_gone(&mut self) -> io::Result<()> {
         let standing = self.file.standing();
         if standing == Standing::Open {
@@ -145,18 +145,18 @@ impl FileExporter {
             NotFound | PermissionDenied | ReadOnlyFilesystem | NotADirectory | IsADirectory => {
                 ExportError::Closed(text)
             }
-            // Among them a full disk, which may have room later.
+            // One such error is a full disk, which may have room later.
             _ => ExportError::Transient(text),
         }
     }
 
-    /// Makes a part of a file that has grown, and merges the parts a little. Nothing here can lose
-    /// a record, and no failure is worth a notice: it is tried again.
+    /// Turns a file that reached its size limit into a part, and merges one slice of the parts. Nothing
+    /// here can lose a record. Failures are not reported, because the next delivery tries again.
     fn tidy(&mut self) {
         if self.file.len() >= self.rotate_bytes && self.parts.rotate(&self.path).is_ok() {
             match open(&self.folder, &self.path) {
                 Ok(file) => self.file = file,
-                // Its records are safe in the part, and the next delivery opens it.
+                // Its records are safe in the part. The next delivery opens the file again.
                 Err(_) => self.file.lose(),
             }
         }

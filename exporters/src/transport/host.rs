@@ -1,23 +1,24 @@
-//! Whom a server answers over HTTP: a request must name the server it was sent to.
+//! Host check for HTTP servers: a request must name the server to which it was sent.
 //!
-//! Else a page of another site could make its own name lead here, and a browser would let it read
-//! the answers (DNS rebinding). The port is not compared, since a tunnel changes it.
+//! Without this check, a page of another site could let its own host name resolve to this server, and a
+//! browser would let that page read the answers (DNS rebinding). The port is not compared, because a
+//! tunnel changes it.
 
 use std::net::{IpAddr, SocketAddr};
 
 use hyper::header::HOST;
 use hyper::{HeaderMap, Uri};
 
-/// The names that a server goes by.
+/// The host names under which a server answers.
 #[derive(Debug, Clone)]
 pub struct ServedNames {
     names: Vec<String>,
-    /// Whether any address of the machine will do, since it listens at all of them.
+    /// Whether any IP address is accepted, because the server listens on all of them.
     any_address: bool,
 }
 
 impl ServedNames {
-    /// `host` is what the user wants to listen at, `address` what that became.
+    /// `host` is the name that the user gave, `address` the address to which it resolved.
     #[must_use]
     pub fn new(host: &str, address: SocketAddr) -> Self {
         let mut names = vec![name_of(host), written(address.ip()), "localhost".to_owned()];
@@ -32,8 +33,8 @@ impl ServedNames {
         }
     }
 
-    /// Whether a request with this head names the server: once in `Host`, and by no other name in
-    /// its first line.
+    /// Whether the request's head names this server. It must have exactly one `Host` header, and no
+    /// other name in its request line.
     #[must_use]
     pub fn include(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         let mut hosts = headers.get_all(HOST).iter();
@@ -46,12 +47,12 @@ impl ServedNames {
             self.names.contains(&name) || self.any_address && address.parse::<IpAddr>().is_ok()
         };
         let host = host.to_str().is_ok_and(known);
-        // A request may name a server in its first line too.
+        // The request line may contain a server name too.
         host && uri.authority().is_none_or(|named| known(named.as_str()))
     }
 }
 
-/// A host's name without its port, in lower case.
+/// A host name without its port, in lower case.
 fn name_of(host: &str) -> String {
     let end = match host.rfind(']') {
         Some(bracket) => bracket + 1,
@@ -65,7 +66,7 @@ fn name_of(host: &str) -> String {
     }
 }
 
-/// An address as it stands in `Host`.
+/// An address as `Host` spells it.
 fn written(address: IpAddr) -> String {
     match address {
         IpAddr::V4(four) => four.to_string(),

@@ -1,5 +1,5 @@
-//! Destinations, one a module. Siblings do not import each other; `apart` and `host` are what several
-//! of them do alike.
+//! Destinations, one per module. Siblings do not import each other; `apart` and `host` contain what
+//! several of them share.
 
 pub mod apart;
 pub mod file;

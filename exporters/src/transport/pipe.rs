@@ -1,14 +1,14 @@
-//! Records as lines to whoever reads a named pipe or a Unix socket, in another process.
+//! Records as lines for readers in other processes, through a named pipe or a Unix socket.
 //!
-//! Written only while somebody reads, and never waiting: what a reader does not take in time waits
-//! in a bounded backlog of its own, and beyond that is dropped, by whole lines, and counted. Each
-//! reader begins with the `run` record and the last summary. Readers come and go while training
-//! goes on. A named pipe is one stream, which several readers would share line by line; a socket
-//! gives each of them a stream of its own.
+//! Lines are written only while a reader is connected, and writing never blocks. Each reader has a
+//! bounded backlog for lines that it has not read yet. When the backlog is full, whole lines are
+//! dropped and counted. Each reader first receives the `run` record and the last summary. Readers may
+//! connect and leave at any time during training. A named pipe is one stream, which several readers
+//! would share line by line. A socket has a separate stream for each reader.
 //!
-//! Lines are written by the export thread where there is room at once; a thread of this module
-//! waits for readers and for room. That thread alone touches the path, and holds no lock meanwhile: a
-//! file system that hangs holds up it and nobody else.
+//! The export thread writes lines if there is room at once. A thread of this module waits for readers
+//! and for room. Only that thread accesses the path, and it holds no lock meanwhile, so a file system
+//! that hangs blocks no other thread.
 
 mod address;
 mod endpoint;
@@ -32,47 +32,47 @@ use self::endpoint::Endpoint;
 use self::reader::{Reader, never_signal};
 use crate::encode::json_lines;
 
-/// Why there is no pipe.
+/// Why the pipe or socket cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum PipeError {
-    /// Something else is at the path.
+    /// Another file is at the path.
     #[error("`{path}` is {found} (name a path that is free, or {way_out})")]
     Taken {
         /// The path.
         path: String,
-        /// What is there.
+        /// The type of that file.
         found: String,
-        /// What else may be done.
+        /// What the user can do instead.
         way_out: &'static str,
     },
-    /// The system refused.
+    /// The system returned an error.
     #[error("cannot make `{path}`: {source} (choose a folder that can be written)")]
     Io {
         /// The path.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// How long the end of a session waits for readers to take what is left.
+/// How long the end of a session waits for readers to receive the remaining lines.
 const LAST_WAIT: Duration = Duration::from_millis(500);
 
-/// How much longer it waits for the thread to say that it has ended.
+/// How much longer the end of a session waits for the thread to exit.
 const LAST_WORD: Duration = Duration::from_millis(250);
 
-/// How often a named pipe is tried while nobody reads.
+/// Interval between attempts to open a named pipe that has no reader.
 const TRY_PIPE: Duration = Duration::from_millis(200);
 
-/// Most readers of a socket at once. Further ones wait until one leaves.
+/// Maximum number of concurrent readers of a socket. Further readers wait until one leaves.
 const MAX_READERS: usize = 16;
 
-/// Sends records to whoever reads.
+/// Sends records to all connected readers.
 pub struct PipeExporter {
     shared: Arc<Shared>,
     owner: Owner,
     told: bool,
-    /// Lines of a delivery, with their kinds.
+    /// The lines of one delivery, with the kinds of their records.
     buffer: Vec<u8>,
 }
 
@@ -89,22 +89,22 @@ struct Shared {
 
 struct State {
     readers: Vec<Reader>,
-    /// What each reader begins with.
+    /// The `run` record, the first line for each reader.
     run: Arc<[u8]>,
     summary: Arc<[u8]>,
     lost: u64,
-    /// Why nobody can read.
+    /// The reason why no reader can connect.
     trouble: Option<String>,
-    /// No more records come: until then what is left is delivered.
+    /// Set when no more records come: the remaining lines are delivered until this time.
     ends: Option<Instant>,
 }
 
 impl PipeExporter {
-    /// Makes the pipe or socket, and begins to wait for readers.
+    /// Creates the pipe or socket, and starts to wait for readers.
     ///
     /// # Errors
     ///
-    /// [`PipeError`] when something else is at the path, or the system refuses.
+    /// Returns [`PipeError`] if another file is at the path, or if the system returns an error.
     pub fn open(address: &Address) -> Result<Self, PipeError> {
         let refused = |source| PipeError::Io {
             path: address.path().display().to_string(),
@@ -137,7 +137,7 @@ impl PipeExporter {
             .name("headspace-pipe".to_owned())
             .stack_size(256 << 10)
             .spawn(move || {
-                // Whatever becomes of it, nobody waits for a thread that is not there any more.
+                // Set the flag even after a panic, so that nobody waits for a thread that has exited.
                 let _ = contain(|| work(&served));
                 *served.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
                 served.ending.notify_all();
@@ -150,7 +150,7 @@ impl PipeExporter {
         })
     }
 
-    /// How many read at the moment.
+    /// The number of connected readers.
     #[must_use]
     pub fn readers(&self) -> usize {
         self.shared.lock().readers.len()
@@ -181,7 +181,7 @@ impl Exporter for PipeExporter {
             }
             let line = self.line(record)?;
             let mut state = self.shared.lock();
-            // Behind it, so that a reader that comes now has each once.
+            // Push and store under one lock, so that a new reader gets each line exactly once.
             let State { readers, lost, .. } = &mut *state;
             for reader in readers {
                 *lost += u64::from(!reader.push(&line));
@@ -244,7 +244,7 @@ impl Exporter for PipeExporter {
             until.saturating_duration_since(Instant::now())
         });
         let ended = self.shared.ended.lock();
-        // One that hangs is left behind.
+        // A thread that hangs is detached.
         drop(
             self.shared
                 .ending
@@ -276,11 +276,11 @@ impl Shared {
     }
 
     fn ring(&self) {
-        // A full counter means that it rings already.
+        // If the counter is full, the alarm is already set.
         let _ = rustix::io::write(&self.alarm, &1_u64.to_ne_bytes());
     }
 
-    /// Lets go of readers that left, and takes new ones.
+    /// Removes readers that left, and accepts new ones.
     fn let_in(&self, endpoint: &mut Endpoint) {
         let most = endpoint.most_readers(MAX_READERS);
         let room = || {
@@ -305,11 +305,12 @@ impl Shared {
         }
     }
 
-    /// The thread: waits for readers and for room until the session ends.
+    /// The thread's body: waits for readers and for room until the session ends.
     fn serve(&self, endpoint: &mut Endpoint) {
         never_signal();
-        // Somebody asked, and could not be let in: no descriptors are left, say. Whoever asks stays
-        // there to be seen, so that the next look has to wait.
+        // `asked`: a reader tries to connect but could not be accepted, for example because no
+        // descriptor is left. The pending connection stays readable, so polling again at once would be
+        // a busy loop.
         let (mut asked, mut before) = (false, 0);
         loop {
             self.let_in(endpoint);
@@ -355,8 +356,8 @@ impl Shared {
         }
     }
 
-    /// Waits for the alarm, for somebody who asks to read, or for room at readers where something
-    /// waits for it; at most for `wait`. Whether somebody asked, and which of the readers left.
+    /// Waits at most `wait` for the alarm, for a new connection, or for room at readers with queued
+    /// lines. Returns whether a connection is pending, and which of the readers left.
     fn wait(
         &self,
         listener: Option<&OwnedFd>,
@@ -385,14 +386,14 @@ impl Shared {
             .map(|fd| answered && fd.revents().intersects(over))
             .collect();
         let mut count = [0; 8];
-        // Nothing to read where it did not ring.
+        // If the alarm is not set, there is nothing to read.
         let _ = rustix::io::read(&self.alarm, &mut count);
         (asked, gone)
     }
 }
 
 impl State {
-    /// Lets go of readers that left, and writes what there is room for.
+    /// Removes readers that left, and writes as much as there is room for.
     fn go_on(&mut self) {
         self.readers.retain(|reader| !reader.gone());
         for reader in &mut self.readers {

@@ -1,14 +1,14 @@
-//! An HTTP endpoint in the process that trains, for Prometheus to scrape: `GET /metrics`.
+//! An HTTP endpoint in the training process, for Prometheus to scrape: `GET /metrics`.
 //!
-//! A thread of its own answers, in a runtime of its own, so that a client that is slow or says
-//! nothing costs nobody else anything: it has [`HEAD_TIMEOUT`] to ask and [`CONNECTION_TIMEOUT`] to
-//! take the answer, and there are never more than [`CONNECTIONS`]. What is answered is the run as it
-//! stood at the last tick: a scrape keeps that for itself while it is encoded and sent, and the export
-//! thread writes the next, so that neither waits for the other. Anyone who reaches the address by one
-//! of its names can read it; nothing can be changed through it.
+//! A separate thread with its own runtime answers, so a slow or silent client delays nobody else. A
+//! client has [`HEAD_TIMEOUT`] to send its request and [`CONNECTION_TIMEOUT`] to receive the answer.
+//! There are at most [`CONNECTIONS`] connections. The answer is the state of the run at the last tick.
+//! A scrape keeps that state while it encodes and sends it, and the export thread writes a new one, so
+//! neither waits for the other. Anyone who can reach the address under one of its names can read the
+//! metrics. No request can change anything.
 //!
-//! In a forked child there is no thread, so nothing answers there; that the child holds the listening
-//! socket too does not keep the address from being used again once the session ends.
+//! A forked child has no such thread, so it does not answer. The child also inherits the listening
+//! socket, but the address can still be reused after the session ends.
 
 mod answer;
 
@@ -30,29 +30,29 @@ use self::answer::Answered;
 use super::host::ServedNames;
 use crate::encode::snapshot::Snapshot;
 
-/// Connections at a time. More wait to be accepted.
+/// Maximum number of concurrent connections. Further ones wait to be accepted.
 pub const CONNECTIONS: usize = 32;
 
-/// How long a client may take to ask.
+/// How long a client may take to send its request.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a connection may last, its answer included: Prometheus itself gives up after 10 s.
+/// How long a connection may last, including the answer. Prometheus itself gives up after 10 s.
 pub const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long to wait after the system had no descriptor for a connection.
 const REST: Duration = Duration::from_millis(100);
 
-/// The run, as the exporter's thread and the answering one share it.
+/// The state of the run, shared by the export thread and the answering thread.
 #[derive(Default)]
 struct Shared {
-    /// Locked to take records, and to get hold of what stands: never while that is encoded.
+    /// Locked to add records and to clone the `Arc`, but never during encoding.
     snapshot: Mutex<Arc<Snapshot>>,
     /// CPU time of the answering thread.
     cpu: ThreadTime,
 }
 
 impl Shared {
-    /// The run as it stands. It does not change while it is held.
+    /// The current state of the run. It does not change while the caller holds it.
     fn stands(&self) -> Arc<Snapshot> {
         Arc::clone(&self.lock())
     }
@@ -66,18 +66,19 @@ impl Shared {
 pub struct PrometheusExporter {
     shared: Arc<Shared>,
     address: SocketAddr,
-    /// The listening socket once more, to end it without waiting for the thread.
+    /// A clone of the listening socket, to shut it down without waiting for the thread.
     socket: TcpListener,
-    /// Dropped, it ends the thread.
+    /// Dropping this sender ends the thread.
     _running: oneshot::Sender<()>,
 }
 
 impl PrometheusExporter {
-    /// Listens at `host`, a name or an address, and starts to answer. Port 0 is any that is free.
+    /// Listens on `host`, a name or an address, and starts to answer. Port 0 selects any free port.
     ///
     /// # Errors
     ///
-    /// What the system said: the address is taken, is not this machine's, or needs privileges.
+    /// Returns the system's error: the address is in use, does not belong to this machine, or needs
+    /// privileges.
     pub fn open(host: &str, port: u16) -> io::Result<Self> {
         let socket = TcpListener::bind((host, port))?;
         socket.set_nonblocking(true)?;
@@ -106,7 +107,7 @@ impl PrometheusExporter {
         })
     }
 
-    /// Where it listens.
+    /// The address on which the server listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -120,7 +121,7 @@ impl Exporter for PrometheusExporter {
 
     fn export(&mut self, records: &[Record]) -> Result<(), ExportError> {
         let mut stands = self.shared.lock();
-        // A copy only where a scrape still holds the last.
+        // This copies the snapshot only if a scrape still holds the last one.
         let snapshot = Arc::make_mut(&mut stands);
         for record in records {
             snapshot.take(record);
@@ -135,12 +136,12 @@ impl Exporter for PrometheusExporter {
 
 impl Drop for PrometheusExporter {
     fn drop(&mut self) {
-        // Children that were forked hold the socket as well: only this ends it for all of them.
+        // Forked children hold the socket as well. Only `shutdown` ends it for all of them.
         let _ = socket2::SockRef::from(&self.socket).shutdown(std::net::Shutdown::Both);
     }
 }
 
-/// Answers until `ended`. The thread's body.
+/// The thread's body: answers until `ended`.
 fn serve(
     runtime: &Runtime,
     listener: TcpListener,
@@ -181,7 +182,7 @@ fn serve(
                     .keep_alive(false)
                     .max_buf_size(16 << 10)
                     .serve_connection(TokioIo::new(stream), answer);
-                // A client that goes away is its own affair.
+                // A client that disconnects is not an error.
                 let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
             });
         }

@@ -1,8 +1,9 @@
-//! Numbers for whoever fetches them: experiment trackers are libraries of the training program's
-//! own language, and are called on threads of that language, never on the agent's.
+//! Scalars for experiment trackers.
 //!
-//! Each tracker has a thread and a queue of its own, so that one that hangs holds up no other. What
-//! nobody fetches is bounded: the oldest numbers make room, and are counted.
+//! Trackers are libraries in the training program's own language. They are called on threads of that
+//! language, never on the agent's threads. Each tracker has its own thread and its own queue, so a
+//! tracker that hangs does not delay the others. The queue is bounded: when it is full, the oldest
+//! scalars are dropped and counted.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,26 +15,26 @@ use headspace_agent::port::{ExportError, Exporter, Lost};
 
 use crate::encode::scalars::{Scalar, Scalars};
 
-/// Moments that may wait to be fetched: a quarter of an hour, at two a second.
+/// Maximum length of a queue: a quarter of an hour, at two entries a second.
 const CAPACITY: usize = 2_048;
 
-/// What waits to be fetched.
+/// The queue of one tracker.
 #[derive(Debug, Default)]
 struct Waiting {
     scalars: VecDeque<Arc<Scalars>>,
     lost: u64,
-    /// Nobody will fetch any more.
+    /// Set when no more entries will be fetched.
     closed: bool,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
-    /// CPU time of the thread that fetches.
+    /// CPU time of the fetching thread.
     cpu: ThreadTime,
 }
 
-/// Where one tracker's thread fetches the numbers.
+/// The queue from which one tracker's thread fetches scalars.
 #[derive(Debug, Clone, Default)]
 pub struct Fetch(Arc<Shared>);
 
@@ -43,15 +44,15 @@ impl Fetch {
         waiting.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What came since the last time, the oldest first. Called by one thread that does nothing but
-    /// hand numbers over: what it has used of a core so far is the agent's own cost.
+    /// Returns the entries since the last call, oldest first. The calling thread must do nothing else,
+    /// because all its CPU time so far counts as the agent's own cost.
     #[must_use]
     pub fn fetch(&self) -> Vec<Arc<Scalars>> {
         self.0.cpu.note();
         std::mem::take(&mut self.lock().scalars).into()
     }
 
-    /// Nobody will fetch any more, so that nothing is kept.
+    /// Closes the queue: no more entries are fetched, so none are kept.
     pub fn close(&self) {
         let mut waiting = self.lock();
         waiting.closed = true;
@@ -59,7 +60,7 @@ impl Fetch {
     }
 }
 
-/// Keeps numbers until they are fetched.
+/// Keeps scalars until the trackers fetch them.
 #[derive(Debug)]
 pub struct ScalarExporter {
     scalar: Scalar,
@@ -67,7 +68,7 @@ pub struct ScalarExporter {
 }
 
 impl ScalarExporter {
-    /// For so many trackers.
+    /// Creates one queue for each of `trackers` trackers.
     #[must_use]
     pub fn new(trackers: usize) -> Self {
         Self {
@@ -78,7 +79,7 @@ impl ScalarExporter {
         }
     }
 
-    /// Where each of them fetches its numbers.
+    /// The queue of each tracker.
     #[must_use]
     pub fn fetches(&self) -> Vec<Fetch> {
         self.fetches.clone()

@@ -1,12 +1,13 @@
-//! A file for `node_exporter`'s textfile collector: `headspace_<run>_rank<r>.prom`, replaced as a whole.
+//! A file for `node_exporter`'s textfile collector: `headspace_<run>_rank<r>.prom`, replaced as a
+//! whole.
 //!
-//! For machines on which nothing may listen. A reader sees the file before or after, never half of
-//! it. It is written once a second at most and when the run ends, and stays: the verdict of a short
-//! run would otherwise be gone before anybody looked. A folder that cannot be written costs nothing
-//! but the file, and is tried again.
+//! Use it on machines where no process may listen on a port. A reader sees the old or the new file,
+//! never a partial one. The file is written at most once a second and when the run ends. It is not
+//! removed, because a scraper would otherwise miss the verdict of a short run. If the folder cannot be
+//! written, only the file is missing, and the next delivery tries again.
 //!
-//! A thread of its own writes it ([`apart`](super::apart)): the folder may be on a network, which may
-//! hang for minutes, and the run folder's records must not wait for that.
+//! A separate thread writes the file ([`apart`](super::apart)). The folder may be on a network file
+//! system that hangs for minutes, and that must not delay the records in the run folder.
 
 use std::fs;
 use std::io;
@@ -20,13 +21,13 @@ use super::apart::{Apart, Deliver, Failure, Pace, Shared, State};
 use crate::encode::prometheus::{self, Form};
 use crate::encode::snapshot::Snapshot;
 
-/// Time between two files. Collectors look every few seconds.
+/// Interval between two files. Collectors read every few seconds.
 const PACE: Duration = Duration::from_secs(1);
 
-/// How long the folder may take to be made, or found, before training begins without that.
+/// How long creating the folder may take. Training then starts without waiting further.
 const OPEN_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The run as it stands.
+/// The current state of the run.
 #[derive(Debug, Default)]
 pub struct Latest(Snapshot);
 
@@ -39,11 +40,11 @@ impl State for Latest {
 /// Keeps one file up to date.
 pub type TextfileExporter = Apart<Latest>;
 
-/// Writes into `folder`, which is made where it is missing.
+/// Writes into `folder`, which is created if it does not exist.
 ///
 /// # Errors
 ///
-/// What the system said when the folder could not be made, or that it gives no thread.
+/// Returns the system's error if the folder or the thread cannot be created.
 pub fn open(folder: &Path) -> io::Result<TextfileExporter> {
     let (made, answer) = channel();
     let path = folder.to_path_buf();
@@ -52,7 +53,7 @@ pub fn open(folder: &Path) -> io::Result<TextfileExporter> {
         .spawn(move || {
             let _ = made.send(fs::create_dir_all(&path));
         })?;
-    // One that does not answer in time may do so later: each file is tried anew.
+    // A folder that does not answer in time may answer later: each delivery tries again.
     answer.recv_timeout(OPEN_PATIENCE).unwrap_or(Ok(()))?;
     let file = File {
         folder: folder.to_path_buf(),
@@ -60,13 +61,13 @@ pub fn open(folder: &Path) -> io::Result<TextfileExporter> {
     };
     let pace = Pace {
         interval: PACE,
-        // A write cannot be cut short: who waits for the last one has a limit of his own.
+        // A write cannot be interrupted; the wait for the last one has its own limit.
         timeout: PACE,
     };
     Apart::start("textfile", Latest::default(), file, pace)
 }
 
-/// The file.
+/// The file that is kept up to date.
 #[derive(Debug)]
 struct File {
     folder: PathBuf,
@@ -75,7 +76,7 @@ struct File {
 }
 
 impl Deliver<Latest> for File {
-    /// Puts the file in place, if there is something new.
+    /// Replaces the file if there is a newer record.
     fn deliver(&mut self, latest: &Shared<Latest>, _: Duration) -> Result<(), Failure> {
         let (at, name, text) = {
             let Latest(snapshot) = &*latest.lock();
@@ -96,7 +97,7 @@ impl Deliver<Latest> for File {
     }
 }
 
-/// Where a file is written before it is renamed: under a name that collectors pass over.
+/// The temporary path of a file before its rename. Collectors ignore this name.
 fn beside(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!(".{name}.new"))
 }
@@ -111,7 +112,7 @@ fn replace(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
             fs::rename(&beside, folder.join(name))
         }
         Err(error) => {
-            // What a full disk left of it.
+            // Remove the partial file that a full disk may have left.
             let _ = fs::remove_file(&beside);
             Err(error)
         }
@@ -134,7 +135,7 @@ mod tests {
 
     const FILE: &str = "headspace_2026-11-21T09-30-12-4711_rank0.prom";
 
-    /// Long enough for anything: it only ends what hangs.
+    /// Longer than any test needs: it only ends a test that hangs.
     const DEADLINE: Duration = Duration::from_secs(30);
 
     fn tick(at_ms: u64) -> Record {
@@ -222,7 +223,7 @@ mod tests {
     #[test]
     fn a_folder_that_hangs_holds_up_neither_the_records_nor_the_end() {
         let folder = tempfile::tempdir().unwrap();
-        // Who opens a pipe that nobody reads waits, as for a server that is gone.
+        // Opening a pipe without a reader blocks, like a file server that does not answer.
         let hanging = beside(folder.path(), FILE);
         let mode = Mode::RUSR | Mode::WUSR;
         mknodat(CWD, &hanging, FileType::Fifo, mode, 0).unwrap();
@@ -237,7 +238,7 @@ mod tests {
             let _ = done.send((exporter.lost().exports, exporter.tell()));
         });
         let passed = passed.recv_timeout(DEADLINE);
-        // It goes on, for the thread's sake.
+        // Unblock the thread, so that it can exit.
         let reader = fs::File::open(&hanging);
         let (lost, told) = passed.expect("it waits for the folder");
         assert_eq!(lost, 1);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Many rounds, no pauses, and a deadline that only what is stuck meets.
+/// Many rounds, no pauses, and a deadline that only a source that hangs reaches.
 const QUICK: Patience = Patience {
     rounds: 5,
     pause: Duration::ZERO,

@@ -1,39 +1,39 @@
-//! Stages, queues and workers as they were last told of.
+//! Stages, queues and workers as last reported.
 //!
-//! Where there are many, a tick tells of a few in turn, each with what it did since it was told of
-//! before; so each has a time of its own that its numbers are over.
+//! If there are many, a tick reports a few in turn. Each report covers the time since the entry's
+//! previous report, so each entry has its own interval.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use headspace_agent::model::Distribution;
 use headspace_agent::model::record::{QueueTick, StageTick, TickRecord};
 
-/// Entries that are told of in one tick at least (more in the first ticks).
+/// Minimum number of entries reported per tick (the first ticks report more).
 const TOLD_AT_ONCE: usize = 3;
 
-/// Ticks without a word, beyond its turn, after which an entry rests.
+/// Number of ticks without a report, beyond its turn, after which an entry counts as idle.
 const RESTS_TICKS: f64 = 10.0;
 
-/// Looks kept of a queue.
+/// Number of depth samples kept per queue.
 const LOOKS: usize = 256;
 
-/// An entry of one process, and when it was told of.
+/// An entry of one process, and the time of its last report.
 #[derive(Debug, Clone)]
 struct Entry<T> {
     told: T,
     at_s: f64,
-    /// Seconds that it speaks for.
+    /// Length of the entry's interval, in seconds.
     span_s: f64,
 }
 
-/// A stage, all its processes together.
+/// A stage, combined over all its processes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StageNow {
     pub(crate) name: String,
     pub(crate) within: Option<String>,
-    /// Processes that it runs in.
+    /// Number of processes in which the stage runs.
     pub(crate) processes: usize,
-    /// Calls that may run at once: as the user says, else the most seen.
+    /// Maximum number of concurrent calls: as configured by the user, or else the highest number seen.
     pub(crate) concurrency: u64,
     /// Share of its concurrency that was in use, in `[0, 1]`.
     pub(crate) busy: f64,
@@ -48,32 +48,32 @@ pub(crate) struct StageNow {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WorkerNow {
     pub(crate) name: String,
-    /// Its stages that are within no other, by how busy they are.
+    /// The stages that are not nested in another one, sorted by how busy they are.
     pub(crate) stages: Vec<StageNow>,
 }
 
-/// A queue, all its processes together.
+/// A queue, combined over all its processes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QueueNow {
     pub(crate) name: String,
     pub(crate) last: bool,
     pub(crate) depth: f64,
     pub(crate) capacity: Option<u64>,
-    /// Share of time in which it was empty, in `[0, 1]`.
+    /// Share of time for which the queue was empty, in `[0, 1]`.
     pub(crate) empty: f64,
-    /// Share of time in which it was full.
+    /// Share of time for which the queue was full.
     pub(crate) full: f64,
-    /// Mean depth at its looks, the newest last.
+    /// Mean depth at each sample, newest last.
     pub(crate) history: Vec<f64>,
 }
 
-/// A part's name, and the worker it runs in.
+/// The name of a stage or queue, and its worker.
 type Key = (String, Option<String>);
 
-/// What ticks told of stages and queues.
+/// The stages and queues as last reported by ticks.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Parts {
-    /// Names in the order in which they were first told of.
+    /// Names in the order of their first report.
     stage_names: Vec<String>,
     stages: BTreeMap<Key, Entry<StageTick>>,
     queue_names: Vec<String>,
@@ -139,7 +139,7 @@ impl Parts {
                 }
             })
             .collect();
-        // `worker 10` stands behind `worker 9`.
+        // Sort `worker 10` after `worker 9`.
         workers.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
         workers
     }
@@ -187,7 +187,7 @@ impl Parts {
             .filter(move |(_, entry)| self.at_s - entry.at_s <= rests)
     }
 
-    /// Seconds without a word after which one of so many entries rests.
+    /// Seconds without a report after which one of `entries` entries counts as idle.
     fn rests(&self, entries: usize) -> f64 {
         let turn = entries.div_ceil(TOLD_AT_ONCE) as f64;
         (turn + RESTS_TICKS) * self.interval_s.max(1e-3)

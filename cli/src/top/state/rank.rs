@@ -12,29 +12,29 @@ use headspace_agent::model::{ReadingKey, Scope};
 use super::parts::Parts;
 use super::step_series::{Moment, StepSeries};
 
-/// Notices kept.
+/// Maximum number of notices kept.
 const NOTICES: usize = 256;
 
-/// Probes kept: one a loop.
+/// Maximum number of probes kept: one per loop.
 const PROBES: usize = 16;
 
-/// How long a reading stands after it was last read, in seconds. Slow ones are read once a minute.
+/// How long a reading stays valid, in seconds. Slow ones are read once a minute.
 const STANDS_S: f64 = 180.0;
 
-/// What is known of a process's life.
+/// The status of a process.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Life {
-    /// Its records come.
+    /// Its records arrive.
     Live,
-    /// They stopped coming, so many seconds ago, without an end.
+    /// No record has arrived for this many seconds, and the process did not report its end.
     Silent(f64),
-    /// It was stopped in order.
+    /// The process ended normally.
     Ended,
-    /// An exception that nothing caught ended it.
+    /// An uncaught exception ended the process.
     Crashed,
 }
 
-/// A notice and when it was written.
+/// A notice and the time of its record.
 #[derive(Debug, Clone)]
 pub(crate) struct Told {
     /// Nanoseconds since 1970-01-01 UTC.
@@ -42,7 +42,7 @@ pub(crate) struct Told {
     pub(crate) notice: NoticeRecord,
 }
 
-/// What a process's records say.
+/// The state of a process, from its records.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rank {
     pub(crate) run: Option<RunRecord>,
@@ -59,7 +59,7 @@ pub(crate) struct Rank {
     /// Epochs begun by the main loop, from 0; and the batches that it received.
     pub(crate) epoch: u64,
     pub(crate) steps: u64,
-    /// Seconds of the run at the last tick.
+    /// Time of the last tick, in seconds of the run.
     pub(crate) at_s: f64,
     interval_s: f64,
     /// Wall-clock time of the last record.
@@ -104,7 +104,7 @@ impl Rank {
         }
     }
 
-    /// Whether it still trains, at a wall-clock time in nanoseconds since 1970-01-01 UTC.
+    /// The status of the process at a wall-clock time in nanoseconds since 1970-01-01 UTC.
     pub(crate) fn life(&self, now_unix_nano: u64) -> Life {
         let finished = |s: &&SummaryRecord| s.state == RunState::Finished;
         if let Some(summary) = self.summary.as_deref().filter(finished) {
@@ -122,7 +122,7 @@ impl Rank {
         }
     }
 
-    /// The probe of the main loop, else the last one.
+    /// The probe of the main loop, or else the last one.
     pub(crate) fn main_probe(&self) -> Option<&ProbeRecord> {
         let name = self.main_loop.name();
         let of_loop = |probe: &&ProbeRecord| Some(probe.loop_name.as_str()) == name;
@@ -133,14 +133,14 @@ impl Rank {
             .or(self.probes.back())
     }
 
-    /// The value of a metric that has one in its scope, if it still stands.
+    /// The value of a metric with one value per scope, if it is still valid.
     pub(crate) fn reading(&self, scope: &Scope, metric: &'static Metric) -> Option<f64> {
         let key = ReadingKey::new(metric, scope.clone());
         let (value, at_s) = self.readings.get(&key)?;
         (self.at_s - at_s <= STANDS_S).then_some(*value)
     }
 
-    /// The values of a metric in a scope that still stand, in the order of their keys.
+    /// The valid values of a metric in a scope, sorted by key.
     pub(crate) fn readings<'a>(
         &'a self,
         scope: &Scope,
@@ -154,7 +154,7 @@ impl Rank {
             .map(|(key, (value, _))| (key, *value))
     }
 
-    /// Numbers of the GPUs that were read, in order.
+    /// The ordinals of the GPUs with readings, in order.
     pub(crate) fn gpus(&self) -> Vec<u32> {
         let ordinal = |key: &ReadingKey<'_>| match key.scope {
             Scope::Gpu(ordinal) => Some(ordinal),

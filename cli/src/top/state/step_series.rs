@@ -1,4 +1,4 @@
-//! Steps over time: the last minutes tick by tick, and the whole run in as many points.
+//! Steps over time: the last minutes tick by tick, and the whole run with the same number of points.
 
 use std::collections::VecDeque;
 
@@ -6,10 +6,10 @@ use headspace_agent::model::BoundedSeries;
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{LoopTick, Phase, TickRecord};
 
-/// Points kept of the last minutes, and of the whole run.
+/// Number of points kept for the last minutes, and for the whole run.
 const POINTS: usize = 512;
 
-/// Durations that add up.
+/// A sum of durations.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Sum {
     count: u64,
@@ -34,15 +34,15 @@ impl Sum {
     }
 }
 
-/// The steps of an interval, of the phase that most of them were in.
+/// The steps of an interval, in the phase that had most of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Moment {
-    /// Seconds of the interval.
+    /// Length of the interval, in seconds.
     pub(crate) span_s: f64,
     pub(crate) phase: Phase,
-    /// Batches received, of any phase.
+    /// Number of batches received, in any phase.
     pub(crate) steps: u64,
-    /// Samples in them, where known.
+    /// Number of samples in them, if known.
     pub(crate) samples: Option<u64>,
     step: Sum,
     wait: Sum,
@@ -50,7 +50,7 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// What a tick says of the loop of that name.
+    /// The steps of loop `name` in a tick.
     pub(crate) fn of(tick: &TickRecord, name: Option<&str>) -> Self {
         let of_name = |entry: &&LoopTick| Some(entry.name.as_str()) == name;
         let entries: Vec<&LoopTick> = tick.loops.iter().filter(of_name).collect();
@@ -94,7 +94,7 @@ impl Moment {
         self.compute.mean()
     }
 
-    /// Both together: times of the phase that more of the steps were in.
+    /// Merges two moments. The result has the times of the phase with more steps.
     fn merge(&mut self, other: Self) {
         let (more, less) = if self.step.count >= other.step.count {
             (*self, other)
@@ -117,7 +117,7 @@ impl Moment {
     }
 }
 
-/// Moments of a run.
+/// The moments of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct StepSeries {
     recent: VecDeque<Moment>,
@@ -142,13 +142,13 @@ impl StepSeries {
         self.whole.push(moment, 1.0, Moment::merge);
     }
 
-    /// The last `columns` ticks, the newest last.
+    /// The last `columns` ticks, newest last.
     pub(crate) fn last(&self, columns: usize) -> Vec<Moment> {
         let skip = self.recent.len().saturating_sub(columns);
         self.recent.iter().skip(skip).copied().collect()
     }
 
-    /// The whole run in at most `columns` moments, each of as many buckets.
+    /// The whole run in at most `columns` moments, each of the same number of buckets.
     pub(crate) fn all(&self, columns: usize) -> Vec<Moment> {
         let whole = self.whole.buckets();
         let each = whole.len().div_ceil(columns.max(1)).max(1);
@@ -160,7 +160,7 @@ impl StepSeries {
         whole.chunks(each).filter_map(joined).collect()
     }
 
-    /// Seconds that the whole run took, as far as ticks tell.
+    /// Length of the whole run in seconds, as far as ticks cover it.
     pub(crate) fn span_s(&self) -> f64 {
         let whole = self.whole.buckets().iter();
         whole.map(|moment| moment.span_s).sum()

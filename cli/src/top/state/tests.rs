@@ -1,4 +1,4 @@
-//! The fold, on records as a trainer writes them.
+//! Tests of the fold, with records as a trainer writes them.
 
 use headspace_agent::model::record::{
     EndRecord, LoopTick, Phase, QueueTick, RecordBody, RunRecord, RunState, StageTick,
@@ -100,7 +100,7 @@ fn a_stage_is_what_all_its_processes_say_over_the_time_since_each_was_told_of() 
         stage("decode", Some("worker 0"), 50, 20.0, 1),
         stage("decode", Some("worker 1"), 50, 10.0, 1),
     ];
-    // Told of again after two ticks: twice the calls in twice the time.
+    // Reported again after two ticks: twice the calls in twice the time.
     let mut third = tick(2, Phase::Live, 10.0);
     third.stages = vec![stage("decode", Some("worker 0"), 100, 20.0, 1)];
     let rank = after([first, tick(1, Phase::Live, 10.0), third]);

@@ -1,4 +1,4 @@
-//! The list: queues and stages, and then GPUs, the machine, workers and notices.
+//! The list: queues and stages, then GPUs, the machine, workers and notices.
 
 use headspace_agent::model::record::Severity;
 use headspace_agent::model::{Scope, metric};
@@ -9,7 +9,7 @@ use super::super::state::{QueueNow, Rank, StageNow};
 use super::Scene;
 use super::text::{bar, left, rate, spark, wrapped};
 
-/// Columns of a bar.
+/// Width of a bar, in columns.
 const BAR: usize = 10;
 
 /// Queues and stages.
@@ -261,7 +261,7 @@ fn workers(rank: &Rank, scene: &Scene<'_>) -> Vec<Line<'static>> {
     lines
 }
 
-/// The newest first.
+/// Notices, newest first.
 fn notices(rank: &Rank, scene: &Scene<'_>, width: usize) -> Vec<Line<'static>> {
     if rank.notices.is_empty() {
         return Vec::new();

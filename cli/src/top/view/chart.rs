@@ -1,5 +1,5 @@
-//! Steps over time: a column for each interval, compute below and wait on top of it, and the floor
-//! as a line across.
+//! Steps over time: one column per interval, with compute at the bottom and wait on top, and the floor
+//! as a horizontal line.
 
 use headspace_agent::model::record::Phase;
 use headspace_agent::wording::units::{duration_ms, duration_s};
@@ -12,10 +12,10 @@ use super::super::state::{Moment, Rank};
 use super::Scene;
 use super::text::{cells, eighth};
 
-/// Columns of the scale to the left.
+/// Width of the scale on the left, in columns.
 const SCALE: u16 = 14;
 
-/// Draws the chart: its columns, an axis that says where batches came from, and a legend.
+/// Draws the chart: its columns, an axis that shows the source of the batches, and a legend.
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, rank: &Rank, scene: &Scene<'_>) {
     if area.height < 3 || area.width < SCALE + 4 {
         return;
@@ -52,11 +52,11 @@ fn floor_ms(rank: &Rank) -> Option<f64> {
     rank.summary.as_ref()?.floor_step_ms
 }
 
-/// The upper end of the scale: above the floor, and above all but the rarest steps.
+/// The upper end of the scale: above the floor, and above at least 95 % of the intervals.
 fn top(moments: &[Moment], floor: Option<f64>) -> f64 {
     let mut steps: Vec<f64> = moments.iter().filter_map(Moment::step_ms).collect();
     steps.sort_by(f64::total_cmp);
-    // One slow interval in twenty, a checkpoint say, must not flatten the others.
+    // One slow interval in twenty, for example a checkpoint, must not flatten the others.
     let usual = steps.get(steps.len().saturating_sub(1) * 19 / 20).copied();
     usual.into_iter().chain(floor).fold(0.0, f64::max) * 1.15
 }
@@ -80,7 +80,7 @@ fn column(buffer: &mut Buffer, plot: Rect, x: u16, moment: &Moment, most: f64, s
             buffer.set_string(x, y, "░", scene.palette.wait());
         }
     }
-    // Where nothing stands on it the end of the column can be finer than a cell.
+    // With nothing on top of it, the end of the column can be drawn finer than a cell.
     let exact = step / most * height as f64;
     let whole = total.saturating_sub(1);
     if below == total && total <= height && total > 0 {
@@ -95,7 +95,7 @@ fn column(buffer: &mut Buffer, plot: Rect, x: u16, moment: &Moment, most: f64, s
     }
 }
 
-/// The ends of the scale, and the floor.
+/// Draws the ends of the scale, and the floor.
 fn scale(buffer: &mut Buffer, plot: Rect, most: f64, floor: Option<f64>, scene: &Scene<'_>) {
     let left = plot.x - SCALE;
     let label = scene.palette.label();
@@ -114,7 +114,7 @@ fn scale(buffer: &mut Buffer, plot: Rect, most: f64, floor: Option<f64>, scene: 
     let y = (plot.bottom() - 1).saturating_sub(row).max(plot.y);
     for x in plot.left()..plot.right() {
         let free = buffer.cell((x, y)).is_none_or(|cell| cell.symbol() == " ");
-        // In front of columns it is thin, so that what they are made of can still be seen.
+        // In front of columns the line is dashed, so that their colours stay visible.
         if free || x % 4 == 0 {
             buffer.set_string(x, y, "┄", scene.palette.floor());
         }

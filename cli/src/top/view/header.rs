@@ -1,4 +1,4 @@
-//! The first line, and the steps now.
+//! The first line, and the current steps.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::super::state::{Life, Rank};
 use super::text::{clock, grouped, rate};
 use super::{Palette, Scene, Shown};
 
-/// What runs, which rank is shown, and whether it goes on.
+/// The run, the rank that is shown, and the rank's status.
 pub(super) fn line(scene: &Scene<'_>, width: u16) -> Line<'static> {
     let width = usize::from(width);
     let state = scene.state;
@@ -47,7 +47,7 @@ pub(super) fn line(scene: &Scene<'_>, width: u16) -> Line<'static> {
     };
     let mut left = format!(" headspace   {name}");
     if state.earlier > 0 {
-        // The trainer was started again while the screen was open.
+        // The trainer was restarted while the screen was open.
         let _ = write!(left, " (run {})", state.earlier + 1);
     }
     let left = keep_beginning(&left, width.saturating_sub(text::width(&right) + 1));
@@ -55,7 +55,7 @@ pub(super) fn line(scene: &Scene<'_>, width: u16) -> Line<'static> {
     Line::from(format!("{left}{}{right}", " ".repeat(room))).style(scene.palette.bar())
 }
 
-/// Whether a rank goes on, in words.
+/// A rank's status in words.
 pub(super) fn alive(life: Life) -> String {
     match life {
         Life::Live => "live".to_owned(),
@@ -80,8 +80,8 @@ pub(super) fn waiting(scene: &Scene<'_>) -> Vec<Line<'static>> {
     lines
 }
 
-/// Step, wait and compute of the last interval, and how fast it goes; the least of it is left out
-/// where there is no room.
+/// Step, wait, compute and throughput of the last interval. The least important ones are omitted if
+/// there is no room.
 pub(super) fn now(rank: &Rank, palette: Palette, width: u16) -> Line<'static> {
     let Some(now) = &rank.now else {
         return Line::from(" No step yet: waiting for the first batches.");
@@ -125,7 +125,7 @@ pub(super) fn now(rank: &Rank, palette: Palette, width: u16) -> Line<'static> {
     Line::from(spans)
 }
 
-/// Whether all ranks are chosen.
+/// Whether all ranks are shown.
 pub(super) fn shows_all(scene: &Scene<'_>) -> bool {
     scene.choice.shown == Shown::All
 }

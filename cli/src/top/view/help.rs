@@ -1,4 +1,4 @@
-//! Which key does what.
+//! The help page, which lists the keys.
 
 use ratatui::text::{Line, Span};
 
@@ -20,7 +20,7 @@ const KEYS: &[(&str, &str)] = &[
     ("?, h", "this page"),
 ];
 
-/// The page of help.
+/// The lines of the help page.
 pub(super) fn lines(palette: Palette) -> Vec<Line<'static>> {
     let mut lines = vec![Line::from("")];
     for (key, what) in KEYS {
@@ -41,7 +41,7 @@ pub(super) fn lines(palette: Palette) -> Vec<Line<'static>> {
     lines
 }
 
-/// The last line of the screen.
+/// The bottom line of the screen.
 pub(super) fn footer(scene: &Scene<'_>) -> Line<'static> {
     let many = scene.state.ranks.len() > 1;
     let mut text = String::from(" q quit  ? help  p ");

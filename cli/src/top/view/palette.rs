@@ -2,7 +2,7 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// The styles of the screen, asked for by meaning. With `NO_COLOR` set only weight and inversion are left.
+/// The styles of the screen, by meaning. With `NO_COLOR` only weight and inversion are used.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Palette {
     colour: bool,
@@ -17,13 +17,13 @@ impl Palette {
         Self { colour }
     }
 
-    /// The palette that the environment asks for: without colours where `NO_COLOR` is set to
-    /// anything (no-color.org).
+    /// The palette for this environment: without colours if `NO_COLOR` is set to a non-empty value
+    /// (no-color.org).
     pub(crate) fn of_environment() -> Self {
         Self::new(std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()))
     }
 
-    /// Colours of the 256 that lie in the middle between black and white.
+    /// Colours of the 256-colour palette with a lightness halfway between black and white.
     fn colour(self, index: u8) -> Style {
         if self.colour {
             Style::new().fg(Color::Indexed(index))
@@ -40,17 +40,17 @@ impl Palette {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// Labels and heads.
+    /// Labels and headings.
     pub(crate) fn label(self) -> Style {
         self.colour(244)
     }
 
-    /// Time that the loop works.
+    /// Compute time.
     pub(crate) fn compute(self) -> Style {
         self.colour(32)
     }
 
-    /// Time that the loop waits.
+    /// Wait time.
     pub(crate) fn wait(self) -> Style {
         self.colour(166)
     }

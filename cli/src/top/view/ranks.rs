@@ -1,4 +1,4 @@
-//! All ranks side by side, a line each.
+//! All ranks in a table, one line each.
 
 use headspace_agent::wording::units::{duration_ms, percent};
 use ratatui::text::{Line, Span};
@@ -8,7 +8,7 @@ use super::Scene;
 use super::header::alive;
 use super::text::{grouped, left, spark};
 
-/// Columns before the history.
+/// Number of columns before the history.
 const BEFORE: usize = 92;
 
 /// The table.
@@ -86,7 +86,7 @@ pub(super) fn lines(scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
     lines
 }
 
-/// The rank that waits most for its data, where it waits clearly more than the others.
+/// The rank that waits longest for its data, if it waits clearly longer than the others.
 fn slowest(scene: &Scene<'_>) -> Option<u32> {
     let mut waits: Vec<(f64, f64, u32)> = scene
         .state

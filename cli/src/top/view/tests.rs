@@ -1,4 +1,4 @@
-//! Screens as they are drawn, beside those in `golden/`. `HEADSPACE_BLESS=1` writes them anew.
+//! Compares drawn screens with those in `golden/`. `HEADSPACE_BLESS=1` writes new ones.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::top::testing::{record, times};
 
 const RUN: &str = "2026-11-21T09-30-00-4711";
 
-/// A rank after so many seconds, whose loader is slower by `wait_ms` a step.
+/// A rank after `seconds`, whose loader is slower by `wait_ms` per step.
 fn rank(state: &mut State, number: u32, world_size: u32, seconds: u64, wait_ms: f64) {
     let mut take = |second, body| state.take(number, record(RUN, second, body));
     take(

@@ -1,4 +1,4 @@
-//! Cells, bars and lines of text of a given width.
+//! Cells, bars and lines of text with a given width.
 
 use headspace_exporters::encode::text::{self, keep_beginning};
 use ratatui::style::Style;
@@ -6,7 +6,7 @@ use ratatui::text::Span;
 
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The lower part of a cell that is filled by a share of it in `[0, 1]`.
+/// The block character whose lower part is filled by `share`, in `[0, 1]`.
 pub(super) fn eighth(share: f64) -> char {
     #[expect(
         clippy::cast_possible_truncation,
@@ -17,7 +17,7 @@ pub(super) fn eighth(share: f64) -> char {
     EIGHTHS.get(index).copied().unwrap_or(' ')
 }
 
-/// A share in `[0, 1]` of so many cells, rounded; at least one where it is above zero.
+/// `share` (in `[0, 1]`) of `width` cells, rounded; at least one cell if the share is above zero.
 pub(super) fn cells(share: f64, width: usize) -> usize {
     if share.is_nan() || share <= 0.0 {
         return 0;
@@ -31,7 +31,7 @@ pub(super) fn cells(share: f64, width: usize) -> usize {
     filled.max(1)
 }
 
-/// `████····`: a share in `[0, 1]` of a width.
+/// A bar such as `████····`: `share` (in `[0, 1]`) of the width.
 pub(super) fn bar(share: f64, width: usize, style: Style, rest: Style) -> Vec<Span<'static>> {
     let filled = cells(share, width).min(width);
     vec![
@@ -40,7 +40,7 @@ pub(super) fn bar(share: f64, width: usize, style: Style, rest: Style) -> Vec<Sp
     ]
 }
 
-/// A line of levels between 0 and `most`, the newest last, to the right of so many cells.
+/// A sparkline of values between 0 and `most`, newest last, right-aligned in `width` cells.
 pub(super) fn spark(values: &[f64], most: f64, width: usize) -> String {
     let skip = values.len().saturating_sub(width);
     let shown = values.iter().skip(skip);
@@ -53,12 +53,12 @@ pub(super) fn spark(values: &[f64], most: f64, width: usize) -> String {
     format!("{levels:>width$}")
 }
 
-/// Text in exactly so many columns, to the left. What is too long keeps its beginning.
+/// Left-aligns text in exactly `width` columns. Text that is too long keeps its beginning.
 pub(super) fn left(text: &str, width: usize) -> String {
     text::left(&keep_beginning(text, width), width)
 }
 
-/// Words in lines of at most that width.
+/// Wraps words into lines of at most `width` columns.
 pub(super) fn wrapped(words: &str, width: usize) -> impl Iterator<Item = String> {
     let lines = text::wrap("", words, width);
     lines
@@ -66,7 +66,7 @@ pub(super) fn wrapped(words: &str, width: usize) -> impl Iterator<Item = String>
         .map(move |line| keep_beginning(&line, width))
 }
 
-/// `1 234 567`.
+/// A count with grouped digits, such as `1 234 567`.
 pub(super) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::new();
@@ -79,7 +79,7 @@ pub(super) fn grouped(count: u64) -> String {
     out
 }
 
-/// Seconds as a clock shows them: `0:07`, `12:05`, `3:20:00`.
+/// Seconds as a clock time: `0:07`, `12:05`, `3:20:00`.
 pub(super) fn clock(seconds: f64) -> String {
     #[expect(
         clippy::cast_possible_truncation,
@@ -95,7 +95,7 @@ pub(super) fn clock(seconds: f64) -> String {
     }
 }
 
-/// A rate: `0.25`, `8.1`, `104`.
+/// A rate with suitable precision: `0.25`, `8.1`, `104`.
 pub(super) fn rate(per_s: f64) -> String {
     match per_s {
         r if r <= 0.0 => "0".to_owned(),

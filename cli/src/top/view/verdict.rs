@@ -8,16 +8,18 @@ use ratatui::text::{Line, Span};
 use super::super::state::Rank;
 use super::Scene;
 
-/// Sections of which a line at least is shown: the step, the floor, the bottleneck and the remedies.
+/// Number of sections that always show at least one line: the step, the floor, the bottleneck and the
+/// remedies.
 const FIRST: usize = 4;
 
-/// A section in lines that fit the screen.
+/// A section as lines that fit the screen.
 pub(super) struct SectionLines {
     id: SectionId,
     lines: Vec<Line<'static>>,
 }
 
-/// What the run's last summary means; without the heading, which the first line of the screen has.
+/// The sections of the run's last summary, without the heading, which is in the first line of the
+/// screen.
 pub(super) fn sections(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<SectionLines> {
     let Some(summary) = &rank.summary else {
         return vec![SectionLines {
@@ -47,7 +49,7 @@ pub(super) fn lines(sections: Vec<SectionLines>) -> Vec<Line<'static>> {
     sections.flat_map(|section| section.lines).collect()
 }
 
-/// The lines of a section, the first with its label.
+/// The lines of a section. The first one has the label.
 fn labelled(section: &Section, scene: &Scene<'_>, columns: usize) -> Vec<Line<'static>> {
     let mut label = section.id.label();
     let lines = section_lines(section, columns).into_iter().map(|text| {
@@ -61,7 +63,7 @@ fn labelled(section: &Section, scene: &Scene<'_>, columns: usize) -> Vec<Line<'s
     lines.collect()
 }
 
-/// The same in at most so many lines: the first lines of each section, as many as there is room for.
+/// The sections in at most `most` lines: the first lines of each section, as many as fit.
 pub(super) fn shortened(sections: Vec<SectionLines>, most: usize) -> Vec<Line<'static>> {
     let count = |sections: &[SectionLines]| -> usize {
         sections.iter().map(|section| section.lines.len()).sum()
@@ -71,9 +73,9 @@ pub(super) fn shortened(sections: Vec<SectionLines>, most: usize) -> Vec<Line<'s
         return lines(sections);
     }
     let mut sections = sections;
-    // The list below the verdict shows them as they are now.
+    // The list below the verdict shows their current state.
     sections.retain(|section| !matches!(section.id, SectionId::Stages | SectionId::Queues));
-    // What the headspace is made of, and what measuring costs, can wait for more room.
+    // The parts of the headspace and the cost of measuring are omitted if there is little room.
     if sections.len() > most - 1 {
         sections.retain(|section| !matches!(section.id, SectionId::Savings | SectionId::Cost));
     }

@@ -1,12 +1,12 @@
 //! The control groups above this process: its own group and all its ancestors.
 //!
-//! `/proc/self/cgroup` names the group, `/proc/self/mountinfo` says where its hierarchy can be
-//! seen and from which group downwards: in a container, often only from the container's own. A
-//! limit above that is invisible. A controller belongs to one hierarchy, so a process with a v1
-//! `cpu` group has its limits there and nowhere else, also on a hybrid system.
+//! `/proc/self/cgroup` names the group. `/proc/self/mountinfo` states where its hierarchy is mounted,
+//! and from which group downwards: in a container, often only from the container's own. A limit above
+//! that is invisible. A controller belongs to one hierarchy, so a process with a v1 `cpu` group has its
+//! limits only there, also on a hybrid system.
 //!
-//! Three answers are kept apart: a limit, no limit, and *unknown*, where a group cannot be seen or
-//! a file is strange. Unknown never passes for "no limit".
+//! There are three results: a limit, no limit, and *unknown*, if a group cannot be seen or a file is
+//! malformed. Unknown is never treated as "no limit".
 
 mod limit;
 mod memory;
@@ -25,7 +25,7 @@ pub(super) use throttle::CpuGroup;
 
 use crate::procfs;
 
-/// Which kernel interface tells the limits.
+/// The kernel interface that provides the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     /// One hierarchy a controller; `cpu.cfs_quota_us`.

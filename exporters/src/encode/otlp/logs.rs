@@ -1,9 +1,9 @@
-//! What the user is told, as log records: notices as they come, findings, the verdict and its remedies.
+//! Messages to the user as log records: notices, findings, the verdict and its remedies.
 //!
-//! All are events with a name, as OpenTelemetry's conventions have it: the body is the text that people
-//! read, the attributes are what programs compare. A finding is sent once, with the first summary of a
-//! steady state that has it: before that it may be the start of the program alone. The verdict and the
-//! remedies are those of the run's end.
+//! All are events with a name, as OpenTelemetry's conventions require. The body is text for people, the
+//! attributes are values for programs. A notice is sent when it occurs. A finding is sent once, with
+//! the first steady-state summary that contains it; an earlier one may only reflect the program's
+//! start. The verdict and the remedies are sent at the end of the run.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,32 +23,32 @@ use super::waiting::Waiting;
 use super::{count, number, scope, text};
 use crate::encode::verdict_text::verdict_text;
 
-/// The span that log records are told to belong to.
+/// The span to which log records belong.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Context {
-    /// None: the run has no spans, and nothing above it has.
+    /// No span: the run has no spans, and there is no launcher span.
     #[default]
     Nowhere,
-    /// The run's own span, which is sent to a collector as well.
+    /// The run's own span, which is also sent to a collector.
     Run(Option<Parent>),
-    /// The launcher's span: the run has none.
+    /// The launcher's span, because the run has none.
     Launcher(Parent),
 }
 
-/// Log records that wait to be sent, and what is needed to make the next.
+/// Log records that wait to be sent, and the state needed to create the next ones.
 #[derive(Debug, Clone, Default)]
 pub struct Logs {
-    /// What waits to be sent.
+    /// The log records that wait to be sent.
     pub waiting: Waiting<LogRecord>,
     context: Context,
     run: Option<Box<RunRecord>>,
     probes: HashMap<String, ProbeRecord>,
-    /// Findings that were sent: the code, and which of those with that code.
+    /// Findings already sent: the code, and its index among the findings with that code.
     found: HashSet<(String, usize)>,
 }
 
 impl Logs {
-    /// No log records yet.
+    /// Creates an empty set of log records.
     #[must_use]
     pub fn new(context: Context) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Logs {
         }
     }
 
-    /// Takes a record.
+    /// Adds the log records of a record.
     pub fn take(&mut self, record: &Record) {
         match &record.body {
             RecordBody::Run(run) => self.run = Some(Box::new(run.clone())),
@@ -132,7 +132,7 @@ impl Logs {
     }
 }
 
-/// The request that carries these log records.
+/// The export request with these log records.
 #[must_use]
 pub fn request(log_records: Vec<LogRecord>, resource: Resource) -> ExportLogsServiceRequest {
     ExportLogsServiceRequest {
@@ -148,7 +148,7 @@ pub fn request(log_records: Vec<LogRecord>, resource: Resource) -> ExportLogsSer
     }
 }
 
-/// An event worth knowing, without its time.
+/// An event of severity "info", without its time.
 fn event(name: &str, body: &str, attributes: Vec<KeyValue>) -> LogRecord {
     LogRecord {
         event_name: name.to_owned(),
@@ -199,7 +199,7 @@ fn of_remedy(remedy: &RemedyRecord) -> LogRecord {
     event("headspace.remedy", &remedy.what, attributes)
 }
 
-/// The verdict's numbers. What was not measured is absent.
+/// The numbers of the verdict. Numbers that were not measured are absent.
 fn of_summary(summary: &SummaryRecord) -> Vec<KeyValue> {
     let mut attributes = vec![count("headspace.verdict.steps", summary.steps)];
     let mut named = |what: &str, name: Option<&str>| {

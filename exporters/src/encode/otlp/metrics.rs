@@ -1,11 +1,12 @@
-//! The run as it stands, as a request to OpenTelemetry's metrics service.
+//! The current state of a run, as a request to OpenTelemetry's metrics service.
 //!
-//! Totals are cumulative: a collector that missed some exports knows with the next one all that they
-//! would have told it. Each says since when it counts. Of one that began before the run nobody knows
-//! when (what the GPU used since its driver was loaded) the first reading is the beginning, and what
-//! is sent is what came since: OpenTelemetry's data model takes a point for what happened from its
-//! start to its time. Durations are exponential histograms with the counts of the records. Each point also names its run and its rank, since Prometheus keeps a resource's
-//! attributes apart from its series.
+//! Totals are cumulative, so the next export makes up for a missed one. Each total has a start time.
+//! The start of some totals is unknown because it lies before the run (for example, the energy a GPU
+//! has used since its driver was loaded). For these, the first reading is the start, and only the
+//! increase since then is sent. OpenTelemetry's data model requires this: a point covers what happened
+//! between its start and its time. Durations are exponential histograms with the counts of the records.
+//! Each point also has the run and the rank as attributes, because Prometheus stores a resource's
+//! attributes separately from its series.
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
@@ -22,15 +23,15 @@ use super::super::snapshot::{Point, Snapshot, Value};
 use super::super::times::Times;
 use super::{integer, scope, text};
 
-/// Finest scale of a histogram: buckets 4.4 % wide, which is finer than any chart shows.
+/// Finest scale of a histogram: buckets are 4.4 % wide, which is finer than any chart shows.
 const FINEST_SCALE: i32 = 4;
 
-/// Buckets of a histogram at most: OpenTelemetry's own default.
+/// Maximum number of buckets of a histogram: OpenTelemetry's own default.
 const MOST_BUCKETS: usize = 160;
 
 const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
 
-/// The request that tells of everything in the snapshot.
+/// The export request with all series of the snapshot.
 #[must_use]
 pub fn request(snapshot: &Snapshot, resource: Resource) -> ExportMetricsServiceRequest {
     let mut metrics: Vec<Metric> = Vec::new();
@@ -93,7 +94,7 @@ fn add(data: &mut Data, point: Point<'_>, snapshot: &Snapshot) {
                 .data_points
                 .push(durations(point, times, snapshot));
         }
-        // A value is of its metric's kind.
+        // The type of a value always matches its metric.
         _ => {}
     }
 }

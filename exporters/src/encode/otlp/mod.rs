@@ -1,8 +1,8 @@
-//! A run as OpenTelemetry's protocol (OTLP) carries it: messages made from the records.
+//! A run as OpenTelemetry protocol (OTLP) messages, made from the records.
 //!
-//! They are built from [`Snapshot`](super::snapshot::Snapshot) and not recorded through
-//! OpenTelemetry's SDK (docs/adr/0008): the records already hold exact histograms and totals, which
-//! an SDK takes one value at a time only. The messages are those of the official definitions.
+//! The messages are built from [`Snapshot`](super::snapshot::Snapshot), not with OpenTelemetry's SDK
+//! (docs/adr/0008). The records already contain exact histograms and totals, but an SDK accepts only
+//! one value at a time. The message types come from the official definitions.
 
 pub mod logs;
 pub mod metrics;
@@ -14,7 +14,7 @@ pub mod waiting;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 
-/// Who made the measurements.
+/// The instrumentation scope of all measurements.
 fn scope() -> InstrumentationScope {
     InstrumentationScope {
         name: "headspace".to_owned(),

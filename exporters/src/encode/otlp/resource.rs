@@ -1,8 +1,7 @@
-//! The process that the measurements are of, as OpenTelemetry's resource.
+//! The measured process, as an OpenTelemetry resource.
 //!
-//! What the user says (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`) goes before what is found
-//! out, but for the instance's id: ranks share an environment, and one id for several of them would
-//! mix their series.
+//! The user's attributes (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`) override the detected ones,
+//! except the instance id. Ranks share an environment, so a common id would mix their series.
 
 use headspace_agent::model::{Record, RecordBody};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
@@ -11,23 +10,23 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use super::super::snapshot::Who;
 use super::{integer, text};
 
-/// `service.name` where the user gives none.
+/// Default `service.name`.
 const SERVICE: &str = "headspace";
 
-/// What is known of the process before its first record.
+/// What is known about the process before its first record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Process {
-    /// The user's attributes, of which the last of a name counts.
+    /// The user's attributes. The last one with a name takes effect.
     pub given: Vec<(String, String)>,
-    /// Tells this process from all others, whenever and wherever.
+    /// A globally unique id of this process.
     pub instance_id: String,
-    /// Its rank among the processes of its machine.
+    /// The rank among the processes of its machine.
     pub local_rank: u32,
-    /// How many processes the run has.
+    /// The number of processes in the run.
     pub world_size: u32,
 }
 
-/// What its first records say of the process.
+/// What the first records say about the process.
 #[derive(Debug, Clone, Default)]
 pub struct Origin {
     who: Option<Who>,
@@ -35,7 +34,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Takes a record.
+    /// Reads the attributes from a record.
     pub fn take(&mut self, record: &Record) {
         self.who.get_or_insert_with(|| Who::of(record));
         if let RecordBody::Run(run) = &record.body {

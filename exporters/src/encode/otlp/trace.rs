@@ -1,8 +1,9 @@
-//! The trace that a run's spans and log records belong to.
+//! The trace to which a run's spans and log records belong.
 //!
-//! One trace holds all ranks of a run: its id and those of its spans are made from the run's id and the
-//! rank, so that ranks agree without a word. A launcher that is traced itself may hand its trace down in
-//! the environment (`TRACEPARENT`): the run is then a part of that trace, below the launcher's span.
+//! One trace contains all ranks of a run. The trace id and the span ids are derived from the run's id
+//! and the rank, so ranks agree without communication. A launcher that is traced itself may pass its
+//! trace context in the environment (`TRACEPARENT`). The run then belongs to that trace, as a child of
+//! the launcher's span.
 
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,7 +12,7 @@ use std::str::FromStr;
 use headspace_agent::model::Record;
 use opentelemetry_proto::tonic::trace::v1::{Span, SpanFlags};
 
-/// The span that a run is below, as W3C's `traceparent` tells of it.
+/// The parent span of a run, from W3C's `traceparent`.
 ///
 /// ```
 /// use headspace_exporters::encode::otlp::trace::Parent;
@@ -24,17 +25,17 @@ use opentelemetry_proto::tonic::trace::v1::{Span, SpanFlags};
 pub struct Parent {
     trace_id: [u8; 16],
     span_id: [u8; 8],
-    /// The lowest bit says that the trace is sampled.
+    /// The lowest bit means that the trace is sampled.
     flags: u8,
 }
 
-/// Characters of `traceparent` in version 00; later ones may go on after a dash.
+/// Length of `traceparent` in version 00. Later versions may continue after a dash.
 const LENGTH: usize = 55;
 
 impl FromStr for Parent {
     type Err = String;
 
-    /// Reads a `traceparent` (<https://www.w3.org/TR/trace-context/>).
+    /// Parses a `traceparent` (<https://www.w3.org/TR/trace-context/>).
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!("`{text}` is not a W3C traceparent (`00-<32 hex digits>-<16 hex digits>-01`)")
@@ -61,7 +62,7 @@ fn parse(text: &str) -> Option<Parent> {
     (continued && valid && fields.next().is_none()).then_some(parent)
 }
 
-/// Bytes from lower-case hexadecimal digits.
+/// Decodes lower-case hexadecimal digits.
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -93,7 +94,7 @@ impl std::fmt::Display for Parent {
 }
 
 impl Parent {
-    /// Moves a span of a run into this trace, and the run's own span below the parent.
+    /// Moves a span of a run into this trace, and makes the run's own span a child of the parent.
     pub(super) fn adopt(&self, span: &mut Span) {
         span.trace_id = self.trace_id.to_vec();
         let mut flags = u32::from(self.flags) | SpanFlags::ContextHasIsRemoteMask as u32;
@@ -117,29 +118,29 @@ impl Parent {
     }
 }
 
-/// The trace of a run without a parent: the same for all its ranks.
+/// The trace id of a run without a parent: the same for all its ranks.
 pub(super) fn trace_id(record: &Record) -> Vec<u8> {
     let half = |which: u8| hash(&(which, &record.run_id)).to_be_bytes();
     [half(0), half(1)].concat()
 }
 
-/// The span of a rank's whole run.
+/// The id of the span of a rank's whole run.
 pub(super) fn run_span(record: &Record) -> Vec<u8> {
     span_id(record, &"run")
 }
 
-/// The span of an epoch of that loop.
+/// The id of the span of an epoch of loop `of`.
 pub(super) fn epoch_span(record: &Record, of: &str, epoch: u64) -> Vec<u8> {
     span_id(record, &("epoch", of, epoch))
 }
 
-/// The span of `what` in a rank's run.
+/// The id of the span of `what` in a rank's run.
 pub(super) fn span_id(record: &Record, what: &impl Hash) -> Vec<u8> {
     let id = hash(&(&record.run_id, record.rank, hash(what)));
     id.max(1).to_be_bytes().to_vec() // All zeros are no id.
 }
 
-/// Equal for equal things within one build, which the ranks of a run share.
+/// Hashes `what`. Equal values have equal hashes within one build, which all ranks of a run share.
 fn hash(what: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);

@@ -1,10 +1,11 @@
-//! A run as spans, from its records.
+//! The spans of a run, made from its records.
 //!
-//! Spans of all steps and calls would cost more than the steps. So a span of a loop or a stage is an
-//! interval in which it did something, and says how much: `steps loader` with the number, the first
-//! and the mean of its steps, `stage decode` with its calls and the time that they took together. Of
-//! single steps there is the sample that the ticks hold, at most ten a second: `step loader`. Epochs are spans of their own, as exact as the ticks that told of them,
-//! and so is the probe with its windows as events. One trace holds all ranks of a run.
+//! A span for every step and call would cost more than the steps themselves. So a span of a loop or a
+//! stage covers an interval in which it was active, and carries totals. For example, `steps loader` has
+//! the number, the first and the mean of its steps, and `stage decode` has its calls and their total
+//! time. Single steps are sampled: the ticks contain at most ten a second, as `step loader`. Each epoch
+//! has a span of its own, as exact as the ticks that report it. The probe has one too, with its windows
+//! as events. One trace contains all ranks of a run.
 
 use std::collections::BTreeMap;
 
@@ -22,39 +23,40 @@ use super::trace::{Parent, epoch_span, run_span, span_id, trace_id};
 use super::waiting::Waiting;
 use super::{count, integer, number, scope, text};
 
-/// Shortest time between two intervals that become spans, in seconds: a run with many ticks a second
-/// is sampled.
+/// Shortest interval between two ticks that become spans, in seconds. A run with more ticks a second is
+/// sampled.
 const SAMPLED_S: f64 = 0.1;
 
-/// A record's clock that goes ahead by so much was set, and did not merely come late.
+/// If a record's clock advances by more than this, the clock was set. A smaller difference is a late
+/// record.
 const CLOCK_SET_NANOS: u64 = 1_000_000_000;
 
-/// Stages that an interval tells of, those that took most time first.
+/// Maximum number of stages in an interval. Those with the longest total time are kept.
 const MOST_STAGES: usize = 64;
 
-/// Spans that wait to be sent, and what is needed to make the next.
+/// Spans that wait to be sent, and the state needed to create the next ones.
 #[derive(Debug, Clone, Default)]
 pub struct Spans {
-    /// What waits to be sent.
+    /// The spans that wait to be sent.
     pub waiting: Waiting<Span>,
-    /// The span that the run is below, where it is a part of another trace.
+    /// The parent span, if the run is part of another trace.
     parent: Option<Parent>,
     began_unix_nano: u64,
-    /// When each epoch that goes on was first heard of, by loop and number.
+    /// When each running epoch was first reported, by loop and number.
     epochs: BTreeMap<(String, u64), u64>,
-    /// When the first replayed steps of a loop were heard of: the probe began.
+    /// When the first replayed steps of a loop were reported, which is when the probe began.
     replays: BTreeMap<String, u64>,
     sampled_at_s: f64,
     /// The last epoch of each loop that has ended.
     ended: BTreeMap<String, u64>,
-    /// When the last tick was made.
+    /// Time of the last tick.
     last_tick: u64,
-    /// The run's beginning by the records' clock: steps are told of in time since then.
+    /// Start of the run on the records' clock. The times of steps are relative to it.
     origin_unix_nano: u64,
 }
 
 impl Spans {
-    /// No spans yet.
+    /// Creates an empty set of spans.
     #[must_use]
     pub fn new(parent: Option<Parent>) -> Self {
         Self {
@@ -63,7 +65,7 @@ impl Spans {
         }
     }
 
-    /// Takes a record.
+    /// Adds the spans of a record.
     pub fn take(&mut self, record: &Record) {
         if self.began_unix_nano == 0 {
             self.began_unix_nano = record.time_unix_nano;
@@ -84,7 +86,7 @@ impl Spans {
         }
     }
 
-    /// Epochs that have begun and not ended, for tests.
+    /// Number of running epochs, for tests.
     #[cfg(test)]
     pub(super) fn going_on(&self) -> usize {
         self.epochs.len()
@@ -102,7 +104,7 @@ impl Spans {
         let from = record.time_unix_nano - whole(nanos).min(record.time_unix_nano);
         self.last_tick = record.time_unix_nano;
         for entry in &tick.loops {
-            // Of an epoch that ended in this interval the record was before the tick.
+            // If an epoch ended in this interval, its record came before the tick.
             if self
                 .ended
                 .get(&entry.name)
@@ -138,10 +140,10 @@ impl Spans {
         }
     }
 
-    /// The single steps of a tick.
+    /// Adds the single steps of a tick.
     fn take_steps(&mut self, record: &Record, tick: &TickRecord) {
-        // A tick is written some milliseconds after its time, the least of which is nearest to the
-        // truth; unless the clock was set.
+        // A tick is written some milliseconds after its time. The smallest delay is closest to the true
+        // origin, unless the clock was set.
         let origin = record.time_unix_nano.saturating_sub(whole(tick.at_s * 1e9));
         if origin < self.origin_unix_nano || origin - self.origin_unix_nano > CLOCK_SET_NANOS {
             self.origin_unix_nano = origin;
@@ -161,7 +163,7 @@ impl Spans {
 
     fn take_epoch(&mut self, record: &Record, epoch: &EpochRecord) {
         let key = (epoch.loop_name.clone(), epoch.epoch);
-        // One that no tick told of began after the last one.
+        // An epoch that no tick reported began after the last tick.
         let since = self.last_tick.max(self.began_unix_nano);
         let from = self.epochs.remove(&key).unwrap_or(since);
         self.ended.insert(epoch.loop_name.clone(), epoch.epoch);
@@ -193,7 +195,7 @@ impl Spans {
         }
         attributes.extend(probe.reason.as_ref().map(|reason| text("reason", reason)));
         let events = probe.windows.iter().map(|window| Event {
-            // When a window was is not in the records, only how it went.
+            // The records contain a window's results but not its time.
             time_unix_nano: record.time_unix_nano,
             name: format!("window {}", window.phase.name()),
             attributes: vec![
@@ -217,7 +219,7 @@ impl Spans {
     }
 }
 
-/// The request that carries these spans.
+/// The export request with these spans.
 #[must_use]
 pub fn request(spans: Vec<Span>, resource: Resource) -> ExportTraceServiceRequest {
     ExportTraceServiceRequest {
@@ -274,7 +276,7 @@ fn of_stage(entry: &StageTick) -> Vec<KeyValue> {
     attributes
 }
 
-/// A span that ends when the record was made, below the run's.
+/// A child span of the run's span. It ends at the record's time.
 fn span(record: &Record, name: impl Into<String>, from: u64, attributes: Vec<KeyValue>) -> Span {
     let name = name.into();
     let at = (

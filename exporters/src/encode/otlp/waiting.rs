@@ -1,14 +1,14 @@
-//! What waits for a collector and is sent once: spans and log records.
+//! A queue of items that are each sent once: spans and log records.
 //!
-//! The room is bounded. What does not fit is dropped, the newest first, and counted: a collector that
-//! is slow costs what it does not take, and no memory.
+//! The queue is bounded. When it is full, the newest item is dropped and counted, so a slow collector
+//! does not cost memory.
 
 use std::collections::VecDeque;
 
-/// Items that may wait for the next export.
+/// Maximum number of items that wait for the next export.
 const MOST_WAITING: usize = 4096;
 
-/// Items in the order in which they were made.
+/// Items in the order of their creation.
 #[derive(Debug, Clone)]
 pub struct Waiting<T> {
     items: VecDeque<T>,
@@ -25,7 +25,7 @@ impl<T> Default for Waiting<T> {
 }
 
 impl<T: Clone> Waiting<T> {
-    /// Adds an item, or drops it where there is no room.
+    /// Adds an item, or drops it if the queue is full.
     pub fn push(&mut self, item: T) {
         if self.items.len() < MOST_WAITING {
             self.items.push_back(item);
@@ -34,25 +34,25 @@ impl<T: Clone> Waiting<T> {
         }
     }
 
-    /// Copies of the oldest items, no more than `most`.
+    /// Copies of the oldest items, at most `most`.
     #[must_use]
     pub fn first(&self, most: usize) -> Vec<T> {
         self.items.iter().take(most).cloned().collect()
     }
 
-    /// The first so many have arrived.
+    /// Removes the oldest `items` after they were delivered.
     pub fn done(&mut self, items: usize) {
         self.items.drain(..items.min(self.items.len()));
     }
 
-    /// The first so many are lost.
+    /// Removes the oldest `items` and counts them as lost.
     pub fn give_up(&mut self, items: usize) {
         let items = items.min(self.items.len());
         self.done(items);
         self.dropped += items as u64;
     }
 
-    /// Items lost so far: there was no room, or they were refused.
+    /// Number of items lost so far, because the queue was full or they were refused.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped

@@ -1,22 +1,22 @@
-//! Where on the trace's clock a record belongs.
+//! Converts the times of records to the trace's clock.
 //!
-//! Ticks say when they were on the process's monotonic clock. It is fixed to the wall clock at the
-//! first of them, so that the ranks of a run lie beside each other and a wall clock that is set in
-//! between changes nothing.
+//! Ticks carry times of the process's monotonic clock. The first tick ties that clock to the wall
+//! clock. The ranks of a run therefore share one time axis, and later changes of the wall clock have no
+//! effect.
 
-/// Times of one process's records.
+/// Times of one process's records on the trace's clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
-    /// The run's beginning, nanoseconds since 1970-01-01 UTC.
+    /// The start of the run, nanoseconds since 1970-01-01 UTC.
     pub(super) began: u64,
-    /// The last tick.
+    /// Time of the last tick.
     pub(super) at: u64,
-    /// What the wall clock showed at that tick.
+    /// Wall-clock time of that tick.
     at_unix_nano: u64,
 }
 
 impl Times {
-    /// Of a process whose first tick came `at_s` seconds after its beginning.
+    /// Times of a process whose first tick came `at_s` seconds after its start.
     pub(super) fn new(time_unix_nano: u64, at_s: f64) -> Self {
         let began = time_unix_nano.saturating_sub(nanos(at_s));
         Self {
@@ -26,7 +26,7 @@ impl Times {
         }
     }
 
-    /// A tick came. Gives its beginning and its end.
+    /// Adds a tick. Returns its beginning and its end.
     pub(super) fn tick(&mut self, time_unix_nano: u64, at_s: f64, interval_s: f64) -> (u64, u64) {
         let to = self.began.saturating_add(nanos(at_s)).max(self.at);
         let from = to.saturating_sub(nanos(interval_s)).max(self.at);
@@ -35,7 +35,7 @@ impl Times {
         (from, to)
     }
 
-    /// When another record was, by how much later than the last tick it was written.
+    /// Time of another record: the time of the last tick, plus the wall-clock time since that tick.
     pub(super) fn of(&self, time_unix_nano: u64) -> u64 {
         self.at
             .saturating_add(time_unix_nano.saturating_sub(self.at_unix_nano))
@@ -63,7 +63,7 @@ mod tests {
             times.tick(101_000_000_000, 1.0, 1.0),
             (100_000_000_000, 101_000_000_000)
         );
-        // An hour back.
+        // The wall clock was set back by an hour.
         assert_eq!(times.of(1_000_000_000), 101_000_000_000);
         assert_eq!(
             times.tick(1_000_000_000, 2.0, 1.0),

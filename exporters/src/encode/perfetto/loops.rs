@@ -1,9 +1,10 @@
-//! A loop's tracks: epochs, phases with the ticks in them, the probe's windows, and its times.
+//! A loop's tracks: epochs, phases with their ticks, the probe's windows, and times.
 //!
-//! Records hold histograms and not single steps, so the finest slice is a tick with its counts.
-//! Where a tick holds several phases they share it in the order of their steps, by the time they
-//! took. Windows of the probe lie where the ticks say that steps were replayed, and between. Where a
-//! tick holds two replays, they are placed by counting steps from the first.
+//! Records contain histograms and not single steps, so the finest slice is a tick with its counts. If a
+//! tick contains several phases, they divide it in the order of their steps, in proportion to their
+//! durations. The ticks show when steps were replayed: the probe's replay windows are drawn there, and
+//! its live windows in between. If one tick contains two replays, their positions are found by counting
+//! steps from the first one.
 
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ use headspace_agent::model::record::{EpochRecord, LoopTick, Phase, ProbeRecord, 
 use super::schema::Known;
 use super::tracks::{Notes, Track, Writer};
 
-/// Steps of a phase within a tick, and when they were.
+/// The steps of a phase within a tick, and their time interval.
 #[derive(Debug, Clone, Copy)]
 struct PhaseInterval {
     phase: Phase,
@@ -26,15 +27,15 @@ struct PhaseInterval {
 /// One loop of one process.
 #[derive(Debug)]
 pub(super) struct Loop {
-    /// Holds its tracks.
+    /// The parent of the loop's tracks.
     group: Track,
-    /// The phase that goes on.
+    /// The current phase.
     phase: Option<Phase>,
-    /// The epoch that goes on, and when it began.
+    /// The current epoch, and its start.
     epoch: Option<(u64, u64)>,
-    /// Epochs that have ended.
+    /// Number of completed epochs.
     ended: u64,
-    /// When the last of them ended.
+    /// When the last completed epoch ended.
     ended_at: u64,
     intervals: Vec<PhaseInterval>,
 }
@@ -55,7 +56,7 @@ impl Loop {
         }
     }
 
-    /// What the loop did in a tick.
+    /// Adds what the loop did in a tick.
     pub(super) fn tick(&mut self, entries: &[&LoopTick], from: u64, until: u64, to: &mut Writer) {
         let mut entries = entries.to_vec();
         entries.sort_by_key(|entry| entry.first_step);
@@ -127,7 +128,7 @@ impl Loop {
         });
     }
 
-    /// Means over the tick, from its beginning on.
+    /// Adds the means over the tick, from its beginning on.
     fn times(&self, entries: &[&LoopTick], from: u64, to: &mut Writer) {
         let of = |entry: &LoopTick| {
             [&entry.step, &entry.wait, &entry.compute].map(|times| (times.count, times.sum_ms))
@@ -142,7 +143,7 @@ impl Loop {
         }
     }
 
-    /// An epoch ended.
+    /// Ends an epoch.
     pub(super) fn epoch(&mut self, epoch: &EpochRecord, at: u64, last: u64, to: &mut Writer) {
         let began = match self.epoch.take() {
             Some((number, began)) if number == epoch.epoch => began,
@@ -167,8 +168,8 @@ impl Loop {
         self.ended_at = at.max(began);
     }
 
-    /// What the probe measured, by its windows: one replay window for each interval of replay, and the live
-    /// ones between them.
+    /// Adds the results of the probe by window: one replay window for each interval of replayed steps,
+    /// and the live windows between them.
     pub(super) fn probe(&self, probe: &ProbeRecord, to: &mut Writer) {
         let Some(first) = self.replays().next() else {
             return;
@@ -206,7 +207,7 @@ impl Loop {
         }
     }
 
-    /// The steps of each replay, in their order.
+    /// The steps of each replay, in order.
     fn replays(&self) -> impl Iterator<Item = Range<u64>> {
         self.intervals
             .chunk_by(|a, b| a.phase == b.phase)
@@ -219,7 +220,7 @@ impl Loop {
             })
     }
 
-    /// The end of the records.
+    /// Ends all open slices at the end of the records.
     pub(super) fn finish(&mut self, at: u64, to: &mut Writer) {
         self.leave_phase(at, to);
         if let Some((number, began)) = self.epoch.take() {
@@ -242,7 +243,7 @@ impl Loop {
         }
     }
 
-    /// When a step was: its place in the interval that holds it.
+    /// The time of a step, from its position in the interval that contains it.
     fn at_step(&self, step: u64) -> u64 {
         let next = self.intervals.partition_point(|s| s.first_step <= step);
         let Some(s) = next.checked_sub(1).and_then(|at| self.intervals.get(at)) else {
@@ -253,7 +254,7 @@ impl Loop {
     }
 }
 
-/// Milliseconds that the steps of an entry took.
+/// Total duration of an entry's steps, in milliseconds.
 fn took_ms(entry: &LoopTick) -> f64 {
     (entry.wait.sum_ms + entry.compute.sum_ms).max(0.0)
 }

@@ -1,7 +1,8 @@
 //! Stages, queues and readings as counters.
 //!
-//! A mean over an interval is drawn over that interval, a level from when it was read. A total is
-//! drawn as what it grew by in a second. Names, units and help are those of the declarations.
+//! A mean over an interval is drawn over that interval. A level is drawn from the time of its reading.
+//! A total is drawn as its increase per second. Names, units and descriptions come from the
+//! declarations.
 
 use std::collections::HashMap;
 
@@ -11,12 +12,12 @@ use headspace_agent::model::record::{QueueTick, StageTick, TickRecord};
 
 use super::tracks::{Track, Writer};
 
-/// What was last heard of totals and stages.
+/// The last known values of totals and stages.
 #[derive(Debug, Default)]
 pub(super) struct Resources {
-    /// Last value of a total, and when, by scope and key.
+    /// The last value of each total and its time, by scope and key.
     totals: HashMap<String, (u64, f64)>,
-    /// When a stage was last told of.
+    /// When each stage was last reported.
     stages: HashMap<String, u64>,
 }
 

@@ -1,43 +1,43 @@
 //! The part of Perfetto's schema that a trace of a run needs, with the field numbers of
 //! `protos/perfetto/trace/perfetto_trace.proto`.
 //!
-//! The whole schema as a crate would need the protobuf compiler on every machine that builds
-//! headspace. Numbers of fields never change, so that a part of them is as good.
+//! A crate with the whole schema would require the protobuf compiler on every machine that builds
+//! headspace. A part is sufficient, because field numbers never change.
 
 use prost::{Enumeration, Message, Oneof};
 
-/// A trace, or packets of one: traces behind each other are one trace.
+/// A trace, or a part of one: concatenated traces are one trace.
 #[derive(Clone, PartialEq, Message)]
 pub struct Trace {
-    /// In any order: the viewer sorts them by time.
+    /// Packets in any order: the viewer sorts them by time.
     #[prost(message, repeated, tag = "1")]
     pub packet: Vec<TracePacket>,
 }
 
-/// One thing that the trace says.
+/// One packet of the trace.
 #[derive(Clone, PartialEq, Message)]
 pub struct TracePacket {
-    /// Nanoseconds of the trace's clock.
+    /// Time in nanoseconds of the trace's clock.
     #[prost(uint64, optional, tag = "8")]
     pub timestamp: Option<u64>,
-    /// Who wrote it; never 0.
+    /// The id of the writer's sequence; never 0.
     #[prost(uint32, tag = "10")]
     pub trusted_packet_sequence_id: u32,
-    /// What it says.
+    /// The content of the packet.
     #[prost(oneof = "Data", tags = "6, 11, 60")]
     pub data: Option<Data>,
 }
 
-/// What a packet says.
+/// The content of a packet.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Data {
     /// How clocks relate.
     #[prost(message, tag = "6")]
     ClockSnapshot(ClockSnapshot),
-    /// Something on a track.
+    /// An event on a track.
     #[prost(message, tag = "11")]
     TrackEvent(TrackEvent),
-    /// A track.
+    /// The declaration of a track.
     #[prost(message, tag = "60")]
     TrackDescriptor(TrackDescriptor),
 }
@@ -45,7 +45,7 @@ pub enum Data {
 /// How clocks relate.
 #[derive(Clone, PartialEq, Message)]
 pub struct ClockSnapshot {
-    /// What each of them shows at one moment.
+    /// The values of several clocks at one moment.
     #[prost(message, repeated, tag = "1")]
     pub clocks: Vec<Clock>,
     /// The clock of the trace.
@@ -53,47 +53,47 @@ pub struct ClockSnapshot {
     pub primary_trace_clock: i32,
 }
 
-/// What a clock shows.
+/// The value of a clock.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Clock {
-    /// Which one.
+    /// The clock's id.
     #[prost(uint32, tag = "1")]
     pub clock_id: u32,
-    /// Its nanoseconds.
+    /// The clock's value in nanoseconds.
     #[prost(uint64, tag = "2")]
     pub timestamp: u64,
 }
 
 /// Wall-clock time, nanoseconds since 1970-01-01 UTC.
 pub const REALTIME: u32 = 1;
-/// The clock that packets have where they name none.
+/// The default clock of packets.
 pub const BOOTTIME: u32 = 6;
 
-/// Where events are shown.
+/// A track, which is a row of events in the viewer.
 #[derive(Clone, PartialEq, Message)]
 pub struct TrackDescriptor {
-    /// Its number in the trace; never 0.
+    /// The track's id in the trace; never 0.
     #[prost(uint64, tag = "1")]
     pub uuid: u64,
-    /// What it is called.
+    /// The track's name.
     #[prost(string, optional, tag = "2")]
     pub name: Option<String>,
-    /// The process that it stands for.
+    /// The process that the track represents.
     #[prost(message, optional, tag = "3")]
     pub process: Option<ProcessDescriptor>,
-    /// The track above it.
+    /// The id of the parent track.
     #[prost(uint64, optional, tag = "5")]
     pub parent_uuid: Option<u64>,
-    /// What it counts, where it does.
+    /// The counter's properties, if the track is a counter.
     #[prost(message, optional, tag = "8")]
     pub counter: Option<CounterDescriptor>,
-    /// The order of the tracks below it.
+    /// The order of the child tracks.
     #[prost(enumeration = "ChildOrder", optional, tag = "11")]
     pub child_ordering: Option<i32>,
-    /// Its place among its siblings, where their order is explicit.
+    /// The position among siblings, if their order is explicit.
     #[prost(int32, optional, tag = "12")]
     pub sibling_order_rank: Option<i32>,
-    /// Said where the mouse rests on it.
+    /// Text shown when the mouse hovers over the track.
     #[prost(string, optional, tag = "14")]
     pub description: Option<String>,
 }
@@ -106,7 +106,7 @@ pub enum ChildOrder {
     Unknown = 0,
     /// By name.
     Lexicographic = 1,
-    /// As the trace tells of them.
+    /// In the order of their declarations.
     Chronological = 2,
     /// By [`TrackDescriptor::sibling_order_rank`].
     Explicit = 3,
@@ -115,21 +115,21 @@ pub enum ChildOrder {
 /// A process.
 #[derive(Clone, PartialEq, Message)]
 pub struct ProcessDescriptor {
-    /// Tells it from others of the trace.
+    /// The process id, which identifies the process in the trace.
     #[prost(int32, tag = "1")]
     pub pid: i32,
     /// Its arguments.
     #[prost(string, repeated, tag = "2")]
     pub cmdline: Vec<String>,
-    /// What it is called.
+    /// The name of the process.
     #[prost(string, tag = "6")]
     pub process_name: String,
-    /// Shown beside its name.
+    /// Labels shown next to the name.
     #[prost(string, repeated, tag = "8")]
     pub process_labels: Vec<String>,
 }
 
-/// What a track counts.
+/// The properties of a counter.
 #[derive(Clone, PartialEq, Message)]
 pub struct CounterDescriptor {
     /// Its unit.
@@ -137,49 +137,49 @@ pub struct CounterDescriptor {
     pub unit_name: Option<String>,
 }
 
-/// Something on a track.
+/// An event on a track.
 #[derive(Clone, PartialEq, Message)]
 pub struct TrackEvent {
-    /// What is known of it, by name.
+    /// Annotations by name.
     #[prost(message, repeated, tag = "4")]
     pub debug_annotations: Vec<DebugAnnotation>,
-    /// What it is.
+    /// The type of the event.
     #[prost(enumeration = "EventType", tag = "9")]
     pub r#type: i32,
-    /// Where it is shown.
+    /// The id of the track that shows the event.
     #[prost(uint64, tag = "11")]
     pub track_uuid: u64,
-    /// Its category.
+    /// The categories of the event.
     #[prost(string, repeated, tag = "22")]
     pub categories: Vec<String>,
-    /// What it is called.
+    /// The name of the event.
     #[prost(string, optional, tag = "23")]
     pub name: Option<String>,
-    /// The value from here on.
+    /// The counter's value from this time on.
     #[prost(double, optional, tag = "44")]
     pub double_counter_value: Option<f64>,
 }
 
-/// What an event is.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum EventType {
-    /// Nothing.
+    /// No type.
     Unspecified = 0,
     /// A slice begins.
     SliceBegin = 1,
     /// The slice that began last on the track ends.
     SliceEnd = 2,
-    /// A moment.
+    /// An instant event.
     Instant = 3,
-    /// A counter has a value from here on.
+    /// The counter has a new value from this time on.
     Counter = 4,
 }
 
-/// Something known of an event.
+/// An annotation of an event.
 #[derive(Clone, PartialEq, Message)]
 pub struct DebugAnnotation {
-    /// What it is called.
+    /// The name of the annotation.
     #[prost(string, tag = "10")]
     pub name: String,
     /// Its value.
@@ -190,7 +190,7 @@ pub struct DebugAnnotation {
 /// A value.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Known {
-    /// Yes or no.
+    /// A boolean.
     #[prost(bool, tag = "2")]
     Flag(bool),
     /// A count.

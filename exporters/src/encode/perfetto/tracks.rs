@@ -1,7 +1,7 @@
-//! The tracks of a trace, and how events get onto them.
+//! The tracks of a trace, and how events are added to them.
 //!
-//! A track is told of before its first event. It is known by its parent and its name, so that
-//! whoever has an event says where it belongs, and need not keep numbers.
+//! A track is declared before its first event. It is identified by its parent and its name, so callers
+//! name the track of an event and need not keep ids.
 
 use std::collections::HashMap;
 
@@ -13,17 +13,17 @@ use super::schema::{
     ProcessDescriptor, REALTIME, Trace, TracePacket, TrackDescriptor, TrackEvent,
 };
 
-/// Who writes the packets.
+/// The id of the packet sequence.
 const SEQUENCE: u32 = 1;
 
-/// A track of the trace. A process is one too.
+/// A track of the trace. A process is a track too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Track(u64);
 
-/// What is known of an event.
+/// The annotations of an event.
 pub(super) type Notes = Vec<(&'static str, Known)>;
 
-/// Writes packets, and remembers which tracks were told of.
+/// Writes packets, and remembers which tracks were declared.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     packets: Vec<u8>,
@@ -33,12 +33,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// What was written since the last time.
+    /// Returns the bytes written since the last call.
     pub(super) fn drain(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.packets)
     }
 
-    /// A new process.
+    /// Declares a new process.
     pub(super) fn process(&mut self, descriptor: ProcessDescriptor) -> Track {
         let track = self.next();
         self.describe(TrackDescriptor {
@@ -50,12 +50,12 @@ impl Writer {
         track
     }
 
-    /// The track of that name below another, for slices or for more tracks.
+    /// The child track with that name, for slices or for more tracks.
     pub(super) fn below(&mut self, parent: Track, name: &str) -> Track {
         self.find(parent, name, None, None)
     }
 
-    /// The counter of that name below another track, in that unit.
+    /// The child counter track with that name and unit.
     pub(super) fn counter(
         &mut self,
         parent: Track,
@@ -66,28 +66,28 @@ impl Writer {
         self.find(parent, name, Some(unit), help)
     }
 
-    /// A slice from one moment to another, which is not before it.
+    /// Adds a slice from one time to another, which must not be earlier.
     pub(super) fn slice(&mut self, track: Track, from: u64, to: u64, name: &str, notes: Notes) {
         self.begin(track, from, name, notes);
         self.end(track, to.max(from));
     }
 
-    /// A slice begins. Slices of a track lie within each other.
+    /// Begins a slice. Slices of a track must be nested.
     pub(super) fn begin(&mut self, track: Track, at: u64, name: &str, notes: Notes) {
         self.event(track, at, EventType::SliceBegin, Some(name), notes);
     }
 
-    /// The slice that began last ends.
+    /// Ends the slice that began last.
     pub(super) fn end(&mut self, track: Track, at: u64) {
         self.event(track, at, EventType::SliceEnd, None, Notes::new());
     }
 
-    /// A moment.
+    /// Adds an instant event.
     pub(super) fn instant(&mut self, track: Track, at: u64, name: &str, notes: Notes) {
         self.event(track, at, EventType::Instant, Some(name), notes);
     }
 
-    /// A counter's value from a moment on. One that is no number is left out.
+    /// Sets a counter's value from a time on. A non-finite value is omitted.
     pub(super) fn count(&mut self, track: Track, at: u64, value: f64) {
         if value.is_finite() {
             self.put(

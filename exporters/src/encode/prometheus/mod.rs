@@ -1,12 +1,13 @@
-//! Runs as they stand, as Prometheus reads them: OpenMetrics 1.0, or the older text form.
+//! The current state of runs in the formats that Prometheus reads: OpenMetrics 1.0, or the older text
+//! format.
 //!
-//! Every series carries `run` and `rank`, so that the ranks of a run may come from one address
+//! Every series has the labels `run` and `rank`, so the ranks of a run may be served from one address
 //! (`headspace serve`) or from one each. Names are those of [`names`]. Durations are histograms with
-//! fixed boundaries ([`BOUNDS_S`]), which add up over ranks and over time.
+//! fixed boundaries ([`BOUNDS_S`]), which can be added over ranks and over time.
 //!
-//! The text is written here and not by a library: it is needed in both forms, of several ranks, and
-//! with totals that were counted elsewhere. The official Python parsers of both forms read it in the
-//! tests.
+//! The text is not written by a library, because it is needed in both formats, for several ranks, and
+//! with totals that were counted elsewhere. The tests read it with the official Python parsers of both
+//! formats.
 
 pub mod names;
 mod target;
@@ -19,29 +20,28 @@ use headspace_agent::model::metric::{Metric, MetricKind};
 use self::write::{Kind, Writer};
 use super::snapshot::{Point, Snapshot, Value};
 
-/// Upper boundaries of the buckets of every duration, in seconds: five a decade from 100 µs to
-/// 100 s. A quantile is known as far as the bucket it lies in, which ends at 1.3 to 2 times its
-/// beginning.
+/// Upper boundaries of the buckets of every duration, in seconds: five per decade from 100 µs to 100 s.
+/// A quantile is known up to the bucket that contains it. The upper boundary of a bucket is 1.3 to 2
+/// times the lower one.
 pub const BOUNDS_S: [f64; 31] = [
     1e-4, 2e-4, 3e-4, 5e-4, 7e-4, 1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1,
     0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 30.0, 50.0, 70.0, 100.0,
 ];
 
-/// Endings that a histogram's samples have, and nothing else should.
+/// Name suffixes of a histogram's samples, which no other metric should have.
 const OF_HISTOGRAMS: [&str; 3] = ["_count", "_sum", "_bucket"];
 
-/// One of the two forms.
+/// One of the two formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// The text form 0.0.4, which everything reads.
+    /// The text format 0.0.4, which every scraper reads.
     Text,
     /// OpenMetrics 1.0.
     OpenMetrics,
 }
 
 impl Form {
-    /// The form to answer with, from the request's `Accept`: OpenMetrics to those who name it at
-    /// least as gladly as text.
+    /// The format for a request's `Accept` header: OpenMetrics if its weight is at least that of text.
     #[must_use]
     pub fn accepted(accept: &str) -> Self {
         let weight = |wanted: &str| {
@@ -63,7 +63,7 @@ impl Form {
         }
     }
 
-    /// What it is called over HTTP.
+    /// The format's media type.
     #[must_use]
     pub fn content_type(self) -> &'static str {
         match self {
@@ -73,7 +73,7 @@ impl Form {
     }
 }
 
-/// The ranks of a run, or of several, in one text.
+/// The ranks of one or several runs, as one text.
 #[must_use]
 pub fn encode<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>, form: Form) -> String {
     let mut writer = Writer::new(form);
@@ -82,7 +82,7 @@ pub fn encode<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>, form: Form)
     for snapshot in snapshots {
         let who = snapshot.who();
         if who.run_id.is_empty() {
-            // Nothing was heard of it yet.
+            // This snapshot has no records yet.
             continue;
         }
         let rank = who.rank.to_string();
@@ -121,7 +121,7 @@ fn labels(of: &[(&str, &str); 2], point: &Point<'_>) -> String {
     write::labels(of.iter().copied().chain(own))
 }
 
-/// All series of one metric.
+/// Writes all series of one metric.
 fn family(writer: &mut Writer, points: &[(String, Point<'_>)]) {
     let Some(metric) = points.first().map(|(_, point)| point.metric) else {
         return;
@@ -134,7 +134,7 @@ fn family(writer: &mut Writer, points: &[(String, Point<'_>)]) {
             Value::Times(times) => {
                 let counts = times.up_to(&BOUNDS_S);
                 for (bound, count) in BOUNDS_S.iter().zip(counts) {
-                    // `{:?}` writes 1.0, which both forms agree on.
+                    // `{:?}` writes `1.0`, which is valid in both formats.
                     let labels = format!("{labels},le=\"{bound:?}\"");
                     writer.sample(&name, "_bucket", &labels, count);
                 }
@@ -147,9 +147,9 @@ fn family(writer: &mut Writer, points: &[(String, Point<'_>)]) {
     }
 }
 
-/// A level that a semantic convention gives a histogram's ending (`process.thread.count`) is told
-/// without a type: linters would have it renamed, and then it would not be the same series any more
-/// that comes by OTLP.
+/// The type of the family. Semantic conventions give some levels a histogram's suffix
+/// (`process.thread.count`). Such a level is written without a type: linters would require another
+/// name, and the series would then differ from the one exported over OTLP.
 fn kind(metric: &Metric, name: &str) -> Kind {
     match metric.kind {
         MetricKind::Counter => Kind::Counter,

@@ -1,14 +1,14 @@
-//! Names as OpenTelemetry's translation to Prometheus writes them, so that a metric that was scraped
-//! and the same one that came by OTLP are one.
+//! Metric names according to OpenTelemetry's translation to Prometheus. A scraped metric and the same
+//! metric over OTLP therefore have the same name.
 //!
-//! The rules are those of "Prometheus and OpenMetrics Compatibility" in OpenTelemetry's
-//! specification, section "OTLP Metric points to Prometheus": what is no letter or digit becomes one
-//! underscore, the unit is appended in full where it is not there yet, then `_total` for totals and
-//! `_ratio` for levels without a unit.
+//! The rules are those of "Prometheus and OpenMetrics Compatibility" in OpenTelemetry's specification,
+//! section "OTLP Metric points to Prometheus". Characters other than letters and digits become one
+//! underscore. The full unit is appended if the name does not contain it. Then `_total` is appended for
+//! totals, and `_ratio` for levels without a unit.
 
 use headspace_agent::model::metric::{Metric, MetricKind};
 
-/// What the metric's series are called. A histogram's have `_bucket`, `_sum` and `_count` after it.
+/// The name of the metric's series. A histogram's series append `_bucket`, `_sum` and `_count`.
 #[must_use]
 pub fn name(metric: &Metric) -> String {
     let mut tokens: Vec<&str> = tokens(metric.name).collect();
@@ -33,7 +33,7 @@ pub fn name(metric: &Metric) -> String {
     tokens.join("_")
 }
 
-/// What an attribute's label is called.
+/// The label for an attribute.
 #[must_use]
 pub fn label(attribute: &str) -> String {
     let mut name: String = attribute
@@ -48,7 +48,7 @@ pub fn label(attribute: &str) -> String {
     name
 }
 
-/// The unit in a name, for OpenMetrics, which tells it once more; none where the name has none.
+/// The unit in a name, which OpenMetrics also writes separately; `None` if the name has no unit.
 pub(super) fn unit(metric: &Metric) -> Option<&'static str> {
     match (metric.unit, metric.kind) {
         ("1", MetricKind::Gauge | MetricKind::Maximum) => Some("ratio"),
@@ -62,7 +62,7 @@ fn tokens(name: &str) -> impl Iterator<Item = &str> {
         .filter(|token| !token.is_empty())
 }
 
-/// A UCUM unit in words. Things that are counted have none.
+/// A UCUM unit in words. Counts of things have none.
 fn spelled(unit: &str) -> Option<&'static str> {
     Some(match unit {
         "s" => "seconds",
@@ -123,7 +123,7 @@ mod tests {
                 "headspace_run_throughput_per_second",
             ),
             (&metric::PERF_IPC, "headspace_perf_ipc"),
-            // The word is there already, and moves to the end.
+            // The name already contains the word, which moves to the end.
             (
                 &metric::PERF_CACHE_MISS_RATIO,
                 "headspace_perf_cache_miss_ratio",

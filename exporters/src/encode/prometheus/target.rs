@@ -1,9 +1,9 @@
-//! `target_info`: what runs there, once for each rank, under the names that OpenTelemetry gives a
+//! `target_info`: describes each rank's process once, with the names that OpenTelemetry gives a
 //! resource.
 
 use super::super::snapshot::Snapshot;
 
-/// The labels of `target_info` besides run and rank, which every series has.
+/// The labels of `target_info`, without run and rank, which every series has.
 pub(super) fn labels(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let mut labels = vec![("process_pid", snapshot.who().pid.to_string())];
     let Some(run) = snapshot.run() else {

@@ -1,4 +1,4 @@
-//! The text itself: families, samples, and how names and values are quoted.
+//! Writes the text: families, samples, and quoted names and values.
 
 use std::fmt::Write as _;
 
@@ -10,16 +10,16 @@ pub(super) struct Writer {
     out: String,
 }
 
-/// What a family is, in words of both forms.
+/// The type of a family, for both formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A total; its samples end in `_total`.
     Counter,
     Gauge,
     Histogram,
-    /// Says what others are of; its samples end in `_info`.
+    /// Metadata about other series; its samples end in `_info`.
     Info,
-    /// Of which no more is said.
+    /// No type.
     Unknown,
 }
 
@@ -31,7 +31,7 @@ impl Writer {
         }
     }
 
-    /// Begins the family of samples that are called `name`.
+    /// Begins the family whose samples are named `name`.
     pub(super) fn family(&mut self, name: &str, kind: Kind, unit: Option<&str>, help: &str) {
         let open = self.form == Form::OpenMetrics;
         let word = match kind {
@@ -42,7 +42,7 @@ impl Writer {
             Kind::Unknown if open => "unknown",
             Kind::Unknown => "untyped",
         };
-        // In OpenMetrics the ending belongs to the samples, not to the family.
+        // In OpenMetrics the suffix belongs to the samples, not to the family.
         let family = match kind {
             Kind::Counter if open => name.strip_suffix("_total").unwrap_or(name),
             Kind::Info if open => name.strip_suffix("_info").unwrap_or(name),
@@ -60,7 +60,7 @@ impl Writer {
         }
     }
 
-    /// A sample of the family that was begun. `labels` is what [`labels`] made.
+    /// Writes a sample of the current family. `labels` is the result of [`labels`].
     pub(super) fn sample(
         &mut self,
         name: &str,
@@ -85,7 +85,7 @@ impl Writer {
     }
 }
 
-/// Labels as they stand between the braces.
+/// Formats labels as the text between the braces.
 pub(super) fn labels<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut out = String::new();
     for (name, value) in pairs {

@@ -1,33 +1,33 @@
-//! When a series ends, and how many there may be.
+//! When a series ends, and the maximum number of series.
 //!
-//! A pool that makes new worker processes every epoch would make series without end: those of stages
-//! and queues are told no more once nothing was heard of them for long, and those of workers are then
-//! forgotten. A worker that comes back counts anew, and says since when. For the rest there is a limit,
-//! and a count of what is beyond it.
+//! A pool that creates new worker processes every epoch would create series without limit. Series of
+//! stages and queues therefore end when they have not been reported for a long time, and those of
+//! workers are then removed. A worker that reappears starts a new count with a new start time. The
+//! total number of series is limited, and series beyond the limit are counted.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{Attribute, Key, Metric, MetricKind, Snapshot, metric};
 
-/// How long a series stands after it was last heard of, in seconds, at least.
+/// Minimum time for which a series is kept after its last report, in seconds.
 pub(super) const STANDS_S: f64 = 600.0;
 
-/// Ticks in which everything is told of once, where stages and queues are few: the agent writes a
-/// total that stands still in every 60th.
+/// Number of ticks in which every total is reported once, if there are few stages and queues: the agent
+/// writes an unchanged total in every 60th tick.
 const TOLD_IN_TICKS: f64 = 60.0;
 
-/// Seconds between two looks for what has ended.
+/// Interval between two checks for series that have ended, in seconds.
 const SWEPT_S: f64 = 10.0;
 
-/// Series that a run has at most, those of the run and the agent aside. A thousand stages have six
-/// thousand.
+/// Maximum number of series of a run, without those of the run itself and the agent. A thousand stages
+/// have six thousand series.
 pub(super) const MOST_SERIES: usize = 10_000;
 
-/// Series beyond the limit that are told apart, to be counted.
+/// Maximum number of distinct series beyond the limit that are counted.
 const MOST_LEFT_OUT: usize = 65_536;
 
-/// Whether series of that metric end when they are old. Those of loops, of the run and of the agent
-/// stand: what is true of the last epoch or of the calibration stays true until there is another.
+/// Whether old series of the metric end. Those of loops, of the run and of the agent do not: the last
+/// epoch or calibration stays valid until there is a new one.
 pub(super) fn ends(metric: &Metric) -> bool {
     let total = matches!(metric.kind, MetricKind::Counter | MetricKind::Histogram);
     if total {
@@ -53,8 +53,8 @@ fn of_worker(attributes: &[Attribute]) -> bool {
 }
 
 impl Snapshot {
-    /// What was last heard of before then is old, in seconds since the run began. Where a run has
-    /// many stages and queues a tick tells of a few in turn, at least three.
+    /// Series last reported before this time are old, in seconds since the start of the run. A run with
+    /// many stages and queues reports a few of them per tick in turn, at least three.
     pub(super) fn oldest_s(&self) -> f64 {
         let told_of = self.count(&metric::STAGE_TIME) + self.count(&metric::QUEUE_TIME);
         let turn_s = self.interval_s * (TOLD_IN_TICKS + told_of as f64);
@@ -69,7 +69,8 @@ impl Snapshot {
             .count()
     }
 
-    /// Forgets what has ended: workers, and where there is no room, all stages and queues.
+    /// Removes series that have ended: those of workers, and for lack of room those of all stages and
+    /// queues.
     pub(super) fn sweep(&mut self) {
         if self.at_s < self.sweep_at_s {
             return;

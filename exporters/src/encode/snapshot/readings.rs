@@ -1,4 +1,4 @@
-//! A tick's readings as series: the scope and the key they are written under become attributes.
+//! A tick's readings as series: their scope and key become attributes.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use headspace_agent::model::{ReadingKey, Scope};
 use super::{Attribute, Snapshot, named};
 
 impl Snapshot {
-    /// Takes a reading, `process.cpu.time{cpu.mode=user}` in the scope `process`.
+    /// Adds a reading, for example `process.cpu.time{cpu.mode=user}` in the scope `process`.
     pub(super) fn take_reading(&mut self, key: &ReadingKey<'_>, value: f64) {
         let metric = key.metric;
         let mut attributes = self.of_scope(key);
@@ -20,7 +20,8 @@ impl Snapshot {
         self.read(metric, key.scope.kind(), attributes, value);
     }
 
-    /// What the scope adds: which GPU, disk or thread, and for metrics of several scopes which kind.
+    /// The attributes from the scope: which GPU, disk or thread. For metrics of several scopes, also
+    /// the kind.
     fn of_scope(&self, key: &ReadingKey<'_>) -> Vec<Attribute> {
         let mut attributes = Vec::new();
         if key.metric.scopes.len() > 1 {

@@ -1,4 +1,4 @@
-//! What is known of the run as a whole: what it runs on, what it was told, what it concludes.
+//! Series of the run as a whole: its environment, its settings and its results.
 
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::record::{NoticeRecord, RunRecord, Severity, SummaryRecord};
@@ -23,7 +23,7 @@ impl Snapshot {
         self.add(&metric::RUN_NOTICES, vec![named("severity", severity)], 1.0);
     }
 
-    /// What the summary does not know, or no longer, is forgotten.
+    /// Removes the values that the summary does not contain or no longer contains.
     pub(super) fn take_summary(&mut self, summary: &SummaryRecord) {
         let (ms, pct) = (1e-3, 1e-2);
         self.tell(

@@ -229,7 +229,7 @@ fn workers_without_end_are_forgotten_and_one_that_comes_back_counts_from_then() 
 fn stages_that_are_told_of_in_turn_do_not_end_however_long_a_turn_takes() {
     let mut snapshot = Snapshot::default();
     for number in 0..40_u64 {
-        // A minute a tick: each is told of every twenty minutes.
+        // One tick per minute: each is reported every twenty minutes.
         let mut queue = queue_of(None);
         queue.name = format!("queue {}", number % 20);
         let body = RecordBody::Tick(TickRecord {

@@ -1,4 +1,4 @@
-//! What loops, stages and queues did, added up over ticks and epochs.
+//! Series of loops, stages and queues, added up over ticks and epochs.
 
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::metric::{self, Metric};

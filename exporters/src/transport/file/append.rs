@@ -1,4 +1,4 @@
-//! A file that whole lines are appended to, whatever the disk and the host program do.
+//! A file to which whole lines are appended, even if the disk is full or the host program closes it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -6,13 +6,13 @@ use std::os::fd::IntoRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-/// What appending needs of a file, so that a full disk can be played in tests.
+/// The file operations that appending needs. A trait, so that tests can simulate a full disk.
 pub(super) trait Sink {
-    /// One `write`.
+    /// Makes one `write` call.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
-    /// The size in bytes.
+    /// The file's size in bytes.
     fn size(&self) -> io::Result<u64>;
-    /// Cuts it back to `size` bytes.
+    /// Truncates the file to `size` bytes.
     fn truncate(&mut self, size: u64) -> io::Result<()>;
 }
 
@@ -30,33 +30,33 @@ impl Sink for File {
     }
 }
 
-/// Whether the descriptor still leads to the file at its path.
+/// Whether the descriptor still refers to the file at its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It does.
+    /// The descriptor refers to the file at its path.
     Open,
-    /// The file was deleted: what is written to it is seen by nobody.
+    /// The file was deleted: nobody can read what is written to it.
     Deleted,
-    /// The host program closed the descriptor (daemons close all they find), and it may lead to a
-    /// file of its own by now.
+    /// The host program closed the descriptor (daemons close all descriptors). The same number may now
+    /// refer to one of the host program's own files.
     NotOurs,
 }
 
-/// A file opened for append.
+/// A file opened for appending.
 pub(super) struct AppendFile<F = File> {
     file: F,
-    /// Device and inode, which tell one file from another.
+    /// Device and inode, which identify the file.
     identity: (u64, u64),
     /// Size in bytes after the last append.
     len: u64,
-    /// Whether its last line lacks its end.
+    /// Whether the last line lacks its newline.
     ends_cut: bool,
     lost: bool,
 }
 
 impl AppendFile {
-    /// Opens or makes the file. A last line that a killed process left without end is ended by the
-    /// next append.
+    /// Opens or creates the file. If a killed process left the last line without a newline, the next
+    /// append adds it.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -77,26 +77,26 @@ impl AppendFile {
         })
     }
 
-    /// Whether appending still makes sense. One `fstat`.
+    /// Whether the file can still be appended to. Costs one `fstat`.
     pub(super) fn standing(&self) -> Standing {
         match self.file.metadata() {
             _ if self.lost => Standing::Deleted,
             Ok(meta) if (meta.dev(), meta.ino()) != self.identity => Standing::NotOurs,
             Ok(meta) if meta.nlink() == 0 => Standing::Deleted,
             Ok(_) => Standing::Open,
-            // A file server that answers for a deleted file says so with an error of its own
-            // (ESTALE); the descriptor is ours then, and closing it does no harm to keep open.
+            // Some file servers report a deleted file as an error (`ESTALE`). The descriptor is then
+            // still ours, and it is harmless to leave it open.
             Err(_) => Standing::NotOurs,
         }
     }
 
-    /// The number of its descriptor.
+    /// The file descriptor's number.
     #[cfg(test)]
     pub(super) fn file_descriptor(&self) -> std::os::fd::RawFd {
         std::os::fd::AsRawFd::as_raw_fd(&self.file)
     }
 
-    /// Gives the descriptor up without closing it.
+    /// Drops the descriptor without closing it.
     pub(super) fn forget(self) {
         let _ = self.file.into_raw_fd();
     }
@@ -117,7 +117,7 @@ impl<F: Sink> AppendFile<F> {
         self.lost = true;
     }
 
-    /// Appends whole lines, all or none, with one `write` unless the system takes less.
+    /// Appends whole lines, all or none. Uses one `write`, unless the system accepts fewer bytes.
     pub(super) fn append(&mut self, lines: &mut Vec<u8>) -> io::Result<()> {
         let before = self.file.size()?;
         if self.ends_cut {
@@ -143,8 +143,8 @@ impl<F: Sink> AppendFile<F> {
         Ok(())
     }
 
-    /// Removes the beginning of a delivery that did not fit, unless somebody else has written
-    /// behind it. What cannot be removed is ended by the next append.
+    /// Removes the partial delivery that did not fit, unless another process has appended after it. If
+    /// it cannot be removed, the next append ends the partial line.
     fn take_back(&mut self, before: u64, written: usize) {
         if written == 0 {
             return;
@@ -163,7 +163,7 @@ impl<F: Sink> AppendFile<F> {
 mod tests {
     use super::*;
 
-    /// A disk with room for so many bytes, that takes so many at a time.
+    /// A simulated disk with a limited capacity and a limited number of bytes per write.
     struct Disk {
         bytes: Vec<u8>,
         room: usize,

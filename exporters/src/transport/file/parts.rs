@@ -1,9 +1,9 @@
 //! The older parts of a rank's file, and how they shrink.
 //!
-//! A file that has grown is renamed into a part: one step, in which a kill neither loses nor
-//! doubles a record. Then its ticks are merged into a new file beside it, a slice with every
-//! delivery, and that file takes the part's place in one more rename. When all parts together are
-//! too large, the oldest are merged again, and at last reduced to a digest.
+//! When the file reaches its size limit, one rename turns it into a part. A kill at that moment neither
+//! loses nor duplicates a record. The part's ticks are then merged into a temporary file, one slice per
+//! delivery. A second rename replaces the part by that file. When all parts together are too large, the
+//! oldest are merged again, and finally reduced to a digest.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -17,20 +17,20 @@ use crate::encode::reader::Records;
 use crate::encode::retention::Compactor;
 use crate::run_folder::{files, part_path};
 
-/// Bytes of a part merged with one delivery: some 10 ms of work, so that 32 MiB are done in half a
+/// Bytes of a part that one delivery merges. This takes about 10 ms, so a part of 32 MiB needs half a
 /// minute of ticks.
 const SLICE: u64 = 1 << 20;
 
-/// How often the ticks of a part were merged.
+/// How many times the ticks of a part were merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
-    /// As they were delivered.
+    /// Not merged: the ticks as they were delivered.
     Raw,
-    /// Once.
+    /// Merged once.
     Merged,
-    /// Twice.
+    /// Merged twice.
     MergedAgain,
-    /// All into one.
+    /// All ticks merged into one.
     Digest,
 }
 
@@ -51,12 +51,12 @@ struct Part {
     level: Level,
 }
 
-/// The parts of one rank.
+/// The parts of one rank's file.
 pub(super) struct Parts {
     folder: PathBuf,
     rank: u32,
     limits: FileLimits,
-    /// The oldest first.
+    /// All parts, oldest first.
     kept: Vec<Part>,
     running: Option<Merging>,
     /// Set when merging failed (no room for the new file); the next rotation tries again.
@@ -64,7 +64,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Finds the parts that are there.
+    /// Finds the existing parts.
     pub(super) fn find(folder: &Path, rank: u32, limits: FileLimits) -> Self {
         let kept = files(folder)
             .unwrap_or_default()
@@ -86,13 +86,13 @@ impl Parts {
         }
     }
 
-    /// Looks again which parts there are, after something was deleted.
+    /// Searches for the existing parts again, after a file was deleted.
     pub(super) fn find_again(&mut self) {
         self.running = None;
         *self = Self::find(&self.folder, self.rank, self.limits);
     }
 
-    /// Makes the newest part of the file at `active`.
+    /// Renames the file at `active` to become the newest part.
     pub(super) fn rotate(&mut self, active: &Path) -> io::Result<()> {
         let number = self.kept.last().map_or(1, |p| p.number.saturating_add(1));
         let bytes = fs::metadata(active)?.len();
@@ -106,7 +106,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Merges one slice, if there is anything to merge.
+    /// Merges one slice, if a part needs merging.
     pub(super) fn work(&mut self) {
         if self.paused {
             return;
@@ -137,8 +137,8 @@ impl Parts {
         Ok(())
     }
 
-    /// The part to merge next, and the level it comes to: a raw one, or, where all together are
-    /// too large, the oldest of those merged least.
+    /// The part to merge next, and its level after that. A raw part is chosen first. If all parts
+    /// together are too large, the oldest of the least merged ones is chosen.
     fn choose(&self) -> Option<(u32, Level)> {
         let total: u64 = self.kept.iter().map(|p| p.bytes).sum();
         let least = self.kept.iter().min_by_key(|p| (p.level, p.number))?;
@@ -167,7 +167,7 @@ impl Parts {
     }
 }
 
-/// A part on its way to be merged.
+/// A part that is being merged.
 struct Merging {
     number: u32,
     level: Level,
@@ -176,7 +176,7 @@ struct Merging {
     target: PathBuf,
     temporary: Temporary,
     compactor: Option<Compactor>,
-    /// Written so far.
+    /// Bytes written so far.
     bytes: u64,
 }
 
@@ -186,7 +186,7 @@ enum Progress {
 }
 
 impl Merging {
-    /// Goes on by [`SLICE`] bytes. Lines that are no records are not carried over.
+    /// Merges the next [`SLICE`] bytes. Lines that are not records are skipped.
     fn slice(&mut self) -> io::Result<Progress> {
         let until = self.source.tally().bytes + SLICE;
         let mut lines = Vec::new();
@@ -216,15 +216,15 @@ impl Merging {
         if !ended {
             return Ok(Progress::Unfinished);
         }
-        // The new file must be on disk before the old one is given up.
+        // The new file must be on disk before it replaces the old one.
         self.out.sync_data()?;
         fs::rename(&self.temporary.path, &self.target)?;
         Ok(Progress::Finished { bytes: self.bytes })
     }
 }
 
-/// A file that is removed if it is still there at the end. In a forked child, which is not its
-/// owner, it stays.
+/// A file that is removed on drop if it still exists. A forked child does not own the file, so it does
+/// not remove it.
 struct Temporary {
     path: PathBuf,
     owner: Owner,
@@ -242,7 +242,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if self.owner.is_here() {
-            // Usually it is gone: it took the part's place.
+            // Usually the file no longer exists, because it was renamed to replace the part.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -1,7 +1,7 @@
-//! Requests over gRPC, by tonic's generated clients.
+//! Requests over gRPC, with tonic's generated clients.
 //!
-//! They need a runtime; this one has no thread but the destination's own, and runs only while a
-//! request is under way.
+//! The clients need an async runtime. This runtime has no thread except the destination's own, and runs
+//! only during a request.
 
 use std::future::Future;
 use std::time::Duration;
@@ -27,17 +27,17 @@ use super::super::apart::{Failure, Retry};
 use super::settings::Line;
 use super::way::{Refused, of_logs, of_metrics, of_traces, place, rejected};
 
-/// The way to one address.
+/// The gRPC connection to one address.
 #[derive(Debug)]
 pub(super) struct GrpcLine {
-    // Before the runtime, in which its tasks run.
+    // Declared before the runtime, because the channel's tasks run in it and must be dropped first.
     channel: Channel,
     runtime: Runtime,
     line: Line,
 }
 
 impl GrpcLine {
-    /// Opens no connection yet.
+    /// Prepares the channel without connecting.
     pub(super) fn new(line: Line) -> Result<Self, Notice> {
         let refused = |problem: String| Notice::SettingRefused {
             setting: "OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(),
@@ -152,8 +152,8 @@ impl GrpcLine {
     }
 }
 
-/// OpenTelemetry's list of codes that a sender may try again after. One whose resources are exhausted
-/// must say that it will recover, by saying when; a request that is too large has the same code.
+/// Whether to retry, by OpenTelemetry's list of retryable codes. `RESOURCE_EXHAUSTED` is retryable only
+/// if the answer says when to retry, because a request that is too large has the same code.
 fn retry_of(status: &Status) -> Retry {
     let asked = status
         .get_details_retry_info()
@@ -170,7 +170,7 @@ fn retry_of(status: &Status) -> Retry {
     }
 }
 
-/// A server may say anything, at any length.
+/// Shortens the server's message, which may be arbitrarily long.
 fn short(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }

@@ -1,4 +1,4 @@
-//! Requests over HTTP, as protobuf or as JSON, by a blocking client.
+//! Requests over HTTP, as protobuf or JSON, with a blocking client.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use super::super::apart::{Failure, Retry};
 use super::settings::{Line, Protocol};
 use super::way::{Refused, place, rejected};
 
-/// Bytes of an answer that are read: it holds nothing but what was refused.
+/// Maximum number of bytes read from an answer, which contains only what was refused.
 const MOST_ANSWER: u64 = 64 << 10;
 
-/// The way to one address.
+/// The HTTP connection to one address.
 #[derive(Debug)]
 pub(super) struct HttpLine {
     agent: Agent,
@@ -47,7 +47,7 @@ impl HttpLine {
         })
     }
 
-    /// Sends a message. Its answer in protobuf is of type `A`.
+    /// Sends a message. `A` is the type of the answer in protobuf.
     pub(super) fn send<M, A>(
         &self,
         message: &M,
@@ -89,7 +89,7 @@ impl HttpLine {
         let status = answer.status();
         if status.is_success() {
             let mut body = answer.into_body();
-            // An answer that cannot be read was an acceptance all the same.
+            // An answer that cannot be read still means that the request was accepted.
             let read = body.with_config().limit(MOST_ANSWER).read_to_vec();
             let problem = read.ok().and_then(|bytes| {
                 if json {
@@ -116,8 +116,8 @@ impl HttpLine {
     }
 }
 
-/// What was not taken, from an answer in JSON, where a count may be a number or, as protobuf's own
-/// JSON writes 64 bits, a text.
+/// What the service refused, from an answer in JSON. The count may be a number or a string: protobuf's
+/// JSON mapping writes 64-bit integers as strings.
 fn refused_in_json(answer: &[u8]) -> Option<Refused> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let partial = answer.get("partialSuccess")?;
@@ -137,7 +137,7 @@ fn refused_in_json(answer: &[u8]) -> Option<Refused> {
     })
 }
 
-/// What cannot be reached now may be later; what is misconfigured stays so.
+/// A failed connection is retryable; a configuration error is not.
 fn retry_of(error: &ureq::Error) -> Retry {
     use ureq::Error::{BadUri, InvalidProxyUrl, Rustls, Tls};
     match error {
@@ -146,7 +146,7 @@ fn retry_of(error: &ureq::Error) -> Retry {
     }
 }
 
-/// `Retry-After`: in seconds, or as a date.
+/// Parses `Retry-After`, which is in seconds or a date.
 fn after(asked: Option<&str>, now: SystemTime) -> Retry {
     let wait = asked.and_then(|text| {
         let text = text.trim();

@@ -1,10 +1,10 @@
-//! To an OpenTelemetry collector: metrics and logs, and spans on request.
+//! Export to an OpenTelemetry collector: metrics and logs, and spans on request.
 //!
-//! Each signal is a destination of its own, with a thread of its own ([`apart`](super::apart)): a
-//! collector that is slow, dead or lying costs the training nothing, and one that refuses a signal, or
-//! asks for time, holds back no other. Metrics are the run as it stands, every interval: what a
-//! collector missed it learns with the next export, since totals are cumulative. Spans and log records
-//! wait in a bounded queue meanwhile.
+//! Each signal is a separate destination with its own thread ([`apart`](super::apart)). A collector
+//! that is slow, unreachable or faulty therefore does not delay the training. A signal that is refused
+//! or throttled does not delay the others. Metrics are exported every interval as the current state of
+//! the run. They are cumulative, so the next export makes up for a missed one. Spans and log records
+//! wait in a bounded queue.
 
 mod grpc;
 mod http;
@@ -31,21 +31,21 @@ use crate::encode::otlp::traces::Spans;
 /// Arguments by name.
 type Options = BTreeMap<String, String>;
 
-/// An exporter for each signal, and settings that could not be read.
+/// An exporter for each signal, and a notice for each setting that could not be read.
 pub type Opened = (Vec<Box<dyn Exporter>>, Vec<Notice>);
 
-/// What all signals are called in notices.
+/// The name of all signals in notices.
 const NAME: &str = "otlp";
 
-/// The variable in which a launcher hands its trace down.
+/// The environment variable through which a launcher passes its trace context.
 const PARENT: &str = "TRACEPARENT";
 
-/// Opens the way to a collector, for each signal that is not switched off by OpenTelemetry's own
-/// variables; connects to nothing yet.
+/// Creates an exporter for each signal that OpenTelemetry's own variables do not disable. Does not
+/// connect yet.
 ///
 /// # Errors
 ///
-/// The system gives no thread.
+/// Returns an error if the system cannot create a thread.
 pub fn open(given: &Given, local_rank: u32, world_size: u32) -> std::io::Result<Opened> {
     let settings = Settings::read(given, &|name| std::env::var(name).ok());
     let mut notices = settings.notices;
@@ -97,7 +97,7 @@ pub fn open(given: &Given, local_rank: u32, world_size: u32) -> std::io::Result<
     Ok((exporters, notices))
 }
 
-/// The launcher's span. One that cannot be read is refused aloud, and the run begins a trace of its own.
+/// The launcher's span. If it cannot be parsed, a notice reports it, and the run starts its own trace.
 fn read_parent(given: Option<String>, notices: &mut Vec<Notice>) -> Option<Parent> {
     let given = given.filter(|text| !text.trim().is_empty())?;
     match given.trim().parse() {
@@ -112,7 +112,7 @@ fn read_parent(given: Option<String>, notices: &mut Vec<Notice>) -> Option<Paren
     }
 }
 
-/// What `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME` say; the latter goes first.
+/// The attributes in `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME`. The latter takes precedence.
 fn given_attributes() -> Vec<(String, String)> {
     let detected = Resource::builder_empty()
         .with_detector(Box::new(EnvResourceDetector::new()))
@@ -128,7 +128,7 @@ fn given_attributes() -> Vec<(String, String)> {
     found
 }
 
-/// A random UUID: containers share process ids and machines their names.
+/// A random UUID. Process ids are not unique across containers, and host names not across machines.
 fn instance_id() -> String {
     uuid::Uuid::new_v4().to_string()
 }

@@ -1,9 +1,9 @@
-//! What OpenTelemetry's own variables and the user say: where to, how, how often.
+//! The settings of the OTLP export, from OpenTelemetry's own variables and from the user's arguments.
 //!
-//! `OTEL_EXPORTER_OTLP_*` and the variants of each signal (`OTEL_EXPORTER_OTLP_METRICS_*`) hold as
-//! OpenTelemetry specifies them, but for `OTEL_METRIC_EXPORT_INTERVAL`, which is 10 s by default
-//! here: a minute's means hide what a training loop does. A value that cannot be read is refused
-//! aloud and its default holds; an argument that makes no sense is an error.
+//! `OTEL_EXPORTER_OTLP_*` and the variants for each signal (`OTEL_EXPORTER_OTLP_METRICS_*`) work as
+//! OpenTelemetry specifies them. One default differs: `OTEL_METRIC_EXPORT_INTERVAL` is 10 s here,
+//! because means over a minute hide what a training loop does. If a variable cannot be parsed, a notice
+//! reports it and the default applies. An invalid argument is an error.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use http::{HeaderName, HeaderValue, Uri};
 use super::super::apart::Pace;
 use super::Options;
 
-/// Default time between two exports.
+/// Default interval between two exports.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Default limit of one request (OpenTelemetry's).
+/// Default time limit of one request (OpenTelemetry's).
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Default limit of one export with all its requests (OpenTelemetry's).
+/// Default time limit of one export with all its requests (OpenTelemetry's).
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How messages travel.
+/// The protocol and encoding of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// gRPC.
@@ -34,16 +34,16 @@ pub enum Protocol {
     HttpJson,
 }
 
-/// Where one signal goes, and how.
+/// The endpoint of one signal, and how to reach it.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// The whole address for HTTP, scheme and host for gRPC.
+    /// The full URL for HTTP; scheme and host for gRPC.
     pub endpoint: Uri,
-    /// How messages travel.
+    /// The protocol and encoding of messages.
     pub protocol: Protocol,
-    /// Sent with every request.
+    /// Headers sent with every request.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Limit of one request.
+    /// Time limit of one request.
     pub timeout: Duration,
     /// Whether requests are compressed.
     pub gzip: bool,
@@ -51,25 +51,25 @@ pub struct Line {
     pub certificate: Option<String>,
 }
 
-/// Everything.
+/// All settings of the export.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where metrics go; absent where they are switched off.
+    /// Where metrics are sent; absent if disabled.
     pub metrics: Option<Line>,
-    /// Where spans go; absent where nobody wants them.
+    /// Where spans are sent; absent if not requested.
     pub traces: Option<Line>,
-    /// Where log records go; absent where they are switched off.
+    /// Where log records are sent; absent if disabled.
     pub logs: Option<Line>,
-    /// How often.
+    /// Interval and time limit of exports.
     pub pace: Pace,
-    /// What was refused.
+    /// One notice for each refused setting.
     pub notices: Vec<Notice>,
 }
 
-/// Looks a variable up; an empty one is none.
+/// Reads an environment variable. An empty variable counts as unset.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The user's arguments, checked.
+/// The user's arguments, after validation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Given {
     endpoint: Option<Uri>,
@@ -81,12 +81,12 @@ pub struct Given {
 }
 
 impl Given {
-    /// Checks the arguments: `endpoint` (or `at`), `protocol`, `headers`, `interval` and `timeout` in
-    /// seconds, `spans`.
+    /// Validates the arguments: `endpoint` (or `at`), `protocol`, `headers`, `interval` and `timeout`
+    /// in seconds, `spans`.
     ///
     /// # Errors
     ///
-    /// What is wrong with which, and the way out.
+    /// Returns a message that names the invalid argument, the problem, and how to fix it.
     pub fn parse(options: &Options) -> Result<Self, String> {
         let mut given = Self::default();
         for (name, value) in options {
@@ -106,7 +106,7 @@ impl Given {
 }
 
 impl Settings {
-    /// What holds: arguments first, then the environment, then the defaults.
+    /// The effective settings: arguments take precedence, then the environment, then the defaults.
     #[must_use]
     pub fn read(given: &Given, lookup: Lookup<'_>) -> Self {
         let mut reader = Reader {
@@ -137,7 +137,7 @@ impl Settings {
     }
 }
 
-/// Reads variables, and keeps what was wrong with them.
+/// Reads environment variables, and records a notice for each that is invalid.
 struct Reader<'a> {
     lookup: Lookup<'a>,
     notices: Vec<Notice>,
@@ -157,7 +157,7 @@ impl Reader<'_> {
                     setting: name.to_owned(),
                     problem: format!("{problem}. The default holds."),
                 };
-                // Each signal asks for the general one.
+                // Each signal reads the general variable, so the same notice could occur several times.
                 if !self.notices.contains(&refused) {
                     self.notices.push(refused);
                 }
@@ -166,7 +166,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The variable of the signal, else the general one.
+    /// The signal's own variable, or else the general one.
     fn of<T>(
         &mut self,
         signal: &str,
@@ -227,7 +227,7 @@ impl Reader<'_> {
 
 fn endpoint(text: &str) -> Result<Uri, String> {
     let wrong = || {
-        // A name with a password, or a key after a question mark: neither is for a record.
+        // A URL with credentials, or with a key in its query: neither belongs in a record.
         let shown = if text.contains(['@', '?']) {
             "what is given, which may hold a secret,".to_owned()
         } else {
@@ -258,7 +258,7 @@ fn protocol(text: &str) -> Result<Protocol, String> {
     }
 }
 
-/// `name=value,name=value`, percent-encoded. Values are secrets: none is repeated in an error.
+/// Parses `name=value,name=value`, percent-encoded. Values are secrets, so errors do not repeat them.
 fn headers(text: &str) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
     let decoded = |part: &str| {
         percent_encoding::percent_decode_str(part.trim())

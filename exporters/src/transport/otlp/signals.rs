@@ -1,7 +1,7 @@
 //! What each signal keeps of the records, and how it is delivered.
 //!
-//! Metrics are a state: the latest is sent whole. Spans and log records are items: each is sent once,
-//! and waits until then.
+//! Metrics are a state: each export sends all current values. Spans and log records are items: each is
+//! sent once, and waits in a queue until then.
 
 use std::time::{Duration, Instant};
 
@@ -22,10 +22,10 @@ use crate::encode::otlp::traces::{self, Spans};
 use crate::encode::otlp::waiting::Waiting;
 use crate::encode::snapshot::Snapshot;
 
-/// Items that one request carries.
+/// Maximum number of items in one request.
 const ITEMS_A_REQUEST: usize = 512;
 
-/// The run as it stands.
+/// The current state of the run, for metrics.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Metrics {
     origin: Origin,
@@ -39,7 +39,7 @@ impl State for Metrics {
     }
 }
 
-/// Delivers metrics.
+/// Delivers metrics to a collector.
 #[derive(Debug)]
 pub(super) struct MetricsWay {
     way: Way,
@@ -63,11 +63,11 @@ impl Deliver<Metrics> for MetricsWay {
     }
 }
 
-/// Makes the items of a signal from the records.
+/// Creates the items of a signal from the records.
 pub(super) trait Itemize: Send + 'static {
-    /// What is sent once.
+    /// The item, sent once.
     type Item: Clone;
-    /// What carries several.
+    /// The request, which carries several items.
     type Request;
 
     fn take(&mut self, record: &Record);
@@ -76,7 +76,7 @@ pub(super) trait Itemize: Send + 'static {
     fn request(items: Vec<Self::Item>, resource: Resource) -> Self::Request;
     fn lost(&self) -> Lost;
 
-    /// Whether it tells of single steps.
+    /// Whether the signal contains single steps.
     const WANTS_STEPS: bool;
 }
 
@@ -138,7 +138,7 @@ impl Itemize for Logs {
     }
 }
 
-/// The items of a signal that wait.
+/// The items of a signal that wait to be sent.
 #[derive(Debug, Clone)]
 pub(super) struct Items<T> {
     origin: Origin,
@@ -173,10 +173,10 @@ impl<T: Itemize> State for Items<T> {
     }
 }
 
-/// Sends a request of that type.
+/// A function that sends a request of type `M`.
 type SendRequest<M> = fn(&Way, M, Duration) -> Sent;
 
-/// Delivers items.
+/// Delivers queued items to a collector.
 #[derive(Debug)]
 pub(super) struct QueueWay<M> {
     way: Way,
@@ -191,7 +191,7 @@ impl<M> QueueWay<M> {
 }
 
 impl<T: Itemize<Request = M>, M: 'static> Deliver<Items<T>> for QueueWay<M> {
-    /// Items that were refused for good are lost; the others wait for the next attempt.
+    /// Items that were permanently refused are dropped. The others wait for the next attempt.
     fn deliver(&mut self, state: &Shared<Items<T>>, limit: Duration) -> Sent {
         let until = Instant::now() + limit;
         let mut first = Ok(());

@@ -45,7 +45,7 @@ fn answer(mut stream: TcpStream, status: &str) -> usize {
     length
 }
 
-/// An address that nobody listens at.
+/// An address on which no process listens.
 fn nobody() -> Uri {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -92,7 +92,7 @@ fn notice() -> Record {
     samples::record(9_000_000_000, RecordBody::Notice(notice.to_record()))
 }
 
-/// What is told of items that were lost.
+/// The notices about lost items.
 fn dropped(exporter: &mut impl Exporter) -> Option<u64> {
     exporter.tell().into_iter().find_map(|notice| match notice {
         Notice::SpansDropped { count, .. } | Notice::LogRecordsDropped { count, .. } => Some(count),

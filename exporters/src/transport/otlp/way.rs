@@ -1,4 +1,4 @@
-//! Where one signal goes: over HTTP or gRPC, and what a service says that it did not take.
+//! The connection for one signal (HTTP or gRPC), and what a service reports as refused.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ use super::grpc::GrpcLine;
 use super::http::HttpLine;
 use super::settings::{Line, Protocol};
 
-/// How a request went.
+/// The outcome of a request.
 pub(super) type Sent = Result<(), Failure>;
 
-/// The way to one service of a collector.
+/// The connection to one service of a collector.
 #[derive(Debug)]
 pub(super) enum Way {
     Http(HttpLine),
@@ -60,24 +60,24 @@ impl Way {
     }
 }
 
-/// What a service did not take: how much, and of what and why.
+/// What a service refused: the number of items, and a message that says which and why.
 pub(super) type Refused = (i64, String);
 
-/// What the metrics service did not take.
+/// What the metrics service refused.
 pub(super) fn of_metrics(answer: ExportMetricsServiceResponse) -> Option<Refused> {
     let partial = answer.partial_success?;
     let count = partial.rejected_data_points;
     (count > 0).then(|| (count, format!("data points: {}", partial.error_message)))
 }
 
-/// What the trace service did not take.
+/// What the trace service refused.
 pub(super) fn of_traces(answer: ExportTraceServiceResponse) -> Option<Refused> {
     let partial = answer.partial_success?;
     let count = partial.rejected_spans;
     (count > 0).then(|| (count, format!("spans: {}", partial.error_message)))
 }
 
-/// What the logs service did not take.
+/// What the logs service refused.
 pub(super) fn of_logs(answer: ExportLogsServiceResponse) -> Option<Refused> {
     let partial = answer.partial_success?;
     let count = partial.rejected_log_records;
@@ -91,7 +91,7 @@ pub(super) fn rejected(to: &str, (count, what): &Refused) -> Failure {
     }
 }
 
-/// An address without what may be secret in it.
+/// An address without the parts that may be secret.
 pub(super) fn place(uri: &Uri) -> String {
     let host = uri.host().unwrap_or_default();
     let port = uri

@@ -1,4 +1,4 @@
-//! What a user writes to name a pipe or a socket.
+//! The user's text that names a pipe or a socket.
 
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 /// Where readers find the records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
-    /// A named pipe, made where it is missing and left there.
+    /// A named pipe, created if it does not exist, and not removed.
     Fifo(PathBuf),
-    /// A Unix stream socket, made for the session. Serves 16 readers.
+    /// A Unix stream socket, created for the session. Serves 16 readers.
     Socket(PathBuf),
 }
 
 impl Address {
-    /// Reads `PATH` or `unix:PATH`. Ranks other than 0 have their number appended, as in `PATH.3`.
+    /// Parses `PATH` or `unix:PATH`. For ranks other than 0 the rank is appended, as in `PATH.3`.
     #[must_use]
     pub fn of(text: &str, rank: u32) -> Self {
         let (path, socket) = match text.strip_prefix("unix:") {

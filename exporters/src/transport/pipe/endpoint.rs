@@ -1,4 +1,4 @@
-//! Where readers come to: a named pipe, or a socket that listens.
+//! The endpoint to which readers connect: a named pipe, or a listening socket.
 
 use std::fs;
 use std::io;
@@ -17,21 +17,21 @@ use rustix::net::{
 use super::reader::Reader;
 use super::{Address, PipeError};
 
-/// Only the user may read what is trained here.
+/// Only the user may read the records.
 const MODE: u32 = 0o600;
 
 pub(super) enum Endpoint {
     Fifo(PathBuf),
     Socket {
         path: PathBuf,
-        /// Device and inode of the socket's file, so that another's is not removed.
+        /// Device and inode of the socket's file, so that no other file is removed.
         identity: (u64, u64),
         listener: Arc<OwnedFd>,
     },
 }
 
 impl Endpoint {
-    /// Makes it.
+    /// Creates the pipe or socket.
     pub(super) fn open(address: &Address) -> Result<Self, PipeError> {
         let path = address.path();
         let refused = |source| PipeError::Io {
@@ -47,11 +47,11 @@ impl Endpoint {
         }
     }
 
-    /// The next reader, if there is one.
+    /// The next reader, if one is waiting.
     ///
     /// # Errors
     ///
-    /// Why there will be none: what is at the path now is not ours to write to.
+    /// Returns the reason why no reader can connect: the file now at the path is not safe to write to.
     pub(super) fn next_reader(&mut self) -> Result<Option<Reader>, String> {
         let stream = match self {
             Self::Fifo(path) => {
@@ -59,7 +59,7 @@ impl Endpoint {
                 let stream = match rustix::fs::open(&*path, flags, Mode::empty()) {
                     Ok(stream) => stream,
                     Err(Errno::NOENT) => {
-                        // Somebody cleaned up. The next look opens it.
+                        // The pipe was deleted. The next attempt opens the new one.
                         let _ = make_fifo(path);
                         return Ok(None);
                     }
@@ -68,7 +68,7 @@ impl Endpoint {
                 let Ok(stat) = rustix::fs::fstat(&stream) else {
                     return Ok(None);
                 };
-                // Put in the pipe's place by somebody else: a file would fill up.
+                // The pipe was replaced by another file: a regular file would fill the disk.
                 let fifo = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
                 let found = if fifo {
                     foreign(stat.st_uid, stat.st_mode).map(|(found, _)| found)
@@ -87,7 +87,7 @@ impl Endpoint {
         Ok(stream.ok().map(Reader::new))
     }
 
-    /// A named pipe is one stream, however many read it.
+    /// Maximum number of readers. A named pipe is one stream, however many processes read it.
     pub(super) fn most_readers(&self, of_socket: usize) -> usize {
         match self {
             Self::Fifo(_) => 1,
@@ -102,12 +102,12 @@ impl Endpoint {
         }
     }
 
-    /// Removes the socket's file. A pipe stays, so that its reader may wait for the next run.
+    /// Removes the socket's file. A pipe stays, so that its reader can wait for the next run.
     pub(super) fn close(&mut self) {
         if let Self::Socket { path, identity, .. } = self
             && of(path).is_ok_and(|found| found == *identity)
         {
-            // Gone already, or not ours to remove: nothing follows from either.
+            // The file may already be deleted, or we may lack permission. Both are harmless.
             let _ = fs::remove_file(path);
         }
     }
@@ -145,9 +145,9 @@ fn fifo(path: &Path) -> Result<Endpoint, PipeError> {
     Ok(Endpoint::Fifo(path.to_path_buf()))
 }
 
-/// Why a named pipe is not for these records, and what to do. Whoever made it may take the lines out
-/// of it or change its mode, and whoever may write to it may put lines among them. That others may
-/// read it is for the user to say, who made it so.
+/// Why a named pipe is not safe for these records, and what to do. Its owner can read the lines or
+/// change its mode, and anyone with write permission can insert lines. Read permission for others is
+/// accepted, because the user who created the pipe chose it.
 pub(super) fn foreign(uid: u32, mode: u32) -> Option<(String, &'static str)> {
     if uid != rustix::process::geteuid().as_raw() {
         let found = format!("a named pipe that belongs to another user (uid {uid})");
@@ -169,7 +169,7 @@ fn socket(path: &Path) -> Result<Endpoint, PipeError> {
         let found = if meta.file_type().is_socket() {
             let probe = stream_socket().map_err(refused)?;
             match connect(&probe, &address) {
-                // Left by a process that was killed.
+                // A killed process left this socket.
                 Err(Errno::CONNREFUSED) => None,
                 _ => Some("a socket that another process listens at".to_owned()),
             }
@@ -192,7 +192,7 @@ fn socket(path: &Path) -> Result<Endpoint, PipeError> {
     }
     let listener = stream_socket().map_err(refused)?;
     bind(&listener, &address).map_err(refused)?;
-    // Before it listens: until then nobody gets in.
+    // Set before `listen`: until then nobody can connect.
     rustix::fs::chmodat(
         CWD,
         path,

@@ -1,4 +1,4 @@
-//! Somebody who reads, and the lines that wait for them.
+//! A connected reader, and the lines that wait for it.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-/// Bytes that may wait for a reader: minutes of ticks of 2 KiB. A pipe of the system holds 64 KiB
-/// more, and a larger line fits where nothing else waits.
+/// Maximum number of bytes that wait for a reader: minutes of ticks of 2 KiB. The system's pipe buffer
+/// holds another 64 KiB. A line larger than this limit fits if nothing else waits.
 const BACKLOG: usize = 1 << 20;
 
-/// An open stream, and what is still to be written to it.
+/// An open stream, and the lines that are not written yet.
 pub(super) struct Reader {
     stream: Arc<OwnedFd>,
     waiting: VecDeque<Arc<[u8]>>,
-    /// Bytes in `waiting`.
+    /// Number of bytes in `waiting`.
     bytes: usize,
-    /// Bytes of the first line that are written.
+    /// Number of bytes of the first line that are already written.
     written: usize,
     gone: bool,
 }
 
 impl Reader {
-    /// `stream` does not block.
+    /// `stream` must be non-blocking.
     pub(super) fn new(stream: OwnedFd) -> Self {
         Self {
             stream: Arc::new(stream),
@@ -33,7 +33,7 @@ impl Reader {
         }
     }
 
-    /// Takes a line, or says that there is no room.
+    /// Queues a line. Returns whether there was room.
     pub(super) fn push(&mut self, line: &Arc<[u8]>) -> bool {
         let fits = self.bytes + line.len() <= BACKLOG || self.waiting.is_empty();
         if fits {
@@ -42,7 +42,7 @@ impl Reader {
         fits
     }
 
-    /// Takes a line whatever there is.
+    /// Queues a line even if there is no room.
     pub(super) fn begin(&mut self, line: &Arc<[u8]>) {
         if !line.is_empty() && !self.gone {
             self.bytes += line.len();
@@ -50,7 +50,7 @@ impl Reader {
         }
     }
 
-    /// Writes as much as the stream takes at once.
+    /// Writes as much as the stream accepts without blocking.
     pub(super) fn write(&mut self) {
         while let (Some(line), false) = (self.waiting.front(), self.gone) {
             let rest = line.get(self.written..).unwrap_or_default();
@@ -68,7 +68,7 @@ impl Reader {
         }
     }
 
-    /// The reader is not there any more.
+    /// Marks the reader as disconnected.
     pub(super) fn leave(&mut self) {
         self.gone = true;
         self.waiting.clear();
@@ -79,28 +79,29 @@ impl Reader {
         self.gone
     }
 
-    /// Whether something waits for room.
+    /// Whether any line waits for room.
     pub(super) fn waits(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Keeps the stream open while it is waited for.
+    /// The stream's descriptor, which stays open while a caller polls it.
     pub(super) fn descriptor(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.stream)
     }
 
-    /// Tells a socket's reader that nothing more comes, also where a forked child still holds it open.
+    /// Signals end of file to a socket's reader, even if a forked child still holds the socket open.
     pub(super) fn end(&self) {
-        // A pipe is no socket, and ends when it is closed.
+        // `shutdown` fails on a pipe, which ends when it is closed.
         let _ = rustix::net::shutdown(&*self.stream, rustix::net::Shutdown::Write);
     }
 }
 
-/// Keeps writing to a stream without a reader from being a signal. For threads of the agent: the
-/// process's own handling of the signal stays as it is.
+/// Blocks `SIGPIPE` for this thread, so that writing to a stream without a reader returns an error.
+/// Call it only on threads of the agent: the process's own handling of the signal stays unchanged.
 pub(super) fn never_signal() {
-    // SAFETY: a set of ours is filled and read; the mask is this thread's own, and this thread is
-    // the agent's. A pending signal of a thread goes with the thread.
+    // SAFETY: the calls fill and read a signal set that this function owns. The mask belongs to this
+    // thread, and this thread belongs to the agent. A signal that is pending for a thread ends with the
+    // thread.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);

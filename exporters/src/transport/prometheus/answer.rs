@@ -1,4 +1,4 @@
-//! What a request is answered.
+//! The response to a request.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -18,21 +18,21 @@ use super::Shared;
 use crate::encode::prometheus::{self, Form};
 use crate::encode::snapshot::Snapshot;
 
-/// For whoever opens the address itself.
+/// The body for a request to any other path.
 const WHERE: &str = "headspace: metrics for Prometheus are at /metrics\n";
 
-/// For whoever calls it by a name that it does not know.
+/// The body for a request with a host name that the server does not serve.
 const ELSEWHERE: &str = "headspace: this endpoint goes by another name: ask for it by the address it \
                          listens at, or let it listen at that name (`prometheus:NAME:PORT`)\n";
 
-/// What is answered, and under which names.
+/// The served metrics, and the host names under which they are served.
 pub(super) struct Answered {
     pub(super) names: ServedNames,
     pub(super) shared: Arc<Shared>,
 }
 
 impl Answered {
-    /// The metrics, or what else to say.
+    /// The response to a request: the metrics, or an error.
     pub(super) fn to<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
@@ -80,13 +80,13 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
     answer
 }
 
-/// Nothing is kept on the way, and no browser takes it for something else.
+/// Adds headers that forbid caching and content-type sniffing.
 fn guard(headers: &mut HeaderMap) {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
-/// All values of a header as one list.
+/// All values of a header, joined into one list.
 fn all(headers: &HeaderMap, name: &HeaderName) -> String {
     let values = headers.get_all(name).iter();
     let texts: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
