@@ -1,21 +1,21 @@
-//! Whether the steps in replay are whole steps, or only their launches.
+//! Checks whether steps in replay are whole steps or only kernel launches.
 //!
-//! A device works through a queue: a launch returns at once until that queue is full. A replay that
-//! ends before sees the launches alone, and takes them for the floor. Nothing of ours may wait for
-//! the device, so this is told from the steps:
+//! A device has a launch queue: a launch returns at once until that queue is full. A replay that ends
+//! before that measures only the launches, and would report them as the floor. This crate must never wait
+//! for the device, so it infers the answer from the steps:
 //!
-//! - **Growth.** Steps get longer once the queue is full. What comes before is left out
-//!   (`selection`); a replay whose steps still grow at its end has not seen the full queue.
-//! - **Owed time.** What was only queued is paid later: the live steps after such a replay take
-//!   longer than live steps do. Refilled queues of the loader work the other way, so what a replayed
-//!   step is owed is at least what is paid.
-//! - **Rare waits.** A loop that reads its loss once in fifty steps pays then for all of them. Whole
-//!   periods from one such step to another have the true mean; less than two periods have not.
-//! - **Length.** Compute that collapses in replay may be contention relief. It is believed only of
-//!   a replay long enough to fill the usual queues.
+//! - **Growth.** Steps get longer when the queue is full. Steps before that are left out (`selection`). If
+//!   the steps of a replay still grow at its end, the queue was not full.
+//! - **Owed time.** Work that was only queued in replay takes time later: the live steps after such a
+//!   replay are longer than usual. Refilled queues of the loader have the opposite effect, so the measured
+//!   extra time is a lower bound of the time owed per replayed step.
+//! - **Rare waits.** A loop that reads its loss once in fifty steps waits in that step for all fifty. Only
+//!   whole periods between two such steps have the true mean, and two periods are needed.
+//! - **Length.** If compute gets much shorter in replay, the reason may be contention relief. This is
+//!   accepted only if the replay is long enough to fill the usual queues.
 //!
-//! A device that is faster than the loader, whose queue has no bound and that nothing ever waits for,
-//! leaves no trace in the steps. Where a step in replay takes next to nothing, a warning says so.
+//! One case leaves no trace in the steps: a device faster than the loader, with an unbounded queue, that
+//! the loop never waits for. If a step in replay takes almost no time, a warning says so.
 
 use super::selection::{Kept, long_replay, ms};
 use super::statistics::{block_means, mean, variance};
@@ -23,63 +23,64 @@ use super::steady::change_point;
 use crate::model::record::Phase;
 use crate::model::{Window, WindowStep};
 
-/// A step this many times longer than the median is one in which the loop waits for many others.
+/// If a step is this many times longer than the median, the loop waits in it for many other steps.
 const HEAVY: f64 = 8.0;
-/// Share of the time that such steps hold where the loop waits rarely, and the steps to each of them.
+/// A loop waits rarely if such steps hold this share of the time, and if there is at most one per `RARE`
+/// steps.
 const HOLD: f64 = 0.5;
 const RARE: usize = 6;
-/// Fewest of them: two whole periods.
+/// Minimum number of such steps: two whole periods.
 pub(super) const LEAST_HEAVY: usize = 3;
-/// Steps of a replay that fill the usual queues: CUDA takes some 1024 launches (a step has tens to
-/// hundreds), JAX 32 computations.
+/// Length of a replay in steps that fills the usual queues. CUDA accepts about 1024 launches (a step has
+/// tens to hundreds), JAX 32 computations.
 const LONG: usize = 96;
-/// The same for a loop whose compute does not collapse in replay.
+/// The same for a loop whose compute does not get much shorter in replay.
 const SHORT: usize = 40;
-/// Steps whose mean is one value to the change-point rule.
+/// Number of steps that the change-point rule averages to one value.
 const BLOCK: usize = 4;
 /// Steps at the end of the long replay that must be at one level.
 const TAIL: usize = 48;
-/// By how much the steps grow at least where a queue got full.
+/// Minimum growth factor of the steps when a queue becomes full.
 const GROWS: f64 = 1.5;
-/// The same where compute is not shorter in replay than live: others may make steps longer too.
+/// The same if compute is not shorter in replay than live: other causes can make steps longer too.
 const GROWS_MUCH: f64 = 4.0;
-/// Live steps after a replay that are searched for what it is owed, at least.
+/// Minimum number of live steps after a replay that are searched for owed time.
 const PAYBACK: usize = 96;
-/// Standard errors that the owed time must exceed the floor by.
+/// Number of standard errors by which the owed time must exceed the floor.
 const CLEAR: f64 = 4.0;
 
-/// How it shows that steps in replay were not whole.
+/// Evidence that steps in replay were not whole.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Asynchrony {
-    /// Live steps after a replay took longer than live steps do.
+    /// Live steps after a replay took longer than usual.
     Owed {
-        /// What a step took in replay, in milliseconds.
+        /// Time of a step in replay, in milliseconds.
         replay_ms: f64,
-        /// What it took at least, with what was paid afterwards.
+        /// Lower bound of that time with the time owed afterwards, in milliseconds.
         owed_ms: f64,
     },
     /// Steps grew at the end of the long replay.
     Growing {
         /// Mean step before, in milliseconds.
         before_ms: f64,
-        /// Mean step at the end.
+        /// Mean step at the end, in milliseconds.
         after_ms: f64,
     },
-    /// The loop waits for the device in few of its steps.
+    /// The loop waits for the device in only a few of its steps.
     Rare {
-        /// Steps from one wait to the next, about.
+        /// Approximate number of steps from one wait to the next.
         every: usize,
     },
-    /// No replay was long enough to tell.
+    /// No replay was long enough to decide.
     Short {
-        /// What a step took in replay, in milliseconds.
+        /// Time of a step in replay, in milliseconds.
         replay_ms: f64,
         /// Steps of the longest replay.
         steps: usize,
     },
 }
 
-/// Steps of mean length, and how it is known.
+/// A mean step and its variation between windows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Level {
     /// Mean step in milliseconds.
@@ -90,7 +91,7 @@ pub(super) struct Level {
     pub(super) unsteady: f64,
 }
 
-/// Why the steps in replay are not the floor; `None` where nothing speaks against it.
+/// Returns why the steps in replay are not the floor; `None` without evidence against it.
 pub(super) fn asynchrony(
     windows: &[Window],
     kept: &[Kept<'_>],
@@ -119,8 +120,7 @@ fn longest_replay(windows: &[Window]) -> usize {
     replays.map(|window| window.steps.len()).max().unwrap_or(0)
 }
 
-/// Where in `values` those lie that hold most of the sum although they are few; nothing where the
-/// values are alike.
+/// Indices of the few `values` that make up most of the sum; empty if the values are similar.
 pub(super) fn heavy(values: &[f64]) -> Vec<usize> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -136,8 +136,8 @@ pub(super) fn heavy(values: &[f64]) -> Vec<usize> {
     }
 }
 
-/// Whole periods of a loop that waits once in many steps, and the steps of one: from after the first
-/// such step to the last. `None` where there are not two.
+/// Whole periods of a loop that waits once in many steps, and the steps in one period. They extend from
+/// after the first such step to the last one. `None` if there are fewer than two periods.
 pub(super) fn whole_periods(steps: &[WindowStep]) -> Option<(&[WindowStep], usize)> {
     let times: Vec<f64> = steps.iter().map(|step| ms(step.compute_ns)).collect();
     let heavy = heavy(&times);
@@ -149,7 +149,7 @@ pub(super) fn whole_periods(steps: &[WindowStep]) -> Option<(&[WindowStep], usiz
     })
 }
 
-/// A loop that waits for its device in few steps, of which the replay has too few.
+/// Detects a loop that waits for its device in few steps, if the replay contains too few of those steps.
 fn rare(windows: &[Window], kept: &[Kept<'_>], live: Level) -> Option<Asynchrony> {
     let compute = |steps: &[WindowStep]| steps.iter().map(|s| ms(s.compute_ns)).collect::<Vec<_>>();
     let of = |phase: Phase| -> Vec<f64> {
@@ -163,7 +163,7 @@ fn rare(windows: &[Window], kept: &[Kept<'_>], live: Level) -> Option<Asynchrony
     };
     let long = long_replay(kept)?;
     if let Some(every) = long.period {
-        // A live window of less than a period has one wait or none.
+        // A live window shorter than a period contains one wait or none.
         let longest = kept.iter().filter(|window| window.phase == Phase::Live);
         let longest = longest.map(|window| window.steps.len()).max().unwrap_or(0);
         return (longest < every).then_some(Asynchrony::Rare { every });
@@ -174,7 +174,7 @@ fn rare(windows: &[Window], kept: &[Kept<'_>], live: Level) -> Option<Asynchrony
             every: long.steps.len() / in_replay.len(),
         });
     }
-    // Live, the waits are as rare; what they cost must matter.
+    // Waits are as rare in live windows, and their cost must matter.
     let computes = of(Phase::Live);
     let found = heavy(&computes);
     (found.len() >= LEAST_HEAVY && mean(&computes) > 0.1 * live.step_ms).then(|| Asynchrony::Rare {
@@ -182,9 +182,9 @@ fn rare(windows: &[Window], kept: &[Kept<'_>], live: Level) -> Option<Asynchrony
     })
 }
 
-/// What replayed steps took at least, by when the loop was back where it would have been.
+/// Computes a lower bound of the time per replayed step, from the delay of the live steps afterwards.
 fn owed(windows: &[Window], kept: &[Kept<'_>], live: Level, replay_ms: f64) -> Option<Asynchrony> {
-    // The first live window owes nothing to a replay.
+    // No replay precedes the first live window.
     let first = kept.iter().find(|window| window.phase == Phase::Live);
     let before = first.filter(|window| window.cycle == 0 && window.period.is_none());
     let usual = before.map_or(live.step_ms, Kept::mean_step_ms);
@@ -201,7 +201,7 @@ fn owed(windows: &[Window], kept: &[Kept<'_>], live: Level, replay_ms: f64) -> O
         let settled = after.settled_at.map_or(after.steps.len(), |at| at as usize);
         let count = settled.max(PAYBACK).min(after.steps.len());
         let total = |steps: &[WindowStep]| steps.iter().map(|s| ms(s.step_ns())).sum::<f64>();
-        // A loop that is slower to the end of the window does not catch up: something changed.
+        // A loop that stays slower until the end of the window does not catch up: something else changed.
         let end = &after.steps[after.steps.len() - after.steps.len() / 3..];
         let usual = usual.max(total(end) / end.len().max(1) as f64);
         late += total(&after.steps[..count]) - count as f64 * usual;
@@ -209,7 +209,7 @@ fn owed(windows: &[Window], kept: &[Kept<'_>], live: Level, replay_ms: f64) -> O
         replayed += replay.steps.len() as f64 + 1.0;
         let count = count as f64;
         square += count * per_step + (count * live.unsteady * usual).powi(2);
-        // The usual step is known no better than this.
+        // The usual step has this uncertainty too.
         square += count.powi(2) * per_step / before.map_or(1, |w| w.steps.len()).max(1) as f64;
     }
     if replayed < 1.0 || blocks.len() < 4 {
@@ -222,7 +222,7 @@ fn owed(windows: &[Window], kept: &[Kept<'_>], live: Level, replay_ms: f64) -> O
         .then_some(Asynchrony::Owed { replay_ms, owed_ms })
 }
 
-/// Steps that grew at the end of the long replay, so that it ended too early.
+/// Detects steps that grew at the end of the long replay: the replay ended too early.
 fn growing(kept: &[Kept<'_>], live: Level) -> Option<Asynchrony> {
     let long = long_replay(kept)?;
     let blocks = block_means(&long.step_ms(), BLOCK);

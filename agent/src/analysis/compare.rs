@@ -1,13 +1,12 @@
-//! How two sides of runs differ, and how sure that is.
+//! Compares two sides of runs, with confidence intervals.
 //!
-//! Only the steady state of the main loop is compared. What a run's mean is worth follows from how
-//! its buckets vary, and what a side's mean is worth also from how its runs do: see
-//! [`precision`](super::precision). An alarm needs the whole interval beyond the limit.
+//! Only the steady state of the main loop is compared. The error of a run's mean follows from the variation
+//! of its buckets. The error of a side's mean also follows from the variation between its runs: see
+//! [`precision`](super::precision). An alarm requires that the whole interval lies beyond the limit.
 //!
-//! Where other programs had cores, a step is as long as they let it be, and a few runs say more of
-//! them than of the loop. How long the loop's thread waited for a core is counted by the kernel; the
-//! step without that is what the sides are judged by there. Waits that the run's own threads cause
-//! stay in.
+//! If other programs used cores, the step depends on them, and a few runs measure the other programs more
+//! than the loop. The kernel counts how long the loop's thread waited for a core. In that case the sides
+//! are compared by the step without this wait. Waits that the run's own threads cause are not subtracted.
 
 mod measured;
 
@@ -22,18 +21,18 @@ use crate::model::comparison::{
 };
 use crate::model::record::Estimate;
 
-/// Batches whose sizes differ by more than this share are compared by the sample.
+/// If batch sizes differ by more than this share, runs are compared per sample.
 const SAME_SIZE: f64 = 0.005;
 
-/// Share of the cores in the hands of other programs that is worth a note.
+/// A note is added if other programs used at least this share of the cores.
 const NOTABLE: f64 = 0.05;
 
 /// The runs of one side.
 #[derive(Debug, Clone, Default)]
 pub struct Side {
-    /// Where they were found.
+    /// Path at which the runs were found.
     pub path: String,
-    /// Each of them, at least one.
+    /// The runs, at least one.
     pub runs: Vec<Measured>,
 }
 
@@ -45,11 +44,11 @@ pub struct Side {
 pub struct Comparison {
     /// The numbers.
     pub record: ComparisonRecord,
-    /// What is worth knowing about them.
+    /// Notes about the numbers.
     pub notes: Vec<Note>,
 }
 
-/// Something worth knowing about the numbers of a comparison.
+/// A note about the numbers of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Note {
     /// A run is too short for an interval of its own.
@@ -58,10 +57,10 @@ pub enum Note {
         side: char,
         /// The run.
         run_id: String,
-        /// Whether the interval of other runs is used.
+        /// Whether the interval uses the errors of other runs.
         has_interval: bool,
     },
-    /// A run did not end in order.
+    /// A run did not finish normally.
     NotFinished {
         /// `A` or `B`.
         side: char,
@@ -70,27 +69,27 @@ pub enum Note {
         /// The exception that ended it; `None` where no end is recorded.
         exception: Option<String>,
     },
-    /// Other programs had some of the cores.
+    /// Other programs used some of the cores.
     OtherPrograms {
-        /// Share of the cores at most.
+        /// Largest share of the cores, over all runs.
         share: f64,
-        /// Whether the loop's waits for them are left out.
+        /// Whether the loop's waits for these cores are subtracted.
         is_left_out: bool,
     },
-    /// Some runs replay, some do not.
+    /// Some runs replay cached batches, others do not.
     ModesDiffer,
     /// The loops have different names.
     LoopsDiffer,
-    /// There is one run a side.
+    /// Each side has only one run.
     OneRunEach {
-        /// By what share of the step runs of one configuration are thought to differ.
+        /// Assumed standard deviation between runs of one configuration, as a share of the step.
         allowance: f64,
     },
 }
 
-/// Compares `b` with `a`. `limit_pct` is by how much B may be slower.
+/// Compares `b` with `a`. `limit_pct` is the largest accepted slowdown of B.
 ///
-/// What changed in the settings is for the caller to add, who has the records of them.
+/// The caller has the settings records and must add the changed settings.
 #[must_use]
 pub fn compare(a: &Side, b: &Side, limit_pct: Option<f64>) -> Comparison {
     let step_ms = relative(&a.known(Quantity::Step), &b.known(Quantity::Step));
@@ -168,7 +167,7 @@ fn gate(slower_pct: Estimate, limit_pct: f64) -> Gate {
     }
 }
 
-/// What every run of a side has; nothing where one lacks it.
+/// One value per run of a side; empty if a run lacks it.
 type Knowns = Vec<Known>;
 
 impl Side {
@@ -188,7 +187,7 @@ impl Side {
         })
     }
 
-    /// Of a step or a sample, without its waits for a core that other programs had.
+    /// Times per step or per sample, without waits for a core that other programs used.
     fn undisturbed(&self, by_sample: bool) -> Knowns {
         self.each(|run| {
             let step = run.undisturbed_ms()?;
@@ -200,7 +199,7 @@ impl Side {
         })
     }
 
-    /// The largest share of the cores that other programs had in one of its runs.
+    /// The largest share of the cores that other programs used in one of the side's runs.
     fn others(&self) -> f64 {
         self.runs.iter().map(Measured::others).fold(0.0, f64::max)
     }
@@ -234,7 +233,7 @@ fn mean(knowns: &[Known]) -> Option<f64> {
     (!knowns.is_empty()).then(|| sum / knowns.len() as f64)
 }
 
-/// Without an interval.
+/// A change without an interval.
 fn points(a: Option<f64>, b: Option<f64>) -> Change {
     Change {
         a,
@@ -243,7 +242,7 @@ fn points(a: Option<f64>, b: Option<f64>) -> Change {
     }
 }
 
-/// A change in proportion: what varies from run to run does so by a share.
+/// A relative change: the variation between runs is a share of the value.
 fn relative(a: &[Known], b: &[Known]) -> Change {
     let found = relative_difference(a, b, RUN_TO_RUN);
     let scaled = |by: f64| found.map(|share| scale(share, by));
@@ -254,7 +253,7 @@ fn relative(a: &[Known], b: &[Known]) -> Change {
     }
 }
 
-/// A change of a part of the step, which may be near zero: it varies by a share of the step.
+/// A change of a part of the step. The part may be near zero, so its variation is a share of the step.
 fn part(a: &Side, b: &Side, of: Quantity, step_ms: Option<f64>) -> Change {
     let (a, b) = (a.known(of), b.known(of));
     let allowance = Allowance(RUN_TO_RUN * step_ms.unwrap_or(0.0));
@@ -277,7 +276,7 @@ fn scale(estimate: Estimate, by: f64) -> Estimate {
     }
 }
 
-/// Every stage that a side has, by name.
+/// The stages of both sides, by name.
 fn stages(a: &Side, b: &Side) -> Vec<StageChange> {
     let mut names: Vec<&str> = [a, b]
         .iter()

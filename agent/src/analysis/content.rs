@@ -1,39 +1,39 @@
-//! Batches that are not alike: longer sequences, bigger images.
+//! Corrects the floor for batches that differ: longer sequences, bigger images.
 //!
-//! Replay sees only the few batches in the cache. If those happen to be the quick ones, the floor
-//! is too low. Each cached batch was also computed on live, so its own compute says whether it is
-//! a quick one, and the mean over all live batches says what is usual: the floor is moved along
-//! the regression of the one on the other (double sampling: Cochran, Sampling Techniques, 1977,
-//! ch. 12). Where the batches make no difference, nothing is moved.
+//! Replay uses only the few batches in the cache. If these happen to be fast ones, the floor is too low.
+//! Each cached batch was also computed live, so its live compute shows how fast it is, and the mean over
+//! all live batches is the usual value. The floor is shifted along the regression of replay on live times
+//! (double sampling: Cochran, Sampling Techniques, 1977, ch. 12). If batches make no difference, the floor
+//! is not shifted.
 
 use super::selection::{Kept, ms};
 use super::statistics::{mean, variance};
 use crate::model::Window;
 use crate::model::record::Phase;
 
-/// Standard errors that the slope must differ from 0 by.
+/// Number of standard errors by which the slope must differ from 0.
 const CLEAR: f64 = 3.0;
-/// A batch that takes a millisecond longer live takes about one longer in replay. A steeper slope
-/// is another's doing: on an asynchronous device the loop feels the batch of a few steps ago.
+/// Largest plausible slope. A batch that takes a millisecond longer live takes about one longer in replay.
+/// A steeper slope has another cause: on an asynchronous device the loop waits for an earlier batch.
 const PLAUSIBLE: f64 = 1.5;
-/// Standard errors that the mean of the cached batches may be from the usual by chance.
+/// Number of standard errors by which the mean of the cached batches may differ from the usual by chance.
 const CHANCE: f64 = 8.0;
-/// Ratio of variances from which on cached batches count as different from each other. The 99 %
-/// quantile of F with 9 and 90 degrees of freedom is 2.6.
+/// Cached batches count as different if the ratio of variances is at least this. The 99 % quantile of F
+/// with 9 and 90 degrees of freedom is 2.6.
 const DIFFER: f64 = 2.0;
 
 /// One cached batch of one replay window.
 #[derive(Debug, Clone, Copy)]
 struct CachedBatch {
-    /// Its compute when it was live, milliseconds.
+    /// Its compute time live, in milliseconds.
     live_ms: f64,
-    /// Its mean step in replay, milliseconds.
+    /// Its mean step in replay, in milliseconds.
     replay_ms: f64,
-    /// Times it was replayed.
+    /// Number of times it was replayed.
     times: f64,
 }
 
-/// What the cached batches say about each other.
+/// The cached batches, and the regression over them.
 #[derive(Debug, Clone)]
 pub(super) struct Content {
     batches: Vec<CachedBatch>,
@@ -43,10 +43,11 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// `None` where the batches do not differ more than their steps do.
+    /// Returns `None` if the batches do not differ more than their steps do.
     pub(super) fn of(windows: &[Window], kept: &[Kept<'_>], usual_ms: f64) -> Option<Self> {
         let mut batches: Vec<CachedBatch> = Vec::new();
-        // (live, replay) as deviations from their window's means: windows differ for other reasons.
+        // (live, replay) as deviations from the means of their window, because windows also differ for
+        // other reasons.
         let mut pairs = Vec::new();
         let (mut within, mut between) = (Spread::default(), Spread::default());
         for replay in kept.iter().filter(|window| window.phase == Phase::Replay) {
@@ -66,8 +67,8 @@ impl Content {
         if !differ {
             return None;
         }
-        // Cached batches are a random few. Where their live compute is further from the usual than
-        // chance puts it, the loop was in another state, and the batches are not why.
+        // Cached batches are a small random sample. If their live compute differs from the usual by more
+        // than chance explains, the loop was in another state, and the batches are not the reason.
         let unusual = (usual_ms - mean_of(&batches, |batch| batch.live_ms)).abs();
         let squares = mean(&pairs.iter().map(|(x, _)| x * x).collect::<Vec<_>>());
         let by_chance = unusual <= CHANCE * (squares / batches.len() as f64).sqrt();
@@ -83,15 +84,15 @@ impl Content {
         })
     }
 
-    /// What each batch says about the step in replay of a usual batch, in milliseconds. Their mean
-    /// is the floor.
+    /// For each batch, the estimated step in replay of a usual batch, in milliseconds. The mean of these is
+    /// the floor.
     pub(super) fn floors_ms(&self) -> Vec<f64> {
         let floor = |b: &CachedBatch| b.replay_ms + self.slope * (self.usual_ms - b.live_ms);
         self.batches.iter().map(floor).collect()
     }
 }
 
-/// Squares of deviations, and how many are free.
+/// Sum of squared deviations, and their degrees of freedom.
 #[derive(Debug, Default)]
 struct Spread {
     squares: f64,
@@ -137,7 +138,7 @@ fn of_window(windows: &[Window], replay: &Kept<'_>, within: &mut Spread) -> Vec<
     .collect()
 }
 
-/// The slope of the regression through the origin, 0 where it is not clear.
+/// The slope of the regression through the origin; 0 if it is not significant.
 fn clear_slope(pairs: &[(f64, f64)], freedom: f64) -> f64 {
     let xx: f64 = pairs.iter().map(|(x, _)| x * x).sum();
     let xy: f64 = pairs.iter().map(|(x, y)| x * y).sum();

@@ -1,53 +1,57 @@
-//! Time that the loop's thread waited for a core, brought to one level in live and replay windows.
+//! Adjusts for time that the loop's thread waited for a core, so that live and replay windows are
+//! comparable.
 //!
-//! Other programs come and go, and a window that had them beside it is longer for it. The kernel counts
-//! how long the thread was ready to run but waited. A step is longer by a factor times that wait: 1
-//! where the thread itself is what takes time, 0 where it would have waited for a device or for data
-//! anyway, more where the loader waits for cores as well. The factor is the regression of the steps on
-//! the waits. That part is taken out of the steps, so that windows are compared as if they had been
-//! undisturbed, and the means get back what the share of waiting over the whole probe makes of it:
-//! both phases as they are beside the same programs (double sampling: Cochran, "Sampling Techniques",
-//! 1977, ch. 12).
+//! Other programs start and stop, and they make the windows during which they run longer. The kernel counts
+//! how long the thread was ready to run but waited. A step gets longer by a factor times that wait. The
+//! factor is 1 if the thread's own work determines the step. It is 0 if the thread would have waited for a
+//! device or for data anyway. It is larger than 1 if the loader waits for cores as well. The factor is
+//! estimated by a regression of the steps on the waits. That part is subtracted from the steps, so that
+//! windows are compared as if they were undisturbed. Afterwards the means of both phases get back the part
+//! for the share of waiting over the whole probe, so that both phases describe a machine with the same
+//! other programs (double sampling: Cochran, "Sampling Techniques", 1977, ch. 12).
 //!
-//! Waits that the loader's own threads and processes cause are contention. Replay removes them, so they stay
-//! in the steps. Only the part that other programs cause is made equal in both phases. In live windows that is
-//! their share of the cores in use, the loop's own thread left out. In replay the loader rests, so all waits
-//! are theirs, as far as they have cores. Where the cores in use are not known, the windows decide: if the
-//! phases differ in the share of waiting by more than their windows do among each other, other programs cause
-//! none of it; otherwise they cause all.
+//! Waits that the loader's own threads and processes cause are contention. Replay removes them, so they
+//! stay in the steps. Only the part that other programs cause is made equal in both phases. In live
+//! windows, other programs cause a part of the waits: their share of the cores in use, not counting the
+//! loop's own thread. In replay the loader is idle, so other programs cause all waits, up to the limit that
+//! their core use allows. If the cores in use are not known, the windows decide. If the phases differ in
+//! the share of waiting by more than their windows differ among each other, other programs cause none of
+//! it; otherwise they cause all.
 
 use super::resources::CoresInUse;
 use super::statistics::{mean, variance};
 use crate::model::record::Phase;
 use crate::model::{ThreadReading, Window, WindowStep};
 
-/// Standard deviation of the factor before anything is seen.
+/// Prior standard deviation of the factor.
 const UNSURE: f64 = 0.5;
-/// Largest factor: a loader that waits for cores four times as long as the loop.
+/// Largest factor: the loader waits for cores four times as long as the loop.
 const MOST: f64 = 5.0;
-/// Standard errors by which the shares of both phases differ where the loader's own threads are why.
+/// Number of standard errors by which the shares of both phases must differ to blame the loader's own
+/// threads.
 const DIFFERS: f64 = 3.0;
-/// Difference of shares that is never more than chance.
+/// A difference of shares up to this is always treated as chance.
 const NEGLIGIBLE: f64 = 0.02;
-/// Share of the step from which on a loop waits for data.
+/// A loop waits for data if it waits for at least this share of the step.
 const SOME_WAIT: f64 = 0.05;
-/// Standard deviation of what is moved between the phases, as a share of it.
+/// Standard deviation of the time moved between the phases, as a share of it.
 const MOVED: f64 = 0.35;
 /// Share of waiting beyond which a loop hardly runs.
 const MOST_SHARE: f64 = 0.95;
-/// Fewest windows of each phase that tell how shares differ.
+/// Minimum number of windows of each phase for an estimate of how shares differ.
 const LEAST_WINDOWS: usize = 2;
-/// What is left of a step at least.
+/// Minimum share of a step that remains after the subtraction.
 const LEAST_LEFT: f64 = 0.1;
 
-/// Windows without the time that others cost, and what the means get back.
+/// Windows without the time that other programs cost, and the time that the means get back.
 #[derive(Debug)]
 pub(super) struct Undisturbed {
     /// The windows, in order.
     pub(super) windows: Vec<Window>,
-    /// Milliseconds to add to the mean live step and to that in replay.
+    /// Milliseconds to add to the mean live step and to the mean replay step.
     pub(super) back_ms: [f64; 2],
-    /// Standard deviations of those: what is moved from one phase to the other is not known to be alike.
+    /// Standard deviations of `back_ms`: the time moved between the phases may differ from one to the
+    /// other.
     pub(super) unsure_ms: [f64; 2],
     /// Share of waiting over the whole probe.
     pub(super) share: f64,
@@ -56,14 +60,14 @@ pub(super) struct Undisturbed {
 /// Steps between two readings.
 struct Block<'a> {
     steps: &'a [WindowStep],
-    /// Mean step, and how long the thread ran and waited in one, in milliseconds.
+    /// Mean step, and the time per step that the thread ran and waited, in milliseconds.
     step_ms: f64,
     ran_ms: f64,
     waited_ms: f64,
 }
 
-/// Share of the time that the thread was ready to run in which it waited for a core; `None` where the
-/// kernel did not say.
+/// Time that the thread waited for a core, as a share of the time that it was ready to run; `None` if the
+/// kernel did not report it.
 pub(super) fn share(window: &Window) -> Option<f64> {
     let (first, last) = (window.readings.first()?, window.readings.last()?);
     let ran = last.times.ran_ns.saturating_sub(first.times.ran_ns) as f64;
@@ -71,8 +75,8 @@ pub(super) fn share(window: &Window) -> Option<f64> {
     (ran + waited > 0.0).then(|| waited / (ran + waited))
 }
 
-/// Takes the waits for cores out of all windows. `cores` are the mean cores in use since the loop
-/// began, if known.
+/// Subtracts the waits for cores from all windows. `cores` is the mean number of cores in use since the
+/// loop began, if known.
 pub(super) fn take_out(windows: &[Window], cores: Option<CoresInUse>) -> Undisturbed {
     let of = |phase: Phase| -> Vec<Block<'_>> {
         let windows = windows.iter().filter(move |window| window.phase == phase);
@@ -104,8 +108,8 @@ pub(super) fn take_out(windows: &[Window], cores: Option<CoresInUse>) -> Undistu
         }
     };
     let parts = [part(others[0], &of_live), part(others[1], &of_replay)];
-    // A loop that waits for data takes as many steps beside others, each with its wait; one that
-    // does not takes fewer the longer it waits.
+    // A loop that waits for data makes as many steps beside other programs, each with its wait. A loop that
+    // does not wait for data makes fewer steps, the longer it waits for a core.
     let waited = [
         per_step(&live, |b| b.waited_ms),
         per_step(&replay, |b| b.waited_ms),
@@ -130,7 +134,7 @@ pub(super) fn take_out(windows: &[Window], cores: Option<CoresInUse>) -> Undistu
     }
 }
 
-/// Mean over the steps of blocks.
+/// Mean over the steps of all blocks.
 fn per_step(blocks: &[Block<'_>], part: fn(&Block<'_>) -> f64) -> f64 {
     let steps: f64 = blocks.iter().map(|block| block.steps.len() as f64).sum();
     let sum: f64 = blocks.iter().map(|b| part(b) * b.steps.len() as f64).sum();
@@ -155,14 +159,14 @@ fn blocks(window: &Window) -> impl Iterator<Item = Block<'_>> {
             steps,
             step_ms,
             ran_ms: each(from.times.ran_ns, to.times.ran_ns),
-            // An epoch's end between two readings is not in their steps.
+            // The end of an epoch between two readings is not part of their steps.
             waited_ms: each(from.times.waited_ns, to.times.waited_ns).min(step_ms),
         })
     })
 }
 
-/// By how much longer a step is for each unit of waiting: a regression, drawn to what is likely before
-/// (a normal prior) where the waits hardly vary.
+/// Increase of a step per unit of waiting. A regression with a normal prior, which dominates if the waits
+/// hardly vary.
 fn factor(blocks: &[Block<'_>]) -> f64 {
     let steps: Vec<f64> = blocks.iter().map(|block| block.step_ms).collect();
     let waits: Vec<f64> = blocks.iter().map(|block| block.waited_ms).collect();
@@ -191,7 +195,7 @@ fn factor(blocks: &[Block<'_>]) -> f64 {
     ((xy + likely * prior) / (xx + prior)).clamp(0.0, MOST)
 }
 
-/// Milliseconds in blocks of one phase, and how many of them were waiting for a core.
+/// Duration of the blocks of one phase in milliseconds, and the part of it that was waiting for a core.
 struct Spent {
     lasted: f64,
     waited: f64,
@@ -218,12 +222,13 @@ impl Spent {
 /// Shares of waiting that other programs cause, in live windows and in replay.
 fn others_shares(live: &Spent, replay: &Spent, cores: CoresInUse) -> [f64; 2] {
     let part = cores.others / (cores.own_beside_loop + cores.others).max(1e-9);
-    // All that they did may have been beside the replay.
+    // Upper bound: all CPU time of other programs fell into the replay windows.
     let most = cores.others * (live.lasted + replay.lasted) / replay.lasted.max(1e-9);
     [part * live.share(), replay.share().min(most)]
 }
 
-/// Whether live windows differ from replay windows in their shares by more than among each other.
+/// Whether live windows differ from replay windows in their shares by more than they differ among each
+/// other.
 fn differs(windows: &[Window]) -> bool {
     let of = |phase: Phase| -> Vec<f64> {
         let windows = windows.iter().filter(|window| window.phase == phase);
@@ -236,7 +241,7 @@ fn differs(windows: &[Window]) -> bool {
         && (mean(&live) - mean(&replay)).abs() > NEGLIGIBLE + DIFFERS * error
 }
 
-/// The window without `factor` times its waits.
+/// Returns the window with `factor` times its waits subtracted.
 fn without_waits(window: &Window, factor: f64) -> Window {
     let mut clean = window.clone();
     let mut at = window
@@ -246,7 +251,7 @@ fn without_waits(window: &Window, factor: f64) -> Window {
     for block in blocks(window) {
         let lasts = block.step_ms * block.steps.len() as f64;
         let out = factor * block.waited_ms * block.steps.len() as f64;
-        // Of each step the same share: which of them waited is not known.
+        // Each step loses the same share, because it is not known which of them waited.
         let share = (out / lasts.max(1e-9)).min(1.0 - LEAST_LEFT);
         for step in clean.steps.iter_mut().skip(at).take(block.steps.len()) {
             take_from(step, share);
@@ -256,7 +261,7 @@ fn without_waits(window: &Window, factor: f64) -> Window {
     clean
 }
 
-/// Shortens a step by a share of it, its compute first.
+/// Shortens a step by `share`, its compute first.
 fn take_from(step: &mut WindowStep, share: f64) {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let out = (share * step.step_ns() as f64) as u64;

@@ -1,37 +1,38 @@
-//! The floor and the headspace from the probe's windows, or the reason why not.
+//! Estimates the floor and the headspace from the probe's windows, or gives the reason for no number.
 //!
-//! With L the mean settled live step and F the mean step in replay, the headspace is (L - F) / L.
-//! F is corrected for cached batches that are not like the others (double sampling, see
+//! With L the mean settled live step and F the mean step in replay, the headspace is (L - F) / L. If the
+//! cached batches are not typical, F is corrected by double sampling (see `content`). Means are used, not
+//! medians, because they add up to the duration of a run.
 //! `content`). Means, not medians: they add up to the time a run takes.
 //!
-//! **Interval.** Both series are resampled in moving blocks within their windows; where cached
-//! batches differ from each other, the batches are resampled instead of steps, since they are what
-//! was sampled. Deviations are expanded for the number of blocks (see [`bootstrap`](super::bootstrap)). How the levels of
-//! windows differ beyond that, live and in replay, is added by random levels (see `levels`). The
-//! interval holds the middle 95 % of 1000 resampled headspaces.
+//! **Interval.** Both series are resampled in moving blocks within their windows. If the cached batches
+//! differ from each other, batches are resampled instead of steps, because the batches are the sample.
+//! Deviations are expanded for the number of blocks (see [`bootstrap`](super::bootstrap)). Random levels
+//! add the remaining differences between windows, live and in replay (see `levels`). The interval holds the
+//! middle 95 % of 1000 resampled headspaces.
 //!
-//! **Other programs.** The waits for a core that other programs cause are brought to one level in both
-//! kinds of window (see `core_waits`): the headspace is that beside the same programs. To subtract them
-//! altogether would be wrong where the loader waits for cores as well: with a loader of 20 ms and a
-//! model of 10 ms, both slowed to twice that, half of the step is headspace, and less the model's
-//! waits it would be two thirds. Live windows that disagree make the interval wider and leave a
-//! warning; there is no number only where the interval gets too wide.
+//! **Other programs.** Waits for a core that other programs cause are set to the same level in both phases
+//! (see `core_waits`). The headspace is therefore the one with the same other programs running. Subtracting
+//! these waits would be wrong if the loader waits for cores too. Example: a loader of 20 ms and a model of
+//! 10 ms, both slowed down by a factor of 2. Half of the step is headspace; without the model's waits the
+//! result would be two thirds. If live windows disagree, the interval gets wider and there is a warning.
+//! There is no number only if the interval becomes too wide.
 //!
-//! **Asynchronous devices.** A replay that timed only launches gives no number (see `asynchronous`).
+//! **Asynchronous devices.** A replay that timed only kernel launches gives no number (see `asynchronous`).
 //!
-//! **Negative results.** Free data cannot make training slower, so a headspace below 0 is
-//! reported as 0, with the interval as it is as long as it reaches 0. Where it does not, replay
-//! was slower beyond noise and the method does not fit: there is no number.
+//! **Negative results.** Free data cannot make training slower. A headspace below 0 is therefore reported
+//! as 0, with an unchanged interval, if the interval contains 0. If the interval lies below 0, replay was
+//! slower beyond noise. The method then does not apply, and there is no number.
 //!
-//! **Split.** Contention relief is what the compute gains; the rest of L - F is exposed wait. On
-//! an asynchronous device the compute gets longer in replay, because the loop then waits for the
-//! device instead of the loader: relief is 0.
+//! **Split.** Contention relief is the decrease of the compute time; the rest of L - F is exposed wait. On
+//! an asynchronous device, compute gets longer in replay, because the loop then waits for the device
+//! instead of the loader. Relief is then 0.
 //!
-//! **Accuracy.** Measured on 3000 random pipelines in logical time (`tests/rust/study.rs`, run by
-//! `make study`): queues of 0 to 64 batches, compute 0.2 to 2 times the load, one to three stages
-//! with cv 0.05 to 0.5, model cv 0.01 to 0.3, contention (for cores, or for memory), asynchronous
-//! devices, epochs, slow first steps. Share of answers within 3 points of the truth, of intervals that
-//! hold it, of probes without a number, and mean steps:
+//! **Accuracy.** Measured on 3000 random pipelines in logical time (`tests/rust/study.rs`, run by `make
+//! study`): queues of 0 to 64 batches, compute 0.2 to 2 times the load, one to three stages with cv 0.05 to
+//! 0.5, model cv 0.01 to 0.3, contention (for cores, or for memory), asynchronous devices, epochs, slow
+//! first steps. Columns: share of estimates within 3 points of the true value, share of intervals that
+//! cover it, share of probes without a number, and mean number of steps.
 //!
 //! ```text
 //!                              within   covers   none   steps
@@ -45,8 +46,8 @@
 //!                          200 78.8 %   98.7 %  37.9 %    133
 //! ```
 //!
-//! Weakest where compute is 0.6 to 1.0 of the load (94 to 95 % within): the queue then empties and
-//! fills over hundreds of steps. Beside other programs 66 to 76 % are within 3 points there.
+//! Accuracy is lowest where compute is 0.6 to 1.0 of the load (94 to 95 % within): the queue then empties
+//! and fills over hundreds of steps. With other programs, 66 to 76 % are within 3 points there.
 
 mod intervals;
 
@@ -65,45 +66,45 @@ use super::unsteady::Between;
 use crate::model::Window;
 use crate::model::record::{Estimate, FloorRecord, Phase};
 
-/// Blocks that a series is cut into, about, and the shortest and longest block in steps. Enough
-/// blocks to know their variance, and blocks longer than the correlation of most loaders.
+/// Approximate number of blocks in a series, and the shortest and longest block in steps. There are enough
+/// blocks to estimate their variance, and blocks are longer than the correlation of most loaders.
 const BLOCKS: usize = 24;
 const BLOCK_LENGTHS: (usize, usize) = (4, 24);
 /// Fewest settled steps of each phase.
 pub(crate) const LEAST_LIVE: usize = 24;
 pub(crate) const LEAST_REPLAY: usize = 12;
-/// Windows disagree where their variance exceeds what their steps explain by this factor...
+/// Windows disagree if their variance exceeds the variance explained by their steps by this factor...
 const DISAGREE: f64 = 8.0;
-/// ...and the largest and smallest differ by this share of the mean, in percent. Of random steady
-/// pipelines, one in 400 does both.
+/// ...and if the largest and smallest window mean differ by this share of the mean, in percent. One in 400
+/// random steady pipelines meets both conditions.
 const SPREAD_PCT: f64 = 10.0;
-/// Share of the probe in which the loop's thread waited for a core from which on the verdict warns.
+/// The verdict warns if the loop's thread waited for a core during at least this share of the probe.
 const CROWDED: f64 = 0.2;
-/// Widest interval worth giving, in percentage points either way.
+/// Largest half-width of an interval that is still reported, in percentage points.
 const WIDEST: f64 = 25.0;
-/// Share of the live step below which a step in replay may be a launch on a device, and no more.
+/// Below this share of the live step, a step in replay may be only a launch on a device.
 const NEXT_TO_NOTHING: f64 = 0.05;
-/// A whole interval below this headspace, in percent, refutes the method.
+/// The method does not apply if the whole interval is below this headspace, in percent.
 const SLOWER: f64 = -1.0;
 
 /// Why the windows give no floor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NoFloor {
-    /// The loop ended before the probe did, or epochs hold hardly any whole steps.
+    /// The loop ended before the probe, or its epochs contain almost no whole steps.
     TooFewSteps {
         /// Settled live steps.
         live: usize,
         /// Settled steps in replay.
         replay: usize,
     },
-    /// The loop did not come to rest.
+    /// The loop did not reach a steady state.
     Unsettled {
         /// Live windows that had not settled.
         unsettled: usize,
         /// Live windows.
         windows: usize,
     },
-    /// The windows tell of different loops.
+    /// The windows contradict each other.
     Disagree {
         /// Largest less smallest mean live step, in percent of the mean.
         spread_pct: f64,
@@ -114,12 +115,12 @@ pub enum NoFloor {
     },
     /// Steps in replay only queued work on the device.
     Asynchronous(Asynchrony),
-    /// Replay took longer than live.
+    /// Steps took longer in replay than live.
     ReplaySlower {
-        /// By how much, in percent of the live step.
+        /// Slowdown, in percent of the live step.
         pct: f64,
     },
-    /// The steps vary too much for their number.
+    /// The steps vary too much for so few of them.
     TooWide {
         /// The estimate, in percent.
         value_pct: f64,
@@ -131,24 +132,24 @@ pub enum NoFloor {
 /// Why a probe's record has no number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NoHeadspace {
-    /// The loop changes its batches, and copies of them would be too large.
+    /// The loop modifies its batches, and copies of them would be too large.
     CopiesTooLarge,
-    /// The loop changed cached batches that were replayed.
+    /// The loop modified cached batches that were replayed.
     BatchesMutated {
-        /// How many.
+        /// Number of modified batches.
         mutated: u32,
-        /// Of how many.
+        /// Number of cached batches.
         cached: u32,
     },
     /// The windows give no floor.
     NoFloor(NoFloor),
     /// The windows gave no floor before the run ended.
     EndedEarly(NoFloor),
-    /// The probe goes on.
+    /// The probe is still running.
     NotDone,
 }
 
-/// What makes a floor less certain than its steps alone say.
+/// A reason why a floor is less certain than its steps alone suggest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FloorWarning {
     /// The run ended before the long replay.
@@ -160,28 +161,28 @@ pub enum FloorWarning {
     },
     /// The loop's thread waited for a core.
     Oversubscribed {
-        /// Share of the probe.
+        /// Share of the probe's time.
         share: f64,
     },
-    /// A step in replay was so short that it may have been a launch only.
+    /// A step in replay was so short that it may have been only a launch.
     NextToNothing {
         /// The floor.
         floor_ms: f64,
     },
 }
 
-/// What the windows say.
+/// The result of analysing the windows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FloorAnalysis {
-    /// One a window, in order.
+    /// One entry per window, in order.
     pub windows: Vec<WindowAnalysis>,
-    /// What makes the number less certain than the steps alone say.
+    /// Reasons why the number is less certain than the steps alone suggest.
     pub warnings: Vec<FloorWarning>,
     /// The floor, or why there is none.
     pub result: Result<FloorRecord, NoFloor>,
 }
 
-/// Estimates the floor and the headspace. The same windows give the same numbers. `cores` are the mean
+/// Estimates the floor and the headspace. The function is deterministic. `cores` is the mean number of
 /// cores in use since the loop began, if known.
 #[must_use]
 pub fn estimate(windows: &[Window], cores: Option<CoresInUse>) -> FloorAnalysis {
@@ -238,7 +239,7 @@ impl Series {
         }
     }
 
-    /// Largest less smallest mean of a window, as a share of the mean.
+    /// Largest minus smallest window mean, as a share of the mean.
     fn spread(&self) -> f64 {
         let means: Vec<f64> = self.windows.iter().map(|window| mean(window)).collect();
         let largest = means.iter().copied().fold(f64::MIN, f64::max);
@@ -247,13 +248,14 @@ impl Series {
     }
 }
 
-/// Steps of a block. Where the loop waits for its device once a period, blocks are whole periods.
+/// Number of steps in a block. If the loop waits for its device once per period, a block is a multiple of
+/// the period.
 fn block_length(steps: usize, period: Option<usize>) -> usize {
     let length = (steps / BLOCKS).clamp(BLOCK_LENGTHS.0, BLOCK_LENGTHS.1);
     period.map_or(length, |period| length.next_multiple_of(period.max(1)))
 }
 
-/// The floor, and what makes it uncertain.
+/// The floor, and the warnings about it.
 type Found = (FloorRecord, Vec<FloorWarning>);
 
 fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFloor> {
@@ -273,7 +275,8 @@ fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFlo
     }
     let spread_pct = 100.0 * live.spread();
     let disagree = between.ratio() > DISAGREE && spread_pct > SPREAD_PCT;
-    // Where the loop waits in few steps, those say nothing of their batches.
+    // If the loop waits for its device in few steps, the times of single steps do not depend on their
+    // batches.
     let waits_rarely = kept.iter().any(|window| window.period.is_some());
     let content = Content::of(windows, kept, live.mean_compute_ms).filter(|_| !waits_rarely);
     let by_batch = content.map(|content| content.floors_ms());
@@ -336,7 +339,7 @@ fn require_steps(windows: &[Window], live: &Series, replay: &Series) -> Result<(
     })
 }
 
-/// Mean steps at the level of each phase, in milliseconds.
+/// Mean steps at the corrected level of each phase, in milliseconds.
 struct Means {
     live: f64,
     live_compute: f64,
@@ -346,7 +349,7 @@ struct Means {
 }
 
 impl Means {
-    /// `free_ms` is the mean step in replay, corrected for the batches that were cached.
+    /// `free_ms` is the mean step in replay, corrected for the choice of cached batches.
     fn of(
         live: &Series,
         replay: &Series,
@@ -369,16 +372,16 @@ impl Means {
         (self.live - self.floor).max(0.0)
     }
 
-    /// The part of the gain that is shorter compute.
+    /// The part of the gain that comes from shorter compute.
     fn contention_ms(&self) -> f64 {
-        // Unusual batches make the compute in replay unusual too, by as much as the step.
+        // Unusual batches change the compute in replay by the same amount as the step.
         let compute_ms = self.replay_compute + self.floor - self.replay;
         (self.live_compute - compute_ms).clamp(0.0, self.gain_ms())
     }
 }
 
-/// The headspace if its interval is narrow enough and holds one. `spread_pct` is by what live windows
-/// that disagree differ.
+/// Returns the headspace if its interval is narrow enough and plausible. `spread_pct` is the spread of the
+/// live windows, if they disagree.
 fn believed(mut headspace_pct: Estimate, spread_pct: Option<f64>) -> Result<Estimate, NoFloor> {
     if headspace_pct.high < SLOWER {
         return Err(NoFloor::ReplaySlower {

@@ -1,14 +1,15 @@
-//! The levels of both phases where the machine is not steady.
+//! Estimates the levels of both phases on a machine that is not steady.
 //!
-//! Steps within a window vary about its level, and the level itself wanders with what else the machine
-//! does. Many steps average out the first, only many windows the second; and what lasts longer than
-//! a pair of windows moves both phases alike. So the logarithms of the levels are modelled as that
-//! of their phase plus a wandering part, of unknown size and memory, which the phases share or do not:
-//! generalised least squares, averaged over a grid of models by their restricted likelihood (Harville,
-//! "Maximum likelihood approaches to variance component estimation", JASA 72, 1977; Hoeting et al.,
-//! "Bayesian model averaging", Statistical Science 14(4), 1999). On a steady machine the model without
-//! a wandering part wins, and the estimate is the mean over all steps. The levels are means over the
-//! probe's time and four times as long afterwards, not over all time.
+//! Steps within a window vary about its level, and the level itself drifts with the other load of the
+//! machine. Many steps average out the first variation; only many windows average out the second. Changes
+//! that last longer than a pair of windows affect both phases alike. The logarithm of a level is therefore
+//! modelled as the level of its phase plus a drift. The size and the correlation time of the drift are
+//! unknown, and the phases may or may not share the drift. The estimate uses generalised least squares,
+//! averaged over a grid of models by their restricted likelihood (Harville, "Maximum likelihood approaches
+//! to variance component estimation", JASA 72, 1977; Hoeting et al., "Bayesian model averaging",
+//! Statistical Science 14(4), 1999). On a steady machine the model without drift has the highest weight,
+//! and the estimate is the mean over all steps. The levels are means over the probe's time and four times
+//! that time afterwards, not over all time.
 
 mod cholesky;
 mod fit;
@@ -22,33 +23,34 @@ use super::statistics::{block_means, mean};
 use super::unsteady::pieces_of;
 use crate::model::record::Phase;
 
-/// Standard deviations of the wandering part that are tried.
+/// Standard deviations of the drift in the grid of models.
 const DEVIATIONS: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32];
-/// How long it stays alike, as shares of the probe's time.
+/// Correlation times of the drift in the grid of models, as shares of the probe's time.
 const MEMORIES: [f64; 4] = [0.05, 0.15, 0.5, 2.0];
-/// How far beyond the probe the levels are predicted, as a multiple of its duration. A level that wanders
-/// more slowly cannot be known from one probe. `make study` chose it, and the widest interval in
-/// `floor.rs`: beside other programs intervals cover the truth in 91 %.
+/// How far beyond the probe the levels are predicted, as a multiple of its duration. One probe cannot
+/// determine a slower drift. `make study` was used to choose this value and the widest interval in
+/// `floor.rs`: beside other programs, intervals cover the true value in 91 %.
 const BEYOND: f64 = 4.0;
-/// Probability, before the steps are seen, that the machine is steady; and where the loop's thread
-/// waited for a core in more than such a share of its time.
+/// Prior probability that the machine is steady. The second value applies if the loop's thread waited for a
+/// core during more than the share `BESIDE_OTHERS` of its time.
 const STEADY: f64 = 0.5;
 const STEADY_BESIDE_OTHERS: f64 = 0.05;
 const BESIDE_OTHERS: f64 = 0.02;
 
-/// The levels of both phases, by all models together.
+/// The levels of both phases, averaged over all models.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Levels {
     fits: Vec<Fit>,
-    /// By the model without a wandering part.
+    /// Estimate of the model without drift.
     steady: [f64; 2],
-    /// Mean by all models, relative to that one.
+    /// Mean over all models, relative to `steady`.
     shift: [f64; 2],
 }
 
 impl Levels {
-    /// Of the kept windows; `blocks` are the steps over which neighbours are correlated, live and in
-    /// replay, and `waiting` the share of its time that the loop's thread waited for a core.
+    /// Fits all models to the kept windows. `blocks` is the number of steps over which neighbours are
+    /// correlated, live and in replay. `waiting` is the share of its time that the loop's thread waited for
+    /// a core.
     pub(super) fn fit(kept: &[Kept<'_>], blocks: [usize; 2], waiting: f64) -> Self {
         let pieces = pieces(kept, blocks);
         let has = |replayed| pieces.iter().any(|piece| piece.replayed == replayed);
@@ -117,13 +119,13 @@ impl Levels {
         }
     }
 
-    /// By what the means over all steps of live and of replay are to be multiplied.
+    /// Factors that correct the means over all live steps and over all replay steps.
     pub(super) fn factors(&self) -> [f64; 2] {
         self.shift.map(f64::exp)
     }
 
-    /// Random relative deviations of both levels from the estimate, live and in replay, as far as the
-    /// wandering part makes them.
+    /// Draws random relative deviations of both levels from the estimate, live and in replay, as far as
+    /// drift causes them.
     pub(super) fn deviations(&self, rng: &mut Rng) -> [f64; 2] {
         let mut left = rng.unit();
         let chosen = self.fits.iter().find(|fit| {
@@ -156,7 +158,7 @@ fn pieces(kept: &[Kept<'_>], blocks: [usize; 2]) -> Vec<Piece> {
                 at_ms += lasts;
             }
         }
-        // Variance of one step, correlation of neighbours included, about the level of its piece.
+        // Variance of one step about the level of its piece, including the correlation of neighbours.
         let (mut squares, mut freedom) = (0.0, 0.0);
         for (_, piece) in &found {
             let level = mean(piece);

@@ -1,51 +1,51 @@
-//! How well the mean of correlated values is known, and how well the difference of two is.
+//! Standard errors of the mean of correlated values, and of the difference of two means.
 //!
-//! Within a run: batch means ([`batch_means_variance`]). Batches of three lengths are tried and the largest error
-//! counts: correlation that reaches further than the short ones shows in the long. By how much it
-//! grows from the middle ones to the long is added once more for what reaches further than those
-//! (the bias of batch means falls with their length: Richardson's extrapolation).
+//! Within a run: batch means ([`batch_means_variance`]). Batches of three lengths are tried, and the
+//! largest error is used: long batches show correlation that reaches further than short ones. The increase
+//! from the middle length to the long one is added once more, for correlation that reaches beyond the long
+//! batches (the bias of batch means falls with their length: Richardson's extrapolation).
 //!
-//! Between runs: the same program started again does not take the same time; where its memory and
-//! its threads come to lie differs (Mytkowicz et al., "Producing wrong data without doing anything
-//! obviously wrong", ASPLOS 2009), so starts must be repeated (Kalibera and Jones, "Rigorous
-//! benchmarking in reasonable time", ISMM 2013). With one run a side that variation is not seen,
-//! and an allowance stands for it; each further run replaces a share of the allowance by what was
-//! measured (moderated t: Smyth, "Linear models and empirical Bayes methods", SAGMB 3(1), 2004).
+//! Between runs: the same program takes a different time each time it is started, because its memory and
+//! its threads are placed differently (Mytkowicz et al., "Producing wrong data without doing anything
+//! obviously wrong", ASPLOS 2009). Starts must therefore be repeated (Kalibera and Jones, "Rigorous
+//! benchmarking in reasonable time", ISMM 2013). One run per side does not show that variation, and an
+//! allowance replaces it. Each further run replaces a share of the allowance by the measured variation
+//! (moderated t: Smyth, "Linear models and empirical Bayes methods", SAGMB 3(1), 2004).
 //!
-//! The allowance has parts that are known more and less well: what a run shows of itself, and what
-//! other programs may have done to it. Their sum is worth as many runs as Satterthwaite gives it ("An
-//! approximate distribution of estimates of variance components", Biometrics Bulletin 2, 1946): a
-//! large guess at what others did is soon outweighed by what several runs measure.
+//! The allowance has two parts of different reliability: the variation between runs, and the effect of
+//! other programs. The degrees of freedom of their sum follow from Satterthwaite ("An approximate
+//! distribution of estimates of variance components", Biometrics Bulletin 2, 1946). A large guess for other
+//! programs is therefore soon outweighed by measurements of several runs.
 
 use super::statistics::{FREEDOM, batch_means_variance, student};
 use crate::model::record::Estimate;
 
-/// Batches that a series is cut into.
+/// Numbers of batches that a series is divided into.
 const BATCHES: [usize; 3] = [8, 16, 32];
 
-/// The runs that the allowance for other programs is worth: what they do on one machine says little
-/// of what they do on the next.
+/// Degrees of freedom of the allowance for other programs. It is low, because their effect on one machine
+/// hardly predicts their effect on another.
 const FREEDOM_OF_OTHERS: f64 = 3.0;
 
-/// Most runs a side that are worth a recommendation.
+/// Maximum number of runs per side that is recommended.
 const MOST_RUNS: u32 = 50;
 
-/// Standard deviation of a mean from run to run, as a share of it, where it was not measured.
+/// Default standard deviation of a mean between runs, as a share of it.
 pub const RUN_TO_RUN: f64 = 0.0075;
 
-/// A mean and how well it is known.
+/// A mean and its uncertainty.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Known {
     /// The mean.
     pub mean: f64,
-    /// Its standard error; `None` where too little was seen to say.
+    /// Its standard error; `None` with too few values.
     pub error: Option<f64>,
-    /// Standard deviation that other programs may have caused beyond that: a guess.
+    /// Additional standard deviation that other programs may have caused: a guess.
     pub others: f64,
 }
 
 impl Known {
-    /// A mean whose error is not known, or is not asked for.
+    /// A mean whose error is not known or not needed.
     #[must_use]
     pub fn exactly(mean: f64) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Known {
         }
     }
 
-    /// The same in a unit that is so many times smaller.
+    /// The value multiplied by `by`, for example to convert it to a smaller unit.
     #[must_use]
     pub fn times(self, by: f64) -> Self {
         Self {
@@ -65,8 +65,8 @@ impl Known {
     }
 }
 
-/// The sum of values over the sum of weights, from pairs of weight and sum in order; `None` without
-/// weight.
+/// The sum of values divided by the sum of weights, from ordered pairs of weight and value; `None` if the
+/// weights are zero.
 #[must_use]
 pub fn ratio(parts: &[(f64, f64)]) -> Option<Known> {
     let weight: f64 = parts.iter().map(|part| part.0).sum();
@@ -91,15 +91,15 @@ pub fn ratio(parts: &[(f64, f64)]) -> Option<Known> {
     })
 }
 
-/// What is added to a difference for what one run cannot show.
+/// Added to the uncertainty of a difference for the variation that one run cannot show.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Allowance(
     /// Standard deviation from run to run, in the unit of the values.
     pub f64,
 );
 
-/// The 95 % interval of what the same program would take on average, started again and again, by one
-/// run's mean; `None` where its error is not known.
+/// The 95 % interval of the program's mean over many starts, from one run's mean; `None` if its error is
+/// not known.
 #[must_use]
 pub fn interval(known: Known) -> Option<(f64, f64)> {
     let error = known.error?.hypot(RUN_TO_RUN * known.mean);
@@ -107,7 +107,7 @@ pub fn interval(known: Known) -> Option<(f64, f64)> {
     Some(((known.mean - half).max(0.0), known.mean + half))
 }
 
-/// `b − a` with its 95 % interval, each side one mean a run; `None` without an interval.
+/// `b − a` with its 95 % interval. Each side has one mean per run. `None` without an interval.
 #[must_use]
 pub fn difference(a: &[Known], b: &[Known], allowance: Allowance) -> Option<Estimate> {
     let spread = Spread::of(a, b, allowance)?;
@@ -120,9 +120,8 @@ pub fn difference(a: &[Known], b: &[Known], allowance: Allowance) -> Option<Esti
     })
 }
 
-/// How many runs a side would give an interval that reaches no further than `half` to either side,
-/// if they varied as these are thought to; `None` where these do already, and where more than
-/// [`MOST_RUNS`] would be needed.
+/// Number of runs per side that would give an interval with the half-width `half`, if the runs vary as
+/// estimated. `None` if the present runs already do, or if more than [`MOST_RUNS`] runs would be needed.
 #[must_use]
 pub fn runs_needed(a: &[Known], b: &[Known], share: f64, half: f64) -> Option<u32> {
     let (a, b) = (logarithms(a)?, logarithms(b)?);
@@ -133,12 +132,12 @@ pub fn runs_needed(a: &[Known], b: &[Known], share: f64, half: f64) -> Option<u3
     (2..=MOST_RUNS).find(|runs| spread.half(f64::from(*runs), f64::from(*runs)) <= half)
 }
 
-/// How runs vary about the mean of their side: by what was measured and by what is guessed.
+/// Variation of runs about the mean of their side, from measurements and from the allowance.
 struct Spread {
     a: Side,
     b: Side,
     variance: f64,
-    /// Runs that the guess is worth.
+    /// Degrees of freedom of the allowance.
     guessed: f64,
 }
 
@@ -158,14 +157,14 @@ impl Spread {
         })
     }
 
-    /// Half the interval that so many runs on either side give.
+    /// Half-width of the interval with `of_a` and `of_b` runs per side.
     fn half(&self, of_a: f64, of_b: f64) -> f64 {
         let error = (self.variance * (1.0 / of_a + 1.0 / of_b)).sqrt();
         student(of_a + of_b - 2.0 + self.guessed) * error
     }
 }
 
-/// How many runs the sum of both variances is worth. What differs from run to run, [`FREEDOM`] of them.
+/// Degrees of freedom of the sum of both variances. The variation between runs has [`FREEDOM`].
 fn freedom(own: f64, others: f64) -> f64 {
     let parts = own.powi(2) / FREEDOM + others.powi(2) / FREEDOM_OF_OTHERS;
     if parts > 0.0 {
@@ -175,7 +174,7 @@ fn freedom(own: f64, others: f64) -> f64 {
     }
 }
 
-/// The same relative to `a`: `b / a − 1`.
+/// The difference relative to `a`: `b / a − 1`.
 #[must_use]
 pub fn relative_difference(a: &[Known], b: &[Known], share: f64) -> Option<Estimate> {
     let (a, b) = (logarithms(a)?, logarithms(b)?);
@@ -187,7 +186,7 @@ pub fn relative_difference(a: &[Known], b: &[Known], share: f64) -> Option<Estim
     })
 }
 
-/// Of positive values.
+/// Logarithms of positive values; `None` if a value is not positive.
 fn logarithms(of: &[Known]) -> Option<Vec<Known>> {
     let logarithm = |known: &Known| {
         (known.mean > 0.0).then(|| Known {
@@ -204,7 +203,7 @@ struct Side {
     runs: f64,
     /// Sum of the runs' squared errors.
     within: f64,
-    /// Sum of the squares of what others may have caused.
+    /// Sum of the squared deviations that other programs may have caused.
     others: f64,
     /// Sum of squares between the runs.
     squares: f64,
@@ -212,7 +211,7 @@ struct Side {
 
 impl Side {
     fn of(runs: &[Known]) -> Option<Self> {
-        // A run too short to know its error has that of the worst of its side.
+        // A run that is too short for an error estimate gets the largest error of its side.
         let worst = runs.iter().filter_map(|run| run.error).reduce(f64::max)?;
         let errors = runs.iter().map(|run| run.error.unwrap_or(worst));
         let count = runs.len() as f64;
@@ -247,7 +246,8 @@ mod tests {
 
     #[test]
     fn the_error_of_a_correlated_mean_is_not_too_small() {
-        // Autoregressive, 250 values: the mean varies by 1 / (1 − r) over independent ones.
+        // An autoregressive series of 250 values. Its mean varies by 1 / (1 − r) over that of independent
+        // values.
         let (r, n) = (0.9, 250);
         let mut rng = Rng::new(5);
         let mut covered = 0;

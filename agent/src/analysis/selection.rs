@@ -1,8 +1,7 @@
-//! Which steps of the probe's windows speak for the long run.
+//! Selects the steps of the probe's windows that represent the long run.
 //!
-//! The probe has judged the waits while it ran. Here the whole windows are seen: what is left of
-//! a transient is cut, and windows that tell of another state than the rest are left out, each
-//! with its reason.
+//! The probe checked the waits while it ran. This module sees the whole windows. It cuts off the rest of a
+//! transient, and leaves out windows in another state than the others, each with its reason.
 
 use super::asynchronous::whole_periods;
 use super::core_waits;
@@ -12,25 +11,25 @@ use super::unsteady::Between;
 use crate::model::record::Phase;
 use crate::model::{Window, WindowStep};
 
-/// Steps whose mean is one value to the change-point rule.
+/// Number of steps that the change-point rule averages to one value.
 const BLOCK: usize = 4;
-/// Standard errors that a level must differ by. The largest of many splits is compared, and
-/// neighbouring steps are correlated, so it is more than the usual 2.
+/// Standard errors by which two levels must differ. This is more than the usual 2, because the rule
+/// compares the largest of many splits, and because neighbouring steps are correlated.
 const THRESHOLD: f64 = 4.0;
-/// First steps of a replay window that never count: an asynchronous device takes a few launches
-/// before the loop feels it again, and the step before was live.
+/// Number of first steps of a replay window that never count. The step before them was live, and an
+/// asynchronous device accepts a few launches before the loop has to wait for it again.
 const LAUNCHES: usize = 8;
-/// Steps that the long replay window keeps at least, unless it is shorter than four times that.
+/// Minimum number of steps kept of the long replay window, unless it is shorter than four times that.
 const LEAST_TAIL: usize = 48;
 /// Standard errors by which a short replay window may differ from the long one.
 const AGREES: f64 = 2.5;
-/// Compute in windows that are alike differs by less than this factor...
+/// Compute times of similar windows differ by less than this factor...
 const ALIKE: f64 = 1.3;
-/// ...and where the device's queue fills, it is less than this share of what it is later.
+/// ...and while the device's queue fills, compute is less than this share of its later value.
 const FILLING: f64 = 0.6;
-/// A replay window below this share of the long one saw launches on a device, not steps.
+/// A replay window below this share of the long one measured launches on a device, not steps.
 const LAUNCHED: f64 = 0.5;
-/// Share of the step below which a wait is none, and above which it is one.
+/// Share of the step below which the loop does not wait, and share above which it does.
 const NO_WAIT: f64 = 0.005;
 const SOME_WAIT: f64 = 0.05;
 
@@ -44,10 +43,10 @@ pub(super) struct Kept<'a> {
     long: bool,
     pub(super) cycle: u32,
     pub(super) steps: &'a [WindowStep],
-    /// Milliseconds of the probe before its first step that counts.
+    /// Time from the start of the probe to the first step that counts, in milliseconds.
     pub(super) begins_ms: f64,
-    /// Steps from one wait for the device to the next, where the loop waits rarely and these are whole
-    /// periods of that.
+    /// Steps from one wait for the device to the next, if the loop waits rarely. The kept steps are then
+    /// whole periods.
     pub(super) period: Option<usize>,
 }
 
@@ -116,35 +115,35 @@ pub enum Unused {
     },
     /// The device's queue was not full yet.
     StillQueueing,
-    /// The loader was still at work in a replay.
+    /// The loader was still working in a replay window.
     StillFilling,
     /// The loader's queue was still full in a live window.
     StillDraining,
 }
 
-/// What is said of a window.
+/// The analysis of one window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WindowAnalysis {
     /// Live or replay.
     pub phase: Phase,
     /// Which pair of windows it belongs to, from 0.
     pub cycle: u32,
-    /// Steps seen in the window, those left out included.
+    /// Steps in the window, including those left out.
     pub steps: u32,
-    /// Steps left out at its start because the loop had not settled.
+    /// Steps left out at its start, because the loop had not settled.
     pub discarded: u32,
     /// Mean wait of the steps kept, in milliseconds.
     pub wait_ms: f64,
     /// Mean compute of the steps kept, in milliseconds.
     pub compute_ms: f64,
-    /// Share of the time that the loop's thread was ready to run in which it waited for a core, in percent.
+    /// Time that the loop's thread waited for a core, in percent of the time that it was ready to run.
     pub run_queue_pct: Option<f64>,
-    /// Why it is not used, if it is not.
+    /// Why the window is not used, if so.
     pub unused: Option<Unused>,
 }
 
-/// Splits every window into what counts and what does not; one record a window, of the steps as they
-/// were `measured`.
+/// Selects the steps of every window that count. Returns one record per window, computed from the steps as
+/// `measured`.
 pub(super) fn select<'a>(
     windows: &'a [Window],
     measured: &[Window],
@@ -170,12 +169,12 @@ pub(super) fn select<'a>(
     (kept, windows)
 }
 
-/// The settled parts of windows. `firsts` and `unused` have one entry a window.
+/// The settled parts of windows. `firsts` and `unused` have one entry per window.
 struct Settled<'a> {
     kept: Vec<Kept<'a>>,
-    /// The first step that counts.
+    /// Index of the first step that counts.
     firsts: Vec<usize>,
-    /// Why none do.
+    /// Why no step counts.
     unused: Vec<Option<Unused>>,
 }
 
@@ -224,7 +223,7 @@ impl<'a> Settled<'a> {
     }
 }
 
-/// Why a window whose settled steps begin with `first` is not used.
+/// Returns why a window is not used whose settled steps begin at index `first`.
 fn why_unused(first: Option<usize>, settled: &[WindowStep]) -> Option<Unused> {
     if first.is_none() {
         return Some(Unused::Unsettled);
@@ -259,7 +258,7 @@ fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// The first step that counts; `None` where the window never settled.
+/// Index of the first step that counts; `None` if the window never settled.
 fn settled_from(window: &Window, is_long_replay: bool) -> Option<usize> {
     let mut from = usize::try_from(window.settled_at?).ok()?;
     if window.phase == Phase::Replay {
@@ -273,8 +272,8 @@ fn settled_from(window: &Window, is_long_replay: bool) -> Option<usize> {
         .map(|s| ms(s.step_ns()))
         .collect();
     let blocks = block_means(&steps, BLOCK);
-    // The loader fills its queue through most of the long replay; elsewhere a change past the
-    // middle means that the window is made of two states, and both are part of the long run.
+    // The loader fills its queue during most of the long replay. In other windows, a change after the
+    // middle means that the window has two states, and both are part of the long run.
     let last = if is_long_replay {
         blocks.len() - (blocks.len() / 4).max(LEAST_TAIL / BLOCK).min(blocks.len())
     } else {
@@ -288,8 +287,8 @@ fn settled_from(window: &Window, is_long_replay: bool) -> Option<usize> {
         .map(|s| ms(s.wait_ns))
         .collect();
     let waits = block_means(&waits, BLOCK);
-    // A queue that drains or fills shows in the waits. What changes the compute of a live window
-    // after the first is the machine's doing, and part of the long run.
+    // Waits show whether a queue drains or fills. After the first live window, changes of the compute come
+    // from the machine and are part of the long run.
     let by_waits = window.phase == Phase::Live && window.cycle > 0;
     let mut cut = 0;
     while let Some(more) = change_point(&blocks[cut..], last.saturating_sub(cut), THRESHOLD) {
@@ -302,14 +301,14 @@ fn settled_from(window: &Window, is_long_replay: bool) -> Option<usize> {
     Some(from + cut * BLOCK)
 }
 
-/// The replay that the others are compared with: the long one, or else the last.
+/// The replay window that the others are compared with: the long one, or else the last.
 pub(super) fn long_replay<'a, 'b>(kept: &'a [Kept<'b>]) -> Option<&'a Kept<'b>> {
     let long = kept.iter().find(|window| window.long);
     long.or_else(|| kept.iter().rfind(|window| window.phase == Phase::Replay))
 }
 
-/// Leaves parts of periods out, where the loop waits for its device once in many steps: whole
-/// periods alone have the mean of the long run. The long replay tells their length.
+/// Removes incomplete periods if the loop waits for its device once in many steps, because only whole
+/// periods have the mean of the long run. The long replay determines the length of a period.
 fn cut_to_periods(kept: &mut Vec<Kept<'_>>) {
     let Some(index) = long_replay(kept).map(|long| long.index) else {
         return;
@@ -348,7 +347,7 @@ fn leave_out(
     });
 }
 
-/// The first live window where its compute is far shorter than in all later ones: the device's queue
+/// Rejects the first live window if its compute is much shorter than in all later ones. The device's queue
 /// was not full yet.
 fn still_queueing(all: &[Kept<'_>], window: &Kept<'_>) -> Option<Unused> {
     let later = || {
@@ -363,9 +362,9 @@ fn still_queueing(all: &[Kept<'_>], window: &Kept<'_>) -> Option<Unused> {
         .then_some(Unused::StillQueueing)
 }
 
-/// Replay windows at another level than the long one: in them the loader was still
-/// at work. Windows whose batches merely differ stay, and so do those that differ as live windows do,
-/// by the share `unsteady`.
+/// Rejects replay windows at another level than the long one, in which the loader was still working.
+/// Windows stay if only their batches differ, or if they differ as much as live windows do (by the share
+/// `unsteady`).
 fn still_filling(all: &[Kept<'_>], window: &Kept<'_>, unsteady: f64) -> Option<Unused> {
     let long = long_replay(all)?;
     if window.phase != Phase::Replay || window.index == long.index {
@@ -383,8 +382,8 @@ fn still_filling(all: &[Kept<'_>], window: &Kept<'_>, unsteady: f64) -> Option<U
         let error = (error(kept) + error(long) + level).sqrt();
         (kept.mean_step_ms() - long.mean_step_ms()) / (AGREES * error)
     };
-    // The loader at work makes all of them slower, and launches that do not wait for the device make
-    // all of them faster. Where some are slower and others faster, the machine is not steady.
+    // A working loader makes all of them slower. Launches that do not wait for the device make all of them
+    // faster. If some are slower and others faster, the machine is not steady.
     let short = || {
         all.iter()
             .filter(|other| other.phase == Phase::Replay && other.index != long.index)
@@ -397,8 +396,8 @@ fn still_filling(all: &[Kept<'_>], window: &Kept<'_>, unsteady: f64) -> Option<U
     (slower || faster).then_some(Unused::StillFilling)
 }
 
-/// Live windows without waits while others have them: a full queue, from a slow step or a replay.
-/// A single short window with waits does not outweigh the rest.
+/// Rejects live windows without waits if other windows have waits: a slow step or a replay had filled the
+/// queue. A single short window with waits does not outweigh the others.
 fn still_draining(all: &[Kept<'_>], window: &Kept<'_>) -> Option<Unused> {
     let share = |kept: &Kept<'_>| kept.mean_wait_ms() / kept.mean_step_ms().max(1e-9);
     let live = || all.iter().filter(|other| other.phase == Phase::Live);

@@ -1,8 +1,8 @@
-//! From what stages and queues did to what a summary says of them: a pure function.
+//! Computes the summary of stages and queues from their totals: a pure function.
 //!
-//! Means and shares are over one part of the run, the steady state of the main loop; percentiles are
-//! over the run. Calls and batches are related by counting both, so that aggregation, disaggregation
-//! and filters need no special case.
+//! Means and shares are over one part of the run, the steady state of the main loop. Percentiles are over
+//! the whole run. Calls per batch are computed by counting both, so that aggregation, disaggregation and
+//! filters need no special case.
 
 use super::findings::Finding;
 use super::resources::Part;
@@ -11,22 +11,22 @@ use crate::model::record::{QueueSummary, Role, StageSummary, StageWorker, Summar
 use crate::model::stage::cut_name;
 use crate::model::stage_history::{QueueRun, QueueTotals, StageRun, StageSpan, StageTotals};
 
-/// A call is slow if it takes more than so many medians.
+/// A call is slow if it takes more than this multiple of the median.
 const SLOW: f64 = 3.0;
 
-/// Share of a ratio of counts that what is under way may explain.
+/// Largest share of a ratio of counts that items in progress may explain.
 const MOST_UNSURE: f64 = 0.05;
 
-/// Share of a stage's calls that ended in an exception from which on it is worth a sentence, in percent.
-/// A data set of images from the web has a few per mille that cannot be read.
+/// Failures are reported if at least this percentage of a stage's calls ended in an exception. A data set
+/// of images from the web has a few per mille that cannot be read.
 const FAILURES_PCT: f64 = 1.0;
 
-/// Processes of a stage that are told of one by one.
+/// Maximum number of processes of a stage that are listed one by one.
 const MOST_WORKERS: usize = 64;
 
-/// What was done in that part, for the loop of that name, while `others` were at rest. Stages and
-/// queues that were at rest throughout are left out, but for stages that items do not pass: workers
-/// start before the part begins, and what they did over the run is told.
+/// Summarises the stages and queues in one part of the run, for the loop `loop_name`, while the loops
+/// `others` were idle. Idle stages and queues are left out, except stages that items do not pass through:
+/// workers start before the part begins, so their numbers are over the whole run.
 #[must_use]
 pub fn stages(
     history: &StageHistory,
@@ -50,7 +50,7 @@ pub fn stages(
     (stages, queues)
 }
 
-/// Whether it is called, but items do not pass it.
+/// Whether the stage is called, but items do not pass through it.
 fn is_aside(run: &StageRun) -> bool {
     run.items == 0 && !run.time.is_empty()
 }
@@ -76,7 +76,7 @@ fn stage(
     let limit = |concurrency: f64| Some(mean_ms? * calls_per_batch? / concurrency);
     let busy = |concurrency: f64| ratio(totals.busy_ns as f64 / 1e9, seconds * concurrency);
     let p50_ms = run.time.quantile_ms(0.5);
-    // The CPU time of a few calls only is taken: of the run, where the part has none.
+    // CPU time is measured for a few calls only. If this part has none, the whole run's is used.
     let cpu = match totals.cpu_of_ns {
         0 => ratio(run.cpu_ns as f64, run.cpu_of_ns as f64),
         of => ratio(totals.cpu_ns as f64, of as f64),
@@ -111,8 +111,8 @@ fn stage(
     }
 }
 
-/// Calls at once: as the user says, else the most seen. What is said in several processes is said of
-/// each, unless all of them together never had more calls at once than one of them says.
+/// Concurrency of the stage: the declared value, else the peak. A value declared in several processes is
+/// added up, unless the peak of all processes together never exceeded the value of one process.
 fn places(totals: StageTotals) -> Option<u32> {
     let each = totals.concurrency / totals.processes.max(1);
     match (totals.concurrency, totals.peak) {
@@ -122,14 +122,14 @@ fn places(totals: StageTotals) -> Option<u32> {
     }
 }
 
-/// Items that may be under way between a stage and the loop.
+/// Maximum number of items in progress between a stage and the loop.
 fn ahead(span: &StageSpan<'_>, totals: StageTotals) -> f64 {
     let held = |(_, queue): (&QueueRun, QueueTotals)| f64::from(queue.capacity);
     f64::from(totals.peak.max(totals.concurrency)) + span.queues().map(held).sum::<f64>()
 }
 
-/// Calls for a batch. What was under way at the ends of the part was called and not taken, or taken
-/// and not called: where that is all that is between the ratio and a whole number, it is the number.
+/// Calls per batch. Items in progress at the ends of the part were counted at one end only. If they can
+/// explain the difference between the ratio and a whole number, the whole number is returned.
 fn per_batch(calls: f64, batches: f64, ahead: f64) -> f64 {
     let ratio = calls / batches;
     let whole = if ratio >= 1.0 {
@@ -145,7 +145,7 @@ fn per_batch(calls: f64, batches: f64, ahead: f64) -> f64 {
     }
 }
 
-/// The processes one by one, where there are several.
+/// The processes one by one, if there are several.
 fn workers(run: &StageRun) -> Vec<StageWorker> {
     let told = run.workers.iter().filter(|worker| worker.calls > 0);
     if told.clone().count() < 2 {
@@ -183,7 +183,7 @@ fn queue(run: &QueueRun, totals: QueueTotals) -> QueueSummary {
 }
 
 /// Whether a stage or queue of the loop `loop_name` serves another loop than the main one. A loop on a
-/// thread beside the main one feeds the main loop.
+/// background thread feeds the main loop.
 #[must_use]
 pub fn serves_another_loop(summary: &SummaryRecord, loop_name: Option<&str>) -> bool {
     let feeds_main = |name: &str| {
@@ -194,8 +194,8 @@ pub fn serves_another_loop(summary: &SummaryRecord, loop_name: Option<&str>) -> 
         .is_some_and(|(name, main_loop)| name != cut_name(main_loop) && !feeds_main(name))
 }
 
-/// Share of time in which the last queue before the main loop was not empty, in percent; `None` where
-/// none of that loop is known as the last.
+/// Share of time in which the last queue before the main loop was not empty, in percent; `None` if no queue
+/// of that loop is marked as the last.
 #[must_use]
 pub fn data_readiness_pct(summary: &SummaryRecord) -> Option<f64> {
     let mut queues = summary.queues.iter();
@@ -204,7 +204,7 @@ pub fn data_readiness_pct(summary: &SummaryRecord) -> Option<f64> {
     Some(100.0 - last.empty_pct?)
 }
 
-/// The stages whose calls fail.
+/// Findings for the stages whose calls fail.
 pub fn failures(stages: &[StageSummary]) -> impl Iterator<Item = Finding> {
     let share = |stage: &StageSummary| ratio(stage.failures as f64, stage.calls as f64);
     let failing = move |stage: &&StageSummary| share(stage).map(percent) >= Some(FAILURES_PCT);

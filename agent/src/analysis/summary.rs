@@ -1,4 +1,4 @@
-//! From a run's totals to the numbers of its verdict: a pure function.
+//! Computes the numbers of the verdict from a run's totals: a pure function.
 
 mod warmup;
 
@@ -26,7 +26,7 @@ use crate::model::{History, Mode, Scope, StageHistory};
 pub struct LoopFacts {
     /// The loop's name.
     pub name: String,
-    /// What it does beyond being watched.
+    /// Mode of the loop: only watched, or more.
     pub mode: Mode,
     /// Batches received.
     pub steps: u64,
@@ -40,55 +40,55 @@ pub struct LoopFacts {
     pub ttfb_s: Option<f64>,
     /// Seconds from the start of the process to the first `iter()`.
     pub init_s: Option<f64>,
-    /// When the first `iter()` was, in seconds since the run began.
+    /// Time of the first `iter()`, in seconds since the run began.
     pub begin_s: Option<f64>,
-    /// When the last batch was received.
+    /// Time at which the last batch was received, in seconds since the run began.
     pub last_s: Option<f64>,
-    /// Of the first epochs: when each began and when its last batch was received.
+    /// For the first epochs: when each began and when its last batch was received.
     pub spans_s: Vec<(f64, f64)>,
     /// Steps from the source.
     pub live: Series,
     /// Steps from the cache.
     pub replay: Series,
-    /// Whether several threads took batches at once.
+    /// Whether several threads received batches concurrently.
     pub concurrent: bool,
-    /// Whether it is a loop of `step()` calls, where waiting is not seen.
+    /// Whether it is a loop of `step()` calls, whose waiting is not measured.
     pub without_loader: bool,
-    /// What is known of its loader.
+    /// Properties of its loader.
     pub loader: LoaderRecord,
-    /// Milliseconds of CPU time to hand over a mebibyte of shared memory here, where that was measured.
+    /// CPU time to hand over a mebibyte of shared memory on this machine, in milliseconds, if measured.
     pub shared_mib_ms: Option<f64>,
-    /// What its probe found.
+    /// Result of its probe.
     pub probe: Option<ProbeRecord>,
 }
 
-/// What is known of the run as a whole.
+/// Facts about the run as a whole.
 #[derive(Debug, Clone, Default)]
 pub struct RunFacts<'a> {
-    /// Whether it still goes on.
+    /// Whether the run is still in progress.
     pub state: RunState,
-    /// What ended the program, where it did not end by itself.
+    /// What ended the program, if it did not end by itself.
     pub ended_by: Option<EndRecord>,
-    /// Seconds since it began.
+    /// Seconds since the run began.
     pub elapsed_s: f64,
-    /// What was read while it went on.
+    /// Resource readings during the run.
     pub history: Option<&'a History>,
-    /// What stages and queues did.
+    /// Totals of stages and queues.
     pub stages: Option<&'a StageHistory>,
-    /// The GPUs that it may use.
+    /// The GPUs that the process may use.
     pub gpus: &'a [GpuRecord],
-    /// The one that this rank computes on.
+    /// The GPU that this rank computes on.
     pub compute_gpu: Option<ComputeGpu>,
-    /// What was concluded a while ago and still holds; `None` to conclude anew.
+    /// An earlier conclusion that is still valid; `None` to compute a new one.
     pub concluded: Option<&'a Attribution>,
-    /// CPU seconds of the agent: its threads, and what it did in the training thread.
+    /// CPU seconds of the agent: its threads, and its work in the training thread.
     pub agent_cpu_s: Option<f64>,
-    /// What was lost.
+    /// Counts of lost data.
     pub dropped: Dropped,
 }
 
 impl LoopFacts {
-    /// Seconds spent in steps: how the main loop is chosen.
+    /// Seconds spent in steps. The main loop is selected by this.
     fn seconds(&self) -> f64 {
         let sum = |series: &Series| series.totals_after(0).step.sum_nanos() as f64 / 1e9;
         sum(&self.live) + sum(&self.replay)
@@ -107,12 +107,12 @@ impl LoopFacts {
         }
     }
 
-    /// Whether it can have a number.
+    /// Whether the loop has enough steps for a result.
     fn has_steady_state(&self) -> bool {
         self.series().len() >= LEAST_WARMUP as u64 + LEAST_STEADY
     }
 
-    /// The time in which it was in steady state; `None` where that was too short for a number.
+    /// The part of the run in steady state; `None` if it is too short for a result.
     fn steady_part(&self) -> Option<Part> {
         let series = self.series();
         let skip = warmup(series).unwrap_or(LEAST_WARMUP);
@@ -130,13 +130,13 @@ impl LoopFacts {
         })
     }
 
-    /// Whether its waiting is a training loop's. That of a loop of `step()` calls was not seen, and
-    /// that of a thread which feeds another loop is something else.
+    /// Whether the loop waits like a training loop. The waiting of a loop of `step()` calls is not
+    /// measured. The waiting of a thread that feeds another loop has another meaning.
     fn waits(&self) -> bool {
         !self.without_loader && self.loader.role != Some(Role::Background)
     }
 
-    /// The steps the verdict is about.
+    /// The steps that the verdict is about.
     pub(super) fn series(&self) -> &Series {
         if self.mode == Mode::Replay && !self.replay.is_empty() {
             &self.replay
@@ -151,7 +151,7 @@ fn find_main_loop(loops: &[LoopFacts]) -> Option<&LoopFacts> {
     loops.get(select_main_loop(loops.iter().map(LoopFacts::candidate))?)
 }
 
-/// The loops besides the main one that took steps, the longest first.
+/// The loops besides the main one that have steps, the longest first.
 fn others(loops: &[LoopFacts], main: &LoopFacts) -> Vec<OtherLoop> {
     let mut others: Vec<OtherLoop> = loops
         .iter()
@@ -168,8 +168,8 @@ fn others(loops: &[LoopFacts], main: &LoopFacts) -> Vec<OtherLoop> {
     others
 }
 
-/// Waiting for other loaders that are iterated within the same steps, as where two are zipped: in
-/// percent of the main loop's time, in which it counts as the loop's own part.
+/// Time spent waiting for other loaders that are iterated within the same steps (for example zipped), in
+/// percent of the main loop's time. This waiting is part of the main loop's own compute.
 fn waits_beside_pct(loops: &[LoopFacts], main: &LoopFacts) -> f64 {
     let all = main.series().totals_after(0).step.sum_nanos() as f64;
     let within = |other: &&LoopFacts| {
@@ -191,28 +191,28 @@ fn waits_beside_pct(loops: &[LoopFacts], main: &LoopFacts) -> f64 {
     }
 }
 
-/// Whether one loop's epochs lie within the other's, by at least half of their time. Loops that take
-/// turns, as many of one program do, have nothing in common.
+/// Whether at least half of one loop's epoch time overlaps the other loop's epochs. Loops that run in turn,
+/// as in many programs, do not overlap.
 fn go_on_together(spans: &[(f64, f64)], others: &[(f64, f64)]) -> bool {
     let overlap = |(from, to): &(f64, f64)| -> f64 {
         let common = |other: &(f64, f64)| (to.min(other.1) - from.max(other.0)).max(0.0);
         others.iter().map(common).sum()
     };
     let length = |spans: &[(f64, f64)]| spans.iter().map(|(from, to)| to - from).sum::<f64>();
-    // Only the first epochs of each are kept: of the shorter record all is known.
+    // Only the first epochs of each loop are kept. The shorter record is complete.
     let known = length(spans).min(length(others));
     known > 0.0 && spans.iter().map(overlap).sum::<f64>() >= 0.5 * known
 }
 
 /// The summary of a run.
 ///
-/// Its record has no conclusions: they are beside it, and
+/// Its record has no conclusions. They are in the other fields, and
 /// [`summary_record`](crate::wording::summary::summary_record) adds them with their texts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Summary {
     /// The numbers.
     pub record: SummaryRecord,
-    /// What stands out.
+    /// Notable facts about the run.
     pub findings: Vec<Finding>,
     /// What limits the main loop, and what would help.
     pub attribution: Attribution,
@@ -281,7 +281,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     }
 }
 
-/// The share of the step that less waiting saves at most, where the loop's waiting is known.
+/// The largest share of the step that less waiting can save, if the loop's waiting is known.
 fn upper_bound_pct(summary: &SummaryRecord, loops: &[LoopFacts], main: &LoopFacts) -> Option<f64> {
     let own = summary
         .wait_pct
@@ -289,7 +289,7 @@ fn upper_bound_pct(summary: &SummaryRecord, loops: &[LoopFacts], main: &LoopFact
     Some((own + waits_beside_pct(loops, main)).min(100.0))
 }
 
-/// Fills in what stages and queues did in `part`; returns what stands out.
+/// Sets the fields about stages and queues in `part`, and returns the findings.
 fn fill_stages(
     summary: &mut SummaryRecord,
     run: &RunFacts<'_>,
@@ -305,7 +305,7 @@ fn fill_stages(
     failures(&summary.stages).collect()
 }
 
-/// Fills in what was used in `part`; returns what stands out.
+/// Sets the fields about resources in `part`, and returns the findings.
 fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) -> Vec<Finding> {
     let Some(history) = run.history else {
         return Vec::new();
@@ -324,7 +324,7 @@ fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) -
     findings(&summary.resources)
 }
 
-/// Fills in the steady state; returns that there is none.
+/// Sets the fields of the steady state, and returns a finding if there is none.
 fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) -> Option<Finding> {
     let series = main.series();
     let warmup = warmup(series);
@@ -356,8 +356,8 @@ fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) -> Option<Finding>
     finding
 }
 
-/// The interval of the steady mean. How it varies is told by the steps that are kept one by one: where
-/// a run has more, it is known better than this says.
+/// The confidence interval of the steady mean. The variation is estimated from the steps that are kept one
+/// by one. If a run has more steps, the mean is more precise than this interval.
 fn steady_ci_ms(series: &Series, skip: usize, steady: &Totals) -> Option<(f64, f64)> {
     let kept = series.early().iter().skip(skip);
     let steps: Vec<_> = kept.map(|s| (1.0, s.step_ns() as f64 / 1e6)).collect();
@@ -376,7 +376,7 @@ fn set_parts(summary: &mut SummaryRecord, step_ms: Option<f64>, wait_ms: Option<
     summary.wait_pct = (step > 0.0).then(|| 100.0 * wait / step);
 }
 
-/// Fills in what the probe found; returns what stands out.
+/// Sets the fields of the probe, and returns the findings.
 fn fill_probe(summary: &mut SummaryRecord, probe: &ProbeRecord) -> Vec<Finding> {
     let mut findings = Vec::new();
     if probe.mutated_batches > 0 {
@@ -399,7 +399,7 @@ fn fill_probe(summary: &mut SummaryRecord, probe: &ProbeRecord) -> Vec<Finding> 
     findings
 }
 
-/// With a floor, step, wait and compute are those of the probe's live windows, so that the numbers
+/// Sets the floor. Step, wait and compute are then those of the probe's live windows, so that the numbers
 /// of one verdict add up.
 fn set_floor(summary: &mut SummaryRecord, floor: FloorRecord, probe: &ProbeRecord) {
     summary.floor_step_ms = Some(floor.floor_ms.value);

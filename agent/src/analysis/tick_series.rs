@@ -1,7 +1,7 @@
 //! The ticks of a run as a time series of buckets, in bounded memory.
 //!
-//! Neighbouring steps are correlated (a slow minute of the machine, a warm cache), so the standard error of a
-//! mean needs to know which steps were neighbours. So ticks are kept in a [`BoundedSeries`].
+//! Neighbouring steps are correlated (a slow minute of the machine, a warm cache), so the standard error of
+//! a mean depends on the order of the steps. Ticks are therefore kept in order in a [`BoundedSeries`].
 //!
 //! The summary says how many steps are steady, because the run saw each step. If warm-up ends inside a
 //! bucket, only its last *n* steps count, so that number, sum and mean of the steps match the summary.
@@ -29,16 +29,15 @@ pub struct TickSeries {
 pub struct SeriesTick<'a> {
     /// Monotonic seconds since the run began.
     pub at_s: f64,
-    /// What the loops did.
+    /// Entries of the loops.
     pub loops: Vec<SeriesLoop<'a>>,
-    /// What the stages did.
+    /// Entries of the stages.
     pub stages: Vec<SeriesStage<'a>>,
-    /// Seconds that the thread that takes the batches has waited for a core since it began, where
-    /// that was read.
+    /// Seconds that the thread that receives the batches has waited for a core since it began, if measured.
     pub waited_for_core_s: Option<f64>,
 }
 
-/// What of a loop's entry in a tick its series is made of, as in the record.
+/// The fields of a loop's entry in a tick that a series needs, as in the record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SeriesLoop<'a> {
     /// The loop's name.
@@ -49,22 +48,22 @@ pub struct SeriesLoop<'a> {
     pub steps: u64,
     /// Samples in them, where known.
     pub samples: Option<u64>,
-    /// From asking for a batch to having it.
+    /// From requesting a batch to receiving it.
     pub wait: Cow<'a, DistributionRecord>,
-    /// From having a batch to asking for the next.
+    /// From receiving a batch to requesting the next.
     pub compute: Cow<'a, DistributionRecord>,
-    /// From a batch to the next.
+    /// From one batch to the next.
     pub step: Cow<'a, DistributionRecord>,
 }
 
-/// What of a stage's entry in a tick its series is made of.
+/// The fields of a stage's entry in a tick that a series needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SeriesStage<'a> {
-    /// What the stage is called.
+    /// The stage's name.
     pub name: Cow<'a, str>,
     /// Calls that ended.
     pub calls: u64,
-    /// Milliseconds that they took together.
+    /// Total duration of these calls, in milliseconds.
     pub ms: f64,
 }
 
@@ -94,17 +93,17 @@ impl<'a> From<&'a TickRecord> for SeriesTick<'a> {
     }
 }
 
-/// Neighbouring ticks.
+/// Neighbouring ticks, merged.
 #[derive(Debug, Clone, Default)]
 struct Bucket {
     loops: BTreeMap<String, Phases>,
     stages: BTreeMap<String, StagePart>,
-    /// When the thread that takes the batches was last looked at, in seconds since the run began, and
-    /// for how many seconds it had waited for a core until then.
+    /// The last reading of the thread that receives the batches: its time in seconds since the run began,
+    /// and the seconds that the thread had waited for a core until then.
     looked: Option<(f64, f64)>,
 }
 
-/// The steps of one loop, by where their batches came from. Steps that settle are in neither.
+/// The steps of one loop, by the origin of their batches. Steps during settling are in neither phase.
 #[derive(Debug, Clone, Default)]
 struct Phases {
     live: LoopPart,
@@ -123,37 +122,37 @@ struct LoopPart {
     samples: u64,
 }
 
-/// What a stage did, in all its processes.
+/// Totals of a stage over all its processes.
 #[derive(Debug, Clone, Copy, Default)]
 struct StagePart {
     calls: u64,
     ms: f64,
 }
 
-/// Which steps of a series are asked for.
+/// Selects steps of a series.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Asked<'a> {
-    /// The loop; `None` where no summary names one.
+    /// The loop; `None` if no summary names one.
     pub loop_name: Option<&'a str>,
-    /// Whether the steps from the cache are meant instead of those from the source.
+    /// Whether to select steps from the cache instead of steps from the source.
     pub replay: bool,
-    /// How many of the last steps are in steady state; `None` where nobody found out.
+    /// How many of the last steps are in steady state; `None` if unknown.
     pub steady_steps: Option<u64>,
-    /// Seconds that those steps took, where known.
+    /// Duration of those steps in seconds, if known.
     pub steady_s: Option<f64>,
-    /// Seconds of waiting in them, where known.
+    /// Seconds of waiting in those steps, if known.
     pub waiting_s: Option<f64>,
 }
 
 impl<'a> Asked<'a> {
-    /// What a run's last summary is about.
+    /// Selects the steps that a run's last summary is about.
     ///
-    /// That of a run which did not end in order is older than its last ticks, so it does not say
-    /// which are its last steps; those after the first 20 count.
+    /// If a run did not finish normally, its last summary is older than its last ticks. The summary then
+    /// does not determine which steps are the last ones, and all steps after the first 20 count.
     #[must_use]
     pub fn of(summary: &'a SummaryRecord) -> Self {
         let finished = summary.state == RunState::Finished;
-        // With a floor, wait is that of the probe's live windows.
+        // With a floor, `wait_ms` is the wait of the probe's live windows.
         let wait_ms = summary.wait_ms.filter(|_| summary.floor_step_ms.is_none());
         Self {
             loop_name: summary.loop_name.as_deref(),
@@ -171,10 +170,9 @@ impl<'a> Asked<'a> {
 #[derive(Debug, Clone)]
 pub struct Steady<'a> {
     buckets: &'a [Bucket],
-    /// The steps before those that are in steady state as well, in a bucket that warm-up reaches
-    /// into.
+    /// The steady steps of the bucket in which warm-up ends, if it ends inside one.
     begun: Option<LoopPart>,
-    /// The last look at the thread that takes the batches before those buckets.
+    /// The last reading, before those buckets, of the thread that receives the batches.
     looked_before: Option<(f64, f64)>,
     name: &'a str,
     replay: bool,
@@ -186,7 +184,7 @@ impl TickSeries {
         self.add_read(&tick.into());
     }
 
-    /// Adds the next tick, of which no more was read than a series needs.
+    /// Adds the next tick, reduced to the fields that a series needs.
     pub fn add_read(&mut self, tick: &SeriesTick<'_>) {
         for entry in &tick.loops {
             let seconds = entry.step.sum_ms / 1e3;
@@ -197,18 +195,18 @@ impl TickSeries {
         }
     }
 
-    /// Takes a summary, which names the main loop.
+    /// Adds a summary, which names the main loop.
     pub fn add_summary(&mut self, summary: &SummaryRecord) {
         self.main_loop.add_summary(summary);
     }
 
-    /// The main loop's name, as far as the records read so far tell.
+    /// The main loop's name, according to the records read so far.
     #[must_use]
     pub fn main_loop(&self) -> Option<&str> {
         self.main_loop.name()
     }
 
-    /// Its steps in steady state; `None` where the loop has none.
+    /// The selected loop's steps in steady state; `None` if it has none.
     #[must_use]
     pub fn steady<'a>(&'a self, asked: &Asked<'a>) -> Option<Steady<'a>> {
         let name = asked.loop_name.or_else(|| self.main_loop.name())?;
@@ -223,7 +221,7 @@ impl TickSeries {
         if left == 0 {
             return None;
         }
-        // The buckets that steady state fills, from the last on.
+        // The buckets that are entirely in steady state, from the last one backwards.
         let whole = all.iter().rev().take_while(|bucket| {
             let fits = count(bucket) <= left;
             left -= if fits { count(bucket) } else { 0 };
@@ -253,7 +251,7 @@ impl TickSeries {
 
 impl Bucket {
     fn add(&mut self, tick: &SeriesTick<'_>) {
-        // Where batches come from a cache, the stages are at another pace.
+        // While batches come from a cache, the stages run at another pace.
         let stages_count = tick.loops.iter().all(|entry| entry.phase == Phase::Live);
         for entry in &tick.loops {
             let Some(phases) = of_name(&mut self.loops, &entry.name) else {
@@ -295,7 +293,7 @@ impl Bucket {
     }
 }
 
-/// The entry of that name, made where it is missing and there is room.
+/// Returns the entry called `name`, and creates it if there is room.
 fn of_name<'a, T: Default>(all: &'a mut BTreeMap<String, T>, name: &str) -> Option<&'a mut T> {
     if !all.contains_key(name) {
         if all.len() >= MOST_NAMES {
@@ -321,8 +319,8 @@ impl LoopPart {
         self.samples += entry.samples.unwrap_or(0);
     }
 
-    /// The last so many of its steps, which took so many milliseconds in all, and waited for so many,
-    /// where that is known: else in proportion.
+    /// The last `steps` steps of this part. `step_ms` and `wait_ms` are their total duration and total
+    /// wait, if known; otherwise both are estimated in proportion.
     fn last_of(&self, steps: u64, step_ms: Option<f64>, wait_ms: Option<f64>) -> Self {
         let all_steps = self.step.count().max(1);
         let share = |count: u64| (count.saturating_mul(steps) + all_steps / 2) / all_steps;
@@ -357,11 +355,11 @@ impl LoopPart {
 /// A quantity of each step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
-    /// From a batch to the next.
+    /// From one batch to the next.
     Step,
-    /// From asking for a batch to having it.
+    /// From requesting a batch to receiving it.
     Wait,
-    /// From having a batch to asking for the next.
+    /// From receiving a batch to requesting the next.
     Compute,
 }
 
@@ -375,13 +373,13 @@ impl<'a> Steady<'a> {
         self.begun.iter().chain(whole)
     }
 
-    /// The loop.
+    /// The loop's name.
     #[must_use]
     pub fn loop_name(&self) -> &'a str {
         self.name
     }
 
-    /// All durations together.
+    /// The distribution of all durations.
     #[must_use]
     pub fn distribution(&self, of: Quantity) -> Distribution {
         let mut all = Distribution::default();
@@ -389,7 +387,7 @@ impl<'a> Steady<'a> {
         all
     }
 
-    /// The mean in milliseconds, and how well it is known.
+    /// The mean in milliseconds, with its uncertainty.
     #[must_use]
     pub fn mean_ms(&self, of: Quantity) -> Option<Known> {
         let parts = self.parts().map(|part| {
@@ -399,8 +397,8 @@ impl<'a> Steady<'a> {
         ratio(&parts.collect::<Vec<_>>())
     }
 
-    /// Share of the time in which the thread that takes the batches waited for a core, from one look
-    /// at it to another about as steady state begins and ends; `None` where it was not looked at.
+    /// Share of time that the thread that receives the batches waited for a core, between the first and the
+    /// last reading around the steady state; `None` without such readings.
     #[must_use]
     pub fn waiting_for_core(&self) -> Option<f64> {
         let mut looks = self.buckets.iter().filter_map(|bucket| bucket.looked);
@@ -409,7 +407,7 @@ impl<'a> Steady<'a> {
         (end > begin).then(|| ((after - before) / (end - begin)).max(0.0))
     }
 
-    /// Samples in a batch, where their number is known.
+    /// Samples per batch, if their number is known.
     #[must_use]
     pub fn batch_size(&self) -> Option<f64> {
         let (mut samples, mut batches) = (0, 0);
@@ -420,7 +418,7 @@ impl<'a> Steady<'a> {
         (samples > 0 && batches > 0).then(|| samples as f64 / batches as f64)
     }
 
-    /// The stages that were called, by name.
+    /// The names of the stages that were called.
     #[must_use]
     pub fn stages(&self) -> Vec<&'a str> {
         let buckets = self.buckets.iter();
@@ -432,7 +430,7 @@ impl<'a> Steady<'a> {
         names
     }
 
-    /// Mean time of a call of `stage` in milliseconds, and how well it is known.
+    /// Mean duration of a call of `stage` in milliseconds, with its uncertainty.
     #[must_use]
     pub fn call_ms(&self, stage: &str) -> Option<Known> {
         let parts = self.buckets.iter().filter_map(|s| s.stages.get(stage));
@@ -443,7 +441,7 @@ impl<'a> Steady<'a> {
         )
     }
 
-    /// Calls of `stage` for a batch of the loop, and how well that is known.
+    /// Calls of `stage` per batch of the loop, with their uncertainty.
     #[must_use]
     pub fn calls_per_batch(&self, stage: &str) -> Option<Known> {
         let parts = self.buckets.iter().filter_map(|bucket| {
@@ -471,7 +469,7 @@ mod tests {
     use crate::model::bounded_series::DEFAULT_CAPACITY;
     use crate::model::record::{LoopTick, StageTick};
 
-    /// A tick with `steps` live steps of `step_ms`, a tenth of it waiting.
+    /// A tick with `steps` live steps of `step_ms`, a tenth of which is waiting.
     fn tick(steps: u64, step_ms: u64) -> TickRecord {
         let of = |ms: u64| {
             let mut d = Distribution::default();
@@ -505,7 +503,7 @@ mod tests {
 
     #[test]
     fn steady_state_is_that_of_the_report_also_where_it_begins_within_a_tick() {
-        // 25 of 70 steps are warm-up: 5 of them in the third tick, which are slower.
+        // 25 of 70 steps are warm-up. 5 of them are in the third tick and are slower.
         let mut third = tick(10, 30);
         third.loops[0].step = {
             let mut d = Distribution::default();
@@ -629,7 +627,7 @@ mod tests {
             series.steady(&asked).unwrap().waiting_for_core()
         };
 
-        // From the look at 4 s, by when it had waited for 1 s, to that at 8 s with 4 s.
+        // From the reading at 4 s (1 s of waiting so far) to the reading at 8 s (4 s of waiting).
         assert_eq!(share(40), Some(0.75));
         assert_eq!(share(10), Some(0.5));
         assert_eq!(share(5), None);

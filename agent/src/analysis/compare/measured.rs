@@ -1,4 +1,4 @@
-//! What one run brings to a comparison: its ranks, added one at a time.
+//! Measurements of one run for a comparison. Its ranks are added one at a time.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +9,31 @@ use crate::model::comparison::ComparedRun;
 use crate::model::record::{RunState, SummaryRecord};
 use crate::model::{Distribution, Mode};
 
-/// Standard deviation of a step, as a share of it, for each unit of the logarithm of how much longer
-/// waits for a core made it. 45 runs of one loop of 10 ms on two cores, of which others had 75 to
-/// 97 %, took 11 to 110 ms; those of one half hour, twice as long or four times, differed by 15 and
-/// by 30 %.
+/// Standard deviation of a step caused by other programs, as a share of it, per unit of the logarithm of
+/// the factor by which waits for a core made the step longer. Source: 45 runs of one loop of 10 ms on two
+/// cores, of which other programs used 75 to 97 %, took 11 to 110 ms. Runs within one half hour differed by
+/// 15 % where waits doubled the step, and by 30 % where they made it four times as long.
 const OF_OTHERS: f64 = 0.2;
 
-/// The same of a step without those waits: in the same runs it differed by 2 and by 8 %.
+/// The same for a step without those waits: in the same runs it differed by 2 and by 8 %.
 const OF_WAITS: f64 = 0.04;
 
-/// The same for each share of the cores that others had, whether the loop waited for one or not:
-/// caches, memory bandwidth and clocks are shared as well.
+/// The same per share of the cores that other programs used, whether or not the loop waited for a core:
+/// caches, memory bandwidth and clock frequencies are shared as well.
 const OF_SHARING: f64 = 0.015;
 
-/// A loop that waited for a core for a larger share of its time hardly ran: nothing can be said of
-/// its step without that.
+/// If a loop waited for a core during a larger share of its time, it hardly ran. The step without this wait
+/// is then unknown.
 const MOST_WAITING: f64 = 0.95;
 
-/// One run, all its ranks together.
+/// One run with all its ranks.
 #[derive(Debug, Clone, Default)]
 pub struct Measured {
     /// Its id.
     pub run_id: String,
-    /// Whether a rank did not end in order, or left no summary.
+    /// Whether a rank did not finish normally, or left no summary.
     pub unfinished: bool,
-    /// The type of the exception that ended one of its ranks, where nothing caught it.
+    /// The type of the uncaught exception that ended one of its ranks, if any.
     pub exception: Option<String>,
     mode: Option<Mode>,
     loop_name: String,
@@ -48,17 +48,18 @@ pub struct Measured {
     others: Others,
 }
 
-/// What other programs did to a run, in shares in `[0, 1]`.
+/// Effects of other programs on a run, as shares in `[0, 1]`.
 #[derive(Debug, Clone, Copy, Default)]
 struct Others {
-    /// Of the usable cores, what was used by none of the run's processes.
+    /// Share of the usable cores that processes outside the run used.
     cores: f64,
-    /// Of the runnable threads of the machine, those that waited for a core: 0 where some were idle.
+    /// Share of the machine's runnable threads that waited for a core: 0 if some cores were idle.
     crowd: f64,
-    /// Of the time, what the thread that takes the batches waited for a core that others had; `None`
-    /// where that is not known.
+    /// Share of time that the thread that receives the batches waited for a core that other programs used;
+    /// `None` if not known.
     waiting: Option<f64>,
-    /// Of the cores that the run used, what its other threads and processes had at least.
+    /// Lower bound of the cores used by the run's other threads and processes, as a share of those used by
+    /// the run.
     helpers: f64,
 }
 
@@ -68,8 +69,8 @@ struct StagePart {
     calls_per_batch: Pooled,
 }
 
-/// The mean over ranks, by weight. Ranks run side by side and vary together, so that many ranks do
-/// not make the mean better known than one.
+/// The weighted mean over ranks. Ranks run side by side and vary together, so more ranks do not make the
+/// mean more precise.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pooled {
     weight: f64,
@@ -99,7 +100,7 @@ impl Pooled {
 }
 
 impl Measured {
-    /// Adds a rank: its last summary, where it left one, and how it went.
+    /// Adds a rank: its last summary, if it left one, and its time series.
     pub fn add_rank(&mut self, summary: Option<&SummaryRecord>, series: &TickSeries) {
         self.unfinished |= summary.is_none_or(|summary| summary.state == RunState::Running);
         let end = summary.and_then(|summary| summary.ended_by.as_ref());
@@ -112,7 +113,7 @@ impl Measured {
         if let Some(steady) = &steady {
             self.add(steady);
         }
-        // Of several ranks on a machine each would take the others for other programs.
+        // With several ranks on a machine, each rank would count the others as other programs.
         self.others = summary
             .and_then(|summary| Others::of(summary, steady.as_ref()))
             .filter(|_| self.ranks < 2)
@@ -146,19 +147,19 @@ impl Measured {
         }
     }
 
-    /// The loop that is compared.
+    /// The name of the compared loop.
     #[must_use]
     pub fn loop_name(&self) -> &str {
         &self.loop_name
     }
 
-    /// Whether it trained on cached batches throughout.
+    /// Whether the run trained on cached batches throughout.
     #[must_use]
     pub fn is_replay(&self) -> bool {
         self.mode == Some(Mode::Replay)
     }
 
-    /// Whether it has a step in steady state.
+    /// Whether the run has a step in steady state.
     #[must_use]
     pub fn has_steps(&self) -> bool {
         !self.steps.is_empty()
@@ -177,8 +178,7 @@ impl Measured {
         known.map(|known| self.beside_others(known))
     }
 
-    /// A mean that is known less well because other programs had cores that it waited for, and have
-    /// others in another run.
+    /// Increases the error of a mean for the effect of other programs, which may differ in another run.
     fn beside_others(&self, known: Known) -> Known {
         let others = self.others;
         let longer = others
@@ -192,10 +192,10 @@ impl Measured {
         }
     }
 
-    /// The mean step less the time in which its thread waited for a core that other programs had;
-    /// `None` where that time is not known.
+    /// The mean step without the time that its thread waited for a core that other programs used; `None` if
+    /// that time is not known.
     ///
-    /// Those waits are also most of what varies within a run, so the error shrinks with the step.
+    /// Those waits are also most of the variation within a run, so the error shrinks with the step.
     pub(super) fn undisturbed_ms(&self) -> Option<Known> {
         let others = self.others;
         let left = 1.0 - others.waiting?;
@@ -210,8 +210,8 @@ impl Measured {
         })
     }
 
-    /// Share of a step in which the loop may have waited for threads and processes of the run that
-    /// waited for a core that others had.
+    /// Share of a step in which the loop may have waited for the run's other threads and processes while
+    /// these waited for a core that other programs used.
     fn waiting_of_helpers(&self) -> f64 {
         let others = self.others;
         let mean = |of: Pooled| of.known().map_or(0.0, |known| known.mean);
@@ -219,7 +219,7 @@ impl Measured {
         others.cores * others.crowd * others.helpers * wait.min(1.0)
     }
 
-    /// Share of the usable cores that other programs had, in `[0, 1]`; 0 where that is not known.
+    /// Share of the usable cores that other programs used, in `[0, 1]`; 0 if not known.
     #[must_use]
     pub fn others(&self) -> f64 {
         self.others.cores
@@ -266,20 +266,20 @@ impl Others {
         let used = r.cores_used?;
         let all = summary.cpu_utilization_pct? / 100.0;
         let cores = (all - used / usable).clamp(0.0, 1.0);
-        // Pressure says for how long any thread waited at all.
+        // Pressure is the share of time in which at least one thread waited.
         let pressure = r.cpu_pressure_pct.map_or(1.0, |pct| pct / 100.0);
         let crowd = r.runnable_threads.map_or(1.0, |threads| {
             (1.0 - usable / threads.max(usable)).min(pressure)
         });
-        // A short run has one look in its steady state, which tells no share.
+        // A short run has only one reading in its steady state, which gives no share.
         let waiting = r.consumer_run_queue_pct.map(|pct| pct / 100.0);
         let waiting = waiting.or_else(|| steady?.waiting_for_core());
         let waiting = waiting.filter(|waiting| (0.0..=MOST_WAITING).contains(waiting));
-        // The loop's thread was on a core for what it did not wait at most.
+        // The loop's thread ran on a core at most while it did not wait for one.
         let on_core = 1.0 - waiting.unwrap_or(0.0);
         let helpers = (used - on_core).max(r.other_threads_cores.unwrap_or(0.0));
         let helpers = helpers.clamp(0.0, used.max(0.0));
-        // Waiting for the run's own threads and processes is its own.
+        // Waits caused by the run's own threads and processes are not blamed on other programs.
         let blame = cores * usable / (cores * usable + helpers).max(f64::MIN_POSITIVE);
         Some(Self {
             cores,
@@ -290,12 +290,12 @@ impl Others {
     }
 }
 
-/// Of how many times longer a step is of which such a share is waiting.
+/// Logarithm of the factor by which a step is longer if the share `waiting` of it is waiting.
 fn logarithm(waiting: f64) -> f64 {
     -(1.0 - waiting.clamp(0.0, MOST_WAITING)).ln()
 }
 
-/// What the probe measured.
+/// The floor that the probe measured.
 fn floor(summary: &SummaryRecord) -> Option<Known> {
     let (low, high) = summary.floor_ci_ms?;
     Some(Known {

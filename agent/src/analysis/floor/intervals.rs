@@ -4,10 +4,10 @@ use crate::analysis::bootstrap::{self, Blocks, Rng};
 use crate::analysis::levels::Levels;
 use crate::model::record::Estimate;
 
-/// Resampled headspaces behind an interval. The ends of the interval are then good to a tenth of
+/// Number of resampled headspaces per interval. The ends of the interval are then accurate to a tenth of
 /// its width.
 const RESAMPLES: usize = 1000;
-/// Makes intervals repeatable. Any number will do.
+/// Fixed seed, so that intervals are reproducible. The value is arbitrary.
 const SEED: u64 = 0x6865_6164_7370_6163;
 
 pub(super) struct Intervals {
@@ -16,10 +16,10 @@ pub(super) struct Intervals {
     pub(super) headspace_pct: Estimate,
 }
 
-/// What a mean is resampled from.
+/// A mean and the blocks that it is resampled from.
 pub(super) struct Draw<'a> {
     pub(super) mean: f64,
-    /// The steps within windows.
+    /// Blocks of steps within windows.
     pub(super) blocks: &'a Blocks,
 }
 
@@ -32,7 +32,7 @@ impl Draw<'_> {
     }
 }
 
-/// `unsure` are relative standard deviations of both means besides.
+/// `unsure` holds additional relative standard deviations of both means.
 pub(super) fn intervals(
     live: &Draw<'_>,
     floor: &Draw<'_>,

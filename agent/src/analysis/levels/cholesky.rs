@@ -1,10 +1,10 @@
-//! Linear equations with a symmetric positive matrix.
+//! Linear equations with a symmetric positive definite matrix.
 
-/// The Cholesky factor L of a symmetric positive matrix L Lᵀ: its lower triangle, by rows.
+/// The Cholesky factor L of a symmetric positive definite matrix L Lᵀ: its lower triangle, by rows.
 pub(super) struct CholeskyFactor(Vec<Vec<f64>>);
 
 impl CholeskyFactor {
-    /// None where the matrix is not positive.
+    /// Returns `None` if the matrix is not positive definite.
     pub(super) fn of_matrix(size: usize, element: impl Fn(usize, usize) -> f64) -> Option<Self> {
         let mut rows: Vec<Vec<f64>> = Vec::with_capacity(size);
         for row in 0..size {

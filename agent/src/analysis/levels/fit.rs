@@ -1,31 +1,31 @@
-//! One model of how levels wander, fitted to the windows.
+//! Fits one model of the drift of levels to the windows.
 
 use super::cholesky::{CholeskyFactor, product};
 
-/// Whether the two phases replay.
+/// The two phases: whether each one is replay.
 const PHASES: [bool; 2] = [false, true];
 
 /// A run of steps with one level.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
     pub(super) replayed: bool,
-    /// When its middle was, in milliseconds of the probe.
+    /// Time of its middle, in milliseconds of the probe.
     pub(super) at_ms: f64,
     /// Logarithm of its mean step.
     pub(super) level: f64,
-    /// Variance of that by the steps within.
+    /// Variance of `level` caused by the steps within the piece.
     pub(super) variance: f64,
 }
 
-/// A model of the wandering part: an Ornstein-Uhlenbeck process.
+/// A model of the drift: an Ornstein-Uhlenbeck process.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wandering {
     pub(super) deviation: f64,
-    /// How long it stays alike, in milliseconds. 0: each piece has a part of its own.
+    /// Correlation time in milliseconds. 0: the drift of each piece is independent.
     pub(super) memory_ms: f64,
-    /// Whether both phases have the same.
+    /// Whether both phases share the same drift.
     pub(super) shared: bool,
-    /// The time whose mean levels are wanted, from and to, in milliseconds of the probe.
+    /// The period over which mean levels are estimated: begin and end, in milliseconds of the probe.
     pub(super) period: (f64, f64),
 }
 
@@ -39,7 +39,7 @@ impl Wandering {
         }
     }
 
-    /// Variance, where the phases have it in common.
+    /// Covariance of the drift in two phases at the same time; 0 if they do not share it.
     fn variance(&self, one_replayed: bool, other_replayed: bool) -> f64 {
         let common = self.shared || one_replayed == other_replayed;
         f64::from(u8::from(common)) * self.deviation * self.deviation
@@ -54,7 +54,7 @@ impl Wandering {
         self.variance(one.replayed, other.replayed) * (-apart / self.memory_ms).exp()
     }
 
-    /// Covariance of two of the pieces.
+    /// Covariance of two of the pieces, which may be the same.
     fn of_pieces(&self, pieces: &[Piece], one: usize, other: usize) -> f64 {
         if one == other {
             self.deviation * self.deviation
@@ -88,19 +88,19 @@ impl Wandering {
     }
 }
 
-/// One model of the wandering part, fitted.
+/// One fitted model of the drift.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fit {
     pub(super) weight: f64,
     /// Logarithms of the levels live and in replay.
     pub(super) levels: [f64; 2],
-    /// Covariance of both by the wandering part: live, replay, both.
+    /// Covariance of both levels caused by drift: live variance, replay variance, covariance.
     pub(super) covariance: [f64; 3],
 }
 
-/// Generalised least squares with a wandering part. The weight is the logarithm of the restricted
-/// likelihood; the levels are the best linear predictions of their means over the period (universal
-/// kriging: Cressie, "Statistics for Spatial Data", 1993, ch. 3.4).
+/// Fits one model by generalised least squares. The weight is the logarithm of the restricted likelihood.
+/// The levels are the best linear predictions of their means over the period (universal kriging: Cressie,
+/// "Statistics for Spatial Data", 1993, ch. 3.4).
 pub(super) fn fit(pieces: &[Piece], wandering: &Wandering) -> Option<Fit> {
     let factor = CholeskyFactor::of_matrix(pieces.len(), |i, j| {
         wandering.of_pieces(pieces, i, j) + if i == j { pieces[i].variance } else { 0.0 }
@@ -150,7 +150,8 @@ struct NormalEquations {
 }
 
 impl NormalEquations {
-    /// None where they have no single solution. `is` tells the phases of the pieces.
+    /// Returns `None` if the equations have no unique solution. `is` holds the indicator vectors of the
+    /// phases.
     fn of(is: &[Vec<f64>; 2]) -> Option<Self> {
         let [live, both, replay] = [(0, 0), (0, 1), (1, 1)]
             .map(|(one, other): (usize, usize)| product(&is[one], &is[other]));
@@ -171,7 +172,7 @@ impl NormalEquations {
     }
 }
 
-/// What each piece weighs in each level. `with_mean` are the covariances of the pieces and the levels.
+/// Weight of each piece in each level. `with_mean` holds the covariances of the pieces and the levels.
 fn weights_of_pieces(
     factor: &CholeskyFactor,
     is: &[Vec<f64>; 2],
@@ -194,7 +195,7 @@ fn weights_of_pieces(
     })
 }
 
-/// Covariance of the errors of both levels, by the wandering part only: live, replay, both.
+/// Covariance of the prediction errors of both levels caused by drift only: live, replay, both.
 fn prediction_errors(
     pieces: &[Piece],
     wandering: &Wandering,

@@ -7,22 +7,22 @@ use crate::model::series::Series;
 /// Steps in one block of the change-point search.
 const BLOCK: usize = 5;
 
-/// A change of the mean step that is too small to be called one.
+/// A relative change of the mean step below this is ignored.
 const DRIFT: f64 = 0.03;
 
-/// Steps to leave out at the start of `series`: at least [`LEAST_WARMUP`], more if a change point
-/// says so; `None` where no steady state was found.
+/// Number of steps to leave out at the start of `series`: at least [`LEAST_WARMUP`], more if there is a
+/// change point; `None` if no steady state was found.
 #[must_use]
 pub fn warmup(series: &Series) -> Option<usize> {
     series.early().get(LEAST_WARMUP..)?;
     let means = blocks(series);
-    // Too few blocks to look for a change: the convention alone decides.
+    // There are too few blocks to search for a change point, so the minimum applies.
     if means.len() < 4 {
         return Some(LEAST_WARMUP);
     }
     match steady::warmup_blocks(&means) {
         Some(blocks) => Some(LEAST_WARMUP + blocks * BLOCK),
-        // The rule also trips over a drift too small to matter.
+        // The rule also reacts to a drift that is too small to matter.
         None => halves_agree(&means).then_some(LEAST_WARMUP),
     }
 }
@@ -35,15 +35,15 @@ fn blocks(series: &Series) -> Vec<f64> {
         .collect()
 }
 
-/// That no steady state was found, and how many steps would show one.
+/// The finding that there is no steady state, and how many steps would be needed.
 ///
 /// The search accepts a warm-up of at most half the steps. So where the step time last changed `n`
 /// steps into the run, a run of `2 n` steps has a steady state if the step time changes no more.
 pub(super) fn no_steady_state(series: &Series) -> Finding {
     let changed = last_change(series);
-    // Later steps are not kept one by one: more of them would not be searched.
+    // Later steps are not kept one by one, so the search would not use more of them.
     let all_kept = series.len() <= series.early().len() as u64;
-    // A number of steps that is easy to remember, and no less.
+    // Rounded up to a multiple of 50, which is easier to remember.
     let enough = (2 * changed).div_ceil(50) * 50;
     Finding::NoSteadyState {
         changed,
@@ -51,8 +51,8 @@ pub(super) fn no_steady_state(series: &Series) -> Finding {
     }
 }
 
-/// After how many steps the step time no longer changed, whether or not the rest is long enough to be
-/// called steady.
+/// Number of steps after which the step time no longer changed. The rest may be too short to count as
+/// steady.
 fn last_change(series: &Series) -> usize {
     LEAST_WARMUP + BLOCK * steady::best_cut(&blocks(series))
 }
