@@ -1,13 +1,13 @@
-//! What limits throughput, and what each remedy would gain: the operational laws.
+//! Computes what limits throughput and what each remedy would gain, with the operational laws.
 //!
-//! Denning and Buzen, *The Operational Analysis of Queueing Network Models* (1978): whatever the
-//! distributions, throughput is at most concurrency over time a call for every stage, and at most
-//! supply over demand for every shared resource. The bottleneck is the law that binds; a remedy is
-//! the same laws with one term changed, bounded by the next of them and by the floor.
+//! Denning and Buzen, *The Operational Analysis of Queueing Network Models* (1978): for all distributions,
+//! throughput is at most concurrency divided by time per call for every stage, and at most supply divided
+//! by demand for every shared resource. The bottleneck is the law that binds. A remedy changes one term of
+//! these laws; its gain is bounded by the next law and by the floor.
 //!
-//! Finite buffers and calls that vary keep the step above every limit. A small simulation of the
-//! measured pipeline tells by how much, and is believed only where it reproduces the step that was
-//! measured. It takes some milliseconds: for the end of a run, or now and then.
+//! Finite buffers and varying calls make the step longer than every limit. A small simulation of the
+//! measured pipeline computes by how much. It is used only if it reproduces the measured step. It takes
+//! some milliseconds, so it should run at the end of a run, or rarely.
 
 mod bottleneck;
 mod conclusion;
@@ -32,7 +32,7 @@ use super::pipeline::Pipeline;
 use super::thresholds::Thresholds;
 use crate::model::record::{QueueSummary, StageSummary};
 
-/// The queues that a stage takes from and fills, where they are known.
+/// The queues before and after a stage, if they are known.
 pub(crate) fn queues_around<'a>(
     stages: &[StageSummary],
     queues: &'a [QueueSummary],
@@ -41,13 +41,13 @@ pub(crate) fn queues_around<'a>(
     flow::queues_around(stages, queues, name)
 }
 
-/// Applies the laws.
+/// Finds what limits the pipeline and what would help, with the default thresholds.
 #[must_use]
 pub fn attribute(pipeline: &Pipeline) -> Attribution {
     attribute_with(pipeline, Thresholds::default())
 }
 
-/// The same with other thresholds: how much a conclusion depends on them.
+/// The same with other thresholds, to test how much a conclusion depends on them.
 #[must_use]
 pub fn attribute_with(pipeline: &Pipeline, thresholds: Thresholds) -> Attribution {
     let Some(model) = Model::of(pipeline, thresholds) else {

@@ -36,7 +36,7 @@ const SOME_WAIT: f64 = 0.05;
 /// The steps of a window that count.
 #[derive(Debug, Clone)]
 pub(super) struct Kept<'a> {
-    /// Its place among all windows.
+    /// Index among all windows.
     pub(super) index: usize,
     pub(super) phase: Phase,
     /// Whether it is the long replay.
@@ -110,7 +110,7 @@ pub enum Unused {
     Unsettled,
     /// Too few settled steps.
     TooShort {
-        /// How many.
+        /// Number of settled steps.
         settled: usize,
     },
     /// The device's queue was not full yet.

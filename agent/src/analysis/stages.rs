@@ -24,7 +24,7 @@ const FAILURES_PCT: f64 = 1.0;
 /// Maximum number of processes of a stage that are listed one by one.
 const MOST_WORKERS: usize = 64;
 
-/// Summarises the stages and queues in one part of the run, for the loop `loop_name`, while the loops
+/// Summarises the stages and queues in one part of the run, for the loop `main_loop`, while the loops
 /// `others` were idle. Idle stages and queues are left out, except stages that items do not pass through:
 /// workers start before the part begins, so their numbers are over the whole run.
 #[must_use]

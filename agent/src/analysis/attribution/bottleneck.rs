@@ -1,8 +1,8 @@
-//! What binds: of all terms, the one whose relief alone shortens the step most.
+//! Finds the bottleneck: the term whose relief alone shortens the step most.
 //!
-//! The laws name a candidate for each limit. Relieving each in turn tells them apart where limits
-//! are close, and finds jitter, which no limit shows: buffers without end would help, and nothing
-//! else as much.
+//! The laws give a candidate for each limit. Relieving each in turn separates limits that are close to each
+//! other. It also finds jitter, which no limit shows: then unbounded buffers would help more than anything
+//! else.
 
 use super::conclusion::{Bottleneck, Limit};
 use super::evidence::evidence;
@@ -27,7 +27,7 @@ pub(super) enum Term {
     Compute,
 }
 
-/// What binds, how sure that is, and the step it allows.
+/// The bottleneck, the confidence in it, and the step that it allows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Binding {
     pub(super) term: Term,
@@ -35,7 +35,7 @@ pub(super) struct Binding {
     pub(super) confidence: f64,
 }
 
-/// Finds what binds; `None` where nothing clearly does.
+/// Finds the bottleneck; `None` if there is no clear one.
 pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
     let model = predictor.model;
     let found = suspects(predictor)?;
@@ -52,7 +52,7 @@ pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
     }))
 }
 
-/// What the laws and the simulation say, as if the loop's own part were as fast as it can be.
+/// The bottleneck by the laws and the simulation, assuming that the loop's own part cannot be faster.
 fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
     let model = predictor.model;
     let step = model.facts.step_ms;
@@ -82,14 +82,14 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
     }))
 }
 
-/// Whether the loop's thread waits for a core so much that its own part only looks slow.
+/// Whether the loop's thread waits for a core so much that its own part only appears slow.
 fn starved(model: &Model<'_>) -> bool {
     let waits = model.facts.resources.consumer_run_queue_pct;
     waits.is_some_and(|pct| pct >= model.thresholds.starved_pct)
 }
 
-/// Whether threads wait long for the interpreter lock, and more than one of them holds it: one thread
-/// that computes in Python makes whoever asks wait, and hinders nobody.
+/// Whether threads wait long for the interpreter lock, and more than one of them holds it. A single thread
+/// that computes in Python makes the GIL probe wait, but delays no other thread.
 pub(super) fn lock_contended(model: &Model<'_>) -> bool {
     let r = &model.facts.resources;
     let long = model
@@ -101,7 +101,7 @@ pub(super) fn lock_contended(model: &Model<'_>) -> bool {
         && r.gil_wait_ms.is_some_and(|ms| ms >= long)
 }
 
-/// Whether a stage of this process works little of its time, in such a crowd.
+/// Whether a stage of this process has a low CPU share while the interpreter lock is contended.
 pub(super) fn waits_for_lock(model: &Model<'_>, stage: usize) -> bool {
     let waits = |cpu: f64| cpu > 0.05 && cpu < 0.9;
     !model.simulated.inline
@@ -110,7 +110,7 @@ pub(super) fn waits_for_lock(model: &Model<'_>, stage: usize) -> bool {
         && model.nodes[stage].cpu().is_none_or(waits)
 }
 
-/// The loop's own part, where it hardly waits, or where data for free would gain nothing.
+/// The loop's own part, if the loop hardly waits or free data would gain almost nothing.
 fn compute_bound(model: &Model<'_>) -> Option<Binding> {
     let (step, facts) = (model.facts.step_ms, model.facts);
     let spared = match facts.floor_ms {
@@ -127,7 +127,7 @@ fn compute_bound(model: &Model<'_>) -> Option<Binding> {
         })
 }
 
-/// A term, and the share of the step that its relief gains.
+/// A term, and the gain of its relief as a share of the step.
 type Gain = (Term, f64);
 
 /// The term whose relief gains most.
@@ -163,8 +163,8 @@ fn relieved(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
     })
 }
 
-/// Of a stage and a resource whose relief gains about as much, the one with the longer limit: they
-/// bind together, and the law tells which does so first.
+/// Among stages and resources whose relief gains about as much, returns the one with the longest limit.
+/// They bind together, and the longest limit is reached first.
 fn longest(model: &Model<'_>, gains: &[Gain], best: Gain) -> Gain {
     let lawful = |term: Term| !matches!(term, Term::Jitter | Term::Compute | Term::Gc);
     if !lawful(best.0) {
@@ -178,12 +178,13 @@ fn longest(model: &Model<'_>, gains: &[Gain], best: Gain) -> Gain {
         .unwrap_or(best)
 }
 
-/// The cores, where what gains most only seems slow because it waits for one.
+/// The cores (or the CPU quota), if the term with the highest gain is slow only because it waits for a
+/// core.
 fn for_want_of_cores(model: &Model<'_>, gains: &[Gain]) -> Option<Term> {
     if !starved(model) {
         return None;
     }
-    // Whoever holds the lock waits for a core as well, and lets the others wait for longer.
+    // A thread that holds the lock also waits for a core, so the other threads wait longer.
     let all_taken = model
         .uses
         .cores
@@ -201,8 +202,8 @@ fn for_want_of_cores(model: &Model<'_>, gains: &[Gain]) -> Option<Term> {
         .map(|(term, _)| *term)
 }
 
-/// What makes up for the waiting, where the loop's own part would gain more but does not fill the
-/// step: all that faster data can gain is the waiting.
+/// Replaces the loop's own part by a term that removes the waiting, if the loop's own part gains more but
+/// does not fill the step. Faster data can only remove the waiting.
 fn beside_the_loop(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
     let filled = model.free_ms / model.facts.step_ms;
     if found.0 != Term::Compute || filled >= model.thresholds.binds {
@@ -216,8 +217,8 @@ fn beside_the_loop(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
         .unwrap_or(found)
 }
 
-/// Jitter, where the mean of the stage that was found is fast enough: it is its tail that buffers
-/// would absorb.
+/// Replaces a stage by jitter if the stage's mean time is short enough. Buffers would then absorb its slow
+/// calls.
 fn absorbed(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
     let Term::Stage(stage) = found.0 else {
         return found;
@@ -272,7 +273,7 @@ fn terms(model: &Model<'_>) -> Vec<Term> {
     terms
 }
 
-/// Whether a stage waits for what comes after it: the queue between is full all the time.
+/// Whether a stage waits for the next one: the queue between them is always full.
 fn held_up(model: &Model<'_>, stage: usize) -> bool {
     let full = model.nodes[stage].after.and_then(|queue| queue.full_pct);
     full.is_some_and(|pct| pct >= model.thresholds.always_pct)
@@ -287,7 +288,7 @@ fn cores_or_quota(model: &Model<'_>) -> Term {
     }
 }
 
-/// The pipeline with a term out of the way.
+/// The pipeline without the limit of `term`.
 pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
     let mut t = model.simulated.clone();
     match term {
@@ -313,7 +314,7 @@ pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
     t
 }
 
-/// What was served by one is served by another.
+/// Replaces one supply by another in all stations.
 pub(super) fn replace(simulated: &mut SimulatedPipeline, from: Supply, to: Supply) {
     for (supply, ms) in simulated.stations.iter_mut().flat_map(|s| &mut s.parts) {
         if *supply == from {
@@ -325,7 +326,7 @@ pub(super) fn replace(simulated: &mut SimulatedPipeline, from: Supply, to: Suppl
     }
 }
 
-/// Without the pauses that the collector makes in this process.
+/// Removes the garbage collector's pauses in this process.
 pub(super) fn without_collection(model: &Model<'_>, simulated: &mut SimulatedPipeline) {
     let stopped = model.facts.resources.gc_pct.unwrap_or(0.0) / 100.0;
     let left = (1.0 - stopped).clamp(0.1, 1.0);
@@ -340,14 +341,14 @@ pub(super) fn without_collection(model: &Model<'_>, simulated: &mut SimulatedPip
     }
 }
 
-/// The longest limit, where it is near the step.
+/// The longest limit, if it is near the step.
 fn by_law(model: &Model<'_>, confidence: f64) -> Option<Binding> {
     let step = model.facts.step_ms;
     let stages = (0..model.nodes.len())
         .filter(|stage| !held_up(model, *stage))
         .map(Term::Stage);
     let mut best: Option<(Term, f64)> = None;
-    // A resource explains the stage that waits for it: resources come first.
+    // A resource explains why a stage waits for it, so resources come first.
     for term in terms(model)
         .into_iter()
         .filter(|term| !matches!(term, Term::Stage(_) | Term::Jitter | Term::Gc))
@@ -366,7 +367,7 @@ fn by_law(model: &Model<'_>, confidence: f64) -> Option<Binding> {
     })
 }
 
-/// Shortest step that a term allows, by the laws: for what is shared, its use times the step.
+/// Shortest step that a term allows by the laws. For a shared resource: its utilization times the step.
 pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
     let step = model.facts.step_ms;
     let of = |used: Option<f64>| used.unwrap_or(0.0) * step;
@@ -383,9 +384,9 @@ pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
     }
 }
 
-/// Whether threads of a stage slow each other and the model through memory: their cores work all
-/// the time, cores and lock are free, and yet the loop's own code is slower than alone, or gets
-/// little done in a cycle.
+/// Whether threads of a stage slow each other and the model down through memory. The signs: their cores are
+/// always busy, cores and lock are free, and yet the loop's own code is slower than alone or has a low
+/// number of instructions per cycle.
 pub(super) fn memory_suspect(model: &Model<'_>, stage: usize) -> bool {
     let r = &model.facts.resources;
     let node = &model.nodes[stage];
@@ -425,13 +426,13 @@ fn suspected(model: &Model<'_>, found: Binding) -> Option<Binding> {
     })
 }
 
-/// The stage that takes most of the loader's time.
+/// The stage with the largest share of the loader's time.
 fn slowest(model: &Model<'_>) -> Option<usize> {
     let load = |stage: &usize| model.nodes[*stage].busy_ms();
     (0..model.nodes.len()).max_by(|a, b| load(a).total_cmp(&load(b)))
 }
 
-/// What binds, with its evidence.
+/// The bottleneck with its evidence.
 pub(super) fn conclude(model: &Model<'_>, found: Binding) -> Bottleneck {
     let limit = match found.term {
         Term::Stage(stage) => Limit::Stage(model.nodes[stage].stage.name.clone()),
@@ -448,7 +449,7 @@ pub(super) fn conclude(model: &Model<'_>, found: Binding) -> Bottleneck {
 }
 
 impl Term {
-    /// The resource that it is.
+    /// The resource of this term; `None` if it is not a resource.
     pub(super) fn resource(self) -> Option<Resource> {
         Some(match self {
             Self::Cores => Resource::Cores,

@@ -1,4 +1,4 @@
-//! What attribution concludes: typed, without words.
+//! The conclusions of attribution as types. The texts are in the `wording` module.
 
 use super::evidence::Evidence;
 use super::remedies::action::Action;
@@ -7,20 +7,20 @@ use crate::model::record::{ChangeRecord, Resource};
 /// What limits the loop, and what would help.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Attribution {
-    /// What limits throughput; `None` where that is not known.
+    /// What limits throughput; `None` if unknown.
     pub bottleneck: Option<Bottleneck>,
     /// What would help, best first.
     pub remedies: Vec<Remedy>,
 }
 
-/// What limits throughput, how sure that is, and why.
+/// What limits throughput, with the confidence and the evidence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bottleneck {
-    /// What it is.
+    /// The kind of limit.
     pub limit: Limit,
-    /// Shortest step that it allows, in milliseconds.
+    /// Shortest step that the limit allows, in milliseconds.
     pub limit_ms: Option<f64>,
-    /// What it was concluded from.
+    /// The measurements behind the conclusion.
     pub evidence: Evidence,
     /// From 0 (a guess) to 1 (measured).
     pub confidence: f64,
@@ -29,15 +29,15 @@ pub struct Bottleneck {
 /// What can limit throughput.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Limit {
-    /// A stage of that name.
+    /// The stage with this name.
     Stage(String),
-    /// Threads that several stages share, by the name of their queue.
+    /// Threads that several stages share, with the name of their queue.
     Pool(String),
     /// A resource.
     Resource(Resource),
-    /// Means would be fast enough, tails are not.
+    /// Mean times would be fast enough, but slow calls are not.
     Jitter,
-    /// What the loop does with a batch.
+    /// The loop's own work on a batch.
     Compute,
 }
 
@@ -46,19 +46,19 @@ pub enum Limit {
 pub struct Remedy {
     /// What to do.
     pub action: Action,
-    /// The stage it changes.
+    /// The stage that the remedy changes.
     pub stage: Option<String>,
-    /// The resource it changes.
+    /// The resource that the remedy changes.
     pub resource: Option<Resource>,
-    /// The knob it turns.
+    /// The setting that the remedy changes.
     pub change: Option<ChangeRecord>,
-    /// Step time it leads to, in milliseconds.
+    /// Predicted step time, in milliseconds.
     pub predicted_step_ms: f64,
-    /// By how much that is shorter, in percent of the step.
+    /// Predicted reduction of the step, in percent.
     pub predicted_gain_pct: f64,
-    /// Whether the gain is at least that.
+    /// Whether the predicted gain is a lower bound.
     pub at_least: bool,
-    /// What it was concluded from.
+    /// The measurements behind the prediction.
     pub evidence: Evidence,
     /// From 0 (a guess) to 1 (measured).
     pub confidence: f64,

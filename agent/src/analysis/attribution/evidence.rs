@@ -1,66 +1,67 @@
-//! The numbers that a conclusion was drawn from.
+//! The measurements that a conclusion is based on.
 
 use super::bottleneck::Term;
 use super::flow::Node;
 use super::model::Model;
 use super::price::Price;
 
-/// Stages of a pool that are named.
+/// Maximum number of stages of a pool that are named.
 const MOST_SHARERS: usize = 3;
 
-/// A stage is named as a user of cores if it uses at least this many, and other programs are if they do.
+/// Minimum number of cores used by a stage, or by other programs, to be named as a user of cores.
 const LEAST_CORES: f64 = 0.1;
 
-/// Share of time that the training thread waits for a core from which on it is evidence, in percent.
+/// The training thread's wait for a core is evidence if it takes at least this percentage of the time.
 const LEAST_RUN_QUEUE_PCT: f64 = 5.0;
 
-/// Share of time that a queue is full or empty from which on it is evidence, in percent.
+/// A full or empty queue is evidence if it is so for at least this percentage of the time.
 const LEAST_QUEUE_PCT: f64 = 20.0;
 
-/// Share of slow calls from which on it is evidence, in percent.
+/// Slow calls are evidence if they are at least this percentage of the calls.
 const LEAST_SLOW_PCT: f64 = 2.0;
 
-/// What a conclusion was drawn from. Shares are from 0 to 1, percentages (`_pct`) from 0 to 100.
+/// The measurements behind a conclusion. Shares are from 0 to 1, percentages (`_pct`) from 0 to 100.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Evidence {
     /// A stage is busy.
     Stage(StageEvidence),
     /// Loading runs on the training thread itself.
     TrainingThread {
-        /// Waiting for data, a step.
+        /// Wait for data per step.
         wait_ms: f64,
         /// The whole step.
         step_ms: f64,
-        /// Whether the loader was told to use no workers.
+        /// Whether the loader is configured to use no workers.
         without_workers: bool,
-        /// What receiving a batch from a worker process would take of that thread, where the batch was measured.
+        /// Estimated time of the training thread to receive a batch from a worker process, if a batch was
+        /// measured.
         receive_ms: Option<f64>,
     },
     /// The threads of a pool are busy.
     Pool {
-        /// Its threads.
+        /// Number of threads.
         threads: u32,
-        /// Share of time in which they work.
+        /// Share of time that the threads work.
         busy: f64,
-        /// The stages that take most of them.
+        /// The stages that use most of the threads.
         stages: Vec<String>,
-        /// How many stages are not named.
+        /// Number of further stages that are not named.
         more: usize,
     },
     /// The cores are in use.
     Cores(CoresEvidence),
     /// The CPU quota ran out.
     Quota {
-        /// Cores that it allows.
+        /// Number of cores that the quota allows.
         cores: f64,
-        /// Share of its periods.
+        /// Share of quota periods that were throttled.
         throttled_pct: f64,
     },
     /// Threads wait for Python's interpreter lock.
     Gil {
-        /// Mean wait for it.
+        /// Mean wait for the lock.
         wait_ms: f64,
-        /// Share of one core that the stages' threads use together, where that alone binds.
+        /// Cores' worth of work of the stages' threads together, if the lock alone binds.
         work: Option<f64>,
     },
     /// The garbage collector stops the process.
@@ -75,19 +76,19 @@ pub enum Evidence {
     },
     /// The video decoders are busy.
     Decoders {
-        /// Share of time, of all engines together.
+        /// Share of time, over all engines together.
         busy: f64,
-        /// How many engines there are and how many decodes are in progress, where a stage decodes.
+        /// Number of engines and number of decodes in progress, if a stage decodes.
         engines: Option<(u32, f64)>,
     },
     /// Threads slow each other through memory.
     Memory {
-        /// By how much the loop's own code takes longer.
+        /// How much longer the loop's own code takes because of this.
         slower_ms: Option<f64>,
-        /// Instructions in a cycle of the loop's thread, where low.
+        /// Instructions per cycle of the loop's thread, if low.
         ipc: Option<f64>,
     },
-    /// No limit binds, but calls vary.
+    /// No limit binds, but call times vary.
     Jitter {
         /// The longest limit.
         longest_ms: f64,
@@ -101,44 +102,44 @@ pub enum Evidence {
     },
     /// The loop hardly waits.
     Waiting {
-        /// Waiting for data, a step.
+        /// Wait for data per step.
         wait_ms: f64,
         /// The whole step.
         step_ms: f64,
     },
 }
 
-/// How busy a stage and the queues around it are.
+/// How busy a stage and its neighbouring queues are.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StageEvidence {
-    /// Calls at once.
+    /// Number of concurrent calls.
     pub concurrency: f64,
     /// Share of its concurrency in use.
     pub busy: f64,
-    /// Share of time in which the queue before it is full, where notable.
+    /// Share of time in which the queue before the stage is full, if notable.
     pub full_before_pct: Option<f64>,
-    /// Share of time in which the queue after it is empty, where notable.
+    /// Share of time in which the queue after the stage is empty, if notable.
     pub empty_after_pct: Option<f64>,
-    /// Share of calls that take over 3 times the median, where notable.
+    /// Share of calls that take more than 3 times the median, if notable.
     pub slow_pct: Option<f64>,
-    /// The stage called within that takes most of it, and its share.
+    /// The nested stage that takes most of the stage's time, and its share.
     pub inner: Option<(String, f64)>,
 }
 
-/// Who uses the cores, and who waits for one.
+/// Which programs use the cores, and how much threads wait for a core.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CoresEvidence {
     /// Cores in use.
     pub used: f64,
-    /// Cores there are.
+    /// Number of usable cores.
     pub usable: f64,
-    /// The stage that uses most, and how many.
+    /// The stage that uses most cores, and how many.
     pub most: Option<(String, f64)>,
     /// Cores that other programs use.
     pub others: Option<f64>,
-    /// Threads that are ready to run, where they are more than cores.
+    /// Number of runnable threads, if there are more than cores.
     pub runnable_threads: Option<f64>,
-    /// Share of time that the training thread waits for one, where notable.
+    /// Share of time that the training thread waits for a core, if notable.
     pub run_queue_pct: Option<f64>,
 }
 
@@ -252,7 +253,7 @@ fn of_pool(model: &Model<'_>, pool: usize) -> Evidence {
     }
 }
 
-/// The stage called within that takes most of it, and its share.
+/// The nested stage that takes most of a stage's time, and its share.
 pub(super) fn inner<'a>(model: &'a Model<'_>, stage: usize) -> Option<(&'a str, f64)> {
     let node = &model.nodes[stage];
     let whole = node.busy_ms();

@@ -1,36 +1,36 @@
-//! Which stage comes after which, which queue lies between, and how many items pass for a batch.
+//! Determines the order of stages, the queues between them, and the number of items per batch.
 //!
-//! Nobody says so: stages and queues are in the order in which they were first used, which is the
-//! order of the data. How many items make a batch is measured, never assumed equal.
+//! Programs do not declare this. Stages and queues are recorded in the order of their first use, which is
+//! the order of the data flow. The number of items per batch is measured, never assumed equal.
 
 use crate::analysis::pipeline::Pipeline;
 use crate::model::record::{QueueSummary, StageSummary};
 
-/// A stage with more calls at once than this multiple of its declared concurrency has more than it
-/// declares. SPDL's ordered stages start up to two extra calls.
+/// If a stage has more concurrent calls than this multiple of its declared concurrency, the declaration is
+/// too low. SPDL's ordered stages start up to two extra calls.
 const MAX_OVER_DECLARED: f64 = 1.25;
 
-/// Items that a queue holds where nobody says.
+/// Default capacity of a queue in items, if it is unknown.
 const USUAL_ROOM: u32 = 2;
 
-/// A stage of the pipeline with the queues around it.
+/// A stage of the pipeline with its neighbouring queues.
 #[derive(Debug, Clone)]
 pub(super) struct Node<'a> {
     pub(super) stage: &'a StageSummary,
-    /// The queue it fills.
+    /// The queue that the stage writes to.
     pub(super) after: Option<&'a QueueSummary>,
-    /// The queue it takes from.
+    /// The queue that the stage reads from.
     pub(super) before: Option<&'a QueueSummary>,
     pub(super) concurrency: f64,
     pub(super) calls: f64,
     pub(super) mean_ms: f64,
-    /// Items that a call takes.
+    /// Input items per call.
     pub(super) takes: f64,
-    /// Items that it gives.
+    /// Output items per call.
     pub(super) gives: f64,
-    /// Shortest step it allows.
+    /// Shortest step that the stage allows.
     pub(super) limit_ms: f64,
-    /// Share of a call's time in which a core works for it.
+    /// Share of a call's time that a core works for it.
     cpu: Option<f64>,
 }
 
@@ -41,30 +41,29 @@ impl Node<'_> {
             .unwrap_or(USUAL_ROOM)
     }
 
-    /// Share of a call's time in which a core works for it, measured or shared out; `None` where
-    /// nothing tells.
+    /// Share of a call's time that a core works for it, measured or estimated from the process's CPU time;
+    /// `None` if unknown.
     pub(super) fn cpu(&self) -> Option<f64> {
         self.cpu
     }
 
-    /// The same where it was measured.
+    /// The same, only if measured.
     pub(super) fn measured_cpu(&self) -> Option<f64> {
         self.cpu.filter(|_| self.stage.cpu_pct.is_some())
     }
 
-    /// Milliseconds of calls a batch.
+    /// Total duration of the calls per batch, in milliseconds.
     pub(super) fn busy_ms(&self) -> f64 {
         self.mean_ms * self.calls
     }
 
-    /// Mean number of calls at once.
+    /// Mean number of concurrent calls.
     pub(super) fn active(&self, step_ms: f64) -> f64 {
         (self.busy_ms() / step_ms).min(self.concurrency)
     }
 }
 
-/// The stages in the order of the data, and how many items of the last queue make a
-/// batch.
+/// The stages in data-flow order, and the number of items of the last queue per batch.
 pub(super) fn chain(facts: &Pipeline) -> (Vec<Node<'_>>, f64) {
     let outer: Vec<&StageSummary> = facts
         .stages
@@ -106,7 +105,7 @@ pub(super) fn chain(facts: &Pipeline) -> (Vec<Node<'_>>, f64) {
     share_cpu_time(facts, &mut nodes);
     let mut batch = items.unwrap_or(1.0);
     if batch < 0.99 {
-        // The first stage takes several items a call, which nothing before it tells.
+        // The first stage takes several items per call. No stage before it shows how many.
         for node in &mut nodes {
             node.takes /= batch;
             node.gives /= batch;
@@ -119,9 +118,9 @@ pub(super) fn chain(facts: &Pipeline) -> (Vec<Node<'_>>, f64) {
     (nodes, batch)
 }
 
-/// Gives the stages of this process whose CPU time nobody measured, such as SPDL's, what its threads used
-/// beside the training thread's and the measured stages'. Threads of the model may be among them: then it
-/// is too much, and remedies promise too little.
+/// Estimates the CPU time of this process's stages for which it is not measured, such as SPDL's: they get
+/// the CPU time of the process, minus that of the training thread and of the measured stages. If other
+/// threads (such as the model's) are included, the estimate is too high, and remedies promise too little.
 fn share_cpu_time(facts: &Pipeline, nodes: &mut [Node<'_>]) {
     let Some(used) = facts.resources.other_threads_cores else {
         return;
@@ -142,13 +141,12 @@ fn share_cpu_time(facts: &Pipeline, nodes: &mut [Node<'_>]) {
     }
 }
 
-/// Whether a stage is of a loader that has nothing but threads of this process, beside the training
-/// thread.
+/// Whether a stage belongs to a loader that uses only threads of this process besides the training thread.
 fn is_of_threads(facts: &Pipeline, stage: &StageSummary) -> bool {
     stage.processes <= 1 && facts.loader.workers.is_none()
 }
 
-/// The queues that a stage takes from and fills, where they are known.
+/// The queues before and after a stage, if they are known.
 pub(super) fn queues_around<'a>(
     stages: &[StageSummary],
     queues: &'a [QueueSummary],
@@ -166,12 +164,12 @@ pub(super) fn queues_around<'a>(
         .collect()
 }
 
-/// Whether it is on the way of the batches, and in no other stage.
+/// Whether batches pass through the stage, and the stage is not nested in another one.
 fn is_outer(stage: &StageSummary) -> bool {
     stage.within.is_none() && known(stage).is_some()
 }
 
-/// Places, calls a batch and time a call, where all are known.
+/// Concurrency, calls per batch and time per call, if all are known.
 fn known(stage: &StageSummary) -> Option<(f64, f64, f64)> {
     let positive = |value: Option<f64>| value.filter(|v| v.is_finite() && *v > 0.0);
     Some((
@@ -181,8 +179,9 @@ fn known(stage: &StageSummary) -> Option<(f64, f64, f64)> {
     ))
 }
 
-/// One queue after each stage, or one between each two, or by name; else the last one only. A pool's
-/// queue is named for those that take from it, and holds what anybody asks of them.
+/// Assigns a queue to each stage: one after each, or one between each two, or by name. Otherwise only the
+/// last queue is used. A pool's queue is named after the stages that read from it, and holds requests of
+/// any caller.
 fn queues_after<'a>(
     stages: &[&StageSummary],
     queues: &'a [QueueSummary],

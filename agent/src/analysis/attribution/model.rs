@@ -1,7 +1,7 @@
-//! The pipeline's facts as a model: what each call needs, alone, of what is shared.
+//! Models the pipeline: the demand of each call on the shared resources, without contention.
 //!
-//! A call's measured time holds its waiting for cores, decoders, the disk or the interpreter lock.
-//! Where one of those is busy, that waiting is taken out again, since a remedy changes it.
+//! A call's measured time includes its waiting for cores, decoders, the disk or the interpreter lock. If
+//! one of these is busy, that waiting is subtracted, because a remedy changes it.
 
 use super::flow::{Node, chain};
 use super::simulation::{SimulatedPipeline, Station, Supply};
@@ -10,57 +10,58 @@ use crate::analysis::pipeline::Pipeline;
 use crate::analysis::thresholds::Thresholds;
 use crate::model::record::QueueSummary;
 
-/// Calls for one batch beyond which the pipeline is not simulated.
+/// The pipeline is not simulated if it has more calls per batch than this.
 const MOST_CALLS: f64 = 20_000.0;
 
-/// How busy what is shared is, as a share of what there is; `None` where it was not read.
+/// Utilization of the shared resources, as a share of the supply; `None` if not measured.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Uses {
     pub(super) cores: Option<f64>,
     pub(super) disk: Option<f64>,
     pub(super) engines: Option<f64>,
-    /// Where threads wait for the interpreter lock: cores' worth of work that may need it.
+    /// Cores' worth of work that may need the interpreter lock, if threads wait for it.
     pub(super) gil: Option<f64>,
 }
 
-/// Threads that calls of stages run on, and may have to wait for.
+/// A pool of threads that calls of stages run on. Calls may have to wait for a thread.
 #[derive(Debug, Clone)]
 pub(super) struct Pool<'a> {
     pub(super) queue: &'a QueueSummary,
     pub(super) threads: u32,
-    /// Mean number of them in a call.
+    /// Mean number of threads in a call.
     pub(super) active: f64,
     pub(super) stages: Vec<usize>,
 }
 
 impl Pool<'_> {
-    /// Share of its threads that are in a call.
+    /// Share of the pool's threads that are in a call.
     pub(super) fn busy(&self) -> f64 {
         self.active / f64::from(self.threads)
     }
 }
 
-/// The facts and what follows from them.
+/// The measured facts, and the model derived from them.
 #[derive(Debug, Clone)]
 pub(super) struct Model<'a> {
     pub(super) facts: &'a Pipeline,
     pub(super) nodes: Vec<Node<'a>>,
     pub(super) uses: Uses,
-    /// The stage that decodes on the GPU's engines, and the engines.
+    /// The stage that decodes on the GPU's engines, and the number of engines.
     pub(super) decoder: Option<(usize, u32)>,
-    /// The stage that reads the disk, where the disk is much used.
+    /// The stage that reads from the disk, if the disk is busy.
     pub(super) reader: Option<usize>,
-    /// The stage that torch's worker processes are.
+    /// The stage that consists of torch's worker processes.
     pub(super) workers: Option<usize>,
     pub(super) pools: Vec<Pool<'a>>,
     pub(super) simulated: SimulatedPipeline,
-    /// The loop's own part with data for free.
+    /// The loop's own part with free data.
     pub(super) free_ms: f64,
     pub(super) thresholds: Thresholds,
 }
 
 impl<'a> Model<'a> {
-    /// `None` where no step was taken. Without stages it knows the resources and the loop.
+    /// Returns `None` if there were no steps. Without stages, the model has only the resources and the
+    /// loop.
     pub(super) fn of(facts: &'a Pipeline, thresholds: Thresholds) -> Option<Self> {
         let (nodes, batch) = chain(facts);
         if !(facts.step_ms.is_finite() && facts.step_ms > 0.0) {
@@ -117,7 +118,7 @@ impl<'a> Model<'a> {
         calls > 0.0 && calls < MOST_CALLS
     }
 
-    /// How many times longer work on a core takes for want of one.
+    /// The factor by which work on a core takes longer because cores are short.
     fn slowdown(&self) -> f64 {
         let r = &self.facts.resources;
         let (Some(used), Some(cores)) = (self.uses.cores, r.cores_usable) else {
@@ -126,7 +127,7 @@ impl<'a> Model<'a> {
         if used + r.others_cores.unwrap_or(0.0) / cores < 0.5 {
             return 1.0;
         }
-        // A call with nothing but work on a core shows it best.
+        // A call that only works on a core is the best indicator.
         let shown = self
             .nodes
             .iter()
@@ -141,9 +142,9 @@ impl<'a> Model<'a> {
         if most.is_finite() { most.max(1.0) } else { 1.0 }
     }
 
-    /// Estimated runnable threads of other programs. The scheduler treats all threads alike, so each of them has
-    /// a core for the same share of its runnable time as the loop's thread: their number is the cores that they
-    /// use divided by that share.
+    /// Estimated runnable threads of other programs. The scheduler treats all threads alike, so each of them
+    /// has a core for the same share of its runnable time as the loop's thread. Their number is the cores
+    /// that they use divided by that share.
     fn others(&self) -> f64 {
         let r = &self.facts.resources;
         let Some(used) = r
@@ -158,7 +159,7 @@ impl<'a> Model<'a> {
         used * (own / works).max(1.0)
     }
 
-    /// How long the loop's thread works or waits for a core in a step.
+    /// Time per step that the loop's thread works or waits for a core.
     fn own_thread_ms(&self) -> f64 {
         if self.simulated.inline {
             self.facts.step_ms
@@ -183,7 +184,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// What a call needs alone.
+    /// The time that a call needs of each supply, without contention.
     fn parts(&self, stage: usize, slowdown: f64) -> Vec<(Supply, f64)> {
         let node = &self.nodes[stage];
         let step = self.facts.step_ms;
@@ -226,12 +227,12 @@ impl<'a> Model<'a> {
         vec![(Supply::Free, waits), (Supply::Cores, work)]
     }
 
-    /// Whether a stage is threads of this process, and not worker processes.
+    /// Whether a stage consists of threads of this process, not of worker processes.
     pub(super) fn runs_here(&self, stage: usize) -> bool {
         self.workers != Some(stage) && self.nodes[stage].stage.processes <= 1
     }
 
-    /// Whether the interpreter lock is what the process has too little of.
+    /// Whether the interpreter lock is the scarce resource of this process.
     pub(super) fn gil_binds(&self) -> bool {
         self.uses
             .gil
@@ -239,7 +240,7 @@ impl<'a> Model<'a> {
             && (0..self.nodes.len()).any(|stage| self.holds_gil(stage))
     }
 
-    /// Whether a stage works under the interpreter lock while that is short.
+    /// Whether a stage works under the interpreter lock while the lock is scarce.
     pub(super) fn holds_gil(&self, stage: usize) -> bool {
         let node = &self.nodes[stage];
         self.uses
@@ -249,12 +250,12 @@ impl<'a> Model<'a> {
             && (node.measured_cpu()).is_some_and(|cpu| cpu > 0.02 && cpu < 0.9)
     }
 
-    /// Whether there are fewer cores than `workers`, the training thread and other programs want.
+    /// Whether `workers`, the training thread and other programs need more cores than there are.
     pub(super) fn is_oversubscribed(&self, workers: u32) -> bool {
         f64::from(workers) + 1.0 + self.simulated.others > self.simulated.cores
     }
 
-    /// What is left of a call's time where its waiting for the lock is taken out.
+    /// Remaining wait of a call, after its work and its wait for the lock are subtracted.
     fn gil_free(&self, stage: usize) -> f64 {
         let slowdown = (0..self.nodes.len())
             .filter(|other| self.holds_gil(*other))
@@ -273,7 +274,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The loop's own part: alone, what slows it, and what of it works on without it.
+    /// Sets the loop's own part: its time without contention, its slowdown, and its asynchronous device
+    /// time.
     fn set_loop(&mut self) {
         let facts = self.facts;
         let (step, compute) = (facts.step_ms, self.simulated.loop_ms);
@@ -288,7 +290,7 @@ impl<'a> Model<'a> {
         let own = r
             .cores_used
             .map_or(0.0, |used| (used * step - staged) / compute.max(1e-9));
-        // A loop that loads by itself keeps one core busy, and needs it still when others load.
+        // A loop that loads by itself keeps one core busy. It still needs that core if workers load.
         let beside = self.simulated.others / self.simulated.cores;
         let shared =
             self.simulated.inline || self.uses.cores.is_some_and(|used| used + beside > 0.5);
@@ -347,7 +349,7 @@ fn uses(facts: &Pipeline, nodes: &[Node<'_>], thresholds: &Thresholds) -> Uses {
     }
 }
 
-/// A stage whose calls at once are what keeps the decoders busy, while no core works for them.
+/// The stage whose concurrent calls match the number of busy decoders, while no core works for them.
 fn decoder(facts: &Pipeline, nodes: &[Node<'_>]) -> Option<(usize, u32)> {
     let gpus = || facts.resources.own_gpus();
     let engines: u32 = gpus().filter_map(|gpu| gpu.nvdec_engines).sum();
@@ -364,7 +366,7 @@ fn decoder(facts: &Pipeline, nodes: &[Node<'_>]) -> Option<(usize, u32)> {
         let name = node.stage.name.to_lowercase();
         name.contains("dec") || name.contains("video")
     });
-    // Among strangers the one whose number fits best.
+    // If no stage has a matching name, the stage with the closest number of calls is used.
     let nearest = || {
         candidates().min_by(|(_, a), (_, b)| {
             let off = |node: &Node<'_>| (node.active(facts.step_ms) - busy).abs();
@@ -374,7 +376,7 @@ fn decoder(facts: &Pipeline, nodes: &[Node<'_>]) -> Option<(usize, u32)> {
     named.or_else(nearest).map(|(stage, _)| (stage, engines))
 }
 
-/// The stage that waits most for something other than a core, while the disk is busy.
+/// The stage with the longest wait for something other than a core, while the disk is busy.
 fn reader(
     facts: &Pipeline,
     nodes: &[Node<'_>],
@@ -399,9 +401,9 @@ fn workers(facts: &Pipeline, nodes: &[Node<'_>]) -> Option<usize> {
     })
 }
 
-/// Pools whose threads stages may have to wait for. Nobody says which stages run in a pool: it is those
-/// whose calls at once are what its threads do, one of them alone or all together that have no pool to
-/// themselves.
+/// The pools whose threads stages may have to wait for. Programs do not declare which stages run in a pool.
+/// It is inferred: the concurrent calls of a stage must match the pool's busy threads, either those of one
+/// stage alone, or those of all stages together that have no pool of their own.
 fn pools<'a>(facts: &'a Pipeline, nodes: &[Node<'_>], thresholds: &Thresholds) -> Vec<Pool<'a>> {
     let active = |stage: &usize| nodes[*stage].active(facts.step_ms);
     let mut left: Vec<usize> = (0..nodes.len())
@@ -433,7 +435,7 @@ fn pools<'a>(facts: &'a Pipeline, nodes: &[Node<'_>], thresholds: &Thresholds) -
             None => shared.push(pool(Vec::new())),
         }
     }
-    // Of several that are shared, nothing tells whose is which.
+    // If several pools are shared, the stages cannot be assigned to them.
     if let [pool] = &mut shared[..] {
         let together: f64 = left.iter().map(active).sum();
         if (together - pool.active).abs() <= thresholds.alike * pool.active && left.len() > 1 {
@@ -444,8 +446,8 @@ fn pools<'a>(facts: &'a Pipeline, nodes: &[Node<'_>], thresholds: &Thresholds) -
     found
 }
 
-/// Whether the loop does the loader's work itself: the waits are the stages' times, and nothing holds
-/// batches. A loader without worker processes says so; queues are then of something else.
+/// Whether the loop does the loader's work itself: the waits match the stages' times, and no queue holds
+/// batches. If the loader is known to have no worker processes, queues belong to something else.
 fn inline(facts: &Pipeline, nodes: &[Node<'_>], thresholds: &Thresholds) -> bool {
     let says_so = facts.loader.workers == Some(0);
     let least = if says_so {

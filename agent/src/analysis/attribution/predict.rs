@@ -1,19 +1,20 @@
-//! The step after a change: the model run again with one term changed, and the laws beside it.
+//! Predicts the step after a change: runs the model with one term changed, and applies the laws.
 
 use std::cell::RefCell;
 
 use super::model::Model;
 use super::simulation::{SimulatedPipeline, Supply};
 
-/// The model as it is, run.
+/// The unchanged model and its simulated step.
 #[derive(Debug, Clone)]
 pub(super) struct Predictor<'a> {
     pub(super) model: &'a Model<'a>,
-    /// Step of the unchanged model; `None` where it can't be run or is far from what was measured.
+    /// Step of the unchanged model; `None` if it cannot be simulated or differs too much from the measured
+    /// step.
     now_ms: Option<f64>,
-    /// By how much the unchanged model misses the measured step, as a share.
+    /// Difference between the unchanged model and the measured step, as a share.
     pub(super) miss: f64,
-    /// Changed pipelines that were run, and their steps: remedies resemble what was tried before.
+    /// Cache of simulated pipelines and their steps, because remedies are often similar.
     runs: RefCell<Vec<(SimulatedPipeline, f64)>>,
 }
 
@@ -32,17 +33,17 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// Whether the model reproduces what was measured.
+    /// Whether the model reproduces the measured step.
     pub(super) fn believed(&self) -> bool {
         self.now_ms.is_some()
     }
 
-    /// Step after the pipeline has become `changed`. What the change leaves alone still bounds it.
+    /// Step of the pipeline `changed`. The unchanged parts still bound it.
     pub(super) fn step_ms(&self, changed: &SimulatedPipeline) -> f64 {
         let step = self.model.facts.step_ms;
         let ratio = match self.now_ms {
             Some(now) => self.run(changed) / now,
-            // Without the simulation the limits alone.
+            // Without the simulation, only the limits are used.
             None => limit_ms(changed) / limit_ms(&self.model.simulated),
         };
         let predicted = if ratio.is_finite() {
@@ -53,7 +54,7 @@ impl<'a> Predictor<'a> {
         predicted.max(self.bound_ms(changed))
     }
 
-    /// Step of a changed pipeline as the simulation has it, run once.
+    /// Simulated step of a changed pipeline. Each pipeline is simulated once.
     fn run(&self, changed: &SimulatedPipeline) -> f64 {
         let mut runs = self.runs.borrow_mut();
         if let Some((_, ms)) = runs.iter().find(|(known, _)| known == changed) {
@@ -64,7 +65,7 @@ impl<'a> Predictor<'a> {
         ms
     }
 
-    /// What resources that are busy, and the loop itself, allow.
+    /// Shortest step that the busy resources and the loop itself allow.
     fn bound_ms(&self, changed: &SimulatedPipeline) -> f64 {
         let (model, step) = (self.model, self.model.facts.step_ms);
         let now = &model.simulated;
@@ -103,7 +104,7 @@ fn same(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * b.abs() || (a.is_infinite() && b.is_infinite())
 }
 
-/// Milliseconds of a supply that a batch needs.
+/// Milliseconds of a supply that one batch needs.
 fn need(simulated: &SimulatedPipeline, supply: Supply) -> f64 {
     simulated
         .calls()
@@ -131,7 +132,7 @@ pub(super) fn limit_ms(simulated: &SimulatedPipeline) -> f64 {
         return simulated.inline_ms();
     }
     let calls = simulated.calls();
-    // However few threads of the pipeline want a core, those of other programs do.
+    // Threads of other programs want a core even if few threads of the pipeline do.
     let beside = simulated.core_slowdown(1.0);
     let stations = (calls.iter().zip(&simulated.stations)).map(|(calls, station)| {
         let parts = station.parts.iter().map(|(supply, ms)| match supply {

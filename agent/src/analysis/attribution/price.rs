@@ -1,69 +1,70 @@
-//! What it costs to take batches from worker processes, which a loop without them does not pay.
+//! The cost of receiving batches from worker processes, which a loop without workers does not pay.
 //!
-//! torch hands a tensor over as a descriptor of shared memory: the training thread asks the worker for
-//! it through a socket, maps it, reads each page for the first time and gives the memory back after
-//! the step. All else of a batch comes through a pipe and is unpickled, object by object. So the price
-//! depends on how many tensors, bytes and objects a batch has, and on the machine.
+//! torch transfers a tensor as a descriptor of shared memory. The training thread requests it from the
+//! worker through a socket, maps it, reads each page for the first time, and frees the memory after the
+//! step. The rest of a batch comes through a pipe and is unpickled, object by object. The cost therefore
+//! depends on the number of tensors, bytes and objects in a batch, and on the machine.
 //!
 //! The constants are from the reference machine of `docs/remedies.md` (2 cores of an AMD EPYC in a virtual
-//! machine, Python 3.11, torch 2.15): the training thread's time a batch with one worker whose
-//! batches are ready, over 1 to 50 tensors, 4 kB to 40 MB, and up to 24,000 objects, on two days. A
-//! constant may be off by a quarter. What memory costs is measured on each machine. What messages cost is
-//! not: it is Python's own work and not the system's, and the CPU time of a message through a pipe, which
-//! was once taken for a measure of it, was 2.5 µs on the first day and 1.0 on the second, when a
-//! tensor took longer. `tests/python/study_remedies.py` applies what follows from them to real programs.
+//! machine, Python 3.11, torch 2.15). They are the training thread's time per batch with one worker whose
+//! batches are ready, for 1 to 50 tensors, 4 kB to 40 MB, and up to 24,000 objects, on two days. A constant
+//! may be wrong by a quarter. The cost of memory is measured on each machine. The cost of messages is not
+//! measured, because most of it is Python's own work, not the system's. The CPU time of a message through a
+//! pipe was once used as a measure of it, but it was 2.5 µs on the first day and 1.0 on the second, when a
+//! tensor took longer. `tests/python/study_remedies.py` applies these results to real programs.
 
 use crate::analysis::pipeline::LoaderFacts;
 use crate::model::record::BatchRecord;
 
-/// To ask for the next batch, to wake up, and to send the next task to a worker.
+/// Time to request the next batch, to wake up, and to send the next task to a worker.
 const BATCH_MS: f64 = 0.8;
 
-/// To ask a worker for a tensor's memory: six messages, for which its other thread has to wake up.
+/// Time to request a tensor's memory from a worker: six messages, for which its other thread has to wake
+/// up.
 const TENSOR_MS: f64 = 0.42;
 
-/// To unpickle an object.
+/// Time to unpickle an object.
 const OBJECT_MS: f64 = 0.8e-4;
 
-/// To read a mebibyte from a pipe and to copy it.
+/// Time to read a mebibyte from a pipe and to copy it.
 const PIPED_MIB_MS: f64 = 0.6;
 
-/// Half of Python's switch interval (`sys.getswitchinterval()`, 5 ms): how long a thread waits on
-/// average for one that does not give the interpreter lock away.
+/// Half of Python's switch interval (`sys.getswitchinterval()`, 5 ms): the mean wait for a thread that does
+/// not release the interpreter lock by itself.
 const LOCK_WAIT_MS: f64 = 2.5;
 
-/// How much longer receiving takes where more processes work than there are cores: with two workers on two
-/// cores 2.7 for 1.5 ms (2 tensors) and 8.7 for 4.3 ms (10 tensors) were measured.
+/// Factor by which receiving takes longer if more processes work than there are cores. Measured with two
+/// workers on two cores: 2.7 instead of 1.5 ms (2 tensors), 8.7 instead of 4.3 ms (10 tensors).
 const MESSAGE_SLOWDOWN: f64 = 1.9;
 
-/// How much of what it takes to receive messages and objects it takes a worker to send them: 4.8 of 6.4 ms
-/// were measured for 16 tensors.
+/// A worker's time to send messages and objects, as a share of the time to receive them. Measured for 16
+/// tensors: 4.8 of 6.4 ms.
 const SENT: f64 = 0.75;
 
-/// How many times what is measured of shared memory (a byte of each page is read) it takes to read all of
-/// it: 8 ms for 24 MB were measured.
+/// Time to read all of the shared memory, as a multiple of the measured time (which reads one byte of each
+/// page). Measured: 8 ms for 24 MB.
 const READ: f64 = 1.45;
 
-/// The same for a worker that writes it: the kernel clears each page, the batch is copied into it, and
-/// the original is given back. For 24 MB 18 ms of a worker were measured where it collates into shared
-/// memory, and 25 ms where the data set makes the batch.
+/// The same for a worker that writes the memory: the kernel clears each page, the batch is copied into it,
+/// and the original is freed. Measured for 24 MB: 18 ms of a worker that collates into shared memory, and
+/// 25 ms of a worker whose data set makes the batch.
 const WRITTEN: f64 = 3.9;
 
-/// What was measured there of what is measured on each machine: to map and to read a mebibyte.
+/// Time to map and to read a mebibyte on the reference machine. Other machines measure this value.
 const SHARED_MIB_MS: f64 = 0.23;
 
 const MIB: f64 = 1_048_576.0;
 
-/// Milliseconds a batch.
+/// Cost of a batch in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Price {
-    /// Of the training thread, to receive it.
+    /// Time of the training thread to receive the batch.
     pub(super) receive_ms: f64,
-    /// Of a worker, to send it.
+    /// Time of a worker to send the batch.
     pub(super) send_ms: f64,
-    /// The part of either that is messages and objects, not memory.
+    /// The part of either time for messages and objects, not memory.
     handled_ms: f64,
-    /// Whether a batch was looked at. Else it is taken for one tensor of no size.
+    /// Whether a batch was measured. Otherwise a batch is assumed to be one tensor of size zero.
     pub(super) is_known: bool,
 }
 
@@ -88,8 +89,8 @@ impl Price {
         }
     }
 
-    /// With workers whose main thread holds their interpreter lock while they load. Their other
-    /// thread, which hands tensors over, then waits for it, so that loading and handing over hardly
+    /// The cost if the workers' main thread holds its interpreter lock while it loads. The worker's other
+    /// thread, which transfers tensors, then waits for the lock. Loading and transfer therefore hardly
     /// overlap.
     pub(super) fn of_workers_that_hold_the_lock(self) -> Self {
         Self {
@@ -110,7 +111,8 @@ impl Price {
         }
     }
 
-    /// With more processes at work than cores: whoever is asked has to wait for a core before it answers.
+    /// The cost if more processes work than there are cores: a worker has to wait for a core before it
+    /// answers.
     pub(super) fn without_a_free_core(self) -> Self {
         Self {
             receive_ms: self.receive_ms + (MESSAGE_SLOWDOWN - 1.0) * self.handled_ms,
@@ -131,7 +133,7 @@ mod tests {
         Price::of(&loader).receive_ms
     }
 
-    /// Against what the training thread of the reference machine spent.
+    /// Compared with the measured time of the training thread on the reference machine.
     #[test]
     fn tensors_bytes_and_objects_cost_what_they_cost_the_reference_machine() {
         let of = |tensors, tensor_bytes, objects, object_bytes| {
