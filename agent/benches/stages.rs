@@ -5,11 +5,12 @@
 use std::time::Duration;
 
 use divan::{Bencher, black_box};
-use headspace_agent::model::StageHistory;
-use headspace_agent::model::stage_history::StageTicks;
-use headspace_agent::pipeline::{NoticeLog, StageReader};
+use headspace_agent::model::StageSeries;
+use headspace_agent::model::stage_series::StageTicks;
+use headspace_agent::notice::NoticeLog;
 use headspace_agent::record::stage::slot::Outcome;
 use headspace_agent::record::stage::{Region, Slots};
+use headspace_agent::sampling::StageReader;
 
 fn main() {
     divan::main();
@@ -46,7 +47,7 @@ fn call(slots: &Slots, stages: usize) {
 fn read_and_keep(bencher: Bencher<'_, '_>, stages: usize) {
     let (mut reader, slots) = pipeline(stages);
     let notice_log = NoticeLog::new(Box::new(|_| {}));
-    let mut history = StageHistory::default();
+    let mut history = StageSeries::default();
     bencher
         .with_inputs(|| call(&slots, stages))
         .bench_local_values(|()| {

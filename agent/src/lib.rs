@@ -14,12 +14,13 @@
 //! ```
 
 pub mod analysis;
+pub mod delivery;
 pub mod loader;
 pub mod model;
 pub mod notice;
-pub mod pipeline;
 pub mod port;
 pub mod record;
 pub mod runtime;
+pub mod sampling;
 pub mod testing;
 pub mod wording;

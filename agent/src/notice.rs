@@ -3,8 +3,10 @@
 //! A notice says what happened, why, and what to do. It goes to stderr in one line and into the
 //! records as a `notice`, where [`Notice::code`] is the stable name for programs.
 
+pub mod log;
 mod probe;
 
+pub use self::log::NoticeLog;
 pub use self::probe::{Afterwards, ProbeFacts};
 
 use std::fmt;

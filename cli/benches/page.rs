@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use divan::Bencher;
 use headspace::Context;
-use headspace::page::Watched;
+use headspace::page::PageState;
 use headspace_exporters::encode::json_lines::encode;
 use headspace_exporters::run_folder::{Follower, rank_path};
 use tempfile::TempDir;
@@ -26,8 +26,8 @@ const RANKS: u32 = 8;
 static FOLDER: OnceLock<TempDir> = OnceLock::new();
 
 fn main() {
-    let watched = Watched::read(folder()).unwrap();
-    let page = watched.page();
+    let page = PageState::read(folder()).unwrap();
+    let page = page.page();
     let data = serde_json::to_string(&page).unwrap().len();
     let records: u64 = (0..RANKS)
         .map(|rank| fs::metadata(rank_path(folder(), rank)).unwrap().len())
@@ -38,7 +38,7 @@ fn main() {
         data >> 10,
         page.file().len() >> 10
     );
-    drop(watched);
+    drop(page);
     println!("served whole {:.1} s after its start", whole(data));
     divan::main();
     if let Some(folder) = FOLDER.get() {
@@ -84,14 +84,14 @@ fn read_the_records_alone(bencher: Bencher<'_, '_>) {
 #[divan::bench(sample_count = 3, sample_size = 1)]
 fn read_and_render_one_file(bencher: Bencher<'_, '_>) {
     let folder = folder();
-    bencher.bench_local(|| Watched::read(folder).unwrap().page().file());
+    bencher.bench_local(|| PageState::read(folder).unwrap().page().file());
 }
 
 /// What a look of `serve` costs while somebody watches.
 #[divan::bench(sample_count = 20, sample_size = 1)]
 fn render_the_data_again(bencher: Bencher<'_, '_>) {
-    let watched = Watched::read(folder()).unwrap();
-    bencher.bench_local(|| serde_json::to_string(&watched.page()).unwrap());
+    let page = PageState::read(folder()).unwrap();
+    bencher.bench_local(|| serde_json::to_string(&page.page()).unwrap());
 }
 
 /// What somebody waits for who opens the page.

@@ -28,7 +28,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
-use headspace_agent::port::{ConsumerThread, RankGpu};
+use headspace_agent::port::ConsumerThread;
+use headspace_agent::sampling::RankGpu;
 use headspace_collectors::catalog::{Entry, Settings};
 
 use self::args::{Cli, Command};

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use headspace::{Context, EXIT_OK, EXIT_SLOWER, EXIT_USAGE};
-use headspace_agent::analysis::bootstrap::Rng;
+use headspace_agent::analysis::statistics::bootstrap::Rng;
 use headspace_agent::model::record::{
     EndCause, EndRecord, LoopTick, RunRecord, RunState, SCHEMA, StageTick, SummaryRecord,
     TickRecord,

@@ -8,7 +8,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use headspace_agent::model::record::{GpuRecord, SourceRecord, SourceState};
-use headspace_agent::port::{CollectError, Collector, ConsumerThread, RankGpu};
+use headspace_agent::port::{CollectError, Collector, ConsumerThread};
+use headspace_agent::sampling::RankGpu;
 
 #[cfg(feature = "gpu")]
 use crate::gpu;

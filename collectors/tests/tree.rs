@@ -183,11 +183,11 @@ fn a_root_with_nothing_to_read_is_unsupported_with_the_reason() {
 fn what_walks_tables_of_processes_does_not_do_so_on_the_tick() {
     assert_eq!(
         Tree::new().unwrap().pace(),
-        Pace::Apart(Duration::from_secs(1))
+        Pace::Background(Duration::from_secs(1))
     );
     assert_eq!(
         TreeMemory::new().unwrap().pace(),
-        Pace::Apart(Duration::from_secs(30))
+        Pace::Background(Duration::from_secs(30))
     );
 }
 

@@ -1,6 +1,13 @@
 //! What only a process with a Python interpreter has, from its opening to its end: sources, and the
 //! looks at queues.
 
+pub(crate) mod frames;
+pub(crate) mod gc;
+pub(crate) mod gil;
+pub(crate) mod gil_thread;
+pub(crate) mod interrupts;
+pub(crate) mod thread_times;
+
 use std::sync::Arc;
 
 use headspace::python;
@@ -9,10 +16,9 @@ use headspace_agent::runtime::Agent;
 use headspace_collectors::catalog::Entry;
 use pyo3::prelude::*;
 
-use crate::gc::{self, Gc};
-use crate::gil;
-use crate::gil_thread::GilThread;
-use crate::queues::Looker;
+use self::gc::Gc;
+use self::gil_thread::GilThread;
+use crate::stages::queues::Looker;
 
 /// What they hold of the interpreter. To be ended by whoever opened it; dropping it ends nothing.
 pub(crate) struct Interpreter {

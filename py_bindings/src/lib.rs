@@ -12,37 +12,13 @@
     reason = "PyO3 makes arguments by value"
 )]
 
-mod cached;
-mod calls;
 mod command;
-mod fast_block;
-mod fast_next;
 mod follower;
-mod frames;
-mod gc;
-mod gil;
-mod gil_thread;
 mod interpreter;
-mod interrupts;
-mod iterator;
-mod kept;
-mod loader_facts;
-mod log;
-mod plan;
-mod queues;
-mod recorded_loops;
-mod samples;
+mod loops;
 mod session;
-mod slots;
-mod source;
-mod stage;
-mod start;
+mod stages;
 mod statistics;
-mod tape;
-mod task;
-mod thread_times;
-mod timed_call;
-mod watched;
 
 use pyo3::prelude::*;
 
@@ -56,38 +32,38 @@ mod _native {
     #[pymodule_export]
     use super::follower::Follower;
     #[pymodule_export]
-    use super::frames::threads_beyond;
+    use super::interpreter::frames::threads_beyond;
     #[pymodule_export]
-    use super::iterator::LoopIterator;
+    use super::loops::iterator::LoopIterator;
     #[pymodule_export]
-    use super::queues::{observe_queue, watch_queue};
+    use super::loops::wrapped_loader::Loop;
     #[pymodule_export]
     use super::session::Session;
     #[pymodule_export]
     use super::session::ticks;
     #[pymodule_export]
-    use super::slots::{finish_worker, works_for_another};
+    use super::stages::queues::{observe_queue, watch_queue};
     #[pymodule_export]
-    use super::stage::{Stage, stage, stage_of_loop};
+    use super::stages::slots::{finish_worker, works_for_another};
+    #[pymodule_export]
+    use super::stages::stage::{Stage, stage, stage_of_loop};
+    #[pymodule_export]
+    use super::stages::task::Task;
+    #[pymodule_export]
+    use super::stages::timed_call::time_calls;
     #[pymodule_export]
     use super::statistics::{mean_and_error, t_quantile};
-    #[pymodule_export]
-    use super::task::Task;
-    #[pymodule_export]
-    use super::timed_call::time_calls;
-    #[pymodule_export]
-    use super::watched::Loop;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        super::fast_block::install(module)
+        super::stages::fast_block::install(module)
     }
 
     #[pymodule_export]
     const FREEDOM: f64 = headspace_agent::analysis::statistics::FREEDOM;
 
     #[pymodule_export]
-    const RUN_TO_RUN: f64 = headspace_agent::analysis::precision::RUN_TO_RUN;
+    const RUN_TO_RUN: f64 = headspace_agent::analysis::statistics::precision::RUN_TO_RUN;
 
     /// The version of the wheel.
     #[pymodule_export]

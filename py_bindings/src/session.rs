@@ -1,5 +1,8 @@
 //! One run: the agent with its collectors and its file.
 
+pub(crate) mod log;
+pub(crate) mod start;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +21,8 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::interpreter::Interpreter;
-use crate::slots;
-use crate::start::{Configuration, Surroundings};
+use crate::session::start::{Configuration, Surroundings};
+use crate::stages::slots;
 
 /// The process's clock, so that a time stamp taken before a session starts can be its origin.
 pub(crate) fn clock() -> &'static MonotonicClock {
@@ -78,7 +81,7 @@ impl Session {
     fn new(py: Python<'_>, configuration: Configuration) -> PyResult<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let (rank, world_size) = (configuration.rank, configuration.world_size);
-        let log = crate::log::begin();
+        let log = crate::session::log::begin();
         let checked = configuration.check()?;
         let scalars = checked.scalar_fetches();
         let (mut interpreter, sources) = Interpreter::open(py);
@@ -105,7 +108,7 @@ impl Session {
             let setting = "HEADSPACE_LOG".to_owned();
             agent.notice(&Notice::SettingRefused { setting, problem });
         }
-        tracing::info!(target: crate::log::SESSION, folder = %folder.display(), rank, "watching");
+        tracing::info!(target: crate::session::log::SESSION, folder = %folder.display(), rank, "watching");
         interpreter.look_at_queues(agent.clone());
         Ok(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),

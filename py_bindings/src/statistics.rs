@@ -1,7 +1,7 @@
 //! The statistics of `headspace tune`: those of the agent.
 
-use headspace_agent::analysis::precision::ratio;
 use headspace_agent::analysis::statistics;
+use headspace_agent::analysis::statistics::precision::ratio;
 use pyo3::prelude::*;
 
 #[pyfunction]

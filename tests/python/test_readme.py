@@ -185,7 +185,7 @@ def test_the_variables_are_those_that_the_package_reads() -> None:
     cells = re.findall(r"^\| (`HEADSPACE[^|]*)\|", COMMANDS, re.MULTILINE)
     told = {name for cell in cells for name in re.findall(r"HEADSPACE\w*", cell)}
     package = (ROOT / "py_bindings/python/headspace/_settings.py").read_text()
-    places = [ROOT / "cli/src/lib.rs", ROOT / "py_bindings/src/log.rs"]
+    places = [ROOT / "cli/src/lib.rs", ROOT / "py_bindings/src/session/log.rs"]
     command = "".join(place.read_text() for place in places)
 
     read = re.findall(r'(?:environ\.get|_count|_switch)\(\s*"(HEADSPACE\w*)"', package)

@@ -7,8 +7,8 @@
 
 mod simulator;
 
+use headspace_agent::analysis::attribution::facts::{LoaderFacts, PipelineFacts};
 use headspace_agent::analysis::attribution::{Attribution, Limit, Remedy, attribute};
-use headspace_agent::analysis::pipeline::{LoaderFacts, Pipeline};
 use headspace_agent::model::record::{
     ComputeGpu, Estimate, GpuRule, GpuUse, QueueSummary, Resource, ResourcesRecord, StageSummary,
 };
@@ -283,7 +283,7 @@ fn large_batches_from_workers_cost_more_than_they_spare() {
 #[test]
 fn without_workers_the_training_thread_is_named_and_no_thread_is_invented() {
     let fetch = told("fetch", 1.0, 1.0, 18.0, 99.0);
-    let mut facts = Pipeline {
+    let mut facts = PipelineFacts {
         stages: vec![fetch],
         // Of a loader that another loop iterates.
         queues: vec![sink(2, 0.0)],
@@ -300,7 +300,7 @@ fn without_workers_the_training_thread_is_named_and_no_thread_is_invented() {
             other_threads_cores: Some(0.01),
             ..ResourcesRecord::default()
         },
-        ..Pipeline::default()
+        ..PipelineFacts::default()
     };
     let found = attribute(&facts);
 
@@ -413,9 +413,9 @@ fn about(ms: f64) -> Estimate {
 }
 
 /// `at_once` decodes on 7 decoders, 8 clips a batch, each so long.
-fn nvdec(at_once: u32, item_ms: f64) -> Pipeline {
+fn nvdec(at_once: u32, item_ms: f64) -> PipelineFacts {
     let busy = f64::from(at_once.min(7));
-    Pipeline {
+    PipelineFacts {
         stages: vec![told("decode", f64::from(at_once), 8.0, item_ms, 3.0)],
         queues: vec![sink(24, 95.0)],
         step_ms: 8.0 * item_ms / f64::from(at_once),
@@ -432,13 +432,13 @@ fn nvdec(at_once: u32, item_ms: f64) -> Pipeline {
             cores_usable: Some(96.0),
             ..ResourcesRecord::default()
         },
-        ..Pipeline::default()
+        ..PipelineFacts::default()
     }
 }
 
 #[test]
 fn a_step_of_426_ms_over_a_floor_of_29_8_is_the_decoders_fault_and_not_the_models() {
-    let baseline = Pipeline {
+    let baseline = PipelineFacts {
         stages: vec![
             told("fetch", 8.0, 32.0, 6.0, 10.0),
             told("decode", 8.0, 32.0, 106.0, 97.0),
@@ -455,7 +455,7 @@ fn a_step_of_426_ms_over_a_floor_of_29_8_is_the_decoders_fault_and_not_the_model
             cores_usable: Some(24.0),
             ..ResourcesRecord::default()
         },
-        ..Pipeline::default()
+        ..PipelineFacts::default()
     };
     let found = attribute(&baseline);
 
@@ -549,9 +549,9 @@ fn four_decodes_on_seven_engines_may_become_seven_and_no_more() {
 }
 
 /// Demux on so many threads, each call so long, with what it does to the model.
-fn demux(threads: f64, call_ms: f64, contention_ms: f64, ipc: f64) -> Pipeline {
+fn demux(threads: f64, call_ms: f64, contention_ms: f64, ipc: f64) -> PipelineFacts {
     let step = 8.0 * call_ms / threads;
-    Pipeline {
+    PipelineFacts {
         stages: vec![told("demux", threads, 8.0, call_ms, 99.0)],
         queues: vec![sink(3, 96.0)],
         step_ms: step,
@@ -565,7 +565,7 @@ fn demux(threads: f64, call_ms: f64, contention_ms: f64, ipc: f64) -> Pipeline {
             gil_wait_ms: Some(0.05),
             ..ResourcesRecord::default()
         },
-        ..Pipeline::default()
+        ..PipelineFacts::default()
     }
 }
 
@@ -608,19 +608,19 @@ fn nested_stages_count_once_and_the_inner_one_is_named() {
 
 #[test]
 fn without_stages_there_is_no_verdict_on_stages() {
-    let facts = Pipeline {
+    let facts = PipelineFacts {
         step_ms: 30.0,
         wait_ms: 20.0,
         loader: LoaderFacts::default(),
-        ..Pipeline::default()
+        ..PipelineFacts::default()
     };
     assert_eq!(attribute(&facts), Attribution::default());
-    let hardly_waits = Pipeline {
+    let hardly_waits = PipelineFacts {
         wait_ms: 0.1,
         ..facts
     };
     assert_eq!(binds(&attribute(&hardly_waits)), Some(Limit::Compute));
-    assert_eq!(attribute(&Pipeline::default()), Attribution::default());
+    assert_eq!(attribute(&PipelineFacts::default()), Attribution::default());
 }
 
 #[test]
@@ -656,14 +656,14 @@ fn facts_that_do_not_explain_the_step_name_no_stage() {
 // What an independent reader of verdicts found wrong.
 
 /// A loop that hardly waits, with threads beside it.
-fn hardly_waits(resources: ResourcesRecord) -> Pipeline {
-    Pipeline {
+fn hardly_waits(resources: ResourcesRecord) -> PipelineFacts {
+    PipelineFacts {
         stages: vec![told("transform", 2.0, 1.0, 40.0, 45.0)],
         queues: vec![sink(4, 1.0)],
         step_ms: 23.2,
         wait_ms: 0.3,
         resources,
-        ..Pipeline::default()
+        ..PipelineFacts::default()
     }
 }
 
@@ -708,12 +708,12 @@ fn half_of_a_stage_called_within_spares_half_of_that_and_not_of_all() {
         within: Some("load".to_owned()),
         ..told("parse", 1.0, 1.0, 24.0, 0.0)
     };
-    let found = attribute(&Pipeline {
+    let found = attribute(&PipelineFacts {
         stages: vec![told("load", 1.0, 1.0, 40.0, 0.0), inner],
         queues: vec![sink(4, 95.0)],
         step_ms: 40.2,
         wait_ms: 30.1,
-        ..Pipeline::default()
+        ..PipelineFacts::default()
     });
     let cheaper = remedy(&found, "cheaper_calls").unwrap();
 
@@ -733,12 +733,12 @@ fn a_pool_in_which_nothing_waits_is_not_given_more_workers() {
         active: Some(3.95),
         ..QueueSummary::default()
     };
-    let found = attribute(&Pipeline {
+    let found = attribute(&PipelineFacts {
         stages: vec![told("decode", 4.0, 1.0, 60.0, 0.0)],
         queues: vec![pool],
         step_ms: 15.1,
         wait_ms: 5.0,
-        ..Pipeline::default()
+        ..PipelineFacts::default()
     });
 
     assert!(remedy(&found, "more_workers").is_none());

@@ -7,8 +7,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
-use headspace_agent::analysis::bootstrap::Rng;
 use headspace_agent::analysis::compare::{Measured, Side, compare};
+use headspace_agent::analysis::statistics::bootstrap::Rng;
 use headspace_agent::analysis::tick_series::TickSeries;
 use headspace_agent::model::Distribution;
 use headspace_agent::model::comparison::{ComparisonVerdict, Gate, JudgedBy};

@@ -85,22 +85,25 @@ const AGENT_MODULES: &[(&str, &[&str])] = &[
     ("loader", &["model", "notice", "port"]),
     ("analysis", &["model", "notice", "port"]),
     ("wording", &["model", "analysis"]),
+    ("delivery", &["model", "notice", "port"]),
     (
-        "pipeline",
+        "sampling",
         &[
-            "model", "notice", "port", "record", "loader", "analysis", "wording",
+            "model", "notice", "port", "record", "loader", "analysis", "wording", "delivery",
         ],
     ),
     (
         "runtime",
         &[
-            "model", "notice", "port", "record", "loader", "analysis", "wording", "pipeline",
+            "model", "notice", "port", "record", "loader", "analysis", "wording", "delivery",
+            "sampling",
         ],
     ),
     (
         "testing",
         &[
-            "model", "notice", "port", "record", "loader", "analysis", "wording", "pipeline",
+            "model", "notice", "port", "record", "loader", "analysis", "wording", "delivery",
+            "sampling",
         ],
     ),
 ];

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use fake_nvml_build::FakeNvml;
 use gpu::{Machine, h100, h100s, of, refusal};
-use headspace_agent::port::{CollectError, Collector, RankGpu};
+use headspace_agent::port::{CollectError, Collector};
+use headspace_agent::sampling::RankGpu;
 use serde_json::{Value, json};
 
 fn failing(mut script: Value, faults: Value) -> Value {

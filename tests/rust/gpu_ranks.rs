@@ -11,7 +11,7 @@ use fake_nvml_build::FakeNvml;
 use gpu::{Machine, h100, h100s};
 use headspace_agent::model::record::{ComputeGpu, GpuRule};
 use headspace_agent::model::{Reading, Scope};
-use headspace_agent::port::RankGpu;
+use headspace_agent::sampling::RankGpu;
 use serde_json::{Value, json};
 
 const GPUS: u32 = 8;

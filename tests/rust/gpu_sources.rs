@@ -123,7 +123,7 @@ fn all_sources_have_a_thread_of_their_own() {
         gpus.gpm.as_ref().unwrap().pace(),
         gpus.processes.as_ref().unwrap().pace(),
     ] {
-        assert!(matches!(pace, Pace::Apart(_)), "{pace:?}");
+        assert!(matches!(pace, Pace::Background(_)), "{pace:?}");
     }
 }
 

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use headspace_agent::model::record::{LoaderRecord, RunRecord};
 use headspace_agent::model::{Mode, Reading, Record, log_target};
-use headspace_agent::pipeline::sampler::Identity;
 use headspace_agent::port::{
-    CollectError, Collector, ConsumerThread, ExportError, Exporter, MonotonicClock, RankGpu,
+    CollectError, Collector, ConsumerThread, ExportError, Exporter, MonotonicClock,
 };
 use headspace_agent::runtime::{AgentBuilder, Limits};
-use headspace_exporters::transport::apart::{
-    Apart, DELIVERY, Deliver, Failure, Pace, Retry, Shared, State,
+use headspace_agent::sampling::RankGpu;
+use headspace_agent::sampling::sampler::Identity;
+use headspace_exporters::transport::background::{
+    BackgroundExporter, DELIVERY, Deliver, Failure, Pace, Retry, Shared, State,
 };
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
@@ -81,7 +82,8 @@ fn run() {
         interval: Duration::from_secs(10),
         timeout: Duration::from_secs(1),
     };
-    let unreachable = Apart::start("unreachable", Unreachable, Unreachable, pace).unwrap();
+    let unreachable =
+        BackgroundExporter::start("unreachable", Unreachable, Unreachable, pace).unwrap();
     let agent = AgentBuilder {
         limits: Limits::default(),
         collectors: vec![Box::new(Broken)],

@@ -10,27 +10,30 @@
 //! some milliseconds, so it should run at the end of a run, or rarely.
 
 mod bottleneck;
+mod call_times;
 mod conclusion;
 mod evidence;
-mod flow;
-mod model;
-mod predict;
-mod price;
+pub mod facts;
+mod from_summary;
+mod prediction;
+mod queueing_model;
 mod remedies;
 mod simulation;
-mod times;
+mod stage_order;
+mod worker_price;
 
 pub use self::conclusion::{Attribution, Bottleneck, Limit, Remedy};
 pub use self::evidence::{CoresEvidence, Evidence, StageEvidence};
+pub(super) use self::from_summary::attribute_run;
 pub use self::remedies::action::{Action, Shared, Work};
 
 use self::bottleneck::{binding, conclude};
-use self::model::Model;
-use self::predict::Predictor;
+use self::prediction::Predictor;
+use self::queueing_model::Model;
 use self::remedies::remedies;
-use super::pipeline::Pipeline;
 use super::thresholds::Thresholds;
 use crate::model::record::{QueueSummary, StageSummary};
+use facts::PipelineFacts;
 
 /// The queues before and after a stage, if they are known.
 pub(crate) fn queues_around<'a>(
@@ -38,18 +41,18 @@ pub(crate) fn queues_around<'a>(
     queues: &'a [QueueSummary],
     name: &str,
 ) -> Vec<&'a QueueSummary> {
-    flow::queues_around(stages, queues, name)
+    stage_order::queues_around(stages, queues, name)
 }
 
 /// Finds what limits the pipeline and what would help, with the default thresholds.
 #[must_use]
-pub fn attribute(pipeline: &Pipeline) -> Attribution {
+pub fn attribute(pipeline: &PipelineFacts) -> Attribution {
     attribute_with(pipeline, Thresholds::default())
 }
 
 /// The same with other thresholds, to test how much a conclusion depends on them.
 #[must_use]
-pub fn attribute_with(pipeline: &Pipeline, thresholds: Thresholds) -> Attribution {
+pub fn attribute_with(pipeline: &PipelineFacts, thresholds: Thresholds) -> Attribution {
     let Some(model) = Model::of(pipeline, thresholds) else {
         return Attribution::default();
     };

@@ -11,7 +11,7 @@
 mod measured;
 
 pub use self::measured::Measured;
-use super::precision::{
+use super::statistics::precision::{
     Allowance, Known, RUN_TO_RUN, difference, relative_difference, runs_needed,
 };
 use super::tick_series::Quantity;

@@ -7,7 +7,7 @@
 //!
 //! **Interval.** Both series are resampled in moving blocks within their windows. If the cached batches
 //! differ from each other, batches are resampled instead of steps, because the batches are the sample.
-//! Deviations are expanded for the number of blocks (see [`bootstrap`](super::bootstrap)). Random levels
+//! Deviations are expanded for the number of blocks (see [`bootstrap`](super::statistics::bootstrap)). Random levels
 //! add the remaining differences between windows, live and in replay (see `levels`). The interval holds the
 //! middle 95 % of 1000 resampled headspaces.
 //!
@@ -49,20 +49,28 @@
 //! Accuracy is lowest where compute is 0.6 to 1.0 of the load (94 to 95 % within): the queue then empties
 //! and fills over hundreds of steps. With other programs, 66 to 76 % are within 3 points there.
 
+mod asynchronous_device;
+mod batch_content;
+mod core_waits;
 mod intervals;
+mod levels;
+mod probe_windows;
+#[cfg(test)]
+mod tests;
+mod unsteady;
 
+pub use self::asynchronous_device::Asynchrony;
+use self::asynchronous_device::{Level, asynchrony};
+use self::batch_content::Content;
+use self::core_waits::Undisturbed;
 use self::intervals::{Draw, intervals};
-pub use super::asynchronous::Asynchrony;
-use super::asynchronous::{Level, asynchrony};
-use super::bootstrap::Blocks;
-use super::content::Content;
-use super::core_waits::{self, Undisturbed};
-use super::levels::Levels;
+use self::levels::Levels;
+use self::probe_windows::Kept;
+pub use self::probe_windows::{Unused, WindowAnalysis};
+use self::unsteady::Between;
 use super::resources::CoresInUse;
-use super::selection::{self, Kept};
-pub use super::selection::{Unused, WindowAnalysis};
+use super::statistics::bootstrap::Blocks;
 use super::statistics::mean;
-use super::unsteady::Between;
 use crate::model::Window;
 use crate::model::record::{Estimate, FloorRecord, Phase};
 
@@ -187,7 +195,7 @@ pub struct FloorAnalysis {
 #[must_use]
 pub fn estimate(windows: &[Window], cores: Option<CoresInUse>) -> FloorAnalysis {
     let undisturbed = core_waits::take_out(windows, cores);
-    let (kept, records) = selection::select(&undisturbed.windows, windows);
+    let (kept, records) = probe_windows::select(&undisturbed.windows, windows);
     let (result, warnings) = match evaluate(&undisturbed, &kept) {
         Ok((floor, warnings)) => (Ok(floor), warnings),
         Err(reason) => (Err(reason), Vec::new()),

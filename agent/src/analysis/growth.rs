@@ -29,7 +29,7 @@
 //! Nobody who sees no more can tell a leak from a saturation whose time constant is half the time
 //! seen or more (64 % are called one), or from a random walk (10 %).
 
-use super::bootstrap::expansion;
+use super::statistics::bootstrap::expansion;
 use super::statistics::{NORMAL, mean};
 use crate::model::record::Estimate;
 

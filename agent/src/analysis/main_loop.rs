@@ -3,7 +3,7 @@
 //! The run decides with everything it knows, and writes the name to its summaries. A reader uses the last
 //! summary. Without one it applies the same rule to the records it has.
 
-use super::steady::{LEAST_STEADY, LEAST_WARMUP};
+use super::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
 use crate::model::RecordBody;
 use crate::model::record::SummaryRecord;
 
@@ -25,7 +25,7 @@ pub struct Candidate {
     /// It is probed.
     pub probed: bool,
     /// It evaluates, or feeds another loop.
-    pub apart: bool,
+    pub secondary: bool,
     /// It has steps enough for a number.
     pub measurable: bool,
     /// It trains a model.
@@ -45,7 +45,7 @@ pub fn select_main_loop(candidates: impl IntoIterator<Item = Candidate>) -> Opti
         (
             c.chosen && took_steps,
             c.probed,
-            took_steps && !c.apart,
+            took_steps && !c.secondary,
             c.measurable,
             c.trains,
         )

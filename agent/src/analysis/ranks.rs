@@ -12,7 +12,7 @@
 //! Ranks are added one at a time, and each is reduced to a few numbers; histograms are merged. The
 //! cost is linear in the ranks.
 
-use super::precision::Known;
+use super::statistics::precision::Known;
 use super::tick_series::{Asked, Quantity, TickSeries};
 use crate::model::Distribution;
 use crate::model::ranks::{RankCause, RankSummary, RanksRecord, SpreadRecord};

@@ -1,7 +1,7 @@
 //! Ranks whose slowest is known.
 
-use super::bootstrap::Rng;
 use super::ranks::{RankEvidence, Ranks, RanksTogether};
+use super::statistics::bootstrap::Rng;
 use super::tick_series::TickSeries;
 use crate::model::Distribution;
 use crate::model::ranks::{RankCause, RanksRecord};

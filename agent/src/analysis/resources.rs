@@ -4,7 +4,6 @@
 //! of its main loop. What was not read is absent.
 
 use super::growth::growth;
-use crate::model::history::Span;
 use crate::model::metric::{
     CGROUP_CPU_PERIODS, CGROUP_CPU_THROTTLED_PERIODS, DISK_UTILIZATION, GC_PAUSE_LONGEST,
     GC_PAUSE_TIME, GIL_WAIT_TIME, GIL_WAITS, GPU_ECC_ERRORS, GPU_ENGINE_UTILIZATION,
@@ -15,8 +14,9 @@ use crate::model::metric::{
     PROCESS_MEMORY_USAGE, THREAD_CPU_TIME, THREAD_RUN_QUEUE_TIME,
 };
 use crate::model::reading::Attributes;
+use crate::model::reading_series::Span;
 use crate::model::record::{ComputeGpu, GpuRecord, GpuUse, ResourcesRecord};
-use crate::model::{History, Scope, attributes};
+use crate::model::{ReadingSeries, Scope, attributes};
 
 /// The part of a run that its resources are told of.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,7 +67,7 @@ fn others(span: &Span<'_>, own: f64) -> Option<f64> {
 #[must_use]
 #[expect(clippy::too_many_lines, reason = "one record, field by field")]
 pub fn resources(
-    history: &History,
+    history: &ReadingSeries,
     part: Part,
     gpus: &[GpuRecord],
     compute_gpu: Option<ComputeGpu>,
@@ -143,7 +143,7 @@ pub fn resources(
 /// where nothing tells it.
 #[must_use]
 pub fn sm_utilization_pct(
-    history: &History,
+    history: &ReadingSeries,
     (from_s, to_s): (f64, f64),
     compute_gpu: Option<ComputeGpu>,
 ) -> Option<f64> {
@@ -203,7 +203,7 @@ fn memory_growth(span: &Span<'_>, part: Part) -> Option<(Scope, crate::model::re
     })
 }
 
-fn busiest_disk(history: &History, span: &Span<'_>) -> Option<f64> {
+fn busiest_disk(history: &ReadingSeries, span: &Span<'_>) -> Option<f64> {
     history
         .keys()
         .filter(|key| *key.metric == DISK_UTILIZATION)
@@ -212,7 +212,7 @@ fn busiest_disk(history: &History, span: &Span<'_>) -> Option<f64> {
 }
 
 /// The GPUs that any reading is of.
-fn ordinals(history: &History) -> impl Iterator<Item = u32> {
+fn ordinals(history: &ReadingSeries) -> impl Iterator<Item = u32> {
     let mut ordinals: Vec<u32> = history
         .keys()
         .filter_map(|key| match key.scope {

@@ -11,7 +11,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A run of that many seconds with one tick a second, of what `readings` says for each.
 fn run(seconds: u32, readings: impl Fn(f64) -> Vec<Reading>) -> ResourcesRecord {
-    let mut history = History::default();
+    let mut history = ReadingSeries::default();
     for i in 1..=seconds {
         history.push(SECOND * i, SECOND, false, &readings(f64::from(i)));
     }

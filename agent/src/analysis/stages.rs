@@ -6,10 +6,10 @@
 
 use super::findings::Finding;
 use super::resources::Part;
-use crate::model::StageHistory;
+use crate::model::StageSeries;
 use crate::model::record::{QueueSummary, Role, StageSummary, StageWorker, SummaryRecord};
 use crate::model::stage::cut_name;
-use crate::model::stage_history::{QueueRun, QueueTotals, StageRun, StageSpan, StageTotals};
+use crate::model::stage_series::{QueueRun, QueueTotals, StageRun, StageSpan, StageTotals};
 
 /// A call is slow if it takes more than this multiple of the median.
 const SLOW: f64 = 3.0;
@@ -29,7 +29,7 @@ const MOST_WORKERS: usize = 64;
 /// workers start before the part begins, so their numbers are over the whole run.
 #[must_use]
 pub fn stages(
-    history: &StageHistory,
+    history: &StageSeries,
     part: Part,
     main_loop: &str,
     others: &[&str],

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::model::stage_history::StageTicks;
+use crate::model::stage_series::StageTicks;
 use crate::model::{Distribution, QueueSample, StageSample};
 
 const MS: u64 = 1_000_000;
@@ -12,8 +12,8 @@ const PART: Part = Part {
 };
 
 /// Ten seconds, each with 20 batches and what is given.
-fn of(stages: &[StageSample], queues: &[QueueSample]) -> StageHistory {
-    let mut history = StageHistory::default();
+fn of(stages: &[StageSample], queues: &[QueueSample]) -> StageSeries {
+    let mut history = StageSeries::default();
     for second in 1..=10 {
         history.push(StageTicks {
             at: Duration::from_secs(second),
@@ -282,7 +282,7 @@ fn what_items_do_not_pass_is_told_even_if_it_was_over_before() {
         items_out: 0,
         ..decode(&[2000, 3000])
     };
-    let mut history = StageHistory::default();
+    let mut history = StageSeries::default();
     for (second, stages) in [(1, [start, decode(&[10])]), (2, Default::default())] {
         let stages = stages.map(|stage| StageSample {
             worker: Some("worker 0".into()),

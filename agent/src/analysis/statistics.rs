@@ -1,5 +1,9 @@
 //! Means, variances and Student's t: what several analyses need.
 
+pub mod bootstrap;
+pub mod precision;
+pub mod steady_state;
+
 /// Half of a 95 % interval in standard errors: the 97.5 % quantile of the normal distribution.
 pub(super) const NORMAL: f64 = 1.959_964;
 

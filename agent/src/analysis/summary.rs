@@ -5,21 +5,21 @@ mod warmup;
 use self::warmup::no_steady_state;
 pub use self::warmup::warmup;
 use super::attribution::Attribution;
-use super::conclusion::conclude;
+use super::attribution::attribute_run;
 use super::findings::{Finding, findings};
 use super::main_loop::{Candidate, select_main_loop};
-use super::precision::{Known, interval, ratio};
 use super::resources::{Part, resources, sm_utilization_pct};
 use super::stages::{data_readiness_pct, failures, stages};
+use super::statistics::precision::{Known, interval, ratio};
 use super::statistics::standard_error;
-use super::steady::{LEAST_STEADY, LEAST_WARMUP};
+use super::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
     ComputeGpu, Dropped, EndRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop, ProbeRecord,
     Role, RunState, SummaryRecord,
 };
-use crate::model::series::{Series, Totals};
-use crate::model::{History, Mode, Scope, StageHistory};
+use crate::model::step_series::{StepSeries, Totals};
+use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
 
 /// One loop's share of the run.
 #[derive(Debug, Clone, Default)]
@@ -47,9 +47,9 @@ pub struct LoopFacts {
     /// For the first epochs: when each began and when its last batch was received.
     pub spans_s: Vec<(f64, f64)>,
     /// Steps from the source.
-    pub live: Series,
+    pub live: StepSeries,
     /// Steps from the cache.
-    pub replay: Series,
+    pub replay: StepSeries,
     /// Whether several threads received batches concurrently.
     pub concurrent: bool,
     /// Whether it is a loop of `step()` calls, whose waiting is not measured.
@@ -72,9 +72,9 @@ pub struct RunFacts<'a> {
     /// Seconds since the run began.
     pub elapsed_s: f64,
     /// Resource readings during the run.
-    pub history: Option<&'a History>,
+    pub history: Option<&'a ReadingSeries>,
     /// Totals of stages and queues.
-    pub stages: Option<&'a StageHistory>,
+    pub stages: Option<&'a StageSeries>,
     /// The GPUs that the process may use.
     pub gpus: &'a [GpuRecord],
     /// The GPU that this rank computes on.
@@ -90,7 +90,7 @@ pub struct RunFacts<'a> {
 impl LoopFacts {
     /// Seconds spent in steps. The main loop is selected by this.
     fn seconds(&self) -> f64 {
-        let sum = |series: &Series| series.totals_after(0).step.sum_nanos() as f64 / 1e9;
+        let sum = |series: &StepSeries| series.totals_after(0).step.sum_nanos() as f64 / 1e9;
         sum(&self.live) + sum(&self.replay)
     }
 
@@ -99,7 +99,7 @@ impl LoopFacts {
         Candidate {
             chosen: self.loader.chosen,
             probed: self.probe.is_some(),
-            apart: role.is_some_and(Role::is_apart),
+            secondary: role.is_some_and(Role::is_secondary),
             measurable: self.has_steady_state(),
             trains: role == Some(Role::Training),
             steps: self.steps,
@@ -137,7 +137,7 @@ impl LoopFacts {
     }
 
     /// The steps that the verdict is about.
-    pub(super) fn series(&self) -> &Series {
+    pub(super) fn series(&self) -> &StepSeries {
         if self.mode == Mode::Replay && !self.replay.is_empty() {
             &self.replay
         } else {
@@ -173,9 +173,9 @@ fn others(loops: &[LoopFacts], main: &LoopFacts) -> Vec<OtherLoop> {
 fn waits_beside_pct(loops: &[LoopFacts], main: &LoopFacts) -> f64 {
     let all = main.series().totals_after(0).step.sum_nanos() as f64;
     let within = |other: &&LoopFacts| {
-        let apart = other.loader.role.is_some_and(Role::is_apart);
+        let secondary = other.loader.role.is_some_and(Role::is_secondary);
         other.name != main.name
-            && !apart
+            && !secondary
             && !other.without_loader
             && 2 * other.steps >= main.steps
             && go_on_together(&other.spans_s, &main.spans_s)
@@ -273,7 +273,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     findings.extend(fill_stages(&mut summary, run, part, &others));
     let attribution = run
         .concluded
-        .map_or_else(|| conclude(&summary, main), Attribution::clone);
+        .map_or_else(|| attribute_run(&summary, main), Attribution::clone);
     Summary {
         record: summary,
         findings,
@@ -358,7 +358,7 @@ fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) -> Option<Finding>
 
 /// The confidence interval of the steady mean. The variation is estimated from the steps that are kept one
 /// by one. If a run has more steps, the mean is more precise than this interval.
-fn steady_ci_ms(series: &Series, skip: usize, steady: &Totals) -> Option<(f64, f64)> {
+fn steady_ci_ms(series: &StepSeries, skip: usize, steady: &Totals) -> Option<(f64, f64)> {
     let kept = series.early().iter().skip(skip);
     let steps: Vec<_> = kept.map(|s| (1.0, s.step_ns() as f64 / 1e6)).collect();
     interval(Known {

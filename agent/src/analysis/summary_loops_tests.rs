@@ -10,7 +10,7 @@ fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
 
 /// A loop of so many steps of 30 ms, of which 20 ms are waiting.
 fn facts(name: &str, steps: usize, role: Option<Role>) -> LoopFacts {
-    let mut live = Series::default();
+    let mut live = StepSeries::default();
     for _ in 0..steps {
         live.push(StepSample {
             compute_ns: 10_000_000,

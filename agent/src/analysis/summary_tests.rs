@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::analysis::attribution::{Bottleneck, Evidence, Limit};
 use crate::model::record::{Estimate, Phase, WindowRecord};
-use crate::model::stage_history::StageTicks;
+use crate::model::stage_series::StageTicks;
 use crate::model::{StageSample, StepSample};
 
 /// The numbers of a summary.
@@ -11,8 +11,8 @@ fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
     super::summarise(run, loops).record
 }
 
-fn series(steps: usize, compute_ms: u64, wait_ms: u64) -> Series {
-    let mut series = Series::default();
+fn series(steps: usize, compute_ms: u64, wait_ms: u64) -> StepSeries {
+    let mut series = StepSeries::default();
     for _ in 0..steps {
         series.push(StepSample {
             compute_ns: compute_ms * 1_000_000,
@@ -22,7 +22,7 @@ fn series(steps: usize, compute_ms: u64, wait_ms: u64) -> Series {
     series
 }
 
-fn facts(name: &str, live: Series) -> LoopFacts {
+fn facts(name: &str, live: StepSeries) -> LoopFacts {
     LoopFacts {
         name: name.into(),
         steps: live.len(),
@@ -117,7 +117,7 @@ fn an_evaluations_stages_do_not_count_for_what_limits_training() {
             ..StageSample::default()
         }
     };
-    let mut history = StageHistory::default();
+    let mut history = StageSeries::default();
     for second in 1..=4 {
         // The loop loads by itself, 20 of 30 ms, and evaluates now and then.
         history.push(StageTicks {
@@ -161,7 +161,7 @@ fn a_stage_of_the_users_may_be_called_as_an_evaluation_is() {
         time,
         ..StageSample::default()
     };
-    let mut history = StageHistory::default();
+    let mut history = StageSeries::default();
     for second in 1..=4 {
         history.push(StageTicks {
             at: Duration::from_secs(second),
@@ -196,7 +196,7 @@ fn a_run_of_a_few_steps_has_no_steady_numbers_rather_than_zeros() {
 fn a_run_without_a_steady_state_says_how_many_steps_would_show_one() {
     // 30 ms for `slow` steps, then 10 ms, with a jitter that no two blocks share.
     let steps = |slow: u64, all: u64| {
-        let mut live = Series::default();
+        let mut live = StepSeries::default();
         for step in 0..all {
             let level = if step < slow { 30_000_000 } else { 10_000_000 };
             live.push(StepSample {
@@ -220,7 +220,7 @@ fn a_run_without_a_steady_state_says_how_many_steps_would_show_one() {
 
 #[test]
 fn the_interval_of_the_mean_step_is_wider_where_neighbouring_steps_are_alike() {
-    let width = |steps: Series| {
+    let width = |steps: StepSeries| {
         let summary = summarise(&RunFacts::default(), &[facts("train", steps)]);
         let (low, high) = summary.steady_step_ci_ms.unwrap();
         let mean = summary.steady_step_mean_ms.unwrap();
@@ -229,7 +229,7 @@ fn the_interval_of_the_mean_step_is_wider_where_neighbouring_steps_are_alike() {
     };
     // 20 and 40 ms by turns: at each step, and for 20 steps each.
     let turns = |run: usize| {
-        let mut live = Series::default();
+        let mut live = StepSeries::default();
         for step in 0..420 {
             live.push(StepSample {
                 compute_ns: if (step / run).is_multiple_of(2) {
@@ -311,7 +311,7 @@ fn throughput_needs_a_batch_size() {
 
 #[test]
 fn stages_are_those_of_the_main_loops_steady_state() {
-    let mut history = StageHistory::default();
+    let mut history = StageSeries::default();
     for second in 1..=4u64 {
         let mut decode = StageSample {
             name: "decode".into(),

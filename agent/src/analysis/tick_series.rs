@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::main_loop::{MOST_NAMES, MainLoop};
-use super::precision::{Known, ratio};
-use super::steady::LEAST_WARMUP;
+use super::statistics::precision::{Known, ratio};
+use super::statistics::steady_state::LEAST_WARMUP;
 use crate::model::distribution::DistributionRecord;
 use crate::model::metric::THREAD_RUN_QUEUE_TIME;
 use crate::model::record::{Phase, RunState, SummaryRecord, TickRecord};

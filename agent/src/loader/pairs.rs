@@ -3,7 +3,7 @@
 //! On a steady machine the ratio of replay to live step varies between pairs only as much as the noise
 //! of the steps within their windows makes it. Variance beyond that (one-way random effects: Searle, Casella
 //! and `McCulloch`, "Variance Components", 1992, ch. 3) does not shrink with longer windows, only with
-//! more pairs. The analysis estimates it anew, from all windows: `analysis/unsteady.rs`.
+//! more pairs. The analysis estimates it anew, from all windows: `analysis/floor/unsteady.rs`.
 
 use super::settle::{self, GLANCE, mean_step};
 use super::whole;

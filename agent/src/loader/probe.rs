@@ -31,7 +31,7 @@
 //! was. Where an epoch keeps its length ([`EpochProgress`](super::EpochProgress)), the source's last
 //! batches are left out.
 
-mod judgement;
+mod window_length;
 
 use super::pairs::Pairs;
 use super::settle::Reference;

@@ -5,7 +5,7 @@ pub mod attributes;
 pub mod bounded_series;
 pub mod comparison;
 pub mod distribution;
-pub mod history;
+
 mod in_place;
 pub mod log_target;
 pub mod metric;
@@ -13,22 +13,24 @@ pub mod mode;
 pub mod options;
 pub mod ranks;
 pub mod reading;
+pub mod reading_series;
 pub mod record;
-pub mod series;
+
 pub mod stage;
-pub mod stage_history;
+pub mod stage_series;
+pub mod step_series;
 pub mod window;
 
 pub use bounded_series::BoundedSeries;
 pub use distribution::Distribution;
-pub use history::History;
 pub use in_place::InPlace;
 pub use metric::{Metric, MetricKind};
 pub use mode::Mode;
 pub use options::{LoopOption, OptionsFrom};
 pub use reading::{Reading, ReadingKey, Scope};
+pub use reading_series::ReadingSeries;
 pub use record::{Record, RecordBody};
-pub use series::{Series, StepSample};
 pub use stage::{QueueSample, StageSample};
-pub use stage_history::StageHistory;
+pub use stage_series::StageSeries;
+pub use step_series::{StepSample, StepSeries};
 pub use window::{ThreadReading, ThreadTimes, Window, WindowStep};

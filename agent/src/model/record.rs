@@ -4,13 +4,13 @@
 //! these types (`make schema`), so this file is the contract. Everywhere: a value that was not
 //! measured is absent (`null` in [`SummaryRecord`]); zero means a measured zero.
 
-mod conclusion;
+mod attribution;
 mod probe;
 mod run;
 mod summary;
 mod tick;
 
-pub use self::conclusion::{
+pub use self::attribution::{
     BottleneckKind, BottleneckRecord, ChangeRecord, FindingRecord, QueueSummary, RemedyRecord,
     Resource, StageSummary, StageWorker,
 };

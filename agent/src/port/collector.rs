@@ -46,7 +46,7 @@ pub enum Pace {
     /// By a thread of its own, and not again before so much time has passed: for drivers, for what
     /// is dear, and for what does not change faster. Its readings are in the ticks that it was read
     /// for; what comes late is in the next.
-    Apart(Duration),
+    Background(Duration),
 }
 
 /// Reads measurements from one source.
@@ -68,7 +68,7 @@ pub trait Collector: Send + 'static {
     }
 
     /// How many times the CPU time of a reading it rests before the next, at the least. By default
-    /// that is a thousandth of a core. Constant over a run; for [`Pace::Apart`] only.
+    /// that is a thousandth of a core. Constant over a run; for [`Pace::Background`] only.
     fn cpu_rest(&self) -> u32 {
         1_000
     }

@@ -5,10 +5,8 @@ pub mod collector;
 pub mod consumer;
 pub mod contain;
 pub mod exporter;
-mod rank_gpu;
 
 pub use clock::{Clock, MonotonicClock};
 pub use collector::{CollectError, Collector, Pace};
 pub use consumer::ConsumerThread;
 pub use exporter::{ExportError, Exporter, Lost};
-pub use rank_gpu::RankGpu;

@@ -14,7 +14,7 @@
 use super::event::Event;
 use super::sampled::Sampled;
 use crate::model::record::{EpochRecord, LoopTick, Phase, StepRecord};
-use crate::model::{Distribution, Series, StepSample};
+use crate::model::{Distribution, StepSample, StepSeries};
 use crate::port::MonotonicClock;
 
 /// One loop's events, folded as far as they have been read.
@@ -44,8 +44,8 @@ pub struct Fold {
     spans: Vec<(u64, u64)>,
     first_ttfb_s: Option<f64>,
     parts: [Part; 3],
-    live: Series,
-    replay: Series,
+    live: StepSeries,
+    replay: StepSeries,
     ended: Vec<EpochRecord>,
     /// Where somebody wants single steps.
     sampled: Option<Sampled>,
@@ -93,9 +93,9 @@ pub struct LoopTotals {
     /// Of the first epochs: when each began and when its last batch was received.
     pub spans_s: Vec<(f64, f64)>,
     /// Live steps (those that settle after a replay are in neither series).
-    pub live: Series,
+    pub live: StepSeries,
     /// Replayed steps.
-    pub replay: Series,
+    pub replay: StepSeries,
     /// Whether several threads took batches at once, so that compute is not known.
     pub concurrent: bool,
     /// Whether it is a loop of `step()` calls, where waiting is not seen.
@@ -140,8 +140,8 @@ impl Fold {
             spans: Vec::new(),
             first_ttfb_s: None,
             parts: <[Part; 3]>::default(),
-            live: Series::default(),
-            replay: Series::default(),
+            live: StepSeries::default(),
+            replay: StepSeries::default(),
             ended: Vec::new(),
             sampled: None,
         }

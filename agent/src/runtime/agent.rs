@@ -14,14 +14,16 @@ use super::fork::Owner;
 use super::signal::{self, Terminate};
 use super::signal_chain::end_process;
 use super::wake::Waker;
+use crate::delivery::RecordQueue;
 use crate::model::Mode;
 use crate::model::record::{
     BatchRecord, EndCause, EndRecord, LoaderRecord, ProbeRecord, RunState, SummaryRecord,
 };
 use crate::notice::Notice;
-use crate::pipeline::{LoopEntry, RecordQueue, Sampler, Schedule, Watched};
-use crate::port::{Clock, ConsumerThread, MonotonicClock, RankGpu};
+use crate::port::{Clock, ConsumerThread, MonotonicClock};
 use crate::record::{Fold, Recorder};
+use crate::sampling::RankGpu;
+use crate::sampling::{LiveRun, LoopEntry, Sampler, Schedule};
 
 /// How long the records may take to be completed when the process is asked to end.
 const TERMINATE_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -35,7 +37,7 @@ pub(super) struct Inner {
     pub(super) owner: Owner,
     pub(super) clock: MonotonicClock,
     pub(super) limits: Limits,
-    pub(super) watched: Arc<Watched>,
+    pub(super) live_run: Arc<LiveRun>,
     pub(super) queue: Arc<RecordQueue>,
     /// Read by the training thread once a batch.
     pub(super) watching: Arc<AtomicBool>,
@@ -78,13 +80,13 @@ impl Inner {
 
     pub(super) fn run_sampler(&self, mut sampler: Sampler) {
         let mut schedule = Schedule::new(self.clock.now(), self.limits.interval);
-        let mut watched = true;
+        let mut live_run = true;
         loop {
             let watching = self.watching.load(Ordering::Relaxed);
-            if watching && !std::mem::replace(&mut watched, watching) {
+            if watching && !std::mem::replace(&mut live_run, watching) {
                 sampler.forget();
             }
-            watched = watching;
+            live_run = watching;
             let due = schedule.until_due(self.clock.now());
             if !(due.is_zero() && watching) {
                 self.sampler.sleep(watching.then_some(due));
@@ -113,7 +115,7 @@ impl Inner {
                 }
             } else {
                 // Woken early: a ring is half full.
-                self.watched.drain();
+                self.live_run.drain();
             }
         }
     }
@@ -153,8 +155,8 @@ impl Agent {
         }
         let entry = LoopEntry::new(recorder, loader, mode);
         if inner.owner.is_here() {
-            inner.watched.add(Arc::clone(&entry));
-            if inner.watched.len() == 1 {
+            inner.live_run.add(Arc::clone(&entry));
+            if inner.live_run.len() == 1 {
                 // What runs here is written at once, for a run that does not live to its first tick.
                 inner.lock().flushes += 1;
                 inner.sampler.ring();
@@ -166,12 +168,12 @@ impl Agent {
     /// A batch of the loop of that name was looked at. Whether it is the first.
     #[must_use]
     pub fn describe_batch(&self, name: &str, batch: BatchRecord) -> bool {
-        self.is_here() && self.0.watched.set_batch(name, batch)
+        self.is_here() && self.0.live_run.set_batch(name, batch)
     }
 
     /// Milliseconds of CPU time to hand over a mebibyte of shared memory on this machine.
     pub fn set_shared_mib_ms(&self, ms: f64) {
-        self.0.watched.set_shared_mib_ms(ms);
+        self.0.live_run.set_shared_mib_ms(ms);
     }
 
     /// Whether this is the process the agent was started in.
@@ -183,7 +185,7 @@ impl Agent {
     /// Tells the user something, once.
     pub fn notice(&self, notice: &Notice) {
         if self.is_here() {
-            self.0.watched.notice_log.post(notice);
+            self.0.live_run.notice_log.post(notice);
         }
     }
 
@@ -208,7 +210,9 @@ impl Agent {
     /// The run so far, with the probes that have ended or go on.
     #[must_use]
     pub fn report(&self) -> (SummaryRecord, Vec<ProbeRecord>) {
-        self.0.watched.report(self.0.clock.now(), RunState::Running)
+        self.0
+            .live_run
+            .report(self.0.clock.now(), RunState::Running)
     }
 
     /// Writes down what there is, as an extra tick. Returns whether it was delivered within
@@ -237,12 +241,12 @@ impl Agent {
         if !self.is_here() {
             return;
         }
-        let watched = &self.0.watched;
-        watched.set_ended_by(EndRecord {
+        let live_run = &self.0.live_run;
+        live_run.set_ended_by(EndRecord {
             cause: EndCause::Exception,
             name: exception.to_owned(),
         });
-        for entry in watched.loops().iter().filter(|_| is_error) {
+        for entry in live_run.loops().iter().filter(|_| is_error) {
             if let Some(repeated) = entry.repeated_in_epoch() {
                 self.notice(&Notice::ExceptionInProbe {
                     loop_name: entry.loader.name.clone(),
@@ -275,7 +279,7 @@ impl Agent {
         if !complete {
             let waited_s = timeout.as_secs_f64();
             inner
-                .watched
+                .live_run
                 .notice_log
                 .post(&Notice::StopTimedOut { waited_s });
         }
@@ -283,7 +287,7 @@ impl Agent {
         signal::unlisten(alarm);
         inner.terminator.ring();
         let now = inner.clock.now();
-        let (summary, probes) = inner.watched.report(now, RunState::Finished);
+        let (summary, probes) = inner.live_run.report(now, RunState::Finished);
         Some(Stopped {
             summary,
             probes,
@@ -302,7 +306,7 @@ impl Agent {
             self.0.terminator.sleep(None);
             match signal::arrived() {
                 Some(Terminate::Yes) => {
-                    self.0.watched.set_ended_by(EndRecord {
+                    self.0.live_run.set_ended_by(EndRecord {
                         cause: EndCause::Signal,
                         name: "SIGTERM".to_owned(),
                     });

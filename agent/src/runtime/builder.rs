@@ -9,17 +9,18 @@ use super::agent::{Agent, Inner};
 use super::fork::Owner;
 use super::signal;
 use super::wake::Waker;
+use crate::delivery::{RecordQueue, export_thread};
 use crate::model::record::{GpuRecord, ProbeRecord, RunRecord, SummaryRecord};
 use crate::notice::Notice;
-use crate::pipeline::apart::apart;
-use crate::pipeline::notice_log::Say;
-use crate::pipeline::sampler::Identity;
-use crate::pipeline::{
-    NoticeLog, RecordQueue, Sampler, Source, Sources, StageReader, Watched, dispatcher,
-};
-use crate::port::{Clock, Collector, ConsumerThread, Exporter, MonotonicClock, Pace, RankGpu};
+use crate::notice::NoticeLog;
+use crate::notice::log::Say;
+use crate::port::{Clock, Collector, ConsumerThread, Exporter, MonotonicClock, Pace};
 use crate::record::recorder;
 use crate::record::stage::{Region, Workers};
+use crate::sampling::RankGpu;
+use crate::sampling::background_source::background_source;
+use crate::sampling::sampler::Identity;
+use crate::sampling::{LiveRun, Sampler, Source, Sources, StageReader};
 
 /// Stack of a thread of ours: they hold no deep recursion, and address space is the user's.
 const STACK: usize = 512 * 1024;
@@ -111,7 +112,7 @@ impl AgentBuilder {
         let mut run = self.run;
         run.process_started_unix_nano = process_started(&clock, self.process_age_s);
         let step_cost_ns = recorder::cost_per_batch_ns(&clock);
-        let watched = Watched::new(
+        let live_run = LiveRun::new(
             NoticeLog::new(self.say),
             self.gpus,
             self.rank_gpu.clone(),
@@ -123,7 +124,7 @@ impl AgentBuilder {
             clock: clock.clone(),
             queue: Arc::new(RecordQueue::new(self.limits.queue_capacity.clamp(1, 4096))),
             limits: self.limits,
-            watched: Arc::new(watched),
+            live_run: Arc::new(live_run),
             watching: Arc::new(AtomicBool::new(true)),
             consumer: self.consumer,
             rank_gpu: self.rank_gpu,
@@ -134,12 +135,12 @@ impl AgentBuilder {
             served: Condvar::new(),
         });
         let sampler = Sampler::new(
-            Arc::clone(&inner.watched),
+            Arc::clone(&inner.live_run),
             Arc::clone(&inner.queue),
             Arc::new(clock.clone()),
             self.identity,
             run,
-            attend(self.collectors, &clock, &inner.watched.notice_log),
+            open_sources(self.collectors, &clock, &inner.live_run.notice_log),
             StageReader::new(self.stages, self.workers),
         );
         let agent = Agent(inner);
@@ -169,11 +170,11 @@ fn start_threads(
     exporters: Vec<Box<dyn Exporter>>,
     on_terminate: OnTerminate,
 ) -> std::io::Result<()> {
-    let (queue, watched) = (Arc::clone(&agent.0.queue), Arc::clone(&agent.0.watched));
+    let (queue, live_run) = (Arc::clone(&agent.0.queue), Arc::clone(&agent.0.live_run));
     let (sampling, terminating) = (agent.clone(), agent.clone());
     spawn(
         "headspace-export",
-        Box::new(move || dispatcher::run(&queue, exporters, &watched.notice_log)),
+        Box::new(move || export_thread::run(&queue, exporters, &live_run.notice_log)),
     )?;
     spawn(
         "headspace-tick",
@@ -192,23 +193,23 @@ fn spawn(name: &str, work: Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHand
 }
 
 /// Gives a thread to each source that wants one of its own. One that gets none is retired.
-fn attend(
+fn open_sources(
     collectors: Vec<Box<dyn Collector>>,
     clock: &MonotonicClock,
     notice_log: &NoticeLog,
 ) -> Sources {
     let mut sources = Vec::with_capacity(collectors.len());
     for collector in collectors {
-        let Pace::Apart(pace) = collector.pace() else {
+        let Pace::Background(pace) = collector.pace() else {
             sources.push(Source::Inline(collector));
             continue;
         };
         let name = collector.name();
-        let (apart, attendant) = apart(name, pace);
+        let (source, source_thread) = background_source(name, pace);
         let clock = clock.clone();
-        let work = Box::new(move || attendant.run(collector, &clock));
+        let work = Box::new(move || source_thread.run(collector, &clock));
         match spawn(&format!("hs-{name}"), work) {
-            Ok(_) => sources.push(Source::Apart(apart)),
+            Ok(_) => sources.push(Source::Background(source)),
             Err(error) => notice_log.post(&Notice::SourceOff {
                 source: name,
                 reason: format!("the system gives no thread for it: {error}"),

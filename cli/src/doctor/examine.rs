@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use headspace_agent::model::Reading;
 use headspace_agent::model::record::{SourceRecord, SourceState};
-use headspace_agent::pipeline::apart::rest;
 use headspace_agent::port::clock::thread_cpu_time;
 use headspace_agent::port::contain::contain;
 use headspace_agent::port::{CollectError, Collector, Pace};
+use headspace_agent::sampling::background_source::rest;
 use headspace_collectors::catalog::Entry;
 
 /// The default interval of a session.
@@ -73,7 +73,7 @@ pub(super) fn examine(entries: Vec<Entry>, patience: Patience) -> Vec<Examined> 
         let Ok(source) = entry.opened else { continue };
         match source.pace() {
             Pace::Tick => inline.push(Inline::new(index, source)),
-            Pace::Apart(pace) => {
+            Pace::Background(pace) => {
                 let answers = answers.clone();
                 let cpu_rest = source.cpu_rest();
                 let work = move || attend(index, source, pace, patience, &answers);

@@ -17,7 +17,7 @@ mod facts;
 mod history;
 mod html;
 mod spread;
-mod watched;
+mod state;
 
 #[cfg(test)]
 #[path = "../../benches/hour.rs"]
@@ -27,7 +27,7 @@ pub use self::charts::{Chart, Line, Mark};
 pub use self::data::{Page, Part, RankCharts, RankUpdate, Update};
 pub(crate) use self::document::ASSETS;
 pub(crate) use self::html::Text;
-pub use self::watched::Watched;
+pub use self::state::PageState;
 
 use headspace_agent::wording::verdict::Verdict;
 

@@ -1,8 +1,8 @@
 use super::super::hour;
 use super::*;
 
-fn watched(ranks: u32, seconds: u64) -> Watched {
-    let mut watched = Watched::new("runs/a-run".as_ref());
+fn watched(ranks: u32, seconds: u64) -> PageState {
+    let mut watched = PageState::new("runs/a-run".as_ref());
     for rank in 0..ranks {
         for record in hour::records(rank, seconds) {
             watched.take(rank, record);
@@ -110,14 +110,14 @@ fn what_is_new_after_a_second_is_little() {
 
 #[test]
 fn a_run_without_a_record_has_a_page_too() {
-    let page = Watched::default().page();
+    let page = PageState::default().page();
     assert!(page.file().contains("No summary yet"));
 }
 
 #[test]
 fn a_stage_called_like_markup_changes_nothing() {
     let name = "</script><script>alert(1)</script><img src=x onerror=alert(2)>";
-    let mut watched = Watched::new(name.as_ref());
+    let mut watched = PageState::new(name.as_ref());
     for mut record in hour::records(0, 30) {
         match &mut record.body {
             RecordBody::Summary(summary) => {

@@ -8,12 +8,12 @@ use headspace_agent::wording::units::bytes;
 
 use crate::args::ReportArgs;
 use crate::find::only;
-use crate::page::Watched;
+use crate::page::PageState;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 
 /// Writes the page of the run that was named, or else of the newest.
 pub(super) fn write(args: &ReportArgs, file: &Path, context: &mut Context<'_>) -> io::Result<i32> {
-    let run = match only(&args.paths, &context.runs, &Watched::read) {
+    let run = match only(&args.paths, &context.runs, &PageState::read) {
         Ok(run) => run,
         Err(count) => {
             writeln!(

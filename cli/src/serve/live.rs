@@ -15,7 +15,7 @@ use headspace_exporters::encode::snapshot::Snapshot;
 use headspace_exporters::run_folder::{Follower, Polled};
 use tokio::sync::broadcast;
 
-use crate::page::{Page, Update, Watched};
+use crate::page::{Page, PageState, Update};
 
 /// Interval between two reads of the files.
 const LOOK: Duration = Duration::from_millis(500);
@@ -38,7 +38,7 @@ pub(super) struct Live {
 
 #[derive(Default)]
 struct Now {
-    watched: Watched,
+    watched: PageState,
     snapshots: BTreeMap<u32, Snapshot>,
     /// The page as last published.
     page: Page,
@@ -66,7 +66,7 @@ impl Live {
         let mut now = self.lock();
         if polled.another_run || now.watched.is_empty() {
             let place = follower.run().unwrap_or_else(|| "".as_ref());
-            now.watched = Watched::new(place);
+            now.watched = PageState::new(place);
             now.snapshots.clear();
         }
         for (rank, record) in polled.records {

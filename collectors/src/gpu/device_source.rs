@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use headspace_agent::model::Reading;
 use headspace_agent::model::metric::MetricKind;
-use headspace_agent::port::{CollectError, Collector, Pace, RankGpu};
+use headspace_agent::port::{CollectError, Collector, Pace};
+use headspace_agent::sampling::RankGpu;
 
 use super::cadence::{Cadence, FASTEST};
 use super::device::{Device, any_left};
@@ -148,7 +149,7 @@ impl Collector for Gpu {
     }
 
     fn pace(&self) -> Pace {
-        Pace::Apart(FASTEST)
+        Pace::Background(FASTEST)
     }
 
     fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {

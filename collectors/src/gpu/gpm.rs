@@ -11,8 +11,9 @@ use std::time::Duration;
 use headspace_agent::model::Reading;
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
-use headspace_agent::port::{Clock, CollectError, Collector, MonotonicClock, Pace, RankGpu};
+use headspace_agent::port::{Clock, CollectError, Collector, MonotonicClock, Pace};
 use headspace_agent::runtime::fork::Owner;
+use headspace_agent::sampling::RankGpu;
 use nvml_wrapper::enums::gpm::GpmMetricId as Id;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::gpm::{GpmSample, gpm_metrics_get};
@@ -342,7 +343,7 @@ impl Collector for Gpm {
     }
 
     fn pace(&self) -> Pace {
-        Pace::Apart(FASTEST)
+        Pace::Background(FASTEST)
     }
 
     fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use headspace_agent::model::Reading;
 use headspace_agent::model::record::GpuRecord;
-use headspace_agent::port::{CollectError, Collector, Pace, RankGpu};
+use headspace_agent::port::{CollectError, Collector, Pace};
+use headspace_agent::sampling::RankGpu;
 
 use super::{Gpus, cadence, gpm, processes};
 
@@ -151,7 +152,7 @@ impl Collector for LateSource {
     }
 
     fn pace(&self) -> Pace {
-        Pace::Apart(cadence::FASTEST)
+        Pace::Background(cadence::FASTEST)
     }
 
     fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {

@@ -25,7 +25,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headspace_agent::model::record::GpuRecord;
-use headspace_agent::port::{Clock, CollectError, RankGpu};
+use headspace_agent::port::{Clock, CollectError};
+use headspace_agent::sampling::RankGpu;
 
 pub use device_source::{Gpu, NAME, READS};
 pub use gpm::Gpm;

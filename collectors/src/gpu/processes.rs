@@ -13,7 +13,8 @@ use headspace_agent::model::Reading;
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
 use headspace_agent::model::record::GpuRule;
-use headspace_agent::port::{CollectError, Collector, Pace, RankGpu};
+use headspace_agent::port::{CollectError, Collector, Pace};
+use headspace_agent::sampling::RankGpu;
 use nvml_wrapper::Device as Handle;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
@@ -257,7 +258,7 @@ impl Collector for Processes {
     }
 
     fn pace(&self) -> Pace {
-        Pace::Apart(FASTEST)
+        Pace::Background(FASTEST)
     }
 
     fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {

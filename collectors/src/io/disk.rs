@@ -206,7 +206,7 @@ impl Collector for Disk {
     }
 
     fn pace(&self) -> Pace {
-        Pace::Apart(PACE)
+        Pace::Background(PACE)
     }
 
     fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {

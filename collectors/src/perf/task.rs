@@ -54,7 +54,7 @@ impl Collector for Perf {
     }
 
     fn pace(&self) -> Pace {
-        Pace::Apart(PACE)
+        Pace::Background(PACE)
     }
 
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {

@@ -104,7 +104,7 @@ impl Collector for TreeMemory {
     }
 
     fn pace(&self) -> Pace {
-        Pace::Apart(PACE)
+        Pace::Background(PACE)
     }
 
     fn cpu_rest(&self) -> u32 {

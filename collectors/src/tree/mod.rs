@@ -77,7 +77,7 @@ impl Collector for Tree {
     }
 
     fn pace(&self) -> Pace {
-        Pace::Apart(PACE)
+        Pace::Background(PACE)
     }
 
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {

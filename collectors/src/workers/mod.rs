@@ -20,16 +20,16 @@
 //! in private memory: training continues, and its stages are not reported. The trainer reads only
 //! reserved pages.
 
+mod folders;
 mod identity;
 mod layout;
 mod mapping;
-mod place;
 mod reader;
 mod termination;
 mod writer;
 
+pub use folders::{Folders, Marker};
 pub use identity::Identity;
-pub use place::{Marker, Places};
 pub use reader::FoundWorkers;
 pub use writer::WorkerFile;
 

@@ -21,7 +21,7 @@ struct Trainer {
 
 fn trainer() -> Trainer {
     let folder = tempfile::tempdir().unwrap();
-    let marker = Places::below(&[folder.path()]).mark().unwrap();
+    let marker = Folders::below(&[folder.path()]).mark().unwrap();
     Trainer {
         found: FoundWorkers::below(marker.clone()),
         marker,

@@ -16,11 +16,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use headspace_agent::model::Mode;
 use headspace_agent::model::record::{LoaderRecord, RunRecord, SummaryRecord};
-use headspace_agent::pipeline::sampler::Identity;
-use headspace_agent::port::{ConsumerThread, MonotonicClock, RankGpu};
+use headspace_agent::port::{ConsumerThread, MonotonicClock};
 use headspace_agent::record::Event;
 use headspace_agent::record::stage::Region;
 use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
+use headspace_agent::sampling::RankGpu;
+use headspace_agent::sampling::sampler::Identity;
 use headspace_agent::wording::verdict::Verdict;
 use headspace_collectors::tracing::StageLayer;
 use headspace_exporters::encode::verdict_text::verdict_text;

@@ -252,7 +252,7 @@ fn kind(key: &str) -> MetricKind {
 #[cfg(test)]
 mod tests {
     use headspace_agent::model::record::{EpochRecord, Phase, SummaryRecord};
-    use headspace_agent::pipeline::{QUEUES_A_TICK, STAGES_A_TICK};
+    use headspace_agent::sampling::{QUEUES_A_TICK, STAGES_A_TICK};
 
     use super::super::samples;
     use super::*;

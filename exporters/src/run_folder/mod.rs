@@ -9,13 +9,13 @@
 //!     └── rank1.jsonl
 //! ```
 
-mod follow;
+mod follow_rank_files;
+mod follow_run;
 mod names;
-mod place;
+mod resolve_path;
 mod run;
-mod tail;
 
-pub use follow::{Follower, Polled};
+pub use follow_run::{Follower, Polled};
 pub use names::{FolderError, RankFile, create, files, part_path, rank_path, run_id, runs};
-pub use place::{Place, newest};
+pub use resolve_path::{Place, newest};
 pub use run::{RankRun, ReadError, Run, Seen};

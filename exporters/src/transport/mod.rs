@@ -1,7 +1,7 @@
-//! Destinations, one per module. Siblings do not import each other; `apart` and `host` contain what
+//! Destinations, one per module. Siblings do not import each other; `background` and `host` contain what
 //! several of them share.
 
-pub mod apart;
+pub mod background;
 pub mod file;
 pub mod host;
 #[cfg(feature = "otlp")]

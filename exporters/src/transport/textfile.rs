@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use headspace_agent::model::Record;
 
-use super::apart::{Apart, Deliver, Failure, Pace, Shared, State};
+use super::background::{BackgroundExporter, Deliver, Failure, Pace, Shared, State};
 use crate::encode::prometheus::{self, Form};
 use crate::encode::snapshot::Snapshot;
 
@@ -38,7 +38,7 @@ impl State for Latest {
 }
 
 /// Keeps one file up to date.
-pub type TextfileExporter = Apart<Latest>;
+pub type TextfileExporter = BackgroundExporter<Latest>;
 
 /// Writes into `folder`, which is created if it does not exist.
 ///
@@ -64,7 +64,7 @@ pub fn open(folder: &Path) -> io::Result<TextfileExporter> {
         // A write cannot be interrupted; the wait for the last one has its own limit.
         timeout: PACE,
     };
-    Apart::start("textfile", Latest::default(), file, pace)
+    BackgroundExporter::start("textfile", Latest::default(), file, pace)
 }
 
 /// The file that is kept up to date.

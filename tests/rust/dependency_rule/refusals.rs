@@ -81,7 +81,7 @@ fn forbidden_imports_are_each_refused() {
             "use crate::{model::Record, analysis::floor};",
         ),
         (
-            "agent/src/pipeline/queue.rs",
+            "agent/src/sampling/sources.rs",
             "use crate::runtime::Agent as A;",
         ),
         (
@@ -143,7 +143,7 @@ fn allowed_imports_comments_and_strings_are_let_through() {
             "use std::time::{Duration, SystemTime};",
         ),
         (
-            "agent/src/pipeline/sampler.rs",
+            "agent/src/sampling/sampler.rs",
             "use std::time::Duration; use crate::record::Ring;",
         ),
         (

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headspace_agent::model::{Reading, Scope};
-use headspace_agent::port::{CollectError, Collector, RankGpu};
+use headspace_agent::port::{CollectError, Collector};
+use headspace_agent::sampling::RankGpu;
 use headspace_agent::testing::ManualClock;
 use headspace_collectors::gpu::Gpus;
 use serde_json::{Value, json};

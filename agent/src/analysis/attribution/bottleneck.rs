@@ -6,8 +6,8 @@
 
 use super::conclusion::{Bottleneck, Limit};
 use super::evidence::evidence;
-use super::model::Model;
-use super::predict::Predictor;
+use super::prediction::Predictor;
+use super::queueing_model::Model;
 use super::simulation::{SimulatedPipeline, Supply};
 use crate::model::record::Resource;
 

@@ -13,8 +13,8 @@ use self::action::Action;
 use super::bottleneck::{Binding, Term};
 use super::conclusion::Remedy;
 use super::evidence::evidence;
-use super::model::Model;
-use super::predict::Predictor;
+use super::prediction::Predictor;
+use super::queueing_model::Model;
 use super::simulation::SimulatedPipeline;
 use crate::model::record::ChangeRecord;
 

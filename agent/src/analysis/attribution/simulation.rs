@@ -10,7 +10,7 @@ mod run;
 mod server;
 
 use self::run::Run;
-use super::times::Times;
+use super::call_times::Times;
 
 /// Calls that a run simulates, roughly.
 const CALLS: f64 = 5_000.0;

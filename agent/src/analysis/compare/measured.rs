@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::precision::Known;
 use super::super::statistics::standard_error;
 use super::super::tick_series::{Asked, Quantity, Steady, TickSeries};
+use crate::analysis::statistics::precision::Known;
 use crate::model::comparison::ComparedRun;
 use crate::model::record::{RunState, SummaryRecord};
 use crate::model::{Distribution, Mode};

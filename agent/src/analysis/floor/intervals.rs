@@ -1,7 +1,7 @@
 //! Intervals of the floor and the headspace, by resampling.
 
-use crate::analysis::bootstrap::{self, Blocks, Rng};
-use crate::analysis::levels::Levels;
+use super::levels::Levels;
+use crate::analysis::statistics::bootstrap::{self, Blocks, Rng};
 use crate::model::record::Estimate;
 
 /// Number of resampled headspaces per interval. The ends of the interval are then accurate to a tenth of

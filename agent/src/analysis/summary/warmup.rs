@@ -1,8 +1,8 @@
 //! Where the steady state of a loop begins.
 
 use crate::analysis::findings::Finding;
-use crate::analysis::steady::{self, LEAST_WARMUP};
-use crate::model::series::Series;
+use crate::analysis::statistics::steady_state::{self, LEAST_WARMUP};
+use crate::model::step_series::StepSeries;
 
 /// Steps in one block of the change-point search.
 const BLOCK: usize = 5;
@@ -13,14 +13,14 @@ const DRIFT: f64 = 0.03;
 /// Number of steps to leave out at the start of `series`: at least [`LEAST_WARMUP`], more if there is a
 /// change point; `None` if no steady state was found.
 #[must_use]
-pub fn warmup(series: &Series) -> Option<usize> {
+pub fn warmup(series: &StepSeries) -> Option<usize> {
     series.early().get(LEAST_WARMUP..)?;
     let means = blocks(series);
     // There are too few blocks to search for a change point, so the minimum applies.
     if means.len() < 4 {
         return Some(LEAST_WARMUP);
     }
-    match steady::warmup_blocks(&means) {
+    match steady_state::warmup_blocks(&means) {
         Some(blocks) => Some(LEAST_WARMUP + blocks * BLOCK),
         // The rule also reacts to a drift that is too small to matter.
         None => halves_agree(&means).then_some(LEAST_WARMUP),
@@ -28,7 +28,7 @@ pub fn warmup(series: &Series) -> Option<usize> {
 }
 
 /// Mean step of each block after the least warm-up, in nanoseconds.
-fn blocks(series: &Series) -> Vec<f64> {
+fn blocks(series: &StepSeries) -> Vec<f64> {
     let rest = series.early().get(LEAST_WARMUP..).unwrap_or_default();
     rest.chunks_exact(BLOCK)
         .map(|block| block.iter().map(|s| s.step_ns() as f64).sum::<f64>() / BLOCK as f64)
@@ -39,7 +39,7 @@ fn blocks(series: &Series) -> Vec<f64> {
 ///
 /// The search accepts a warm-up of at most half the steps. So where the step time last changed `n`
 /// steps into the run, a run of `2 n` steps has a steady state if the step time changes no more.
-pub(super) fn no_steady_state(series: &Series) -> Finding {
+pub(super) fn no_steady_state(series: &StepSeries) -> Finding {
     let changed = last_change(series);
     // Later steps are not kept one by one, so the search would not use more of them.
     let all_kept = series.len() <= series.early().len() as u64;
@@ -53,8 +53,8 @@ pub(super) fn no_steady_state(series: &Series) -> Finding {
 
 /// Number of steps after which the step time no longer changed. The rest may be too short to count as
 /// steady.
-fn last_change(series: &Series) -> usize {
-    LEAST_WARMUP + BLOCK * steady::best_cut(&blocks(series))
+fn last_change(series: &StepSeries) -> usize {
+    LEAST_WARMUP + BLOCK * steady_state::best_cut(&blocks(series))
 }
 
 /// Whether the means of both halves differ by less than [`DRIFT`].

@@ -197,7 +197,7 @@ impl Role {
 
     /// Whether its steps do not count as training steps.
     #[must_use]
-    pub fn is_apart(self) -> bool {
+    pub fn is_secondary(self) -> bool {
         self != Self::Training
     }
 }

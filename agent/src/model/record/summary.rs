@@ -6,7 +6,7 @@ use super::super::mode::{Mode, optional_mode};
 use super::super::options::OptionsFrom;
 use super::super::ranks::RanksRecord;
 use super::Estimate;
-use super::conclusion::{
+use super::attribution::{
     BottleneckRecord, FindingRecord, QueueSummary, RemedyRecord, StageSummary,
 };
 use super::run::Role;

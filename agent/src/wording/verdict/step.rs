@@ -3,7 +3,7 @@
 use super::super::section::{Block, Fact, Section, SectionId};
 use super::super::units::{duration_ms, percent, signed_ms, steps};
 use super::{REFUSED, Verdict};
-use crate::analysis::steady::{LEAST_STEADY, LEAST_WARMUP};
+use crate::analysis::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
 use crate::model::Mode;
 use crate::model::record::Role;
 

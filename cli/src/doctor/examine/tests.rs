@@ -44,7 +44,7 @@ fn only(entries: Vec<Entry>, patience: Patience) -> Examined {
     examined.remove(0)
 }
 
-const PACES: [Pace; 2] = [Pace::Tick, Pace::Apart(Duration::ZERO)];
+const PACES: [Pace; 2] = [Pace::Tick, Pace::Background(Duration::ZERO)];
 
 fn fails_at_first(times: usize) -> impl FnMut() -> Result<(), CollectError> + Send {
     let mut calls = 0;

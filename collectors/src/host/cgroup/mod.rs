@@ -9,8 +9,8 @@
 //! malformed. Unknown is never treated as "no limit".
 
 mod limit;
+mod membership;
 mod memory;
-mod place;
 mod throttle;
 
 use std::io::ErrorKind;
@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 
 use limit::Level;
 pub(super) use limit::Quota;
+pub(super) use membership::Controller;
+use membership::Own;
 pub(super) use memory::MemoryGroup;
-pub(super) use place::Controller;
-use place::Own;
 pub(super) use throttle::CpuGroup;
 
 use crate::procfs;
@@ -141,14 +141,14 @@ impl<L> Groups<L> {
 
     /// Finds the place that `self.seen` names; `None` where the next attempt may do better.
     fn find(&mut self) -> Option<Place<L>> {
-        let (version, group) = match place::own_group(&self.seen, self.controller) {
+        let (version, group) = match membership::own_group(&self.seen, self.controller) {
             Own::Group(version, group) => (version, group),
             Own::None => return Some(Place::NoGroup),
             Own::Unknown => return None,
         };
         let mounts = procfs::below(&self.root, "/proc/self/mountinfo");
         let mounts = procfs::read(&mounts, &mut self.buffer).ok()?;
-        let folders = place::folders(&self.root, mounts, version, self.controller, &group);
+        let folders = membership::folders(&self.root, mounts, version, self.controller, &group);
         Some(folders.map_or(Place::Hidden, |folders| {
             let levels = folders.iter().map(|folder| (self.keep)(version, folder));
             Place::Levels(version, levels.collect())

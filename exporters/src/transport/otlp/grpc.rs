@@ -23,9 +23,9 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt;
 
-use super::super::apart::{Failure, Retry};
+use super::super::background::{Failure, Retry};
+use super::connection::{Refused, of_logs, of_metrics, of_traces, place, rejected};
 use super::settings::Line;
-use super::way::{Refused, of_logs, of_metrics, of_traces, place, rejected};
 
 /// The gRPC connection to one address.
 #[derive(Debug)]

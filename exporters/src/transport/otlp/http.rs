@@ -15,9 +15,9 @@ use ureq::Agent;
 use ureq::http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
-use super::super::apart::{Failure, Retry};
+use super::super::background::{Failure, Retry};
+use super::connection::{Refused, place, rejected};
 use super::settings::{Line, Protocol};
-use super::way::{Refused, place, rejected};
 
 /// Maximum number of bytes read from an answer, which contains only what was refused.
 const MOST_ANSWER: u64 = 64 << 10;

@@ -6,11 +6,11 @@
 //! the run. They are cumulative, so the next export makes up for a missed one. Spans and log records
 //! wait in a bounded queue.
 
+mod connection;
 mod grpc;
 mod http;
 pub mod settings;
 mod signals;
-mod way;
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use headspace_agent::port::Exporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::EnvResourceDetector;
 
+use self::connection::Connection;
 use self::settings::{Given, Line, Settings};
 use self::signals::{Items, Metrics, MetricsWay, QueueWay};
-use self::way::Way;
-use super::apart::Apart;
+use super::background::BackgroundExporter;
 use crate::encode::otlp::logs::{Context, Logs};
 use crate::encode::otlp::resource::Process;
 use crate::encode::otlp::trace::Parent;
@@ -55,7 +55,7 @@ pub fn open(given: &Given, local_rank: u32, world_size: u32) -> std::io::Result<
         local_rank,
         world_size,
     };
-    let mut way = |line: Option<Line>| match line.map(Way::open).transpose() {
+    let mut way = |line: Option<Line>| match line.map(Connection::open).transpose() {
         Ok(way) => way,
         Err(notice) => {
             notices.push(notice);
@@ -82,17 +82,23 @@ pub fn open(given: &Given, local_rank: u32, world_size: u32) -> std::io::Result<
     if let Some(way) = metrics {
         let deliver = MetricsWay::new(way, process.clone());
         let state = Metrics::default();
-        exporters.push(Box::new(Apart::start(NAME, state, deliver, pace)?));
+        exporters.push(Box::new(BackgroundExporter::start(
+            NAME, state, deliver, pace,
+        )?));
     }
     if let Some(way) = traces {
-        let deliver = QueueWay::new(way, process.clone(), Way::traces);
+        let deliver = QueueWay::new(way, process.clone(), Connection::traces);
         let state = Items::new(Spans::new(parent));
-        exporters.push(Box::new(Apart::start(NAME, state, deliver, pace)?));
+        exporters.push(Box::new(BackgroundExporter::start(
+            NAME, state, deliver, pace,
+        )?));
     }
     if let Some(way) = logs {
-        let deliver = QueueWay::new(way, process, Way::logs);
+        let deliver = QueueWay::new(way, process, Connection::logs);
         let state = Items::new(Logs::new(context));
-        exporters.push(Box::new(Apart::start(NAME, state, deliver, pace)?));
+        exporters.push(Box::new(BackgroundExporter::start(
+            NAME, state, deliver, pace,
+        )?));
     }
     Ok((exporters, notices))
 }

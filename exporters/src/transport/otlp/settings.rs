@@ -11,7 +11,7 @@ use std::time::Duration;
 use headspace_agent::notice::Notice;
 use http::{HeaderName, HeaderValue, Uri};
 
-use super::super::apart::Pace;
+use super::super::background::Pace;
 use super::Options;
 
 /// Default interval between two exports.

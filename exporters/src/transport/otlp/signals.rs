@@ -13,8 +13,8 @@ use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 
-use super::super::apart::{Deliver, Retry, Shared, State};
-use super::way::{Sent, Way};
+use super::super::background::{Deliver, Retry, Shared, State};
+use super::connection::{Connection, Sent};
 use crate::encode::otlp::logs::{self, Logs};
 use crate::encode::otlp::metrics;
 use crate::encode::otlp::resource::{Origin, Process, resource};
@@ -42,12 +42,12 @@ impl State for Metrics {
 /// Delivers metrics to a collector.
 #[derive(Debug)]
 pub(super) struct MetricsWay {
-    way: Way,
+    way: Connection,
     process: Process,
 }
 
 impl MetricsWay {
-    pub(super) fn new(way: Way, process: Process) -> Self {
+    pub(super) fn new(way: Connection, process: Process) -> Self {
         Self { way, process }
     }
 }
@@ -174,18 +174,18 @@ impl<T: Itemize> State for Items<T> {
 }
 
 /// A function that sends a request of type `M`.
-type SendRequest<M> = fn(&Way, M, Duration) -> Sent;
+type SendRequest<M> = fn(&Connection, M, Duration) -> Sent;
 
 /// Delivers queued items to a collector.
 #[derive(Debug)]
 pub(super) struct QueueWay<M> {
-    way: Way,
+    way: Connection,
     process: Process,
     send: SendRequest<M>,
 }
 
 impl<M> QueueWay<M> {
-    pub(super) fn new(way: Way, process: Process, send: SendRequest<M>) -> Self {
+    pub(super) fn new(way: Connection, process: Process, send: SendRequest<M>) -> Self {
         Self { way, process, send }
     }
 }

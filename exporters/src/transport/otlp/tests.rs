@@ -7,7 +7,7 @@ use ::http::Uri;
 use headspace_agent::model::{Record, RecordBody};
 use headspace_agent::port::Lost;
 
-use super::super::apart::Pace;
+use super::super::background::Pace;
 use super::http::HttpLine;
 use super::settings::Protocol;
 use super::*;
@@ -52,7 +52,7 @@ fn nobody() -> Uri {
     format!("http://{address}/v1").parse().unwrap()
 }
 
-fn way(endpoint: Uri) -> Way {
+fn way(endpoint: Uri) -> Connection {
     let line = Line {
         endpoint,
         protocol: Protocol::HttpProtobuf,
@@ -61,7 +61,7 @@ fn way(endpoint: Uri) -> Way {
         gzip: false,
         certificate: None,
     };
-    Way::Http(HttpLine::new(line).unwrap())
+    Connection::Http(HttpLine::new(line).unwrap())
 }
 
 /// Delivered with the first records, and at the end.
@@ -70,14 +70,14 @@ const PACE: Pace = Pace {
     timeout: DEADLINE,
 };
 
-fn spans_to(endpoint: Uri) -> Apart<Items<Spans>> {
-    let deliver = QueueWay::new(way(endpoint), Process::default(), Way::traces);
-    Apart::start(NAME, Items::new(Spans::default()), deliver, PACE).unwrap()
+fn spans_to(endpoint: Uri) -> BackgroundExporter<Items<Spans>> {
+    let deliver = QueueWay::new(way(endpoint), Process::default(), Connection::traces);
+    BackgroundExporter::start(NAME, Items::new(Spans::default()), deliver, PACE).unwrap()
 }
 
-fn logs_to(endpoint: Uri) -> Apart<Items<Logs>> {
-    let deliver = QueueWay::new(way(endpoint), Process::default(), Way::logs);
-    Apart::start(NAME, Items::new(Logs::default()), deliver, PACE).unwrap()
+fn logs_to(endpoint: Uri) -> BackgroundExporter<Items<Logs>> {
+    let deliver = QueueWay::new(way(endpoint), Process::default(), Connection::logs);
+    BackgroundExporter::start(NAME, Items::new(Logs::default()), deliver, PACE).unwrap()
 }
 
 fn tick() -> Record {

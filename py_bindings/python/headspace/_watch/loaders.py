@@ -15,7 +15,7 @@ from headspace._loops.epochs import length_of
 from headspace._loops.loader_facts import torch_loader
 from headspace._processes.worker import is_worker
 from headspace._watch.faults import call_safely
-from headspace._watch.watched_loops import find_loop, reconsider_roles
+from headspace._watch.find_loop import find_loop, reconsider_roles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

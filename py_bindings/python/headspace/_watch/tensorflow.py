@@ -12,7 +12,7 @@ import sys
 from headspace._loops.epochs import length_of
 from headspace._watch.calls import CallIterator
 from headspace._watch.faults import call_safely
-from headspace._watch.watched_loops import WatchedLoop, find_loop
+from headspace._watch.find_loop import WatchedLoop, find_loop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

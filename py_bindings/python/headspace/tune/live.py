@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from headspace._native import FREEDOM, RUN_TO_RUN, Follower, mean_and_error, t_quantile
 from headspace.tune.objective import run_half
 
-#: Steps at the start that do not count, as in `analysis/steady.rs`.
+#: Steps at the start that do not count, as in `analysis/statistics/steady_state.rs`.
 WARM_UP = 20
 
 #: Steady steps from which on a mean is told.

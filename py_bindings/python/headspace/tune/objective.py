@@ -5,7 +5,7 @@ One run's interval is the record's own, and at least what differs from run to ru
 also at least what their spread makes it. Two runs alone hardly tell how much runs differ (Student's t
 with one degree of freedom is 12.7), so their spread is taken together with that of all other
 configurations that were run again, and with what the runs say of themselves (moderated t: Smyth,
-"Linear models and empirical Bayes methods", SAGMB 3(1), 2004; as in `analysis/precision.rs`).
+"Linear models and empirical Bayes methods", SAGMB 3(1), 2004; as in `analysis/statistics/precision.rs`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headspace.tune.knobs import Config, key
 UNKNOWN_SHARE = 0.1
 
 #: Runs that one run's own interval is worth where it is asked how much the next one differs: what other
-#: programs do then is not in it (`FREEDOM_OF_OTHERS` in `analysis/precision.rs`).
+#: programs do then is not in it (`FREEDOM_OF_OTHERS` in `analysis/statistics/precision.rs`).
 ASSUMED = 3
 
 

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
-use headspace_agent::analysis::bootstrap::Rng;
+use headspace_agent::analysis::statistics::bootstrap::Rng;
 use headspace_agent::model::Distribution;
 
 use super::{Line, PARTS, Part};

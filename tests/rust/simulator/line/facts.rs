@@ -1,6 +1,6 @@
 //! What an agent knows of a simulated pipeline: the same facts as of a real run.
 
-use headspace_agent::analysis::pipeline::{LoaderFacts, Pipeline};
+use headspace_agent::analysis::attribution::facts::{LoaderFacts, PipelineFacts};
 use headspace_agent::model::Distribution;
 use headspace_agent::model::record::{
     BatchRecord, Estimate, GpuUse, QueueSummary, ResourcesRecord, StageSummary,
@@ -11,7 +11,7 @@ use super::engine::Seen;
 use super::{Line, Part};
 
 /// What an agent saw of a run. With `probed` it knows the floor as well.
-pub(crate) fn facts(line: &Line, seen: &Seen, probed: bool, blind: Blind) -> Pipeline {
+pub(crate) fn facts(line: &Line, seen: &Seen, probed: bool, blind: Blind) -> PipelineFacts {
     let step_ms = seen.step_ms();
     let wait_ms = seen.wait_ms / seen.steps;
     let floor = floor_ms(line);
@@ -19,7 +19,7 @@ pub(crate) fn facts(line: &Line, seen: &Seen, probed: bool, blind: Blind) -> Pip
         .stages
         .iter()
         .find_map(|s| s.ahead.map(|ahead| (s.threads, ahead)));
-    Pipeline {
+    PipelineFacts {
         stages: (0..line.stages.len())
             .filter(|s| blind.stage != Some(*s))
             .map(|s| StageSummary {

@@ -1,8 +1,8 @@
 //! More calls of a stage at once, or fewer where more hold each other up.
 
 use super::super::bottleneck::{Term, limit_ms, memory_suspect, waits_for_lock};
-use super::super::flow::Node;
-use super::super::model::{Model, whole};
+use super::super::queueing_model::{Model, whole};
+use super::super::stage_order::Node;
 use super::action::{Action, Shared};
 use super::{ASSUMED, Context, Draft, HOPED_FOR, Outcome, background, change};
 use crate::model::record::{ChangeRecord, QueueSummary};

@@ -3,7 +3,7 @@
 
 use super::super::bottleneck::{Term, limit_ms, lock_contended, relieve};
 use super::super::evidence::inner;
-use super::super::model::{Model, whole};
+use super::super::queueing_model::{Model, whole};
 use super::action::{Action, Work};
 use super::{ASSUMED, Context, Draft, HOPED_FOR, Outcome, change};
 

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 
 use super::server::Server;
 use super::{SimulatedPipeline, Supply};
-use crate::analysis::attribution::model;
-use crate::analysis::attribution::times::Times;
-use crate::analysis::bootstrap::Rng;
+use crate::analysis::attribution::call_times::Times;
+use crate::analysis::attribution::queueing_model;
+use crate::analysis::statistics::bootstrap::Rng;
 
 const SUPPLIES: usize = 6;
 
@@ -49,7 +49,7 @@ struct Factors {
 
 impl Factors {
     fn new(times: &Times, calls: f64, seed: u64) -> Self {
-        let calls = model::whole(calls.clamp(LEAST_DRAWN, MOST_DRAWN)) as usize;
+        let calls = queueing_model::whole(calls.clamp(LEAST_DRAWN, MOST_DRAWN)) as usize;
         Self {
             drawn: times.draw(calls, &mut Rng::new(seed)),
             next: 0,

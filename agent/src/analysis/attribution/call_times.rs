@@ -1,0 +1,203 @@
+//! How long one call takes compared with the mean: a distribution from a stage's percentiles.
+
+use crate::analysis::statistics::bootstrap::Rng;
+use crate::model::record::StageSummary;
+
+/// Normal score of the 75th percentile.
+const Z75: f64 = 0.674;
+
+/// Width of a sharp step between quantiles.
+const SHARP: f64 = 1e-3;
+
+/// How many times the lower one the higher of two neighbouring percentiles is, where they lie far
+/// apart. Of a log-normal distribution none of those that are known do.
+const FAR: f64 = 3.0;
+
+/// Quantiles of a call's time over its mean, straight lines between them.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Times {
+    /// Probability and value, both rising.
+    knots: Vec<(f64, f64)>,
+}
+
+impl Times {
+    /// Every call alike.
+    pub(super) fn constant() -> Self {
+        Self {
+            knots: vec![(0.0, 1.0), (1.0, 1.0)],
+        }
+    }
+
+    /// Around a mean with a coefficient of variation, as if normal.
+    pub(super) fn around(cv: f64) -> Self {
+        let at = |p: f64, z: f64| (p, (1.0 + cv.clamp(0.0, 0.6) * z).max(0.02));
+        let knots = vec![
+            at(0.0, -2.2),
+            at(0.05, -1.645),
+            at(0.5, 0.0),
+            at(0.95, 1.645),
+            at(0.99, 2.326),
+            at(1.0, 3.0),
+        ];
+        Self { knots }.of_mean_one()
+    }
+
+    /// As the percentiles of a stage say. What lies above the last of them makes up the mean.
+    pub(super) fn of(stage: &StageSummary) -> Self {
+        let (Some(mean), Some(p50), Some(p95), Some(p99)) =
+            (stage.mean_ms, stage.p50_ms, stage.p95_ms, stage.p99_ms)
+        else {
+            return Self::constant();
+        };
+        if mean <= 0.0 || p50 <= 0.0 || p95 < p50 || p99 < p95 {
+            return Self::constant();
+        }
+        // Below the median as far as above it, on a scale of ratios. The body tells by how much: a
+        // few calls that take many times longer say nothing of those that take less.
+        let body = stage.p75_ms.map_or(f64::INFINITY, |p75| p75 / p50);
+        let below = |z: f64, q: f64| p50 / body.powf(z / Z75).min(q / p50);
+        let mut knots = vec![
+            (0.0, below(2.326, p99)),
+            (0.05, below(1.645, p95)),
+            (0.5, p50),
+        ];
+        let known = [
+            (0.75, stage.p75_ms),
+            (0.9, stage.p90_ms),
+            (0.95, Some(p95)),
+            (0.99, Some(p99)),
+        ];
+        for (p, value) in known {
+            let below = knots.last().map_or(0.0, |(_, value)| *value);
+            if let Some(value) = value {
+                knots.push((p, value.max(below)));
+            }
+        }
+        tail(&mut knots, stage.slow_pct, 3.0 * p50);
+        let missing = (mean - area(&knots) - 0.01 * p99).max(0.0);
+        // A triangle over the last hundredth.
+        knots.push((1.0, (p99 + missing / 0.005).min(100.0 * mean)));
+        Self { knots }.of_mean_one()
+    }
+
+    fn of_mean_one(mut self) -> Self {
+        let mean = area(&self.knots);
+        for (_, value) in &mut self.knots {
+            *value /= mean;
+        }
+        self
+    }
+
+    /// So many calls' times over the mean, in random order. Together they have the distribution's
+    /// shape and mean as exactly as so many can, which spares a simulation most of its noise.
+    pub(super) fn draw(&self, calls: usize, rng: &mut Rng) -> Vec<f64> {
+        let mut drawn: Vec<f64> = (0..calls)
+            .map(|call| self.at((call as f64 + 0.5) / calls as f64))
+            .collect();
+        // Fisher and Yates.
+        for last in (1..calls).rev() {
+            drawn.swap(last, rng.below(last + 1));
+        }
+        drawn
+    }
+
+    /// The time over the mean that a share `p` of the calls does not exceed.
+    fn at(&self, p: f64) -> f64 {
+        let above = self.knots.iter().position(|(at, _)| *at > p);
+        let above = above.unwrap_or(self.knots.len() - 1).max(1);
+        let ((low, a), (high, b)) = (self.knots[above - 1], self.knots[above]);
+        a + (b - a) * (p - low) / (high - low)
+    }
+}
+
+/// Where slow calls begin: a share of them takes more than `slow_ms`. Between percentiles that lie
+/// far apart hardly any call lies, so that there the step is a sharp one.
+fn tail(knots: &mut Vec<(f64, f64)>, slow_pct: Option<f64>, slow_ms: f64) {
+    let Some(p) = slow_pct.map(|pct| 1.0 - pct / 100.0) else {
+        return;
+    };
+    let at = knots.partition_point(|(known, _)| *known < p);
+    let before = at.checked_sub(1).map(|before| knots[before]);
+    let (Some((before, low)), Some((after, high))) = (before, knots.get(at).copied()) else {
+        return;
+    };
+    if p - before < SHARP || after - p < SHARP || low >= slow_ms || high <= slow_ms {
+        return;
+    }
+    if high > FAR * low {
+        knots.splice(at..at, [(p - SHARP / 2.0, low), (p + SHARP / 2.0, high)]);
+    } else {
+        knots.insert(at, (p, slow_ms));
+    }
+}
+
+/// Mean of a distribution given by quantiles.
+fn area(knots: &[(f64, f64)]) -> f64 {
+    knots
+        .windows(2)
+        .map(|pair| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0)
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_have_the_mean_and_the_percentiles_of_the_stage() {
+        let stage = StageSummary {
+            mean_ms: Some(12.0),
+            p50_ms: Some(10.0),
+            p95_ms: Some(15.0),
+            p99_ms: Some(60.0),
+            ..StageSummary::default()
+        };
+        let times = Times::of(&stage);
+        let mut rng = Rng::new(1);
+        let drawn = times.draw(20_000, &mut rng);
+        let mut drawn: Vec<f64> = drawn.iter().map(|time| 12.0 * time).collect();
+        drawn.sort_by(f64::total_cmp);
+
+        let mean = drawn.iter().sum::<f64>() / 20_000.0;
+        assert!((mean / 12.0 - 1.0).abs() < 0.02, "{mean}");
+        assert!(
+            (drawn[10_000] / 10.0 - 1.0).abs() < 0.1,
+            "{}",
+            drawn[10_000]
+        );
+        assert!(
+            (drawn[19_800] / 60.0 - 1.0).abs() < 0.2,
+            "{}",
+            drawn[19_800]
+        );
+    }
+
+    #[test]
+    fn a_slow_tenth_makes_the_others_neither_slower_nor_faster() {
+        // Of a hundred calls 92 take 26 ms and 8 take 200.
+        let stage = StageSummary {
+            mean_ms: Some(39.9),
+            p50_ms: Some(26.0),
+            p75_ms: Some(26.0),
+            p90_ms: Some(26.0),
+            p95_ms: Some(200.0),
+            p99_ms: Some(200.0),
+            slow_pct: Some(8.0),
+            ..StageSummary::default()
+        };
+        let times = Times::of(&stage);
+        let mut rng = Rng::new(1);
+        let drawn = times.draw(20_000, &mut rng);
+        let drawn: Vec<f64> = drawn.iter().map(|time| 39.9 * time).collect();
+        let share =
+            |of: &dyn Fn(f64) -> bool| drawn.iter().filter(|ms| of(**ms)).count() as f64 / 20_000.0;
+
+        assert!((share(&|ms| (25.0..28.0).contains(&ms)) - 0.9).abs() < 0.02);
+        assert!((share(&|ms| ms > 78.0) - 0.08).abs() < 0.01);
+    }
+
+    #[test]
+    fn without_percentiles_every_call_is_alike() {
+        assert_eq!(Times::of(&StageSummary::default()), Times::constant());
+    }
+}

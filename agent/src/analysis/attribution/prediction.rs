@@ -1,0 +1,163 @@
+//! Predicts the step after a change: runs the model with one term changed, and applies the laws.
+
+use std::cell::RefCell;
+
+use super::queueing_model::Model;
+use super::simulation::{SimulatedPipeline, Supply};
+
+/// The unchanged model and its simulated step.
+#[derive(Debug, Clone)]
+pub(super) struct Predictor<'a> {
+    pub(super) model: &'a Model<'a>,
+    /// Step of the unchanged model; `None` if it cannot be simulated or differs too much from the measured
+    /// step.
+    now_ms: Option<f64>,
+    /// Difference between the unchanged model and the measured step, as a share.
+    pub(super) miss: f64,
+    /// Cache of simulated pipelines and their steps, because remedies are often similar.
+    runs: RefCell<Vec<(SimulatedPipeline, f64)>>,
+}
+
+impl<'a> Predictor<'a> {
+    pub(super) fn of(model: &'a Model<'a>) -> Self {
+        let step = model.facts.step_ms;
+        let now = model.simulable().then(|| model.simulated.step_ms());
+        let miss = now
+            .filter(|ms| ms.is_finite())
+            .map_or(1.0, |ms| (ms / step - 1.0).abs());
+        Self {
+            model,
+            now_ms: now.filter(|_| miss < model.thresholds.believed),
+            miss,
+            runs: RefCell::default(),
+        }
+    }
+
+    /// Whether the model reproduces the measured step.
+    pub(super) fn believed(&self) -> bool {
+        self.now_ms.is_some()
+    }
+
+    /// Step of the pipeline `changed`. The unchanged parts still bound it.
+    pub(super) fn step_ms(&self, changed: &SimulatedPipeline) -> f64 {
+        let step = self.model.facts.step_ms;
+        let ratio = match self.now_ms {
+            Some(now) => self.run(changed) / now,
+            // Without the simulation, only the limits are used.
+            None => limit_ms(changed) / limit_ms(&self.model.simulated),
+        };
+        let predicted = if ratio.is_finite() {
+            ratio * step
+        } else {
+            step
+        };
+        predicted.max(self.bound_ms(changed))
+    }
+
+    /// Simulated step of a changed pipeline. Each pipeline is simulated once.
+    fn run(&self, changed: &SimulatedPipeline) -> f64 {
+        let mut runs = self.runs.borrow_mut();
+        if let Some((_, ms)) = runs.iter().find(|(known, _)| known == changed) {
+            return *ms;
+        }
+        let ms = changed.step_ms();
+        runs.push((changed.clone(), ms));
+        ms
+    }
+
+    /// Shortest step that the busy resources and the loop itself allow.
+    fn bound_ms(&self, changed: &SimulatedPipeline) -> f64 {
+        let (model, step) = (self.model, self.model.facts.step_ms);
+        let now = &model.simulated;
+        let as_slow = same(changed.loop_ms, now.loop_ms) || changed.loop_ms > now.loop_ms;
+        let as_slow = as_slow && changed.device_ms == now.device_ms;
+        let mut bound: f64 = 0.0;
+        if as_slow {
+            let own = model
+                .facts
+                .floor_ms
+                .map_or(now.loop_ms, |floor| floor.value);
+            bound = bound.max(own.min(step));
+        }
+        for (supply, used) in [
+            (Supply::Disk, model.uses.disk),
+            (Supply::Engines, model.uses.engines),
+        ] {
+            let Some(used) = used else { continue };
+            let before = need(now, supply);
+            let share = if before > 0.0 {
+                need(changed, supply) / before
+            } else {
+                1.0
+            };
+            if same(changed.engines, now.engines)
+                && (before > 0.0 || used >= self.model.thresholds.busy)
+            {
+                bound = bound.max(used * step * share);
+            }
+        }
+        bound
+    }
+}
+
+fn same(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * b.abs() || (a.is_infinite() && b.is_infinite())
+}
+
+/// Milliseconds of a supply that one batch needs.
+fn need(simulated: &SimulatedPipeline, supply: Supply) -> f64 {
+    simulated
+        .calls()
+        .iter()
+        .zip(&simulated.stations)
+        .map(|(calls, station)| {
+            let parts = station.parts.iter().filter(|(kind, _)| *kind == supply);
+            calls * parts.map(|(_, ms)| ms).sum::<f64>()
+        })
+        .sum()
+}
+
+/// Shortest step that the threads of a pool allow.
+fn pool_ms(simulated: &SimulatedPipeline, pool: usize) -> f64 {
+    let load: f64 = (simulated.calls().iter().zip(&simulated.stations))
+        .filter(|(_, station)| station.pool == Some(pool))
+        .map(|(calls, station)| calls * station.alone_ms())
+        .sum();
+    load / f64::from(simulated.pools[pool].max(1))
+}
+
+/// The longest of the limits.
+pub(super) fn limit_ms(simulated: &SimulatedPipeline) -> f64 {
+    if simulated.inline {
+        return simulated.inline_ms();
+    }
+    let calls = simulated.calls();
+    // Threads of other programs want a core even if few threads of the pipeline do.
+    let beside = simulated.core_slowdown(1.0);
+    let stations = (calls.iter().zip(&simulated.stations)).map(|(calls, station)| {
+        let parts = station.parts.iter().map(|(supply, ms)| match supply {
+            Supply::Cores => beside * ms,
+            _ => *ms,
+        });
+        calls * parts.sum::<f64>() / f64::from(station.servers.max(1))
+    });
+    let own = simulated.loop_ms * simulated.loop_cores;
+    let pools = (0..simulated.pools.len()).map(|pool| pool_ms(simulated, pool));
+    let loop_ms = simulated.loop_slowdown() * simulated.loop_ms;
+    let servers = simulated
+        .stations
+        .iter()
+        .map(|station| f64::from(station.servers));
+    let cores = simulated.cores_left_for(simulated.loop_cores + servers.sum::<f64>());
+    [
+        loop_ms.max(simulated.device_ms.unwrap_or(0.0)),
+        (need(simulated, Supply::Cores) + own) / cores,
+        need(simulated, Supply::Gil),
+        need(simulated, Supply::Disk),
+        need(simulated, Supply::Engines) / simulated.engines,
+    ]
+    .into_iter()
+    .chain(stations)
+    .chain(pools)
+    .fold(0.0, f64::max)
+}

@@ -1,0 +1,415 @@
+//! Selects the steps of the probe's windows that represent the long run.
+//!
+//! The probe checked the waits while it ran. This module sees the whole windows. It cuts off the rest of a
+//! transient, and leaves out windows in another state than the others, each with its reason.
+
+use super::asynchronous_device::whole_periods;
+use super::core_waits;
+use super::unsteady::Between;
+use crate::analysis::statistics::steady_state::change_point;
+use crate::analysis::statistics::{block_means, mean, variance};
+use crate::model::record::Phase;
+use crate::model::{Window, WindowStep};
+
+/// Number of steps that the change-point rule averages to one value.
+const BLOCK: usize = 4;
+/// Standard errors by which two levels must differ. This is more than the usual 2, because the rule
+/// compares the largest of many splits, and because neighbouring steps are correlated.
+const THRESHOLD: f64 = 4.0;
+/// Number of first steps of a replay window that never count. The step before them was live, and an
+/// asynchronous device accepts a few launches before the loop has to wait for it again.
+const LAUNCHES: usize = 8;
+/// Minimum number of steps kept of the long replay window, unless it is shorter than four times that.
+const LEAST_TAIL: usize = 48;
+/// Standard errors by which a short replay window may differ from the long one.
+const AGREES: f64 = 2.5;
+/// Compute times of similar windows differ by less than this factor...
+const ALIKE: f64 = 1.3;
+/// ...and while the device's queue fills, compute is less than this share of its later value.
+const FILLING: f64 = 0.6;
+/// A replay window below this share of the long one measured launches on a device, not steps.
+const LAUNCHED: f64 = 0.5;
+/// Share of the step below which the loop does not wait, and share above which it does.
+const NO_WAIT: f64 = 0.005;
+const SOME_WAIT: f64 = 0.05;
+
+/// The steps of a window that count.
+#[derive(Debug, Clone)]
+pub(super) struct Kept<'a> {
+    /// Index among all windows.
+    pub(super) index: usize,
+    pub(super) phase: Phase,
+    /// Whether it is the long replay.
+    long: bool,
+    pub(super) cycle: u32,
+    pub(super) steps: &'a [WindowStep],
+    /// Time from the start of the probe to the first step that counts, in milliseconds.
+    pub(super) begins_ms: f64,
+    /// Steps from one wait for the device to the next, if the loop waits rarely. The kept steps are then
+    /// whole periods.
+    pub(super) period: Option<usize>,
+}
+
+impl Kept<'_> {
+    /// Step times in milliseconds.
+    pub(super) fn step_ms(&self) -> Vec<f64> {
+        self.steps.iter().map(|step| ms(step.step_ns())).collect()
+    }
+
+    /// Mean step of each cached batch, in milliseconds.
+    fn means_by_slot(&self) -> Vec<f64> {
+        let slots = self
+            .steps
+            .iter()
+            .filter_map(|step| step.slot)
+            .max()
+            .map_or(0, |slot| slot + 1);
+        (0..slots)
+            .map(|slot| {
+                let of_slot = self.steps.iter().filter(|step| step.slot == Some(slot));
+                mean(&of_slot.map(|step| ms(step.step_ns())).collect::<Vec<_>>())
+            })
+            .filter(|mean| *mean > 0.0)
+            .collect()
+    }
+
+    pub(super) fn mean_step_ms(&self) -> f64 {
+        mean(&self.step_ms())
+    }
+
+    pub(super) fn mean_wait_ms(&self) -> f64 {
+        mean(
+            &self
+                .steps
+                .iter()
+                .map(|step| ms(step.wait_ns))
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    pub(super) fn mean_compute_ms(&self) -> f64 {
+        mean(
+            &self
+                .steps
+                .iter()
+                .map(|step| ms(step.compute_ns))
+                .collect::<Vec<_>>(),
+        )
+    }
+}
+
+/// Nanoseconds as milliseconds.
+pub(super) fn ms(ns: u64) -> f64 {
+    ns as f64 * 1e-6
+}
+
+/// Why a window is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unused {
+    /// The loop had not settled before the window ended.
+    Unsettled,
+    /// Too few settled steps.
+    TooShort {
+        /// Number of settled steps.
+        settled: usize,
+    },
+    /// The device's queue was not full yet.
+    StillQueueing,
+    /// The loader was still working in a replay window.
+    StillFilling,
+    /// The loader's queue was still full in a live window.
+    StillDraining,
+}
+
+/// The analysis of one window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WindowAnalysis {
+    /// Live or replay.
+    pub phase: Phase,
+    /// Which pair of windows it belongs to, from 0.
+    pub cycle: u32,
+    /// Steps in the window, including those left out.
+    pub steps: u32,
+    /// Steps left out at its start, because the loop had not settled.
+    pub discarded: u32,
+    /// Mean wait of the steps kept, in milliseconds.
+    pub wait_ms: f64,
+    /// Mean compute of the steps kept, in milliseconds.
+    pub compute_ms: f64,
+    /// Time that the loop's thread waited for a core, in percent of the time that it was ready to run.
+    pub run_queue_pct: Option<f64>,
+    /// Why the window is not used, if so.
+    pub unused: Option<Unused>,
+}
+
+/// Selects the steps of every window that count. Returns one record per window, computed from the steps as
+/// `measured`.
+pub(super) fn select<'a>(
+    windows: &'a [Window],
+    measured: &[Window],
+) -> (Vec<Kept<'a>>, Vec<WindowAnalysis>) {
+    let Settled {
+        mut kept,
+        firsts,
+        mut unused,
+    } = Settled::of(windows);
+    cut_to_periods(&mut kept);
+    leave_out(&mut kept, &mut unused, still_queueing);
+    let live = kept.iter().filter(|window| window.phase == Phase::Live);
+    let live: Vec<Vec<f64>> = live.map(Kept::step_ms).collect();
+    let unsteady = Between::of(&live, 2 * BLOCK).deviation();
+    leave_out(&mut kept, &mut unused, |all, window| {
+        still_filling(all, window, unsteady)
+    });
+    leave_out(&mut kept, &mut unused, still_draining);
+    let windows = measured.iter().zip(firsts).zip(unused).enumerate();
+    let windows = windows
+        .map(|(index, ((window, first), unused))| analysis(index, window, first, unused))
+        .collect();
+    (kept, windows)
+}
+
+/// The settled parts of windows. `firsts` and `unused` have one entry per window.
+struct Settled<'a> {
+    kept: Vec<Kept<'a>>,
+    /// Index of the first step that counts.
+    firsts: Vec<usize>,
+    /// Why no step counts.
+    unused: Vec<Option<Unused>>,
+}
+
+impl<'a> Settled<'a> {
+    fn of(windows: &'a [Window]) -> Self {
+        let is_replay = |window: &Window| window.phase == Phase::Replay;
+        let long_replay = windows
+            .iter()
+            .rposition(|window| window.long)
+            .or_else(|| windows.iter().rposition(is_replay));
+        let mut settled = Self {
+            kept: Vec::new(),
+            firsts: Vec::new(),
+            unused: Vec::new(),
+        };
+        let mut begins_ms = 0.0;
+        for (index, window) in windows.iter().enumerate() {
+            let long = long_replay == Some(index);
+            let first = settled_from(window, long);
+            let steps = first
+                .and_then(|first| window.steps.get(first..))
+                .unwrap_or_default();
+            let unused = why_unused(first, steps);
+            let lasts = |steps: &[WindowStep]| steps.iter().map(|s| ms(s.step_ns())).sum::<f64>();
+            begins_ms += window.entered_ns.map_or(0.0, ms);
+            let ends_ms = begins_ms + lasts(&window.steps);
+            if unused.is_none() {
+                settled.kept.push(Kept {
+                    begins_ms: ends_ms - lasts(steps),
+                    index,
+                    phase: window.phase,
+                    long,
+                    cycle: window.cycle,
+                    steps,
+                    period: None,
+                });
+            }
+            let all = window.steps.len();
+            settled
+                .firsts
+                .push(first.map_or(all, |first| first.min(all)));
+            settled.unused.push(unused);
+            begins_ms = ends_ms;
+        }
+        settled
+    }
+}
+
+/// Returns why a window is not used whose settled steps begin at index `first`.
+fn why_unused(first: Option<usize>, settled: &[WindowStep]) -> Option<Unused> {
+    if first.is_none() {
+        return Some(Unused::Unsettled);
+    }
+    let settled = settled.len();
+    (settled < 3 * BLOCK).then_some(Unused::TooShort { settled })
+}
+
+fn analysis(index: usize, window: &Window, first: usize, unused: Option<Unused>) -> WindowAnalysis {
+    let part = Kept {
+        index,
+        phase: window.phase,
+        long: false,
+        cycle: window.cycle,
+        steps: window.steps.get(first..).unwrap_or_default(),
+        begins_ms: 0.0,
+        period: None,
+    };
+    WindowAnalysis {
+        phase: window.phase,
+        cycle: window.cycle,
+        steps: count(window.steps.len()),
+        discarded: count(first),
+        wait_ms: part.mean_wait_ms(),
+        compute_ms: part.mean_compute_ms(),
+        run_queue_pct: core_waits::share(window).map(|share| 100.0 * share),
+        unused,
+    }
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// Index of the first step that counts; `None` if the window never settled.
+fn settled_from(window: &Window, is_long_replay: bool) -> Option<usize> {
+    let mut from = usize::try_from(window.settled_at?).ok()?;
+    if window.phase == Phase::Replay {
+        from += LAUNCHES;
+    }
+    let steps: Vec<f64> = window
+        .steps
+        .get(from..)
+        .unwrap_or_default()
+        .iter()
+        .map(|s| ms(s.step_ns()))
+        .collect();
+    let blocks = block_means(&steps, BLOCK);
+    // The loader fills its queue during most of the long replay. In other windows, a change after the
+    // middle means that the window has two states, and both are part of the long run.
+    let last = if is_long_replay {
+        blocks.len() - (blocks.len() / 4).max(LEAST_TAIL / BLOCK).min(blocks.len())
+    } else {
+        blocks.len() / 2
+    };
+    let waits: Vec<f64> = window
+        .steps
+        .get(from..)
+        .unwrap_or_default()
+        .iter()
+        .map(|s| ms(s.wait_ns))
+        .collect();
+    let waits = block_means(&waits, BLOCK);
+    // Waits show whether a queue drains or fills. After the first live window, changes of the compute come
+    // from the machine and are part of the long run.
+    let by_waits = window.phase == Phase::Live && window.cycle > 0;
+    let mut cut = 0;
+    while let Some(more) = change_point(&blocks[cut..], last.saturating_sub(cut), THRESHOLD) {
+        let change = |values: &[f64]| mean(&values[cut + more..]) - mean(&values[cut..cut + more]);
+        if by_waits && change(&waits) / change(&blocks) < 0.5 {
+            break;
+        }
+        cut += more;
+    }
+    Some(from + cut * BLOCK)
+}
+
+/// The replay window that the others are compared with: the long one, or else the last.
+pub(super) fn long_replay<'a, 'b>(kept: &'a [Kept<'b>]) -> Option<&'a Kept<'b>> {
+    let long = kept.iter().find(|window| window.long);
+    long.or_else(|| kept.iter().rfind(|window| window.phase == Phase::Replay))
+}
+
+/// Removes incomplete periods if the loop waits for its device once in many steps, because only whole
+/// periods have the mean of the long run. The long replay determines the length of a period.
+fn cut_to_periods(kept: &mut Vec<Kept<'_>>) {
+    let Some(index) = long_replay(kept).map(|long| long.index) else {
+        return;
+    };
+    let Some(long) = kept.iter_mut().find(|window| window.index == index) else {
+        return;
+    };
+    let Some((whole, period)) = whole_periods(long.steps) else {
+        return;
+    };
+    (long.steps, long.period) = (whole, Some(period));
+    for window in kept.iter_mut().filter(|window| window.index != index) {
+        let whole = window.steps.len() / period * period;
+        if whole > 0 {
+            window.steps = window.steps.get(..whole).unwrap_or_default();
+            window.period = Some(period);
+        }
+    }
+    // A short replay without a whole period has only launches.
+    kept.retain(|window| window.phase == Phase::Live || window.period.is_some());
+}
+
+fn leave_out(
+    kept: &mut Vec<Kept<'_>>,
+    unused: &mut [Option<Unused>],
+    rule: impl Fn(&[Kept<'_>], &Kept<'_>) -> Option<Unused>,
+) {
+    let all = kept.clone();
+    kept.retain(|window| {
+        let reason = rule(&all, window);
+        let keep = reason.is_none();
+        if let Some(entry) = unused.get_mut(window.index).filter(|_| !keep) {
+            *entry = reason;
+        }
+        keep
+    });
+}
+
+/// Rejects the first live window if its compute is much shorter than in all later ones. The device's queue
+/// was not full yet.
+fn still_queueing(all: &[Kept<'_>], window: &Kept<'_>) -> Option<Unused> {
+    let later = || {
+        all.iter()
+            .filter(|other| other.phase == Phase::Live && other.cycle > 0)
+            .map(Kept::mean_compute_ms)
+    };
+    let least = later().fold(f64::MAX, f64::min);
+    let most = later().fold(0.0, f64::max);
+    let first = window.phase == Phase::Live && window.cycle == 0 && later().count() > 1;
+    (first && most < ALIKE * least && window.mean_compute_ms() < FILLING * least)
+        .then_some(Unused::StillQueueing)
+}
+
+/// Rejects replay windows at another level than the long one, in which the loader was still working.
+/// Windows stay if only their batches differ, or if they differ as much as live windows do (by the share
+/// `unsteady`).
+fn still_filling(all: &[Kept<'_>], window: &Kept<'_>, unsteady: f64) -> Option<Unused> {
+    let long = long_replay(all)?;
+    if window.phase != Phase::Replay || window.index == long.index {
+        return None;
+    }
+    let spread = variance(&block_means(&long.step_ms(), BLOCK));
+    let batches = long.means_by_slot();
+    let batch_spread = variance(&batches);
+    let error = |kept: &Kept<'_>| {
+        let blocks = (kept.steps.len() / BLOCK).max(1) as f64;
+        (spread / blocks).max(batch_spread / batches.len().max(1) as f64)
+    };
+    let level = 2.0 * (unsteady * long.mean_step_ms()).powi(2);
+    let beyond = |kept: &Kept<'_>| {
+        let error = (error(kept) + error(long) + level).sqrt();
+        (kept.mean_step_ms() - long.mean_step_ms()) / (AGREES * error)
+    };
+    // A working loader makes all of them slower. Launches that do not wait for the device make all of them
+    // faster. If some are slower and others faster, the machine is not steady.
+    let short = || {
+        all.iter()
+            .filter(|other| other.phase == Phase::Replay && other.index != long.index)
+            .map(beyond)
+    };
+    let slower = beyond(window) > 1.0 && short().all(|other| other > -1.0);
+    let faster = beyond(window) < -1.0
+        && (short().all(|other| other < 1.0)
+            || window.mean_step_ms() < LAUNCHED * long.mean_step_ms());
+    (slower || faster).then_some(Unused::StillFilling)
+}
+
+/// Rejects live windows without waits if other windows have waits: a slow step or a replay had filled the
+/// queue. A single short window with waits does not outweigh the others.
+fn still_draining(all: &[Kept<'_>], window: &Kept<'_>) -> Option<Unused> {
+    let share = |kept: &Kept<'_>| kept.mean_wait_ms() / kept.mean_step_ms().max(1e-9);
+    let live = || all.iter().filter(|other| other.phase == Phase::Live);
+    let steps = |that: &dyn Fn(&Kept<'_>) -> bool| -> usize {
+        live()
+            .filter(|other| that(other))
+            .map(|other| other.steps.len())
+            .sum()
+    };
+    let waiting = live().filter(|other| share(other) > SOME_WAIT).count();
+    let outweigh = waiting > 1
+        || waiting == 1 && steps(&|w| share(w) > SOME_WAIT) >= steps(&|w| share(w) < NO_WAIT);
+    (window.phase == Phase::Live && share(window) < NO_WAIT && outweigh)
+        .then_some(Unused::StillDraining)
+}

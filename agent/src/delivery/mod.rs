@@ -1,0 +1,8 @@
+//! Carries records from the sampler to the exporters, on a thread of their own.
+//!
+//! A slow or full destination delays neither training nor sampling: its records are dropped and counted.
+
+pub(crate) mod export_thread;
+pub mod queue;
+
+pub use queue::RecordQueue;

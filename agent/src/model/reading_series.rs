@@ -1,0 +1,467 @@
+//! The readings of a run over time, in bounded memory.
+//!
+//! A summary speaks of the steady state, and where that begins is known only at the end. So the
+//! readings are kept until then in a [`BoundedSeries`]: neighbouring ticks merge, each reading by the
+//! kind of its metric.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::bounded_series::BoundedSeries;
+use super::metric::{Metric, TimedValue};
+use super::reading::{Attributes, Reading, Scope};
+
+/// Series kept; later ones are left out. No machine has so many sources, but a fault may.
+const SERIES: usize = 2048;
+
+/// Seconds that live points last, at least, for the replayed ones to be left out: what less of a loop tells
+/// of its stages and resources is chance.
+pub(super) const LEAST_LIVE_S: f64 = 1.0;
+
+/// What tells one series of readings from another.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// What was measured.
+    pub metric: &'static Metric,
+    /// On what.
+    pub scope: Scope,
+    /// Which of the metric's values.
+    pub attributes: Attributes,
+}
+
+impl From<&Reading> for Key {
+    fn from(reading: &Reading) -> Self {
+        Self {
+            metric: reading.metric,
+            scope: reading.scope.clone(),
+            attributes: reading.attributes,
+        }
+    }
+}
+
+/// Ticks as one: what was read at their end.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Point {
+    /// Monotonic seconds since the run began.
+    at_s: f64,
+    /// Seconds from the point before.
+    interval_s: f64,
+    /// Whether batches came from a cache in that time.
+    replayed: bool,
+    /// By series, NaN where nothing was read; shorter than the list of series where later ones
+    /// were unknown.
+    values: Vec<f64>,
+}
+
+/// The readings of a run.
+#[derive(Debug, Clone, Default)]
+pub struct ReadingSeries {
+    keys: Vec<Key>,
+    places: HashMap<Key, usize>,
+    /// With 200 series that is 400 KiB.
+    points: BoundedSeries<Point>,
+}
+
+impl ReadingSeries {
+    /// Takes a tick's readings. `replayed` says whether batches came from a cache since the last.
+    pub fn push(&mut self, at: Duration, interval: Duration, replayed: bool, readings: &[Reading]) {
+        let mut point = Point {
+            at_s: at.as_secs_f64(),
+            interval_s: interval.as_secs_f64(),
+            replayed,
+            values: vec![f64::NAN; self.keys.len()],
+        };
+        for reading in readings.iter().filter(|reading| reading.value.is_finite()) {
+            let Some(place) = self.place(reading) else {
+                continue;
+            };
+            if point.values.len() <= place {
+                point.values.resize(place + 1, f64::NAN);
+            }
+            point.values[place] = reading.value;
+        }
+        let keys = &self.keys;
+        self.points
+            .push(point, 1.0, |earlier, later| earlier.merge(&later, keys));
+    }
+
+    fn place(&mut self, reading: &Reading) -> Option<usize> {
+        let key = Key::from(reading);
+        if let Some(place) = self.places.get(&key) {
+            return Some(*place);
+        }
+        let place = self.keys.len();
+        if place == SERIES {
+            return None;
+        }
+        self.keys.push(key.clone());
+        self.places.insert(key, place);
+        Some(place)
+    }
+
+    fn place_of(
+        &self,
+        metric: &'static Metric,
+        scope: &Scope,
+        attributes: Attributes,
+    ) -> Option<usize> {
+        let key = Key {
+            metric,
+            scope: scope.clone(),
+            attributes,
+        };
+        self.places.get(&key).copied()
+    }
+
+    /// The series there are, in the order in which they were first read.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.keys.iter()
+    }
+
+    /// The part between two times, in seconds since the run began. Points in which batches came
+    /// from a cache are left out where the others last a second or more.
+    #[must_use]
+    pub fn between(&self, from_s: f64, to_s: f64) -> Span<'_> {
+        let points = self.points.buckets();
+        // A point belongs to the part if most of its time does.
+        let inside = |point: &Point| {
+            let middle = point.at_s - point.interval_s / 2.0;
+            middle >= from_s && middle <= to_s
+        };
+        let inside: Vec<bool> = points.iter().map(inside).collect();
+        let is_live = |(point, inside): (&Point, &bool)| *inside && !point.replayed;
+        let live: Vec<bool> = points.iter().zip(&inside).map(is_live).collect();
+        let live_points = points.iter().zip(&live).filter(|(_, live)| **live);
+        let live_s: f64 = live_points.map(|(point, _)| point.interval_s).sum();
+        let used = if live_s < LEAST_LIVE_S {
+            inside.clone()
+        } else {
+            live
+        };
+        Span {
+            history: self,
+            points,
+            inside,
+            used,
+        }
+    }
+
+    /// The same with all points.
+    #[must_use]
+    pub fn all_between(&self, from_s: f64, to_s: f64) -> Span<'_> {
+        let mut span = self.between(from_s, to_s);
+        span.used.clone_from(&span.inside);
+        span
+    }
+}
+
+impl Point {
+    fn merge(&mut self, later: &Self, keys: &[Key]) {
+        let seconds = (self.interval_s, later.interval_s);
+        if self.values.len() < later.values.len() {
+            self.values.resize(later.values.len(), f64::NAN);
+        }
+        for ((value, later), key) in self.values.iter_mut().zip(&later.values).zip(keys) {
+            let timed = |value: f64, seconds| TimedValue { value, seconds };
+            if value.is_nan() {
+                *value = *later;
+            } else if !later.is_nan() {
+                let (earlier, later) = (timed(*value, seconds.0), timed(*later, seconds.1));
+                *value = key.metric.kind.merge(earlier, later).value;
+            }
+        }
+        self.at_s = later.at_s;
+        self.interval_s += later.interval_s;
+        self.replayed |= later.replayed;
+    }
+}
+
+/// A part of a run.
+#[derive(Debug, Clone)]
+pub struct Span<'a> {
+    history: &'a ReadingSeries,
+    points: &'a [Point],
+    /// Which of the points lie between the two times.
+    inside: Vec<bool>,
+    /// Which of these count.
+    used: Vec<bool>,
+}
+
+impl Span<'_> {
+    fn used(&self) -> impl Iterator<Item = &Point> {
+        self.points
+            .iter()
+            .zip(&self.used)
+            .filter_map(|(point, used)| used.then_some(point))
+    }
+
+    /// The values of one series: the point's time, its interval, and what was read.
+    fn values(
+        &self,
+        metric: &'static Metric,
+        scope: &Scope,
+        attributes: Attributes,
+    ) -> Option<impl Iterator<Item = (&Point, f64)>> {
+        let place = self.history.place_of(metric, scope, attributes)?;
+        Some(self.used().filter_map(move |point| {
+            let value = *point.values.get(place)?;
+            (!value.is_nan()).then_some((point, value))
+        }))
+    }
+
+    /// The series of the whole run, in the order in which they were first read.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.history.keys()
+    }
+
+    /// Seconds in the part.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.used().map(|point| point.interval_s).sum()
+    }
+
+    /// The mean of a level over time; `None` where it was never read.
+    #[must_use]
+    pub fn mean(
+        &self,
+        metric: &'static Metric,
+        scope: &Scope,
+        attributes: Attributes,
+    ) -> Option<f64> {
+        let (mut sum, mut weight) = (0.0, 0.0);
+        for (point, value) in self.values(metric, scope, attributes)? {
+            sum += value * point.interval_s;
+            weight += point.interval_s;
+        }
+        (weight > 0.0).then_some(sum / weight)
+    }
+
+    /// The highest value.
+    #[must_use]
+    pub fn max(
+        &self,
+        metric: &'static Metric,
+        scope: &Scope,
+        attributes: Attributes,
+    ) -> Option<f64> {
+        self.values(metric, scope, attributes)?
+            .map(|(_, value)| value)
+            .reduce(f64::max)
+    }
+
+    /// The last value.
+    #[must_use]
+    pub fn last(
+        &self,
+        metric: &'static Metric,
+        scope: &Scope,
+        attributes: Attributes,
+    ) -> Option<f64> {
+        Some(self.values(metric, scope, attributes)?.last()?.1)
+    }
+
+    /// Time and value, in order.
+    #[must_use]
+    pub fn series(
+        &self,
+        metric: &'static Metric,
+        scope: &Scope,
+        attributes: Attributes,
+    ) -> Vec<(f64, f64)> {
+        self.values(metric, scope, attributes)
+            .into_iter()
+            .flatten()
+            .map(|(point, value)| (point.at_s, value))
+            .collect()
+    }
+
+    /// By how much a counter grew, and the seconds in which it did: over the pairs of neighbouring
+    /// readings between which every point counts. Where there is none, as in a few seconds between replays of
+    /// a source that is read once a second, all points between the two times count.
+    #[must_use]
+    pub fn growth(
+        &self,
+        metric: &'static Metric,
+        scope: &Scope,
+        attributes: Attributes,
+    ) -> Option<(f64, f64)> {
+        [&self.used, &self.inside]
+            .into_iter()
+            .find_map(|points| self.growth_over(points, metric, scope, attributes))
+    }
+
+    fn growth_over(
+        &self,
+        used: &[bool],
+        metric: &'static Metric,
+        scope: &Scope,
+        attributes: Attributes,
+    ) -> Option<(f64, f64)> {
+        let place = self.history.place_of(metric, scope, attributes)?;
+        let (mut grown, mut seconds) = (0.0, 0.0);
+        let mut before: Option<(f64, f64)> = None;
+        let mut whole = true;
+        for (point, used) in self.points.iter().zip(used) {
+            whole &= used;
+            let value = point.values.get(place).copied().unwrap_or(f64::NAN);
+            if value.is_nan() {
+                continue;
+            }
+            if let Some((at_s, value_before)) = before.filter(|_| whole) {
+                grown += (value - value_before).max(0.0);
+                seconds += point.at_s - at_s;
+            }
+            before = Some((point.at_s, value));
+            whole = true;
+        }
+        (seconds > 0.0).then_some((grown, seconds))
+    }
+
+    /// How fast a counter grew, per second.
+    #[must_use]
+    pub fn rate(
+        &self,
+        metric: &'static Metric,
+        scope: &Scope,
+        attributes: Attributes,
+    ) -> Option<f64> {
+        let (grown, seconds) = self.growth(metric, scope, attributes)?;
+        Some(grown / seconds)
+    }
+
+    /// The sum of the rates of all values of a counter in a scope.
+    #[must_use]
+    pub fn rate_of_all(&self, metric: &'static Metric, scope: &Scope) -> Option<f64> {
+        self.history
+            .keys
+            .iter()
+            .filter(|key| key.metric == metric && key.scope == *scope)
+            .filter_map(|key| self.rate(metric, scope, key.attributes))
+            .reduce(|a, b| a + b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bounded_series::DEFAULT_CAPACITY;
+    use super::*;
+    use crate::model::metric::{
+        GC_PAUSE_LONGEST, HOST_CPU_UTILIZATION, PROCESS_MEMORY_USAGE, PROCESS_PAGING_FAULTS,
+    };
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const MINOR: Attributes = &[("system.paging.fault.type", "minor")];
+
+    fn readings(i: u32) -> Vec<Reading> {
+        vec![
+            Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, f64::from(i % 2)),
+            Reading::with(
+                &PROCESS_PAGING_FAULTS,
+                Scope::Process,
+                MINOR,
+                f64::from(10 * i),
+            ),
+            Reading::new(&GC_PAUSE_LONGEST, Scope::Process, f64::from(i)),
+        ]
+    }
+
+    fn of(ticks: u32) -> ReadingSeries {
+        let mut history = ReadingSeries::default();
+        for i in 1..=ticks {
+            history.push(SECOND * i, SECOND, false, &readings(i));
+        }
+        history
+    }
+
+    #[test]
+    fn a_long_run_keeps_its_means_rates_and_maxima_in_bounded_room() {
+        let history = of(10_000);
+        let span = history.between(0.0, 10_000.0);
+
+        assert!(history.points.buckets().len() <= DEFAULT_CAPACITY);
+        assert!((span.seconds() - 10_000.0).abs() < 1e-6);
+        let mean = span.mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[]).unwrap();
+        assert!((mean - 0.5).abs() < 1e-9);
+        let rate = span.rate(&PROCESS_PAGING_FAULTS, &Scope::Process, MINOR);
+        assert!((rate.unwrap() - 10.0).abs() < 1e-9);
+        assert_eq!(
+            span.max(&GC_PAUSE_LONGEST, &Scope::Process, &[]),
+            Some(10_000.0)
+        );
+    }
+
+    #[test]
+    fn what_was_read_before_and_after_the_part_does_not_count() {
+        let history = of(20);
+        let span = history.between(10.0, 12.0);
+
+        assert!((span.seconds() - 2.0).abs() < 1e-9);
+        assert_eq!(
+            span.last(&GC_PAUSE_LONGEST, &Scope::Process, &[]),
+            Some(12.0)
+        );
+    }
+
+    #[test]
+    fn ticks_with_replayed_batches_are_left_out_where_there_are_others() {
+        let mut history = of(4);
+        let busy = [Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, 1.0)];
+        history.push(SECOND * 5, SECOND, true, &busy);
+
+        let mean = |from| {
+            history
+                .between(from, 5.0)
+                .mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[])
+        };
+
+        assert_eq!(mean(0.0), Some(0.5));
+        assert_eq!(mean(4.0), Some(1.0));
+    }
+
+    #[test]
+    fn a_counter_that_was_not_read_in_every_tick_has_the_rate_between_its_readings() {
+        let mut history = ReadingSeries::default();
+        for i in 1..=9_u32 {
+            let readings = if i % 3 == 0 { readings(i) } else { vec![] };
+            history.push(SECOND * i, SECOND, i == 5, &readings);
+        }
+        let span = history.between(0.0, 9.0);
+
+        // From 6 to 9 s: the fifth second, which does not count, lies between 3 and 6 s.
+        let growth = span.growth(&PROCESS_PAGING_FAULTS, &Scope::Process, MINOR);
+        assert_eq!(growth, Some((30.0, 3.0)));
+    }
+
+    #[test]
+    fn a_counter_has_a_rate_even_where_it_was_read_once_between_two_replays() {
+        let mut history = ReadingSeries::default();
+        for i in 1..=4_u32 {
+            let readings = if i == 4 { vec![] } else { readings(i) };
+            history.push(SECOND * i, SECOND, i < 4, &readings);
+        }
+
+        let growth = |span: &Span<'_>| span.growth(&PROCESS_PAGING_FAULTS, &Scope::Process, MINOR);
+        assert_eq!(growth(&history.between(0.0, 4.0)), Some((20.0, 2.0)));
+        assert_eq!(growth(&history.between(3.0, 4.0)), None);
+    }
+
+    #[test]
+    fn all_points_between_two_times_count_where_that_is_asked_for() {
+        let mut history = of(4);
+        let busy = [Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, 1.0)];
+        history.push(SECOND * 5, SECOND, true, &busy);
+
+        let mean = |span: &Span<'_>| span.mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[]);
+        assert_eq!(mean(&history.between(0.0, 5.0)), Some(0.5));
+        assert_eq!(mean(&history.all_between(0.0, 5.0)), Some(0.6));
+    }
+
+    #[test]
+    fn what_was_never_read_is_unknown() {
+        let history = of(3);
+        let span = history.between(0.0, 3.0);
+
+        assert_eq!(span.mean(&PROCESS_MEMORY_USAGE, &Scope::Process, &[]), None);
+        assert_eq!(span.rate_of_all(&PROCESS_PAGING_FAULTS, &Scope::Tree), None);
+    }
+}

@@ -1,0 +1,508 @@
+//! What stages and queues did over a run, in bounded memory.
+//!
+//! As with readings ([`ReadingSeries`](super::ReadingSeries)), what is told of is the steady state, whose
+//! beginning is known only at the end. Counts and times are kept in a [`BoundedSeries`] of ticks.
+//! Histograms are not: there is one a stage, and one a worker,
+//! over the run.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::bounded_series::{BoundedSeries, DEFAULT_CAPACITY};
+use super::distribution::Distribution;
+use super::reading_series::LEAST_LIVE_S;
+use super::stage::{QueueSample, StageSample};
+
+/// Points times stages and queues that are kept: 3 MiB.
+const CELLS: usize = 32_768;
+
+/// Points that are kept however many stages there are.
+const FEWEST: usize = 16;
+
+/// Histograms of single workers, over all stages. Of the workers beyond only the calls are counted.
+const WORKER_HISTOGRAMS: usize = 256;
+
+/// Workers of a stage that are told apart; those that have ended make room.
+const WORKERS: usize = 512;
+
+/// A process with fewer calls than this share of the most in another does not work on the stage: the
+/// trainer that tried it once, a worker that has just begun.
+const WORKS: f64 = 0.05;
+
+/// Share of a loop's batches taken while no other took any from which on that time stands for all.
+const ALONE: f64 = 0.25;
+
+/// What a stage did in a part of a run, all processes together.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct StageTotals {
+    /// Calls that ended.
+    pub calls: u64,
+    /// Nanoseconds of those calls.
+    pub busy_ns: u64,
+    /// Items taken in.
+    pub items_in: u64,
+    /// Items given out.
+    pub items_out: u64,
+    /// Bytes handled, 0 where nobody says.
+    pub bytes: u64,
+    /// CPU nanoseconds of the calls whose CPU time was taken.
+    pub cpu_ns: u64,
+    /// Nanoseconds of those same calls.
+    pub cpu_of_ns: u64,
+    /// Most processes at once that worked on it.
+    pub processes: u32,
+    /// Calls that may run at once in those processes, as the user says; 0 where not said for all.
+    pub concurrency: u32,
+    /// Most calls at once in each of them, added up.
+    pub peak: u32,
+}
+
+/// How full a queue was in a part of a run, all processes together.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct QueueTotals {
+    /// Items that all of them hold, 0 where it is not known for all.
+    pub capacity: u32,
+    /// Nanoseconds that the looks speak for.
+    pub weight_ns: u64,
+    /// Of these, nanoseconds in which one was empty.
+    pub empty_ns: u64,
+    /// Nanoseconds in which one was full.
+    pub full_ns: u64,
+    /// Items in all of them, times nanoseconds.
+    pub depth_ns: f64,
+    /// Nanoseconds that the depth is a sum over.
+    pub depth_of_ns: f64,
+    /// How many can work on the items of all of them at once, 0 where it is not known for all.
+    pub places: u32,
+    /// Those at work, times nanoseconds; of the same nanoseconds as the depth.
+    pub active_ns: f64,
+}
+
+/// A stage over the run.
+#[derive(Debug, Clone, Default)]
+pub struct StageRun {
+    /// What the stage is called.
+    pub name: String,
+    /// The loop whose batches it makes, where that is known.
+    pub loop_name: Option<String>,
+    /// The stage that it is called within.
+    pub within: Option<String>,
+    /// Calls that ended in an exception.
+    pub failures: u64,
+    /// Items taken in and given out.
+    pub items: u64,
+    /// All calls, by duration.
+    pub time: Distribution,
+    /// CPU nanoseconds of the calls whose CPU time was taken.
+    pub cpu_ns: u64,
+    /// Nanoseconds of those same calls.
+    pub cpu_of_ns: u64,
+    /// The processes, in the order in which they were first seen.
+    pub workers: Vec<WorkerRun>,
+}
+
+/// A stage in one process, over the run.
+#[derive(Debug, Clone)]
+pub struct WorkerRun {
+    /// The worker's label, `None` for the process that trains.
+    pub label: Option<String>,
+    /// Calls that ended.
+    pub calls: u64,
+    /// Its calls, by duration; `None` where there is no room for another.
+    pub time: Option<Distribution>,
+    /// Whether it was there in the last tick.
+    here: bool,
+}
+
+/// A queue over the run.
+#[derive(Debug, Clone, Default)]
+pub struct QueueRun {
+    /// What the queue is called.
+    pub name: String,
+    /// The loop whose batches pass it, where that is known.
+    pub loop_name: Option<String>,
+    /// Whether it is the last before the training loop.
+    pub last: bool,
+}
+
+/// Ticks as one.
+#[derive(Debug, Clone, Default)]
+struct Point {
+    /// Monotonic seconds since the run began.
+    at_s: f64,
+    interval_s: f64,
+    /// Whether batches came from a cache in that time.
+    replayed: bool,
+    /// Batches from the source, by loop. Lists are shorter where later ones were unknown.
+    batches: Vec<u64>,
+    stages: Vec<StageTotals>,
+    queues: Vec<QueueTotals>,
+}
+
+/// A tick as the history takes it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StageTicks<'a> {
+    /// Monotonic time since the run began.
+    pub at: Duration,
+    /// Time since the look before.
+    pub interval: Duration,
+    /// Whether batches came from a cache in it.
+    pub replayed: bool,
+    /// Batches from the source, by loop.
+    pub batches: &'a [(String, u64)],
+    /// One entry a stage and process, those at rest included.
+    pub stages: &'a [StageSample],
+    /// One entry a queue and process.
+    pub queues: &'a [QueueSample],
+}
+
+/// The stages and queues of a run.
+#[derive(Debug, Clone, Default)]
+pub struct StageSeries {
+    stages: Vec<StageRun>,
+    stage_places: HashMap<String, usize>,
+    queues: Vec<QueueRun>,
+    loops: Vec<String>,
+    points: BoundedSeries<Point>,
+    worker_histograms: usize,
+}
+
+impl StageSeries {
+    /// Takes a tick.
+    pub fn push(&mut self, tick: StageTicks<'_>) {
+        let mut point = Point {
+            at_s: tick.at.as_secs_f64(),
+            interval_s: tick.interval.as_secs_f64(),
+            replayed: tick.replayed,
+            ..Point::default()
+        };
+        for (name, batches) in tick.batches {
+            let place = self.loops.iter().position(|known| known == name);
+            let place = place.unwrap_or_else(|| {
+                self.loops.push(name.clone());
+                self.loops.len() - 1
+            });
+            *at(&mut point.batches, place) += batches;
+        }
+        self.take_stages(tick.stages, &mut point.stages);
+        self.take_queues(tick.queues, &mut point.queues);
+        let width = (self.stages.len() + self.queues.len()).max(1);
+        self.points
+            .set_capacity((CELLS / width).clamp(FEWEST, DEFAULT_CAPACITY));
+        self.points
+            .push(point, 1.0, |earlier, later| earlier.merge(&later));
+    }
+
+    fn take_stages(&mut self, samples: &[StageSample], out: &mut Vec<StageTotals>) {
+        for stage in &mut self.stages {
+            for worker in &mut stage.workers {
+                worker.here = false;
+            }
+        }
+        // Before any is judged: who works on a stage is seen by comparing its processes.
+        let places: Vec<usize> = samples.iter().map(|sample| self.absorb(sample)).collect();
+        for (sample, place) in samples.iter().zip(places) {
+            let stage = &self.stages[place];
+            let here = stage.workers.iter().filter(|worker| worker.here);
+            let most = here.map(|worker| worker.calls).max().unwrap_or(0);
+            let own = stage
+                .worker(sample.worker.as_deref())
+                .map_or(0, |w| w.calls);
+            let totals = at(out, place);
+            totals.calls += sample.time.count();
+            totals.busy_ns += sample.time.sum_nanos();
+            totals.items_in += sample.items_in;
+            totals.items_out += sample.items_out;
+            totals.bytes += sample.bytes.unwrap_or(0);
+            totals.cpu_ns += sample.cpu_ns;
+            totals.cpu_of_ns += sample.cpu_of_ns;
+            if (own as f64) < WORKS * most as f64 {
+                continue;
+            }
+            let first = totals.processes == 0;
+            totals.processes += 1;
+            totals.peak += sample.peak;
+            totals.concurrency = match sample.concurrency {
+                Some(said) if first || totals.concurrency > 0 => totals.concurrency + said,
+                _ => 0,
+            };
+        }
+    }
+
+    /// Adds a sample to what is known of its stage over the run. Returns the stage's place.
+    fn absorb(&mut self, sample: &StageSample) -> usize {
+        let known = self.stage_places.get(&sample.name).copied();
+        let place = known.unwrap_or_else(|| {
+            let place = self.stages.len();
+            self.stage_places.insert(sample.name.clone(), place);
+            self.stages.push(StageRun {
+                name: sample.name.clone(),
+                loop_name: sample.loop_name.clone(),
+                within: sample.within.clone(),
+                ..StageRun::default()
+            });
+            place
+        });
+        let stage = &mut self.stages[place];
+        if !sample.time.is_empty() && stage.within != sample.within {
+            // Not known before its first call, or not one and the same.
+            let is_first = stage.time.is_empty();
+            stage.within = sample.within.clone().filter(|_| is_first);
+        }
+        stage.failures += sample.failures;
+        stage.items += sample.items_in + sample.items_out;
+        stage.cpu_ns += sample.cpu_ns;
+        stage.cpu_of_ns += sample.cpu_of_ns;
+        stage.time.merge(&sample.time);
+        stage.absorb_worker(sample, &mut self.worker_histograms);
+        place
+    }
+
+    fn take_queues(&mut self, samples: &[QueueSample], out: &mut Vec<QueueTotals>) {
+        let mut processes = vec![0u32; self.queues.len()];
+        for sample in samples.iter().filter(|sample| sample.weight_ns > 0) {
+            let known = self.queues.iter().position(|q| q.name == sample.name);
+            let place = known.unwrap_or_else(|| {
+                self.queues.push(QueueRun {
+                    name: sample.name.clone(),
+                    loop_name: sample.loop_name.clone(),
+                    last: false,
+                });
+                self.queues.len() - 1
+            });
+            self.queues[place].last |= sample.last;
+            let first = *at(&mut processes, place) == 0;
+            processes[place] += 1;
+            let totals = at(out, place);
+            totals.weight_ns += sample.weight_ns;
+            totals.empty_ns += sample.empty_ns;
+            totals.full_ns += sample.full_ns;
+            // The mean depths of the processes add up, whatever time each was looked at.
+            totals.depth_ns += sample.depth().unwrap_or(0.0);
+            totals.capacity = match sample.capacity {
+                Some(capacity) if first || totals.capacity > 0 => totals.capacity + capacity,
+                _ => 0,
+            };
+            totals.active_ns += sample.active().unwrap_or(0.0);
+            totals.places = match sample.places.filter(|_| sample.active_of_ns > 0) {
+                Some(places) if first || totals.places > 0 => totals.places + places,
+                _ => 0,
+            };
+        }
+        for (totals, processes) in out.iter_mut().zip(processes) {
+            if processes > 0 {
+                totals.depth_of_ns = totals.weight_ns as f64 / f64::from(processes);
+                totals.depth_ns *= totals.depth_of_ns;
+                totals.active_ns *= totals.depth_of_ns;
+            }
+        }
+    }
+
+    /// The part between two times, in seconds since the run began.
+    #[must_use]
+    pub fn between(&self, from_s: f64, to_s: f64) -> StageSpan<'_> {
+        // A point belongs to the part if most of its time does; in a part that is shorter than a
+        // point, those that touch it.
+        let inside = |point: &&Point| {
+            let middle = point.at_s - point.interval_s / 2.0;
+            middle >= from_s && middle <= to_s
+        };
+        let touches =
+            |point: &&Point| point.at_s >= from_s && point.at_s - point.interval_s <= to_s;
+        let mut points: Vec<&Point> = self.points.buckets().iter().filter(inside).collect();
+        if points.is_empty() {
+            points = self.points.buckets().iter().filter(touches).collect();
+        }
+        let live: Vec<&Point> = points.iter().copied().filter(|p| !p.replayed).collect();
+        let live_s: f64 = live.iter().map(|point| point.interval_s).sum();
+        StageSpan {
+            history: self,
+            live: if live_s < LEAST_LIVE_S {
+                points.clone()
+            } else {
+                live
+            },
+            points,
+        }
+    }
+}
+
+impl StageRun {
+    fn worker(&self, label: Option<&str>) -> Option<&WorkerRun> {
+        self.workers.iter().find(|w| w.label.as_deref() == label)
+    }
+
+    fn absorb_worker(&mut self, sample: &StageSample, histograms: &mut usize) {
+        let known = self.workers.iter().position(|w| w.label == sample.worker);
+        let place = known.or_else(|| {
+            if self.workers.len() >= WORKERS {
+                let ended = self.workers.iter().position(|worker| !worker.here)?;
+                *histograms -= usize::from(self.workers.remove(ended).time.is_some());
+            }
+            let has_room = *histograms < WORKER_HISTOGRAMS;
+            *histograms += usize::from(has_room);
+            self.workers.push(WorkerRun {
+                label: sample.worker.clone(),
+                calls: 0,
+                time: has_room.then(Distribution::default),
+                here: true,
+            });
+            Some(self.workers.len() - 1)
+        });
+        let Some(worker) = place.map(|place| &mut self.workers[place]) else {
+            return;
+        };
+        worker.here = true;
+        worker.calls += sample.time.count();
+        if let Some(time) = &mut worker.time {
+            time.merge(&sample.time);
+        }
+    }
+}
+
+impl Point {
+    fn merge(&mut self, later: &Self) {
+        self.at_s = later.at_s;
+        self.interval_s += later.interval_s;
+        self.replayed |= later.replayed;
+        for (place, batches) in later.batches.iter().enumerate() {
+            *at(&mut self.batches, place) += batches;
+        }
+        for (place, totals) in later.stages.iter().enumerate() {
+            at(&mut self.stages, place).add(totals);
+        }
+        for (place, totals) in later.queues.iter().enumerate() {
+            at(&mut self.queues, place).add(totals);
+        }
+    }
+}
+
+impl StageTotals {
+    fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.busy_ns += other.busy_ns;
+        self.items_in += other.items_in;
+        self.items_out += other.items_out;
+        self.bytes += other.bytes;
+        self.cpu_ns += other.cpu_ns;
+        self.cpu_of_ns += other.cpu_of_ns;
+        self.processes = self.processes.max(other.processes);
+        self.concurrency = self.concurrency.max(other.concurrency);
+        self.peak = self.peak.max(other.peak);
+    }
+}
+
+impl QueueTotals {
+    fn add(&mut self, other: &Self) {
+        self.capacity = self.capacity.max(other.capacity);
+        self.weight_ns += other.weight_ns;
+        self.empty_ns += other.empty_ns;
+        self.full_ns += other.full_ns;
+        self.depth_ns += other.depth_ns;
+        self.depth_of_ns += other.depth_of_ns;
+        self.places = self.places.max(other.places);
+        self.active_ns += other.active_ns;
+    }
+}
+
+/// A part of a run.
+#[derive(Debug, Clone)]
+pub struct StageSpan<'a> {
+    history: &'a StageSeries,
+    points: Vec<&'a Point>,
+    /// Those without batches from a cache, or all where there is none without.
+    live: Vec<&'a Point>,
+}
+
+impl<'a> StageSpan<'a> {
+    /// The part without the time in which one of those loops took batches, such as an evaluation
+    /// between epochs: the same stages may serve it. All of it where `name` took few batches in the
+    /// rest, as where loops take turns all the time.
+    #[must_use]
+    pub fn without(mut self, others: &[&str], name: &str) -> Self {
+        let place = |name: &str| self.history.loops.iter().position(|known| known == name);
+        let Some(own) = place(name) else { return self };
+        let others: Vec<usize> = others.iter().filter_map(|name| place(name)).collect();
+        let taken = |point: &Point, by: usize| point.batches.get(by).copied().unwrap_or(0);
+        let alone = |point: &&Point| others.iter().all(|other| taken(point, *other) == 0);
+        let all: u64 = self.points.iter().map(|point| taken(point, own)).sum();
+        let rest = self.points.iter().copied().filter(alone);
+        let rest: u64 = rest.map(|point| taken(point, own)).sum();
+        if rest > 0 && rest as f64 >= ALONE * all as f64 {
+            self.points.retain(alone);
+            self.live.retain(alone);
+        }
+        if self.live.is_empty() {
+            self.live.clone_from(&self.points);
+        }
+        self
+    }
+
+    /// Seconds of it without batches from a cache.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.live.iter().map(|point| point.interval_s).sum()
+    }
+
+    /// What each stage did in it, by the order in which they were first called. Time in which batches
+    /// came from a cache is left out where the rest is a second or more.
+    pub fn stages(&self) -> impl Iterator<Item = (&'a StageRun, StageTotals)> {
+        let of = |place| {
+            let mut totals = StageTotals::default();
+            for point in &self.live {
+                totals.add(point.stages.get(place).unwrap_or(&StageTotals::default()));
+            }
+            totals
+        };
+        self.history
+            .stages
+            .iter()
+            .enumerate()
+            .map(move |(place, stage)| (stage, of(place)))
+    }
+
+    /// How full each queue was in it, likewise.
+    pub fn queues(&self) -> impl Iterator<Item = (&'a QueueRun, QueueTotals)> {
+        let of = |place| {
+            let mut totals = QueueTotals::default();
+            for point in &self.live {
+                totals.add(point.queues.get(place).unwrap_or(&QueueTotals::default()));
+            }
+            totals
+        };
+        self.history
+            .queues
+            .iter()
+            .enumerate()
+            .map(move |(place, queue)| (queue, of(place)))
+    }
+
+    /// Calls of a stage, and the batches that a loop took from its source meanwhile; `None` where it
+    /// took none.
+    ///
+    /// Over the whole part: what the loader makes ahead while batches come from a cache, the loop
+    /// takes afterwards.
+    #[must_use]
+    pub fn calls_and_batches(&self, stage: &str, of_loop: &str) -> Option<(u64, u64)> {
+        let place = *self.history.stage_places.get(stage)?;
+        let of_loop = self.history.loops.iter().position(|name| name == of_loop)?;
+        let (mut calls, mut batches) = (0, 0);
+        for point in &self.points {
+            calls += point.stages.get(place).map_or(0, |totals| totals.calls);
+            batches += point.batches.get(of_loop).copied().unwrap_or(0);
+        }
+        (batches > 0).then_some((calls, batches))
+    }
+}
+
+/// The item at that place, which is made where it is not there.
+fn at<T: Clone + Default>(list: &mut Vec<T>, place: usize) -> &mut T {
+    if list.len() <= place {
+        list.resize(place + 1, T::default());
+    }
+    &mut list[place]
+}
+
+#[cfg(test)]
+#[path = "stage_series_tests.rs"]
+mod tests;

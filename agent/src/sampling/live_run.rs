@@ -1,0 +1,272 @@
+//! The state of the run so far: its loops, its series, its costs. Shared by the sampler and the threads that
+//! register loops and request reports.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use super::loops::LoopEntry;
+use crate::analysis::attribution::Attribution;
+use crate::analysis::resources::{CoresInUse, cores_in_use};
+use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
+use crate::model::record::{
+    BatchRecord, Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, SummaryRecord,
+};
+use crate::model::stage_series::StageTicks;
+use crate::model::{Reading, ReadingSeries, StageSeries};
+use crate::notice::log::NoticeLog;
+use crate::sampling::RankGpu;
+use crate::wording::summary::summary_record;
+
+/// The state of a run in progress.
+#[derive(Debug)]
+pub struct LiveRun {
+    /// Messages to the user.
+    pub notice_log: NoticeLog,
+    loops: Mutex<Vec<Arc<LoopEntry>>>,
+    history: Mutex<ReadingSeries>,
+    stages: Mutex<StageSeries>,
+    pub(super) gpus: Arc<OnceLock<Vec<GpuRecord>>>,
+    rank_gpu: RankGpu,
+    shared_mib_ms: OnceLock<f64>,
+    costs: Mutex<Costs>,
+    concluded: Mutex<Option<Concluded>>,
+    ended_by: Mutex<Option<EndRecord>>,
+    /// Seconds between the start of the process and the clock's origin.
+    process_age_s: Option<f64>,
+    /// Nanoseconds that recording one batch costs the training thread.
+    step_cost_ns: f64,
+}
+
+/// How long an attribution is reused: at least these seconds, and at least this share of the run's age.
+/// Computing one takes some 25 ms, so it takes at most a thousandth of the time.
+const CONCLUSION_HOLDS: (f64, f64) = (25.0, 0.5);
+
+/// The last attribution, and when it expires.
+#[derive(Debug)]
+struct Concluded {
+    attribution: Attribution,
+    until_s: f64,
+}
+
+/// The cost of the agent up to the last tick.
+#[derive(Debug, Clone, Copy, Default)]
+struct Costs {
+    agent_cpu_s: f64,
+    dropped_records: u64,
+}
+
+impl LiveRun {
+    /// An empty run.
+    #[must_use]
+    pub fn new(
+        notice_log: NoticeLog,
+        gpus: Arc<OnceLock<Vec<GpuRecord>>>,
+        rank_gpu: RankGpu,
+        process_age_s: Option<f64>,
+        step_cost_ns: f64,
+    ) -> Self {
+        Self {
+            notice_log,
+            loops: Mutex::default(),
+            history: Mutex::default(),
+            stages: Mutex::default(),
+            gpus,
+            rank_gpu,
+            shared_mib_ms: OnceLock::new(),
+            costs: Mutex::default(),
+            concluded: Mutex::default(),
+            ended_by: Mutex::default(),
+            process_age_s,
+            step_cost_ns,
+        }
+    }
+
+    /// The GPUs that the process may use; `None` while they are not known.
+    pub(super) fn gpus(&self) -> Option<&[GpuRecord]> {
+        self.gpus.get().map(Vec::as_slice)
+    }
+
+    /// From now on the loop is read.
+    pub fn add(&self, entry: Arc<LoopEntry>) {
+        lock(&self.loops).push(entry);
+    }
+
+    /// A batch of the loop of that name was looked at. Whether it is the first.
+    pub fn set_batch(&self, name: &str, batch: BatchRecord) -> bool {
+        let loops = self.loops();
+        let named = loops.iter().filter(|entry| entry.loader.name == name);
+        // Each of them is told.
+        named.filter(|entry| entry.set_batch(batch)).count() > 0
+    }
+
+    /// Milliseconds of CPU time to hand over a mebibyte of shared memory here. The first measurement counts.
+    pub fn set_shared_mib_ms(&self, ms: f64) {
+        self.shared_mib_ms.get_or_init(|| ms);
+    }
+
+    pub(crate) fn loops(&self) -> Vec<Arc<LoopEntry>> {
+        lock(&self.loops).clone()
+    }
+
+    /// Number of loops.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        lock(&self.loops).len()
+    }
+
+    /// Whether there is no loop yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads the rings, so that they have room again.
+    pub fn drain(&self) {
+        for entry in self.loops() {
+            entry.recorder.fold(|_| ());
+        }
+    }
+
+    pub(super) fn dropped(&self, records: u64) -> Dropped {
+        let steps = self
+            .loops()
+            .iter()
+            .map(|entry| entry.recorder.dropped())
+            .sum();
+        Dropped { steps, records }
+    }
+
+    /// A tick's readings, for the summary.
+    pub(super) fn keep(
+        &self,
+        at: Duration,
+        elapsed: Duration,
+        replayed: bool,
+        readings: &[Reading],
+    ) {
+        lock(&self.history).push(at, elapsed, replayed, readings);
+    }
+
+    /// What stages and queues did in a tick, for the summary.
+    pub(super) fn keep_stages(&self, tick: StageTicks<'_>) {
+        lock(&self.stages).push(tick);
+    }
+
+    /// What watching cost so far.
+    pub(super) fn set_costs(&self, agent_cpu: Option<Duration>, dropped_records: u64) {
+        let mut costs = lock(&self.costs);
+        costs.dropped_records = dropped_records;
+        if let Some(cpu) = agent_cpu {
+            costs.agent_cpu_s = cpu.as_secs_f64();
+        }
+    }
+
+    /// The program is ended by this, and not by itself.
+    pub(crate) fn set_ended_by(&self, end: EndRecord) {
+        *lock(&self.ended_by) = Some(end);
+    }
+
+    /// Nanoseconds that recording one batch costs the training thread.
+    pub(super) fn step_cost_ns(&self) -> f64 {
+        self.step_cost_ns
+    }
+
+    /// Mean cores in use since a loop began, while batches were repeated too.
+    pub(super) fn cores_in_use(&self, entry: &LoopEntry, at: Duration) -> Option<CoresInUse> {
+        let began_s = entry.recorder.fold(|fold| fold.totals().first_begin_s)?;
+        cores_in_use(&lock(&self.history).all_between(began_s, at.as_secs_f64()))
+    }
+
+    /// The summary of the run so far. What limits the loop is concluded anew only now and then.
+    pub(super) fn refresh(&self, at: Duration) -> SummaryRecord {
+        let concluded = lock(&self.concluded)
+            .as_ref()
+            .filter(|concluded| at.as_secs_f64() < concluded.until_s)
+            .map(|concluded| concluded.attribution.clone());
+        self.summarise(at, RunState::Running, concluded.as_ref()).0
+    }
+
+    /// The probes' records and the summary of the run so far.
+    #[must_use]
+    pub fn report(&self, at: Duration, state: RunState) -> (SummaryRecord, Vec<ProbeRecord>) {
+        self.summarise(at, state, None)
+    }
+
+    fn facts_of(&self, entry: &LoopEntry, at: Duration, state: RunState) -> LoopFacts {
+        let (totals, replayed_steps) = entry.recorder.fold(|fold| (fold.totals(), fold.replayed()));
+        LoopFacts {
+            name: totals.name,
+            mode: entry.mode,
+            steps: totals.steps,
+            replayed_steps,
+            epochs: totals.epochs,
+            batch_size: totals.batch_size.or(entry.loader.batch_size),
+            ttfb_s: totals.ttfb_s,
+            init_s: totals
+                .first_begin_s
+                .zip(self.process_age_s)
+                .map(|(a, b)| a + b),
+            begin_s: totals.first_begin_s,
+            last_s: totals.last_receive_s,
+            spans_s: totals.spans_s,
+            live: totals.live,
+            replay: totals.replay,
+            concurrent: totals.concurrent,
+            without_loader: totals.without_loader,
+            loader: entry.described(),
+            shared_mib_ms: self.shared_mib_ms.get().copied(),
+            probe: entry.probe_record(state == RunState::Finished, || self.cores_in_use(entry, at)),
+        }
+    }
+
+    fn summarise(
+        &self,
+        at: Duration,
+        state: RunState,
+        concluded: Option<&Attribution>,
+    ) -> (SummaryRecord, Vec<ProbeRecord>) {
+        let loops = self.loops();
+        let facts: Vec<LoopFacts> = loops
+            .iter()
+            .map(|entry| self.facts_of(entry, at, state))
+            .collect();
+        let costs = *lock(&self.costs);
+        let batches: u64 = facts.iter().map(|facts| facts.steps).sum();
+        let recording_s = batches as f64 * self.step_cost_ns / 1e9;
+        let dropped = self.dropped(costs.dropped_records);
+        // The sampler alone writes it, and every tick but once.
+        let (history, stages) = (lock(&self.history), lock(&self.stages));
+        let run = RunFacts {
+            state,
+            ended_by: lock(&self.ended_by).clone(),
+            elapsed_s: at.as_secs_f64(),
+            history: Some(&history),
+            stages: Some(&stages),
+            concluded,
+            gpus: self.gpus().unwrap_or_default(),
+            compute_gpu: self.rank_gpu.get(),
+            agent_cpu_s: Some(costs.agent_cpu_s + recording_s),
+            dropped,
+        };
+        let summary = summarise(&run, &facts);
+        drop((history, stages));
+        if concluded.is_none() {
+            let elapsed_s = at.as_secs_f64();
+            let (least_s, share) = CONCLUSION_HOLDS;
+            let nothing = summary.attribution == Attribution::default();
+            let least_s = if nothing { 0.0 } else { least_s };
+            *lock(&self.concluded) = Some(Concluded {
+                attribution: summary.attribution.clone(),
+                until_s: elapsed_s + least_s.max(share * elapsed_s),
+            });
+        }
+        (
+            summary_record(&summary),
+            facts.into_iter().filter_map(|facts| facts.probe).collect(),
+        )
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,346 @@
+//! One tick: read every loop and every source, and make the records.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::live_run::LiveRun;
+use super::loops::LoopEntry;
+use super::sources::Sources;
+use super::stages::{StageReader, Taken};
+use super::thinning::{Thinning, Turns, WHOLE};
+use crate::delivery::RecordQueue;
+use crate::model::metric::{
+    AGENT_CPU_TIME, AGENT_DROPPED_EXPORTS, AGENT_DROPPED_LINES, AGENT_DROPPED_LOG_RECORDS,
+    AGENT_DROPPED_RECORDS, AGENT_DROPPED_SPANS, AGENT_DROPPED_STEPS, AGENT_STEP_COST,
+    AGENT_TICK_LATENESS,
+};
+use crate::model::record::{
+    EpochRecord, LoopTick, Phase, ProbeRecord, RecordBody, RunRecord, RunState, SCHEMA, TickRecord,
+};
+use crate::model::stage_series::StageTicks;
+use crate::model::{Reading, Record, Scope, log_target};
+use crate::notice::Notice;
+use crate::port::Clock;
+use crate::port::clock::thread_cpu_time;
+
+/// A share of a core above which the agent says that it costs too much.
+const BUDGET_PCT: f64 = 1.0;
+
+/// Seconds before the budget is judged: start-up costs weigh too much in a short run.
+const BUDGET_AFTER_S: f64 = 30.0;
+
+/// Who writes the records: constant over a run.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The run folder's name.
+    pub run_id: String,
+    /// This process's rank.
+    pub rank: u32,
+    /// This process's id.
+    pub pid: u32,
+}
+
+/// Makes the records. Owned by the sampler's thread.
+pub struct Sampler {
+    live_run: Arc<LiveRun>,
+    queue: Arc<RecordQueue>,
+    clock: Arc<dyn Clock>,
+    identity: Identity,
+    run: RunRecord,
+    /// Whether the loader and the GPUs were known when `run` was written last.
+    told: Option<(bool, bool)>,
+    sources: Sources,
+    stages: StageReader,
+    /// When they were read.
+    stages_at: Duration,
+    readings: Vec<Reading>,
+    thinning: Thinning,
+    turns: Turns,
+    tick: u64,
+    last_at: Duration,
+}
+
+impl std::fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sampler")
+            .field("tick", &self.tick)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Sampler {
+    /// A sampler that has not ticked. `run` becomes the first record.
+    #[must_use]
+    pub fn new(
+        live_run: Arc<LiveRun>,
+        queue: Arc<RecordQueue>,
+        clock: Arc<dyn Clock>,
+        identity: Identity,
+        run: RunRecord,
+        sources: Sources,
+        stages: StageReader,
+    ) -> Self {
+        let last_at = clock.now();
+        Self {
+            live_run,
+            queue,
+            clock,
+            identity,
+            run,
+            told: None,
+            sources,
+            stages,
+            stages_at: last_at,
+            readings: Vec::new(),
+            thinning: Thinning::default(),
+            turns: Turns::default(),
+            tick: 0,
+            last_at,
+        }
+    }
+
+    /// Reads everything and hands the records over. `late` is how much later than planned it
+    /// begins; with `last` the run ends here.
+    pub fn tick(&mut self, late: Duration, last: bool) {
+        let at = self.clock.now();
+        let elapsed = at.saturating_sub(self.last_at);
+        self.last_at = at;
+        let _tick = tracing::debug_span!(
+            target: log_target::TICK,
+            "tick",
+            number = self.tick,
+            ?late,
+            last
+        )
+        .entered();
+        self.sources.request(at, last);
+        let loops = self.live_run.loops();
+
+        let mut bodies: Vec<RecordBody> = self.run_if_changed(&loops).into_iter().collect();
+        let (ticks, epochs) = fold_loops(&loops, last);
+        bodies.extend(epochs.into_iter().map(RecordBody::Epoch));
+        // At once, so that calls and batches are of the same time.
+        let replayed = ticks.iter().any(|entry| entry.phase == Phase::Replay);
+        let taken = self.take_stages(&ticks, replayed);
+        self.stages
+            .report_lost_workers(at, last, &self.live_run.notice_log);
+        self.sources
+            .collect(at, last, &self.live_run.notice_log, &mut self.readings);
+        self.watch_self(late, at, last);
+        self.live_run.keep(at, elapsed, replayed, &self.readings);
+        let dropped = self.live_run.dropped(self.queue.dropped());
+        if dropped.steps > 0 {
+            self.live_run.notice_log.post(&Notice::StepsDropped {
+                count: dropped.steps,
+            });
+        }
+        let (stages, queues) = self.turns.take(&taken, self.tick, last);
+        bodies.push(RecordBody::Tick(TickRecord {
+            tick: self.tick,
+            at_s: at.as_secs_f64(),
+            interval_s: elapsed.as_secs_f64(),
+            merged: 1,
+            loops: ticks,
+            stages,
+            queues,
+            readings: self.take_readings(last),
+            dropped,
+        }));
+        let probes = loops
+            .iter()
+            .filter_map(|e| e.take_probe(last, || self.live_run.cores_in_use(e, at)))
+            .inspect(log_probe);
+        bodies.extend(probes.map(RecordBody::Probe));
+        let notices = self.live_run.notice_log.take();
+        bodies.extend(notices.into_iter().map(RecordBody::Notice));
+        if last || self.summary_is_due() {
+            bodies.push(self.summary(at, last));
+        }
+        self.tick += 1;
+        let records: Vec<_> = bodies.into_iter().map(|body| self.record(body)).collect();
+        let took = self.clock.now().saturating_sub(at);
+        tracing::debug!(target: log_target::TICK, records = records.len(), ?took, "done");
+        self.queue.push(records);
+    }
+
+    /// The summary of the run so far, or of all of it.
+    fn summary(&self, at: Duration, last: bool) -> RecordBody {
+        let summary = if last {
+            self.live_run.report(at, RunState::Finished).0
+        } else {
+            self.live_run.refresh(at)
+        };
+        tracing::debug!(
+            target: log_target::SUMMARY,
+            steps = summary.steps,
+            step_ms = summary.steady_step_mean_ms,
+            floor_ms = summary.floor_step_ms,
+            bottleneck = summary.bottleneck.as_ref().map(|found| found.kind.as_str()),
+            findings = summary.findings.len(),
+            "refreshed"
+        );
+        RecordBody::Summary(Box::new(summary))
+    }
+
+    /// What runs where: first of all, and again once the loader or the GPUs are known where they were
+    /// not.
+    fn run_if_changed(&mut self, loops: &[Arc<LoopEntry>]) -> Option<RecordBody> {
+        let gpus = self.live_run.gpus();
+        let known = (!loops.is_empty(), gpus.is_some());
+        if self.told.replace(known) == Some(known) {
+            return None;
+        }
+        let run = RunRecord {
+            gpus: gpus.unwrap_or_default().to_vec(),
+            ..self.run.clone()
+        };
+        Some(RecordBody::Run(with_loader(run, loops)))
+    }
+
+    /// What stages and queues did since the last look.
+    fn take_stages(&mut self, loops: &[LoopTick], replayed: bool) -> Taken {
+        let taken = self.stages.read(self.last_at, &self.live_run.notice_log);
+        let at = self.clock.now();
+        let from_source = loops.iter().filter(|entry| entry.phase != Phase::Replay);
+        let batches: Vec<(String, u64)> = from_source
+            .map(|entry| (entry.name.clone(), entry.steps))
+            .collect();
+        self.live_run.keep_stages(StageTicks {
+            at,
+            interval: at.saturating_sub(self.stages_at),
+            replayed,
+            batches: &batches,
+            stages: &taken.stages,
+            queues: &taken.queues,
+        });
+        self.stages_at = at;
+        taken
+    }
+
+    /// The watch was off until now: what was done meanwhile is nobody's.
+    pub fn forget(&mut self) {
+        self.stages
+            .read(self.clock.now(), &self.live_run.notice_log);
+        self.stages_at = self.clock.now();
+    }
+
+    /// Every tick at first, then ever rarer, so that a kill costs at most a tenth of the run.
+    fn summary_is_due(&self) -> bool {
+        self.tick < 10 || self.tick.is_multiple_of((self.tick / 10).clamp(1, 60))
+    }
+
+    fn record(&self, body: RecordBody) -> Record {
+        Record {
+            schema: SCHEMA.to_owned(),
+            time_unix_nano: self.clock.unix_nanos(),
+            run_id: self.identity.run_id.clone(),
+            rank: self.identity.rank,
+            pid: self.identity.pid,
+            body,
+        }
+    }
+
+    fn watch_self(&mut self, late: Duration, at: Duration, last: bool) {
+        let dropped = self.live_run.dropped(self.queue.dropped());
+        let cpu =
+            thread_cpu_time().map(|cpu| cpu + self.queue.cpu_time() + self.sources.cpu_time());
+        self.live_run.set_costs(cpu, dropped.records);
+        let mut own = |metric, value| {
+            self.readings
+                .push(Reading::new(metric, Scope::Agent, value));
+        };
+        if let Some(cpu) = cpu {
+            own(&AGENT_CPU_TIME, cpu.as_secs_f64());
+            let percent = 100.0 * cpu.as_secs_f64() / at.as_secs_f64();
+            if at.as_secs_f64() > BUDGET_AFTER_S && percent > BUDGET_PCT {
+                self.live_run
+                    .notice_log
+                    .post(&Notice::OverBudget { percent });
+            }
+        }
+        // For readers that begin in the middle as well.
+        if last || self.tick.is_multiple_of(WHOLE) {
+            own(&AGENT_STEP_COST, self.live_run.step_cost_ns() / 1e9);
+        }
+        own(&AGENT_TICK_LATENESS, late.as_secs_f64());
+        own(&AGENT_DROPPED_STEPS, dropped.steps as f64);
+        own(&AGENT_DROPPED_RECORDS, dropped.records as f64);
+        let by_destinations = self.queue.lost();
+        for (metric, count) in [
+            (&AGENT_DROPPED_EXPORTS, by_destinations.exports),
+            (&AGENT_DROPPED_LINES, by_destinations.lines),
+            (&AGENT_DROPPED_SPANS, by_destinations.spans),
+            (&AGENT_DROPPED_LOG_RECORDS, by_destinations.log_records),
+        ] {
+            if count > 0 {
+                own(metric, count as f64);
+            }
+        }
+    }
+
+    fn take_readings(&mut self, last: bool) -> BTreeMap<String, BTreeMap<String, f64>> {
+        let mut scopes = BTreeMap::<String, BTreeMap<String, f64>>::new();
+        for reading in self.readings.drain(..) {
+            let wanted = self.thinning.keeps(&reading, self.tick, last);
+            if !(wanted && reading.value.is_finite()) {
+                continue;
+            }
+            scopes
+                .entry(reading.scope.to_string())
+                .or_default()
+                .insert(reading.key(), reading.value);
+        }
+        scopes
+    }
+}
+
+/// What the loops did since the last tick, and the epochs that ended; with `last` all of them end.
+fn fold_loops(loops: &[Arc<LoopEntry>], last: bool) -> (Vec<LoopTick>, Vec<EpochRecord>) {
+    let (mut ticks, mut epochs) = (Vec::new(), Vec::new());
+    for entry in loops {
+        entry.recorder.fold(|fold| {
+            if last {
+                fold.end();
+            }
+            ticks.append(&mut fold.take_tick());
+            epochs.append(&mut fold.take_epochs());
+        });
+    }
+    (ticks, epochs)
+}
+
+fn with_loader(mut run: RunRecord, loops: &[Arc<LoopEntry>]) -> RunRecord {
+    if let Some(first) = loops.first() {
+        run.loader = Some(first.loader.clone());
+        run.mode = first.mode;
+    }
+    run
+}
+
+/// A probe that is over, window by window.
+fn log_probe(probe: &ProbeRecord) {
+    for window in &probe.windows {
+        tracing::debug!(
+            target: log_target::PROBE,
+            cycle = window.cycle,
+            phase = window.phase.name(),
+            steps = window.steps,
+            discarded = window.discarded,
+            wait_ms = window.wait_ms,
+            compute_ms = window.compute_ms,
+            "window"
+        );
+    }
+    tracing::info!(
+        target: log_target::PROBE,
+        of = probe.loop_name,
+        windows = probe.windows.len(),
+        headspace_pct = probe.floor.map(|floor| floor.headspace_pct.value),
+        reason = probe.reason,
+        "over"
+    );
+}
+
+#[cfg(test)]
+mod tests;

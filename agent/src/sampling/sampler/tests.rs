@@ -1,0 +1,227 @@
+use super::*;
+use crate::model::record::GpuRecord;
+use crate::model::{Scope, metric};
+use crate::notice::NoticeLog;
+use crate::port::{CollectError, Collector, Lost};
+use crate::record::stage::slot::Outcome;
+use crate::record::stage::{Region, Slots};
+use crate::sampling::RankGpu;
+use crate::sampling::Source;
+use crate::testing::{CollectWith, ManualClock};
+
+fn sampler(collectors: Vec<Box<dyn Collector>>) -> (Sampler, ManualClock, Arc<RecordQueue>) {
+    let clock = ManualClock::default();
+    let queue = Arc::new(RecordQueue::new(16));
+    let live_run = Arc::new(LiveRun::new(
+        NoticeLog::new(Box::new(|_| {})),
+        Arc::default(),
+        RankGpu::default(),
+        None,
+        50.0,
+    ));
+    let identity = Identity {
+        run_id: "r".into(),
+        rank: 0,
+        pid: 1,
+    };
+    let sampler = Sampler::new(
+        live_run,
+        Arc::clone(&queue),
+        Arc::new(clock.clone()),
+        identity,
+        RunRecord::default(),
+        Sources::new(collectors.into_iter().map(Source::Inline).collect()),
+        StageReader::new(None, None),
+    );
+    (sampler, clock, queue)
+}
+
+fn kinds(batch: &[Record]) -> Vec<&'static str> {
+    batch
+        .iter()
+        .map(|record| match record.body {
+            RecordBody::Run(_) => "run",
+            RecordBody::Tick(_) => "tick",
+            RecordBody::Notice(_) => "notice",
+            RecordBody::Summary(_) => "summary",
+            RecordBody::Epoch(_) => "epoch",
+            RecordBody::Probe(_) => "probe",
+        })
+        .collect()
+}
+
+fn threads(_: Duration, out: &mut Vec<Reading>) {
+    out.push(Reading::new(
+        &metric::PROCESS_THREAD_COUNT,
+        Scope::Process,
+        3.0,
+    ));
+}
+
+#[test]
+fn what_a_step_costs_is_told_again_for_readers_that_begin_in_the_middle() {
+    let (mut sampler, clock, queue) = sampler(vec![]);
+    let mut told = Vec::new();
+    for number in 0..=123 {
+        clock.advance(Duration::from_secs(1));
+        sampler.tick(Duration::ZERO, number == 123);
+        for record in queue.pop().unwrap() {
+            if let RecordBody::Tick(tick) = record.body
+                && tick.readings["agent"].contains_key("headspace.agent.step.cost")
+            {
+                told.push(number);
+            }
+        }
+    }
+    assert_eq!(told, [0, 60, 120, 123]);
+}
+
+#[test]
+fn what_destinations_lose_is_told_in_units_of_its_own() {
+    let (mut sampler, _, queue) = sampler(vec![]);
+    queue.set_lost(Lost {
+        exports: 2,
+        lines: 0,
+        spans: 512,
+        log_records: 3,
+    });
+    sampler.tick(Duration::ZERO, false);
+    let records = queue.pop().unwrap();
+    let tick = records.iter().find_map(|record| match &record.body {
+        RecordBody::Tick(tick) => Some(tick),
+        _ => None,
+    });
+    let own = &tick.unwrap().readings["agent"];
+    assert_eq!(own.get("headspace.agent.dropped.exports"), Some(&2.0));
+    assert_eq!(own.get("headspace.agent.dropped.spans"), Some(&512.0));
+    assert_eq!(own.get("headspace.agent.dropped.log_records"), Some(&3.0));
+    assert_eq!(own.get("headspace.agent.dropped.lines"), None);
+}
+
+#[test]
+fn gpus_that_are_known_late_are_written_down_when_they_are() {
+    let (mut sampler, clock, queue) = sampler(vec![]);
+    let runs = |batch: &[Record]| -> Vec<usize> {
+        let run = |record: &Record| match &record.body {
+            RecordBody::Run(run) => Some(run.gpus.len()),
+            _ => None,
+        };
+        batch.iter().filter_map(run).collect()
+    };
+    let gpus = Arc::clone(&sampler.live_run.gpus);
+    let mut seen = Vec::new();
+    for tick in 0..4 {
+        if tick == 2 {
+            gpus.set(vec![GpuRecord::default()]).unwrap();
+        }
+        clock.advance(Duration::from_secs(1));
+        sampler.tick(Duration::ZERO, false);
+        seen.push(runs(&queue.pop().unwrap()));
+    }
+
+    assert_eq!(seen, [vec![0], vec![], vec![1], vec![]]);
+}
+
+#[test]
+fn the_run_comes_first_and_the_summary_last() {
+    let (mut sampler, clock, queue) = sampler(vec![]);
+    clock.advance(Duration::from_secs(1));
+    sampler.tick(Duration::ZERO, true);
+
+    assert_eq!(kinds(&queue.pop().unwrap()), ["run", "tick", "summary"]);
+}
+
+#[test]
+fn ticks_and_summary_tell_what_stages_and_queues_did() {
+    let slots = Slots::new(Region::private().unwrap());
+    let (_, decode) = slots.stage("decode").unwrap();
+    let out = slots.queue("out", 4).unwrap();
+    out.last.store(1, std::sync::atomic::Ordering::Relaxed);
+    let (mut sampler, clock, queue) = sampler(vec![]);
+    sampler.stages = StageReader::new(Some(slots.region()), None);
+    for _ in 0..3 {
+        decode.record(20_000_000, Outcome::default());
+        out.observe(0, 750_000_000);
+        out.observe(2, 250_000_000);
+        clock.advance(Duration::from_secs(1));
+        sampler.tick(Duration::ZERO, false);
+    }
+    // While the watch is off nothing counts.
+    decode.record(20_000_000, Outcome::default());
+    clock.advance(Duration::from_secs(10));
+    sampler.forget();
+    clock.advance(Duration::from_secs(1));
+    sampler.tick(Duration::ZERO, true);
+
+    let batches: Vec<_> = (0..4).filter_map(|_| queue.pop()).collect();
+    let ticks = batches.iter().flatten().filter_map(|r| match &r.body {
+        RecordBody::Tick(tick) => Some((tick.stages.len(), tick.queues.len())),
+        _ => None,
+    });
+    assert_eq!(ticks.collect::<Vec<_>>(), [(1, 1), (1, 1), (1, 1), (0, 0)]);
+    let Some(RecordBody::Summary(summary)) = batches[3].last().map(|r| &r.body) else {
+        unreachable!()
+    };
+    assert_eq!(summary.stages[0].mean_ms, Some(20.0));
+    // Calls that were timed elsewhere do not say how many went on at once, and batches there
+    // were none.
+    assert_eq!(summary.stages[0].concurrency, None);
+    assert_eq!(summary.stages[0].calls_per_batch, None);
+    assert_eq!(summary.queues[0].depth, Some(0.5));
+    assert_eq!(summary.data_readiness_pct, Some(25.0));
+}
+
+#[test]
+fn a_collector_that_panics_is_retired_with_one_notice_and_the_others_go_on() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let (mut sampler, clock, queue) = sampler(vec![
+        Box::new(CollectWith(|_, _: &mut Vec<Reading>| panic!("gone"))),
+        Box::new(CollectWith(|at, out: &mut Vec<Reading>| {
+            threads(at, out);
+            Ok(())
+        })),
+    ]);
+    clock.advance(Duration::from_secs(1));
+    sampler.tick(Duration::ZERO, false);
+    sampler.tick(Duration::ZERO, false);
+    std::panic::set_hook(hook);
+
+    let (first, second) = (queue.pop().unwrap(), queue.pop().unwrap());
+    assert_eq!(kinds(&first), ["run", "tick", "notice", "summary"]);
+    assert_eq!(kinds(&second), ["tick", "summary"]);
+    let RecordBody::Tick(tick) = &second[0].body else {
+        unreachable!()
+    };
+    assert_eq!(
+        tick.readings["process"].get("process.thread.count"),
+        Some(&3.0)
+    );
+}
+
+#[test]
+fn a_transient_error_costs_the_readings_of_one_tick() {
+    let mut calls = 0;
+    let (mut sampler, _, queue) = sampler(vec![Box::new(CollectWith(
+        move |at, out: &mut Vec<Reading>| {
+            threads(at, out);
+            calls += 1;
+            if calls == 1 {
+                Err(CollectError::Transient("busy".into()))
+            } else {
+                Ok(())
+            }
+        },
+    ))]);
+    sampler.tick(Duration::ZERO, false);
+    sampler.tick(Duration::ZERO, false);
+
+    let has_process = |batch: Vec<Record>| {
+        batch.iter().any(|record| match &record.body {
+            RecordBody::Tick(tick) => tick.readings.contains_key("process"),
+            _ => false,
+        })
+    };
+    assert!(!has_process(queue.pop().unwrap()));
+    assert!(has_process(queue.pop().unwrap()));
+}

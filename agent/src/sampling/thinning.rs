@@ -1,0 +1,245 @@
+//! Which of a tick's readings, stages and queues are worth their bytes in the records.
+//!
+//! A total loses nothing but detail in time when it is written less often, and nothing at all when
+//! it has not moved. So totals are written in every fifth tick, after a beginning in which short
+//! runs get all of them, and only if they have moved; levels and maxima are written whenever they
+//! are read. With every source on that halves the records.
+//!
+//! Stages and queues add up as well. Where there are many, in many processes, they are told of in
+//! turn, each with all that it did since the last time. What a worker did that has ended is told of at
+//! once.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound;
+
+use super::stages::Taken;
+use crate::model::reading_series::Key;
+use crate::model::record::{QueueTick, StageTick};
+use crate::model::{MetricKind, QueueSample, Reading, StageSample};
+
+/// Stages that one tick tells of.
+pub const STAGES_A_TICK: usize = 5;
+
+/// Queues that one tick tells of.
+pub const QUEUES_A_TICK: usize = 3;
+
+/// Ticks at the beginning that hold every total.
+const BEGINNING: u64 = 20;
+
+/// After that, totals are in one tick of so many.
+const EVERY: u64 = 5;
+
+/// A tick that holds all totals, moved or not, for readers that begin in the middle.
+pub(super) const WHOLE: u64 = 60;
+
+/// What was written last of every total.
+#[derive(Debug, Default)]
+pub(super) struct Thinning {
+    written: HashMap<Key, f64>,
+}
+
+impl Thinning {
+    /// Whether a reading goes into the record of that tick.
+    pub(super) fn keeps(&mut self, reading: &Reading, tick: u64, last: bool) -> bool {
+        if reading.metric.kind != MetricKind::Counter {
+            return true;
+        }
+        let whole = last || tick.is_multiple_of(WHOLE);
+        if !(whole || tick < BEGINNING || tick.is_multiple_of(EVERY)) {
+            return false;
+        }
+        self.written.insert(Key::from(reading), reading.value) != Some(reading.value) || whole
+    }
+}
+
+/// A process and a name in it.
+type Place = (Option<String>, String);
+
+/// What stages and queues did and was not told of.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    stages: BTreeMap<Place, StageSample>,
+    queues: BTreeMap<Place, QueueSample>,
+    last_stage: Option<Place>,
+    last_queue: Option<Place>,
+}
+
+impl Turns {
+    /// What the tick tells of.
+    pub(super) fn take(
+        &mut self,
+        taken: &Taken,
+        tick: u64,
+        last: bool,
+    ) -> (Vec<StageTick>, Vec<QueueTick>) {
+        let mut here = HashSet::from([None]);
+        for sample in &taken.stages {
+            here.insert(sample.worker.as_deref());
+            // What comes out of a call may be told of after it.
+            if !sample.time.is_empty() || sample.items_in > 0 || sample.items_out > 0 {
+                let place = (sample.worker.clone(), sample.name.clone());
+                let known = self.stages.entry(place);
+                known
+                    .and_modify(|known| known.merge(sample))
+                    .or_insert_with(|| sample.clone());
+            }
+        }
+        for sample in &taken.queues {
+            here.insert(sample.worker.as_deref());
+            if sample.looks > 0 {
+                let place = (sample.worker.clone(), sample.name.clone());
+                let known = self.queues.entry(place);
+                known
+                    .and_modify(|known| known.merge(sample))
+                    .or_insert_with(|| sample.clone());
+            }
+        }
+        let (stages, queues) = if last || tick < BEGINNING {
+            (usize::MAX, usize::MAX)
+        } else {
+            (STAGES_A_TICK, QUEUES_A_TICK)
+        };
+        let stages = in_turn(&mut self.stages, &mut self.last_stage, stages, &here);
+        let queues = in_turn(&mut self.queues, &mut self.last_queue, queues, &here);
+        (
+            stages.iter().map(StageTick::from).collect(),
+            queues.iter().map(QueueTick::from).collect(),
+        )
+    }
+}
+
+/// Takes out at most so many, the one after the last first, and all of processes that are not here.
+fn in_turn<T>(
+    waiting: &mut BTreeMap<Place, T>,
+    last: &mut Option<Place>,
+    most: usize,
+    here: &HashSet<Option<&str>>,
+) -> Vec<T> {
+    let after = last.take().map_or(Bound::Unbounded, Bound::Excluded);
+    let up_to = match &after {
+        Bound::Excluded(place) => Bound::Included(place.clone()),
+        _ => Bound::Excluded((None, String::new())),
+    };
+    let in_order = waiting.range((after, Bound::Unbounded));
+    let mut chosen: Vec<Place> = in_order
+        .chain(waiting.range((Bound::Unbounded, up_to)))
+        .map(|(place, _)| place.clone())
+        .take(most)
+        .collect();
+    *last = chosen.last().cloned();
+    let gone = waiting
+        .keys()
+        .filter(|(worker, _)| !here.contains(&worker.as_deref()));
+    chosen.extend(gone.cloned().collect::<Vec<_>>());
+    chosen
+        .iter()
+        .filter_map(|place| waiting.remove(place))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(name: &str, worker: Option<&str>) -> StageSample {
+        let mut sample = StageSample {
+            name: name.into(),
+            worker: worker.map(ToOwned::to_owned),
+            ..StageSample::default()
+        };
+        sample.time.record(1_000_000);
+        sample
+    }
+
+    #[test]
+    fn many_stages_are_told_of_in_turn_and_no_call_is_lost() {
+        let mut turns = Turns::default();
+        let mut told = BTreeMap::<String, Vec<u64>>::new();
+        for tick in 0..33 {
+            let stages = (10..22).map(|n| stage(&n.to_string(), None)).collect();
+            let taken = Taken {
+                stages,
+                queues: Vec::new(),
+            };
+            let (stages, _) = turns.take(&taken, tick, tick == 32);
+            let whole = tick < BEGINNING || tick == 32;
+            assert_eq!(stages.len(), if whole { 12 } else { STAGES_A_TICK });
+            for stage in stages {
+                told.entry(stage.name).or_default().push(stage.time.count);
+            }
+        }
+
+        assert_eq!(told.len(), 12);
+        for calls in told.values() {
+            assert_eq!(calls.iter().sum::<u64>(), 33);
+            assert!(calls.iter().all(|calls| *calls <= 3), "{calls:?}");
+        }
+    }
+
+    #[test]
+    fn items_that_are_told_of_after_the_last_call_are_not_lost() {
+        let sample = StageSample {
+            name: "decode".to_owned(),
+            items_out: 1,
+            ..StageSample::default()
+        };
+        let taken = Taken {
+            stages: vec![sample],
+            queues: Vec::new(),
+        };
+        let (told, _) = Turns::default().take(&taken, 50, false);
+
+        assert_eq!((told.len(), told[0].time.count), (1, 0));
+        assert_eq!(told[0].items_out, Some(1));
+    }
+
+    #[test]
+    fn a_worker_that_has_ended_does_not_wait_for_its_turn() {
+        let mut turns = Turns::default();
+        let of_trainer = || (10..22).map(|n| stage(&n.to_string(), None));
+        let mut stages: Vec<_> = of_trainer().collect();
+        stages.push(stage("99", Some("worker 0")));
+        let queues = Vec::new();
+        turns.take(&Taken { stages, queues }, 50, false);
+
+        let stages = of_trainer().collect();
+        let queues = Vec::new();
+        let (told, _) = turns.take(&Taken { stages, queues }, 51, false);
+
+        assert_eq!(told.len(), STAGES_A_TICK + 1);
+        assert_eq!(told[STAGES_A_TICK].worker.as_deref(), Some("worker 0"));
+    }
+    use crate::model::metric::{GC_PAUSE_LONGEST, GIL_WAITS, PROCESS_MEMORY_USAGE};
+    use crate::model::{Metric, Scope};
+
+    /// The ticks, of so many, in which a value is written.
+    fn written(metric: &'static Metric, value: impl Fn(u64) -> f64, ticks: u64) -> Vec<u64> {
+        let mut thinning = Thinning::default();
+        (0..ticks)
+            .filter(|&tick| {
+                let reading = Reading::new(metric, Scope::Process, value(tick));
+                thinning.keeps(&reading, tick, tick + 1 == ticks)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_total_is_written_rarely_after_the_beginning_and_in_the_last_tick() {
+        let ticks = written(&GIL_WAITS, |tick| tick as f64, 33);
+
+        let expected: Vec<u64> = (0..=20).chain([25, 30, 32]).collect();
+        assert_eq!(ticks, expected);
+    }
+
+    #[test]
+    fn a_total_that_stands_still_is_written_now_and_then() {
+        assert_eq!(written(&GIL_WAITS, |_| 7.0, 122), [0, 60, 120, 121]);
+    }
+
+    #[test]
+    fn levels_and_maxima_are_written_whenever_they_are_read() {
+        for metric in [&PROCESS_MEMORY_USAGE, &GC_PAUSE_LONGEST] {
+            assert_eq!(written(metric, |_| 7.0, 100).len(), 100);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The state of a run so far, from its records. The page is made from it.
+
+use crate::skipped::describe;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use headspace_agent::analysis::ranks::Ranks;
+use headspace_agent::analysis::tick_series::TickSeries;
+use headspace_agent::model::ranks::RanksRecord;
+use headspace_agent::model::record::SummaryRecord;
+use headspace_agent::model::{Record, RecordBody};
+use headspace_agent::wording::ranks::ranks_record;
+use headspace_agent::wording::verdict::Verdict;
+use headspace_exporters::encode::reader::Tally;
+use headspace_exporters::run_folder::{Follower, RankRun, ReadError};
+
+use super::charts::Drawn;
+use super::data::{Page, RankCharts};
+use super::facts::Facts;
+use super::history::History;
+
+/// Maximum number of ranks with charts: the first ones. The table has more.
+const MOST_DRAWN: usize = 16;
+
+/// Points per rank if there are few ranks.
+const MOST_POINTS: usize = 480;
+
+/// A run so far. The records of each rank must be added in order.
+#[derive(Debug, Default)]
+pub struct PageState {
+    /// The run's folder, or the file that the user named.
+    place: PathBuf,
+    ranks: BTreeMap<u32, Rank>,
+    /// Why no more records can be read at the moment.
+    trouble: Option<String>,
+}
+
+#[derive(Debug)]
+struct Rank {
+    run: RankRun,
+    series: TickSeries,
+    history: Option<History>,
+    began_unix_nano: u64,
+}
+
+impl PageState {
+    /// A run without records yet.
+    #[must_use]
+    pub fn new(place: &Path) -> Self {
+        Self {
+            place: place.to_path_buf(),
+            ranks: BTreeMap::new(),
+            trouble: None,
+        }
+    }
+
+    /// Reads the run at `path`, which is its folder or one of its files.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ReadError`] if it cannot be read.
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
+        let mut follower = Follower::open(path)?;
+        let mut watched = Self::new(path);
+        loop {
+            let polled = follower.poll()?;
+            if let Some(run) = follower.run() {
+                watched.place = run.to_path_buf();
+            }
+            for (rank, record) in polled.records {
+                watched.take(rank, record);
+            }
+            if !polled.more {
+                watched.tally(follower.tally());
+                return Ok(watched);
+            }
+        }
+    }
+
+    /// Adds the next record of a rank.
+    pub fn take(&mut self, number: u32, record: Record) {
+        let drawn = self.ranks.len() < MOST_DRAWN;
+        let rank = self.ranks.entry(number).or_insert_with(|| Rank {
+            run: RankRun {
+                rank: number,
+                ..RankRun::default()
+            },
+            series: TickSeries::default(),
+            history: drawn.then(|| History::new(MOST_POINTS)),
+            began_unix_nano: record.time_unix_nano,
+        });
+        let tally = &mut rank.run.tally;
+        tally.records += 1;
+        tally.last_unix_nano = tally.last_unix_nano.max(record.time_unix_nano);
+        if let RecordBody::Tick(tick) = &record.body {
+            tally.ticks += 1;
+            rank.series.add(tick);
+            if let Some(history) = &mut rank.history {
+                history.take(tick);
+            }
+        } else {
+            if let RecordBody::Summary(summary) = &record.body {
+                rank.series.add_summary(summary);
+            }
+            rank.run.take(record);
+        }
+    }
+
+    /// Stores the counts of skipped lines, which the records do not contain.
+    fn tally(&mut self, all: Tally) {
+        if let Some(first) = self.ranks.values_mut().next() {
+            first.run.tally.skipped = all.skipped;
+        }
+    }
+
+    /// Sets or clears the reason why no more records can be read. Returns whether it changed.
+    pub(crate) fn set_trouble(&mut self, trouble: Option<String>) -> bool {
+        let is_new = self.trouble != trouble;
+        self.trouble = trouble;
+        is_new
+    }
+
+    /// Whether no record was added.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ranks.is_empty()
+    }
+
+    /// The path of the run.
+    #[must_use]
+    pub fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// The first rank that has a summary, or else the first rank.
+    fn main(&self) -> Option<&Rank> {
+        let told = |rank: &&Rank| rank.run.last_summary().is_some();
+        self.ranks
+            .values()
+            .find(told)
+            .or(self.ranks.values().next())
+    }
+
+    /// The combined results of all ranks, if there are several.
+    #[must_use]
+    pub fn together(&self) -> Option<RanksRecord> {
+        let several = self.ranks.len() > 1;
+        let mut ranks = Ranks::default();
+        let nothing = TickSeries::default();
+        for (number, rank) in &self.ranks {
+            let world_size = rank.run.run.as_ref().map(|run| run.world_size);
+            let series = if several { &rank.series } else { &nothing };
+            ranks.add(*number, world_size, rank.run.last_summary(), series);
+        }
+        ranks
+            .finish()
+            .map(ranks_record)
+            .filter(|ranks| several || ranks.missing_count > 0)
+    }
+
+    /// The last summary of the first rank that has one, with the combined results of all ranks. This is
+    /// what `report --json` prints.
+    #[must_use]
+    pub fn summary(&self) -> Option<Record> {
+        let mut record = self.main()?.run.summary.clone()?;
+        if let RecordBody::Summary(summary) = &mut record.body {
+            summary.ranks = self.together().map(Box::new);
+        }
+        Some(record)
+    }
+
+    /// The current page.
+    #[must_use]
+    pub fn page(&self) -> Page {
+        let together = self.together();
+        let main = self.main();
+        let place = self.place.display().to_string();
+        let nothing = SummaryRecord::default();
+        let rank_run = main.map(|rank| &rank.run);
+        let summary = rank_run.and_then(RankRun::last_summary);
+        let verdict = Verdict {
+            run: rank_run.and_then(|run| run.run.as_ref()),
+            probe: rank_run.and_then(RankRun::main_probe),
+            location: Some(&place),
+            unfinished_s: rank_run.and_then(RankRun::unfinished_s),
+            ..Verdict::new(summary.unwrap_or(&nothing))
+        };
+        let notices = self.ranks.values().flat_map(|rank| {
+            rank.run
+                .notices
+                .iter()
+                .map(|notice| (rank.run.rank, notice))
+        });
+        let facts = Facts {
+            verdict,
+            has_summary: summary.is_some(),
+            main_rank: rank_run.map_or(0, |run| run.rank),
+            ranks: together.as_ref(),
+            summaries: self.summaries(),
+            notices: notices.collect(),
+            trouble: self.trouble.as_deref(),
+            skipped: self
+                .ranks
+                .values()
+                .map(|rank| rank.run.tally.skipped)
+                .find(|skipped| skipped.total() > 0)
+                .map(describe),
+        };
+        Page {
+            title: facts.title(),
+            parts: facts.parts(),
+            ranks: self.charts(),
+        }
+    }
+
+    fn summaries(&self) -> Vec<(u32, &SummaryRecord)> {
+        let told = self.ranks.iter();
+        told.filter_map(|(number, rank)| Some((*number, rank.run.last_summary()?)))
+            .collect()
+    }
+
+    fn charts(&self) -> Vec<RankCharts> {
+        let first = self
+            .ranks
+            .values()
+            .map(|rank| rank.began_unix_nano)
+            .min()
+            .unwrap_or(0);
+        let of = |(number, rank): (&u32, &Rank)| {
+            let history = rank.history.as_ref()?;
+            let drawn = Drawn {
+                history,
+                summary: rank.run.last_summary(),
+                run: rank.run.run.as_ref(),
+                loop_name: rank.series.main_loop().unwrap_or_default(),
+            };
+            // Ranks may begin at different times.
+            let later_s = rank.began_unix_nano.saturating_sub(first) as f64 / 1e9;
+            Some(RankCharts::of(*number, later_s, &drawn))
+        };
+        self.ranks.iter().filter_map(of).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "watched_tests.rs"]
+mod tests;

@@ -1,0 +1,103 @@
+//! The connection for one signal (HTTP or gRPC), and what a service reports as refused.
+
+use std::time::Duration;
+
+use ::http::Uri;
+use opentelemetry_proto::tonic::collector::logs::v1::{
+    ExportLogsServiceRequest, ExportLogsServiceResponse,
+};
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+
+use headspace_agent::notice::Notice;
+
+use super::super::background::Failure;
+use super::grpc::GrpcLine;
+use super::http::HttpLine;
+use super::settings::{Line, Protocol};
+
+/// The outcome of a request.
+pub(super) type Sent = Result<(), Failure>;
+
+/// The connection to one service of a collector.
+#[derive(Debug)]
+pub(super) enum Connection {
+    Http(HttpLine),
+    Grpc(GrpcLine),
+}
+
+impl Connection {
+    pub(super) fn open(line: Line) -> Result<Self, Notice> {
+        match line.protocol {
+            Protocol::Grpc => GrpcLine::new(line).map(Self::Grpc),
+            Protocol::HttpProtobuf | Protocol::HttpJson => HttpLine::new(line).map(Self::Http),
+        }
+    }
+
+    pub(super) fn metrics(&self, message: ExportMetricsServiceRequest, limit: Duration) -> Sent {
+        match self {
+            Self::Http(line) => line.send(&message, limit, of_metrics),
+            Self::Grpc(line) => line.metrics(message, limit),
+        }
+    }
+
+    pub(super) fn traces(&self, message: ExportTraceServiceRequest, limit: Duration) -> Sent {
+        match self {
+            Self::Http(line) => line.send(&message, limit, of_traces),
+            Self::Grpc(line) => line.traces(message, limit),
+        }
+    }
+
+    pub(super) fn logs(&self, message: ExportLogsServiceRequest, limit: Duration) -> Sent {
+        match self {
+            Self::Http(line) => line.send(&message, limit, of_logs),
+            Self::Grpc(line) => line.logs(message, limit),
+        }
+    }
+}
+
+/// What a service refused: the number of items, and a message that says which and why.
+pub(super) type Refused = (i64, String);
+
+/// What the metrics service refused.
+pub(super) fn of_metrics(answer: ExportMetricsServiceResponse) -> Option<Refused> {
+    let partial = answer.partial_success?;
+    let count = partial.rejected_data_points;
+    (count > 0).then(|| (count, format!("data points: {}", partial.error_message)))
+}
+
+/// What the trace service refused.
+pub(super) fn of_traces(answer: ExportTraceServiceResponse) -> Option<Refused> {
+    let partial = answer.partial_success?;
+    let count = partial.rejected_spans;
+    (count > 0).then(|| (count, format!("spans: {}", partial.error_message)))
+}
+
+/// What the logs service refused.
+pub(super) fn of_logs(answer: ExportLogsServiceResponse) -> Option<Refused> {
+    let partial = answer.partial_success?;
+    let count = partial.rejected_log_records;
+    (count > 0).then(|| (count, format!("log records: {}", partial.error_message)))
+}
+
+pub(super) fn rejected(to: &str, (count, what): &Refused) -> Failure {
+    Failure {
+        refused: u64::try_from(*count).ok(),
+        ..Failure::lasting(format!("`{to}` rejected {count} {what}"))
+    }
+}
+
+/// An address without the parts that may be secret.
+pub(super) fn place(uri: &Uri) -> String {
+    let host = uri.host().unwrap_or_default();
+    let port = uri
+        .port()
+        .map(|port| format!(":{port}"))
+        .unwrap_or_default();
+    let scheme = uri.scheme_str().unwrap_or("http");
+    format!("{scheme}://{host}{port}{}", uri.path())
+}

@@ -1,0 +1,103 @@
+//! `next()` without PyO3's bookkeeping, for the one function that runs once a batch.
+//!
+//! PyO3 enters and leaves every slot through thread-local counters, which costs as much as the rest
+//! of the call (`make bench`, rows `wrap`). The training loop therefore holds a subtype of
+//! [`LoopIterator`] whose `tp_iternext` is ours: it touches no Python object but the batch that it
+//! passes on, and hands all that is not the plain case to PyO3's slot.
+
+use std::ffi::c_void;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+use pyo3::{Borrowed, PyTypeInfo, ffi};
+
+use crate::loops::iterator::LoopIterator;
+
+static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// PyO3's `tp_iternext` of `LoopIterator`.
+static PYO3_NEXT: PyOnceLock<ffi::iternextfunc> = PyOnceLock::new();
+
+/// Carries a new iterator through Python's constructor.
+#[pyclass(module = "headspace._native", frozen)]
+pub(crate) struct Parts(Mutex<Option<LoopIterator>>);
+
+impl Parts {
+    pub(crate) fn take(&self) -> PyResult<LoopIterator> {
+        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        taken.ok_or_else(|| PyTypeError::new_err("`LoopIterator` is made by `headspace.wrap`"))
+    }
+}
+
+/// The iterator as a Python object of the fast subtype.
+pub(crate) fn into_python(py: Python<'_>, iterator: LoopIterator) -> PyResult<Bound<'_, PyAny>> {
+    let kind = TYPE.get_or_try_init(py, || make_type(py))?;
+    kind.bind(py).call1((Parts(Mutex::new(Some(iterator))),))
+}
+
+fn make_type(py: Python<'_>) -> PyResult<Py<PyType>> {
+    let base = LoopIterator::type_object(py);
+    // SAFETY: `base` is a live type; on Python 3.10 and later any type may be asked.
+    let slot = unsafe { ffi::PyType_GetSlot(base.as_type_ptr(), ffi::Py_tp_iternext) };
+    if slot.is_null() {
+        return Err(PyRuntimeError::new_err("`LoopIterator` has no `__next__`"));
+    }
+    // SAFETY: a `tp_iternext` slot that is not null holds an `iternextfunc`.
+    let pyo3_next = unsafe { std::mem::transmute::<*mut c_void, ffi::iternextfunc>(slot) };
+    let _ = PYO3_NEXT.set(py, pyo3_next);
+    let mut slots = [
+        ffi::PyType_Slot {
+            slot: ffi::Py_tp_iternext,
+            pfunc: next as *mut c_void,
+        },
+        ffi::PyType_Slot {
+            slot: 0,
+            pfunc: std::ptr::null_mut(),
+        },
+    ];
+    let mut spec = ffi::PyType_Spec {
+        name: c"headspace._native.LoopIterator".as_ptr(),
+        // 0 inherits the base's size: nothing is added.
+        basicsize: 0,
+        itemsize: 0,
+        flags: u32::try_from(ffi::Py_TPFLAGS_DEFAULT).unwrap_or_default(),
+        slots: slots.as_mut_ptr(),
+    };
+    // SAFETY: the spec and its slots, ended by a zero one, live through the call, which copies
+    // them; the name is static. The base allows subtypes. The result is a new type or null with
+    // an exception set.
+    unsafe {
+        let kind = ffi::PyType_FromSpecWithBases(&raw mut spec, base.as_ptr());
+        Ok(Bound::from_owned_ptr_or_err(py, kind)?
+            .cast_into_unchecked()
+            .unbind())
+    }
+}
+
+/// `tp_iternext` of the subtype.
+unsafe extern "C" fn next(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter calls a slot with the lock held and an object of the slot's type,
+    // whose layout is that of its base. It keeps the object alive meanwhile.
+    let (py, iterator) = unsafe {
+        let py = Python::assume_attached();
+        (
+            py,
+            Borrowed::from_ptr(py, this).cast_unchecked::<LoopIterator>(),
+        )
+    };
+    if let Some(batch) = iterator.get().next_plain() {
+        return batch;
+    }
+    if let Some(batch) = iterator.get().next_replayed(py) {
+        return batch.into_ptr();
+    }
+    match PYO3_NEXT.get(py) {
+        // SAFETY: the slot is the base's, and so is the object.
+        Some(slow) => unsafe { slow(this) },
+        None => std::ptr::null_mut(),
+    }
+}

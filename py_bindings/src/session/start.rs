@@ -1,0 +1,320 @@
+//! Composes the agent of a session: its destinations, its sources, and what it prints.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use headspace_agent::model::Mode;
+use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
+use headspace_agent::notice::Notice;
+use headspace_agent::notice::log::Say;
+use headspace_agent::port::{Exporter, MonotonicClock};
+use headspace_agent::record::stage::{Slots, Workers};
+use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
+use headspace_agent::sampling::RankGpu;
+use headspace_agent::sampling::sampler::Identity;
+use headspace_collectors::catalog::{Catalog, Entry, Settings};
+use headspace_collectors::workers::{FoundWorkers, Marker};
+use headspace_collectors::{host, process};
+use headspace_exporters::catalog::{Destination, DestinationError, Options, Place};
+use headspace_exporters::run_folder;
+use headspace_exporters::transport::file::{FileExporter, FileLimits};
+use headspace_exporters::transport::scalars::{Fetch, ScalarExporter};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::session::{clock, render};
+
+/// How long the start of a session waits for the GPU's driver, which answers in milliseconds where
+/// it is awake. One that takes longer is read from when it has opened.
+const DRIVER_PATIENCE: Duration = Duration::from_millis(250);
+
+/// How a session is started: the mapping that `_session/lifecycle.py` gives.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Configuration {
+    /// The folder that holds one folder a run.
+    base: PathBuf,
+    /// The run folder's name; by default the time and the process id.
+    run_id: Option<String>,
+    /// Seconds between two ticks, at least 0.001.
+    interval: f64,
+    /// This process's rank.
+    pub(crate) rank: u32,
+    /// This process's rank on its machine.
+    local_rank: u32,
+    /// Its number among the ranks of its machine; none if it is the only one there, or nobody says.
+    rank_on_node: Option<u32>,
+    /// How many processes the run has.
+    pub(crate) world_size: u32,
+    /// Versions by product.
+    versions: BTreeMap<String, String>,
+    /// The command line.
+    argv: Vec<String>,
+    /// The settings in force.
+    settings: BTreeMap<String, String>,
+    /// Whether nothing is printed on stderr.
+    quiet: bool,
+    /// Time stamp of the run's beginning, by default now.
+    origin: Option<u64>,
+    /// Where records go besides the run folder.
+    exports: Vec<Export>,
+    /// For how many integrations to keep numbers, for `scalars()`.
+    scalars: usize,
+}
+
+/// A destination as Python names it: its kind, its options, and whether it is an error, and no notice, that
+/// it cannot be opened.
+type Export = (String, Options, bool);
+
+/// A destination, or why there is none, and whether that is an error.
+type Wanted = (Result<Destination, DestinationError>, bool);
+
+/// The destinations that opened.
+type Exporters = Vec<Box<dyn Exporter>>;
+
+/// A configuration without errors.
+pub(crate) struct Checked {
+    given: Configuration,
+    interval: Duration,
+    destinations: Vec<Wanted>,
+    scalars: Option<ScalarExporter>,
+}
+
+/// What a session is made of besides its configuration.
+pub(crate) struct Surroundings {
+    /// Sources that know the interpreter.
+    pub(crate) sources: Vec<Entry>,
+    /// Where this process counts its stages and queues.
+    pub(crate) slots: Option<&'static Slots>,
+    /// Where worker processes find the run.
+    pub(crate) marker: Option<Marker>,
+}
+
+impl Configuration {
+    /// # Errors
+    ///
+    /// `ValueError` if the interval is too short, the run's name is a path, or an option of a destination makes
+    /// no sense.
+    pub(crate) fn check(mut self) -> PyResult<Checked> {
+        let interval = Duration::try_from_secs_f64(self.interval)
+            .ok()
+            .filter(|interval| *interval >= Duration::from_millis(1))
+            .ok_or_else(|| {
+                PyValueError::new_err(format!(
+                    "`interval` is not a number of seconds of at least 0.001: {}",
+                    self.interval
+                ))
+            })?;
+        if let Some(run_id) = self.run_id.as_deref().filter(|id| !is_plain(id)) {
+            return Err(PyValueError::new_err(format!(
+                "`run_id` is not the name of a folder: `{run_id}` (letters, digits, `-`, `_`, `.`)"
+            )));
+        }
+        let destinations = std::mem::take(&mut self.exports)
+            .into_iter()
+            .map(
+                |(kind, options, must)| match Destination::parse(&kind, &options) {
+                    Err(error) if must => Err(py_error(&error)),
+                    found => Ok((found, must)),
+                },
+            )
+            .collect::<PyResult<_>>()?;
+        Ok(Checked {
+            interval,
+            destinations,
+            scalars: (self.scalars > 0).then(|| ScalarExporter::new(self.scalars)),
+            given: self,
+        })
+    }
+}
+
+impl Checked {
+    /// Where each integration fetches its numbers.
+    pub(crate) fn scalar_fetches(&self) -> Vec<Fetch> {
+        (self.scalars.as_ref()).map_or_else(Vec::new, ScalarExporter::fetches)
+    }
+
+    /// Starts the agent. Returns it with the run folder.
+    ///
+    /// # Errors
+    ///
+    /// `OSError` if the run folder or its file cannot be made, or a destination not opened; `RuntimeError` if the
+    /// system gives no thread.
+    pub(crate) fn start(self, surroundings: Surroundings) -> PyResult<(Agent, PathBuf)> {
+        let given = self.given;
+        let place = Place {
+            rank: given.rank,
+            local_rank: given.local_rank,
+            world_size: given.world_size,
+        };
+        // Before the run folder is made: what cannot be opened leaves none behind.
+        let (others, notices) = open(self.destinations, &place)?;
+        let (folder, file) = given.run_folder()?;
+        let mut exporters: Exporters = vec![Box::new(file)];
+        exporters.extend(others);
+        exporters.extend(
+            self.scalars
+                .map(|scalars| Box::new(scalars) as Box<dyn Exporter>),
+        );
+        let agent = given
+            .builder(self.interval, exporters, &folder, surroundings)
+            .start()
+            .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        for notice in &notices {
+            agent.notice(notice);
+        }
+        Ok((agent, folder))
+    }
+}
+
+impl Configuration {
+    /// Makes the run folder and this rank's file in it.
+    fn run_folder(&self) -> PyResult<(PathBuf, FileExporter)> {
+        let os_error = |error: &dyn std::fmt::Display| PyOSError::new_err(error.to_string());
+        let unix_nanos = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
+        let folder = match &self.run_id {
+            Some(run_id) => self.base.join(run_id),
+            None => run_folder::create(&self.base, unix_nanos, std::process::id())
+                .map_err(|error| os_error(&error))?,
+        };
+        match FileExporter::create(&folder, self.rank, FileLimits::default()) {
+            Ok(file) => Ok((folder, file)),
+            Err(error) => {
+                // One that is not empty stays.
+                let _ = std::fs::remove_dir(&folder);
+                Err(os_error(&error))
+            }
+        }
+    }
+
+    /// The agent as it is to be started.
+    fn builder(
+        self,
+        interval: Duration,
+        exporters: Exporters,
+        folder: &Path,
+        surroundings: Surroundings,
+    ) -> AgentBuilder {
+        let Surroundings {
+            sources,
+            slots,
+            marker,
+        } = surroundings;
+        let settings = Settings {
+            driver_patience: DRIVER_PATIENCE,
+            rank_gpu: self
+                .rank_on_node
+                .map_or_else(RankGpu::default, RankGpu::of_rank),
+            ..headspace::source_settings()
+        };
+        let mut catalog = Catalog::open(&settings);
+        catalog.entries.extend(sources);
+        let clock = (self.origin).map_or_else(MonotonicClock::new, |at| clock().starting_at(at));
+        let since_origin = clock.nanos(clock.ticks()) as f64 / 1e9;
+        let (quiet, rank, world_size) = (self.quiet, self.rank, self.world_size);
+        let (shown, terminated) = (folder.to_owned(), marker.clone());
+        let name = folder.file_name().unwrap_or_default();
+        let mode = self.settings.get("mode").map(String::as_str);
+        let mode = mode.and_then(Mode::named).unwrap_or_default();
+        AgentBuilder {
+            limits: Limits {
+                interval,
+                ..Limits::default()
+            },
+            gpus: Arc::clone(&catalog.gpus),
+            run: RunRecord {
+                host: host::describe(),
+                sources: catalog.records(),
+                versions: self.versions,
+                argv: self.argv,
+                // Until a loop says what it does.
+                mode,
+                settings: self.settings,
+                world_size,
+                ..RunRecord::default()
+            },
+            collectors: catalog.into_collectors(),
+            exporters,
+            identity: Identity {
+                run_id: name.to_string_lossy().into_owned(),
+                rank,
+                pid: std::process::id(),
+            },
+            say: say_aloud(quiet),
+            on_terminate: Box::new(move |summary, probes| {
+                if !quiet && rank == 0 {
+                    say_verdict(summary, probes, &shown, world_size);
+                }
+                if let Some(marker) = &terminated {
+                    marker.remove();
+                }
+            }),
+            process_age_s: process::started_at().map(|age| age.as_secs_f64() - since_origin),
+            clock,
+            consumer: settings.consumer,
+            rank_gpu: settings.rank_gpu,
+            stages: slots.map(Slots::region),
+            workers: marker.map(|marker| Box::new(FoundWorkers::below(marker)) as Box<dyn Workers>),
+        }
+    }
+}
+
+/// Prints the verdict of a run that a signal ends.
+fn say_verdict(summary: &SummaryRecord, probes: &[ProbeRecord], folder: &Path, world_size: u32) {
+    if let Ok((_, text, _)) = render(summary, probes, folder, world_size) {
+        say(&format!("{text}\n"));
+    }
+}
+
+fn say_aloud(quiet: bool) -> Say {
+    Box::new(move |notice| {
+        tracing::info!(target: crate::session::log::NOTICE, code = notice.code(), "{notice}");
+        if !quiet {
+            say(&format!("headspace: {notice}\n"));
+        }
+    })
+}
+
+/// Opens the destinations. A notice says which of them are left out.
+fn open(wanted: Vec<Wanted>, place: &Place) -> PyResult<(Exporters, Vec<Notice>)> {
+    let (mut exporters, mut notices) = (Vec::new(), Vec::new());
+    for (destination, must) in wanted {
+        match destination.and_then(|destination| destination.open(place)) {
+            Ok(opened) => {
+                exporters.extend(opened.exporters);
+                notices.extend(opened.notices);
+            }
+            Err(error) if must => return Err(py_error(&error)),
+            Err(error) => notices.push(Notice::SettingRefused {
+                setting: "HEADSPACE_EXPORT".to_owned(),
+                problem: format!("{error}. Training and the run folder go on without it."),
+            }),
+        }
+    }
+    Ok((exporters, notices))
+}
+
+fn py_error(error: &DestinationError) -> PyErr {
+    match error {
+        DestinationError::Closed { .. } => PyOSError::new_err(error.to_string()),
+        _ => PyValueError::new_err(error.to_string()),
+    }
+}
+
+/// Whether it names a folder, and is no path to one.
+fn is_plain(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    matches!(parts.next(), Some(std::path::Component::Normal(part)) if part == name)
+        && parts.next().is_none()
+}
+
+/// Prints to stderr, below Python: the interpreter lock belongs to the training thread. A closed stderr is
+/// not an error.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

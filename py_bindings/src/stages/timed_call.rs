@@ -1,0 +1,152 @@
+//! A function whose every call is one of a stage, for what is called once a batch.
+//!
+//! A closure in Python around the call would take as long as headspace takes for the rest of a batch.
+//! This is a built-in function: Python calls it without a tuple of arguments, and it calls the
+//! function in the same way.
+
+use std::ptr::{null, null_mut};
+
+use pyo3::exceptions::PyReferenceError;
+use pyo3::prelude::*;
+use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
+use pyo3::{Borrowed, PyTraverseError, PyVisit, ffi};
+
+use crate::stages::fast_block::{Method, counted};
+use crate::stages::stage::Stage;
+
+/// What such a function is bound to.
+#[pyclass(module = "headspace._native", frozen)]
+struct TimedCall {
+    stage: Py<Stage>,
+    function: Py<PyAny>,
+    /// The first argument of the function, held weakly: it keeps the function that it is called by.
+    owner: Option<Py<PyWeakrefReference>>,
+}
+
+#[pymethods]
+impl TimedCall {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.function)
+    }
+}
+
+static CALL: Method = Method(ffi::PyMethodDef {
+    ml_name: c"timed".as_ptr(),
+    ml_meth: ffi::PyMethodDefPointer {
+        PyCFunctionFastWithKeywords: call,
+    },
+    ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+    ml_doc: null(),
+});
+
+/// The function, with each call counted.
+///
+/// Args:
+///     stage: What its calls are calls of.
+///     function: What is called.
+///     owner: An object that becomes the first argument, as a method's does. It is held weakly.
+#[pyfunction]
+#[pyo3(signature = (stage, function, owner = None))]
+pub(crate) fn time_calls<'py>(
+    stage: Py<Stage>,
+    function: Py<PyAny>,
+    owner: Option<&Bound<'py, PyAny>>,
+    py: Python<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let owner = owner.map(PyWeakrefReference::new).transpose()?;
+    let bound = TimedCall {
+        stage,
+        function,
+        owner: owner.map(Bound::unbind),
+    };
+    let bound = Bound::new(py, bound)?;
+    // SAFETY: the entry lives for ever; the function keeps what it is bound to.
+    unsafe {
+        let made = ffi::PyCFunction_NewEx(CALL.entry(), bound.as_ptr(), null_mut());
+        Bound::from_owned_ptr_or_err(py, made)
+    }
+}
+
+unsafe extern "C" fn call(
+    this: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: called attached to the interpreter, with the object that the function was made with
+    // and keeps; with `count` arguments by position, those by name after them, and null or a tuple of
+    // their names, all borrowed for the call.
+    unsafe {
+        let py = Python::assume_attached();
+        let this = Borrowed::from_ptr(py, this).cast_unchecked::<TimedCall>();
+        let this = this.get();
+        let owner = match this.owner.as_ref().map(|owner| owner.bind(py).upgrade()) {
+            None => None,
+            Some(Some(owner)) => Some(owner),
+            Some(None) => {
+                PyReferenceError::new_err("whose method this is, is gone").restore(py);
+                return null_mut();
+            }
+        };
+        let owner = owner.as_ref().map_or(null_mut(), Bound::as_ptr);
+        let function = this.function.as_ptr();
+        counted(this.stage.get(), || {
+            let end = null_mut::<ffi::PyObject>();
+            match (owner.is_null(), count, names.is_null()) {
+                (true, 1, true) => ffi::PyObject_CallFunctionObjArgs(function, *arguments, end),
+                (false, 1, true) => {
+                    ffi::PyObject_CallFunctionObjArgs(function, owner, *arguments, end)
+                }
+                _ => call_any(function, owner, arguments, count, names),
+            }
+        })
+    }
+}
+
+/// A call with whatever arguments.
+///
+/// # Safety
+///
+/// As for [`call`]; `owner` is null or alive.
+#[cold]
+unsafe fn call_any(
+    function: *mut ffi::PyObject,
+    owner: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as our caller says. The references that are made here are given back or returned.
+    unsafe {
+        let owners = ffi::Py_ssize_t::from(!owner.is_null());
+        let by_position = ffi::PyTuple_New(owners + count);
+        let by_name = ffi::PyDict_New();
+        let mut answer = null_mut();
+        if !by_position.is_null() && !by_name.is_null() {
+            if !owner.is_null() {
+                ffi::Py_INCREF(owner);
+                ffi::PyTuple_SetItem(by_position, 0, owner);
+            }
+            for index in 0..count {
+                let argument = *arguments.offset(index);
+                ffi::Py_INCREF(argument);
+                ffi::PyTuple_SetItem(by_position, owners + index, argument);
+            }
+            let keywords = if names.is_null() {
+                0
+            } else {
+                ffi::PyTuple_Size(names)
+            };
+            let told = (0..keywords).all(|index| {
+                let name = ffi::PyTuple_GetItem(names, index);
+                ffi::PyDict_SetItem(by_name, name, *arguments.offset(count + index)) == 0
+            });
+            if told {
+                answer = ffi::PyObject_Call(function, by_position, by_name);
+            }
+        }
+        ffi::Py_XDECREF(by_position);
+        ffi::Py_XDECREF(by_name);
+        answer
+    }
+}
