@@ -12,6 +12,7 @@
 mod bottleneck;
 mod call_times;
 mod conclusion;
+mod confidence;
 mod evidence;
 pub mod facts;
 mod from_summary;
@@ -47,12 +48,12 @@ pub(crate) fn queues_around<'a>(
 /// Finds what limits the pipeline and what would help, with the default thresholds.
 #[must_use]
 pub fn attribute(pipeline: &PipelineFacts) -> Attribution {
-    attribute_with(pipeline, Thresholds::default())
+    attribute_with(pipeline, &Thresholds::default())
 }
 
 /// The same with other thresholds, to test how much a conclusion depends on them.
 #[must_use]
-pub fn attribute_with(pipeline: &PipelineFacts, thresholds: Thresholds) -> Attribution {
+pub fn attribute_with(pipeline: &PipelineFacts, thresholds: &Thresholds) -> Attribution {
     let Some(model) = Model::of(pipeline, thresholds) else {
         return Attribution::default();
     };

@@ -5,6 +5,7 @@
 //! else.
 
 use super::conclusion::{Bottleneck, Limit};
+use super::confidence;
 use super::evidence::evidence;
 use super::prediction::Predictor;
 use super::queueing_model::Model;
@@ -48,7 +49,7 @@ pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
     Some(held_up.map_or(found, |term| Binding {
         term,
         limit_ms: 0.0,
-        confidence: 0.6,
+        confidence: confidence::BY_WAITING,
     }))
 }
 
@@ -67,14 +68,14 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
         return Some(Binding {
             term: Term::Stage(slowest),
             limit_ms: model.facts.wait_ms,
-            confidence: 0.85,
+            confidence: confidence::INLINE,
         });
     }
-    let confidence = (0.95 - 2.0 * predictor.miss).max(0.3);
+    let confidence = confidence::by_simulation(predictor.miss);
     let found = if predictor.believed() {
-        relieved(predictor, confidence).or_else(|| by_law(model, 0.7))
+        relieved(predictor, confidence).or_else(|| by_law(model, confidence::BY_LAW))
     } else {
-        by_law(model, 0.6)
+        by_law(model, confidence::BY_LAW_ALONE)
     }?;
     Some(suspected(model, found).unwrap_or(Binding {
         limit_ms: limit_ms(model, found.term).min(step),
@@ -85,7 +86,7 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
 /// Whether the loop's thread waits for a core so much that its own part only appears slow.
 fn starved(model: &Model<'_>) -> bool {
     let waits = model.facts.resources.consumer_run_queue_pct;
-    waits.is_some_and(|pct| pct >= model.thresholds.starved_pct)
+    waits.is_some_and(|pct| pct >= model.thresholds.starved_thread_pct)
 }
 
 /// Whether threads wait long for the interpreter lock, and more than one of them holds it. A single thread
@@ -97,13 +98,14 @@ pub(super) fn lock_contended(model: &Model<'_>) -> bool {
         .gil_wait_ms
         .max(model.thresholds.gil_wait_share * model.facts.step_ms);
     r.other_threads_cores
-        .is_some_and(|cores| cores >= model.thresholds.gil_others)
+        .is_some_and(|cores| cores >= model.thresholds.gil_other_threads)
         && r.gil_wait_ms.is_some_and(|ms| ms >= long)
 }
 
 /// Whether a stage of this process has a low CPU share while the interpreter lock is contended.
 pub(super) fn waits_for_lock(model: &Model<'_>, stage: usize) -> bool {
-    let waits = |cpu: f64| cpu > 0.05 && cpu < 0.9;
+    let waits =
+        |cpu: f64| cpu > model.thresholds.gil_waiter_cpu && cpu < model.thresholds.gil_free_cpu;
     !model.simulated.inline
         && model.runs_here(stage)
         && lock_contended(model)
@@ -119,11 +121,16 @@ fn compute_bound(model: &Model<'_>) -> Option<Binding> {
     };
     let starved = facts.resources.consumer_run_queue_pct.unwrap_or(0.0) / 100.0;
     let stopped = facts.resources.gc_pct.unwrap_or(0.0);
-    (spared < model.thresholds.hardly_waits && starved < 0.05 && stopped < model.thresholds.gc_pct)
+    let t = &model.thresholds;
+    (spared < t.negligible_wait && starved < t.negligible_core_wait && stopped < t.gc_pct)
         .then_some(Binding {
             term: Term::Compute,
             limit_ms: model.free_ms,
-            confidence: if facts.floor_ms.is_some() { 0.95 } else { 0.85 },
+            confidence: if facts.floor_ms.is_some() {
+                confidence::FLOOR
+            } else {
+                confidence::NO_WAIT
+            },
         })
 }
 
@@ -144,7 +151,7 @@ fn relieved(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
     gains.sort_by(|a, b| b.1.total_cmp(&a.1));
     let best = *gains
         .first()
-        .filter(|(_, gain)| *gain >= model.thresholds.least_gain)?;
+        .filter(|(_, gain)| *gain >= model.thresholds.min_gain)?;
     let best = longest(model, &gains, best);
     let cored = for_want_of_cores(model, &gains).unwrap_or(best.0);
     let found = *gains.iter().find(|(term, _)| *term == cored)?;
@@ -152,8 +159,10 @@ fn relieved(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
     let (term, gain) = absorbed(model, &gains, found);
     let second = gains.iter().find(|(other, _)| *other != term);
     let confidence = match second {
-        _ if term == Term::Jitter => 0.8 * confidence,
-        Some((_, second)) if *second > 0.75 * gain => 0.7 * confidence,
+        _ if term == Term::Jitter => confidence::JITTER * confidence,
+        Some((_, second)) if *second > model.thresholds.close_second * gain => {
+            confidence::CLOSE_SECOND * confidence
+        }
         _ => confidence,
     };
     Some(Binding {
@@ -172,7 +181,7 @@ fn longest(model: &Model<'_>, gains: &[Gain], best: Gain) -> Gain {
     }
     gains
         .iter()
-        .filter(|(term, gain)| lawful(*term) && *gain >= model.thresholds.as_good * best.1)
+        .filter(|(term, gain)| lawful(*term) && *gain >= model.thresholds.comparable_gain * best.1)
         .max_by(|a, b| limit_ms(model, a.0).total_cmp(&limit_ms(model, b.0)))
         .copied()
         .unwrap_or(best)
@@ -188,7 +197,7 @@ fn for_want_of_cores(model: &Model<'_>, gains: &[Gain]) -> Option<Term> {
     let all_taken = model
         .uses
         .cores
-        .is_some_and(|used| used >= model.thresholds.all_cores);
+        .is_some_and(|used| used >= model.thresholds.exhausted_cores);
     match gains.first()?.0 {
         Term::Compute => {}
         Term::Gil if all_taken => {}
@@ -197,7 +206,7 @@ fn for_want_of_cores(model: &Model<'_>, gains: &[Gain]) -> Option<Term> {
     gains
         .iter()
         .find(|(term, gain)| {
-            matches!(term, Term::Cores | Term::Quota) && *gain >= model.thresholds.least_gain
+            matches!(term, Term::Cores | Term::Quota) && *gain >= model.thresholds.min_gain
         })
         .map(|(term, _)| *term)
 }
@@ -206,10 +215,10 @@ fn for_want_of_cores(model: &Model<'_>, gains: &[Gain]) -> Option<Term> {
 /// does not fill the step. Faster data can only remove the waiting.
 fn beside_the_loop(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
     let filled = model.free_ms / model.facts.step_ms;
-    if found.0 != Term::Compute || filled >= model.thresholds.binds {
+    if found.0 != Term::Compute || filled >= model.thresholds.reached_limit {
         return found;
     }
-    let enough = (model.thresholds.as_good * (1.0 - filled)).max(model.thresholds.least_gain);
+    let enough = (model.thresholds.comparable_gain * (1.0 - filled)).max(model.thresholds.min_gain);
     gains
         .iter()
         .find(|(term, gain)| *term != Term::Compute && *gain >= enough)
@@ -223,12 +232,14 @@ fn absorbed(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
     let Term::Stage(stage) = found.0 else {
         return found;
     };
-    if model.nodes[stage].limit_ms >= model.thresholds.binds * model.facts.step_ms {
+    if model.nodes[stage].limit_ms >= model.thresholds.reached_limit * model.facts.step_ms {
         return found;
     }
     gains
         .iter()
-        .find(|(term, gain)| *term == Term::Jitter && *gain >= model.thresholds.as_good * found.1)
+        .find(|(term, gain)| {
+            *term == Term::Jitter && *gain >= model.thresholds.comparable_gain * found.1
+        })
         .copied()
         .unwrap_or(found)
 }
@@ -238,25 +249,25 @@ fn terms(model: &Model<'_>) -> Vec<Term> {
     let step = model.facts.step_ms;
     let mut terms: Vec<Term> = (0..model.nodes.len())
         .filter(|stage| {
-            model.nodes[*stage].limit_ms > model.thresholds.near_step * step
+            model.nodes[*stage].limit_ms > model.thresholds.candidate_limit * step
                 && !held_up(model, *stage)
         })
         .map(Term::Stage)
         .collect();
     terms.extend((0..model.pools.len()).map(Term::Pool));
     let busy = |used: Option<f64>, least: f64| used.is_some_and(|used| used >= least);
-    if busy(model.uses.cores, model.thresholds.may_bind) {
+    if busy(model.uses.cores, model.thresholds.candidate_utilization) {
         terms.push(cores_or_quota(model));
     }
     if model.gil_binds() {
         terms.push(Term::Gil);
     }
-    if busy(model.uses.disk, model.thresholds.busy)
+    if busy(model.uses.disk, model.thresholds.saturated_utilization)
         && (model.reader.is_some() || model.nodes.is_empty())
     {
         terms.push(Term::Disk);
     }
-    if busy(model.uses.engines, model.thresholds.may_bind)
+    if busy(model.uses.engines, model.thresholds.candidate_utilization)
         && (model.decoder.is_some() || model.nodes.is_empty())
     {
         terms.push(Term::Engines);
@@ -276,7 +287,7 @@ fn terms(model: &Model<'_>) -> Vec<Term> {
 /// Whether a stage waits for the next one: the queue between them is always full.
 fn held_up(model: &Model<'_>, stage: usize) -> bool {
     let full = model.nodes[stage].after.and_then(|queue| queue.full_pct);
-    full.is_some_and(|pct| pct >= model.thresholds.always_pct)
+    full.is_some_and(|pct| pct >= model.thresholds.always_full_pct)
 }
 
 fn cores_or_quota(model: &Model<'_>) -> Term {
@@ -355,12 +366,12 @@ fn by_law(model: &Model<'_>, confidence: f64) -> Option<Binding> {
         .chain(stages)
     {
         let limit = limit_ms(model, term);
-        if best.is_none_or(|(_, most)| limit > 1.03 * most) {
+        if best.is_none_or(|(_, most)| limit > model.thresholds.longer_limit * most) {
             best = Some((term, limit));
         }
     }
     let (term, limit) = best?;
-    (limit >= model.thresholds.binds * step).then_some(Binding {
+    (limit >= model.thresholds.reached_limit * step).then_some(Binding {
         term,
         limit_ms: limit,
         confidence,
@@ -393,11 +404,11 @@ pub(super) fn memory_suspect(model: &Model<'_>, stage: usize) -> bool {
     let works = node.concurrency >= 2.0
         && node
             .measured_cpu()
-            .is_some_and(|cpu| cpu > model.thresholds.busy);
+            .is_some_and(|cpu| cpu > model.thresholds.saturated_utilization);
     let cores_free = model
         .uses
         .cores
-        .is_none_or(|used| used < model.thresholds.may_bind);
+        .is_none_or(|used| used < model.thresholds.candidate_utilization);
     let lock_free = r
         .gil_wait_ms
         .is_none_or(|ms| ms < model.thresholds.gil_wait_ms);
@@ -405,11 +416,12 @@ pub(super) fn memory_suspect(model: &Model<'_>, stage: usize) -> bool {
     let shown = match r.consumer_ipc {
         Some(ipc) => {
             ipc < model.thresholds.stalled_ipc
-                || (ipc < model.thresholds.slow_ipc && slower > model.thresholds.slower_seen)
+                || (ipc < model.thresholds.slow_ipc
+                    && slower > model.thresholds.contention_with_ipc)
         }
         None => {
-            slower > model.thresholds.slower_unseen
-                && node.concurrency >= model.thresholds.crowd_unseen
+            slower > model.thresholds.contention_without_ipc
+                && node.concurrency >= model.thresholds.calls_without_ipc
         }
     };
     works && cores_free && lock_free && shown
@@ -422,7 +434,7 @@ fn suspected(model: &Model<'_>, found: Binding) -> Option<Binding> {
     memory_suspect(model, stage).then_some(Binding {
         term: Term::Memory,
         limit_ms: model.nodes[stage].limit_ms,
-        confidence: 0.5 * found.confidence,
+        confidence: confidence::SUSPECTED * found.confidence,
     })
 }
 

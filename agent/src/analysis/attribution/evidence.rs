@@ -8,18 +8,6 @@ use super::worker_price::Price;
 /// Maximum number of stages of a pool that are named.
 const MOST_SHARERS: usize = 3;
 
-/// Minimum number of cores used by a stage, or by other programs, to be named as a user of cores.
-const LEAST_CORES: f64 = 0.1;
-
-/// The training thread's wait for a core is evidence if it takes at least this percentage of the time.
-const LEAST_RUN_QUEUE_PCT: f64 = 5.0;
-
-/// A full or empty queue is evidence if it is so for at least this percentage of the time.
-const LEAST_QUEUE_PCT: f64 = 20.0;
-
-/// Slow calls are evidence if they are at least this percentage of the calls.
-const LEAST_SLOW_PCT: f64 = 2.0;
-
 /// The measurements behind a conclusion. Shares are from 0 to 1, percentages (`_pct`) from 0 to 100.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Evidence {
@@ -196,9 +184,12 @@ fn of_cores(model: &Model<'_>) -> CoresEvidence {
         used: r.cores_used.unwrap_or(0.0),
         usable: r.cores_usable.unwrap_or(0.0),
         most: most_cores(model),
-        others: r.others_cores.filter(|others| *others >= LEAST_CORES),
+        others: r
+            .others_cores
+            .filter(|others| *others >= model.thresholds.told_cores),
         runnable_threads: (r.runnable_threads).filter(|threads| Some(*threads) > r.cores_usable),
-        run_queue_pct: (r.consumer_run_queue_pct).filter(|pct| *pct >= LEAST_RUN_QUEUE_PCT),
+        run_queue_pct: (r.consumer_run_queue_pct)
+            .filter(|pct| *pct >= model.thresholds.told_core_wait_pct),
     }
 }
 
@@ -207,7 +198,7 @@ fn most_cores(model: &Model<'_>) -> Option<(String, f64)> {
     let step = model.facts.step_ms;
     let used = model.nodes.iter().filter_map(|node| {
         let cores = node.active(step) * node.cpu()?;
-        (cores >= LEAST_CORES).then_some((node, cores))
+        (cores >= model.thresholds.told_cores).then_some((node, cores))
     });
     let (node, cores) = used.max_by(|a, b| a.1.total_cmp(&b.1))?;
     Some((node.stage.name.clone(), cores))
@@ -215,13 +206,16 @@ fn most_cores(model: &Model<'_>) -> Option<(String, f64)> {
 
 fn of_stage(model: &Model<'_>, stage: usize) -> StageEvidence {
     let node = &model.nodes[stage];
-    let notable = |pct: &f64| *pct >= LEAST_QUEUE_PCT;
+    let notable = |pct: &f64| *pct >= model.thresholds.told_queue_pct;
     StageEvidence {
         concurrency: node.concurrency,
         busy: (node.limit_ms / model.facts.step_ms).min(1.0),
         full_before_pct: node.before.and_then(|queue| queue.full_pct).filter(notable),
         empty_after_pct: node.after.and_then(|queue| queue.empty_pct).filter(notable),
-        slow_pct: node.stage.slow_pct.filter(|pct| *pct >= LEAST_SLOW_PCT),
+        slow_pct: node
+            .stage
+            .slow_pct
+            .filter(|pct| *pct >= model.thresholds.told_slow_pct),
         inner: inner(model, stage).map(|(name, share)| (name.to_owned(), share)),
     }
 }
@@ -266,6 +260,8 @@ pub(super) fn inner<'a>(model: &'a Model<'_>, stage: usize) -> Option<(&'a str, 
             let part = inner.mean_ms? * inner.calls_per_batch? / whole;
             Some((inner.name.as_str(), part))
         })
-        .filter(|(_, share)| *share > 0.3 && *share <= 1.05)
+        .filter(|(_, share)| {
+            *share > model.thresholds.told_inner && *share <= model.thresholds.max_inner
+        })
         .max_by(|a, b| a.1.total_cmp(&b.1))
 }

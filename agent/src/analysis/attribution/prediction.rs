@@ -27,7 +27,7 @@ impl<'a> Predictor<'a> {
             .map_or(1.0, |ms| (ms / step - 1.0).abs());
         Self {
             model,
-            now_ms: now.filter(|_| miss < model.thresholds.believed),
+            now_ms: now.filter(|_| miss < model.thresholds.max_simulation_error),
             miss,
             runs: RefCell::default(),
         }
@@ -91,7 +91,7 @@ impl<'a> Predictor<'a> {
                 1.0
             };
             if same(changed.engines, now.engines)
-                && (before > 0.0 || used >= self.model.thresholds.busy)
+                && (before > 0.0 || used >= self.model.thresholds.saturated_utilization)
             {
                 bound = bound.max(used * step * share);
             }

@@ -56,22 +56,28 @@ pub(super) struct Model<'a> {
     pub(super) simulated: SimulatedPipeline,
     /// The loop's own part with free data.
     pub(super) free_ms: f64,
-    pub(super) thresholds: Thresholds,
+    pub(super) thresholds: &'a Thresholds,
 }
 
 impl<'a> Model<'a> {
     /// Returns `None` if there were no steps. Without stages, the model has only the resources and the
     /// loop.
-    pub(super) fn of(facts: &'a PipelineFacts, thresholds: Thresholds) -> Option<Self> {
+    pub(super) fn of(facts: &'a PipelineFacts, thresholds: &'a Thresholds) -> Option<Self> {
         let (nodes, batch) = chain(facts);
         if !(facts.step_ms.is_finite() && facts.step_ms > 0.0) {
             return None;
         }
-        let uses = uses(facts, &nodes, &thresholds);
-        let decoder = decoder(facts, &nodes);
-        let reader = reader(facts, &nodes, uses, decoder.map(|(stage, _)| stage));
+        let uses = uses(facts, &nodes, thresholds);
+        let decoder = decoder(facts, &nodes, thresholds);
+        let reader = reader(
+            facts,
+            &nodes,
+            uses,
+            decoder.map(|(stage, _)| stage),
+            thresholds,
+        );
         let workers = workers(facts, &nodes);
-        let pools = pools(facts, &nodes, &thresholds);
+        let pools = pools(facts, &nodes, thresholds);
         let compute = (facts.step_ms - facts.wait_ms).max(0.0);
         let free_ms = facts.floor_ms.map_or(compute, |floor| floor.value);
         let mut model = Self {
@@ -84,7 +90,7 @@ impl<'a> Model<'a> {
                 loop_cores: 0.0,
                 contention: 0.0,
                 device_ms: None,
-                inline: inline(facts, &nodes, &thresholds),
+                inline: inline(facts, &nodes, thresholds),
                 cores: facts
                     .resources
                     .cores_usable
@@ -124,7 +130,7 @@ impl<'a> Model<'a> {
         let (Some(used), Some(cores)) = (self.uses.cores, r.cores_usable) else {
             return 1.0;
         };
-        if used + r.others_cores.unwrap_or(0.0) / cores < 0.5 {
+        if used + r.others_cores.unwrap_or(0.0) / cores < self.thresholds.uncontended_cores {
             return 1.0;
         }
         // A call that only works on a core is the best indicator.
@@ -132,7 +138,7 @@ impl<'a> Model<'a> {
             .nodes
             .iter()
             .filter_map(Node::cpu)
-            .filter(|share| *share > 0.05)
+            .filter(|share| *share > self.thresholds.measurable_cpu)
             .map(f64::recip)
             .fold(f64::INFINITY, f64::min);
         let crowd = r
@@ -149,13 +155,13 @@ impl<'a> Model<'a> {
         let r = &self.facts.resources;
         let Some(used) = r
             .others_cores
-            .filter(|used| *used >= self.thresholds.least_others)
+            .filter(|used| *used >= self.thresholds.other_programs)
         else {
             return 0.0;
         };
         let waits = r.consumer_run_queue_pct.unwrap_or(0.0) / 100.0 * self.facts.step_ms;
         let (own, compute) = (self.own_thread_ms(), self.simulated.loop_ms);
-        let works = (own - waits).max(self.thresholds.least_work * compute);
+        let works = (own - waits).max(self.thresholds.min_work * compute);
         used * (own / works).max(1.0)
     }
 
@@ -202,7 +208,7 @@ impl<'a> Model<'a> {
             && let Some(used) = self.uses.disk
         {
             let read = used * step / node.calls;
-            let waits = if used < self.thresholds.busy {
+            let waits = if used < self.thresholds.saturated_utilization {
                 node.mean_ms - work - read
             } else {
                 0.0
@@ -218,7 +224,7 @@ impl<'a> Model<'a> {
             return vec![(Supply::Free, wait), (Supply::Gil, work)];
         }
         let waits = node.mean_ms - work * slowdown;
-        if waits < 0.03 * node.mean_ms {
+        if waits < self.thresholds.negligible_rest * node.mean_ms {
             return vec![(
                 Supply::Cores,
                 node.mean_ms.min(work.max(node.mean_ms / slowdown)),
@@ -232,22 +238,25 @@ impl<'a> Model<'a> {
         self.workers != Some(stage) && self.nodes[stage].stage.processes <= 1
     }
 
+    /// Whether the stages' threads together do as much work as one lock allows.
+    fn gil_is_used_up(&self) -> bool {
+        let full = self.thresholds.min_gil_work..=self.thresholds.max_gil_work;
+        self.uses.gil.is_some_and(|work| full.contains(&work))
+    }
+
     /// Whether the interpreter lock is the scarce resource of this process.
     pub(super) fn gil_binds(&self) -> bool {
-        self.uses
-            .gil
-            .is_some_and(|work| (0.8..=1.2).contains(&work))
-            && (0..self.nodes.len()).any(|stage| self.holds_gil(stage))
+        self.gil_is_used_up() && (0..self.nodes.len()).any(|stage| self.holds_gil(stage))
     }
 
     /// Whether a stage works under the interpreter lock while the lock is scarce.
     pub(super) fn holds_gil(&self, stage: usize) -> bool {
         let node = &self.nodes[stage];
-        self.uses
-            .gil
-            .is_some_and(|work| (0.8..=1.2).contains(&work))
+        self.gil_is_used_up()
             && node.stage.processes <= 1
-            && (node.measured_cpu()).is_some_and(|cpu| cpu > 0.02 && cpu < 0.9)
+            && (node.measured_cpu()).is_some_and(|cpu| {
+                cpu > self.thresholds.gil_holder_cpu && cpu < self.thresholds.gil_free_cpu
+            })
     }
 
     /// Whether `workers`, the training thread and other programs need more cores than there are.
@@ -262,12 +271,12 @@ impl<'a> Model<'a> {
             .filter_map(|other| self.nodes[other].cpu())
             .fold(0.0, f64::max)
             .recip();
-        if slowdown > self.thresholds.gil_hides_waits {
+        if slowdown > self.thresholds.max_gil_slowdown {
             return 0.0;
         }
         let node = &self.nodes[stage];
         let wait = node.mean_ms * (1.0 - node.cpu().unwrap_or(1.0) * slowdown);
-        if wait < 0.05 * node.mean_ms {
+        if wait < self.thresholds.negligible_gil_rest * node.mean_ms {
             0.0
         } else {
             wait
@@ -292,16 +301,19 @@ impl<'a> Model<'a> {
             .map_or(0.0, |used| (used * step - staged) / compute.max(1e-9));
         // A loop that loads by itself keeps one core busy. It still needs that core if workers load.
         let beside = self.simulated.others / self.simulated.cores;
-        let shared =
-            self.simulated.inline || self.uses.cores.is_some_and(|used| used + beside > 0.5);
-        if shared && own > 0.3 {
-            self.simulated.loop_ms = (compute - queued).max(self.thresholds.least_work * compute);
+        let shared = self.simulated.inline
+            || self
+                .uses
+                .cores
+                .is_some_and(|used| used + beside > self.thresholds.uncontended_cores);
+        if shared && own > self.thresholds.loop_cores {
+            self.simulated.loop_ms = (compute - queued).max(self.thresholds.min_work * compute);
             let cores = own * compute / self.simulated.loop_ms;
             self.simulated.loop_cores = cores.min(self.simulated.cores);
             return;
         }
         let Some(floor) = facts.floor_ms else { return };
-        if floor.value > 1.03 * compute {
+        if floor.value > self.thresholds.device_floor * compute {
             self.simulated.device_ms = Some(floor.value);
             return;
         }
@@ -311,7 +323,7 @@ impl<'a> Model<'a> {
             .max(0.0);
         let alone = (compute - slower).max(0.1 * compute);
         let active: f64 = self.nodes.iter().map(|node| node.active(step)).sum();
-        if slower > 0.01 * compute && active > 0.0 {
+        if slower > self.thresholds.negligible_contention * compute && active > 0.0 {
             self.simulated.loop_ms = alone;
             self.simulated.contention = slower / alone / active;
         }
@@ -350,16 +362,21 @@ fn uses(facts: &PipelineFacts, nodes: &[Node<'_>], thresholds: &Thresholds) -> U
 }
 
 /// The stage whose concurrent calls match the number of busy decoders, while no core works for them.
-fn decoder(facts: &PipelineFacts, nodes: &[Node<'_>]) -> Option<(usize, u32)> {
+fn decoder(
+    facts: &PipelineFacts,
+    nodes: &[Node<'_>],
+    thresholds: &Thresholds,
+) -> Option<(usize, u32)> {
     let gpus = || facts.resources.own_gpus();
     let engines: u32 = gpus().filter_map(|gpu| gpu.nvdec_engines).sum();
     let busy: f64 = gpus().filter_map(|gpu| gpu.nvdec_busy).sum();
-    if engines == 0 || busy < 0.05 {
+    if engines == 0 || busy < thresholds.min_decoding {
         return None;
     }
     let explains = |node: &Node<'_>| {
         let active = node.active(facts.step_ms);
-        active >= 0.7 * busy && node.cpu().is_none_or(|cpu| cpu < 0.5)
+        active >= thresholds.decoding_calls * busy
+            && node.cpu().is_none_or(|cpu| cpu < thresholds.decoding_cpu)
     };
     let candidates = || nodes.iter().enumerate().filter(|(_, node)| explains(node));
     let named = candidates().find(|(_, node)| {
@@ -382,13 +399,14 @@ fn reader(
     nodes: &[Node<'_>],
     uses: Uses,
     decoder: Option<usize>,
+    thresholds: &Thresholds,
 ) -> Option<usize> {
-    uses.disk.filter(|used| *used >= 0.3)?;
+    uses.disk.filter(|used| *used >= thresholds.min_disk)?;
     let waits = |node: &Node<'_>| node.active(facts.step_ms) * (1.0 - node.cpu().unwrap_or(1.0));
     nodes
         .iter()
         .enumerate()
-        .filter(|(stage, node)| decoder != Some(*stage) && waits(node) > 0.1)
+        .filter(|(stage, node)| decoder != Some(*stage) && waits(node) > thresholds.min_reading)
         .max_by(|(_, a), (_, b)| waits(a).total_cmp(&waits(b)))
         .map(|(stage, _)| stage)
 }
@@ -421,7 +439,7 @@ fn pools<'a>(
             continue;
         };
         let off = |calls: f64| (calls - at_work).abs();
-        let alike = |calls: f64| off(calls) <= thresholds.alike * at_work;
+        let alike = |calls: f64| off(calls) <= thresholds.same_calls * at_work;
         let pool = |stages| Pool {
             queue,
             threads: threads.max(1),
@@ -442,7 +460,7 @@ fn pools<'a>(
     // If several pools are shared, the stages cannot be assigned to them.
     if let [pool] = &mut shared[..] {
         let together: f64 = left.iter().map(active).sum();
-        if (together - pool.active).abs() <= thresholds.alike * pool.active && left.len() > 1 {
+        if (together - pool.active).abs() <= thresholds.same_calls * pool.active && left.len() > 1 {
             pool.stages = left;
             found.append(&mut shared);
         }
@@ -455,12 +473,13 @@ fn pools<'a>(
 fn inline(facts: &PipelineFacts, nodes: &[Node<'_>], thresholds: &Thresholds) -> bool {
     let says_so = facts.loader.workers == Some(0);
     let least = if says_so {
-        thresholds.least_explained
+        thresholds.min_explained_wait
     } else {
-        thresholds.explained
+        thresholds.min_explained_wait_unknown
     };
     let load: f64 = nodes.iter().map(Node::busy_ms).sum();
-    let explained = load >= least * facts.wait_ms && load <= 1.15 * facts.wait_ms;
+    let explained =
+        load >= least * facts.wait_ms && load <= thresholds.max_explained_wait * facts.wait_ms;
     let one_by_one = nodes.iter().all(|node| node.concurrency <= 1.0);
     explained && one_by_one && (says_so || facts.queues.is_empty()) && !nodes.is_empty()
 }

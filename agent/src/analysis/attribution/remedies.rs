@@ -12,26 +12,15 @@ mod others;
 use self::action::Action;
 use super::bottleneck::{Binding, Term};
 use super::conclusion::Remedy;
+use super::confidence;
 use super::evidence::evidence;
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::SimulatedPipeline;
 use crate::model::record::ChangeRecord;
 
-/// A gain below this share of the step is none.
-const LEAST_GAIN: f64 = 0.02;
-
-/// A gain from which on it is worth going on although the training is compute-bound, in percent.
-const WORTH_PCT: f64 = 5.0;
-
 /// Remedies told at most.
 const MOST: usize = 6;
-
-/// Confidence in a gain of which only the least is known.
-const HOPED_FOR: f64 = 0.3;
-
-/// Confidence where it is assumed how much cheaper something gets.
-const ASSUMED: f64 = 0.5;
 
 /// What is looked at.
 struct Context<'a> {
@@ -83,7 +72,9 @@ pub(super) fn remedies(
     remedies.truncate(MOST);
     let most = remedies.iter().map(|remedy| remedy.predicted_gain_pct);
     if let Some(found) = binding.filter(|found| found.term == Term::Compute)
-        && most.chain(spared_pct(model)).all(|gain| gain < WORTH_PCT)
+        && most
+            .chain(spared_pct(model))
+            .all(|gain| gain < model.thresholds.worth_tuning_pct)
         && floor_says_stop(model)
     {
         remedies.insert(0, stop(model, found));
@@ -104,7 +95,7 @@ fn spared_pct(model: &Model<'_>) -> Option<f64> {
 fn floor_says_stop(model: &Model<'_>) -> bool {
     model.facts.floor_ms.is_some_and(|floor| {
         let most = 100.0 * (1.0 - floor.low / model.facts.step_ms);
-        most < 2.0 * WORTH_PCT || floor.high >= model.facts.step_ms
+        most < 2.0 * model.thresholds.worth_tuning_pct || floor.high >= model.facts.step_ms
     })
 }
 
@@ -130,14 +121,9 @@ impl Context<'_> {
             Outcome::AtLeast => step,
         };
         let gain = 1.0 - predicted / step;
-        if !at_least && gain < LEAST_GAIN {
+        if !at_least && gain < self.model.thresholds.min_remedy_gain {
             return None;
         }
-        let trust = if self.predictor.believed() {
-            1.0 - 2.0 * self.predictor.miss
-        } else {
-            0.5
-        };
         Some(Remedy {
             action: draft.action,
             stage: draft
@@ -149,7 +135,7 @@ impl Context<'_> {
             predicted_gain_pct: 100.0 * gain,
             at_least,
             evidence: evidence(self.model, draft.term),
-            confidence: (draft.confidence * trust).clamp(0.05, 1.0),
+            confidence: confidence::of_prediction(draft.confidence, self.predictor),
         })
     }
 }

@@ -87,7 +87,7 @@ pub(crate) fn limits(seed: u64, length: Length, others: &[Thresholds]) -> Vec<Op
     let usual = Thresholds::default();
     let thresholds = std::iter::once(&usual).chain(others);
     thresholds
-        .map(|thresholds| attribute_with(&facts, *thresholds).bottleneck)
+        .map(|thresholds| attribute_with(&facts, thresholds).bottleneck)
         .map(|found| found.map(|found| found.limit))
         .collect()
 }

@@ -5,30 +5,14 @@ use super::super::queueing_model::{Model, whole};
 use super::super::simulation::{SimulatedPipeline, Station, Supply};
 use super::super::worker_price::Price;
 use super::action::Action;
-use super::{ASSUMED, Context, Draft, LEAST_GAIN, Outcome, change};
+use super::{Context, Draft, Outcome, change};
+use crate::analysis::attribution::confidence;
 
 /// Worker processes that are tried at most.
 const MOST: f64 = 16.0;
 
-/// How many times longer than the shortest step one may be that fewer workers lead to.
-const AS_SHORT: f64 = 1.03;
-
-/// How much shorter the step has to be that more processes than cores lead to: as a ratio. With two
-/// workers on two cores 16 ms were measured for a predicted 12, and 13 for 11.
-const LEAST_GAIN_WITHOUT_CORES: f64 = 1.15;
-
-/// How many times its estimate the price may be while the remedy still gains: 2.9 ms were measured for an
-/// estimate of 1.9.
-const DOUBT: f64 = 1.5;
-
 /// Batches that a worker of torch is ahead unless the user says otherwise.
 const AHEAD: u32 = 2;
-
-/// Confidence where the batch was looked at, there is a core for each process, and the price is small.
-const PRICED: f64 = 0.75;
-
-/// Share of the gain that the price takes from which on an error of it matters.
-const EXPENSIVE: f64 = 0.5;
 
 pub(super) fn draft(context: &Context<'_>, stage: usize) -> Option<Draft> {
     if context.model.facts.loader.workers == Some(0) {
@@ -54,7 +38,7 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
     // Without a core for each process more is uncertain, and less is gained than predicted.
     let handicap = |workers: u32| {
         if model.is_oversubscribed(workers) {
-            LEAST_GAIN_WITHOUT_CORES
+            model.thresholds.oversubscribed_step
         } else {
             1.0
         }
@@ -63,18 +47,24 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let best = tried.iter().map(rated).fold(f64::INFINITY, f64::min);
     let (to, step_ms) = tried
         .into_iter()
-        .find(|one| rated(one) <= AS_SHORT * best)?;
+        .find(|one| rated(one) <= model.thresholds.as_short_step * best)?;
 
     let price = price(model, to);
-    let more_expensive = with_workers(model, stage, to, price.times(DOUBT))?;
-    if context.predictor.step_ms(&more_expensive) > (1.0 - LEAST_GAIN) * step {
+    let more_expensive = with_workers(
+        model,
+        stage,
+        to,
+        price.times(model.thresholds.uncertain_cost),
+    )?;
+    if context.predictor.step_ms(&more_expensive) > (1.0 - model.thresholds.min_remedy_gain) * step
+    {
         return None;
     }
-    let is_cheap = price.receive_ms <= EXPENSIVE * (step - step_ms);
+    let is_cheap = price.receive_ms <= model.thresholds.high_cost * (step - step_ms);
     let confidence = if price.is_known && is_cheap && !model.is_oversubscribed(to) {
-        PRICED
+        confidence::PRICED
     } else {
-        ASSUMED
+        confidence::ASSUMED
     };
     Some(Draft {
         action: Action::MoreProcesses { from: 0, to },
@@ -147,7 +137,11 @@ fn in_a_thread_or_process(context: &Context<'_>, stage: usize) -> Option<Draft> 
         term: Term::Stage(stage),
         change: None,
         outcome: Outcome::Becomes(Box::new(simulated)),
-        confidence: if holds_lock { ASSUMED } else { PRICED },
+        confidence: if holds_lock {
+            confidence::ASSUMED
+        } else {
+            confidence::PRICED
+        },
     })
 }
 

@@ -3,6 +3,7 @@
 use super::super::bottleneck::Term;
 use super::action::Action;
 use super::{Context, Draft, Outcome, change};
+use crate::analysis::attribution::confidence;
 
 /// Buffers tried at most.
 const TRIED: usize = 4;
@@ -48,7 +49,7 @@ fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
         )
     };
     let predicted = context.predictor.step_ms(&simulated);
-    if predicted > 0.98 * context.step_ms() {
+    if predicted > (1.0 - model.thresholds.min_remedy_gain) * context.step_ms() {
         return None;
     }
     let draft = Draft {
@@ -57,7 +58,7 @@ fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
         term: Term::Jitter,
         change: Some(knob),
         outcome: Outcome::Becomes(Box::new(simulated)),
-        confidence: 0.8,
+        confidence: confidence::BUFFER,
     };
     Some((draft, predicted))
 }

@@ -4,11 +4,9 @@ use super::super::bottleneck::{Term, limit_ms, memory_suspect, waits_for_lock};
 use super::super::queueing_model::{Model, whole};
 use super::super::stage_order::Node;
 use super::action::{Action, Shared};
-use super::{ASSUMED, Context, Draft, HOPED_FOR, Outcome, background, change};
+use super::{Context, Draft, Outcome, background, change};
+use crate::analysis::attribution::confidence;
 use crate::model::record::{ChangeRecord, QueueSummary};
-
-/// Share of time in which a pool's queue is empty from which on it is starved, in percent.
-const STARVED_PCT: f64 = 80.0;
 
 /// How many times the concurrency is proposed at most.
 const MOST_TIMES: u32 = 8;
@@ -25,7 +23,10 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     let calls = if model.simulated.inline { 1 } else { 2 };
     let more = stages
         .iter()
-        .filter(|stage| model.simulated.inline || model.nodes[**stage].limit_ms > 0.6 * step)
+        .filter(|stage| {
+            model.simulated.inline
+                || model.nodes[**stage].limit_ms > model.thresholds.concurrency_limit * step
+        })
         .take(calls)
         .filter_map(|stage| more(context, *stage));
     let fewer = stages
@@ -42,7 +43,8 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
     let shared = &model.pools[pool];
     let needed = shared.active * context.step_ms() / next_limit(context, None);
     let from = shared.threads;
-    let to = whole((1.05 * needed).ceil()).clamp(from + 1, MOST_TIMES * from);
+    let to = whole((model.thresholds.spare_concurrency * needed).ceil())
+        .clamp(from + 1, MOST_TIMES * from);
     let mut simulated = model.simulated.clone();
     simulated.pools[pool] = to;
     let name = &shared.queue.name;
@@ -56,7 +58,7 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
         term: Term::Pool(pool),
         change: Some(change(&format!("{name}.concurrency"), &from, &to)),
         outcome: Outcome::Becomes(Box::new(simulated)),
-        confidence: 0.8,
+        confidence: confidence::POOL,
     }
 }
 
@@ -97,10 +99,13 @@ fn next_limit(context: &Context<'_>, stage: Option<usize>) -> f64 {
 fn starved_pool<'a>(model: &'a Model<'_>, stage: usize) -> Option<&'a QueueSummary> {
     let active = model.nodes[stage].active(model.facts.step_ms);
     model.facts.queues.iter().find(|queue| {
-        let at_work = queue
-            .active
-            .is_some_and(|at_work| (at_work - active).abs() <= 0.15 * active);
-        at_work && queue.empty_pct.is_some_and(|pct| pct >= STARVED_PCT)
+        let at_work = queue.active.is_some_and(|at_work| {
+            (at_work - active).abs() <= model.thresholds.same_calls * active
+        });
+        at_work
+            && queue
+                .empty_pct
+                .is_some_and(|pct| pct >= model.thresholds.starved_pool_pct)
     })
 }
 
@@ -117,7 +122,7 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
             term: Term::Stage(stage),
             change: None,
             outcome: Outcome::AtLeast,
-            confidence: 0.6,
+            confidence: confidence::SUBMIT_AHEAD,
         });
     }
     let locked = model.holds_gil(stage) || waits_for_lock(model, stage);
@@ -127,7 +132,8 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let from = whole(node.concurrency);
     let needed = node.busy_ms() / next_limit(context, Some(stage));
     // One to spare, for calls vary.
-    let mut to = whole((1.05 * needed).ceil()).clamp(from + 1, MOST_TIMES * from);
+    let mut to = whole((model.thresholds.spare_concurrency * needed).ceil())
+        .clamp(from + 1, MOST_TIMES * from);
     if let Some((decoder, engines)) = model.decoder
         && decoder == stage
     {
@@ -159,11 +165,11 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         outcome: Outcome::Becomes(Box::new(simulated)),
         // Where cores bind, workers that have no core of their own slow each other.
         confidence: if context.binds(Term::Cores) && model.is_oversubscribed(to) {
-            ASSUMED
+            confidence::ASSUMED
         } else if node.stage.concurrency_known {
-            0.9
+            confidence::KNOWN_CONCURRENCY
         } else {
-            0.75
+            confidence::SEEN_CONCURRENCY
         },
     })
 }
@@ -174,62 +180,69 @@ fn reads_all_it_can(model: &Model<'_>, stage: usize) -> bool {
         && model
             .uses
             .disk
-            .is_some_and(|used| used >= model.thresholds.busy)
+            .is_some_and(|used| used >= model.thresholds.saturated_utilization)
 }
 
+/// Fewer calls of a stage that slow each other: on the decoders, in memory, or on the cores.
 fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
-    let model = context.model;
+    let (model, t) = (context.model, context.model.thresholds);
     let node = &model.nodes[stage];
     let from = whole(node.concurrency);
     let now = declared(node, from);
     if now < 2 {
         return None;
     }
-    let action = |to: u32, shared| Action::FewerCalls {
-        stage: node.stage.name.clone(),
-        from: now,
-        to: declared(node, to),
-        shared,
+    let draft = |to: u32, shared, term, outcome, confidence| Draft {
+        action: Action::FewerCalls {
+            stage: node.stage.name.clone(),
+            from: now,
+            to: declared(node, to),
+            shared,
+        },
+        stage: Some(stage),
+        term,
+        change: Some(knob(context, stage, to)),
+        outcome,
+        confidence,
     };
     if let Some((decoder, engines)) = model.decoder
         && decoder == stage
         && from > engines
-        && node.active(context.step_ms()) > 1.05 * f64::from(engines)
+        && node.active(context.step_ms()) > t.oversubscribed_engines * f64::from(engines)
     {
-        return Some(Draft {
-            action: action(engines, Shared::Decoders),
-            stage: Some(stage),
-            term: Term::Engines,
-            change: Some(knob(context, stage, engines)),
-            outcome: Outcome::AtLeast,
-            confidence: 0.45,
-        });
+        let (shared, certainty) = (Shared::Decoders, confidence::FEWER_DECODES);
+        return Some(draft(
+            engines,
+            shared,
+            Term::Engines,
+            Outcome::AtLeast,
+            certainty,
+        ));
     }
-    if memory_suspect(model, stage) && node.limit_ms > 0.5 * context.step_ms() {
-        let to = from.div_ceil(2);
-        return Some(Draft {
-            action: action(to, Shared::Memory),
-            stage: Some(stage),
-            term: Term::Memory,
-            change: Some(knob(context, stage, to)),
-            outcome: Outcome::AtLeast,
-            confidence: HOPED_FOR,
-        });
+    if memory_suspect(model, stage) && node.limit_ms > t.memory_limit * context.step_ms() {
+        let (to, certainty) = (from.div_ceil(2), confidence::HOPED_FOR);
+        return Some(draft(
+            to,
+            Shared::Memory,
+            Term::Memory,
+            Outcome::AtLeast,
+            certainty,
+        ));
     }
-    let used = model.uses.cores.filter(|used| *used >= 0.9)?;
     let cores = model.simulated.cores;
-    if f64::from(from) <= cores || used.is_nan() || node.cpu().unwrap_or(0.0) < 0.1 {
+    let scarce = (model.uses.cores).is_some_and(|used| used >= t.oversubscribed_cores);
+    if !scarce || f64::from(from) <= cores || node.cpu().unwrap_or(0.0) < t.oversubscribing_cpu {
         return None;
     }
     let to = whole((cores - model.simulated.loop_cores).floor().max(1.0)).min(from - 1);
     let mut simulated = model.simulated.clone();
     simulated.stations[stage].servers = to;
-    Some(Draft {
-        action: action(to, Shared::Cores),
-        stage: Some(stage),
-        term: Term::Cores,
-        change: Some(knob(context, stage, to)),
-        outcome: Outcome::Becomes(Box::new(simulated)),
-        confidence: 0.7,
-    })
+    let outcome = Outcome::Becomes(Box::new(simulated));
+    Some(draft(
+        to,
+        Shared::Cores,
+        Term::Cores,
+        outcome,
+        confidence::FEWER_CALLS,
+    ))
 }

@@ -5,13 +5,8 @@ use super::super::bottleneck::{Term, limit_ms, lock_contended, relieve};
 use super::super::evidence::inner;
 use super::super::queueing_model::{Model, whole};
 use super::action::{Action, Work};
-use super::{ASSUMED, Context, Draft, HOPED_FOR, Outcome, change};
-
-/// Cores in the hands of other programs from which on they are worth a word.
-const OTHERS_CORES: f64 = 0.3;
-
-/// Share of time in the collector from which on it is worth a word, in percent.
-const GC_PCT: f64 = 1.0;
+use super::{Context, Draft, Outcome, change};
+use crate::analysis::attribution::confidence;
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     [
@@ -54,7 +49,7 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
         term: found.term,
         change: None,
         outcome: Outcome::Becomes(Box::new(simulated)),
-        confidence: ASSUMED,
+        confidence: confidence::ASSUMED,
     })
 }
 
@@ -89,7 +84,11 @@ fn subprocess(context: &Context<'_>) -> Option<Draft> {
         } else {
             Outcome::AtLeast
         },
-        confidence: if sure { ASSUMED } else { HOPED_FOR },
+        confidence: if sure {
+            confidence::ASSUMED
+        } else {
+            confidence::HOPED_FOR
+        },
     })
 }
 
@@ -105,14 +104,18 @@ fn only_workers(model: &Model<'_>) -> bool {
 
 fn collection(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
-    model.facts.resources.gc_pct.filter(|pct| *pct >= GC_PCT)?;
+    model
+        .facts
+        .resources
+        .gc_pct
+        .filter(|pct| *pct >= model.thresholds.proposed_gc_pct)?;
     Some(Draft {
         action: Action::CollectBetweenEpochs,
         stage: None,
         term: Term::Gc,
         change: None,
         outcome: Outcome::Becomes(Box::new(relieve(model, Term::Gc))),
-        confidence: 0.7,
+        confidence: confidence::COLLECTION,
     })
 }
 
@@ -122,20 +125,23 @@ fn page_cache(context: &Context<'_>) -> Option<Draft> {
     model
         .uses
         .disk
-        .filter(|used| *used >= model.thresholds.busy)?;
+        .filter(|used| *used >= model.thresholds.saturated_utilization)?;
     Some(Draft {
         action: Action::KeepInMemory,
         stage: Some(reader),
         term: Term::Disk,
         change: None,
         outcome: Outcome::Becomes(Box::new(relieve(model, Term::Disk))),
-        confidence: 0.6,
+        confidence: confidence::KEEP_IN_MEMORY,
     })
 }
 
 fn cores(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
-    let used = model.uses.cores.filter(|used| *used >= 0.85)?;
+    let used = model
+        .uses
+        .cores
+        .filter(|used| *used >= model.thresholds.scarce_cores)?;
     let quota = context.binds(Term::Quota);
     let now = model.facts.resources.cores_usable?;
     let step = context.step_ms();
@@ -166,7 +172,7 @@ fn cores(context: &Context<'_>) -> Option<Draft> {
         term,
         change: Some(change("cores", &now, &whole(to))),
         outcome: Outcome::Becomes(Box::new(simulated)),
-        confidence: 0.75,
+        confidence: confidence::MORE_CORES,
     })
 }
 
@@ -174,7 +180,9 @@ fn cores(context: &Context<'_>) -> Option<Draft> {
 fn others_away(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let r = &model.facts.resources;
-    let others = r.others_cores.filter(|others| *others >= OTHERS_CORES)?;
+    let others = r
+        .others_cores
+        .filter(|others| *others >= model.thresholds.stoppable_programs)?;
     if !context.binds(Term::Cores) {
         return None;
     }
@@ -187,7 +195,7 @@ fn others_away(context: &Context<'_>) -> Option<Draft> {
         term: Term::Cores,
         change: None,
         outcome: Outcome::AtLeast,
-        confidence: 0.6,
+        confidence: confidence::STOP_OTHERS,
     })
 }
 
@@ -203,6 +211,6 @@ fn pinned(context: &Context<'_>) -> Option<Draft> {
         term: Term::Compute,
         change: Some(change("pin_memory", &"False", &"True")),
         outcome: Outcome::AtLeast,
-        confidence: 0.2,
+        confidence: confidence::PIN_MEMORY,
     })
 }
