@@ -33,12 +33,12 @@ Examples:
     headspace run --mode probe -- torchrun --nproc-per-node 4 train.py
     headspace run --batch-from train:get_batch -- python train.py
 
-headspace watches these loaders in every Python process that the command starts: torch's DataLoader,
-SPDL's Pipeline and loaders, Hugging Face datasets, WebDataset, MONAI's threaded loader, fastai, Grain
-and tf.data. Without such a loader it counts the steps of torch's optimizers. It prints the verdict on
+headspace watches these loaders in every Python process that the command starts: torch's DataLoader, \
+SPDL's Pipeline and loaders, Hugging Face datasets, WebDataset, MONAI's threaded loader, fastai, Grain \
+and tf.data. Without such a loader it counts the steps of torch's optimizers. It prints the verdict on \
 stderr at the end. HEADSPACE=0 turns everything off.
 
-Exit code: that of the command; 126 if it cannot be executed, 127 if it does not exist, 2 for an error
+Exit code: that of the command; 126 if it cannot be executed, 127 if it does not exist, 2 for an error \
 in the command line.")]
 pub(crate) struct RunArgs {
     /// `measure` times each step; `probe` also measures the step time with free data, by repeating cached
@@ -54,7 +54,7 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Time between two readings, in seconds or as a duration such as 250ms [default: 1]
+    /// Time between two ticks, in seconds or as a duration such as 250ms [default: 1]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) interval: Option<String>,
 
@@ -160,10 +160,10 @@ pub(crate) struct ReportArgs {
 /// Compare two runs: what changed, and whether that is more than noise.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A and B are run folders, rank<r>.jsonl files, or folders with several runs of the same configuration.
+A and B are run folders, rank<r>.jsonl files, or folders with several runs of the same configuration. \
 With three or more runs a side, the variation between runs is measured as well.
 
-Exit code: 0; 1 if --fail-if-slower is given and B is slower by more; 2 if a side cannot be read or is
+Exit code: 0; 1 if --fail-if-slower is given and B is slower by more; 2 if a side cannot be read or is \
 too short, or for an error in the command line.")]
 pub(crate) struct CompareArgs {
     /// The baseline.
@@ -190,10 +190,10 @@ pub(crate) struct CompareArgs {
 /// Show a run as a live web page with charts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Other addresses: /api/summary (the same as `report --json`), /api/page (the data of the page), /metrics
-(all ranks, for Prometheus) and /events (news as server-sent events).
+Other addresses: /api/summary (the same as `report --json`), /api/page (the data of the page), /metrics \
+(all ranks, for Prometheus) and /events (changes, as server-sent events).
 
-Exit code: 0 after Ctrl-C; 1 if the path cannot be read; 2 if the address cannot be used, or for an
+Exit code: 0 after Ctrl-C; 1 if the path cannot be read; 2 if the address cannot be used, or for an \
 error in the command line.")]
 pub(crate) struct ServeArgs {
     /// A run, or a folder of runs.
@@ -269,7 +269,7 @@ fn percent(text: &str) -> Result<f64, String> {
 /// Check which data sources work on this machine, how to enable the others, and what measuring costs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It opens and reads each source as a training run does, in about two seconds, and changes nothing on the
+It opens and reads each source as a training run does, in about two seconds, and changes nothing on the \
 machine. HEADSPACE_NVML_LIB and CUDA_VISIBLE_DEVICES have the same effect as in a training run.
 
 Exit code: 0, even if sources are off; 1 if the sources do not open within ten seconds.")]
@@ -283,10 +283,10 @@ pub(crate) struct DoctorArgs {
 /// Watch a run in the terminal.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Keys: ? shows all keys, q quits. It reads the run's files only. Of a folder with runs it shows the newest
+Keys: ? shows all keys, q quits. It reads the run's files only. Of a folder with runs it shows the newest \
 run, and each new one. NO_COLOR=1 turns colours off.
 
-Exit code: 0; 1 if PATH cannot be read; 2 if the output is not a terminal, or for an error in the
+Exit code: 0; 1 if PATH cannot be read; 2 if the output is not a terminal, or for an error in the \
 command line.")]
 pub(crate) struct TopArgs {
     /// What to watch.

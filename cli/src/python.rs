@@ -8,7 +8,7 @@ use headspace_collectors::catalog::Entry;
 /// Name of the source that measures waits for the GIL.
 pub const GIL: &str = "gil";
 /// The values that it reads.
-pub const GIL_READS: &str = "how long a thread waits for Python's interpreter lock, asked a few \
+pub const GIL_READS: &str = "how long a thread waits for Python's interpreter lock, measured a few \
                              times a second at first, then about once";
 
 /// Name of the source that measures garbage collections.

@@ -79,7 +79,7 @@ impl ProbeFacts {
         let batches = if *cached == 1 { "batch" } else { "batches" };
         write!(
             f,
-            " train on batches that are repeated ({cached} {batches} at a time)."
+            " train on repeated batches, from a cache of {cached} {batches}."
         )
     }
 
@@ -109,17 +109,17 @@ impl ProbeFacts {
         let epochs = |steps: u64| steps.div_ceil(epoch);
         write!(
             f,
-            " An epoch of this loader has {epoch} batches: train for {most} steps or more ({} \
-             epochs",
-            epochs(most)
+            " An epoch of this loader has {epoch} batches: train for {most} steps or more ("
         )?;
         if least < most {
+            let (least, total) = (epochs(least), epochs(self.total));
             write!(
                 f,
-                "; {} may be enough, {} always are",
-                epochs(least),
-                epochs(self.total)
+                "usually {least} to {} epochs, at most {total}",
+                epochs(most)
             )?;
+        } else {
+            write!(f, "{} epochs", epochs(most))?;
         }
         write!(f, ").")
     }
@@ -148,8 +148,8 @@ mod tests {
         };
         assert_eq!(
             facts.to_string(),
-            "up to 2400 steps, usually 600 to 1200, of which up to 776 train on batches that are \
-             repeated (10 batches at a time). An epoch keeps its length: the loader's last batches \
+            "up to 2400 steps, usually 600 to 1200, of which up to 776 train on repeated \
+             batches, from a cache of 10 batches. An epoch keeps its length: the loader's last batches \
              are left out, as many as were repeated (`--exactly-once` delivers all). A checkpoint of \
              this run was trained on the repeated batches more often: for a model to keep, probe in a short \
              run of its own (`--stop-after-probe`)."
@@ -199,8 +199,8 @@ mod tests {
         let text = facts.to_string();
         assert!(
             text.contains(
-                "An epoch of this loader has 120 batches: train for 1200 steps or more (10 epochs; \
-                 5 may be enough, 20 always are)."
+                "An epoch of this loader has 120 batches: train for 1200 steps or more (usually 5 \
+                 to 10 epochs, at most 20)."
             ),
             "{text}"
         );
@@ -220,8 +220,8 @@ mod tests {
         let text = facts.to_string();
         assert!(
             text.starts_with(
-                "1035 steps on every rank, of which 304 train on batches that are repeated (1 \
-                 batch at a time)."
+                "1035 steps on every rank, of which 304 train on repeated batches, from a \
+                 cache of 1 batch."
             ),
             "{text}"
         );

@@ -47,7 +47,7 @@ fn text(note: &Note) -> String {
                  of the comparison."
             } else {
                 "How long the loop waited for a core because of them is not known; the interval \
-                 allows for it, and is narrower on a machine without other programs."
+                 is wider because of it. It is narrower on a machine without other programs."
             }
         ),
         Note::ModesDiffer => "Some runs are in mode `replay`, whose steps are the floor, and some \
@@ -57,8 +57,8 @@ fn text(note: &Note) -> String {
             "The loops have different names. Check that they are the same loop.".to_owned()
         }
         Note::OneRunEach { allowance } => format!(
-            "One run a side does not show how much runs of the same configuration differ: the \
-             interval allows for {} %. Several runs a side (a folder of runs) measure it.",
+            "One run per side does not show how much runs of the same configuration differ. The \
+             interval assumes {} %. Several runs per side (a folder of runs) measure it.",
             100.0 * allowance
         ),
     }

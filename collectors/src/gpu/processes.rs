@@ -29,8 +29,8 @@ use crate::procfs::walk::Walker;
 pub const NAME: &str = "gpu_processes";
 
 /// The values that it reads.
-pub const READS: &str = "how much of each GPU's memory and time is this process and its \
-    children's, and how much others'";
+pub const READS: &str = "each GPU's memory and time used by this process and its children, \
+    and by other processes";
 
 /// Long-run interval between two queries. A new process is therefore not reported at once.
 const EVERY: Duration = Duration::from_secs(10);

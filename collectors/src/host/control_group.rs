@@ -24,8 +24,8 @@ use crate::procfs::float;
 pub const NAME: &str = "cgroup";
 
 /// What it reads.
-pub const READS: &str =
-    "throttling by the CPU quota, memory, its limit and events of the control groups above";
+pub const READS: &str = "throttling by the CPU quota, memory, its limit and events, of this \
+                         process's control group and those above it";
 
 /// In the order of a group's events.
 const EVENTS: [Attributes; 4] = [

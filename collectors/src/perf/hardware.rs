@@ -26,7 +26,7 @@ pub const NAME: &str = "perf_hardware";
 
 /// What it reads.
 pub const READS: &str = "instructions, cycles, cache misses and stalled cycles, by name of the \
-                         thread, the consumer apart";
+                         thread, the training thread separately";
 
 /// Minimum interval between two readings.
 const PACE: Duration = Duration::from_secs(2);

@@ -21,7 +21,8 @@ use crate::procfs;
 pub const NAME: &str = "perf";
 
 /// What it reads.
-pub const READS: &str = "CPU time and page faults, by name of the thread, the consumer apart";
+pub const READS: &str =
+    "CPU time and page faults, by name of the thread, the training thread separately";
 
 /// Minimum interval between two readings.
 const PACE: Duration = Duration::from_secs(2);

@@ -26,8 +26,7 @@ use crate::procfs;
 pub const NAME: &str = "threads";
 
 /// What it reads.
-pub const READS: &str =
-    "context switches and waiting for a core, by name of the thread, the consumer apart";
+pub const READS: &str = "context switches and waiting for a core, by name of the thread, the training thread separately";
 
 /// How often threads are looked at at most.
 const PACE: Duration = Duration::from_secs(2);

@@ -56,21 +56,21 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="EXPRESSION",
-        help="what must hold, such as 'decode_threads + demux_threads <= 4'",
+        help="an expression that must be true, such as 'decode_threads + demux_threads <= 4'",
     )
     add(
         "--file",
         type=Path,
         metavar="FILE",
         help="a TOML file with [knobs], constraints, command "
-        "and options by the names they have here; what is given here counts more",
+        "and options by the names they have here; options of the command line override the file",
     )
     add(
         "--dir",
         type=Path,
         default=Path("headspace-tune"),
         metavar="DIR",
-        help="where all goes (default: headspace-tune)",
+        help="folder for all results (default: headspace-tune)",
     )
     add(
         "--objective",
@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
         default="step",
         help="step: time a step; throughput: time a sample, for knobs that change the batch",
     )
-    add("--experiments", type=_count, default=40, metavar="N", help="at most (default: 40)")
+    add("--experiments", type=_count, default=40, metavar="N", help="maximum number of experiments (default: 40)")
     add(
         "--time",
         type=_duration,
@@ -91,42 +91,42 @@ def parser() -> argparse.ArgumentParser:
         type=_count,
         default=10,
         metavar="N",
-        help="over after so many without a better one (default: 10)",
+        help="stop after N experiments without a better one (default: 10)",
     )
     add(
         "--near-floor",
         type=_percent,
         default=0.05,
         metavar="PERCENT",
-        help="over when the best is as near to the floor (default: 5%%)",
+        help="stop when the best step is within PERCENT of the floor (default: 5%%)",
     )
     add(
         "--measure",
         type=_duration,
         default=60.0,
         metavar="TIME",
-        help="end an experiment after so much steady training; `inf`: let it end (default: 60s)",
+        help="end an experiment after this much steady training; `inf`: let it end by itself (default: 60s)",
     )
     add(
         "--timeout",
         type=_duration,
         default=1800.0,
         metavar="TIME",
-        help="for one experiment (default: 30m)",
+        help="maximum time of one experiment (default: 30m)",
     )
     add(
         "--startup",
         type=_duration,
         default=600.0,
         metavar="TIME",
-        help="until its first step (default: 10m)",
+        help="maximum time until its first step (default: 10m)",
     )
     add(
         "--stall",
         type=_duration,
         default=120.0,
         metavar="TIME",
-        help="without a step after which it hangs (default: 2m)",
+        help="time without a step after which an experiment counts as hung (default: 2m)",
     )
     add(
         "--repeats",
@@ -153,16 +153,16 @@ def parser() -> argparse.ArgumentParser:
         "--storage",
         metavar="URL",
         help="an Optuna storage: sqlite:///PATH, journal:PATH, "
-        "postgresql://..., mysql://... (default: study.db in the folder)",
+        "or the URL of a database, as docs/tune.md shows (default: study.db in the folder)",
     )
-    add("--study", default="headspace-tune", metavar="NAME", help="name of the study in it")
-    add("--seed", type=_whole, default=0, metavar="N", help="of the sampler (default: 0)")
+    add("--study", default="headspace-tune", metavar="NAME", help="name of the study in the storage")
+    add("--seed", type=_whole, default=0, metavar="N", help="seed of the sampler (default: 0)")
     add("--no-probe", dest="probe", action="store_false", help="do not measure the floor")
     add(
         "--no-early-stop",
         dest="early_stop",
         action="store_false",
-        help="let experiments run on that are slower than the best",
+        help="do not stop experiments early that are slower than the best one",
     )
     add(
         "--no-inject",
@@ -170,7 +170,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_false",
         help="the program calls headspace.wrap itself: do not start it under `headspace run`",
     )
-    add("--quiet", action="store_true", help="say only what was found")
+    add("--quiet", action="store_true", help="print only the result")
     return made
 
 
