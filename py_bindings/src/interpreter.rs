@@ -71,16 +71,11 @@ impl Interpreter {
     /// Ends all measurements, and runs `work` without the interpreter lock while the threads end. Afterwards no
     /// thread of ours requests the lock, and the garbage collector calls no function of ours.
     pub(crate) fn end_around<R: Send>(&self, py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
-        let polls = self.poller.as_ref().is_some_and(QueuePoller::has_begun);
         let done = py.detach(|| {
             self.gil_threads().for_each(|thread| thread.end());
             let done = work();
-            if let Some(gil) = &self.gil {
-                gil.wait_until_ended();
-            }
-            if polls {
-                self.queues.wait_until_ended();
-            }
+            self.gil_threads()
+                .for_each(|thread| thread.wait_until_ended());
             done
         });
         if let Some(poller) = &self.poller {

@@ -60,6 +60,10 @@ impl Session {
     pub(crate) fn agent(&self) -> &Agent {
         &self.agent
     }
+
+    fn render(&self, summary: &SummaryRecord, probes: &[ProbeRecord]) -> PyResult<Rendered> {
+        render(summary, probes, &self.folder, self.world_size)
+    }
 }
 
 /// Numbers of one moment: the step, seconds since 1970-01-01 UTC, and values by name.
@@ -202,7 +206,7 @@ impl Session {
         }
         py.detach(|| {
             let (summary, probes) = self.agent.report();
-            render(&summary, &probes, &self.folder, self.world_size)
+            self.render(&summary, &probes)
         })
     }
 
@@ -216,16 +220,14 @@ impl Session {
         if !self.agent.is_here() {
             return Ok(None);
         }
-        let (agent, folder, marker) = (&self.agent, &self.folder, &self.marker);
-        let world_size = self.world_size;
         self.interpreter.end_around(py, || {
-            let stopped = agent.stop();
-            if let (Some(_), Some(marker)) = (&stopped, marker) {
+            let Some(stopped) = self.agent.stop() else {
+                return Ok(None);
+            };
+            if let Some(marker) = &self.marker {
                 marker.remove();
             }
-            stopped
-                .map(|stopped| render(&stopped.summary, &stopped.probes, folder, world_size))
-                .transpose()
+            self.render(&stopped.summary, &stopped.probes).map(Some)
         })
     }
 }

@@ -30,14 +30,15 @@ struct State {
     /// The thread must end.
     end: bool,
     paused: bool,
-    /// The thread has ended its work.
-    idle: bool,
+    /// The thread was started and has not ended its work.
+    running: bool,
     /// CPU time of the thread.
     cpu: Duration,
 }
 
 impl GilThread {
-    /// Starts the thread with a stack of `stack` bytes. It runs `work` and ends.
+    /// Starts the thread with a stack of `stack` bytes. It runs `work` and ends. No effect if it is running, or
+    /// was asked to end.
     ///
     /// # Errors
     ///
@@ -48,16 +49,21 @@ impl GilThread {
         stack: usize,
         work: impl FnOnce(&Self) + Send + 'static,
     ) -> std::io::Result<()> {
+        let mut state = self.lock();
+        if state.running || state.end {
+            return Ok(());
+        }
+        state.running = true;
+        drop(state);
         let of_thread = Arc::clone(self);
-        std::thread::Builder::new()
-            .name(name)
-            .stack_size(stack)
-            .spawn(move || {
-                work(&of_thread);
-                of_thread.lock().idle = true;
-                of_thread.changed.notify_all();
-            })?;
-        Ok(())
+        let builder = std::thread::Builder::new().name(name).stack_size(stack);
+        let started = builder.spawn(move || {
+            work(&of_thread);
+            of_thread.lock().running = false;
+            of_thread.changed.notify_all();
+        });
+        self.lock().running &= started.is_ok();
+        started.map(drop)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -95,12 +101,12 @@ impl GilThread {
         self.changed.notify_all();
     }
 
-    /// Waits until the thread has ended its work, for a second at most. The caller must not hold the interpreter
+    /// Waits until the thread has ended its work, if it was started, for a second at most. The caller must not hold the interpreter
     /// lock, because the thread may wait for it.
     pub(crate) fn wait_until_ended(&self) {
         drop(
             self.changed
-                .wait_timeout_while(self.lock(), END_TIMEOUT, |state| !state.idle)
+                .wait_timeout_while(self.lock(), END_TIMEOUT, |state| state.running)
                 .unwrap_or_else(PoisonError::into_inner),
         );
     }

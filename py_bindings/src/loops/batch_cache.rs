@@ -17,7 +17,7 @@ mod state_machine;
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use headspace_agent::loader::{Decision, Ended, EpochProgress, Probe, Window};
+use headspace_agent::loader::{Decision, Ended, EpochProgress, Window};
 use headspace_agent::model::record::Phase;
 use headspace_agent::model::{InPlace, ThreadTimes};
 use headspace_agent::sampling::CacheFacts;
@@ -87,6 +87,7 @@ pub(crate) struct NewEpoch {
 }
 
 /// The effect of a timed step.
+#[derive(Default)]
 pub(crate) struct TimedStep {
     /// The window that it completes.
     pub(crate) window: Option<Window>,
@@ -160,20 +161,20 @@ impl BatchCache {
             Decision::Source | Decision::End => None,
         };
         let cached = cached.map(|cached| cached.clone_ref(py));
-        let answer = Answer {
+        let has_finished = state.machine.probe().is_some_and(|probe| probe.finished());
+        let mut answer = Answer {
             decision,
             batch: None,
             phase: state.machine.phase(decision),
             releases_source: state.machine.releases_source(),
-            is_over: state.probe_finished() && !state.batches.is_empty(),
+            is_over: has_finished && !state.batches.is_empty(),
             replaced,
         };
         drop(state);
-        let batch = cached.map(|cached| self.copier.copy_for_loop(py, cached));
-        Ok(Answer {
-            batch: batch.transpose()?,
-            ..answer
-        })
+        if let Some(cached) = cached {
+            answer.batch = Some(self.copier.copy_for_loop(py, cached)?);
+        }
+        Ok(answer)
     }
 
     /// The rest of an epoch that only replays, if a replay returns the cached objects themselves.
@@ -256,17 +257,19 @@ impl BatchCache {
     /// A batch ended a step with these times.
     pub(crate) fn timed(&self, compute_ns: u64, wait_ns: u64) -> TimedStep {
         let mut state = self.lock();
-        let probe = state.machine.probe_mut();
+        let Some(probe) = state.machine.probe() else {
+            return TimedStep::default();
+        };
         TimedStep {
-            window: probe.and_then(|probe| probe.timed(compute_ns, wait_ns)),
-            finished: state.probe_finished(),
-            wants_reading: state.machine.probe().is_some_and(Probe::wants_reading),
+            window: probe.timed(compute_ns, wait_ns),
+            finished: probe.finished(),
+            wants_reading: probe.wants_reading(),
         }
     }
 
     /// How long the loop's thread has run and waited for a core.
     pub(crate) fn read(&self, times: ThreadTimes) {
-        if let Some(probe) = self.lock().machine.probe_mut() {
+        if let Some(probe) = self.lock().machine.probe() {
             probe.read(times);
         }
     }
@@ -277,13 +280,15 @@ impl BatchCache {
 
     /// Whether it is a probe that has not finished.
     pub(crate) fn is_probing(&self) -> bool {
-        let state = self.lock();
-        state.machine.probe().is_some_and(|probe| !probe.finished())
+        self.lock()
+            .machine
+            .probe()
+            .is_some_and(|probe| !probe.finished())
     }
 
     /// The loop receives batches that the probe does not see. No step includes them.
     pub(crate) fn interrupt(&self) {
-        if let Some(probe) = self.lock().machine.probe_mut() {
+        if let Some(probe) = self.lock().machine.probe() {
             probe.begin_epoch();
         }
     }
@@ -324,10 +329,6 @@ impl State {
         self.unverified = None;
         self.machine.keep_only(self.batches.len());
         dropped
-    }
-
-    fn probe_finished(&self) -> bool {
-        self.machine.probe().is_some_and(Probe::finished)
     }
 
     /// Bytes of all batches, if known for each.

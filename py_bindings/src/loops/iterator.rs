@@ -11,7 +11,7 @@ use std::sync::{Mutex, OnceLock};
 
 use headspace_agent::notice::Notice;
 use headspace_agent::record::{Event, Recorder};
-use pyo3::exceptions::PyAttributeError;
+use pyo3::exceptions::{PyAttributeError, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit, ffi};
@@ -216,6 +216,23 @@ impl LoopIterator {
         Some(batch)
     }
 
+    /// Calls a generator's method as [`timed`](Self::timed) does. The end is an exception: only `__next__` may
+    /// return `None` for it.
+    fn timed_method<'py>(
+        &self,
+        py: Python<'py>,
+        call: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let batch = self.timed(py, || match call() {
+            Ok(batch) => Ok(Next::Batch(batch.unbind())),
+            Err(error) => Next::from_error(py, error),
+        })?;
+        batch.map_or_else(
+            || Err(PyStopIteration::new_err(())),
+            |batch| Ok(Some(batch)),
+        )
+    }
+
     fn notice(&self, notice: &Notice) {
         if let Some(agent) = self.epoch.agent() {
             agent.notice(notice);
@@ -382,9 +399,7 @@ impl LoopIterator {
     #[pyo3(signature = (value, /))]
     fn _headspace_send(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
         let inner = self.inner(py)?;
-        stop_where_none(self.timed(py, || {
-            method_outcome(py, inner.call_method1("send", (value,)))
-        }))
+        self.timed_method(py, || inner.call_method1("send", (value,)))
     }
 
     #[pyo3(signature = (*args))]
@@ -394,7 +409,7 @@ impl LoopIterator {
         args: &Bound<'_, PyTuple>,
     ) -> PyResult<Option<Py<PyAny>>> {
         let inner = self.inner(py)?;
-        stop_where_none(self.timed(py, || method_outcome(py, inner.call_method1("throw", args))))
+        self.timed_method(py, || inner.call_method1("throw", args))
     }
 
     fn _headspace_close(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -454,23 +469,4 @@ fn surround<R>(around: &Bound<'_, PyAny>, call: impl FnOnce() -> PyResult<R>) ->
     tell("begin")?;
     let outcome = call();
     tell("end").and(outcome)
-}
-
-/// Converts the result of a generator's method to a result of `next`.
-fn method_outcome(py: Python<'_>, outcome: PyResult<Bound<'_, PyAny>>) -> PyResult<Next> {
-    match outcome {
-        Ok(batch) => Ok(Next::Batch(batch.unbind())),
-        Err(error) if error.is_instance_of::<pyo3::exceptions::PyStopIteration>(py) => {
-            Ok(Next::End(Some(error)))
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// Converts the end to an exception. Only `__next__` may return `None` for it.
-fn stop_where_none(outcome: PyResult<Option<Py<PyAny>>>) -> PyResult<Option<Py<PyAny>>> {
-    match outcome {
-        Ok(None) => Err(pyo3::exceptions::PyStopIteration::new_err(())),
-        other => other,
-    }
 }

@@ -1,5 +1,7 @@
 //! The mode of a loop, and the plan of its probe or replay, from the options that Python passes.
 
+use std::fmt::Display;
+
 use headspace_agent::loader::{Probe, ProbePlan, Replay, ReplayPlan};
 use headspace_agent::model::Mode;
 use headspace_agent::model::record::LoaderRecord;
@@ -54,20 +56,14 @@ const DEFAULT_CACHES: i64 = 10;
 
 /// The mode of a loop, with the plan of its probe or replay.
 pub(crate) struct Plan {
+    options: PlanOptions,
     kind: Kind,
-    /// As [`PlanOptions::endless`].
-    endless: bool,
-    pub(crate) keep_source: bool,
 }
 
 enum Kind {
     Measure,
     Replay(ReplayPlan),
-    Probe {
-        plan: ProbePlan,
-        stop_after: bool,
-        exactly_once: bool,
-    },
+    Probe(ProbePlan),
 }
 
 impl Plan {
@@ -76,7 +72,7 @@ impl Plan {
     /// # Errors
     ///
     /// `ValueError` if `mode` is not one of the three modes, or the numbers contradict each other.
-    pub(crate) fn new(options: &PlanOptions, prefetch_depth: Option<u32>) -> PyResult<Self> {
+    pub(crate) fn new(options: PlanOptions, prefetch_depth: Option<u32>) -> PyResult<Self> {
         let kind = match options.mode.as_str() {
             "measure" => Kind::Measure,
             "replay" => {
@@ -85,39 +81,44 @@ impl Plan {
                     options.return_caches_after,
                     options.stop_after,
                 );
-                Kind::Replay(plan.map_err(|error| PyValueError::new_err(error.to_string()))?)
+                Kind::Replay(plan.map_err(value_error)?)
             }
-            "probe" => Kind::Probe {
-                plan: probe_plan(options, prefetch_depth)?,
-                stop_after: options.stop_after_probe,
-                exactly_once: options.exactly_once,
-            },
+            "probe" => {
+                let caches = u64::try_from(options.num_caches).unwrap_or_default();
+                let plan = ProbePlan::for_loader(prefetch_depth, options.world_size);
+                let plan = plan.with_caches(caches);
+                Kind::Probe(match options.probe_steps {
+                    None => plan,
+                    Some(steps) => plan.with_total(steps).map_err(value_error)?,
+                })
+            }
             other => {
                 return Err(PyValueError::new_err(format!(
                     "`mode` is not a mode: `{other}` (write `measure`, `probe` or `replay`)"
                 )));
             }
         };
-        Ok(Self {
-            kind,
-            endless: options.endless,
-            keep_source: options.keep_source,
-        })
+        Ok(Self { options, kind })
+    }
+
+    /// Whether a replay keeps the source, which it no longer reads.
+    pub(crate) fn keeps_source(&self) -> bool {
+        self.options.keep_source
     }
 
     pub(crate) fn mode(&self) -> Mode {
         match self.kind {
             Kind::Measure => Mode::Measure,
             Kind::Replay(_) => Mode::Replay,
-            Kind::Probe { .. } => Mode::Probe,
+            Kind::Probe(_) => Mode::Probe,
         }
     }
 
     /// Whether an epoch with repeated batches has the loader's length.
     pub(crate) fn keeps_length(&self) -> bool {
         match self.kind {
-            Kind::Probe { exactly_once, .. } => !exactly_once,
-            Kind::Measure | Kind::Replay(_) => !self.endless,
+            Kind::Probe(_) => !self.options.exactly_once,
+            Kind::Measure | Kind::Replay(_) => !self.options.endless,
         }
     }
 
@@ -129,23 +130,16 @@ impl Plan {
                 replay: Replay::new(*plan),
                 replays_only: false,
             }),
-            Kind::Probe {
-                plan, stop_after, ..
-            } => Some(StateMachine::Probe(Box::new(Probe::new(
-                *plan,
-                *stop_after,
-            )))),
+            Kind::Probe(plan) => {
+                let probe = Probe::new(*plan, self.options.stop_after_probe);
+                Some(StateMachine::Probe(Box::new(probe)))
+            }
         }
     }
 
     /// The facts of the notice at the beginning of a probe. None in the other modes.
     pub(crate) fn probe_facts(&self, loader: &LoaderRecord) -> Option<ProbeFacts> {
-        let Kind::Probe {
-            plan,
-            stop_after,
-            exactly_once,
-        } = &self.kind
-        else {
+        let Kind::Probe(plan) = &self.kind else {
             return None;
         };
         Some(ProbeFacts {
@@ -155,8 +149,8 @@ impl Plan {
             cached: plan.num_caches,
             has_ranks: !plan.adaptive,
             epoch: loader.batches,
-            exactly_once: *exactly_once,
-            afterwards: match (*stop_after, self.endless) {
+            exactly_once: self.options.exactly_once,
+            afterwards: match (self.options.stop_after_probe, self.options.endless) {
                 (true, _) => Afterwards::Ends,
                 (false, true) => Afterwards::OnlyTrainsOn,
                 (false, false) => Afterwards::TrainsOn,
@@ -166,13 +160,6 @@ impl Plan {
     }
 }
 
-fn probe_plan(options: &PlanOptions, prefetch_depth: Option<u32>) -> PyResult<ProbePlan> {
-    let caches = u64::try_from(options.num_caches).unwrap_or_default();
-    let plan = ProbePlan::for_loader(prefetch_depth, options.world_size).with_caches(caches);
-    match options.probe_steps {
-        None => Ok(plan),
-        Some(steps) => plan
-            .with_total(steps)
-            .map_err(|error| PyValueError::new_err(error.to_string())),
-    }
+fn value_error(error: impl Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
 }

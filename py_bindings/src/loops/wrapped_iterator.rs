@@ -4,6 +4,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
@@ -12,6 +13,17 @@ pub(crate) enum Next {
     Batch(Py<PyAny>),
     /// The source has ended. If a generator returned a value, with the exception that carries it.
     End(Option<PyErr>),
+}
+
+impl Next {
+    /// `StopIteration` is the end. Other errors are returned.
+    #[cold]
+    pub(crate) fn from_error(py: Python<'_>, error: PyErr) -> PyResult<Self> {
+        if error.is_instance_of::<PyStopIteration>(py) {
+            return Ok(Self::End(Some(error)));
+        }
+        Err(error)
+    }
 }
 
 /// A Python iterator that can be released while other threads may still call it.
@@ -36,7 +48,7 @@ impl WrappedIterator {
             unsafe { ffi::PyType_GetSlot(ffi::Py_TYPE(iterator.as_ptr()), ffi::Py_tp_iternext) };
         if slot.is_null() {
             let name = iterator.get_type().name()?;
-            return Err(pyo3::exceptions::PyTypeError::new_err(format!(
+            return Err(PyTypeError::new_err(format!(
                 "iter() returned non-iterator of type '{name}'"
             )));
         }
@@ -66,7 +78,9 @@ impl WrappedIterator {
         // result is null or a reference that is ours.
         match unsafe { Bound::from_owned_ptr_or_opt(py, self.next_raw()) } {
             Some(batch) => Ok(Next::Batch(batch.unbind())),
-            None => Self::ended(py),
+            None => {
+                PyErr::take(py).map_or(Ok(Next::End(None)), |error| Next::from_error(py, error))
+            }
         }
     }
 
@@ -84,17 +98,6 @@ impl WrappedIterator {
         }
         // SAFETY: the slot is of this object's type, and the object is alive (see above).
         unsafe { (self.next)(iterator) }
-    }
-
-    #[cold]
-    fn ended(py: Python<'_>) -> PyResult<Next> {
-        match PyErr::take(py) {
-            None => Ok(Next::End(None)),
-            Some(error) if error.is_instance_of::<pyo3::exceptions::PyStopIteration>(py) => {
-                Ok(Next::End(Some(error)))
-            }
-            Some(error) => Err(error),
-        }
     }
 
     /// Releases the iterator, and so the resources that it holds.

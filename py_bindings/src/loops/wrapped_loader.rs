@@ -52,7 +52,7 @@ impl Loop {
         let mut loader = loader.unwrap_or_default();
         let samples = loader.count_samples.take().map(Samples::new);
         Ok(Self {
-            plan: Plan::new(&plan, loader.prefetch_depth)?,
+            plan: Plan::new(plan, loader.prefetch_depth)?,
             loader: loader.into_record(name, &labels.unwrap_or_default()),
             cache: OnceLock::new(),
             recorded: Arc::default(),
@@ -128,7 +128,7 @@ impl Loop {
         record.role = record.role.or_else(|| role.and_then(Role::named));
         let iterator = LoopIterator::new(
             WrappedIterator::new(iterator.into_any())?,
-            (mode == Mode::Replay && !this.plan.keep_source)
+            (mode == Mode::Replay && !this.plan.keeps_source())
                 .then(|| weak_reference(loader))
                 .flatten(),
             cache.zip(epoch),

@@ -155,10 +155,9 @@ impl Checked {
         let (folder, file) = given.run_folder()?;
         let mut exporters: Exporters = vec![Box::new(file)];
         exporters.extend(others);
-        exporters.extend(
-            self.scalars
-                .map(|scalars| Box::new(scalars) as Box<dyn Exporter>),
-        );
+        if let Some(scalars) = self.scalars {
+            exporters.push(Box::new(scalars));
+        }
         let agent = given
             .builder(self.interval, exporters, &folder, surroundings)
             .start()
@@ -200,11 +199,6 @@ impl Configuration {
         folder: &Path,
         surroundings: Surroundings,
     ) -> AgentBuilder {
-        let Surroundings {
-            sources,
-            slots,
-            marker,
-        } = surroundings;
         let settings = Settings {
             driver_patience: DRIVER_PATIENCE,
             rank_gpu: self
@@ -213,7 +207,8 @@ impl Configuration {
             ..headspace::source_settings()
         };
         let mut catalog = Catalog::open(&settings);
-        catalog.entries.extend(sources);
+        catalog.entries.extend(surroundings.sources);
+        let marker = surroundings.marker;
         let clock = (self.origin).map_or_else(MonotonicClock::new, |at| clock().starting_at(at));
         let since_origin = clock.nanos(clock.ticks()) as f64 / 1e9;
         let (quiet, rank, world_size) = (self.quiet, self.rank, self.world_size);
@@ -258,7 +253,7 @@ impl Configuration {
             clock,
             consumer: settings.consumer,
             rank_gpu: settings.rank_gpu,
-            stages: slots.map(Slots::region),
+            stages: surroundings.slots.map(Slots::region),
             workers: marker.map(|marker| Box::new(FoundWorkers::below(marker)) as Box<dyn Workers>),
         }
     }

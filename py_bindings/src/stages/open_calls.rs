@@ -12,6 +12,7 @@
 //! | synchronous calls that end out of order (a `with` block across an `await` or a `yield`) | are no longer nested, and the stage's `within` is withdrawn |
 
 use std::cell::UnsafeCell;
+use std::ops::ControlFlow::{Break, Continue};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -266,11 +267,11 @@ fn on<R>(
 ) -> Option<R> {
     let newest = |calls: &[Call]| calls.iter().rposition(|call| call.handle == handle.key);
     let only = stack.with(handle.writers, |calls| match newest(calls) {
-        Some(index) if calls[index].frame == 0 => Only::Done(Some(work(calls, index))),
-        Some(_) => Only::OneOfSeveral,
-        None => Only::Done(None),
+        Some(index) if calls[index].frame == 0 => Break(Some(work(calls, index))),
+        Some(_) => Continue(()),
+        None => Break(None),
     });
-    if let Only::Done(done) = only {
+    if let Break(done) = only {
         return done;
     }
     let frame = frame();
@@ -285,12 +286,6 @@ fn on<R>(
             .or_else(|| newest(calls))?;
         Some(work(calls, index))
     })
-}
-
-/// Whether the handle has a single open call.
-enum Only<R> {
-    Done(Option<R>),
-    OneOfSeveral,
 }
 
 /// Removes a call from the stack and counts it. Returns the time stamp at which it began.

@@ -7,7 +7,7 @@
 //! A callable of `headspace/_stages/queue.py` reads a queue through a weak reference. A queue that was deleted is
 //! removed. A queue whose depth raises is removed with one notice.
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -125,29 +125,19 @@ pub(crate) fn watch_queue(name: String, look: Py<PyAny>, last: bool, loop_name: 
 #[derive(Clone)]
 pub(crate) struct QueuePoller {
     thread: Arc<GilThread>,
-    begun: Arc<AtomicBool>,
     agent: Agent,
 }
 
 impl QueuePoller {
     /// Polls for that session. The thread starts with the first queue. The interpreter lock is held.
     pub(crate) fn open(thread: Arc<GilThread>, agent: Agent) -> Self {
-        let poller = Self {
-            thread,
-            begun: Arc::default(),
-            agent,
-        };
+        let poller = Self { thread, agent };
         let mut state = registry().lock();
         if !state.queues.is_empty() {
             poller.begin();
         }
         state.poller = Some(poller.clone());
         poller
-    }
-
-    /// Whether the thread was started.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.begun.load(Ordering::Relaxed)
     }
 
     /// No thread starts from now on. The interpreter lock is held.
@@ -157,16 +147,12 @@ impl QueuePoller {
         drop(state.poller.take_if(is_this));
     }
 
+    /// Starts the thread, if it is not running. If the system cannot create it, the next queue tries again.
     fn begin(&self) {
-        if !self.begun.swap(true, Ordering::Relaxed) {
-            let agent = self.agent.clone();
-            let started = self.thread.spawn(THREAD.to_owned(), STACK, move |thread| {
-                poll_repeatedly(thread, &agent);
-            });
-            if started.is_err() {
-                self.begun.store(false, Ordering::Relaxed);
-            }
-        }
+        let agent = self.agent.clone();
+        let _ = self.thread.spawn(THREAD.to_owned(), STACK, move |thread| {
+            poll_repeatedly(thread, &agent);
+        });
     }
 }
 

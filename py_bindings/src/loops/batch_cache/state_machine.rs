@@ -109,14 +109,7 @@ impl StateMachine {
         }
     }
 
-    pub(super) fn probe(&self) -> Option<&Probe> {
-        match self {
-            Self::Replay { .. } => None,
-            Self::Probe(probe) => Some(probe),
-        }
-    }
-
-    pub(super) fn probe_mut(&mut self) -> Option<&mut Probe> {
+    pub(super) fn probe(&mut self) -> Option<&mut Probe> {
         match self {
             Self::Replay { .. } => None,
             Self::Probe(probe) => Some(probe),

@@ -203,9 +203,7 @@ impl LoopIterator {
     /// Records that the phase changes, and checks the cache, because no step is timed here. When the probe has
     /// finished, the cached batches are released.
     fn change_phase(&self, py: Python<'_>, cache: &BatchCache, answer: &Answer) -> PyResult<()> {
-        let &Answer {
-            decision, phase, ..
-        } = answer;
+        let (decision, phase) = (answer.decision, answer.phase);
         if decision != Decision::End {
             if self.phase.swap(phase as u64, Ordering::Relaxed) == phase as u64 {
                 return Ok(());
@@ -240,20 +238,17 @@ impl LoopIterator {
     }
 
     fn notify_replaced(&self, count: u64) {
-        let loop_name = self.epoch.loop_name();
-        let from = self.epoch.options_from();
         self.notice(&Notice::BatchesReplaced {
-            loop_name,
+            loop_name: self.epoch.loop_name(),
             count,
-            from,
+            from: self.epoch.options_from(),
         });
     }
 
     fn notify_early_end(&self, cache: &BatchCache) {
         if let Some((delivered, asked)) = cache.replay_progress() {
-            let loop_name = self.epoch.loop_name();
             self.notice(&Notice::SourceEndedEarly {
-                loop_name,
+                loop_name: self.epoch.loop_name(),
                 delivered,
                 asked,
                 from: self.epoch.options_from(),
