@@ -7,8 +7,8 @@ use pyo3::prelude::*;
 
 use crate::interpreter::Interpreter;
 
-/// Runs the command. The first of `args` is the program's name, and `run` injects the folder `inject`. Returns the
-/// exit status.
+/// Runs the command. The first of `args` is the program's name, and `run` injects the folder `inject`.
+/// Returns the exit status.
 #[pyfunction]
 #[pyo3(signature = (args, inject = None, /))]
 pub(crate) fn run_command(py: Python<'_>, args: Vec<OsString>, inject: Option<PathBuf>) -> i32 {

@@ -21,7 +21,8 @@ struct State {
     main_loop: MainLoop,
 }
 
-/// Whether the records belong to another run, the records as JSON with their ranks, and whether there are more.
+/// Whether the records belong to another run, the records as JSON with their ranks, and whether there are
+/// more.
 type Polled = (bool, Vec<(u32, String)>, bool);
 
 #[pymethods]

@@ -68,8 +68,8 @@ impl Interpreter {
         self.gil.iter().chain([&self.queues])
     }
 
-    /// Ends all measurements, and runs `work` without the interpreter lock while the threads end. Afterwards no
-    /// thread of ours requests the lock, and the garbage collector calls no function of ours.
+    /// Ends all measurements, and runs `work` without the interpreter lock while the threads end. Afterwards
+    /// no thread of ours requests the lock, and the garbage collector calls no function of ours.
     pub(crate) fn end_around<R: Send>(&self, py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
         let done = py.detach(|| {
             self.gil_threads().for_each(|thread| thread.end());

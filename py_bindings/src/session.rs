@@ -90,7 +90,7 @@ impl Session {
         let scalars = checked.scalar_fetches();
         let (mut interpreter, sources) = Interpreter::open(py);
         process_slots::sweep();
-        let (slots, marker) = process_slots::train().unzip();
+        let (slots, marker) = process_slots::become_trainer().unzip();
         let marker = marker.flatten();
         let surroundings = Surroundings {
             sources,

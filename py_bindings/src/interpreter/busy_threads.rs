@@ -1,8 +1,8 @@
 //! Counts the busy threads of a thread pool by their Python frames.
 //!
-//! A thread pool does not count its busy threads, nor, before Python 3.12, its idle ones. But the newest frame
-//! of an idle thread is the pool's own loop. All frames are read, compared and released before another thread
-//! runs, so no frame and no object in it lives longer.
+//! A thread pool does not count its busy threads, nor, before Python 3.12, its idle ones. But the newest
+//! frame of an idle thread is the pool's own loop. All frames are read, compared and released before another
+//! thread runs, so no frame and no object in it lives longer.
 
 use pyo3::ffi;
 use pyo3::prelude::*;

@@ -1,8 +1,8 @@
 //! Measures the pauses of Python's garbage collector, and counts the objects that it finds.
 //!
-//! During a session, a callable is in `gc.callbacks`. The collector calls it before and after each collection,
-//! with the interpreter lock held. The callable adds to counters and never raises. No setting of the collector
-//! changes.
+//! During a session, a callable is in `gc.callbacks`. The collector calls it before and after each
+//! collection, with the interpreter lock held. The callable adds to counters and never raises. No setting of
+//! the collector changes.
 //!
 //! The callable refers to the counters only, not to the session. If the user clears the list, the counters
 //! keep their values. In a forked child, the callable does nothing.

@@ -1,8 +1,8 @@
 //! Measures how long a thread waits for Python's interpreter lock.
 //!
-//! A thread of the agent requests the lock up to three times a second, as any thread that runs Python code must,
-//! and releases it at once. It runs no Python code and touches no object. [`gil_thread`](super::gil_thread)
-//! lists how the thread avoids harm at exits, signals and forks.
+//! A thread of the agent requests the lock up to three times a second, as any thread that runs Python code
+//! must, and releases it at once. It runs no Python code and touches no object.
+//! [`gil_thread`](super::gil_thread) lists how the thread avoids harm at exits, signals and forks.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +15,8 @@ use pyo3::prelude::*;
 
 use crate::interpreter::gil_thread::{GilThread, Intervals, with_gil};
 
-/// Shortest interval between two requests, and the width of its random part: three requests a second on average.
+/// Shortest interval between two requests, and the width of its random part: three requests a second on
+/// average.
 ///
 /// Each request makes a thread that computes in Python release the lock once, after Python's switch interval
 /// (5 ms), and take it back. That costs the thread about 70 µs: 195 requests a second slowed a busy thread by

@@ -1,11 +1,11 @@
 //! A background thread that takes Python's interpreter lock at random intervals, without harm to the program.
 //!
-//! | event | why the thread does no harm |
-//! |---|---|
-//! | the interpreter exits | `atexit` ends the session. The session ends the thread and waits for it, without the lock and for a second at most. If the thread still requests the lock (a C call held it for longer), `pyo3-ffi` suspends the thread for ever, as Python 3.14 itself does |
-//! | `SIGTERM` | the agent's own thread ends the session, and waits for no thread of this module |
-//! | fork | the child has no such thread, and does not use its copy of the [`GilThread`] |
-//! | the session is paused | the thread sleeps |
+//! - When the interpreter exits, `atexit` ends the session. The session ends the thread and waits for it,
+//!   without the lock and for a second at most. If the thread still requests the lock (a C call held it for
+//! longer),   `pyo3-ffi` suspends the thread for ever, as Python 3.14 itself does.
+//! - After `SIGTERM`, the agent's own thread ends the session, and waits for no thread of this module.
+//! - A forked child has no such thread, and does not use its copy of the [`GilThread`].
+//! - While the session is paused, the thread sleeps.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -37,8 +37,8 @@ struct State {
 }
 
 impl GilThread {
-    /// Starts the thread with a stack of `stack` bytes. It runs `work` and ends. No effect if it is running, or
-    /// was asked to end.
+    /// Starts the thread with a stack of `stack` bytes. It runs `work` and ends. No effect if it is running,
+    /// or was asked to end.
     ///
     /// # Errors
     ///
@@ -101,8 +101,8 @@ impl GilThread {
         self.changed.notify_all();
     }
 
-    /// Waits until the thread has ended its work, if it was started, for a second at most. The caller must not hold the interpreter
-    /// lock, because the thread may wait for it.
+    /// Waits until the thread has ended its work, if it was started, for a second at most. The caller must
+    /// not hold the interpreter lock, because the thread may wait for it.
     pub(crate) fn wait_until_ended(&self) {
         drop(
             self.changed
@@ -119,11 +119,12 @@ impl GilThread {
 
 /// Takes the interpreter lock, runs `work` and releases the lock. Returns None if the interpreter has ended.
 ///
-/// `Python::try_attach` has two drawbacks here. It releases objects that other threads could not release, which
-/// runs their `__del__`. And built for the stable ABI of 3.10, it does not detect that the interpreter is
-/// exiting.
+/// `Python::try_attach` has two drawbacks here. It releases objects that other threads could not release,
+/// which runs their `__del__`. And built for the stable ABI of 3.10, it does not detect that the interpreter
+/// is exiting.
 pub(crate) fn with_gil<R>(work: impl FnOnce() -> R) -> Option<R> {
-    // SAFETY: any thread may call this function at any time. It returns 0 once the interpreter begins to exit.
+    // SAFETY: any thread may call this function at any time. It returns 0 once the interpreter begins to
+    // exit.
     if unsafe { ffi::Py_IsInitialized() } == 0 {
         return None;
     }
@@ -136,8 +137,8 @@ pub(crate) fn with_gil<R>(work: impl FnOnce() -> R) -> Option<R> {
     Some(done)
 }
 
-/// Random intervals between two requests for the lock (uniform; xorshift64*, Vigna 2016). Random requests do not
-/// synchronise with a loop, so they sample each of its phases in proportion to its length.
+/// Random intervals between two requests for the lock (uniform; xorshift64*, Vigna 2016). Random requests do
+/// not synchronise with a loop, so they sample each of its phases in proportion to its length.
 pub(crate) struct Intervals {
     random: u64,
     least: Duration,

@@ -27,8 +27,8 @@ pub(crate) fn read() -> Option<ThreadTimes> {
     parse(buffer.get(..length)?)
 }
 
-/// Parses nanoseconds on a core, nanoseconds waiting for one, and the number of time slices. If all are 0, the
-/// kernel does not count.
+/// Parses nanoseconds on a core, nanoseconds waiting for one, and the number of time slices. If all are 0,
+/// the kernel does not count.
 fn parse(schedstat: &[u8]) -> Option<ThreadTimes> {
     let text = std::str::from_utf8(schedstat).ok()?;
     let mut fields = text.split_ascii_whitespace().map(str::parse::<u64>);

@@ -1,7 +1,7 @@
 //! Counts the samples of the first batches of each epoch, if the loader does not state its batch size.
 //!
-//! Counting takes some microseconds, so later batches are not counted. If two batches differ, or one cannot be
-//! counted, the batch size is unknown.
+//! Counting takes some microseconds, so later batches are not counted. If two batches differ, or one cannot
+//! be counted, the batch size is unknown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

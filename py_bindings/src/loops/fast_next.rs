@@ -1,7 +1,7 @@
 //! A fast `next()`: a `tp_iternext` without PyO3's bookkeeping.
 //!
-//! PyO3 enters and leaves every slot through thread-local counters, which cost as much as the rest of the call
-//! (`make bench`, rows `wrap`). So the training loop holds a subtype of [`LoopIterator`] with our own
+//! PyO3 enters and leaves every slot through thread-local counters, which cost as much as the rest of the
+//! call (`make bench`, rows `wrap`). So the training loop holds a subtype of [`LoopIterator`] with our own
 //! `tp_iternext`. It touches no Python object except the batch that it returns, and calls PyO3's slot in all
 //! cases but the two fast ones.
 
@@ -81,7 +81,7 @@ fn make_type(py: Python<'_>) -> PyResult<Py<PyType>> {
 /// `tp_iternext` of the subtype.
 unsafe extern "C" fn next(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the interpreter calls a slot with the lock held and an object of the slot's type,
-    // whose layout is that of its base. It keeps the object alive meanwhile.
+    // whose layout is that of its base. It keeps the object alive during the call.
     let (py, iterator) = unsafe {
         let py = Python::assume_attached();
         (
@@ -89,7 +89,7 @@ unsafe extern "C" fn next(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
             Borrowed::from_ptr(py, this).cast_unchecked::<LoopIterator>(),
         )
     };
-    if let Some(batch) = iterator.get().next_plain() {
+    if let Some(batch) = iterator.get().next_fast() {
         return batch;
     }
     if let Some(batch) = iterator.get().next_replayed(py) {

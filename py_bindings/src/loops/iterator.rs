@@ -1,4 +1,4 @@
-//! The iterator that a training loop holds: the hot path.
+//! The iterator that the training loop holds. Its `next()` is the hot path.
 //!
 //! In mode `measure` a batch costs two time stamps, one event in the ring and the call itself. In the other
 //! modes, a state machine first decides the source of the batch ([`probe_and_replay`]).
@@ -33,7 +33,7 @@ use crate::loops::wrapped_iterator::{Next, WrappedIterator};
 pub(crate) struct LoopIterator {
     /// The epoch's recorder, for the fast path. Null before the first batch, and in the modes `probe` and
     /// `replay`. The epoch keeps the recorder alive as long as itself.
-    plain: AtomicPtr<Recorder>,
+    fast_recorder: AtomicPtr<Recorder>,
     source: WrappedIterator,
     /// A call of `next` has not returned yet.
     in_flight: AtomicBool,
@@ -89,7 +89,7 @@ impl LoopIterator {
         let (cache, new) = cache.unzip();
         let (progress, on_cut) = new.map(|new| (new.progress, new.on_cut)).unzip();
         Self {
-            plain: AtomicPtr::new(null_mut()),
+            fast_recorder: AtomicPtr::new(null_mut()),
             source,
             cache,
             progress: Progress::new(progress.unwrap_or_default()),
@@ -115,7 +115,7 @@ impl LoopIterator {
     fn next_of_any_mode(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         match &self.cache {
             None => self.timed(py, || self.source.next(py)),
-            Some(cache) => self.next_decided(py, cache.get()),
+            Some(cache) => self.next_of_cache_or_source(py, cache.get()),
         }
     }
 
@@ -129,7 +129,7 @@ impl LoopIterator {
         let recorder = &self.epoch.entry().recorder;
         if self.cache.is_none() && !self.samples.has_left() {
             let recorder = std::ptr::from_ref(recorder).cast_mut();
-            self.plain.store(recorder, Ordering::Release);
+            self.fast_recorder.store(recorder, Ordering::Release);
         }
         if self.in_flight.load(Ordering::Relaxed) {
             self.notify_concurrent();
@@ -166,10 +166,10 @@ impl LoopIterator {
     /// [`__next__`](Self::__next__) must make the call. Null is the end or an error, with the exception that
     /// the source set.
     #[inline]
-    pub(crate) fn next_plain(&self) -> Option<*mut ffi::PyObject> {
+    pub(crate) fn next_fast(&self) -> Option<*mut ffi::PyObject> {
         // SAFETY: null, or the recorder of the loop that our epoch holds until it is dropped. The recorder
         // is only borrowed for reading.
-        let recorder = unsafe { self.plain.load(Ordering::Acquire).as_ref() }?;
+        let recorder = unsafe { self.fast_recorder.load(Ordering::Acquire).as_ref() }?;
         if self.in_flight.load(Ordering::Relaxed) {
             return None;
         }
@@ -189,7 +189,7 @@ impl LoopIterator {
             };
             if failed {
                 // The next batch, if any, must take the slow path: see `reopen`.
-                self.plain.store(null_mut(), Ordering::Release);
+                self.fast_recorder.store(null_mut(), Ordering::Release);
             }
             self.end(!failed);
         } else {
@@ -198,8 +198,8 @@ impl LoopIterator {
         Some(batch)
     }
 
-    /// The next batch, if the rest of the epoch is replayed. Returns None if [`__next__`](Self::__next__) must
-    /// make the call.
+    /// The next batch, if the rest of the epoch is replayed. Returns None if [`__next__`](Self::__next__)
+    /// must make the call.
     #[inline]
     pub(crate) fn next_replayed(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         if !self.only_replays.load(Ordering::Relaxed) {
@@ -216,8 +216,8 @@ impl LoopIterator {
         Some(batch)
     }
 
-    /// Calls a generator's method as [`timed`](Self::timed) does. The end is an exception: only `__next__` may
-    /// return `None` for it.
+    /// Calls a generator's method as [`timed`](Self::timed) does. The end is an exception: only `__next__`
+    /// may return `None` for it.
     fn timed_method<'py>(
         &self,
         py: Python<'py>,
@@ -324,19 +324,16 @@ impl LoopIterator {
     }
 
     fn __copy__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let inner = slf.get().inner(slf.py())?;
-        let made = slf.py().import("copy")?.call_method1("copy", (&inner,))?;
-        Ok(ours_if_same(slf, &inner, made))
+        copy_inner(slf, |copy, inner| copy.call_method1("copy", (inner,)))
     }
 
     fn __deepcopy__<'py>(
         slf: &Bound<'py, Self>,
         memo: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let inner = slf.get().inner(slf.py())?;
-        let copy = slf.py().import("copy")?;
-        let made = copy.call_method1("deepcopy", (&inner, memo))?;
-        Ok(ours_if_same(slf, &inner, made))
+        copy_inner(slf, |copy, inner| {
+            copy.call_method1("deepcopy", (inner, memo))
+        })
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
@@ -349,12 +346,9 @@ impl LoopIterator {
     /// The wrapped iterator's type, for `isinstance`.
     #[getter]
     fn __class__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, PyAny> {
-        match slf.get().source.get(slf.py()) {
-            Some(inner) => inner
-                .getattr("__class__")
-                .unwrap_or_else(|_| slf.get_type().into_any()),
-            None => slf.get_type().into_any(),
-        }
+        let inner = slf.get().source.get(slf.py());
+        let class = inner.and_then(|inner| inner.getattr("__class__").ok());
+        class.unwrap_or_else(|| slf.get_type().into_any())
     }
 
     /// Whether a call of `next` is in progress on this thread.
@@ -390,8 +384,8 @@ impl LoopIterator {
         self.epoch.entry().recorder.mark(Event::Gap);
     }
 
-    /// Calls `around.begin()` before the first `next`, and `around.end()` after it. `around` must not refer to
-    /// this iterator.
+    /// Calls `around.begin()` before the first `next`, and `around.end()` after it. `around` must not refer
+    /// to this iterator.
     fn _headspace_surround_first(&self, around: Py<PyAny>) {
         let _ = self.around_first.set(around);
     }
@@ -448,21 +442,23 @@ impl Drop for LoopIterator {
     }
 }
 
-/// A copy of the wrapped iterator. If it is the wrapped iterator itself, returns ours.
-fn ours_if_same<'py>(
+/// A copy of the wrapped iterator by Python's module `copy`. If it is the wrapped iterator itself, returns
+/// ours.
+fn copy_inner<'py>(
     ours: &Bound<'py, LoopIterator>,
-    wrapped: &Bound<'py, PyAny>,
-    made: Bound<'py, PyAny>,
-) -> Bound<'py, PyAny> {
-    if made.is(wrapped) {
+    call: impl FnOnce(&Bound<'py, PyModule>, &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let inner = ours.get().inner(ours.py())?;
+    let copy = call(&ours.py().import("copy")?, &inner)?;
+    Ok(if copy.is(&inner) {
         ours.clone().into_any()
     } else {
-        made
-    }
+        copy
+    })
 }
 
-/// Calls `around.begin()`, `call` and `around.end()`. Errors of `begin` and `end` are ignored. An interrupt of the
-/// program during them is returned.
+/// Calls `around.begin()`, `call` and `around.end()`. Errors of `begin` and `end` are ignored. An interrupt
+/// of the program during them is returned.
 #[cold]
 fn surround<R>(around: &Bound<'_, PyAny>, call: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
     let tell = |method| unless_interrupted(around.py(), around.call_method0(method));

@@ -13,7 +13,8 @@ pub(crate) struct RestOfEpoch {
 }
 
 impl RestOfEpoch {
-    /// Returns `left` of these batches in turn, beginning with the one at `first`. None if there is no such batch.
+    /// Returns `left` of these batches in turn, beginning with the one at `first`. None if there is no such
+    /// batch.
     pub(crate) fn new(batches: Vec<Py<PyAny>>, first: usize, left: u64) -> Option<Self> {
         (first < batches.len()).then_some(Self {
             batches,

@@ -74,7 +74,7 @@ impl WrappedIterator {
         let Some(_alive) = self.get(py) else {
             return Ok(Next::End(None));
         };
-        // SAFETY: the lock is held, and `_alive` keeps the iterator until the call is over. The
+        // SAFETY: the lock is held, and `_alive` keeps the iterator until the call returns. The
         // result is null or a reference that is ours.
         match unsafe { Bound::from_owned_ptr_or_opt(py, self.next_raw()) } {
             Some(batch) => Ok(Next::Batch(batch.unbind())),

@@ -92,7 +92,7 @@ impl Loop {
         let epoch = epoch.transpose()?;
         let replays_only = epoch.as_ref().is_some_and(|epoch| epoch.replays_only);
         // Worker processes look for this process as soon as they are forked, before a session starts.
-        let marker = process_slots::train_unless_forked();
+        let marker = process_slots::become_trainer_unless_forked();
         let unmark = || marker.as_ref().map_or((), Marker::remove);
         let iterator = if replays_only {
             // The source is not iterated.
@@ -195,7 +195,8 @@ impl Loop {
 
 /// A weak reference to the loader itself, because a loader may keep our iterator.
 fn weak_reference(loader: &Bound<'_, PyAny>) -> Option<Py<PyWeakrefReference>> {
-    // Under `headspace run`, another object holds the loader during this call (`_watch.loaders._OriginalIteration`).
+    // Under `headspace run`, another object holds the loader during this call
+    // (`_watch.loaders._OriginalIteration`).
     const WITHIN: &str = "_headspace_loader";
 
     let loader = match loader.get_type().hasattr(WITHIN) {

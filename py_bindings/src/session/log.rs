@@ -1,9 +1,8 @@
 //! The debug log of headspace itself, on stderr. Off unless `HEADSPACE_LOG` is set.
 //!
-//! Examples: `HEADSPACE_LOG=debug`, or by part, `HEADSPACE_LOG=headspace_exporters=trace,h2=info`, in the syntax
-//! of `tracing_subscriber`'s `EnvFilter`. At most [`MAX_LINES_PER_SECOND`] lines a second are written.
+//! Examples: `HEADSPACE_LOG=debug`, or by part, `HEADSPACE_LOG=headspace_exporters=trace,h2=info`, in the
+//! syntax of `tracing_subscriber`'s `EnvFilter`. At most [`MAX_LINES_PER_SECOND`] lines a second are written.
 
-use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -27,7 +26,6 @@ const MAX_LINES_PER_SECOND: u64 = 200;
 ///
 /// A description of the invalid variable.
 pub(crate) fn begin() -> Result<(), String> {
-    static ONCE: Once = Once::new();
     let Some(variable) = std::env::var("HEADSPACE_LOG")
         .ok()
         .filter(|v| !v.is_empty())
@@ -40,16 +38,14 @@ pub(crate) fn begin() -> Result<(), String> {
              nothing is logged."
         )
     })?;
-    ONCE.call_once(|| {
-        let lines = fmt::layer()
-            .with_ansi(false)
-            .with_thread_names(true)
-            .with_writer(std::io::stderr);
-        // There is no other subscriber, because this library has its own copy of `tracing`.
-        let _ = Registry::default()
-            .with(lines.with_filter(filter.and(Sampled::default())))
-            .try_init();
-    });
+    let lines = fmt::layer()
+        .with_ansi(false)
+        .with_thread_names(true)
+        .with_writer(std::io::stderr);
+    // This library has its own copy of `tracing`, so only an earlier session may have a subscriber. It stays.
+    let _ = Registry::default()
+        .with(lines.with_filter(filter.and(Sampled::default())))
+        .try_init();
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! Starts the agent of a session: checks the configuration, opens destinations and sources, and prints notices.
+//! Starts the agent of a session: checks the configuration, opens destinations and sources, and prints
+//! notices.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -27,8 +28,8 @@ use pyo3::prelude::*;
 
 use crate::session::{clock, render};
 
-/// How long the start of a session waits for the GPU's driver. An active driver answers in milliseconds. The readings
-/// of a slower one begin when it has opened.
+/// How long the start of a session waits for the GPU's driver. An active driver answers in milliseconds. The
+/// readings of a slower one begin when it has opened.
 const DRIVER_PATIENCE: Duration = Duration::from_millis(250);
 
 /// The configuration of a session: the mapping that `_session/lifecycle.py` passes.
@@ -65,8 +66,8 @@ pub(crate) struct Configuration {
     scalars: usize,
 }
 
-/// A destination as Python passes it: its kind, its options, and whether a failure to open it is an error. Otherwise
-/// it is a notice.
+/// A destination as Python passes it: its kind, its options, and whether a failure to open it is an error.
+/// Otherwise it is a notice.
 type Export = (String, Options, bool);
 
 /// A destination, or why it is invalid, and whether a failure is an error.
@@ -141,8 +142,8 @@ impl Checked {
     ///
     /// # Errors
     ///
-    /// `OSError` if the run folder, its file or a destination cannot be opened. `RuntimeError` if the system cannot
-    /// create a thread.
+    /// `OSError` if the run folder, its file or a destination cannot be opened. `RuntimeError` if the system
+    /// cannot create a thread.
     pub(crate) fn start(self, surroundings: Surroundings) -> PyResult<(Agent, PathBuf)> {
         let given = self.given;
         let place = Place {
@@ -308,8 +309,8 @@ fn is_plain(name: &str) -> bool {
         && parts.next().is_none()
 }
 
-/// Prints to stderr without Python, because the training thread needs the interpreter lock. A closed stderr is not
-/// an error.
+/// Prints to stderr without Python, because the training thread needs the interpreter lock. A closed stderr
+/// is not an error.
 fn print(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

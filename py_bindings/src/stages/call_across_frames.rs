@@ -1,7 +1,7 @@
 //! A call of a stage that begins and ends in different frames or tasks: `headspace._native.Task`.
 //!
 //! Integrations use it. They may count the input and output items of such a stage apart from its calls, for
-//! example at the queue behind it. So items can be added separately.
+//! example at the queue after it. So items can be added separately.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -10,14 +10,14 @@ use headspace_agent::record::stage::{Entered, Writers};
 use pyo3::prelude::*;
 
 use crate::session::clock;
-use crate::stages::open_calls::{End, Place};
+use crate::stages::open_calls::{End, LocalSlot};
 use crate::stages::process_slots;
 use crate::stages::stage::how_ended;
 
 /// A call in progress. If it is dropped before [`end`](Task::end), it is not counted.
 #[pyclass(module = "headspace._native", frozen)]
 pub(crate) struct Task {
-    place: &'static Place,
+    local: &'static LocalSlot,
     writers: Writers,
     /// None if the stage is not counted.
     entered: Option<Entered>,
@@ -30,14 +30,18 @@ pub(crate) struct Task {
 
 impl Task {
     /// Begins a call, within another call or none.
-    pub(crate) fn begin(place: &'static Place, writers: Writers, within: Option<Py<Self>>) -> Self {
-        let around = within.as_ref().map_or(0, |task| task.get().place.number);
-        let entered = place.slot.map(|slot| {
-            slot.note_within(place.number, around);
+    pub(crate) fn begin(
+        local: &'static LocalSlot,
+        writers: Writers,
+        within: Option<Py<Self>>,
+    ) -> Self {
+        let around = within.as_ref().map_or(0, |task| task.get().local.number);
+        let entered = local.slot.map(|slot| {
+            slot.note_within(local.number, around);
             slot.enter_as(writers, clock(), false)
         });
         Self {
-            place,
+            local,
             writers,
             entered,
             within,
@@ -48,7 +52,7 @@ impl Task {
 
     /// Closes the call. Returns whether it must be counted: it was open, and began in this process.
     fn close(&self) -> bool {
-        self.is_open.swap(false, Ordering::Relaxed) && self.place.owner.is_here()
+        self.is_open.swap(false, Ordering::Relaxed) && self.local.owner.is_here()
     }
 }
 
@@ -61,7 +65,7 @@ impl Task {
     ///     inputs: Input items; negative to correct earlier calls.
     ///     outputs: Output items.
     fn end(&self, kind: &Bound<'_, PyAny>, inputs: i64, outputs: i64) {
-        let (Some(slot), Some(entered)) = (self.place.slot, self.entered) else {
+        let (Some(slot), Some(entered)) = (self.local.slot, self.entered) else {
             return;
         };
         if !self.close() {
@@ -70,7 +74,7 @@ impl Task {
         let how = how_ended(kind);
         if how == End::Nothing {
             slot.abandon_as(self.writers);
-            self.place.add_items(inputs, outputs);
+            self.local.add_items(inputs, outputs);
             return;
         }
         let outcome = Outcome {
@@ -90,13 +94,13 @@ impl Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        if let (Some(slot), true) = (self.place.slot, self.close()) {
+        if let (Some(slot), true) = (self.local.slot, self.close()) {
             slot.abandon_as(self.writers);
         }
     }
 }
 
-impl Place {
+impl LocalSlot {
     /// Adds items apart from calls.
     pub(crate) fn add_items(&self, inputs: i64, outputs: i64) {
         if let (Some(slot), true) = (self.slot, self.owner.is_here()) {

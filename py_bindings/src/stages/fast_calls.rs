@@ -1,8 +1,8 @@
 //! Fast paths for `with stage:`, calls of decorated functions, and `stage(name)`, without PyO3's bookkeeping.
 //!
-//! The bookkeeping and the allocations cost twice as much as the rest of a call. For each `with` block, Python
-//! creates bound methods of `__enter__` and `__exit__`, unless their descriptors return existing ones. So
-//! [`Stage`] has its own descriptors, which return two bound methods that each handle keeps. As in
+//! The bookkeeping and the allocations cost twice as much as the rest of a call. For each `with` block,
+//! Python creates bound methods of `__enter__` and `__exit__`, unless their descriptors return existing ones.
+//! So [`Stage`] has its own descriptors, which return two bound methods that each handle keeps. As in
 //! [`fast_next`](crate::loops::fast_next), the functions touch no Python objects except those that they pass
 //! on.
 
@@ -134,8 +134,8 @@ fn descriptor(py: Python<'_>, get: ffi::descrgetfunc) -> PyResult<Bound<'_, PyAn
         flags: u32::try_from(ffi::Py_TPFLAGS_DEFAULT).unwrap_or_default(),
         slots: slots.as_mut_ptr(),
     };
-    // SAFETY: the spec and its zero-terminated slots live until the call returns, which copies them. The name is
-    // static. The result is a new type, or null with an exception set.
+    // SAFETY: the spec and its zero-terminated slots live until the call returns, which copies them. The name
+    // is static. The result is a new type, or null with an exception set.
     let class = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec))? };
     class.call0()
 }
@@ -147,9 +147,8 @@ unsafe extern "C" fn get<const WHICH: usize>(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // Only the class of handles has the descriptor. But a program may take it from the class's `__dict__` and
-    // call it with any object, so the type is checked.
-    // SAFETY: called attached to the interpreter, with null or an object that stays alive during the call. A new
-    // reference is returned.
+    // call it with any object, so the type is checked. SAFETY: called attached to the interpreter, with null
+    // or an object that stays alive during the call. A new reference is returned.
     unsafe {
         let py = Python::assume_attached();
         let kept = if handle.is_null() {
@@ -218,8 +217,8 @@ unsafe extern "C" fn call(
     arguments: *mut *mut ffi::PyObject,
     count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as in `exit`. The result of `PyObject_Call` is returned, and its exception stays set, except while
-    // `how_raised` reads its type.
+    // SAFETY: as in `exit`. The result of `PyObject_Call` is returned, and its exception stays set, except
+    // while `how_raised` reads its type.
     unsafe {
         let py = Python::assume_attached();
         let stage = stage(py, this);
@@ -318,9 +317,9 @@ unsafe extern "C" fn known_stage(
     count: ffi::Py_ssize_t,
     names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: called attached to the interpreter, with `count` positional arguments, then the keyword arguments,
-    // and null or a tuple of their names. All are borrowed for the call. References created here are released or
-    // returned.
+    // SAFETY: called attached to the interpreter, with `count` positional arguments, then the keyword
+    // arguments, and null or a tuple of their names. All are borrowed for the call. References created here
+    // are released or returned.
     unsafe {
         let py = Python::assume_attached();
         if count == 1

@@ -1,15 +1,17 @@
 //! The open calls of stages: one stack per thread.
 //!
-//! Threads, coroutines and recursions share one handle of a stage, so the state of a call cannot be in the handle.
-//! When a call ends, it is searched from the top of its thread's stack. A thread may have several open calls of
-//! one handle. In a recursion they end in reverse order, in coroutines in any order. So the Python frame that began
-//! a call identifies it. The frame is read only from the second such call on, and for asynchronous calls.
+//! Threads, coroutines and recursions share one handle of a stage, so the state of a call cannot be in the
+//! handle. When a call ends, it is searched from the top of its thread's stack. A thread may have several
+//! open calls of one handle. In a recursion they end in reverse order, in coroutines in any order. So the
+//! Python frame that began a call identifies it. The frame is read only from the second such call on, and for
+//! asynchronous calls.
 //!
-//! | calls within calls | |
-//! |---|---|
-//! | synchronous calls | count as nested in the synchronous call below them on the stack |
-//! | asynchronous calls | are not nested: the calls above and below belong to other tasks |
-//! | synchronous calls that end out of order (a `with` block across an `await` or a `yield`) | are no longer nested, and the stage's `within` is withdrawn |
+//! Calls within calls:
+//!
+//! - A synchronous call is nested in the synchronous call below it on the stack.
+//! - An asynchronous call is not nested: the calls above and below belong to other tasks.
+//! - Synchronous calls may end out of order (a `with` block across an `await` or a `yield`). They are no
+//!   longer nested from then on, and the stage's `within` is withdrawn.
 
 use std::cell::UnsafeCell;
 use std::ops::ControlFlow::{Break, Continue};
@@ -25,7 +27,7 @@ use crate::session::clock;
 use crate::stages::process_slots::{self, Tenure};
 
 /// A stage's slot in one process.
-pub(crate) struct Place {
+pub(crate) struct LocalSlot {
     /// None if the stage is not counted.
     pub(crate) slot: Option<&'static StageSlot>,
     /// The slot's number plus 1.
@@ -59,7 +61,7 @@ pub(crate) enum End {
 struct Call {
     /// The handle, by address.
     handle: usize,
-    place: &'static Place,
+    local: &'static LocalSlot,
     entered: Entered,
     /// Identifies it among the calls of the handle: the address of the Python frame that began it, never
     /// dereferenced, or an address that no frame has. 0 if no other call was open on this thread.
@@ -127,16 +129,16 @@ impl Stack {
 
     /// Pushes a call that begins.
     #[inline]
-    fn push(&self, handle: Handle, place: &'static Place, nests: bool, frame: usize) {
-        let Some(slot) = place.slot else { return };
+    fn push(&self, handle: Handle, local: &'static LocalSlot, nests: bool, frame: usize) {
+        let Some(slot) = local.slot else { return };
         self.with(handle.writers, |calls| {
             if nests {
                 let within = calls.iter().rev().find(|call| call.nests);
-                slot.note_within(place.number, within.map_or(0, |call| call.place.number));
+                slot.note_within(local.number, within.map_or(0, |call| call.local.number));
             }
             calls.push(Call {
                 handle: handle.key,
-                place,
+                local,
                 entered: slot.enter_as(handle.writers, clock(), nests),
                 frame,
                 nests,
@@ -195,7 +197,7 @@ impl Drop for OfThread {
 
 /// A call of a stage begins on this thread.
 #[inline]
-pub(crate) fn begin(handle: Handle, place: &'static Place, nests: bool) {
+pub(crate) fn begin(handle: Handle, local: &'static LocalSlot, nests: bool) {
     // Fails if the thread is exiting. That call is not counted.
     let _ = CALLS.try_with(|of_thread| {
         let stack = &of_thread.stack;
@@ -205,7 +207,7 @@ pub(crate) fn begin(handle: Handle, place: &'static Place, nests: bool) {
                 calls.iter().any(|call| call.handle == handle.key)
             });
         let frame = if is_other { frame() } else { 0 };
-        stack.push(handle, place, nests, frame);
+        stack.push(handle, local, nests, frame);
     });
 }
 
@@ -226,8 +228,8 @@ pub(crate) fn end(handle: Handle, how: End) {
 /// Begins a synchronous call that [`end_marked`] ends. `marker` is an address on the machine stack: no Python
 /// frame and no other open call has it.
 #[inline]
-pub(crate) fn begin_marked(handle: Handle, place: &'static Place, marker: usize) {
-    let _ = CALLS.try_with(|of_thread| of_thread.stack.push(handle, place, true, marker));
+pub(crate) fn begin_marked(handle: Handle, local: &'static LocalSlot, marker: usize) {
+    let _ = CALLS.try_with(|of_thread| of_thread.stack.push(handle, local, true, marker));
 }
 
 /// The call with that marker ends. It began on this thread.
@@ -255,9 +257,9 @@ pub(crate) fn add_items(handle: Handle, items: Items) {
     });
 }
 
-/// Applies `work` to one open call of the handle: the only one, or the one of the running frame, or (if a block
-/// `ends`, which it does in the frame that began it) the one without a frame, or the newest. None if no call is
-/// open.
+/// Applies `work` to one open call of the handle: the only one, or the one of the running frame, or (if a
+/// block `ends`, which it does in the frame that began it) the one without a frame, or the newest. None if no
+/// call is open.
 #[inline]
 fn on<R>(
     handle: Handle,
@@ -300,9 +302,9 @@ fn close(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) -> u64
     for above in calls.iter_mut().skip(index).filter(|above| above.nests) {
         // They end out of order, so neither contains the other.
         above.nests = false;
-        above.place.withdraw_within();
+        above.local.withdraw_within();
         if nests {
-            call.place.withdraw_within();
+            call.local.withdraw_within();
         }
         nests = false;
     }
@@ -332,7 +334,8 @@ fn close_newest(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End)
     begun
 }
 
-/// Ends a call that began on another thread, such as a `with` block of a generator that two threads run in turn.
+/// Ends a call that began on another thread, such as a `with` block of a generator that two threads run in
+/// turn.
 #[cold]
 fn end_elsewhere(handle: Handle, how: End) {
     let Ok(stacks) = STACKS.try_lock() else {
@@ -353,24 +356,24 @@ impl Call {
     /// Counts the call and returns its nanoseconds. None if it is not counted.
     #[inline]
     fn finish(&self, writers: Writers, how: End) -> Option<u64> {
-        if how == End::Nothing || !self.place.owner.is_here() {
+        if how == End::Nothing || !self.local.owner.is_here() {
             self.forget(writers);
             return None;
         }
         let outcome = self.items.outcome(how, self.nested);
-        let slot = self.place.slot?;
+        let slot = self.local.slot?;
         Some(slot.exit_as(writers, clock(), self.entered, outcome))
     }
 
     /// Does not count the call.
     fn forget(&self, writers: Writers) {
-        if let (Some(slot), true) = (self.place.slot, self.place.owner.is_here()) {
+        if let (Some(slot), true) = (self.local.slot, self.local.owner.is_here()) {
             slot.abandon_as(writers);
         }
     }
 }
 
-impl Place {
+impl LocalSlot {
     #[cold]
     fn withdraw_within(&self) {
         if let (Some(slot), true) = (self.slot, self.owner.is_here())
@@ -383,7 +386,7 @@ impl Place {
 
 /// Address of the Python frame that runs on this thread; 0 without one.
 fn frame() -> usize {
-    // SAFETY: our callers are attached to the interpreter. The borrowed frame is not dereferenced. (Python may
-    // create the frame, which may run the garbage collector. No stack is locked meanwhile.)
+    // SAFETY: our callers are attached to the interpreter. The borrowed frame is not dereferenced. (Python
+    // may create the frame, which may run the garbage collector. No stack is locked meanwhile.)
     unsafe { ffi::PyEval_GetFrame() as usize }
 }

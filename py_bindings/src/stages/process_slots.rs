@@ -1,13 +1,15 @@
 //! Selects the memory in which this process counts its stages and queues: its own, or a file for its trainer.
 //!
-//! The slots outlive sessions. A decorator gets its slot at import, long before a session starts, or without any
-//! session. A forked child has slots of its own, because only the parent may write the parent's.
+//! The slots outlive sessions. A decorator gets its slot at import, long before a session starts, or without
+//! any session. A forked child has slots of its own, because only the parent may write the parent's.
 //!
 //! | this process | its slots are |
 //! |---|---|
 //! | is a trainer: it has, or is about to have, a session | in its own memory, read by its sampler |
 //! | descends from a trainer | in a file that the trainer also reads |
-//! | neither, or unknown | in its own memory; while stages are called, it searches for a trainer about once a second |
+//! | neither, or unknown | in its own memory |
+//!
+//! A process of the last kind searches for a trainer about once a second, while stages are called.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{LazyLock, OnceLock};
@@ -108,9 +110,9 @@ fn search_for_trainer() {
     }
 }
 
-/// This process becomes a trainer: its slots are in its own memory, and its children count for it. None if the
-/// system has no memory for slots.
-pub(crate) fn train() -> Option<(&'static Slots, Option<Marker>)> {
+/// This process becomes a trainer: its slots are in its own memory, and its children count for it. None if
+/// the system has no memory for slots.
+pub(crate) fn become_trainer() -> Option<(&'static Slots, Option<Marker>)> {
     let own = match own() {
         Some(own) if own.works_for.is_none() => own,
         _ => {
@@ -127,15 +129,15 @@ pub(crate) fn train() -> Option<(&'static Slots, Option<Marker>)> {
 }
 
 /// Before a loop forks its workers, makes this process a trainer that they can find. A process forked from a
-/// trainer, or from its worker, does not become one. Returns the marker if it is new, usually in the first epoch
-/// only.
-pub(crate) fn train_unless_forked() -> Option<Marker> {
+/// trainer, or from its worker, does not become one. Returns the marker if it is new, usually in the first
+/// epoch only.
+pub(crate) fn become_trainer_unless_forked() -> Option<Marker> {
     let is_marked = |own: &ProcessSlots| own.trains.get().is_some_and(Marker::stands);
     let is_forked = || current().is_some_and(|slots| slots.trainer().is_some());
     if own().map_or_else(is_forked, is_marked) {
         return None;
     }
-    train()?.1.filter(Marker::is_new)
+    become_trainer()?.1.filter(Marker::is_new)
 }
 
 /// Removes the files of killed trainers.
@@ -219,17 +221,13 @@ fn join_trainer() -> Option<ProcessSlots> {
     let marker = inherited.or_else(|| FOLDERS.nearest())?;
     let (label, ended_at_rest) =
         describe_worker(parent.is_some_and(|parent| parent.works_for.is_some()));
-    let create = |marker: &Marker| WorkerFile::create(marker, label.as_deref(), ended_at_rest).ok();
-    let (marker, file) = match create(&marker) {
-        Some(file) => (marker, file),
-        // The inherited trainer's session has ended. There may be another trainer.
-        None if parent.is_some() => {
-            let marker = FOLDERS.nearest()?;
-            let file = create(&marker)?;
-            (marker, file)
-        }
-        None => return None,
+    let create = |marker: Marker| {
+        let file = WorkerFile::create(&marker, label.as_deref(), ended_at_rest).ok()?;
+        Some((marker, file))
     };
+    // The session of an inherited trainer may have ended. There may be another trainer.
+    let retry = || create(parent.and_then(|_| FOLDERS.nearest())?);
+    let (marker, file) = create(marker).or_else(retry)?;
     file.note_termination(&marker);
     Some(ProcessSlots {
         owner: Owner::here(),
@@ -239,7 +237,8 @@ fn join_trainer() -> Option<ProcessSlots> {
     })
 }
 
-/// The label of this worker, and whether it ended at rest, from Python. Python also registers `finish_worker`.
+/// The label of this worker, and whether it ended at rest, from Python. Python also registers
+/// `finish_worker`.
 fn describe_worker(forked_from_worker: bool) -> (Option<String>, bool) {
     Python::attach(|py| {
         let describe = py

@@ -1,11 +1,11 @@
 //! Reads the depths of the pipeline's queues (`headspace.queue`).
 //!
 //! A thread of the agent takes the interpreter lock at random moments, ten times a second at first and once a
-//! second later, and reads the depth of every queue. The thread exists only if a session is active and queues are
-//! registered. [`gil_thread`](crate::interpreter::gil_thread) lists how it avoids harm to the program.
+//! second later, and reads the depth of every queue. The thread exists only if a session is active and queues
+//! are registered. [`gil_thread`](crate::interpreter::gil_thread) lists how it avoids harm to the program.
 //!
-//! A callable of `headspace/_stages/queue.py` reads a queue through a weak reference. A queue that was deleted is
-//! removed. A queue whose depth raises is removed with one notice.
+//! A callable of `headspace/_stages/queue.py` reads a queue through a weak reference. A queue that was
+//! deleted is removed. A queue whose depth raises is removed with one notice.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,16 +20,16 @@ use pyo3::prelude::*;
 use crate::interpreter::gil_thread::{GilThread, Intervals, with_gil};
 use crate::stages::process_slots::slots;
 
-/// Shortest interval between two polls, and the width of its random part: ten polls a second on average, which
-/// cost a busy Python thread 0.07 % (see [`gil_probe`](crate::interpreter::gil_probe)).
+/// Shortest interval between two polls, and the width of its random part: ten polls a second on average,
+/// which cost a busy Python thread 0.07 % (see [`gil_probe`](crate::interpreter::gil_probe)).
 const INTERVAL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(100));
 
-/// Factor by which intervals grow after the first seconds: then one poll a second, 0.008 %. Reading the queue of
-/// a torch loader takes 110 µs of CPU time, mostly for cache misses.
+/// Factor by which intervals grow after the first seconds: then one poll a second, 0.008 %. Reading the queue
+/// of a torch loader takes 110 µs of CPU time, mostly for cache misses.
 const SLOW_DOWN: u32 = 10;
 
-/// A depth is weighted with the time since the poll before, but at most with this time: the depth during a long
-/// break is unknown.
+/// A depth is weighted with the time since the poll before, but at most with this time: the depth during a
+/// long break is unknown.
 const MAX_WEIGHT: Duration = Duration::from_secs(2);
 
 /// Name of the thread.
@@ -42,8 +42,8 @@ const STACK: usize = 8 * 1024 * 1024;
 #[derive(Clone)]
 struct Queue {
     name: String,
-    /// Returns depth and capacity (0 if unknown), for a pool also its busy workers and all workers. Returns None
-    /// once the queue was deleted.
+    /// Returns depth and capacity (0 if unknown), for a pool also its busy workers and all workers. Returns
+    /// None once the queue was deleted.
     look: Arc<Py<PyAny>>,
     /// Whether batches leave the pipeline through it.
     last: bool,

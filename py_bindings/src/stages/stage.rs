@@ -1,7 +1,7 @@
 //! `headspace.stage` and its handle, which counts the calls of a pipeline stage on any thread.
 //!
-//! A handle has a name and the slot in which its calls are counted. The slot is looked up once per process. Each
-//! call checks with two loads that the slot still belongs to this process.
+//! A handle has a name and the slot in which its calls are counted. The slot is looked up once per process.
+//! Each call checks with two loads that the slot still belongs to this process.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -16,7 +16,7 @@ use pyo3::{PyTypeInfo, intern};
 use crate::interpreter::gil_probe::has_gil;
 use crate::stages::call_across_frames::Task;
 use crate::stages::fast_calls::Methods;
-use crate::stages::open_calls::{self, End, Handle, Items, Place};
+use crate::stages::open_calls::{self, End, Handle, Items, LocalSlot};
 use crate::stages::process_slots::{Tenure, slots};
 
 /// Handles by name. A name has one handle, so a repeated lookup is fast.
@@ -117,7 +117,7 @@ fn new<'py>(
         },
         concurrency: AtomicU32::new(0),
         loop_name: OnceLock::new(),
-        place: AtomicPtr::new(std::ptr::null_mut()),
+        local: AtomicPtr::new(std::ptr::null_mut()),
         methods: Methods::none(),
     };
     let handle = Bound::new(py, handle)?;
@@ -139,51 +139,51 @@ pub(crate) struct Stage {
     /// The loop whose batches it makes, if known.
     loop_name: OnceLock<String>,
     /// Null before the first lookup. Never freed, because open calls refer to it.
-    place: AtomicPtr<Place>,
+    local: AtomicPtr<LocalSlot>,
     methods: Methods,
 }
 
 impl Stage {
     /// The slot of this process.
     #[inline]
-    fn place(&self) -> &'static Place {
+    fn local_slot(&self) -> &'static LocalSlot {
         // SAFETY: null, or created by `look_up` and never freed.
-        match unsafe { self.place.load(Ordering::Acquire).as_ref() } {
-            Some(place) if place.owner.is_here() => place,
+        match unsafe { self.local.load(Ordering::Acquire).as_ref() } {
+            Some(local) if local.owner.is_here() => local,
             _ => self.look_up(),
         }
     }
 
     #[cold]
-    fn look_up(&self) -> &'static Place {
+    fn look_up(&self) -> &'static LocalSlot {
         let found = match slots() {
             Some(slots) if self.enabled => slots.stage(&self.name),
             _ => None,
         };
-        let place = Box::leak(Box::new(Place {
+        let local = Box::leak(Box::new(LocalSlot {
             slot: found.map(|(_, slot)| slot),
             number: found
                 .and_then(|(number, _)| u32::try_from(number + 1).ok())
                 .unwrap_or(0),
             owner: Tenure::here(),
         }));
-        self.place.store(place, Ordering::Release);
+        self.local.store(local, Ordering::Release);
         let concurrency = self.concurrency.load(Ordering::Relaxed);
-        if let (Some(slot), 1..) = (place.slot, concurrency) {
+        if let (Some(slot), 1..) = (local.slot, concurrency) {
             slot.concurrency.store(concurrency, Ordering::Relaxed);
         }
-        self.write_loop(place);
-        place
+        self.write_loop(local);
+        local
     }
 
     fn set_loop(&self, loop_name: String) {
         if self.loop_name.set(loop_name).is_ok() {
-            self.write_loop(self.place());
+            self.write_loop(self.local_slot());
         }
     }
 
-    fn write_loop(&self, place: &Place) {
-        if let (Some(slots), Some(slot), Some(name)) = (slots(), place.slot, self.loop_name.get()) {
+    fn write_loop(&self, local: &LocalSlot) {
+        if let (Some(slots), Some(slot), Some(name)) = (slots(), local.slot, self.loop_name.get()) {
             slots.set_loop(&slot.loop_name, name);
         }
     }
@@ -196,7 +196,7 @@ impl Stage {
             ))
         })?;
         self.concurrency.store(concurrency, Ordering::Relaxed);
-        if let Some(slot) = self.place().slot {
+        if let Some(slot) = self.local_slot().slot {
             slot.concurrency.store(concurrency, Ordering::Relaxed);
         }
         Ok(())
@@ -209,7 +209,7 @@ impl Stage {
     /// A `with` block begins.
     #[inline]
     pub(crate) fn enter(&self) {
-        open_calls::begin(self.handle(), self.place(), true);
+        open_calls::begin(self.handle(), self.local_slot(), true);
     }
 
     /// A `with` block ends, with an exception of that type or None.
@@ -221,7 +221,7 @@ impl Stage {
     /// A function's call begins. An address on the machine stack identifies it.
     #[inline]
     pub(crate) fn enter_call(&self, marker: usize) {
-        open_calls::begin_marked(self.handle(), self.place(), marker);
+        open_calls::begin_marked(self.handle(), self.local_slot(), marker);
     }
 
     /// A function's call ends.
@@ -248,7 +248,7 @@ impl Stage {
 
     fn __aenter__(slf: Bound<'_, Self>) -> Ready {
         let this = slf.get();
-        open_calls::begin(this.handle(), this.place(), false);
+        open_calls::begin(this.handle(), this.local_slot(), false);
         Ready(Some(slf.into_any().unbind()))
     }
 
@@ -305,7 +305,7 @@ impl Stage {
         bytes: Option<i64>,
         failed: bool,
     ) {
-        let Some(slot) = self.place().slot else {
+        let Some(slot) = self.local_slot().slot else {
             return;
         };
         let Ok(took) = std::time::Duration::try_from_secs_f64(seconds) else {
@@ -323,12 +323,12 @@ impl Stage {
     ///     within: The call around it, which waits for it.
     #[pyo3(signature = (within = None))]
     fn _begin(&self, within: Option<Py<Task>>) -> Task {
-        Task::begin(self.place(), self.writers, within)
+        Task::begin(self.local_slot(), self.writers, within)
     }
 
     /// Adds input and output items apart from calls.
     fn _add_items(&self, inputs: i64, outputs: i64) {
-        self.place().add_items(inputs, outputs);
+        self.local_slot().add_items(inputs, outputs);
     }
 
     fn __reduce__<'py>(

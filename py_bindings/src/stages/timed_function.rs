@@ -1,8 +1,8 @@
 //! Wraps a function so that each call counts as a call of a stage, for functions that run once per batch.
 //!
-//! A Python closure around the function would cost as much as all other work of headspace on a batch. The wrapper
-//! is a built-in function: Python calls it without a tuple of arguments, and it calls the function in the same
-//! way.
+//! A Python closure around the function would cost as much as all other work of headspace on a batch. The
+//! wrapper is a built-in function: Python calls it without a tuple of arguments, and it calls the function in
+//! the same way.
 
 use std::ptr::{null, null_mut};
 

@@ -1,8 +1,10 @@
-//! Detects that the training loop changed a cached batch in place, and what follows.
+//! Detects that the training loop changed a cached batch in place. Then drops it, and copies all later
+//! batches.
 //!
 //! A replay must return each batch as the source returned it. The loop has containers of its own
 //! ([`batch_copies`](super::batch_copies)), but shares the values in them with the cache. So a change of the
-//! values (`images.div_(255)`) also changes the cached batch.
+//! values (`images.div_(255)`) also changes the cached batch. `headspace/_caching/fingerprint.py` computes a
+//! fingerprint of each batch, which shows the change.
 //!
 //! | when, outside timed steps | which batches are compared with their fingerprints |
 //! |---|---|
@@ -32,10 +34,7 @@ impl BatchCache {
         let mut state = self.lock();
         let slot = state.unverified.take();
         let last = slot.and_then(|slot| state.batches.get(slot));
-        let last: Vec<_> = last
-            .map(|cached| cached.clone_ref(py))
-            .into_iter()
-            .collect();
+        let last = last.map(|cached| cached.clone_ref(py));
         drop(state);
         self.drop_changed_of(py, last)
     }
@@ -50,7 +49,11 @@ impl BatchCache {
         Ok(())
     }
 
-    fn drop_changed_of(&self, py: Python<'_>, batches: Vec<CachedBatch>) -> PyResult<()> {
+    fn drop_changed_of(
+        &self,
+        py: Python<'_>,
+        batches: impl IntoIterator<Item = CachedBatch>,
+    ) -> PyResult<()> {
         let changed = self.changed_of(py, batches)?;
         if !changed.is_empty() {
             let dropped = self.lock().drop_changed(&changed);
@@ -83,7 +86,11 @@ impl BatchCache {
         shared.map(|cached| cached.clone_ref(py)).collect()
     }
 
-    fn changed_of(&self, py: Python<'_>, batches: Vec<CachedBatch>) -> PyResult<Vec<CachedBatch>> {
+    fn changed_of(
+        &self,
+        py: Python<'_>,
+        batches: impl IntoIterator<Item = CachedBatch>,
+    ) -> PyResult<Vec<CachedBatch>> {
         let mut changed = Vec::new();
         for cached in batches {
             if self.copier.is_changed(py, &cached)? {

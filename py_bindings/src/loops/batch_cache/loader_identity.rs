@@ -1,4 +1,4 @@
-//! Tells whether two epochs iterate the same loader object.
+//! Detects that a later epoch of a loop iterates another loader object.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};

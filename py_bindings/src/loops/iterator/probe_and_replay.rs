@@ -28,7 +28,7 @@ struct Times {
 
 impl LoopIterator {
     /// The next batch, from the source or from the cache.
-    pub(super) fn next_decided(
+    pub(super) fn next_of_cache_or_source(
         &self,
         py: Python<'_>,
         cache: &BatchCache,
@@ -200,8 +200,8 @@ impl LoopIterator {
         }
     }
 
-    /// Records that the phase changes, and checks the cache, because no step is timed here. When the probe has
-    /// finished, the cached batches are released.
+    /// Records that the phase changes, and checks the cache, because no step is timed here. When the probe
+    /// has finished, the cached batches are released.
     fn change_phase(&self, py: Python<'_>, cache: &BatchCache, answer: &Answer) -> PyResult<()> {
         let (decision, phase) = (answer.decision, answer.phase);
         if decision != Decision::End {
@@ -263,14 +263,11 @@ impl LoopIterator {
             return;
         };
         let loader = self.loader.as_ref();
-        if let Some(loader) = loader.and_then(|loader| loader.bind(py).upgrade()) {
-            let kept = loader
-                .getattr("_iterator")
-                .is_ok_and(|kept| kept.is(&iterator));
-            if kept {
-                let _ = loader.setattr("_iterator", py.None());
-            }
+        if let Some(loader) = loader.and_then(|loader| loader.bind(py).upgrade())
+            && let Ok(kept) = loader.getattr("_iterator")
+            && kept.is(&iterator)
+        {
+            let _ = loader.setattr("_iterator", py.None());
         }
-        drop(iterator);
     }
 }
