@@ -2,7 +2,7 @@
 //!
 //! - When the interpreter exits, `atexit` ends the session. The session ends the thread and waits for it,
 //!   without the lock and for a second at most. If the thread still requests the lock (a C call held it for
-//! longer),   `pyo3-ffi` suspends the thread for ever, as Python 3.14 itself does.
+//!   longer), `pyo3-ffi` suspends the thread for ever, as Python 3.14 itself does.
 //! - After `SIGTERM`, the agent's own thread ends the session, and waits for no thread of this module.
 //! - A forked child has no such thread, and does not use its copy of the [`GilThread`].
 //! - While the session is paused, the thread sleeps.
