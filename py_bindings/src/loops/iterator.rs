@@ -222,15 +222,12 @@ impl LoopIterator {
         &self,
         py: Python<'py>,
         call: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
-    ) -> PyResult<Option<Py<PyAny>>> {
+    ) -> PyResult<Py<PyAny>> {
         let batch = self.timed(py, || match call() {
             Ok(batch) => Ok(Next::Batch(batch.unbind())),
             Err(error) => Next::from_error(py, error),
         })?;
-        batch.map_or_else(
-            || Err(PyStopIteration::new_err(())),
-            |batch| Ok(Some(batch)),
-        )
+        batch.ok_or_else(|| PyStopIteration::new_err(()))
     }
 
     fn notice(&self, notice: &Notice) {
@@ -391,17 +388,13 @@ impl LoopIterator {
     }
 
     #[pyo3(signature = (value, /))]
-    fn _headspace_send(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
+    fn _headspace_send(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
         let inner = self.inner(py)?;
         self.timed_method(py, || inner.call_method1("send", (value,)))
     }
 
     #[pyo3(signature = (*args))]
-    fn _headspace_throw(
-        &self,
-        py: Python<'_>,
-        args: &Bound<'_, PyTuple>,
-    ) -> PyResult<Option<Py<PyAny>>> {
+    fn _headspace_throw(&self, py: Python<'_>, args: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         let inner = self.inner(py)?;
         self.timed_method(py, || inner.call_method1("throw", args))
     }
