@@ -1,4 +1,4 @@
-//! The `headspace` command, as the wheel installs it.
+//! The `headspace` command of the wheel.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use pyo3::prelude::*;
 
 use crate::interpreter::Interpreter;
 
-/// Runs the command with these arguments, the first being the program's name, and the folder that
-/// `run` injects. Returns its exit status.
+/// Runs the command. The first of `args` is the program's name, and `run` injects the folder `inject`.
+/// Returns the exit status.
 #[pyfunction]
 #[pyo3(signature = (args, inject = None, /))]
 pub(crate) fn run_command(py: Python<'_>, args: Vec<OsString>, inject: Option<PathBuf>) -> i32 {
     let mut opened = None;
     let code = py.detach(|| {
-        // Only `doctor` asks for them.
+        // Only `doctor` needs them.
         let mut sources = || {
             let (interpreter, entries) = Python::attach(Interpreter::open);
             opened = Some(interpreter);

@@ -1,4 +1,4 @@
-//! Records of a run, read while they are written.
+//! Reads the records of a run while they are written: `headspace._native.Follower`.
 
 use std::io;
 use std::path::PathBuf;
@@ -21,7 +21,8 @@ struct State {
     main_loop: MainLoop,
 }
 
-/// Whether these are records of another run, ranks with records as JSON, and whether there are more.
+/// Whether the records belong to another run, the records as JSON with their ranks, and whether there are
+/// more.
 type Polled = (bool, Vec<(u32, String)>, bool);
 
 #[pymethods]
@@ -42,7 +43,7 @@ impl Follower {
         })
     }
 
-    /// The folder of the run that is followed.
+    /// The folder of the current run.
     #[getter]
     fn run(&self) -> Option<PathBuf> {
         self.state().follower.run().map(ToOwned::to_owned)

@@ -1,9 +1,10 @@
-//! What only a process with a Python interpreter has, from its opening to its end: sources, and the
-//! looks at queues.
+//! Measures the Python interpreter: its lock, its garbage collector and the depths of Python queues.
+//!
+//! [`Interpreter`] starts these measurements for a session, pauses them and ends them.
 
-pub(crate) mod frames;
-pub(crate) mod gc;
-pub(crate) mod gil;
+pub(crate) mod busy_threads;
+pub(crate) mod gc_pauses;
+pub(crate) mod gil_probe;
 pub(crate) mod gil_thread;
 pub(crate) mod interrupts;
 pub(crate) mod thread_times;
@@ -16,25 +17,26 @@ use headspace_agent::runtime::Agent;
 use headspace_collectors::catalog::Entry;
 use pyo3::prelude::*;
 
-use self::gc::Gc;
+use self::gc_pauses::Gc;
 use self::gil_thread::GilThread;
-use crate::stages::queues::Looker;
+use crate::stages::queue_depths::QueuePoller;
 
-/// What they hold of the interpreter. To be ended by whoever opened it; dropping it ends nothing.
+/// The measurements of one session. Dropping it ends nothing: its owner must call
+/// [`end_around`](Self::end_around).
 pub(crate) struct Interpreter {
     gil: Option<Arc<GilThread>>,
     gc: Option<Gc>,
-    /// The thread that looks at queues, if it has begun.
+    /// The thread that reads the depths of queues, if it has begun.
     queues: Arc<GilThread>,
-    looker: Option<Looker>,
+    poller: Option<QueuePoller>,
 }
 
 impl Interpreter {
-    /// Opens them, and gives what a catalog says of each.
+    /// Starts the probe of the lock and the count of collections. Returns an entry of the catalog for each.
     pub(crate) fn open(py: Python<'_>) -> (Self, Vec<Entry>) {
         let queues = Arc::<GilThread>::default();
-        let (gil, gil_source) = split(gil::open(py, Arc::clone(&queues)));
-        let (gc, gc_source) = split(gc::open(py));
+        let (gil, gil_source) = split(gil_probe::open(py, Arc::clone(&queues)));
+        let (gc, gc_source) = split(gc_pauses::open(py));
         let entries = vec![
             Entry::new(python::GIL, python::GIL_READS, gil_source),
             Entry::new(python::GC, python::GC_READS, gc_source),
@@ -43,17 +45,17 @@ impl Interpreter {
             gil,
             gc,
             queues,
-            looker: None,
+            poller: None,
         };
         (interpreter, entries)
     }
 
-    /// Queues are looked at for that agent from now on. The interpreter lock is held.
-    pub(crate) fn look_at_queues(&mut self, agent: Agent) {
-        self.looker = Some(Looker::open(Arc::clone(&self.queues), agent));
+    /// Starts to read the depths of queues for that agent. The interpreter lock is held.
+    pub(crate) fn poll_queues(&mut self, agent: Agent) {
+        self.poller = Some(QueuePoller::open(Arc::clone(&self.queues), agent));
     }
 
-    /// The interpreter lock is left alone until [`resume`](Self::resume).
+    /// No thread takes the interpreter lock until [`resume`](Self::resume).
     pub(crate) fn pause(&self) {
         self.gil_threads().for_each(|thread| thread.pause());
     }
@@ -66,23 +68,18 @@ impl Interpreter {
         self.gil.iter().chain([&self.queues])
     }
 
-    /// Ends them around `work`, which runs without the interpreter lock. After that nothing of ours
-    /// asks for the lock, and the garbage collector calls nothing of ours.
+    /// Ends all measurements, and runs `work` without the interpreter lock while the threads end. Afterwards
+    /// no thread of ours requests the lock, and the garbage collector calls no function of ours.
     pub(crate) fn end_around<R: Send>(&self, py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
-        let begun = self.looker.as_ref().is_some_and(Looker::has_begun);
         let done = py.detach(|| {
             self.gil_threads().for_each(|thread| thread.end());
             let done = work();
-            if let Some(gil) = &self.gil {
-                gil.wait_until_ended();
-            }
-            if begun {
-                self.queues.wait_until_ended();
-            }
+            self.gil_threads()
+                .for_each(|thread| thread.wait_until_ended());
             done
         });
-        if let Some(looker) = &self.looker {
-            looker.close();
+        if let Some(poller) = &self.poller {
+            poller.close();
         }
         if let Some(gc) = &self.gc {
             gc.close(py);
@@ -91,7 +88,7 @@ impl Interpreter {
     }
 }
 
-/// The end that the opener keeps, and the one that is read.
+/// The part that [`Interpreter`] keeps, and the source for the catalog.
 fn split<Kept, Source: Collector>(
     opened: Result<(Kept, Source), CollectError>,
 ) -> (Option<Kept>, Result<Source, CollectError>) {

@@ -32,7 +32,7 @@ mod _native {
     #[pymodule_export]
     use super::follower::Follower;
     #[pymodule_export]
-    use super::interpreter::frames::threads_beyond;
+    use super::interpreter::busy_threads::threads_beyond;
     #[pymodule_export]
     use super::loops::iterator::LoopIterator;
     #[pymodule_export]
@@ -42,21 +42,21 @@ mod _native {
     #[pymodule_export]
     use super::session::ticks;
     #[pymodule_export]
-    use super::stages::queues::{observe_queue, watch_queue};
+    use super::stages::call_across_frames::Task;
     #[pymodule_export]
-    use super::stages::slots::{finish_worker, works_for_another};
+    use super::stages::process_slots::{finish_worker, works_for_another};
+    #[pymodule_export]
+    use super::stages::queue_depths::{observe_queue, watch_queue};
     #[pymodule_export]
     use super::stages::stage::{Stage, stage, stage_of_loop};
     #[pymodule_export]
-    use super::stages::task::Task;
-    #[pymodule_export]
-    use super::stages::timed_call::time_calls;
+    use super::stages::timed_function::time_calls;
     #[pymodule_export]
     use super::statistics::{mean_and_error, t_quantile};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        super::stages::fast_block::install(module)
+        super::stages::fast_calls::install(module)
     }
 
     #[pymodule_export]

@@ -1,7 +1,7 @@
-//! One run: the agent with its collectors and its file.
+//! The session of a run: `headspace._native.Session`, which owns the agent.
 
 pub(crate) mod log;
-pub(crate) mod start;
+pub(crate) mod start_agent;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::interpreter::Interpreter;
-use crate::session::start::{Configuration, Surroundings};
-use crate::stages::slots;
+use crate::session::start_agent::{Configuration, Surroundings};
+use crate::stages::process_slots;
 
-/// The process's clock, so that a time stamp taken before a session starts can be its origin.
+/// The clock of the process, so that a time stamp from before a session can be the session's origin.
 pub(crate) fn clock() -> &'static MonotonicClock {
     static CLOCK: OnceLock<MonotonicClock> = OnceLock::new();
     CLOCK.get_or_init(MonotonicClock::new)
@@ -36,7 +36,7 @@ pub(crate) fn ticks() -> u64 {
     clock().ticks()
 }
 
-/// A started run. Private: `headspace.start` gives the public `Session`.
+/// A started run. Private: `headspace.start` returns the public `Session`.
 #[pyclass(module = "headspace._native", frozen)]
 pub(crate) struct Session {
     id: u64,
@@ -45,20 +45,24 @@ pub(crate) struct Session {
     folder: PathBuf,
     /// Processes of the run.
     world_size: u32,
-    /// Where its workers find it; removed when it ends.
+    /// The file by which its workers find it, removed at its end.
     marker: Option<Marker>,
-    /// Numbers for integrations, for each of them.
+    /// The numbers for each integration.
     scalars: Vec<Fetch>,
 }
 
 impl Session {
-    /// Told apart from other sessions of this process.
+    /// Its number among the sessions of this process.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
     pub(crate) fn agent(&self) -> &Agent {
         &self.agent
+    }
+
+    fn render(&self, summary: &SummaryRecord, probes: &[ProbeRecord]) -> PyResult<Rendered> {
+        render(summary, probes, &self.folder, self.world_size)
     }
 }
 
@@ -85,8 +89,8 @@ impl Session {
         let checked = configuration.check()?;
         let scalars = checked.scalar_fetches();
         let (mut interpreter, sources) = Interpreter::open(py);
-        slots::sweep();
-        let (slots, marker) = slots::train().unzip();
+        process_slots::sweep();
+        let (slots, marker) = process_slots::become_trainer().unzip();
         let marker = marker.flatten();
         let surroundings = Surroundings {
             sources,
@@ -109,7 +113,7 @@ impl Session {
             agent.notice(&Notice::SettingRefused { setting, problem });
         }
         tracing::info!(target: crate::session::log::SESSION, folder = %folder.display(), rank, "watching");
-        interpreter.look_at_queues(agent.clone());
+        interpreter.poll_queues(agent.clone());
         Ok(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             agent,
@@ -152,13 +156,13 @@ impl Session {
         self.agent.report_torch_device(ordinal);
     }
 
-    /// Says something once, and writes it down.
+    /// Prints and records a notice about a refused setting, once.
     fn refuse_setting(&self, setting: String, problem: String) {
         self.agent
             .notice(&Notice::SettingRefused { setting, problem });
     }
 
-    /// The integration at `place` is called no more. Says so once, and writes it down.
+    /// The integration at `place` is disabled. Prints and records a notice about it, once.
     fn integration_off(&self, place: usize, integration: String, reason: String) {
         if let Some(fetch) = self.scalars.get(place)
             && self.agent.is_here()
@@ -171,24 +175,22 @@ impl Session {
         });
     }
 
-    /// What the integration at `place` has not been handed yet, the oldest first. Called by the
-    /// thread that hands it over.
+    /// The numbers that the integration at `place` has not received yet, the oldest first. The thread of the
+    /// integration calls this.
     fn scalars(&self, place: usize) -> Vec<Moment> {
-        match self.scalars.get(place) {
-            // In a forked process nobody would give the lock back.
-            Some(fetch) if self.agent.is_here() => {
-                let told = fetch.fetch().into_iter();
-                told.map(|s| {
-                    let s = Arc::unwrap_or_clone(s);
-                    (s.step, s.time_unix_nano as f64 / 1e9, s.values)
-                })
-                .collect()
-            }
-            _ => Vec::new(),
-        }
+        // In a forked child, a thread of the parent may hold the lock for ever.
+        let fetch = self.scalars.get(place).filter(|_| self.agent.is_here());
+        let scalars = fetch.map(Fetch::fetch).unwrap_or_default().into_iter();
+        scalars
+            .map(|scalars| {
+                let scalars = Arc::unwrap_or_clone(scalars);
+                let seconds = scalars.time_unix_nano as f64 / 1e9;
+                (scalars.step, seconds, scalars.values)
+            })
+            .collect()
     }
 
-    /// Writes down what there is. Returns whether it was delivered within `timeout` seconds.
+    /// Exports all pending records. Returns whether they were delivered within `timeout` seconds.
     fn flush(&self, py: Python<'_>, timeout: f64) -> bool {
         let timeout = Duration::try_from_secs_f64(timeout).unwrap_or_default();
         py.detach(|| self.agent.flush(timeout))
@@ -197,43 +199,40 @@ impl Session {
     /// The run so far: JSON, text and HTML.
     fn report(&self, py: Python<'_>) -> PyResult<Rendered> {
         if !self.agent.is_here() {
-            // Its threads did not come along, and may have left a lock behind.
+            // The child has no threads of the parent, and they may hold locks for ever.
             return Err(PyRuntimeError::new_err(
                 "the session belongs to the process that this one was forked from",
             ));
         }
         py.detach(|| {
             let (summary, probes) = self.agent.report();
-            render(&summary, &probes, &self.folder, self.world_size)
+            self.render(&summary, &probes)
         })
     }
 
-    /// An exception that nothing caught ends the program: written down by `stop`, which comes next.
+    /// An uncaught exception ends the program. `stop`, which follows, records it.
     fn ended_by_exception(&self, exception: &str, is_error: bool) {
         self.agent.ended_by_exception(exception, is_error);
     }
 
-    /// Ends the watch. Returns the run as a whole the first time, None after that and in a forked
-    /// child.
+    /// Ends the session. Returns the whole run at the first call. Returns None later, and in a forked child.
     fn stop(&self, py: Python<'_>) -> PyResult<Option<Rendered>> {
         if !self.agent.is_here() {
             return Ok(None);
         }
-        let (agent, folder, marker) = (&self.agent, &self.folder, &self.marker);
-        let world_size = self.world_size;
         self.interpreter.end_around(py, || {
-            let stopped = agent.stop();
-            if let (Some(_), Some(marker)) = (&stopped, marker) {
+            let Some(stopped) = self.agent.stop() else {
+                return Ok(None);
+            };
+            if let Some(marker) = &self.marker {
                 marker.remove();
             }
-            stopped
-                .map(|stopped| render(&stopped.summary, &stopped.probes, folder, world_size))
-                .transpose()
+            self.render(&stopped.summary, &stopped.probes).map(Some)
         })
     }
 }
 
-/// The numbers and the verdict of one of so many processes.
+/// Renders the numbers and the verdict of one of `world_size` processes.
 pub(crate) fn render(
     summary: &SummaryRecord,
     probes: &[ProbeRecord],

@@ -1,4 +1,4 @@
-//! The statistics of `headspace tune`: those of the agent.
+//! Statistics of the agent for `headspace tune`.
 
 use headspace_agent::analysis::statistics;
 use headspace_agent::analysis::statistics::precision::ratio;

@@ -1,11 +1,11 @@
-//! A thread that asks for Python's interpreter lock now and then, and how it stays harmless.
+//! A background thread that takes Python's interpreter lock at random intervals, without harm to the program.
 //!
-//! | when | what keeps it harmless |
-//! |---|---|
-//! | the interpreter ends | a session's end, which `atexit` sees to, tells the thread to end and waits for it, without the lock and for a second at most. A thread that asks nevertheless (a C call held the lock for longer) is put to sleep for good by `pyo3-ffi`, as Python 3.14 does by itself |
-//! | `SIGTERM` | the agent's own thread ends the session, and waits for nobody here |
-//! | fork | the child has no such thread, and whoever holds an [`GilThread`] there leaves it alone |
-//! | the session is paused | the thread sleeps |
+//! - When the interpreter exits, `atexit` ends the session. The session ends the thread and waits for it,
+//!   without the lock and for a second at most. If the thread still requests the lock (a C call held it for
+//!   longer), `pyo3-ffi` suspends the thread for ever, as Python 3.14 itself does.
+//! - After `SIGTERM`, the agent's own thread ends the session, and waits for no thread of this module.
+//! - A forked child has no such thread, and does not use its copy of the [`GilThread`].
+//! - While the session is paused, the thread sleeps.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,60 +17,66 @@ use pyo3::ffi;
 /// How long the end of a session waits for the thread.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The life of the thread, seen from outside and from within. Dropping it ends nothing.
+/// Controls the thread. Dropping it does not end the thread.
 #[derive(Default)]
 pub(crate) struct GilThread {
-    /// Never locked by a thread that holds or awaits the interpreter lock for long.
+    /// No thread that holds or awaits the interpreter lock takes this mutex for long.
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// The thread is to end.
+    /// The thread must end.
     end: bool,
     paused: bool,
-    /// The thread asks no more, or has not begun.
-    idle: bool,
+    /// The thread was started and has not ended its work.
+    running: bool,
     /// CPU time of the thread.
     cpu: Duration,
 }
 
 impl GilThread {
-    /// Starts the thread, with a stack of so many bytes, which does `work` and then asks no more.
+    /// Starts the thread with a stack of `stack` bytes. It runs `work` and ends. No effect if it is running,
+    /// or was asked to end.
     ///
     /// # Errors
     ///
-    /// The system gives no thread.
+    /// The system cannot create a thread.
     pub(crate) fn spawn(
         self: &Arc<Self>,
         name: String,
         stack: usize,
         work: impl FnOnce(&Self) + Send + 'static,
     ) -> std::io::Result<()> {
+        let mut state = self.lock();
+        if state.running || state.end {
+            return Ok(());
+        }
+        state.running = true;
+        drop(state);
         let of_thread = Arc::clone(self);
-        std::thread::Builder::new()
-            .name(name)
-            .stack_size(stack)
-            .spawn(move || {
-                work(&of_thread);
-                of_thread.lock().idle = true;
-                of_thread.changed.notify_all();
-            })?;
-        Ok(())
+        let builder = std::thread::Builder::new().name(name).stack_size(stack);
+        let started = builder.spawn(move || {
+            work(&of_thread);
+            of_thread.lock().running = false;
+            of_thread.changed.notify_all();
+        });
+        self.lock().running &= started.is_ok();
+        started.map(drop)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps for `gap`, and while the session is paused. Returns whether to go on.
-    pub(crate) fn rest(&self, gap: Duration) -> bool {
+    /// Sleeps for `interval`, and while the session is paused. Returns whether to continue.
+    pub(crate) fn rest(&self, interval: Duration) -> bool {
         let mut state = self.lock();
         state.cpu = thread_cpu_time().unwrap_or_default();
         let (state, _) = self
             .changed
-            .wait_timeout_while(state, gap, |state| !state.end)
+            .wait_timeout_while(state, interval, |state| !state.end)
             .unwrap_or_else(PoisonError::into_inner);
         let state = self
             .changed
@@ -79,7 +85,7 @@ impl GilThread {
         !state.end
     }
 
-    /// Nothing is asked for until [`resume`](Self::resume).
+    /// The thread sleeps until [`resume`](Self::resume).
     pub(crate) fn pause(&self) {
         self.lock().paused = true;
     }
@@ -89,82 +95,81 @@ impl GilThread {
         self.changed.notify_all();
     }
 
-    /// Tells the thread to end.
+    /// Asks the thread to end.
     pub(crate) fn end(&self) {
         self.lock().end = true;
         self.changed.notify_all();
     }
 
-    /// Waits until the thread asks no more, for a second at most. The caller must not hold the
-    /// interpreter lock, which the thread may be waiting for.
+    /// Waits until the thread has ended its work, if it was started, for a second at most. The caller must
+    /// not hold the interpreter lock, because the thread may wait for it.
     pub(crate) fn wait_until_ended(&self) {
         drop(
             self.changed
-                .wait_timeout_while(self.lock(), END_TIMEOUT, |state| !state.idle)
+                .wait_timeout_while(self.lock(), END_TIMEOUT, |state| state.running)
                 .unwrap_or_else(PoisonError::into_inner),
         );
     }
 
-    /// CPU time of the thread, as of its last rest.
+    /// CPU time of the thread at its last rest.
     pub(crate) fn cpu_time(&self) -> Duration {
         self.lock().cpu
     }
 }
 
-/// Takes the interpreter lock, does `work` and gives the lock back. `None` where there is no
-/// interpreter any more.
+/// Takes the interpreter lock, runs `work` and releases the lock. Returns None if the interpreter has ended.
 ///
-/// Not `Python::try_attach`: that also lets go of objects that other threads could not, which runs
-/// whatever `__del__` they have, and built for the stable ABI of 3.10 it does not notice that the
-/// interpreter is ending.
+/// `Python::try_attach` has two drawbacks here. It releases objects that other threads could not release,
+/// which runs their `__del__`. And built for the stable ABI of 3.10, it does not detect that the interpreter
+/// is exiting.
 pub(crate) fn with_gil<R>(work: impl FnOnce() -> R) -> Option<R> {
-    // SAFETY: may be called at any time and by any thread. It is 0 from the moment on at which the
-    // interpreter begins to end.
+    // SAFETY: any thread may call this function at any time. It returns 0 once the interpreter begins to
+    // exit.
     if unsafe { ffi::Py_IsInitialized() } == 0 {
         return None;
     }
-    // SAFETY: the interpreter is initialised and this thread has no thread state of its own. Should
-    // the interpreter begin to end just now, pyo3-ffi's function never returns.
+    // SAFETY: the interpreter is initialised, and this thread has no thread state of its own. If the
+    // interpreter begins to exit at this moment, pyo3-ffi's function never returns.
     let held = unsafe { ffi::PyGILState_Ensure() };
     let done = work();
-    // SAFETY: gives back what the lines before took, on the same thread.
+    // SAFETY: releases what `PyGILState_Ensure` above took, on the same thread.
     unsafe { ffi::PyGILState_Release(held) };
     Some(done)
 }
 
-/// Times between two questions, spread evenly (xorshift64*, Vigna 2016), so that the questions do
-/// not keep step with a loop, and see its phases as often as they last.
-pub(crate) struct Gaps {
+/// Random intervals between two requests for the lock (uniform; xorshift64*, Vigna 2016). Random requests do
+/// not synchronise with a loop, so they sample each of its phases in proportion to its length.
+pub(crate) struct Intervals {
     random: u64,
     least: Duration,
     spread: Duration,
-    /// Time until gaps are longer.
-    eager: Duration,
-    patience: u32,
+    /// Time until the intervals grow.
+    until_slow: Duration,
+    slow_down: u32,
 }
 
-/// Short runs are asked often: so long.
-const EAGER: Duration = Duration::from_secs(10);
+/// Length of the first phase, in which requests are frequent, so that short runs have enough of them.
+const FREQUENT_FOR: Duration = Duration::from_secs(10);
 
-impl Gaps {
-    /// Between `least` and so much more, and `patience` times that once ten seconds have gone by.
-    pub(crate) fn new((least, spread): (Duration, Duration), patience: u32) -> Self {
+impl Intervals {
+    /// Intervals from `least` to `least + spread`. After ten seconds, they are `slow_down` times as long.
+    pub(crate) fn new((least, spread): (Duration, Duration), slow_down: u32) -> Self {
         Self {
             random: RandomState::new().hash_one(0) | 1,
             least,
             spread,
-            eager: EAGER,
-            patience,
+            until_slow: FREQUENT_FOR,
+            slow_down,
         }
     }
 
     pub(crate) fn next(&mut self) -> Duration {
-        let gap = self.short();
-        if self.eager.is_zero() {
-            return gap * self.patience;
+        let interval = self.short();
+        if self.until_slow.is_zero() {
+            return interval * self.slow_down;
         }
-        self.eager = self.eager.saturating_sub(gap);
-        gap
+        self.until_slow = self.until_slow.saturating_sub(interval);
+        interval
     }
 
     fn short(&mut self) -> Duration {

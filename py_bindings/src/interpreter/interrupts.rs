@@ -1,16 +1,16 @@
-//! Interrupts of the program that come while our own Python code runs.
+//! Ignores errors of headspace's own Python functions, but passes on interrupts of the program.
 //!
-//! Signal handlers run wherever Python code does, so Ctrl-C, or the `sys.exit()` of a handler, may be
-//! raised within a function of ours. It is the program's, and goes on through us.
+//! Signal handlers run wherever Python code runs. So Ctrl-C, or `sys.exit()` in a handler, may be raised in
+//! one of our functions. The program must receive it.
 
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
-/// What a function of ours gave. None where it failed, which is nobody's concern; an error where it was
-/// interrupted: by what is no `Exception`.
+/// The result of one of our functions, or None if it raised an `Exception`. Other exceptions are interrupts
+/// and are returned as errors.
 pub(crate) fn unless_interrupted<R>(py: Python<'_>, outcome: PyResult<R>) -> PyResult<Option<R>> {
     match outcome {
-        Ok(given) => Ok(Some(given)),
+        Ok(result) => Ok(Some(result)),
         Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
         Err(interrupt) => Err(interrupt),
     }

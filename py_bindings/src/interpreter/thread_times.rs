@@ -1,4 +1,4 @@
-//! How long the calling thread ran and waited for a core, by the kernel's count.
+//! Reads how long the calling thread ran and waited for a core, from `/proc/thread-self/schedstat`.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -7,13 +7,12 @@ use std::os::unix::fs::FileExt;
 use headspace_agent::model::ThreadTimes;
 
 thread_local! {
-    /// Opened once a thread, with the process that opened it: a forked child inherits its parent's.
-    /// Reading an open file takes 2 µs, and opening it 10.
+    /// The open file of this thread, and the process that opened it, because a forked child inherits the
+    /// file of its parent. Reading an open file takes 2 µs, opening it 10 µs.
     static SCHEDSTAT: RefCell<Option<(u32, File)>> = const { RefCell::new(None) };
 }
 
-/// The times of this thread; `None` where the kernel does not count them. Called once in a few steps,
-/// while a probe goes on.
+/// The times of this thread, or None if the kernel does not count them. A probe calls this every few steps.
 pub(crate) fn read() -> Option<ThreadTimes> {
     let mut buffer = [0_u8; 96];
     let length = SCHEDSTAT.with(|file| {
@@ -28,14 +27,14 @@ pub(crate) fn read() -> Option<ThreadTimes> {
     parse(buffer.get(..length)?)
 }
 
-/// Nanoseconds on a core and waiting for one, and the number of turns. All of them 0 means that the
-/// kernel does not count.
+/// Parses nanoseconds on a core, nanoseconds waiting for one, and the number of time slices. If all are 0,
+/// the kernel does not count.
 fn parse(schedstat: &[u8]) -> Option<ThreadTimes> {
     let text = std::str::from_utf8(schedstat).ok()?;
     let mut fields = text.split_ascii_whitespace().map(str::parse::<u64>);
     let (ran_ns, waited_ns) = (fields.next()?.ok()?, fields.next()?.ok()?);
-    let turns = fields.next()?.ok()?;
-    ([ran_ns, waited_ns, turns] != [0; 3]).then_some(ThreadTimes { ran_ns, waited_ns })
+    let slices = fields.next()?.ok()?;
+    ([ran_ns, waited_ns, slices] != [0; 3]).then_some(ThreadTimes { ran_ns, waited_ns })
 }
 
 #[cfg(test)]
@@ -43,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_the_first_two_fields_and_zeros_are_none() {
+    fn first_two_fields_are_the_times_and_all_zeros_mean_not_counted() {
         assert_eq!(
             parse(b"348251924 791062 81\n"),
             Some(ThreadTimes {

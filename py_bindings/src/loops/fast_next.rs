@@ -1,9 +1,9 @@
-//! `next()` without PyO3's bookkeeping, for the one function that runs once a batch.
+//! A fast `next()`: a `tp_iternext` without PyO3's bookkeeping.
 //!
-//! PyO3 enters and leaves every slot through thread-local counters, which costs as much as the rest
-//! of the call (`make bench`, rows `wrap`). The training loop therefore holds a subtype of
-//! [`LoopIterator`] whose `tp_iternext` is ours: it touches no Python object but the batch that it
-//! passes on, and hands all that is not the plain case to PyO3's slot.
+//! PyO3 enters and leaves every slot through thread-local counters, which cost as much as the rest of the
+//! call (`make bench`, rows `wrap`). So the training loop holds a subtype of [`LoopIterator`] with our own
+//! `tp_iternext`. It touches no Python object except the batch that it returns, and calls PyO3's slot in all
+//! cases but the two fast ones.
 
 use std::ffi::c_void;
 use std::sync::Mutex;
@@ -41,7 +41,7 @@ pub(crate) fn into_python(py: Python<'_>, iterator: LoopIterator) -> PyResult<Bo
 
 fn make_type(py: Python<'_>) -> PyResult<Py<PyType>> {
     let base = LoopIterator::type_object(py);
-    // SAFETY: `base` is a live type; on Python 3.10 and later any type may be asked.
+    // SAFETY: `base` is a live type; on Python 3.10 and later `PyType_GetSlot` takes any type.
     let slot = unsafe { ffi::PyType_GetSlot(base.as_type_ptr(), ffi::Py_tp_iternext) };
     if slot.is_null() {
         return Err(PyRuntimeError::new_err("`LoopIterator` has no `__next__`"));
@@ -81,7 +81,7 @@ fn make_type(py: Python<'_>) -> PyResult<Py<PyType>> {
 /// `tp_iternext` of the subtype.
 unsafe extern "C" fn next(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the interpreter calls a slot with the lock held and an object of the slot's type,
-    // whose layout is that of its base. It keeps the object alive meanwhile.
+    // whose layout is that of its base. It keeps the object alive during the call.
     let (py, iterator) = unsafe {
         let py = Python::assume_attached();
         (
@@ -89,7 +89,7 @@ unsafe extern "C" fn next(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
             Borrowed::from_ptr(py, this).cast_unchecked::<LoopIterator>(),
         )
     };
-    if let Some(batch) = iterator.get().next_plain() {
+    if let Some(batch) = iterator.get().next_fast() {
         return batch;
     }
     if let Some(batch) = iterator.get().next_replayed(py) {

@@ -1,9 +1,9 @@
-//! The iterator that a training loop holds: the hot path.
+//! The iterator that the training loop holds. Its `next()` is the hot path.
 //!
-//! In mode `measure` a batch costs two time stamps, one event in the ring and the call itself. The
-//! other modes ask their machine first where the batch comes from ([`decided`]).
+//! In mode `measure` a batch costs two time stamps, one event in the ring and the call itself. In the other
+//! modes, a state machine first decides the source of the batch ([`probe_and_replay`]).
 
-mod replay_modes;
+mod probe_and_replay;
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -11,60 +11,61 @@ use std::sync::{Mutex, OnceLock};
 
 use headspace_agent::notice::Notice;
 use headspace_agent::record::{Event, Recorder};
-use pyo3::exceptions::PyAttributeError;
+use pyo3::exceptions::{PyAttributeError, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use crate::interpreter::interrupts::unless_interrupted;
-use crate::loops::batch_cache::{Begun, Cached, Progress};
+use crate::loops::batch_cache::{BatchCache, NewEpoch, Progress};
+use crate::loops::batch_size::SampleCounter;
+use crate::loops::epoch_recording::Epoch;
 use crate::loops::fast_next::Parts;
-use crate::loops::recorded_loops::Epoch;
-use crate::loops::samples::SampleCounter;
-use crate::loops::source::{Next, Source};
-use crate::loops::tape::Tape;
+use crate::loops::rest_of_epoch::RestOfEpoch;
+use crate::loops::wrapped_iterator::{Next, WrappedIterator};
 
 /// Yields what the wrapped iterator yields, the same objects in the same order. Everything else
 /// (attributes, `send`, `throw`, `close`) is the wrapped iterator's.
 ///
-/// What every batch needs comes first, on one line of memory.
+/// The fields that every batch needs come first, in one cache line.
 #[pyclass(module = "headspace._native", frozen, weakref, subclass)]
 #[repr(C)]
 pub(crate) struct LoopIterator {
-    /// Where the plain case records: null before the first batch, and where a machine decides. It is
-    /// the epoch's, which keeps it for as long as it lives itself.
-    plain: AtomicPtr<Recorder>,
-    source: Source,
+    /// The epoch's recorder, for the fast path. Null before the first batch, and in the modes `probe` and
+    /// `replay`. The epoch keeps the recorder alive as long as itself.
+    fast_recorder: AtomicPtr<Recorder>,
+    source: WrappedIterator,
     /// A call of `next` has not returned yet.
     in_flight: AtomicBool,
-    /// The records know that the epoch is over, or that it failed.
+    /// The end of the epoch, or its failure, is recorded.
     ended: AtomicBool,
-    /// There is no batch any more. After an error there may be.
+    /// There are no more batches. After an error there may be.
     exhausted: AtomicBool,
-    /// The source's last answer was an error. Only kept where a machine decides.
+    /// The source's last call raised an error. Only used in the modes `probe` and `replay`.
     failed: AtomicBool,
-    cached: Option<Py<Cached>>,
+    cache: Option<Py<BatchCache>>,
     progress: Progress,
-    /// What is left of an epoch that is replayed to its end.
-    tape: Mutex<Option<Tape>>,
-    has_tape: AtomicBool,
-    /// Called with whether the epoch is over, if it ends before its source.
+    /// The rest of the epoch, if all of it is replayed.
+    rest_of_epoch: Mutex<Option<RestOfEpoch>>,
+    /// Whether there is such a rest.
+    only_replays: AtomicBool,
+    /// Called with whether the epoch has ended, if it ends before its source.
     on_cut: Option<Py<PyAny>>,
-    /// The loader, to let go of an iterator that it keeps as well; none where that is not wanted.
+    /// The loader, whose own reference to the iterator a replay clears. None to keep it.
     loader: Option<Py<PyWeakrefReference>>,
-    /// What surrounds the first call of `next`, if anything does.
+    /// An object with `begin()` and `end()`, called before and after the first `next`.
     around_first: OnceLock<Py<PyAny>>,
     /// Whether the first call has begun.
     has_begun: AtomicBool,
-    /// Where its steps go; without an agent nothing is recorded, and batches are only cached.
+    /// Records the steps. Without an agent nothing is recorded, and batches are only cached.
     epoch: Epoch,
-    /// Time stamp of the last batch, 0 before the first. Only kept where a machine needs it.
+    /// Time stamp of the last batch, 0 before the first. Only used in the modes `probe` and `replay`.
     last_receive: AtomicU64,
-    /// The phase that the records were told last, [`NO_PHASE`] before the first batch.
+    /// The phase that was recorded last, [`NO_PHASE`] before the first batch.
     phase: AtomicU64,
-    /// The thread that asked for the first batch, 0 before that. Where a machine decides, the one that
-    /// asked last.
-    asked_by: AtomicU64,
+    /// The thread that requested the first batch, 0 before that. In the modes `probe` and `replay`, the
+    /// thread that requested the last batch.
+    requested_by: AtomicU64,
     samples: SampleCounter,
 }
 
@@ -79,21 +80,21 @@ const NO_PHASE: u64 = u64::MAX;
 
 impl LoopIterator {
     pub(crate) fn new(
-        source: Source,
+        source: WrappedIterator,
         loader: Option<Py<PyWeakrefReference>>,
-        cached: Option<(Py<Cached>, Begun)>,
+        cache: Option<(Py<BatchCache>, NewEpoch)>,
         epoch: Epoch,
         samples: SampleCounter,
     ) -> Self {
-        let (cached, begun) = cached.unzip();
-        let (progress, on_cut) = begun.map(|begun| (begun.progress, begun.on_cut)).unzip();
+        let (cache, new) = cache.unzip();
+        let (progress, on_cut) = new.map(|new| (new.progress, new.on_cut)).unzip();
         Self {
-            plain: AtomicPtr::new(null_mut()),
+            fast_recorder: AtomicPtr::new(null_mut()),
             source,
-            cached,
+            cache,
             progress: Progress::new(progress.unwrap_or_default()),
-            tape: Mutex::default(),
-            has_tape: AtomicBool::new(false),
+            rest_of_epoch: Mutex::default(),
+            only_replays: AtomicBool::new(false),
             on_cut: on_cut.flatten(),
             loader,
             around_first: OnceLock::new(),
@@ -105,20 +106,20 @@ impl LoopIterator {
             failed: AtomicBool::new(false),
             last_receive: AtomicU64::new(0),
             phase: AtomicU64::new(NO_PHASE),
-            asked_by: AtomicU64::new(0),
+            requested_by: AtomicU64::new(0),
             samples,
         }
     }
 
-    /// The next batch, in whichever mode.
+    /// The next batch, in any mode.
     fn next_of_any_mode(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        match &self.cached {
+        match &self.cache {
             None => self.timed(py, || self.source.next(py)),
-            Some(cached) => self.next_decided(py, cached.get()),
+            Some(cache) => self.next_of_cache_or_source(py, cache.get()),
         }
     }
 
-    /// One batch by whatever call, timed.
+    /// Makes a call that returns a batch, and times it.
     #[inline]
     fn timed(
         &self,
@@ -126,14 +127,14 @@ impl LoopIterator {
         call: impl FnOnce() -> PyResult<Next>,
     ) -> PyResult<Option<Py<PyAny>>> {
         let recorder = &self.epoch.entry().recorder;
-        if self.cached.is_none() && !self.samples.has_left() {
+        if self.cache.is_none() && !self.samples.has_left() {
             let recorder = std::ptr::from_ref(recorder).cast_mut();
-            self.plain.store(recorder, Ordering::Release);
+            self.fast_recorder.store(recorder, Ordering::Release);
         }
         if self.in_flight.load(Ordering::Relaxed) {
-            self.say_concurrent();
+            self.notify_concurrent();
         }
-        self.asked_by.store(this_thread(), Ordering::Relaxed);
+        self.requested_by.store(this_thread(), Ordering::Relaxed);
         self.in_flight.store(true, Ordering::Relaxed);
         let request = recorder.ticks();
         let outcome = call();
@@ -161,34 +162,34 @@ impl LoopIterator {
         }
     }
 
-    /// The next batch, timed, in the plain case: mode `measure`, one thread at a time. None leaves
-    /// the call to [`__next__`](Self::__next__); null is the end or an error, told as the source
-    /// told it.
+    /// The fast path: the next batch, timed, in mode `measure` and on one thread at a time. Returns None if
+    /// [`__next__`](Self::__next__) must make the call. Null is the end or an error, with the exception that
+    /// the source set.
     #[inline]
-    pub(crate) fn next_plain(&self) -> Option<*mut ffi::PyObject> {
-        // SAFETY: null, or the recorder of the loop that our epoch has taken and never gives back. It is
-        // only ever borrowed to be read.
-        let recorder = unsafe { self.plain.load(Ordering::Acquire).as_ref() }?;
+    pub(crate) fn next_fast(&self) -> Option<*mut ffi::PyObject> {
+        // SAFETY: null, or the recorder of the loop that our epoch holds until it is dropped. The recorder
+        // is only borrowed for reading.
+        let recorder = unsafe { self.fast_recorder.load(Ordering::Acquire).as_ref() }?;
         if self.in_flight.load(Ordering::Relaxed) {
             return None;
         }
         self.in_flight.store(true, Ordering::Relaxed);
         let request = recorder.ticks();
-        // SAFETY: without a cache only `__clear__` releases the source, and that is called on
-        // objects that no running frame can reach: not on the one whose `__next__` runs. Our
-        // callers hold the interpreter lock.
+        // SAFETY: without a cache, only `__clear__` releases the source. Python calls it on objects that no
+        // running frame can reach, so not on the one whose `__next__` runs. Our callers hold the
+        // interpreter lock.
         let batch = unsafe { self.source.next_raw() };
         let receive = recorder.ticks();
         self.in_flight.store(false, Ordering::Relaxed);
         if batch.is_null() {
-            // SAFETY: the lock is held; asks about the exception that is set, if any.
+            // SAFETY: the interpreter lock is held. Both functions only read the exception that is set.
             let failed = unsafe {
                 !ffi::PyErr_Occurred().is_null()
                     && ffi::PyErr_ExceptionMatches(ffi::PyExc_StopIteration) == 0
             };
             if failed {
-                // The next batch, if there is one, is not the plain case: see `reopen`.
-                self.plain.store(null_mut(), Ordering::Release);
+                // The next batch, if any, must take the slow path: see `reopen`.
+                self.fast_recorder.store(null_mut(), Ordering::Release);
             }
             self.end(!failed);
         } else {
@@ -197,22 +198,36 @@ impl LoopIterator {
         Some(batch)
     }
 
-    /// The next batch where all that is left of the epoch is replayed. None leaves the call to
-    /// [`__next__`](Self::__next__).
+    /// The next batch, if the rest of the epoch is replayed. Returns None if [`__next__`](Self::__next__)
+    /// must make the call.
     #[inline]
     pub(crate) fn next_replayed(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        if !self.has_tape.load(Ordering::Relaxed) {
+        if !self.only_replays.load(Ordering::Relaxed) {
             return None;
         }
-        let mut tape = self.tape.try_lock().ok()?;
-        let Some(batch) = tape.as_mut().and_then(|tape| tape.next(py)) else {
-            self.has_tape.store(false, Ordering::Relaxed);
+        let mut rest = self.rest_of_epoch.try_lock().ok()?;
+        let Some(batch) = rest.as_mut().and_then(|rest| rest.next(py)) else {
+            self.only_replays.store(false, Ordering::Relaxed);
             return None;
         };
         let recorder = &self.epoch.entry().recorder;
         let now = recorder.ticks();
         recorder.lap(now, now);
         Some(batch)
+    }
+
+    /// Calls a generator's method as [`timed`](Self::timed) does. The end is an exception: only `__next__`
+    /// may return `None` for it.
+    fn timed_method<'py>(
+        &self,
+        py: Python<'py>,
+        call: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let batch = self.timed(py, || match call() {
+            Ok(batch) => Ok(Next::Batch(batch.unbind())),
+            Err(error) => Next::from_error(py, error),
+        })?;
+        batch.ok_or_else(|| PyStopIteration::new_err(()))
     }
 
     fn notice(&self, notice: &Notice) {
@@ -222,7 +237,7 @@ impl LoopIterator {
     }
 
     #[cold]
-    fn say_concurrent(&self) {
+    fn notify_concurrent(&self) {
         self.epoch.entry().recorder.mark(Event::Concurrent);
         let loop_name = self.epoch.loop_name();
         self.notice(&Notice::ConcurrentIteration { loop_name });
@@ -235,7 +250,7 @@ impl LoopIterator {
         }
     }
 
-    /// The loop caught an error and goes on: the iteration is not over.
+    /// The loop caught an error and continues: the epoch has not ended.
     fn reopen(&self) {
         if self.ended.load(Ordering::Relaxed) && self.ended.swap(false, Ordering::Relaxed) {
             self.epoch.reopen();
@@ -287,7 +302,7 @@ impl LoopIterator {
         self.inner(py)?.delattr(name)
     }
 
-    /// Pickled as the wrapped iterator is, or refused as that is: the copy is one that nobody watches.
+    /// Pickles the wrapped iterator, or raises its error. The copy is not recorded.
     fn __reduce_ex__<'py>(
         &self,
         py: Python<'py>,
@@ -306,19 +321,16 @@ impl LoopIterator {
     }
 
     fn __copy__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let inner = slf.get().inner(slf.py())?;
-        let made = slf.py().import("copy")?.call_method1("copy", (&inner,))?;
-        Ok(in_place_of(slf, &inner, made))
+        copy_inner(slf, |copy, inner| copy.call_method1("copy", (inner,)))
     }
 
     fn __deepcopy__<'py>(
         slf: &Bound<'py, Self>,
         memo: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let inner = slf.get().inner(slf.py())?;
-        let copy = slf.py().import("copy")?;
-        let made = copy.call_method1("deepcopy", (&inner, memo))?;
-        Ok(in_place_of(slf, &inner, made))
+        copy_inner(slf, |copy, inner| {
+            copy.call_method1("deepcopy", (inner, memo))
+        })
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
@@ -328,72 +340,63 @@ impl LoopIterator {
         }
     }
 
-    /// So that `isinstance` sees the wrapped iterator's type.
+    /// The wrapped iterator's type, for `isinstance`.
     #[getter]
     fn __class__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, PyAny> {
-        match slf.get().source.get(slf.py()) {
-            Some(inner) => inner
-                .getattr("__class__")
-                .unwrap_or_else(|_| slf.get_type().into_any()),
-            None => slf.get_type().into_any(),
-        }
+        let inner = slf.get().source.get(slf.py());
+        let class = inner.and_then(|inner| inner.getattr("__class__").ok());
+        class.unwrap_or_else(|| slf.get_type().into_any())
     }
 
-    /// Whether this thread is asking it for a batch.
+    /// Whether a call of `next` is in progress on this thread.
     #[getter]
     fn _headspace_is_asked(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed)
-            && self.asked_by.load(Ordering::Relaxed) == this_thread()
+            && self.requested_by.load(Ordering::Relaxed) == this_thread()
     }
 
-    /// Whether its epoch is over.
+    /// Whether its epoch has ended.
     #[getter]
     fn _headspace_has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// It trains after all: a model went into training mode while it was iterated.
+    /// A model entered training mode during the iteration, so this loop trains.
     fn _headspace_trains(&self) {
         self.epoch.entry().set_trains();
     }
 
-    /// Something else goes on before the next batch is asked for: no step reaches across.
+    /// The program does something else before the next request. No step includes that time.
     fn _headspace_interrupt(&self) {
-        // Its ring is written by the thread that takes its batches, and by no other.
-        let is_here = self.asked_by.load(Ordering::Relaxed) == this_thread();
+        // Only the thread that requests the batches may write the ring.
+        let is_here = self.requested_by.load(Ordering::Relaxed) == this_thread();
         if !is_here || self.in_flight.load(Ordering::Relaxed) || self.ended.load(Ordering::Relaxed)
         {
             return;
         }
         self.last_receive.store(0, Ordering::Relaxed);
-        if let Some(cached) = &self.cached {
-            cached.get().interrupt();
+        if let Some(cache) = &self.cache {
+            cache.get().interrupt();
         }
         self.epoch.entry().recorder.mark(Event::Gap);
     }
 
-    /// Has the first call of `next` made within `around.begin()` and `around.end()`. It must not
-    /// refer to this iterator.
+    /// Calls `around.begin()` before the first `next`, and `around.end()` after it. `around` must not refer
+    /// to this iterator.
     fn _headspace_surround_first(&self, around: Py<PyAny>) {
         let _ = self.around_first.set(around);
     }
 
     #[pyo3(signature = (value, /))]
-    fn _headspace_send(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
+    fn _headspace_send(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
         let inner = self.inner(py)?;
-        stop_where_none(self.timed(py, || {
-            method_outcome(py, inner.call_method1("send", (value,)))
-        }))
+        self.timed_method(py, || inner.call_method1("send", (value,)))
     }
 
     #[pyo3(signature = (*args))]
-    fn _headspace_throw(
-        &self,
-        py: Python<'_>,
-        args: &Bound<'_, PyTuple>,
-    ) -> PyResult<Option<Py<PyAny>>> {
+    fn _headspace_throw(&self, py: Python<'_>, args: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         let inner = self.inner(py)?;
-        stop_where_none(self.timed(py, || method_outcome(py, inner.call_method1("throw", args))))
+        self.timed_method(py, || inner.call_method1("throw", args))
     }
 
     fn _headspace_close(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -407,21 +410,21 @@ impl LoopIterator {
         if let Some(on_cut) = &self.on_cut {
             visit.call(on_cut)?;
         }
-        // In use at the moment, hence alive.
-        if let Ok(tape) = self.tape.try_lock()
-            && let Some(tape) = &*tape
+        // If a thread holds the lock, the iterator is in use, so it is alive.
+        if let Ok(rest) = self.rest_of_epoch.try_lock()
+            && let Some(rest) = &*rest
         {
-            tape.traverse(&visit)?;
+            rest.traverse(&visit)?;
         }
-        match &self.cached {
-            Some(cached) => visit.call(cached),
+        match &self.cache {
+            Some(cache) => visit.call(cache),
             None => Ok(()),
         }
     }
 
     fn __clear__(&self, py: Python<'_>) {
-        let tape = self.tape.try_lock().ok().and_then(|mut tape| tape.take());
-        drop(tape);
+        let rest = self.rest_of_epoch.try_lock();
+        drop(rest.ok().and_then(|mut rest| rest.take()));
         drop(self.source.release(py));
     }
 }
@@ -432,44 +435,27 @@ impl Drop for LoopIterator {
     }
 }
 
-/// A copy of the wrapped iterator; ours where that is the same object.
-fn in_place_of<'py>(
+/// A copy of the wrapped iterator by Python's module `copy`. If it is the wrapped iterator itself, returns
+/// ours.
+fn copy_inner<'py>(
     ours: &Bound<'py, LoopIterator>,
-    wrapped: &Bound<'py, PyAny>,
-    made: Bound<'py, PyAny>,
-) -> Bound<'py, PyAny> {
-    if made.is(wrapped) {
+    call: impl FnOnce(&Bound<'py, PyModule>, &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let inner = ours.get().inner(ours.py())?;
+    let copy = call(&ours.py().import("copy")?, &inner)?;
+    Ok(if copy.is(&inner) {
         ours.clone().into_any()
     } else {
-        made
-    }
+        copy
+    })
 }
 
-/// Calls between `begin` and `end` of an object of ours. An error of these two is nobody's; an
-/// interrupt that comes meanwhile is the program's.
+/// Calls `around.begin()`, `call` and `around.end()`. Errors of `begin` and `end` are ignored. An interrupt
+/// of the program during them is returned.
 #[cold]
 fn surround<R>(around: &Bound<'_, PyAny>, call: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
     let tell = |method| unless_interrupted(around.py(), around.call_method0(method));
     tell("begin")?;
     let outcome = call();
     tell("end").and(outcome)
-}
-
-/// What a generator's method gave, in the terms of the iterator protocol.
-fn method_outcome(py: Python<'_>, outcome: PyResult<Bound<'_, PyAny>>) -> PyResult<Next> {
-    match outcome {
-        Ok(batch) => Ok(Next::Batch(batch.unbind())),
-        Err(error) if error.is_instance_of::<pyo3::exceptions::PyStopIteration>(py) => {
-            Ok(Next::End(Some(error)))
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// Outside the `__next__` slot the end is an exception, never `None`.
-fn stop_where_none(outcome: PyResult<Option<Py<PyAny>>>) -> PyResult<Option<Py<PyAny>>> {
-    match outcome {
-        Ok(None) => Err(pyo3::exceptions::PyStopIteration::new_err(())),
-        other => other,
-    }
 }

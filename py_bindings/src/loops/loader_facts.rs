@@ -1,10 +1,10 @@
-//! What Python says about a loop when it makes one: facts of its loader, and labels for the records.
+//! The facts of a loader and the labels of its loop, which Python passes for the records.
 
 use headspace_agent::model::OptionsFrom;
 use headspace_agent::model::record::{LoaderRecord, Role};
 use pyo3::prelude::*;
 
-/// What a loader says about itself: a mapping. Only the type must be there.
+/// The facts of a loader: a mapping. Only `type_name` is required.
 #[derive(FromPyObject, Default)]
 #[pyo3(from_item_all)]
 pub(crate) struct LoaderFacts {
@@ -18,31 +18,31 @@ pub(crate) struct LoaderFacts {
     batch_size: Option<u64>,
     #[pyo3(default)]
     workers: Option<u32>,
-    /// Most batches that it holds ready.
+    /// Most batches that it prefetches.
     #[pyo3(default)]
     pub(crate) prefetch_depth: Option<u32>,
-    /// Batches per worker that it loads in advance.
+    /// Batches that each worker prefetches.
     #[pyo3(default)]
     prefetch_factor: Option<u32>,
     #[pyo3(default)]
     pin_memory: Option<bool>,
-    /// Counts the samples of a batch, or returns None. Called for the first batches of each epoch, if
-    /// `batch_size` is not known.
+    /// Counts the samples of a batch, or returns None. Called for the first batches of each epoch if
+    /// `batch_size` is unknown.
     #[pyo3(default)]
     pub(crate) count_samples: Option<Py<PyAny>>,
 }
 
-/// What the records say of a loop beside its loader: a mapping. Only `options_from` must be there.
+/// The labels of a loop in the records: a mapping. Only `options_from` is required.
 #[derive(FromPyObject, Default)]
 #[pyo3(from_item_all)]
 pub(crate) struct LoopLabels {
-    /// What the loop is for, as records have it.
+    /// The purpose of the loop, as in the records.
     #[pyo3(default)]
     role: Option<String>,
     /// Whether the user named it as the training loop.
     #[pyo3(default)]
     chosen: bool,
-    /// Where the user sets the plan, as records have it.
+    /// Where the user sets the plan, as in the records.
     options_from: Option<String>,
 }
 

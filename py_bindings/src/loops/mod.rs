@@ -1,14 +1,13 @@
-//! Loops over a loader: the iterator that training calls, its cache of batches for replay, and what it
-//! records.
+//! Loops over a wrapped loader: the iterator that the training loop calls, the cache of batches for replay,
+//! and the records of each epoch.
 
 pub(crate) mod batch_cache;
-pub(crate) mod cached_batch;
+pub(crate) mod batch_size;
+pub(crate) mod epoch_recording;
 pub(crate) mod fast_next;
 pub(crate) mod iterator;
 pub(crate) mod loader_facts;
-pub(crate) mod plan;
-pub(crate) mod recorded_loops;
-pub(crate) mod samples;
-pub(crate) mod source;
-pub(crate) mod tape;
+pub(crate) mod loop_plan;
+pub(crate) mod rest_of_epoch;
+pub(crate) mod wrapped_iterator;
 pub(crate) mod wrapped_loader;

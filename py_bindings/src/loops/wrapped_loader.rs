@@ -1,4 +1,4 @@
-//! A wrapped loader, as the agent sees it: a loop with its mode, over all its epochs.
+//! The loop over a wrapped loader, through all its epochs: `headspace._native.Loop`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,25 +12,25 @@ use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::loops::batch_cache::Cached;
+use crate::loops::batch_cache::BatchCache;
+use crate::loops::batch_size::{SampleCounter, Samples};
+use crate::loops::epoch_recording::{Epoch, RecordedLoops, RecordingSession};
 use crate::loops::fast_next;
 use crate::loops::iterator::LoopIterator;
 use crate::loops::loader_facts::{LoaderFacts, LoopLabels};
-use crate::loops::plan::{GivenPlan, Plan};
-use crate::loops::recorded_loops::{Choice, Epoch, RecordedLoops};
-use crate::loops::samples::{SampleCounter, Samples};
-use crate::loops::source::Source;
+use crate::loops::loop_plan::{Plan, PlanOptions};
+use crate::loops::wrapped_iterator::WrappedIterator;
 use crate::session::{Session, clock};
-use crate::stages::slots;
+use crate::stages::process_slots;
 
-/// A wrapped loader.
+/// The loop over a wrapped loader.
 #[pyclass(module = "headspace._native", frozen)]
 pub(crate) struct Loop {
     plan: Plan,
     loader: LoaderRecord,
-    cached: OnceLock<Py<Cached>>,
+    cache: OnceLock<Py<BatchCache>>,
     recorded: Arc<RecordedLoops>,
-    /// What its batches say of their size, where the loader says nothing.
+    /// Counts samples, if the loader does not state its batch size.
     samples: Option<Arc<Samples>>,
 }
 
@@ -38,23 +38,23 @@ pub(crate) struct Loop {
 impl Loop {
     /// Args:
     ///     name: The loop's name in the records.
-    ///     plan: What it replays, and when: a mapping with at least its `mode`.
-    ///     loader: What its loader says about itself: a mapping.
-    ///     labels: What the records say beside that: a mapping.
+    ///     plan: Mode, and options of its probe or replay: a mapping with at least `mode`.
+    ///     loader: Facts of its loader: a mapping.
+    ///     labels: Further facts for the records: a mapping.
     #[new]
     #[pyo3(signature = (name, plan, loader = None, labels = None))]
     fn new(
         name: String,
-        plan: GivenPlan,
+        plan: PlanOptions,
         loader: Option<LoaderFacts>,
         labels: Option<LoopLabels>,
     ) -> PyResult<Self> {
         let mut loader = loader.unwrap_or_default();
         let samples = loader.count_samples.take().map(Samples::new);
         Ok(Self {
-            plan: Plan::new(&plan, loader.prefetch_depth)?,
+            plan: Plan::new(plan, loader.prefetch_depth)?,
             loader: loader.into_record(name, &labels.unwrap_or_default()),
-            cached: OnceLock::new(),
+            cache: OnceLock::new(),
             recorded: Arc::default(),
             samples,
         })
@@ -66,17 +66,17 @@ impl Loop {
         &self.loader.name
     }
 
-    /// The type of its loader, with its module; empty where that is not known.
+    /// The type of its loader, with its module; empty if unknown.
     #[getter]
     fn type_name(&self) -> &str {
         &self.loader.type_name
     }
 
-    /// Begins an epoch: `iter(loader)`, watched.
+    /// Begins an epoch: calls `iter(loader)` and records the iteration.
     ///
-    /// `session` is called once the loader's own iterator exists, so that worker processes are
-    /// forked before any thread of ours runs; it gives the session, or None to watch nothing. `role`
-    /// is what the loop is for, where that is known only now.
+    /// `session` is called after the loader's own iterator exists, so that worker processes are forked
+    /// before any thread of ours runs. It returns the session, or None to record nothing. `role` is the
+    /// purpose of the loop, if it was unknown before.
     #[pyo3(signature = (loader, session, role = None))]
     fn iterate<'py>(
         slf: &Bound<'py, Self>,
@@ -87,17 +87,15 @@ impl Loop {
         let py = slf.py();
         let this = slf.get();
         let begun = clock().ticks();
-        let cached = this.cache(py)?;
-        let epoch = match &cached {
-            Some(cached) => Some(cached.get().begin_epoch(loader)?),
-            None => None,
-        };
+        let cache = this.cache(py)?;
+        let epoch = cache.as_ref().map(|cache| cache.get().begin_epoch(loader));
+        let epoch = epoch.transpose()?;
         let replays_only = epoch.as_ref().is_some_and(|epoch| epoch.replays_only);
-        // Its workers look for this process as soon as they are forked, before a session starts.
-        let marker = slots::train_unless_forked();
+        // Worker processes look for this process as soon as they are forked, before a session starts.
+        let marker = process_slots::become_trainer_unless_forked();
         let unmark = || marker.as_ref().map_or((), Marker::remove);
         let iterator = if replays_only {
-            // Only asked for its end; the source stays untouched.
+            // The source is not iterated.
             pyo3::types::PyTuple::empty(py).try_iter()
         } else {
             loader.try_iter()
@@ -108,45 +106,40 @@ impl Loop {
         if session.is_none() {
             unmark();
         }
-        // A probe that is over only watches.
-        let mode = match &cached {
-            Some(cached) if this.plan.mode() == Mode::Probe && !cached.get().is_probing() => {
-                Mode::Measure
-            }
-            _ => this.plan.mode(),
+        let is_probing = cache.as_ref().is_some_and(|cache| cache.get().is_probing());
+        let mode = match this.plan.mode() {
+            Mode::Probe if !is_probing => Mode::Measure,
+            mode => mode,
         };
-        let choice = match (&session, this.plan.mode()) {
-            (Some(session), _) => {
-                let session = session.get();
-                if mode == Mode::Probe {
-                    this.say_probe(session);
-                }
-                Choice::Of(
-                    Arc::clone(&this.recorded),
-                    session.id(),
-                    session.agent().clone(),
-                )
-            }
-            // Nothing is recorded, but a cache is still a cache.
-            (None, Mode::Replay) => Choice::Unwatched,
-            (None, _) => return Ok(iterator.into_any()),
-        };
+        // Without a session, a replay still uses its cache.
+        if session.is_none() && mode != Mode::Replay {
+            return Ok(iterator.into_any());
+        }
+        let session = session.as_ref().map(Bound::get);
+        if let (Some(session), Mode::Probe) = (session, mode) {
+            this.announce_probe(session);
+        }
+        let session = session.map(|session| RecordingSession {
+            loops: Arc::clone(&this.recorded),
+            number: session.id(),
+            agent: session.agent().clone(),
+        });
         let mut record = this.loader.clone();
         record.role = record.role.or_else(|| role.and_then(Role::named));
         let iterator = LoopIterator::new(
-            Source::new(iterator.into_any())?,
-            (mode == Mode::Replay && !this.plan.keep_source)
-                .then(|| weak(loader))
+            WrappedIterator::new(iterator.into_any())?,
+            (mode == Mode::Replay && !this.plan.keeps_source())
+                .then(|| weak_reference(loader))
                 .flatten(),
-            cached.zip(epoch),
-            Epoch::new(choice, record, mode, begun),
+            cache.zip(epoch),
+            Epoch::new(session, record, mode, begun),
             SampleCounter::new(this.samples.clone()),
         );
         fast_next::into_python(py, iterator)
     }
 
-    /// One of the first batches was looked at. What handing it over between processes would cost is
-    /// then measured as well, once, on a thread of its own.
+    /// Records the contents of one of the first batches. The first call also measures, on a separate thread,
+    /// the cost of passing data between processes.
     fn describe_batch(
         &self,
         session: &Bound<'_, Session>,
@@ -170,21 +163,20 @@ impl Loop {
                 agent.set_shared_mib_ms(ms);
             }
         };
-        // Without a thread the reference machine's cost stands in.
+        // Without a thread, the analysis uses the cost on the reference machine.
         let _ = std::thread::Builder::new()
             .name("headspace-cost".to_owned())
             .spawn(measure);
     }
 
-    /// A step of a loop that iterates no loader has ended. After a `gap` something else went on since
-    /// the last one, so that the time from there is no step's.
+    /// A step of a loop without a loader has ended. After a `gap`, the time since the last step is not a
+    /// step, because the program did something else in between.
     #[pyo3(signature = (session, samples = None, gap = false))]
     fn step(&self, session: &Bound<'_, Session>, samples: Option<u64>, gap: bool) {
         let session = session.get();
-        let taken = self
-            .recorded
-            .free(session.id(), session.agent(), &self.loader, Mode::Measure);
-        let recorder = &taken.entry.recorder;
+        let loops = &self.recorded;
+        let free = loops.free(session.id(), session.agent(), &self.loader, Mode::Measure);
+        let recorder = &free.entry.recorder;
         if let Some(samples) = samples {
             recorder.mark(Event::BatchSize(samples));
         }
@@ -197,15 +189,14 @@ impl Loop {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.cached
-            .get()
-            .map_or(Ok(()), |cached| visit.call(cached))
+        self.cache.get().map_or(Ok(()), |cache| visit.call(cache))
     }
 }
 
-/// A weak reference to the loader itself: one that keeps our iterator is to go when its last user goes.
-fn weak(loader: &Bound<'_, PyAny>) -> Option<Py<PyWeakrefReference>> {
-    // Under `headspace run` another object holds it, for this call only (`_watch.loaders._OriginalIteration`).
+/// A weak reference to the loader itself, because a loader may keep our iterator.
+fn weak_reference(loader: &Bound<'_, PyAny>) -> Option<Py<PyWeakrefReference>> {
+    // Under `headspace run`, another object holds the loader during this call
+    // (`_watch.loaders._OriginalIteration`).
     const WITHIN: &str = "_headspace_loader";
 
     let loader = match loader.get_type().hasattr(WITHIN) {
@@ -216,19 +207,19 @@ fn weak(loader: &Bound<'_, PyAny>) -> Option<Py<PyWeakrefReference>> {
 }
 
 impl Loop {
-    /// The machine, made at the first epoch; none in mode `measure`.
-    fn cache(&self, py: Python<'_>) -> PyResult<Option<Py<Cached>>> {
-        if let Some(cached) = self.cached.get() {
-            return Ok(Some(cached.clone_ref(py)));
+    /// The cache, created at the first epoch. None in mode `measure`.
+    fn cache(&self, py: Python<'_>) -> PyResult<Option<Py<BatchCache>>> {
+        if let Some(cache) = self.cache.get() {
+            return Ok(Some(cache.clone_ref(py)));
         }
-        let Some(machine) = self.plan.machine() else {
+        let Some(machine) = self.plan.state_machine() else {
             return Ok(None);
         };
-        let made = Py::new(py, Cached::new(py, machine, self.plan.keeps_length())?)?;
-        Ok(Some(self.cached.get_or_init(|| made).clone_ref(py)))
+        let made = Py::new(py, BatchCache::new(py, machine, self.plan.keeps_length())?)?;
+        Ok(Some(self.cache.get_or_init(|| made).clone_ref(py)))
     }
 
-    fn say_probe(&self, session: &Session) {
+    fn announce_probe(&self, session: &Session) {
         if let Some(facts) = self.plan.probe_facts(&self.loader) {
             let loop_name = self.loader.name.clone();
             session

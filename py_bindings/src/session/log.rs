@@ -1,10 +1,8 @@
-//! The agent's own log, for whoever looks for a fault in it: off unless `HEADSPACE_LOG` says what.
+//! The debug log of headspace itself, on stderr. Off unless `HEADSPACE_LOG` is set.
 //!
-//! `HEADSPACE_LOG=debug`, or by part, `HEADSPACE_LOG=headspace_exporters=trace,h2=info`, writes lines
-//! to stderr, in the syntax of `tracing_subscriber`'s `EnvFilter`. It is sampled: of a flood only the
-//! first lines of each second are written.
+//! Examples: `HEADSPACE_LOG=debug`, or by part, `HEADSPACE_LOG=headspace_exporters=trace,h2=info`, in the
+//! syntax of `tracing_subscriber`'s `EnvFilter`. At most [`MAX_LINES_PER_SECOND`] lines a second are written.
 
-use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,60 +12,56 @@ use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt};
 
-/// Target of what a session does (docs/commands.md; the agent's own are in `model::log_target`).
+/// Log target of a session's events (docs/commands.md). The agent's own targets are in `model::log_target`.
 pub(crate) const SESSION: &str = "headspace_py::session";
 
-/// Target of what the user is told.
+/// Log target of the notices to the user.
 pub(crate) const NOTICE: &str = "headspace_py::notice";
 
-/// Lines a second at most.
-const MOST_A_SECOND: u64 = 200;
+const MAX_LINES_PER_SECOND: u64 = 200;
 
-/// Begins to log where the environment asks for it; once in a process.
+/// Starts the log if the environment variable is set, once in a process.
 ///
 /// # Errors
 ///
-/// What is wrong with the variable.
+/// A description of the invalid variable.
 pub(crate) fn begin() -> Result<(), String> {
-    static ONCE: Once = Once::new();
-    let Some(asked) = std::env::var("HEADSPACE_LOG")
+    let Some(variable) = std::env::var("HEADSPACE_LOG")
         .ok()
         .filter(|v| !v.is_empty())
     else {
         return Ok(());
     };
-    let chosen: EnvFilter = asked.parse().map_err(|_| {
+    let filter: EnvFilter = variable.parse().map_err(|_| {
         format!(
-            "`{asked}` is not a filter (write `debug`, or `headspace_exporters=trace,h2=info`); \
+            "`{variable}` is not a filter (write `debug`, or `headspace_exporters=trace,h2=info`); \
              nothing is logged."
         )
     })?;
-    ONCE.call_once(|| {
-        let lines = fmt::layer()
-            .with_ansi(false)
-            .with_thread_names(true)
-            .with_writer(std::io::stderr);
-        // No other subscriber can be there: this library's `tracing` is its own.
-        let _ = Registry::default()
-            .with(lines.with_filter(chosen.and(Sampled::default())))
-            .try_init();
-    });
+    let lines = fmt::layer()
+        .with_ansi(false)
+        .with_thread_names(true)
+        .with_writer(std::io::stderr);
+    // This library has its own copy of `tracing`, so only an earlier session may have a subscriber. It stays.
+    let _ = Registry::default()
+        .with(lines.with_filter(filter.and(Sampled::default())))
+        .try_init();
     Ok(())
 }
 
-/// Lets so many events of a second pass.
+/// Passes the first [`MAX_LINES_PER_SECOND`] events of each second.
 #[derive(Debug, Default)]
 struct Sampled {
     second: AtomicU64,
-    seen: AtomicU64,
+    count: AtomicU64,
 }
 
 impl Sampled {
     fn passes(&self, second: u64) -> bool {
         if self.second.swap(second, Ordering::Relaxed) != second {
-            self.seen.store(0, Ordering::Relaxed);
+            self.count.store(0, Ordering::Relaxed);
         }
-        self.seen.fetch_add(1, Ordering::Relaxed) < MOST_A_SECOND
+        self.count.fetch_add(1, Ordering::Relaxed) < MAX_LINES_PER_SECOND
     }
 }
 

@@ -1,9 +1,9 @@
-//! Stages and queues that Python code declares: their calls, counted from any thread.
+//! Stages and queues that Python code declares: calls of stages, counted on any thread, and depths of queues.
 
-pub(crate) mod calls;
-pub(crate) mod fast_block;
-pub(crate) mod queues;
-pub(crate) mod slots;
+pub(crate) mod call_across_frames;
+pub(crate) mod fast_calls;
+pub(crate) mod open_calls;
+pub(crate) mod process_slots;
+pub(crate) mod queue_depths;
 pub(crate) mod stage;
-pub(crate) mod task;
-pub(crate) mod timed_call;
+pub(crate) mod timed_function;

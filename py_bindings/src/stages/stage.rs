@@ -1,7 +1,7 @@
-//! `headspace.stage`: one unit of work of a pipeline stage, counted from any thread.
+//! `headspace.stage` and its handle, which counts the calls of a pipeline stage on any thread.
 //!
-//! A handle is a name with the place where its calls are counted. The place is looked up once for
-//! each process; whether it is still this process's costs two loads a call.
+//! A handle has a name and the slot in which its calls are counted. The slot is looked up once per process.
+//! Each call checks with two loads that the slot still belongs to this process.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -13,13 +13,13 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use pyo3::{PyTypeInfo, intern};
 
-use crate::interpreter::gil::has_gil;
-use crate::stages::calls::{self, End, Handle, Place, Told};
-use crate::stages::fast_block::Methods;
-use crate::stages::slots::{Tenure, slots};
-use crate::stages::task::Task;
+use crate::interpreter::gil_probe::has_gil;
+use crate::stages::call_across_frames::Task;
+use crate::stages::fast_calls::Methods;
+use crate::stages::open_calls::{self, End, Handle, Items, LocalSlot};
+use crate::stages::process_slots::{Tenure, slots};
 
-/// Handles by name, so that looking one up anew costs little and there are few.
+/// Handles by name. A name has one handle, so a repeated lookup is fast.
 static HANDLES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
 /// Around one unit of work of a pipeline stage.
@@ -92,7 +92,7 @@ pub(crate) fn stage_of_loop<'py>(
     Ok(found)
 }
 
-/// The handles by name; `None` before there is one. All stay for ever.
+/// The handles by name, or None before the first. Handles are never removed.
 pub(crate) fn handles(py: Python<'_>) -> Option<&Py<PyDict>> {
     HANDLES.get(py)
 }
@@ -117,7 +117,7 @@ fn new<'py>(
         },
         concurrency: AtomicU32::new(0),
         loop_name: OnceLock::new(),
-        place: AtomicPtr::new(std::ptr::null_mut()),
+        local: AtomicPtr::new(std::ptr::null_mut()),
         methods: Methods::none(),
     };
     let handle = Bound::new(py, handle)?;
@@ -134,69 +134,69 @@ pub(crate) struct Stage {
     /// Whether anything is counted at all.
     enabled: bool,
     writers: Writers,
-    /// 0 where nobody says.
+    /// 0 if unknown.
     concurrency: AtomicU32,
-    /// The loop whose batches it makes, where that is known.
+    /// The loop whose batches it makes, if known.
     loop_name: OnceLock<String>,
-    /// Null before it is looked up. Never freed: a call that goes on has a reference.
-    place: AtomicPtr<Place>,
+    /// Null before the first lookup. Never freed, because open calls refer to it.
+    local: AtomicPtr<LocalSlot>,
     methods: Methods,
 }
 
 impl Stage {
-    /// Where this process counts.
+    /// The slot of this process.
     #[inline]
-    fn place(&self) -> &'static Place {
-        // SAFETY: null or made by `look_up`, which never frees it.
-        match unsafe { self.place.load(Ordering::Acquire).as_ref() } {
-            Some(place) if place.owner.is_here() => place,
+    fn local_slot(&self) -> &'static LocalSlot {
+        // SAFETY: null, or created by `look_up` and never freed.
+        match unsafe { self.local.load(Ordering::Acquire).as_ref() } {
+            Some(local) if local.owner.is_here() => local,
             _ => self.look_up(),
         }
     }
 
     #[cold]
-    fn look_up(&self) -> &'static Place {
+    fn look_up(&self) -> &'static LocalSlot {
         let found = match slots() {
             Some(slots) if self.enabled => slots.stage(&self.name),
             _ => None,
         };
-        let place = Box::leak(Box::new(Place {
+        let local = Box::leak(Box::new(LocalSlot {
             slot: found.map(|(_, slot)| slot),
             number: found
                 .and_then(|(number, _)| u32::try_from(number + 1).ok())
                 .unwrap_or(0),
             owner: Tenure::here(),
         }));
-        self.place.store(place, Ordering::Release);
+        self.local.store(local, Ordering::Release);
         let concurrency = self.concurrency.load(Ordering::Relaxed);
-        if let (Some(slot), 1..) = (place.slot, concurrency) {
+        if let (Some(slot), 1..) = (local.slot, concurrency) {
             slot.concurrency.store(concurrency, Ordering::Relaxed);
         }
-        self.write_loop(place);
-        place
+        self.write_loop(local);
+        local
     }
 
     fn set_loop(&self, loop_name: String) {
         if self.loop_name.set(loop_name).is_ok() {
-            self.write_loop(self.place());
+            self.write_loop(self.local_slot());
         }
     }
 
-    fn write_loop(&self, place: &Place) {
-        if let (Some(slots), Some(slot), Some(name)) = (slots(), place.slot, self.loop_name.get()) {
+    fn write_loop(&self, local: &LocalSlot) {
+        if let (Some(slots), Some(slot), Some(name)) = (slots(), local.slot, self.loop_name.get()) {
             slots.set_loop(&slot.loop_name, name);
         }
     }
 
-    fn set_concurrency(&self, said: i64) -> PyResult<()> {
-        let concurrency = u32::try_from(said).ok().filter(|count| *count > 0);
+    fn set_concurrency(&self, calls: i64) -> PyResult<()> {
+        let concurrency = u32::try_from(calls).ok().filter(|count| *count > 0);
         let concurrency = concurrency.ok_or_else(|| {
             PyValueError::new_err(format!(
-                "`concurrency` is not a count of at least 1: {said}"
+                "`concurrency` is not a count of at least 1: {calls}"
             ))
         })?;
         self.concurrency.store(concurrency, Ordering::Relaxed);
-        if let Some(slot) = self.place().slot {
+        if let Some(slot) = self.local_slot().slot {
             slot.concurrency.store(concurrency, Ordering::Relaxed);
         }
         Ok(())
@@ -209,25 +209,25 @@ impl Stage {
     /// A `with` block begins.
     #[inline]
     pub(crate) fn enter(&self) {
-        calls::begin(self.handle(), self.place(), true);
+        open_calls::begin(self.handle(), self.local_slot(), true);
     }
 
     /// A `with` block ends, with an exception of that type or None.
     #[inline]
     pub(crate) fn exit(&self, kind: &Bound<'_, PyAny>) {
-        calls::end(self.handle(), how_ended(kind));
+        open_calls::end(self.handle(), how_ended(kind));
     }
 
-    /// A function's call begins, told from others by an address on the stack.
+    /// A function's call begins. An address on the machine stack identifies it.
     #[inline]
     pub(crate) fn enter_call(&self, marker: usize) {
-        calls::begin_marked(self.handle(), self.place(), marker);
+        open_calls::begin_marked(self.handle(), self.local_slot(), marker);
     }
 
     /// A function's call ends.
     #[inline]
     pub(crate) fn exit_call(&self, marker: usize, how: End) {
-        calls::end_marked(self.handle(), marker, how);
+        open_calls::end_marked(self.handle(), marker, how);
     }
 
     fn handle(&self) -> Handle {
@@ -248,7 +248,7 @@ impl Stage {
 
     fn __aenter__(slf: Bound<'_, Self>) -> Ready {
         let this = slf.get();
-        calls::begin(this.handle(), this.place(), false);
+        open_calls::begin(this.handle(), this.local_slot(), false);
         Ready(Some(slf.into_any().unbind()))
     }
 
@@ -258,7 +258,7 @@ impl Stage {
         _error: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> Ready {
-        calls::end(self.handle(), how_ended(kind));
+        open_calls::end(self.handle(), how_ended(kind));
         Ready(None)
     }
 
@@ -285,7 +285,7 @@ impl Stage {
     ///     bytes: Bytes handled.
     #[pyo3(signature = (*, inputs = None, outputs = None, bytes = None))]
     fn items(&self, inputs: Option<i64>, outputs: Option<i64>, bytes: Option<i64>) {
-        calls::tell(self.handle(), told(inputs, outputs, bytes));
+        open_calls::add_items(self.handle(), items(inputs, outputs, bytes));
     }
 
     /// Counts a call that was timed elsewhere. One whose time is no duration is not counted.
@@ -305,7 +305,7 @@ impl Stage {
         bytes: Option<i64>,
         failed: bool,
     ) {
-        let Some(slot) = self.place().slot else {
+        let Some(slot) = self.local_slot().slot else {
             return;
         };
         let Ok(took) = std::time::Duration::try_from_secs_f64(seconds) else {
@@ -313,7 +313,7 @@ impl Stage {
         };
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let end = if failed { End::Failed } else { End::Done };
-        let outcome = told(inputs, outputs, bytes).outcome(end, 0);
+        let outcome = items(inputs, outputs, bytes).outcome(end, 0);
         slot.record_as(self.writers, nanos, outcome);
     }
 
@@ -323,12 +323,12 @@ impl Stage {
     ///     within: The call around it, which waits for it.
     #[pyo3(signature = (within = None))]
     fn _begin(&self, within: Option<Py<Task>>) -> Task {
-        Task::begin(self.place(), self.writers, within)
+        Task::begin(self.local_slot(), self.writers, within)
     }
 
-    /// Adds items that were taken in or given out apart from calls.
+    /// Adds input and output items apart from calls.
     fn _add_items(&self, inputs: i64, outputs: i64) {
-        self.place().add_items(inputs, outputs);
+        self.local_slot().add_items(inputs, outputs);
     }
 
     fn __reduce__<'py>(
@@ -350,16 +350,16 @@ impl Stage {
     }
 }
 
-fn told(inputs: Option<i64>, outputs: Option<i64>, bytes: Option<i64>) -> Told {
-    let count = |given: i64| u64::try_from(given).unwrap_or(0);
-    Told {
+fn items(inputs: Option<i64>, outputs: Option<i64>, bytes: Option<i64>) -> Items {
+    let count = |items: i64| u64::try_from(items).unwrap_or(0);
+    Items {
         inputs: inputs.map(count),
         outputs: outputs.map(count),
         bytes: bytes.map_or(0, count),
     }
 }
 
-/// What the type of the exception that passes through a block says of the call.
+/// How a call ended, by the type of the exception that leaves it, or None.
 #[inline]
 pub(crate) fn how_ended(kind: &Bound<'_, PyAny>) -> End {
     if kind.is_none() {
@@ -377,11 +377,11 @@ fn how_failed(kind: &Bound<'_, PyAny>) -> PyResult<End> {
     {
         return Ok(End::Nothing);
     }
-    // A generator that is closed has given out the item that it stood at.
+    // A closed generator has yielded its current item.
     if kind.is_subclass(&PyGeneratorExit::type_object(py))? {
         return Ok(End::Done);
     }
-    // Nobody was cancelled where nobody has loaded asyncio.
+    // Without asyncio, no task was cancelled.
     let asyncio = py
         .import(intern!(py, "sys"))?
         .getattr(intern!(py, "modules"))?
@@ -389,12 +389,12 @@ fn how_failed(kind: &Bound<'_, PyAny>) -> PyResult<End> {
     if let Ok(asyncio) = asyncio
         && kind.is_subclass(&asyncio.getattr(intern!(py, "CancelledError"))?)?
     {
-        return Ok(End::GivenUp);
+        return Ok(End::Cancelled);
     }
     Ok(End::Failed)
 }
 
-/// An awaitable that is done.
+/// An awaitable that is already complete.
 #[pyclass(module = "headspace._native", frozen)]
 struct Ready(Option<Py<PyAny>>);
 

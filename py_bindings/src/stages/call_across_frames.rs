@@ -1,8 +1,7 @@
-//! A call of a stage that is an object of its own, for integrations whose calls begin and end in
-//! different frames of many tasks at once.
+//! A call of a stage that begins and ends in different frames or tasks: `headspace._native.Task`.
 //!
-//! What such a stage takes in and gives out may be seen elsewhere than at its calls (at the queue
-//! behind it, say): so both are added on their own.
+//! Integrations use it. They may count the input and output items of such a stage apart from its calls, for
+//! example at the queue after it. So items can be added separately.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,58 +10,62 @@ use headspace_agent::record::stage::{Entered, Writers};
 use pyo3::prelude::*;
 
 use crate::session::clock;
-use crate::stages::calls::{End, Place};
-use crate::stages::slots;
+use crate::stages::open_calls::{End, LocalSlot};
+use crate::stages::process_slots;
 use crate::stages::stage::how_ended;
 
-/// A call that goes on. One that is dropped instead of ended is no call.
+/// A call in progress. If it is dropped before [`end`](Task::end), it is not counted.
 #[pyclass(module = "headspace._native", frozen)]
 pub(crate) struct Task {
-    place: &'static Place,
+    local: &'static LocalSlot,
     writers: Writers,
-    /// `None` where nothing is counted.
+    /// None if the stage is not counted.
     entered: Option<Entered>,
-    /// The call around it.
+    /// The call that contains it.
     within: Option<Py<Task>>,
-    /// Nanoseconds in calls within.
+    /// Nanoseconds in calls that it contains.
     nested: AtomicU64,
-    goes_on: AtomicBool,
+    is_open: AtomicBool,
 }
 
 impl Task {
-    /// It begins now, within another call or none.
-    pub(crate) fn begin(place: &'static Place, writers: Writers, within: Option<Py<Self>>) -> Self {
-        let around = within.as_ref().map_or(0, |task| task.get().place.number);
-        let entered = place.slot.map(|slot| {
-            slot.note_within(place.number, around);
+    /// Begins a call, within another call or none.
+    pub(crate) fn begin(
+        local: &'static LocalSlot,
+        writers: Writers,
+        within: Option<Py<Self>>,
+    ) -> Self {
+        let around = within.as_ref().map_or(0, |task| task.get().local.number);
+        let entered = local.slot.map(|slot| {
+            slot.note_within(local.number, around);
             slot.enter_as(writers, clock(), false)
         });
         Self {
-            place,
+            local,
             writers,
             entered,
             within,
             nested: AtomicU64::new(0),
-            goes_on: AtomicBool::new(entered.is_some()),
+            is_open: AtomicBool::new(entered.is_some()),
         }
     }
 
-    /// Whether it is counted, and has not ended before now.
+    /// Closes the call. Returns whether it must be counted: it was open, and began in this process.
     fn close(&self) -> bool {
-        self.goes_on.swap(false, Ordering::Relaxed) && self.place.owner.is_here()
+        self.is_open.swap(false, Ordering::Relaxed) && self.local.owner.is_here()
     }
 }
 
 #[pymethods]
 impl Task {
-    /// It ends, with an exception of that type or None.
+    /// Ends the call, with an exception of type `kind` or None.
     ///
     /// Args:
-    ///     kind: As `__exit__` has it.
-    ///     inputs: Items taken in; fewer than 0 where earlier calls said too many.
-    ///     outputs: Items given out.
+    ///     kind: As in `__exit__`.
+    ///     inputs: Input items; negative to correct earlier calls.
+    ///     outputs: Output items.
     fn end(&self, kind: &Bound<'_, PyAny>, inputs: i64, outputs: i64) {
-        let (Some(slot), Some(entered)) = (self.place.slot, self.entered) else {
+        let (Some(slot), Some(entered)) = (self.local.slot, self.entered) else {
             return;
         };
         if !self.close() {
@@ -71,7 +74,7 @@ impl Task {
         let how = how_ended(kind);
         if how == End::Nothing {
             slot.abandon_as(self.writers);
-            self.place.add_items(inputs, outputs);
+            self.local.add_items(inputs, outputs);
             return;
         }
         let outcome = Outcome {
@@ -85,22 +88,20 @@ impl Task {
         if let Some(around) = &self.within {
             around.get().nested.fetch_add(took, Ordering::Relaxed);
         }
-        if slots::is_time_to_look(entered.ticks()) {
-            slots::look_again();
-        }
+        process_slots::search_if_due(entered.ticks());
     }
 }
 
 impl Drop for Task {
     fn drop(&mut self) {
-        if let (Some(slot), true) = (self.place.slot, self.close()) {
+        if let (Some(slot), true) = (self.local.slot, self.close()) {
             slot.abandon_as(self.writers);
         }
     }
 }
 
-impl Place {
-    /// Items that are told of apart from calls.
+impl LocalSlot {
+    /// Adds items apart from calls.
     pub(crate) fn add_items(&self, inputs: i64, outputs: i64) {
         if let (Some(slot), true) = (self.slot, self.owner.is_here()) {
             slot.extra_in.fetch_add(inputs, Ordering::Relaxed);

@@ -1,4 +1,6 @@
-//! What a loop replays, and when.
+//! The mode of a loop, and the plan of its probe or replay, from the options that Python passes.
+
+use std::fmt::Display;
 
 use headspace_agent::loader::{Probe, ProbePlan, Replay, ReplayPlan};
 use headspace_agent::model::Mode;
@@ -7,16 +9,16 @@ use headspace_agent::notice::{Afterwards, ProbeFacts};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::loops::batch_cache::Machine;
+use crate::loops::batch_cache::StateMachine;
 
-/// The plan as Python gives it: a mapping. Only the mode must be there.
+/// The options of a loop: a mapping. Only `mode` is required.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is an option of the user"
 )]
-pub(crate) struct GivenPlan {
+pub(crate) struct PlanOptions {
     /// `measure`, `probe` or `replay`.
     mode: String,
     /// Batches that a probe or a replay repeats.
@@ -28,7 +30,7 @@ pub(crate) struct GivenPlan {
     /// Batches after which an epoch of a replay ends.
     #[pyo3(default)]
     stop_after: Option<i64>,
-    /// Most steps that a probe may take.
+    /// Most steps of a probe.
     #[pyo3(default)]
     probe_steps: Option<u64>,
     /// Whether the loop ends with its probe.
@@ -37,14 +39,14 @@ pub(crate) struct GivenPlan {
     /// Whether a probed epoch delivers every batch of its loader.
     #[pyo3(default)]
     exactly_once: bool,
-    /// Whether only the program ends it: a replay goes on beyond the loader's length, and no probe
-    /// stops it.
+    /// Whether only the program ends the loop: a replay continues beyond the loader's length, and no probe
+    /// stops the loop.
     #[pyo3(default)]
     endless: bool,
     /// Whether a replay keeps the source, which it no longer reads.
     #[pyo3(default)]
     keep_source: bool,
-    /// How many processes train together: their probes must switch at the same steps.
+    /// How many processes train together. Their probes must switch at the same steps.
     #[pyo3(default = 1)]
     world_size: u32,
 }
@@ -52,22 +54,16 @@ pub(crate) struct GivenPlan {
 /// As `_settings.DEFAULT_CACHES`.
 const DEFAULT_CACHES: i64 = 10;
 
-/// What a loop replays, and when.
+/// The mode of a loop, with the plan of its probe or replay.
 pub(crate) struct Plan {
+    options: PlanOptions,
     kind: Kind,
-    /// Whether only the program ends it.
-    endless: bool,
-    pub(crate) keep_source: bool,
 }
 
 enum Kind {
     Measure,
     Replay(ReplayPlan),
-    Probe {
-        plan: ProbePlan,
-        stop_after: bool,
-        exactly_once: bool,
-    },
+    Probe(ProbePlan),
 }
 
 impl Plan {
@@ -75,71 +71,75 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// `ValueError` if the mode is none of the three, or the numbers make no sense together.
-    pub(crate) fn new(given: &GivenPlan, prefetch_depth: Option<u32>) -> PyResult<Self> {
-        let kind = match given.mode.as_str() {
+    /// `ValueError` if `mode` is not one of the three modes, or the numbers contradict each other.
+    pub(crate) fn new(options: PlanOptions, prefetch_depth: Option<u32>) -> PyResult<Self> {
+        let kind = match options.mode.as_str() {
             "measure" => Kind::Measure,
             "replay" => {
                 let plan = ReplayPlan::new(
-                    given.num_caches,
-                    given.return_caches_after,
-                    given.stop_after,
+                    options.num_caches,
+                    options.return_caches_after,
+                    options.stop_after,
                 );
-                Kind::Replay(plan.map_err(|error| PyValueError::new_err(error.to_string()))?)
+                Kind::Replay(plan.map_err(value_error)?)
             }
-            "probe" => Kind::Probe {
-                plan: probe_plan(given, prefetch_depth)?,
-                stop_after: given.stop_after_probe,
-                exactly_once: given.exactly_once,
-            },
+            "probe" => {
+                let caches = u64::try_from(options.num_caches).unwrap_or_default();
+                let plan = ProbePlan::for_loader(prefetch_depth, options.world_size);
+                let plan = plan.with_caches(caches);
+                Kind::Probe(match options.probe_steps {
+                    None => plan,
+                    Some(steps) => plan.with_total(steps).map_err(value_error)?,
+                })
+            }
             other => {
                 return Err(PyValueError::new_err(format!(
                     "`mode` is not a mode: `{other}` (write `measure`, `probe` or `replay`)"
                 )));
             }
         };
-        Ok(Self {
-            kind,
-            endless: given.endless,
-            keep_source: given.keep_source,
-        })
+        Ok(Self { options, kind })
+    }
+
+    /// Whether a replay keeps the source, which it no longer reads.
+    pub(crate) fn keeps_source(&self) -> bool {
+        self.options.keep_source
     }
 
     pub(crate) fn mode(&self) -> Mode {
         match self.kind {
             Kind::Measure => Mode::Measure,
             Kind::Replay(_) => Mode::Replay,
-            Kind::Probe { .. } => Mode::Probe,
+            Kind::Probe(_) => Mode::Probe,
         }
     }
 
-    /// Whether an epoch with repeated batches has as many batches as the loader says.
+    /// Whether an epoch with repeated batches has the loader's length.
     pub(crate) fn keeps_length(&self) -> bool {
         match self.kind {
-            Kind::Probe { exactly_once, .. } => !exactly_once,
-            Kind::Measure | Kind::Replay(_) => !self.endless,
+            Kind::Probe(_) => !self.options.exactly_once,
+            Kind::Measure | Kind::Replay(_) => !self.options.endless,
         }
     }
 
-    /// What decides about each batch, made at the first epoch. None in mode `measure`.
-    pub(crate) fn machine(&self) -> Option<Machine> {
+    /// A new state machine, which decides the source of each batch. None in mode `measure`.
+    pub(crate) fn state_machine(&self) -> Option<StateMachine> {
         match &self.kind {
             Kind::Measure => None,
-            Kind::Replay(plan) => Some(Machine::Replay(Replay::new(*plan))),
-            Kind::Probe {
-                plan, stop_after, ..
-            } => Some(Machine::Probe(Box::new(Probe::new(*plan, *stop_after)))),
+            Kind::Replay(plan) => Some(StateMachine::Replay {
+                replay: Replay::new(*plan),
+                replays_only: false,
+            }),
+            Kind::Probe(plan) => {
+                let probe = Probe::new(*plan, self.options.stop_after_probe);
+                Some(StateMachine::Probe(Box::new(probe)))
+            }
         }
     }
 
-    /// What the notice of a beginning probe says. None in the other modes.
+    /// The facts of the notice at the beginning of a probe. None in the other modes.
     pub(crate) fn probe_facts(&self, loader: &LoaderRecord) -> Option<ProbeFacts> {
-        let Kind::Probe {
-            plan,
-            stop_after,
-            exactly_once,
-        } = &self.kind
-        else {
+        let Kind::Probe(plan) = &self.kind else {
             return None;
         };
         Some(ProbeFacts {
@@ -149,8 +149,8 @@ impl Plan {
             cached: plan.num_caches,
             has_ranks: !plan.adaptive,
             epoch: loader.batches,
-            exactly_once: *exactly_once,
-            afterwards: match (*stop_after, self.endless) {
+            exactly_once: self.options.exactly_once,
+            afterwards: match (self.options.stop_after_probe, self.options.endless) {
                 (true, _) => Afterwards::Ends,
                 (false, true) => Afterwards::OnlyTrainsOn,
                 (false, false) => Afterwards::TrainsOn,
@@ -160,13 +160,6 @@ impl Plan {
     }
 }
 
-fn probe_plan(given: &GivenPlan, prefetch_depth: Option<u32>) -> PyResult<ProbePlan> {
-    let caches = u64::try_from(given.num_caches).unwrap_or_default();
-    let plan = ProbePlan::for_loader(prefetch_depth, given.world_size).with_caches(caches);
-    match given.probe_steps {
-        None => Ok(plan),
-        Some(steps) => plan
-            .with_total(steps)
-            .map_err(|error| PyValueError::new_err(error.to_string())),
-    }
+fn value_error(error: impl Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
 }

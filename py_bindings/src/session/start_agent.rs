@@ -1,4 +1,5 @@
-//! Composes the agent of a session: its destinations, its sources, and what it prints.
+//! Starts the agent of a session: checks the configuration, opens destinations and sources, and prints
+//! notices.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -27,11 +28,11 @@ use pyo3::prelude::*;
 
 use crate::session::{clock, render};
 
-/// How long the start of a session waits for the GPU's driver, which answers in milliseconds where
-/// it is awake. One that takes longer is read from when it has opened.
+/// How long the start of a session waits for the GPU's driver. An active driver answers in milliseconds. The
+/// readings of a slower one begin when it has opened.
 const DRIVER_PATIENCE: Duration = Duration::from_millis(250);
 
-/// How a session is started: the mapping that `_session/lifecycle.py` gives.
+/// The configuration of a session: the mapping that `_session/lifecycle.py` passes.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Configuration {
@@ -45,7 +46,7 @@ pub(crate) struct Configuration {
     pub(crate) rank: u32,
     /// This process's rank on its machine.
     local_rank: u32,
-    /// Its number among the ranks of its machine; none if it is the only one there, or nobody says.
+    /// Its index among the ranks of its machine. None if it is the only one there, or if that is unknown.
     rank_on_node: Option<u32>,
     /// How many processes the run has.
     pub(crate) world_size: u32,
@@ -53,23 +54,23 @@ pub(crate) struct Configuration {
     versions: BTreeMap<String, String>,
     /// The command line.
     argv: Vec<String>,
-    /// The settings in force.
+    /// The effective settings.
     settings: BTreeMap<String, String>,
     /// Whether nothing is printed on stderr.
     quiet: bool,
     /// Time stamp of the run's beginning, by default now.
     origin: Option<u64>,
-    /// Where records go besides the run folder.
+    /// Destinations of records besides the run folder.
     exports: Vec<Export>,
-    /// For how many integrations to keep numbers, for `scalars()`.
+    /// How many integrations fetch numbers with `scalars()`.
     scalars: usize,
 }
 
-/// A destination as Python names it: its kind, its options, and whether it is an error, and no notice, that
-/// it cannot be opened.
+/// A destination as Python passes it: its kind, its options, and whether a failure to open it is an error.
+/// Otherwise it is a notice.
 type Export = (String, Options, bool);
 
-/// A destination, or why there is none, and whether that is an error.
+/// A destination, or why it is invalid, and whether a failure is an error.
 type Wanted = (Result<Destination, DestinationError>, bool);
 
 /// The destinations that opened.
@@ -83,21 +84,21 @@ pub(crate) struct Checked {
     scalars: Option<ScalarExporter>,
 }
 
-/// What a session is made of besides its configuration.
+/// The parts of a session besides its configuration.
 pub(crate) struct Surroundings {
-    /// Sources that know the interpreter.
+    /// Sources of the interpreter.
     pub(crate) sources: Vec<Entry>,
-    /// Where this process counts its stages and queues.
+    /// The memory in which this process counts its stages and queues.
     pub(crate) slots: Option<&'static Slots>,
-    /// Where worker processes find the run.
+    /// The file by which worker processes find the run.
     pub(crate) marker: Option<Marker>,
 }
 
 impl Configuration {
     /// # Errors
     ///
-    /// `ValueError` if the interval is too short, the run's name is a path, or an option of a destination makes
-    /// no sense.
+    /// `ValueError` if the interval is too short, the run's name is a path, or an option of a destination is
+    /// invalid.
     pub(crate) fn check(mut self) -> PyResult<Checked> {
         let interval = Duration::try_from_secs_f64(self.interval)
             .ok()
@@ -132,17 +133,17 @@ impl Configuration {
 }
 
 impl Checked {
-    /// Where each integration fetches its numbers.
+    /// The numbers for each integration.
     pub(crate) fn scalar_fetches(&self) -> Vec<Fetch> {
         (self.scalars.as_ref()).map_or_else(Vec::new, ScalarExporter::fetches)
     }
 
-    /// Starts the agent. Returns it with the run folder.
+    /// Starts the agent. Returns it and the run folder.
     ///
     /// # Errors
     ///
-    /// `OSError` if the run folder or its file cannot be made, or a destination not opened; `RuntimeError` if the
-    /// system gives no thread.
+    /// `OSError` if the run folder, its file or a destination cannot be opened. `RuntimeError` if the system
+    /// cannot create a thread.
     pub(crate) fn start(self, surroundings: Surroundings) -> PyResult<(Agent, PathBuf)> {
         let given = self.given;
         let place = Place {
@@ -150,15 +151,14 @@ impl Checked {
             local_rank: given.local_rank,
             world_size: given.world_size,
         };
-        // Before the run folder is made: what cannot be opened leaves none behind.
+        // Before the run folder is created, so that a failure leaves no folder.
         let (others, notices) = open(self.destinations, &place)?;
         let (folder, file) = given.run_folder()?;
         let mut exporters: Exporters = vec![Box::new(file)];
         exporters.extend(others);
-        exporters.extend(
-            self.scalars
-                .map(|scalars| Box::new(scalars) as Box<dyn Exporter>),
-        );
+        if let Some(scalars) = self.scalars {
+            exporters.push(Box::new(scalars));
+        }
         let agent = given
             .builder(self.interval, exporters, &folder, surroundings)
             .start()
@@ -171,7 +171,7 @@ impl Checked {
 }
 
 impl Configuration {
-    /// Makes the run folder and this rank's file in it.
+    /// Creates the run folder, and this rank's file in it.
     fn run_folder(&self) -> PyResult<(PathBuf, FileExporter)> {
         let os_error = |error: &dyn std::fmt::Display| PyOSError::new_err(error.to_string());
         let unix_nanos = SystemTime::now()
@@ -185,14 +185,14 @@ impl Configuration {
         match FileExporter::create(&folder, self.rank, FileLimits::default()) {
             Ok(file) => Ok((folder, file)),
             Err(error) => {
-                // One that is not empty stays.
+                // This removes the folder only if it is empty.
                 let _ = std::fs::remove_dir(&folder);
                 Err(os_error(&error))
             }
         }
     }
 
-    /// The agent as it is to be started.
+    /// Describes the agent to start.
     fn builder(
         self,
         interval: Duration,
@@ -200,11 +200,6 @@ impl Configuration {
         folder: &Path,
         surroundings: Surroundings,
     ) -> AgentBuilder {
-        let Surroundings {
-            sources,
-            slots,
-            marker,
-        } = surroundings;
         let settings = Settings {
             driver_patience: DRIVER_PATIENCE,
             rank_gpu: self
@@ -213,7 +208,8 @@ impl Configuration {
             ..headspace::source_settings()
         };
         let mut catalog = Catalog::open(&settings);
-        catalog.entries.extend(sources);
+        catalog.entries.extend(surroundings.sources);
+        let marker = surroundings.marker;
         let clock = (self.origin).map_or_else(MonotonicClock::new, |at| clock().starting_at(at));
         let since_origin = clock.nanos(clock.ticks()) as f64 / 1e9;
         let (quiet, rank, world_size) = (self.quiet, self.rank, self.world_size);
@@ -232,7 +228,7 @@ impl Configuration {
                 sources: catalog.records(),
                 versions: self.versions,
                 argv: self.argv,
-                // Until a loop says what it does.
+                // Until a loop reports its own mode.
                 mode,
                 settings: self.settings,
                 world_size,
@@ -245,10 +241,10 @@ impl Configuration {
                 rank,
                 pid: std::process::id(),
             },
-            say: say_aloud(quiet),
+            say: print_notices(quiet),
             on_terminate: Box::new(move |summary, probes| {
                 if !quiet && rank == 0 {
-                    say_verdict(summary, probes, &shown, world_size);
+                    print_verdict(summary, probes, &shown, world_size);
                 }
                 if let Some(marker) = &terminated {
                     marker.remove();
@@ -258,29 +254,29 @@ impl Configuration {
             clock,
             consumer: settings.consumer,
             rank_gpu: settings.rank_gpu,
-            stages: slots.map(Slots::region),
+            stages: surroundings.slots.map(Slots::region),
             workers: marker.map(|marker| Box::new(FoundWorkers::below(marker)) as Box<dyn Workers>),
         }
     }
 }
 
-/// Prints the verdict of a run that a signal ends.
-fn say_verdict(summary: &SummaryRecord, probes: &[ProbeRecord], folder: &Path, world_size: u32) {
+/// Prints the verdict of a run that a signal ended.
+fn print_verdict(summary: &SummaryRecord, probes: &[ProbeRecord], folder: &Path, world_size: u32) {
     if let Ok((_, text, _)) = render(summary, probes, folder, world_size) {
-        say(&format!("{text}\n"));
+        print(&format!("{text}\n"));
     }
 }
 
-fn say_aloud(quiet: bool) -> Say {
+fn print_notices(quiet: bool) -> Say {
     Box::new(move |notice| {
         tracing::info!(target: crate::session::log::NOTICE, code = notice.code(), "{notice}");
         if !quiet {
-            say(&format!("headspace: {notice}\n"));
+            print(&format!("headspace: {notice}\n"));
         }
     })
 }
 
-/// Opens the destinations. A notice says which of them are left out.
+/// Opens the destinations. The notices name those that are left out.
 fn open(wanted: Vec<Wanted>, place: &Place) -> PyResult<(Exporters, Vec<Notice>)> {
     let (mut exporters, mut notices) = (Vec::new(), Vec::new());
     for (destination, must) in wanted {
@@ -306,15 +302,15 @@ fn py_error(error: &DestinationError) -> PyErr {
     }
 }
 
-/// Whether it names a folder, and is no path to one.
+/// Whether `name` is a folder name without path separators.
 fn is_plain(name: &str) -> bool {
     let mut parts = Path::new(name).components();
     matches!(parts.next(), Some(std::path::Component::Normal(part)) if part == name)
         && parts.next().is_none()
 }
 
-/// Prints to stderr, below Python: the interpreter lock belongs to the training thread. A closed stderr is
-/// not an error.
-fn say(text: &str) {
+/// Prints to stderr without Python, because the training thread needs the interpreter lock. A closed stderr
+/// is not an error.
+fn print(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

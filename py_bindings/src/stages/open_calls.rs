@@ -1,18 +1,20 @@
-//! The calls of stages that go on, thread by thread.
+//! The open calls of stages: one stack per thread.
 //!
-//! One handle serves all threads, coroutines and recursions at once, so what belongs to a call is
-//! not in the handle: each thread has a stack of its open calls. A call that ends is looked for from
-//! the top. Where several calls of one handle are open on a thread, those of a recursion end in
-//! reverse order but those of coroutines in any order; then the Python frame that began a call tells
-//! which one ends. The frame is asked for only from the second such call on, and for asynchronous ones.
+//! Threads, coroutines and recursions share one handle of a stage, so the state of a call cannot be in the
+//! handle. When a call ends, it is searched from the top of its thread's stack. A thread may have several
+//! open calls of one handle. In a recursion they end in reverse order, in coroutines in any order. So the
+//! Python frame that began a call identifies it. The frame is read only from the second such call on, and for
+//! asynchronous calls.
 //!
-//! | of stages called within stages | |
-//! |---|---|
-//! | synchronous calls | count as nested in the one below them on the stack |
-//! | asynchronous calls | take no part: those above and below belong to other tasks |
-//! | synchronous calls that end out of order (a `with` block across an `await` or a `yield`) | take no part from then on, and the stage's `within` is withdrawn |
+//! Calls within calls:
+//!
+//! - A synchronous call is nested in the synchronous call below it on the stack.
+//! - An asynchronous call is not nested: the calls above and below belong to other tasks.
+//! - Synchronous calls may end out of order (a `with` block across an `await` or a `yield`). They are no
+//!   longer nested from then on, and the stage's `within` is withdrawn.
 
 use std::cell::UnsafeCell;
+use std::ops::ControlFlow::{Break, Continue};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,23 +24,23 @@ use headspace_agent::runtime::fork::Owner;
 use pyo3::ffi;
 
 use crate::session::clock;
-use crate::stages::slots::{self, Tenure};
+use crate::stages::process_slots::{self, Tenure};
 
-/// A stage's slot, as found by one process.
-pub(crate) struct Place {
-    /// `None` where nothing is counted.
+/// A stage's slot in one process.
+pub(crate) struct LocalSlot {
+    /// None if the stage is not counted.
     pub(crate) slot: Option<&'static StageSlot>,
     /// The slot's number plus 1.
     pub(crate) number: u32,
     pub(crate) owner: Tenure,
 }
 
-/// A handle, as far as its calls are concerned.
+/// Identifies a stage's handle.
 #[derive(Clone, Copy)]
 pub(crate) struct Handle {
     /// Its address.
     pub(crate) key: usize,
-    /// Whether the interpreter lock keeps threads apart.
+    /// Whether the interpreter lock serialises the threads.
     pub(crate) writers: Writers,
 }
 
@@ -49,38 +51,38 @@ pub(crate) enum End {
     Done,
     /// It raised.
     Failed,
-    /// It was given up: cancelled. Not a failure, but it gave nothing out either.
-    GivenUp,
-    /// It found that there is nothing more to do. Not a call then.
+    /// It was cancelled. This is no failure, but the call has no output.
+    Cancelled,
+    /// There was no more work. This does not count as a call.
     Nothing,
 }
 
-/// A call that goes on.
+/// An open call.
 struct Call {
     /// The handle, by address.
     handle: usize,
-    place: &'static Place,
+    local: &'static LocalSlot,
     entered: Entered,
-    /// What tells it from other calls of the handle: the address of the Python frame that began it,
-    /// never followed, or another that no frame has; 0 where no other call went on here.
+    /// Identifies it among the calls of the handle: the address of the Python frame that began it, never
+    /// dereferenced, or an address that no frame has. 0 if no other call was open on this thread.
     frame: usize,
-    /// Whether it is nested in the call below and others may be in it.
+    /// Whether it may contain calls, and be contained in the call below.
     nests: bool,
-    told: Told,
-    /// Nanoseconds in calls within.
+    items: Items,
+    /// Nanoseconds in calls that it contains.
     nested: u64,
 }
 
-/// What the user says of a call.
+/// The items and bytes of a call, as the user states them.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Told {
+pub(crate) struct Items {
     pub(crate) inputs: Option<u64>,
     pub(crate) outputs: Option<u64>,
     pub(crate) bytes: u64,
 }
 
-impl Told {
-    /// What is told twice adds up.
+impl Items {
+    /// Repeated statements add up.
     fn add(&mut self, other: Self) {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
@@ -95,7 +97,7 @@ impl Told {
         Outcome {
             failed: end == End::Failed,
             items_in: self.inputs.unwrap_or(1),
-            items_out: self.outputs.or((end == End::GivenUp).then_some(0)),
+            items_out: self.outputs.or((end == End::Cancelled).then_some(0)),
             bytes: self.bytes,
             nested,
         }
@@ -104,58 +106,57 @@ impl Told {
 
 /// The open calls of one thread.
 ///
-/// Where Python has its interpreter lock, that is the lock: whoever comes here holds it.
+/// With an interpreter lock, that lock guards the stack: all callers hold it.
 #[derive(Default)]
 struct Stack {
     calls: UnsafeCell<Vec<Call>>,
     without_gil: Mutex<()>,
 }
 
-// SAFETY: the calls are reached through `with` only, one thread at a time, and while their own thread
-// ends, when nobody else knows of them.
+// SAFETY: only `with` accesses the calls, on one thread at a time, and the drop of their own thread's stack,
+// which no other thread can see any more.
 unsafe impl Sync for Stack {}
 
 impl Stack {
-    /// `work` neither lets go of the interpreter lock nor comes back here: it calls nothing of
-    /// Python's.
+    /// `work` calls no Python code, so it neither releases the interpreter lock nor re-enters this function.
     #[inline]
     fn with<R>(&self, writers: Writers, work: impl FnOnce(&mut Vec<Call>) -> R) -> R {
         let _held = (writers == Writers::Many).then(|| self.without_gil.lock());
-        // SAFETY: with `Writers::One` the caller holds the interpreter lock for as long as `work`
-        // takes, else the stack's own; so nobody else is here.
+        // SAFETY: with `Writers::One` the caller holds the interpreter lock while `work` runs, otherwise the
+        // stack's own lock is held. So no other thread is here.
         work(unsafe { &mut *self.calls.get() })
     }
 
-    /// A call begins.
+    /// Pushes a call that begins.
     #[inline]
-    fn push(&self, handle: Handle, place: &'static Place, nests: bool, frame: usize) {
-        let Some(slot) = place.slot else { return };
+    fn push(&self, handle: Handle, local: &'static LocalSlot, nests: bool, frame: usize) {
+        let Some(slot) = local.slot else { return };
         self.with(handle.writers, |calls| {
             if nests {
                 let within = calls.iter().rev().find(|call| call.nests);
-                slot.note_within(place.number, within.map_or(0, |call| call.place.number));
+                slot.note_within(local.number, within.map_or(0, |call| call.local.number));
             }
             calls.push(Call {
                 handle: handle.key,
-                place,
+                local,
                 entered: slot.enter_as(handle.writers, clock(), nests),
                 frame,
                 nests,
-                told: Told::default(),
+                items: Items::default(),
                 nested: 0,
             });
         });
     }
 }
 
-/// The stacks of all threads. Held for moments.
+/// The stacks of all threads. Locked briefly.
 static STACKS: Mutex<Vec<Arc<Stack>>> = Mutex::new(Vec::new());
 
 struct OfThread {
     stack: Arc<Stack>,
     owner: Owner,
-    /// Whether other threads can see it.
-    known: bool,
+    /// Whether other threads can see the stack.
+    is_listed: bool,
 }
 
 thread_local! {
@@ -165,16 +166,15 @@ thread_local! {
 impl OfThread {
     fn new() -> Self {
         let stack = Arc::<Stack>::default();
-        // In a forked child the lock may be held for ever. Then calls of this thread can end here
-        // only.
-        let known = STACKS
+        // In a forked child the lock may be held for ever. Then only this thread can end its calls.
+        let is_listed = STACKS
             .try_lock()
             .map(|mut stacks| stacks.push(Arc::clone(&stack)))
             .is_ok();
         Self {
             stack,
             owner: Owner::here(),
-            known,
+            is_listed,
         }
     }
 }
@@ -184,11 +184,11 @@ impl Drop for OfThread {
         if !self.owner.is_here() {
             return;
         }
-        if self.known {
+        if self.is_listed {
             let mut stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
             stacks.retain(|stack| !Arc::ptr_eq(stack, &self.stack));
         }
-        // SAFETY: its thread is here, and no other knows of it any more.
+        // SAFETY: this is the stack's thread, and no other thread can see the stack any more.
         for call in unsafe { &mut *self.stack.calls.get() }.drain(..) {
             call.forget(Writers::Many);
         }
@@ -197,21 +197,21 @@ impl Drop for OfThread {
 
 /// A call of a stage begins on this thread.
 #[inline]
-pub(crate) fn begin(handle: Handle, place: &'static Place, nests: bool) {
-    // Fails where the thread is ending: that call is not counted.
+pub(crate) fn begin(handle: Handle, local: &'static LocalSlot, nests: bool) {
+    // Fails if the thread is exiting. That call is not counted.
     let _ = CALLS.try_with(|of_thread| {
         let stack = &of_thread.stack;
-        // Asynchronous calls usually are several.
+        // Several asynchronous calls are usually open.
         let is_other = !nests
             || stack.with(handle.writers, |calls| {
                 calls.iter().any(|call| call.handle == handle.key)
             });
         let frame = if is_other { frame() } else { 0 };
-        stack.push(handle, place, nests, frame);
+        stack.push(handle, local, nests, frame);
     });
 }
 
-/// The call of that handle that goes on in this frame ends.
+/// The handle's call in this frame ends.
 #[inline]
 pub(crate) fn end(handle: Handle, how: End) {
     let _ = CALLS.try_with(|of_thread| {
@@ -219,29 +219,20 @@ pub(crate) fn end(handle: Handle, how: End) {
             close(handle.writers, calls, index, how)
         });
         match found {
-            Some(begun) => look_again_if_due(begun),
+            Some(begun) => process_slots::search_if_due(begun),
             None => end_elsewhere(handle, how),
         }
     });
 }
 
-/// Looks for a trainer now and then, by the time stamp at which a call began. This may call Python,
-/// so no stack is held.
+/// Begins a synchronous call that [`end_marked`] ends. `marker` is an address on the machine stack: no Python
+/// frame and no other open call has it.
 #[inline]
-fn look_again_if_due(begun: u64) {
-    if slots::is_time_to_look(begun) {
-        slots::look_again();
-    }
+pub(crate) fn begin_marked(handle: Handle, local: &'static LocalSlot, marker: usize) {
+    let _ = CALLS.try_with(|of_thread| of_thread.stack.push(handle, local, true, marker));
 }
 
-/// A synchronous call of a stage begins that [`end_marked`] ends. `marker` is an address that no Python
-/// frame has, and no other such call while this one goes on: one on the stack.
-#[inline]
-pub(crate) fn begin_marked(handle: Handle, place: &'static Place, marker: usize) {
-    let _ = CALLS.try_with(|of_thread| of_thread.stack.push(handle, place, true, marker));
-}
-
-/// The call with that marker ends, on whatever thread began it: this one.
+/// The call with that marker ends. It began on this thread.
 #[inline]
 pub(crate) fn end_marked(handle: Handle, marker: usize, how: End) {
     let _ = CALLS.try_with(|of_thread| {
@@ -252,23 +243,23 @@ pub(crate) fn end_marked(handle: Handle, marker: usize, how: End) {
             Some(close(handle.writers, calls, index, how))
         });
         if let Some(begun) = begun {
-            look_again_if_due(begun);
+            process_slots::search_if_due(begun);
         }
     });
 }
 
-/// Says something of the call of that handle that goes on in this frame.
-pub(crate) fn tell(handle: Handle, told: Told) {
+/// Adds items to the handle's call in this frame.
+pub(crate) fn add_items(handle: Handle, items: Items) {
     let _ = CALLS.try_with(|of_thread| {
         on(handle, &of_thread.stack, false, |calls, index| {
-            calls[index].told.add(told);
+            calls[index].items.add(items);
         })
     });
 }
 
-/// Does something with the open call of the handle that is meant: the only one, else that of the
-/// running frame, else (where a block `ends`, which it does in the frame that began it) the one whose
-/// frame is not known, else the newest. `None` where there is none.
+/// Applies `work` to one open call of the handle: the only one, or the one of the running frame, or (if a
+/// block `ends`, which it does in the frame that began it) the one without a frame, or the newest. None if no
+/// call is open.
 #[inline]
 fn on<R>(
     handle: Handle,
@@ -278,11 +269,11 @@ fn on<R>(
 ) -> Option<R> {
     let newest = |calls: &[Call]| calls.iter().rposition(|call| call.handle == handle.key);
     let only = stack.with(handle.writers, |calls| match newest(calls) {
-        Some(index) if calls[index].frame == 0 => Only::Done(Some(work(calls, index))),
-        Some(_) => Only::OneOfSeveral,
-        None => Only::Done(None),
+        Some(index) if calls[index].frame == 0 => Break(Some(work(calls, index))),
+        Some(_) => Continue(()),
+        None => Break(None),
     });
-    if let Only::Done(done) = only {
+    if let Break(done) = only {
         return done;
     }
     let frame = frame();
@@ -299,13 +290,7 @@ fn on<R>(
     })
 }
 
-/// What a first look at the open calls says.
-enum Only<R> {
-    Done(Option<R>),
-    OneOfSeveral,
-}
-
-/// Takes a call from the stack and counts it. Gives the time stamp at which it began.
+/// Removes a call from the stack and counts it. Returns the time stamp at which it began.
 #[inline]
 fn close(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) -> u64 {
     if index + 1 == calls.len() {
@@ -315,11 +300,11 @@ fn close(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) -> u64
     let begun = call.entered.ticks();
     let mut nests = call.nests;
     for above in calls.iter_mut().skip(index).filter(|above| above.nests) {
-        // Out of order: neither of the two is within the other.
+        // They end out of order, so neither contains the other.
         above.nests = false;
-        above.place.withdraw_within();
+        above.local.withdraw_within();
         if nests {
-            call.place.withdraw_within();
+            call.local.withdraw_within();
         }
         nests = false;
     }
@@ -332,7 +317,7 @@ fn close(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) -> u64
     begun
 }
 
-/// The same for the newest call, which is nearly always the one that ends: it is counted where it is.
+/// The same for the newest call, which is nearly always the one that ends. It is counted in place.
 #[inline]
 fn close_newest(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) -> u64 {
     let mut begun = 0;
@@ -349,8 +334,8 @@ fn close_newest(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End)
     begun
 }
 
-/// A call that began on another thread, such as a `with` block of a generator that two threads run
-/// in turn.
+/// Ends a call that began on another thread, such as a `with` block of a generator that two threads run in
+/// turn.
 #[cold]
 fn end_elsewhere(handle: Handle, how: End) {
     let Ok(stacks) = STACKS.try_lock() else {
@@ -359,7 +344,7 @@ fn end_elsewhere(handle: Handle, how: End) {
     let _ = stacks.iter().find_map(|stack| {
         stack.with(handle.writers, |calls| {
             let index = calls.iter().rposition(|call| call.handle == handle.key)?;
-            // Its thread's CPU time is not this one's.
+            // The CPU time of its thread is not known here.
             calls[index].entered = calls[index].entered.without_cpu();
             close(handle.writers, calls, index, how);
             Some(())
@@ -368,27 +353,27 @@ fn end_elsewhere(handle: Handle, how: End) {
 }
 
 impl Call {
-    /// Counts it and gives its nanoseconds; `None` where it counts nothing.
+    /// Counts the call and returns its nanoseconds. None if it is not counted.
     #[inline]
     fn finish(&self, writers: Writers, how: End) -> Option<u64> {
-        if how == End::Nothing || !self.place.owner.is_here() {
+        if how == End::Nothing || !self.local.owner.is_here() {
             self.forget(writers);
             return None;
         }
-        let outcome = self.told.outcome(how, self.nested);
-        let slot = self.place.slot?;
+        let outcome = self.items.outcome(how, self.nested);
+        let slot = self.local.slot?;
         Some(slot.exit_as(writers, clock(), self.entered, outcome))
     }
 
-    /// It was no call.
+    /// Does not count the call.
     fn forget(&self, writers: Writers) {
-        if let (Some(slot), true) = (self.place.slot, self.place.owner.is_here()) {
+        if let (Some(slot), true) = (self.local.slot, self.local.owner.is_here()) {
             slot.abandon_as(writers);
         }
     }
 }
 
-impl Place {
+impl LocalSlot {
     #[cold]
     fn withdraw_within(&self) {
         if let (Some(slot), true) = (self.slot, self.owner.is_here())
@@ -401,7 +386,7 @@ impl Place {
 
 /// Address of the Python frame that runs on this thread; 0 without one.
 fn frame() -> usize {
-    // SAFETY: our callers are attached to the interpreter. The borrowed frame is not followed. (It
-    // may have to be made, which may run the garbage collector: no stack is held meanwhile.)
+    // SAFETY: our callers are attached to the interpreter. The borrowed frame is not dereferenced. (Python
+    // may create the frame, which may run the garbage collector. No stack is locked meanwhile.)
     unsafe { ffi::PyEval_GetFrame() as usize }
 }

@@ -1,4 +1,4 @@
-//! Batches where a machine decides where they come from: the modes `probe` and `replay`.
+//! `next()` in the modes `probe` and `replay`: a batch comes from the source or from the cache.
 
 use std::sync::atomic::Ordering;
 
@@ -13,46 +13,46 @@ use pyo3::types::PyWeakrefMethods;
 use super::{LoopIterator, this_thread};
 use crate::interpreter::interrupts::unless_interrupted;
 use crate::interpreter::thread_times;
-use crate::loops::batch_cache::{Answer, Cached};
-use crate::loops::source::Next;
+use crate::loops::batch_cache::{Answer, BatchCache};
+use crate::loops::wrapped_iterator::Next;
 
 /// Time stamps of a batch.
 #[derive(Clone, Copy)]
 struct Times {
-    /// The loop asked for it.
-    asked: u64,
-    /// Whoever gives it was asked.
+    /// The loop called `next()`.
+    called: u64,
+    /// The source or the cache was called.
     request: u64,
     receive: u64,
 }
 
 impl LoopIterator {
-    /// The next batch where a machine decides.
-    pub(super) fn next_decided(
+    /// The next batch, from the source or from the cache.
+    pub(super) fn next_of_cache_or_source(
         &self,
         py: Python<'_>,
-        cached: &Cached,
+        cache: &BatchCache,
     ) -> PyResult<Option<Py<PyAny>>> {
         if self.exhausted.load(Ordering::Relaxed) {
             return Ok(None);
         }
         if self.in_flight.load(Ordering::Relaxed) {
-            self.say_concurrent();
+            self.notify_concurrent();
         }
-        if cached.is_probe() && !self.epoch.entry().recorder.is_watching() {
-            return self.next_paused(py, cached);
+        if cache.is_probe() && !self.epoch.entry().recorder.is_watching() {
+            return self.next_paused(py, cache);
         }
         let recorder = &self.epoch.entry().recorder;
-        // What is done with the cache before the source is asked is no part of the step.
-        let asked = recorder.ticks();
+        // Work on the cache before the source is called is not part of the step.
+        let called = recorder.ticks();
         loop {
-            let answer = cached.request(py, &self.progress)?;
+            let answer = cache.request(py, &self.progress)?;
             let decision = answer.decision;
-            self.change_phase(py, cached, &answer)?;
+            self.change_phase(py, cache, &answer)?;
             if answer.releases_source && decision != Decision::Source {
                 self.release_source(py);
             }
-            self.asked_by.store(this_thread(), Ordering::Relaxed);
+            self.requested_by.store(this_thread(), Ordering::Relaxed);
             self.in_flight.store(true, Ordering::Relaxed);
             let request = recorder.ticks();
             let outcome = match decision {
@@ -65,27 +65,27 @@ impl LoopIterator {
             match outcome {
                 Ok(Next::Batch(batch)) => {
                     let times = Times {
-                        asked,
+                        called,
                         request,
                         receive,
                     };
-                    self.hand_out(py, cached, &batch, decision, times)?;
+                    self.hand_out(py, cache, &batch, decision, times)?;
                     return Ok(Some(batch));
                 }
-                Ok(Next::End(_)) if self.goes_on_from_cache(cached, decision) => {}
+                Ok(Next::End(_)) if self.continues_from_cache(cache, decision) => {}
                 Ok(Next::End(value)) => {
                     self.end(true);
                     self.exhausted.store(true, Ordering::Relaxed);
                     if let Some(count) = answer.replaced {
-                        self.say_replaced(count);
-                        self.tell_cut(py, cached, true)?;
+                        self.notify_replaced(count);
+                        self.report_cut(py, cache, true)?;
                     }
                     return value.map_or(Ok(None), Err);
                 }
                 Err(error) => {
-                    // The loop may go on with the next batch, as it may without us.
+                    // The loop may continue with the next batch, as without a probe.
                     self.last_receive.store(0, Ordering::Relaxed);
-                    cached.interrupt();
+                    cache.interrupt();
                     self.failed.store(true, Ordering::Relaxed);
                     self.end(false);
                     return Err(error);
@@ -94,12 +94,12 @@ impl LoopIterator {
         }
     }
 
-    /// A batch goes to the loop: it is counted, told to the machine, and kept where that wants it.
+    /// Records a batch before the loop receives it, and keeps it if the state machine needs it.
     #[inline]
     fn hand_out(
         &self,
         py: Python<'_>,
-        cached: &Cached,
+        cache: &BatchCache,
         batch: &Py<PyAny>,
         decision: Decision,
         times: Times,
@@ -111,28 +111,28 @@ impl LoopIterator {
             self.samples.count(batch.bind(py), recorder)?;
         }
         recorder.lap(times.request, times.receive);
-        self.tell_machine(cached, times);
-        if decision == Decision::Source && cached.delivered(py, batch, &self.progress)? {
+        self.report_step(cache, times);
+        if decision == Decision::Source && cache.delivered(py, batch, &self.progress)? {
             self.last_receive.store(recorder.ticks(), Ordering::Relaxed);
         }
-        self.tell_cut(py, cached, false)?;
+        self.report_cut(py, cache, false)?;
         if matches!(decision, Decision::Cached(_)) {
-            self.replay_to_the_end(py, cached);
+            self.replay_to_the_end(py, cache);
         }
         Ok(())
     }
 
-    /// Where the source has come to its end: whether the epoch goes on all the same.
-    fn goes_on_from_cache(&self, cached: &Cached, decision: Decision) -> bool {
+    /// Whether the epoch continues with cached batches after the source has ended.
+    fn continues_from_cache(&self, cache: &BatchCache, decision: Decision) -> bool {
         if decision != Decision::Source {
             return false;
         }
-        // A source that ends with an error, as a generator does, has not come to its end.
+        // A source that ends after an error, as a generator does, has no more batches, but has not finished.
         let failed = self.failed.load(Ordering::Relaxed);
-        match cached.source_ended(&self.progress) {
+        match cache.source_ended(&self.progress) {
             Ended::Replay { early } if !failed => {
                 if early {
-                    self.say_early(cached);
+                    self.notify_early_end(cache);
                 }
                 true
             }
@@ -140,51 +140,51 @@ impl LoopIterator {
         }
     }
 
-    /// If all that is left of the epoch is replayed, nothing need be decided any more.
-    fn replay_to_the_end(&self, py: Python<'_>, cached: &Cached) {
-        if let Some(tape) = cached.tape(py, &self.progress)
-            && let Ok(mut place) = self.tape.try_lock()
+    /// If all remaining batches of the epoch are replayed, no further decision is needed.
+    fn replay_to_the_end(&self, py: Python<'_>, cache: &BatchCache) {
+        if let Some(rest) = cache.rest_of_epoch(py, &self.progress)
+            && let Ok(mut place) = self.rest_of_epoch.try_lock()
         {
-            *place = Some(tape);
-            self.has_tape.store(true, Ordering::Relaxed);
+            *place = Some(rest);
+            self.only_replays.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Tells the loader of an epoch that ends before its source does, where it must know. The loop gets
-    /// its batches whatever comes of it.
-    fn tell_cut(&self, py: Python<'_>, cached: &Cached, is_over: bool) -> PyResult<()> {
+    /// Reports an epoch that ends before its source to a loader that must know. Errors of the loader do not
+    /// reach the loop.
+    fn report_cut(&self, py: Python<'_>, cache: &BatchCache, is_over: bool) -> PyResult<()> {
         if let Some(on_cut) = &self.on_cut
-            && (is_over || cached.is_last(&self.progress))
+            && (is_over || cache.is_last(&self.progress))
         {
             unless_interrupted(py, on_cut.call1(py, (is_over,)))?;
         }
         Ok(())
     }
 
-    /// While the watch is off a probe stands still: every batch is the source's, and no step
-    /// reaches across.
+    /// While the session is paused, the probe pauses too: all batches come from the source, and no step
+    /// includes the pause.
     #[cold]
-    fn next_paused(&self, py: Python<'_>, cached: &Cached) -> PyResult<Option<Py<PyAny>>> {
+    fn next_paused(&self, py: Python<'_>, cache: &BatchCache) -> PyResult<Option<Py<PyAny>>> {
         self.last_receive.store(0, Ordering::Relaxed);
-        cached.interrupt();
+        cache.interrupt();
         let batch = self.timed(py, || self.source.next(py));
         match batch {
-            Ok(Some(_)) => cached.passed(&self.progress),
-            _ => _ = cached.source_ended(&self.progress),
+            Ok(Some(_)) => cache.passed(&self.progress),
+            _ => _ = cache.source_ended(&self.progress),
         }
         batch
     }
 
-    /// The step that this batch ends, told to the machine.
-    fn tell_machine(&self, cached: &Cached, times: Times) {
+    /// Passes the times of the step that this batch ends to the state machine.
+    fn report_step(&self, cache: &BatchCache, times: Times) {
         let last = self.last_receive.swap(times.receive, Ordering::Relaxed);
         if last == 0 {
             return;
         }
         let clock = self.epoch.entry().recorder.clock();
         let nanos = |from, to| clock.nanos(to).saturating_sub(clock.nanos(from));
-        let step = cached.timed(
-            nanos(last, times.asked),
+        let step = cache.timed(
+            nanos(last, times.called),
             nanos(times.request, times.receive),
         );
         if let Some(window) = step.window {
@@ -196,16 +196,14 @@ impl LoopIterator {
         if step.wants_reading
             && let Some(times) = thread_times::read()
         {
-            cached.read(times);
+            cache.read(times);
         }
     }
 
-    /// Batches come from elsewhere: the records are told, and the cache is checked here, where no
-    /// step is timed. It is let go of when the probe is over.
-    fn change_phase(&self, py: Python<'_>, cached: &Cached, answer: &Answer) -> PyResult<()> {
-        let &Answer {
-            decision, phase, ..
-        } = answer;
+    /// Records that the phase changes, and checks the cache, because no step is timed here. When the probe
+    /// has finished, the cached batches are released.
+    fn change_phase(&self, py: Python<'_>, cache: &BatchCache, answer: &Answer) -> PyResult<()> {
+        let (decision, phase) = (answer.decision, answer.phase);
         if decision != Decision::End {
             if self.phase.swap(phase as u64, Ordering::Relaxed) == phase as u64 {
                 return Ok(());
@@ -215,7 +213,7 @@ impl LoopIterator {
         if !answer.is_over && (phase == Phase::Settle || decision == Decision::End) {
             return Ok(());
         }
-        let Some(facts) = cached.check(py)? else {
+        let Some(facts) = cache.check(py)? else {
             return Ok(());
         };
         self.epoch.entry().set_cache(facts);
@@ -226,7 +224,7 @@ impl LoopIterator {
                 in_place: facts.in_place,
             });
         }
-        if let (Phase::Replay, Some((live, _))) = (phase, cached.replay_progress()) {
+        if let (Phase::Replay, Some((live, _))) = (phase, cache.replay_progress()) {
             self.notice(&Notice::ReplayBegins {
                 loop_name: loop_name(),
                 cached: facts.batches as usize,
@@ -234,26 +232,23 @@ impl LoopIterator {
             });
         }
         if answer.is_over {
-            cached.release_batches();
+            cache.release_batches();
         }
         Ok(())
     }
 
-    fn say_replaced(&self, count: u64) {
-        let loop_name = self.epoch.loop_name();
-        let from = self.epoch.options_from();
+    fn notify_replaced(&self, count: u64) {
         self.notice(&Notice::BatchesReplaced {
-            loop_name,
+            loop_name: self.epoch.loop_name(),
             count,
-            from,
+            from: self.epoch.options_from(),
         });
     }
 
-    fn say_early(&self, cached: &Cached) {
-        if let Some((delivered, asked)) = cached.replay_progress() {
-            let loop_name = self.epoch.loop_name();
+    fn notify_early_end(&self, cache: &BatchCache) {
+        if let Some((delivered, asked)) = cache.replay_progress() {
             self.notice(&Notice::SourceEndedEarly {
-                loop_name,
+                loop_name: self.epoch.loop_name(),
                 delivered,
                 asked,
                 from: self.epoch.options_from(),
@@ -261,21 +256,18 @@ impl LoopIterator {
         }
     }
 
-    /// Replay needs the source no more: its threads and processes are let go, also where the
-    /// loader keeps its iterator for the next epoch (torch's persistent workers do).
+    /// Releases the threads and processes of the source, which replay no longer needs, even if the loader
+    /// keeps its iterator for the next epoch (torch's persistent workers do).
     fn release_source(&self, py: Python<'_>) {
         let Some(iterator) = self.source.release(py) else {
             return;
         };
         let loader = self.loader.as_ref();
-        if let Some(loader) = loader.and_then(|loader| loader.bind(py).upgrade()) {
-            let kept = loader
-                .getattr("_iterator")
-                .is_ok_and(|kept| kept.is(&iterator));
-            if kept {
-                let _ = loader.setattr("_iterator", py.None());
-            }
+        if let Some(loader) = loader.and_then(|loader| loader.bind(py).upgrade())
+            && let Ok(kept) = loader.getattr("_iterator")
+            && kept.is(&iterator)
+        {
+            let _ = loader.setattr("_iterator", py.None());
         }
-        drop(iterator);
     }
 }

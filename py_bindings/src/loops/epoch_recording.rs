@@ -1,9 +1,9 @@
-//! The loops in the records that the iterations of one wrapped loader write to.
+//! Records each epoch of a wrapped loader in a loop of the records. Concurrent epochs get separate loops, so
+//! that their steps do not mix.
 //!
-//! Iterations that go on at the same time each have a loop of their own, so that their steps do not mix. An
-//! iteration takes its loop when its first batch is requested, and not when the iterator is made: a program
-//! that makes the next epoch's iterator before it drops the last one (`it = iter(loader)` does, and so do
-//! frameworks) stays in one loop.
+//! An epoch gets its loop at the request of its first batch, not when its iterator is created. Some programs
+//! create the iterator of the next epoch before they drop the last one (`it = iter(loader)`, and frameworks).
+//! Their epochs stay in one loop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -24,7 +24,7 @@ pub(crate) struct RecordedLoop {
     pub(crate) entry: Arc<LoopEntry>,
     /// The session's number.
     session: u64,
-    /// An iteration goes on in it.
+    /// Whether an epoch is in progress in it.
     busy: Arc<AtomicBool>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct RecordedLoop {
 pub(crate) struct RecordedLoops(Mutex<Vec<RecordedLoop>>);
 
 impl RecordedLoops {
-    /// A loop of that session in which no iteration goes on; a new one if all are busy.
+    /// A loop of the session in which no epoch is in progress; a new one if all are busy.
     pub(crate) fn free(
         &self,
         session: u64,
@@ -42,7 +42,7 @@ impl RecordedLoops {
         mode: Mode,
     ) -> RecordedLoop {
         let mut loops = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Numbers of sessions grow. What began in an earlier one may ask late.
+        // Session numbers grow. An epoch of an earlier session may begin late.
         loops.retain(|recorded| recorded.session >= session);
         let of_session = || loops.iter().filter(|recorded| recorded.session == session);
         if let Some(recorded) = of_session().find(|recorded| !recorded.busy.load(Ordering::Relaxed))
@@ -69,7 +69,7 @@ impl RecordedLoop {
         }
     }
 
-    /// One that nobody reads.
+    /// A loop that no session reads.
     fn unwatched(loader: &LoaderRecord, mode: Mode) -> Self {
         let recorder = Recorder::new(
             loader.name.clone(),
@@ -82,32 +82,36 @@ impl RecordedLoop {
     }
 }
 
-/// How an iteration gets its loop.
-pub(crate) enum Choice {
-    /// Among those of a session, told by its number.
-    Of(Arc<RecordedLoops>, u64, Agent),
-    /// Nothing of it is recorded.
-    Unwatched,
+/// The session that records an epoch.
+pub(crate) struct RecordingSession {
+    pub(crate) loops: Arc<RecordedLoops>,
+    pub(crate) number: u64,
+    pub(crate) agent: Agent,
 }
 
-/// An iteration that was made.
+/// One epoch: an iterator of the loader, from its creation to its end.
 pub(crate) struct Epoch {
     recorded: OnceLock<RecordedLoop>,
-    choice: Choice,
+    /// None if nothing is recorded.
+    session: Option<RecordingSession>,
     loader: LoaderRecord,
     mode: Mode,
-    /// When it was made, as a time stamp of the clock.
+    /// Time stamp of its creation.
     begun: u64,
-    /// The process that made it: in another one its session is nobody's.
+    /// The process that created it. In a forked child, its session does not record.
     owner: Owner,
 }
 
 impl Epoch {
-    /// Its loop is chosen at its first batch.
-    pub(crate) fn new(choice: Choice, loader: LoaderRecord, mode: Mode, begun: u64) -> Self {
+    pub(crate) fn new(
+        session: Option<RecordingSession>,
+        loader: LoaderRecord,
+        mode: Mode,
+        begun: u64,
+    ) -> Self {
         Self {
             recorded: OnceLock::new(),
-            choice,
+            session,
             loader,
             mode,
             begun,
@@ -115,15 +119,12 @@ impl Epoch {
         }
     }
 
-    /// The agent that it is told to.
+    /// The agent that records it.
     pub(crate) fn agent(&self) -> Option<&Agent> {
-        match &self.choice {
-            Choice::Of(_, _, agent) => Some(agent),
-            Choice::Unwatched => None,
-        }
+        self.session.as_ref().map(|session| &session.agent)
     }
 
-    /// What the records call it.
+    /// The name of its loop in the records.
     pub(crate) fn loop_name(&self) -> String {
         self.recorded
             .get()
@@ -137,7 +138,7 @@ impl Epoch {
         self.loader.options_from.unwrap_or_default()
     }
 
-    /// Where its steps go. The first call says that it begins.
+    /// The loop that records its steps. The first call records that the epoch begins.
     #[inline]
     pub(crate) fn entry(&self) -> &LoopEntry {
         match self.recorded.get() {
@@ -149,32 +150,34 @@ impl Epoch {
     #[cold]
     fn begin(&self) -> &LoopEntry {
         let recorded = self.recorded.get_or_init(|| {
-            let taken = match &self.choice {
-                // In a forked child a lock may be held by a thread that did not come along.
-                Choice::Of(loops, session, agent) if self.owner.is_here() => {
-                    loops.free(*session, agent, &self.loader, self.mode)
+            let new = match &self.session {
+                // In a forked child, a thread of the parent may hold a lock for ever.
+                Some(session) if self.owner.is_here() => {
+                    session
+                        .loops
+                        .free(session.number, &session.agent, &self.loader, self.mode)
                 }
                 _ => RecordedLoop::unwatched(&self.loader, self.mode),
             };
-            taken.busy.store(true, Ordering::Relaxed);
-            let recorder = &taken.entry.recorder;
+            new.busy.store(true, Ordering::Relaxed);
+            let recorder = &new.entry.recorder;
             if let Some(size) = self.loader.batch_size {
                 recorder.mark(Event::BatchSize(size));
             }
             recorder.mark(Event::EpochBegin { at: self.begun });
-            taken
+            new
         });
         &recorded.entry
     }
 
-    /// It goes on after all.
+    /// The epoch continues after an error that the loop caught.
     pub(crate) fn reopen(&self) {
         if let Some(recorded) = self.recorded.get() {
             recorded.busy.store(true, Ordering::Relaxed);
         }
     }
 
-    /// It ends, unless it is [reopened](Self::reopen).
+    /// The epoch ends, unless it is [reopened](Self::reopen).
     pub(crate) fn end(&self, exhausted: bool) {
         if let Some(recorded) = self.recorded.get() {
             recorded.entry.recorder.mark(Event::EpochEnd { exhausted });

@@ -1,10 +1,10 @@
-//! `with stage:` and calls of decorated functions without PyO3's bookkeeping and without allocations, which cost twice as much as the
-//! rest of a call.
+//! Fast paths for `with stage:`, calls of decorated functions, and `stage(name)`, without PyO3's bookkeeping.
 //!
-//! Python makes a bound method out of `__enter__` and `__exit__` anew for every block, unless their
-//! descriptors already have one. So [`Stage`] has descriptors of our own that give the two that each
-//! handle keeps. As in [`crate::fast_next`], the functions touch no Python object but those that they
-//! pass on. Looking a handle up by name alone passes PyO3 by, too.
+//! The bookkeeping and the allocations cost twice as much as the rest of a call. For each `with` block,
+//! Python creates bound methods of `__enter__` and `__exit__`, unless their descriptors return existing ones.
+//! So [`Stage`] has its own descriptors, which return two bound methods that each handle keeps. As in
+//! [`fast_next`](crate::loops::fast_next), the functions touch no Python objects except those that they pass
+//! on.
 
 use std::ffi::{CStr, CString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,13 +16,13 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyModule, PyString};
 use pyo3::{Borrowed, PyTypeInfo, ffi};
 
-use crate::stages::calls::End;
+use crate::stages::open_calls::End;
 use crate::stages::stage::{self, Stage, how_ended};
 
-/// A method table entry, which Python only reads.
+/// An entry of a method table. Python only reads it.
 pub(crate) struct Method(pub(crate) ffi::PyMethodDef);
 
-// SAFETY: never written to; its pointers are to constants and functions.
+// SAFETY: never written. Its pointers refer to constants and functions.
 unsafe impl Sync for Method {}
 
 static ENTER: Method = Method(ffi::PyMethodDef {
@@ -58,24 +58,24 @@ impl Method {
     }
 }
 
-/// What the class itself has: functions that take the handle.
+/// The functions of the class itself, which take the handle as an argument.
 static OF_CLASS: [PyOnceLock<Py<PyAny>>; 2] = [PyOnceLock::new(), PyOnceLock::new()];
 
-/// The bound methods of a handle. Handles are kept for ever, and so are these.
+/// The bound methods of a handle. Handles are never freed, and neither are these.
 pub(crate) struct Methods([AtomicPtr<ffi::PyObject>; 2]);
 
 impl Methods {
-    /// To be made by [`Methods::make`] before anyone has the handle.
+    /// [`Methods::make`] must create the methods before other code can see the handle.
     pub(crate) fn none() -> Self {
         Self([null_mut(), null_mut()].map(AtomicPtr::new))
     }
 
     /// # Errors
     ///
-    /// Those of Python, for want of memory.
+    /// Python's, if memory is exhausted.
     pub(crate) fn make(handle: &Bound<'_, Stage>) -> PyResult<()> {
         for (place, method) in handle.get().methods().0.iter().zip([&ENTER, &EXIT]) {
-            // SAFETY: the entry lives for ever, and the handle is alive.
+            // SAFETY: the entry is static, and the handle is alive.
             let made = unsafe {
                 let made = ffi::PyCFunction_NewEx(method.entry(), handle.as_ptr(), null_mut());
                 Bound::from_owned_ptr_or_err(handle.py(), made)?
@@ -86,18 +86,18 @@ impl Methods {
     }
 }
 
-/// Gives the class its two methods, and the module its `stage`.
+/// Adds the methods to the class, and the fast `stage` to the module.
 ///
 /// # Errors
 ///
-/// Those of Python, for want of memory.
+/// Python's, if memory is exhausted.
 pub(crate) fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let class = Stage::type_object(py);
     let methods = [(c"__enter__", &ENTER), (c"__exit__", &EXIT)];
     let getters = [get::<0> as ffi::descrgetfunc, get::<1>];
     for (((name, method), getter), of_class) in methods.into_iter().zip(getters).zip(&OF_CLASS) {
-        // SAFETY: the class is alive, and the entry lives for ever, as the descriptor needs it to.
+        // SAFETY: the class is alive, and the entry is static, as the descriptor requires.
         let plain = unsafe {
             let made = ffi::PyDescr_NewMethod(class.as_type_ptr(), method.entry());
             Bound::from_owned_ptr_or_err(py, made)?
@@ -114,7 +114,7 @@ pub(crate) fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
     replace_stage(module)
 }
 
-/// An object that is nothing but a `__get__`.
+/// An object that has only a `__get__`.
 fn descriptor(py: Python<'_>, get: ffi::descrgetfunc) -> PyResult<Bound<'_, PyAny>> {
     let mut slots = [
         ffi::PyType_Slot {
@@ -128,28 +128,27 @@ fn descriptor(py: Python<'_>, get: ffi::descrgetfunc) -> PyResult<Bound<'_, PyAn
     ];
     let mut spec = ffi::PyType_Spec {
         name: c"headspace._native._Method".as_ptr(),
-        // 0 inherits the base's size: nothing is added.
+        // 0 inherits the size of the base.
         basicsize: 0,
         itemsize: 0,
         flags: u32::try_from(ffi::Py_TPFLAGS_DEFAULT).unwrap_or_default(),
         slots: slots.as_mut_ptr(),
     };
-    // SAFETY: the spec and its slots, ended by a zero one, live through the call, which copies
-    // them; the name is static. The result is a new type or null with an exception set.
+    // SAFETY: the spec and its zero-terminated slots live until the call returns, which copies them. The name
+    // is static. The result is a new type, or null with an exception set.
     let class = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec))? };
     class.call0()
 }
 
-/// `__get__` of a method: that of the class, or the one that the handle keeps.
+/// `__get__` of a method: the function of the class, or the bound method of the handle.
 unsafe extern "C" fn get<const WHICH: usize>(
     _: *mut ffi::PyObject,
     handle: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // The descriptor is in the class of handles only. Whoever takes it out of the class's `__dict__` may
-    // call it with anything: hence the check of the type.
-    // SAFETY: called attached to the interpreter, with null or an object that is kept alive meanwhile.
-    // A new reference is returned.
+    // Only the class of handles has the descriptor. But a program may take it from the class's `__dict__` and
+    // call it with any object, so the type is checked. SAFETY: called attached to the interpreter, with null
+    // or an object that stays alive during the call. A new reference is returned.
     unsafe {
         let py = Python::assume_attached();
         let kept = if handle.is_null() {
@@ -169,23 +168,22 @@ unsafe extern "C" fn get<const WHICH: usize>(
     }
 }
 
-/// The stage that a method was called on.
+/// The stage whose method was called.
 ///
 /// # Safety
 ///
 /// `this` is a live `Stage` and stays alive; the caller is attached to the interpreter.
 unsafe fn stage(py: Python<'_>, this: *mut ffi::PyObject) -> Borrowed<'_, '_, Stage> {
-    // SAFETY: as our caller says.
+    // SAFETY: as in the contract of this function.
     unsafe { Borrowed::from_ptr(py, this).cast_unchecked::<Stage>() }
 }
 
 unsafe extern "C" fn enter(this: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: called attached to the interpreter, with the handle that the function is bound to or
-    // that its descriptor has checked, and which is kept alive meanwhile. One more reference is
-    // returned.
+    // SAFETY: called attached to the interpreter, with the handle to which the function is bound, or one that
+    // its descriptor has checked. It stays alive during the call. A new reference is returned.
     unsafe {
         let stage = stage(Python::assume_attached(), this);
-        // A panic would end the process here. What was to be counted is not.
+        // A panic must not leave this function, because it would end the process. The call is not counted.
         let _ = catch_unwind(AssertUnwindSafe(|| stage.get().enter()));
         ffi::Py_INCREF(this);
     }
@@ -197,7 +195,7 @@ unsafe extern "C" fn exit(
     arguments: *mut *mut ffi::PyObject,
     count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as above; there are so many arguments, borrowed for the call.
+    // SAFETY: as in `enter`. There are `count` arguments, borrowed for the call.
     unsafe {
         let py = Python::assume_attached();
         let stage = stage(py, this);
@@ -219,8 +217,8 @@ unsafe extern "C" fn call(
     arguments: *mut *mut ffi::PyObject,
     count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as above; the arguments are borrowed for the call. What `PyObject_Call` gives is passed
-    // on, and so is the exception that it leaves, which is put aside while its type is looked at.
+    // SAFETY: as in `exit`. The result of `PyObject_Call` is returned, and its exception stays set, except
+    // while `how_raised` reads its type.
     unsafe {
         let py = Python::assume_attached();
         let stage = stage(py, this);
@@ -230,19 +228,19 @@ unsafe extern "C" fn call(
             return null_mut();
         }
         let (function, by_position, by_name) = (*arguments, *arguments.add(1), *arguments.add(2));
-        counted(stage.get(), || {
+        call_counted(stage.get(), || {
             ffi::PyObject_Call(function, by_position, by_name)
         })
     }
 }
 
-/// Makes a call as one of the stage, and gives what it gives.
+/// Makes a call, counts it as a call of the stage, and returns its result.
 ///
 /// # Safety
 ///
-/// Attached to the interpreter. The call gives a new reference, or null with an exception set.
+/// The caller is attached to the interpreter. `call` returns a new reference, or null with an exception set.
 #[inline]
-pub(crate) unsafe fn counted(
+pub(crate) unsafe fn call_counted(
     stage: &Stage,
     call: impl FnOnce() -> *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
@@ -251,7 +249,7 @@ pub(crate) unsafe fn counted(
     let _ = catch_unwind(AssertUnwindSafe(|| stage.enter_call(marker)));
     let answer = call();
     let how = if answer.is_null() {
-        // SAFETY: as our caller says.
+        // SAFETY: as in the contract of this function.
         unsafe { how_raised() }
     } else {
         End::Done
@@ -260,15 +258,15 @@ pub(crate) unsafe fn counted(
     answer
 }
 
-/// What the exception that is set says of the call. It stays set.
+/// How a call ended, by the exception that is set. It stays set.
 ///
 /// # Safety
 ///
-/// Attached to the interpreter.
+/// The caller is attached to the interpreter.
 #[cold]
 unsafe fn how_raised() -> End {
-    // SAFETY: as our caller says; the exception is put aside while its type is looked at, and then
-    // back.
+    // SAFETY: as in the contract of this function. The exception is fetched while its type is read, and then
+    // restored.
     unsafe {
         let py = Python::assume_attached();
         let (mut kind, mut error, mut traceback) = (null_mut(), null_mut(), null_mut());
@@ -281,8 +279,8 @@ unsafe fn how_raised() -> End {
     }
 }
 
-/// Puts a function before the module's `stage` that answers for names that are known, and hands all
-/// else to it.
+/// Replaces the module's `stage` by a function that returns known handles, and calls the replaced one in all
+/// other cases.
 fn replace_stage(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let slow = module.getattr("stage")?;
@@ -300,7 +298,8 @@ fn replace_stage(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }));
     let name = PyString::new(py, "headspace._native");
     SLOW.get_or_init(py, || slow.unbind());
-    // SAFETY: the entry lives for ever. Bound to its module, the function is pickled by its name.
+    // SAFETY: the entry is leaked, so it lives for ever. The function is bound to its module, so that it is
+    // pickled by name.
     let fast = unsafe {
         let made = ffi::PyCFunction_NewEx(entry, module.as_ptr(), name.as_ptr());
         Bound::from_owned_ptr_or_err(py, made)?
@@ -308,19 +307,19 @@ fn replace_stage(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.setattr("stage", fast)
 }
 
-/// The function that looks up any name.
+/// The replaced `stage`, which accepts any name.
 static SLOW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// `stage(name)` where that name is known; all else goes to [`SLOW`].
+/// `stage(name)` for a known name. All other calls go to [`SLOW`].
 unsafe extern "C" fn known_stage(
     _: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
     count: ffi::Py_ssize_t,
     names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: called attached to the interpreter, with so many arguments by position, those by name
-    // after them, and null or a tuple of their names. All are borrowed for the call. The references
-    // that are made here are given back or returned.
+    // SAFETY: called attached to the interpreter, with `count` positional arguments, then the keyword
+    // arguments, and null or a tuple of their names. All are borrowed for the call. References created here
+    // are released or returned.
     unsafe {
         let py = Python::assume_attached();
         if count == 1
@@ -348,11 +347,11 @@ unsafe extern "C" fn known_stage(
             } else {
                 ffi::PyTuple_Size(names)
             };
-            let told = (0..keywords).all(|index| {
+            let is_complete = (0..keywords).all(|index| {
                 let name = ffi::PyTuple_GetItem(names, index);
                 ffi::PyDict_SetItem(by_name, name, *arguments.offset(count + index)) == 0
             });
-            if let (true, Some(slow)) = (told, SLOW.get(py)) {
+            if let (true, Some(slow)) = (is_complete, SLOW.get(py)) {
                 answer = ffi::PyObject_Call(slow.as_ptr(), by_position, by_name);
             }
         }

@@ -1,11 +1,11 @@
-//! What Python's garbage collector does, and how long everything stands still for it.
+//! Measures the pauses of Python's garbage collector, and counts the objects that it finds.
 //!
-//! A callable in `gc.callbacks` for as long as a session goes on. It is called by the collector
-//! itself, before and after each collection, with the interpreter lock held; it adds to a few
-//! counters and never raises. No setting of the collector is changed.
+//! During a session, a callable is in `gc.callbacks`. The collector calls it before and after each
+//! collection, with the interpreter lock held. The callable adds to counters and never raises. No setting of
+//! the collector changes.
 //!
-//! The callable holds the counters and nothing of the session. A user who clears the list has no
-//! readings from then on but what was counted; in a forked child the callable does nothing.
+//! The callable refers to the counters only, not to the session. If the user clears the list, the counters
+//! keep their values. In a forked child, the callable does nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,30 +31,30 @@ const GENERATIONS: [Attributes; 3] = [
     &[("cpython.gc.generation", "2")],
 ];
 
-/// The callable, in its list.
+/// The callable and the list that contains it.
 pub(crate) struct Gc {
     callback: Py<GcCallback>,
-    /// The list itself: the name `gc.callbacks` may come to mean another one.
+    /// The list itself, because the program may assign another one to `gc.callbacks`.
     callbacks: Py<PyList>,
 }
 
-/// What it counted, seen from a tick.
+/// Reads the counters at each tick.
 struct GcSource(Arc<Counts>);
 
-/// Called by Python's garbage collector.
+/// The callable.
 #[pyclass(module = "headspace._native", frozen)]
 struct GcCallback {
     counts: Arc<Counts>,
     owner: Owner,
-    /// Time stamp at which a collection began; 0 while there is none. Python runs one at a time; if
-    /// two threads collected at once, a pause would be told shorter, or not at all.
+    /// Time stamp at which a collection began, or 0. Python runs one collection at a time. If two threads
+    /// collected at once, a pause would be shortened or missed.
     began: AtomicU64,
 }
 
 #[derive(Default)]
 struct Counts {
     generations: [Generation; 3],
-    /// Nanoseconds, since the last tick; 0 without a collection.
+    /// Nanoseconds of the longest pause since the last tick; 0 without a collection.
     longest: AtomicU64,
 }
 
@@ -75,31 +75,24 @@ impl GcCallback {
         if !self.owner.is_here() {
             return;
         }
-        let Some(starts) = starts(phase) else { return };
-        if !starts {
-            let pause = match self.began.swap(0, Ordering::Relaxed) {
-                0 => None,
-                began => Some(clock().nanos(now).saturating_sub(clock().nanos(began))),
-            };
-            self.note(info, pause);
-            return;
+        match phase.extract().unwrap_or_default() {
+            "start" => self.began.store(now, Ordering::Relaxed),
+            "stop" => {
+                let pause = match self.began.swap(0, Ordering::Relaxed) {
+                    0 => None,
+                    began => Some(clock().nanos(now).saturating_sub(clock().nanos(began))),
+                };
+                self.count(info, pause);
+            }
+            // A later version of Python may have other phases.
+            _ => {}
         }
-        self.began.store(now, Ordering::Relaxed);
-    }
-}
-
-/// Whether a collection begins; `None` for a phase that Python may come to have.
-fn starts(phase: &Bound<'_, PyAny>) -> Option<bool> {
-    match phase.cast::<PyString>().ok()?.to_str().ok()? {
-        "start" => Some(true),
-        "stop" => Some(false),
-        _ => None,
     }
 }
 
 impl GcCallback {
-    /// Counts a collection that has ended. What Python does not tell is not counted.
-    fn note(&self, info: &Bound<'_, PyAny>, pause: Option<u64>) -> Option<()> {
+    /// Counts a collection that has ended. Values that Python does not report are not counted.
+    fn count(&self, info: &Bound<'_, PyAny>, pause: Option<u64>) -> Option<()> {
         let py = info.py();
         let info = info.cast::<PyDict>().ok()?;
         let whole = |name: &Bound<'_, PyString>| -> Option<u64> {
@@ -121,10 +114,10 @@ impl GcCallback {
     }
 }
 
-/// Puts the callable into its list: both its ends, or why it is not there.
+/// Adds the callable to `gc.callbacks`. Returns it and its source, or the reason of a failure.
 pub(crate) fn open(py: Python<'_>) -> Result<(Gc, impl Collector), CollectError> {
     let counts = Arc::<Counts>::default();
-    let put = || -> PyResult<Gc> {
+    let add = || -> PyResult<Gc> {
         let callbacks = py
             .import("gc")?
             .getattr("callbacks")?
@@ -143,17 +136,17 @@ pub(crate) fn open(py: Python<'_>) -> Result<(Gc, impl Collector), CollectError>
             callbacks: callbacks.unbind(),
         })
     };
-    let gc = put().map_err(|error| {
+    let gc = add().map_err(|error| {
         CollectError::unsupported(format!("`gc.callbacks` takes no callable: {error}"))
     })?;
     Ok((gc, GcSource(counts)))
 }
 
 impl Gc {
-    /// Takes the callable out of its list, where it still is there.
+    /// Removes the callable from its list, if it is still there.
     pub(crate) fn close(&self, py: Python<'_>) {
         let callbacks = self.callbacks.bind(py);
-        // By identity: other callables may have an `__eq__` of their own.
+        // Compared by identity, because other callables may define `__eq__`.
         for index in (0..callbacks.len()).rev() {
             if callbacks
                 .get_item(index)

@@ -1,45 +1,54 @@
-//! The iterator behind ours, and how it is asked for the next batch.
+//! The wrapped loader's own iterator, called directly through its type's `tp_iternext`.
 
 use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
-/// What came of asking for the next batch.
+/// The result of a call of `next`.
 pub(crate) enum Next {
-    /// A batch.
     Batch(Py<PyAny>),
-    /// The source has no more; with a generator's return value, the exception that carries it.
+    /// The source has ended. If a generator returned a value, with the exception that carries it.
     End(Option<PyErr>),
 }
 
-/// A Python iterator that can be given up while others may still be asking it.
+impl Next {
+    /// `StopIteration` is the end. Other errors are returned.
+    #[cold]
+    pub(crate) fn from_error(py: Python<'_>, error: PyErr) -> PyResult<Self> {
+        if error.is_instance_of::<PyStopIteration>(py) {
+            return Ok(Self::End(Some(error)));
+        }
+        Err(error)
+    }
+}
+
+/// A Python iterator that can be released while other threads may still call it.
 ///
 /// The interpreter lock orders all access: every method takes it as `Python<'_>`. The pointer is
-/// atomic so that the type is `Sync` without further ado, not to synchronise.
+/// atomic only so that the type is `Sync`, not to synchronise.
 #[repr(C)]
-pub(crate) struct Source {
+pub(crate) struct WrappedIterator {
     iterator: AtomicPtr<ffi::PyObject>,
     /// The type's `tp_iternext`, looked up once.
     next: ffi::iternextfunc,
 }
 
-impl Source {
-    /// Takes over an iterator.
-    ///
+impl WrappedIterator {
     /// # Errors
     ///
-    /// `TypeError` for what is not an iterator.
+    /// `TypeError` if `iterator` is no iterator.
     pub(crate) fn new(iterator: Bound<'_, PyAny>) -> PyResult<Self> {
         // SAFETY: the type of a live object is a live type; on Python 3.10 and later
-        // `PyType_GetSlot` takes any type, and gives null for a slot that is not there.
+        // `PyType_GetSlot` takes any type, and returns null for a missing slot.
         let slot =
             unsafe { ffi::PyType_GetSlot(ffi::Py_TYPE(iterator.as_ptr()), ffi::Py_tp_iternext) };
         if slot.is_null() {
             let name = iterator.get_type().name()?;
-            return Err(pyo3::exceptions::PyTypeError::new_err(format!(
+            return Err(PyTypeError::new_err(format!(
                 "iter() returned non-iterator of type '{name}'"
             )));
         }
@@ -51,30 +60,31 @@ impl Source {
         })
     }
 
-    /// The iterator, unless it was given up.
+    /// The iterator, unless it was released.
     #[inline]
     pub(crate) fn get<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         let iterator = NonNull::new(self.iterator.load(Ordering::Relaxed))?;
-        // SAFETY: while it is stored we own a reference to it, and only code that holds the
-        // interpreter lock, as we do, can give that up.
+        // SAFETY: we own a reference to the iterator while it is stored, and only code that holds the
+        // interpreter lock, as we do, can release it.
         Some(unsafe { Bound::from_borrowed_ptr(py, iterator.as_ptr()) })
     }
 
-    /// Asks for the next batch. The iterator may be given up meanwhile.
+    /// Calls `next`. The iterator may be released during the call.
     pub(crate) fn next(&self, py: Python<'_>) -> PyResult<Next> {
         let Some(_alive) = self.get(py) else {
             return Ok(Next::End(None));
         };
-        // SAFETY: the lock is held, and `_alive` keeps the iterator until the call is over. The
+        // SAFETY: the lock is held, and `_alive` keeps the iterator until the call returns. The
         // result is null or a reference that is ours.
         match unsafe { Bound::from_owned_ptr_or_opt(py, self.next_raw()) } {
             Some(batch) => Ok(Next::Batch(batch.unbind())),
-            None => Self::ended(py),
+            None => {
+                PyErr::take(py).map_or(Ok(Next::End(None)), |error| Next::from_error(py, error))
+            }
         }
     }
 
-    /// Asks for the next batch: a reference that is the caller's, or null with or without an
-    /// exception set.
+    /// Calls `next`. Returns a reference that the caller owns, or null with or without an exception set.
     ///
     /// # Safety
     ///
@@ -90,18 +100,7 @@ impl Source {
         unsafe { (self.next)(iterator) }
     }
 
-    #[cold]
-    fn ended(py: Python<'_>) -> PyResult<Next> {
-        match PyErr::take(py) {
-            None => Ok(Next::End(None)),
-            Some(error) if error.is_instance_of::<pyo3::exceptions::PyStopIteration>(py) => {
-                Ok(Next::End(Some(error)))
-            }
-            Some(error) => Err(error),
-        }
-    }
-
-    /// Lets go of the iterator, so that what it holds is released.
+    /// Releases the iterator, and so the resources that it holds.
     pub(crate) fn release<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         let iterator = self.iterator.swap(null_mut(), Ordering::Relaxed);
         // SAFETY: the reference was ours, and is now the result's.
@@ -122,7 +121,7 @@ impl Source {
     }
 }
 
-impl Drop for Source {
+impl Drop for WrappedIterator {
     fn drop(&mut self) {
         Python::attach(|py| drop(self.release(py)));
     }

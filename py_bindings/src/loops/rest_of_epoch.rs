@@ -1,19 +1,20 @@
-//! Cached batches handed out round and round: what is left of an epoch that is replayed to its end.
+//! Returns cached batches in turn until the end of an epoch whose remaining batches are all replayed.
 //!
-//! Nothing is decided any more, so a batch costs one time stamp, one event and a reference.
+//! No decision is left, so a batch costs one time stamp, one event and a reference.
 
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
-/// Batches and how often they are handed out.
-pub(crate) struct Tape {
+/// The cached batches, and the number of batches left in the epoch.
+pub(crate) struct RestOfEpoch {
     batches: Vec<Py<PyAny>>,
     next: usize,
     left: u64,
 }
 
-impl Tape {
-    /// Hands out `left` batches of these, the first of them `first`. None where there is none.
+impl RestOfEpoch {
+    /// Returns `left` of these batches in turn, beginning with the one at `first`. None if there is no such
+    /// batch.
     pub(crate) fn new(batches: Vec<Py<PyAny>>, first: usize, left: u64) -> Option<Self> {
         (first < batches.len()).then_some(Self {
             batches,

@@ -1,8 +1,8 @@
-//! A function whose every call is one of a stage, for what is called once a batch.
+//! Wraps a function so that each call counts as a call of a stage, for functions that run once per batch.
 //!
-//! A closure in Python around the call would take as long as headspace takes for the rest of a batch.
-//! This is a built-in function: Python calls it without a tuple of arguments, and it calls the
-//! function in the same way.
+//! A Python closure around the function would cost as much as all other work of headspace on a batch. The
+//! wrapper is a built-in function: Python calls it without a tuple of arguments, and it calls the function in
+//! the same way.
 
 use std::ptr::{null, null_mut};
 
@@ -11,15 +11,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{Borrowed, PyTraverseError, PyVisit, ffi};
 
-use crate::stages::fast_block::{Method, counted};
+use crate::stages::fast_calls::{Method, call_counted};
 use crate::stages::stage::Stage;
 
-/// What such a function is bound to.
+/// The object to which the wrapper is bound.
 #[pyclass(module = "headspace._native", frozen)]
 struct TimedCall {
     stage: Py<Stage>,
     function: Py<PyAny>,
-    /// The first argument of the function, held weakly: it keeps the function that it is called by.
+    /// The first argument of the function. A weak reference, because it may own the wrapper.
     owner: Option<Py<PyWeakrefReference>>,
 }
 
@@ -39,12 +39,12 @@ static CALL: Method = Method(ffi::PyMethodDef {
     ml_doc: null(),
 });
 
-/// The function, with each call counted.
+/// Wraps a function so that each call counts as a call of the stage.
 ///
 /// Args:
-///     stage: What its calls are calls of.
-///     function: What is called.
-///     owner: An object that becomes the first argument, as a method's does. It is held weakly.
+///     stage: The stage.
+///     function: The function to call.
+///     owner: The first argument, as of a method. The wrapper refers to it weakly.
 #[pyfunction]
 #[pyo3(signature = (stage, function, owner = None))]
 pub(crate) fn time_calls<'py>(
@@ -60,7 +60,7 @@ pub(crate) fn time_calls<'py>(
         owner: owner.map(Bound::unbind),
     };
     let bound = Bound::new(py, bound)?;
-    // SAFETY: the entry lives for ever; the function keeps what it is bound to.
+    // SAFETY: the entry is static. The new function owns a reference to the object to which it is bound.
     unsafe {
         let made = ffi::PyCFunction_NewEx(CALL.entry(), bound.as_ptr(), null_mut());
         Bound::from_owned_ptr_or_err(py, made)
@@ -73,9 +73,9 @@ unsafe extern "C" fn call(
     count: ffi::Py_ssize_t,
     names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: called attached to the interpreter, with the object that the function was made with
-    // and keeps; with `count` arguments by position, those by name after them, and null or a tuple of
-    // their names, all borrowed for the call.
+    // SAFETY: Python calls this attached to the interpreter, with the object to which the function is bound,
+    // `count` positional arguments, then the keyword arguments, and null or a tuple of their names. All are
+    // borrowed for the call.
     unsafe {
         let py = Python::assume_attached();
         let this = Borrowed::from_ptr(py, this).cast_unchecked::<TimedCall>();
@@ -90,7 +90,7 @@ unsafe extern "C" fn call(
         };
         let owner = owner.as_ref().map_or(null_mut(), Bound::as_ptr);
         let function = this.function.as_ptr();
-        counted(this.stage.get(), || {
+        call_counted(this.stage.get(), || {
             let end = null_mut::<ffi::PyObject>();
             match (owner.is_null(), count, names.is_null()) {
                 (true, 1, true) => ffi::PyObject_CallFunctionObjArgs(function, *arguments, end),
@@ -103,7 +103,7 @@ unsafe extern "C" fn call(
     }
 }
 
-/// A call with whatever arguments.
+/// A call with any arguments.
 ///
 /// # Safety
 ///
@@ -116,7 +116,7 @@ unsafe fn call_any(
     count: ffi::Py_ssize_t,
     names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as our caller says. The references that are made here are given back or returned.
+    // SAFETY: as in the contract of this function. References created here are released or returned.
     unsafe {
         let owners = ffi::Py_ssize_t::from(!owner.is_null());
         let by_position = ffi::PyTuple_New(owners + count);
@@ -137,11 +137,11 @@ unsafe fn call_any(
             } else {
                 ffi::PyTuple_Size(names)
             };
-            let told = (0..keywords).all(|index| {
+            let is_complete = (0..keywords).all(|index| {
                 let name = ffi::PyTuple_GetItem(names, index);
                 ffi::PyDict_SetItem(by_name, name, *arguments.offset(count + index)) == 0
             });
-            if told {
+            if is_complete {
                 answer = ffi::PyObject_Call(function, by_position, by_name);
             }
         }

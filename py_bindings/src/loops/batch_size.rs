@@ -1,7 +1,7 @@
-//! How many samples a batch holds, where the loader does not say: told by the batches themselves.
+//! Counts the samples of the first batches of each epoch, if the loader does not state its batch size.
 //!
-//! The first batches of each epoch are counted, and no other: to count one takes some microseconds. As
-//! soon as two of them differ, or one cannot be understood, the number is not known.
+//! Counting takes some microseconds, so later batches are not counted. If two batches differ, or one cannot
+//! be counted, the batch size is unknown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -11,17 +11,17 @@ use pyo3::prelude::*;
 
 use crate::interpreter::interrupts::unless_interrupted;
 
-/// Batches of an epoch that are counted.
+/// Counted batches per epoch.
 const COUNTED: u32 = 4;
 
-/// Before the first one.
+/// No batch was counted yet.
 const UNSEEN: u64 = u64::MAX;
-/// Not known, for good.
+/// Unknown, for the rest of the run.
 const UNKNOWN: u64 = 0;
 
-/// What is known of one loader's batches.
+/// The batch size of one loader.
 pub(crate) struct Samples {
-    /// Counts the samples of a batch; gives None where it cannot.
+    /// Counts the samples of a batch, or returns None.
     count: Py<PyAny>,
     size: AtomicU64,
 }
@@ -34,7 +34,7 @@ impl Samples {
         })
     }
 
-    /// The size of all batches counted so far, this one among them.
+    /// Counts a batch. Returns the common size of all batches counted so far.
     fn add(&self, batch: &Bound<'_, PyAny>) -> PyResult<u64> {
         let count = self.count.bind(batch.py()).call1((batch,));
         let count = count.and_then(|count| count.extract::<Option<u64>>());
@@ -51,14 +51,14 @@ impl Samples {
     }
 }
 
-/// What counts the first batches of one epoch.
+/// Counts the first batches of one epoch.
 pub(crate) struct SampleCounter {
     samples: Option<Arc<Samples>>,
     left: AtomicU32,
 }
 
 impl SampleCounter {
-    /// None where the loader says how large its batches are.
+    /// `samples` is None if the loader states its batch size.
     pub(crate) fn new(samples: Option<Arc<Samples>>) -> Self {
         let is_open = |samples: &Arc<Samples>| samples.size.load(Ordering::Relaxed) != UNKNOWN;
         let samples = samples.filter(is_open);
@@ -66,13 +66,13 @@ impl SampleCounter {
         Self { samples, left }
     }
 
-    /// Whether another batch is to be counted.
+    /// Whether another batch must be counted.
     #[inline]
     pub(crate) fn has_left(&self) -> bool {
         self.left.load(Ordering::Relaxed) > 0
     }
 
-    /// Counts a batch that is about to be recorded. An interrupt of the program is returned.
+    /// Counts a batch before it is recorded. An interrupt of the program is returned.
     #[cold]
     pub(crate) fn count(&self, batch: &Bound<'_, PyAny>, recorder: &Recorder) -> PyResult<()> {
         let Some(samples) = &self.samples else {
@@ -83,12 +83,9 @@ impl SampleCounter {
         if left == COUNTED || size == UNKNOWN {
             recorder.mark(Event::BatchSize(size));
         }
-        let left = if size == UNKNOWN {
-            0
-        } else {
-            left.saturating_sub(1)
-        };
-        self.left.store(left, Ordering::Relaxed);
+        let is_known = size != UNKNOWN;
+        let left = is_known.then(|| left.saturating_sub(1));
+        self.left.store(left.unwrap_or(0), Ordering::Relaxed);
         Ok(())
     }
 }
