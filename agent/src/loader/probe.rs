@@ -63,9 +63,10 @@ struct Segment {
 }
 
 /// How far the probe is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Stage {
     /// Up to the long replay, and in it.
+    #[default]
     First,
     /// In the pairs after it.
     MorePairs,
@@ -81,7 +82,7 @@ struct Handed {
 }
 
 /// The probe of one loader, over all its epochs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Probe {
     plan: ProbePlan,
     /// Whether every epoch ends once the probe is done.
@@ -124,21 +125,7 @@ impl Probe {
                 steps: Vec::with_capacity(512),
                 ..Segment::default()
             },
-            stage: Stage::First,
-            total: 0,
-            skipped: 0,
-            refills: 0,
-            replayed: 0,
-            cached: 0,
-            served: 0,
-            last: None,
-            before: None,
-            switches: false,
-            live: Vec::new(),
-            replay: Vec::new(),
-            pairs: Pairs::default(),
-            reference: Reference::default(),
-            ready: None,
+            ..Self::default()
         };
         probe.open(false, 0, probe.plan.cycles <= 1);
         probe

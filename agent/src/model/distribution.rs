@@ -161,14 +161,6 @@ impl Distribution {
             ..self
         }
     }
-
-    /// Removes everything, keeping the allocation.
-    pub fn clear(&mut self) {
-        self.histogram.reset();
-        self.sum_nanos = 0;
-        self.min_nanos = u64::MAX;
-        self.max_nanos = 0;
-    }
 }
 
 impl PartialEq for Distribution {

@@ -77,12 +77,7 @@ impl OptionsFrom {
     /// Returns the place with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "run" => Some(Self::Run),
-            "environment" => Some(Self::Environment),
-            "wrap" => Some(Self::Wrap),
-            _ => None,
-        }
+        super::record::named(name)
     }
 
     /// Text that sets an option to a value in this place. A switch has no value: the text turns it

@@ -285,19 +285,14 @@ impl Span<'_> {
         scope: &Scope,
         attributes: Attributes,
     ) -> Option<(f64, f64)> {
-        [&self.used, &self.inside]
+        let place = self.history.place_of(metric, scope, attributes)?;
+        let counted = [&self.used, &self.inside];
+        counted
             .into_iter()
-            .find_map(|points| self.growth_over(points, metric, scope, attributes))
+            .find_map(|used| self.growth_over(used, place))
     }
 
-    fn growth_over(
-        &self,
-        used: &[bool],
-        metric: &'static Metric,
-        scope: &Scope,
-        attributes: Attributes,
-    ) -> Option<(f64, f64)> {
-        let place = self.history.place_of(metric, scope, attributes)?;
+    fn growth_over(&self, used: &[bool], place: usize) -> Option<(f64, f64)> {
         let (mut grown, mut seconds) = (0.0, 0.0);
         let mut before: Option<(f64, f64)> = None;
         let mut whole = true;

@@ -24,10 +24,18 @@ pub use self::summary::{
 };
 pub use self::tick::{Dropped, LoopTick, Phase, QueueTick, StageTick, StepRecord, TickRecord};
 
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
 /// Version of the record format. A reader skips and counts records of other versions.
 pub const SCHEMA: &str = "headspace/1";
+
+/// The variant of an enum that has this name in the records.
+pub(super) fn named<'a, T: Deserialize<'a>>(name: &'a str) -> Option<T> {
+    let name: StrDeserializer<'a, Error> = name.into_deserializer();
+    T::deserialize(name).ok()
+}
 
 /// One line of a run's file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

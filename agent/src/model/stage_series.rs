@@ -222,10 +222,7 @@ impl StageSeries {
             let first = totals.processes == 0;
             totals.processes += 1;
             totals.peak += sample.peak;
-            totals.concurrency = match sample.concurrency {
-                Some(said) if first || totals.concurrency > 0 => totals.concurrency + said,
-                _ => 0,
-            };
+            totals.concurrency = add_known(totals.concurrency, first, sample.concurrency);
         }
     }
 
@@ -279,15 +276,10 @@ impl StageSeries {
             totals.full_ns += sample.full_ns;
             // The mean depths of the processes add up, whatever time each was looked at.
             totals.depth_ns += sample.depth().unwrap_or(0.0);
-            totals.capacity = match sample.capacity {
-                Some(capacity) if first || totals.capacity > 0 => totals.capacity + capacity,
-                _ => 0,
-            };
+            totals.capacity = add_known(totals.capacity, first, sample.capacity);
             totals.active_ns += sample.active().unwrap_or(0.0);
-            totals.places = match sample.places.filter(|_| sample.active_of_ns > 0) {
-                Some(places) if first || totals.places > 0 => totals.places + places,
-                _ => 0,
-            };
+            let places = sample.places.filter(|_| sample.active_of_ns > 0);
+            totals.places = add_known(totals.places, first, places);
         }
         for (totals, processes) in out.iter_mut().zip(processes) {
             if processes > 0 {
@@ -369,16 +361,16 @@ impl Point {
             *at(&mut self.batches, place) += batches;
         }
         for (place, totals) in later.stages.iter().enumerate() {
-            at(&mut self.stages, place).add(totals);
+            at(&mut self.stages, place).merge(totals);
         }
         for (place, totals) in later.queues.iter().enumerate() {
-            at(&mut self.queues, place).add(totals);
+            at(&mut self.queues, place).merge(totals);
         }
     }
 }
 
 impl StageTotals {
-    fn add(&mut self, other: &Self) {
+    fn merge(&mut self, other: &Self) {
         self.calls += other.calls;
         self.busy_ns += other.busy_ns;
         self.items_in += other.items_in;
@@ -393,7 +385,7 @@ impl StageTotals {
 }
 
 impl QueueTotals {
-    fn add(&mut self, other: &Self) {
+    fn merge(&mut self, other: &Self) {
         self.capacity = self.capacity.max(other.capacity);
         self.weight_ns += other.weight_ns;
         self.empty_ns += other.empty_ns;
@@ -447,34 +439,28 @@ impl<'a> StageSpan<'a> {
     /// What each stage did in it, by the order in which they were first called. Time in which batches
     /// came from a cache is left out where the rest is a second or more.
     pub fn stages(&self) -> impl Iterator<Item = (&'a StageRun, StageTotals)> {
-        let of = |place| {
-            let mut totals = StageTotals::default();
-            for point in &self.live {
-                totals.add(point.stages.get(place).unwrap_or(&StageTotals::default()));
-            }
-            totals
-        };
-        self.history
-            .stages
-            .iter()
-            .enumerate()
-            .map(move |(place, stage)| (stage, of(place)))
+        let of = |place| self.merged(|point| point.stages.get(place), StageTotals::merge);
+        let stages = self.history.stages.iter().enumerate();
+        stages.map(move |(place, stage)| (stage, of(place)))
     }
 
     /// How full each queue was in it, likewise.
     pub fn queues(&self) -> impl Iterator<Item = (&'a QueueRun, QueueTotals)> {
-        let of = |place| {
-            let mut totals = QueueTotals::default();
-            for point in &self.live {
-                totals.add(point.queues.get(place).unwrap_or(&QueueTotals::default()));
-            }
-            totals
-        };
-        self.history
-            .queues
-            .iter()
-            .enumerate()
-            .map(move |(place, queue)| (queue, of(place)))
+        let of = |place| self.merged(|point| point.queues.get(place), QueueTotals::merge);
+        let queues = self.history.queues.iter().enumerate();
+        queues.map(move |(place, queue)| (queue, of(place)))
+    }
+
+    /// The totals of a stage or queue over the live points.
+    fn merged<T: Default + 'a>(
+        &self,
+        totals: impl Fn(&'a Point) -> Option<&'a T>,
+        merge: fn(&mut T, &T),
+    ) -> T {
+        let mut merged = T::default();
+        let each = self.live.iter().copied().filter_map(totals);
+        each.for_each(|totals| merge(&mut merged, totals));
+        merged
     }
 
     /// Calls of a stage, and the batches that a loop took from its source meanwhile; `None` where it
@@ -493,6 +479,14 @@ impl<'a> StageSpan<'a> {
         }
         (batches > 0).then_some((calls, batches))
     }
+}
+
+/// Adds the number of one more process to a sum that is 0 where one process has no number. `first`
+/// says whether the sum is of no process yet.
+fn add_known(sum: u32, first: bool, number: Option<u32>) -> u32 {
+    number
+        .filter(|_| first || sum > 0)
+        .map_or(0, |number| sum + number)
 }
 
 /// The item at that place, which is made where it is not there.

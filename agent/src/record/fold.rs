@@ -18,7 +18,7 @@ use crate::model::{Distribution, StepSample, StepSeries};
 use crate::port::MonotonicClock;
 
 /// One loop's events, folded as far as they have been read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Fold {
     name: String,
     phase: Phase,
@@ -105,14 +105,7 @@ pub struct LoopTotals {
 /// Epochs whose times are kept, to see which loops are iterated within the same steps.
 const SPANS: usize = 128;
 
-const fn index(phase: Phase) -> usize {
-    match phase {
-        Phase::Live => 0,
-        Phase::Settle => 1,
-        Phase::Replay => 2,
-    }
-}
-
+/// In the order of `Fold::parts`.
 const PHASES: [Phase; 3] = [Phase::Live, Phase::Settle, Phase::Replay];
 
 fn seconds(nanos: u64) -> f64 {
@@ -125,25 +118,7 @@ impl Fold {
     pub fn new(name: String) -> Self {
         Self {
             name,
-            phase: Phase::Live,
-            batch_size: 0,
-            concurrent: false,
-            without_loader: false,
-            epochs: 0,
-            epoch: None,
-            last_receive: None,
-            step_from: None,
-            steps: 0,
-            replayed: 0,
-            replayed_in_epoch: 0,
-            first_begin: None,
-            spans: Vec::new(),
-            first_ttfb_s: None,
-            parts: <[Part; 3]>::default(),
-            live: StepSeries::default(),
-            replay: StepSeries::default(),
-            ended: Vec::new(),
-            sampled: None,
+            ..Self::default()
         }
     }
 
@@ -214,7 +189,7 @@ impl Fold {
             epoch.replayed += u64::from(replayed);
             epoch.samples += self.batch_size;
         }
-        let part = &mut self.parts[index(self.phase)];
+        let part = &mut self.parts[self.phase as usize];
         if part.steps == 0 {
             part.first_step = self.steps;
         }
@@ -294,10 +269,11 @@ impl Fold {
     pub fn take_tick(&mut self) -> Vec<LoopTick> {
         let mut entries = Vec::new();
         for phase in PHASES {
-            let part = &mut self.parts[index(phase)];
+            let part = std::mem::take(&mut self.parts[phase as usize]);
             if part.steps == 0 {
                 continue;
             }
+            let sampled = self.sampled.as_mut();
             entries.push(LoopTick {
                 name: self.name.clone(),
                 phase,
@@ -308,16 +284,8 @@ impl Fold {
                 wait: (&part.wait).into(),
                 compute: (&part.compute).into(),
                 step: (&part.step).into(),
-                sampled: self
-                    .sampled
-                    .as_mut()
-                    .map_or_else(Vec::new, |sampled| sampled.take(phase)),
+                sampled: sampled.map_or_else(Vec::new, |sampled| sampled.take(phase)),
             });
-            part.steps = 0;
-            part.samples = 0;
-            part.wait.clear();
-            part.compute.clear();
-            part.step.clear();
         }
         entries
     }

@@ -62,10 +62,9 @@ impl RankGpu {
     #[must_use]
     pub fn get(&self) -> Option<ComputeGpu> {
         let bound = self.bound.load(Ordering::Relaxed);
-        let rule = RULES.into_iter().find(|r| strength(*r) == bound >> 32)?;
         Some(ComputeGpu {
+            rule: RULES.into_iter().find(|r| strength(*r) == bound >> 32)?,
             ordinal: u32::try_from(bound & u64::from(u32::MAX)).ok()?,
-            rule,
         })
     }
 
@@ -90,12 +89,9 @@ const RULES: [GpuRule; 3] = [
     GpuRule::TorchCurrentDevice,
 ];
 
+/// From 1. The rules are declared from the weakest to the strongest.
 fn strength(rule: GpuRule) -> u64 {
-    match rule {
-        GpuRule::LocalRank => 1,
-        GpuRule::OwnMemory => 2,
-        GpuRule::TorchCurrentDevice => 3,
-    }
+    rule as u64 + 1
 }
 
 #[cfg(test)]

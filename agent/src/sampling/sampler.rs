@@ -191,11 +191,13 @@ impl Sampler {
         if self.told.replace(known) == Some(known) {
             return None;
         }
-        let run = RunRecord {
-            gpus: gpus.unwrap_or_default().to_vec(),
-            ..self.run.clone()
-        };
-        Some(RecordBody::Run(with_loader(run, loops)))
+        let mut run = self.run.clone();
+        run.gpus = gpus.unwrap_or_default().to_vec();
+        if let Some(first) = loops.first() {
+            run.loader = Some(first.loader.clone());
+            run.mode = first.mode;
+        }
+        Some(RecordBody::Run(run))
     }
 
     /// What stages and queues did since the last look.
@@ -308,14 +310,6 @@ fn fold_loops(loops: &[Arc<LoopEntry>], last: bool) -> (Vec<LoopTick>, Vec<Epoch
         });
     }
     (ticks, epochs)
-}
-
-fn with_loader(mut run: RunRecord, loops: &[Arc<LoopEntry>]) -> RunRecord {
-    if let Some(first) = loops.first() {
-        run.loader = Some(first.loader.clone());
-        run.mode = first.mode;
-    }
-    run
 }
 
 /// A probe that is over, window by window.

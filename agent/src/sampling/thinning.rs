@@ -55,13 +55,19 @@ impl Thinning {
 /// A process and a name in it.
 type Place = (Option<String>, String);
 
-/// What stages and queues did and was not told of.
+/// The samples that are in no record yet, of all stages or all queues.
+#[derive(Debug, Default)]
+struct Unwritten<T> {
+    samples: BTreeMap<Place, T>,
+    /// The last place that was written in its turn.
+    last: Option<Place>,
+}
+
+/// Decides which stages and queues a tick holds.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    stages: BTreeMap<Place, StageSample>,
-    queues: BTreeMap<Place, QueueSample>,
-    last_stage: Option<Place>,
-    last_queue: Option<Place>,
+    stages: Unwritten<StageSample>,
+    queues: Unwritten<QueueSample>,
 }
 
 impl Turns {
@@ -78,20 +84,14 @@ impl Turns {
             // What comes out of a call may be told of after it.
             if !sample.time.is_empty() || sample.items_in > 0 || sample.items_out > 0 {
                 let place = (sample.worker.clone(), sample.name.clone());
-                let known = self.stages.entry(place);
-                known
-                    .and_modify(|known| known.merge(sample))
-                    .or_insert_with(|| sample.clone());
+                self.stages.add(place, sample, StageSample::merge);
             }
         }
         for sample in &taken.queues {
             here.insert(sample.worker.as_deref());
             if sample.looks > 0 {
                 let place = (sample.worker.clone(), sample.name.clone());
-                let known = self.queues.entry(place);
-                known
-                    .and_modify(|known| known.merge(sample))
-                    .or_insert_with(|| sample.clone());
+                self.queues.add(place, sample, QueueSample::merge);
             }
         }
         let (stages, queues) = if last || tick < BEGINNING {
@@ -99,8 +99,8 @@ impl Turns {
         } else {
             (STAGES_A_TICK, QUEUES_A_TICK)
         };
-        let stages = in_turn(&mut self.stages, &mut self.last_stage, stages, &here);
-        let queues = in_turn(&mut self.queues, &mut self.last_queue, queues, &here);
+        let stages = self.stages.take(stages, &here);
+        let queues = self.queues.take(queues, &here);
         (
             stages.iter().map(StageTick::from).collect(),
             queues.iter().map(QueueTick::from).collect(),
@@ -108,33 +108,36 @@ impl Turns {
     }
 }
 
-/// Takes out at most so many, the one after the last first, and all of processes that are not here.
-fn in_turn<T>(
-    waiting: &mut BTreeMap<Place, T>,
-    last: &mut Option<Place>,
-    most: usize,
-    here: &HashSet<Option<&str>>,
-) -> Vec<T> {
-    let after = last.take().map_or(Bound::Unbounded, Bound::Excluded);
-    let up_to = match &after {
-        Bound::Excluded(place) => Bound::Included(place.clone()),
-        _ => Bound::Excluded((None, String::new())),
-    };
-    let in_order = waiting.range((after, Bound::Unbounded));
-    let mut chosen: Vec<Place> = in_order
-        .chain(waiting.range((Bound::Unbounded, up_to)))
-        .map(|(place, _)| place.clone())
-        .take(most)
-        .collect();
-    *last = chosen.last().cloned();
-    let gone = waiting
-        .keys()
-        .filter(|(worker, _)| !here.contains(&worker.as_deref()));
-    chosen.extend(gone.cloned().collect::<Vec<_>>());
-    chosen
-        .iter()
-        .filter_map(|place| waiting.remove(place))
-        .collect()
+impl<T: Clone> Unwritten<T> {
+    fn add(&mut self, place: Place, sample: &T, merge: fn(&mut T, &T)) {
+        let known = self.samples.entry(place);
+        known
+            .and_modify(|known| merge(known, sample))
+            .or_insert_with(|| sample.clone());
+    }
+
+    /// Removes at most `most` samples, beginning after the last place, and all samples of processes
+    /// that are not in `here`.
+    fn take(&mut self, most: usize, here: &HashSet<Option<&str>>) -> Vec<T> {
+        let after = self.last.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let later = self.samples.range((after.clone(), Bound::Unbounded));
+        let earlier = self
+            .samples
+            .keys()
+            .take(self.samples.len() - later.clone().count());
+        let in_order = later.map(|(place, _)| place).chain(earlier);
+        let mut chosen: Vec<Place> = in_order.take(most).cloned().collect();
+        self.last = chosen.last().cloned();
+        let gone = self.samples.keys();
+        chosen.extend(
+            gone.filter(|(worker, _)| !here.contains(&worker.as_deref()))
+                .cloned(),
+        );
+        chosen
+            .iter()
+            .filter_map(|place| self.samples.remove(place))
+            .collect()
+    }
 }
 
 #[cfg(test)]

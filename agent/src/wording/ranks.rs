@@ -122,38 +122,20 @@ fn listed(ranks: &[u32], count: u32) -> String {
 }
 
 const COLUMNS: [Column; 8] = [
-    Column {
-        name: "rank",
-        about: "Which rank",
-    },
-    Column {
-        name: "steps",
-        about: "Batches that its main loop received",
-    },
-    Column {
-        name: "step",
-        about: "Mean step in steady state",
-    },
-    Column {
-        name: "waiting",
-        about: "Mean wait for data",
-    },
-    Column {
-        name: "compute",
-        about: "Mean compute, which includes waiting for other ranks",
-    },
-    Column {
-        name: "for others",
-        about: "Part of the compute that is waiting for the slowest rank",
-    },
-    Column {
-        name: "floor",
-        about: "Step if data were free, from a probe",
-    },
-    Column {
-        name: "headspace",
-        about: "Share of the step that free data would save",
-    },
+    Column::new("rank", "Which rank"),
+    Column::new("steps", "Batches that its main loop received"),
+    Column::new("step", "Mean step in steady state"),
+    Column::new("waiting", "Mean wait for data"),
+    Column::new(
+        "compute",
+        "Mean compute, which includes waiting for other ranks",
+    ),
+    Column::new(
+        "for others",
+        "Part of the compute that is waiting for the slowest rank",
+    ),
+    Column::new("floor", "Step if data were free, from a probe"),
+    Column::new("headspace", "Share of the step that free data would save"),
 ];
 
 /// A row a rank, up to `most` and the slowest. `summaries` are by rank, in order.

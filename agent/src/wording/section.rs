@@ -268,6 +268,14 @@ impl Entry {
     }
 }
 
+impl Column {
+    /// A name and what the values mean.
+    #[must_use]
+    pub const fn new(name: &'static str, about: &'static str) -> Self {
+        Self { name, about }
+    }
+}
+
 impl Row {
     /// An ordinary row.
     #[must_use]

@@ -61,8 +61,8 @@ pub enum Detail {
 }
 
 impl Detail {
-    /// One of two numbers.
-    fn choose(self, brief: usize, full: usize) -> usize {
+    /// The value for this detail, of one for brief and one for full.
+    fn choose<T>(self, (brief, full): (T, T)) -> T {
         match self {
             Self::Brief => brief,
             Self::Full => full,

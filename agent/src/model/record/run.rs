@@ -190,9 +190,7 @@ impl Role {
     /// The role of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Training, Self::Evaluation, Self::Background]
-            .into_iter()
-            .find(|role| role.as_str() == name)
+        super::named(name)
     }
 
     /// Whether its steps do not count as training steps.

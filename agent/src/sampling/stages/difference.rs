@@ -129,7 +129,7 @@ impl Totals {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct SeenStage {
     name: String,
     totals: Totals,
@@ -146,12 +146,7 @@ impl SeenStage {
     fn new(name: String) -> Self {
         Self {
             name,
-            totals: Totals::default(),
-            active: 0,
-            first: 0,
-            buckets: Vec::new(),
-            has_bytes: false,
-            damaged: false,
+            ..Self::default()
         }
     }
 
@@ -287,7 +282,7 @@ fn items(calls: u64, extra: i64, seen: &mut i64) -> u64 {
     all.max(0).cast_unsigned()
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct SeenQueue {
     name: String,
     looks: u64,
@@ -304,14 +299,7 @@ impl SeenQueue {
     fn new(name: String) -> Self {
         Self {
             name,
-            looks: 0,
-            weight: 0,
-            empty: 0,
-            full: 0,
-            depth_us: 0,
-            active_weight: 0,
-            active_us: 0,
-            damaged: false,
+            ..Self::default()
         }
     }
 

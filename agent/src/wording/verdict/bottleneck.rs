@@ -21,7 +21,7 @@ const LEAST_GAIN_PCT: f64 = 0.5;
 pub(super) fn sections(summary: &SummaryRecord, ranks: u32, detail: Detail) -> Vec<Section> {
     let bottleneck = bottleneck(summary, detail)
         .map(|entry| Section::new(SectionId::Bottleneck, Block::Entries(vec![entry])));
-    let most = detail.choose(MOST_REMEDIES.0, MOST_REMEDIES.1);
+    let most = detail.choose(MOST_REMEDIES);
     let remedies: Vec<Entry> = (summary.remedies.iter().take(most))
         .map(|remedy| entry(summary, remedy, ranks, detail))
         .collect();

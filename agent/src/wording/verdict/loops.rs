@@ -12,26 +12,11 @@ const NAMED: usize = 3;
 const MOST_ROWS: usize = 64;
 
 const COLUMNS: [Column; 5] = [
-    Column {
-        name: "loop",
-        about: "What the loop is called",
-    },
-    Column {
-        name: "role",
-        about: "What it was seen to do",
-    },
-    Column {
-        name: "epochs",
-        about: "How often its loader was iterated",
-    },
-    Column {
-        name: "steps",
-        about: "Batches that it received",
-    },
-    Column {
-        name: "in steps",
-        about: "Time that its steps took",
-    },
+    Column::new("loop", "What the loop is called"),
+    Column::new("role", "What it was seen to do"),
+    Column::new("epochs", "How often its loader was iterated"),
+    Column::new("steps", "Batches that it received"),
+    Column::new("in steps", "Time that its steps took"),
 ];
 
 /// How much of the training was on repeated batches. Nothing where none was.

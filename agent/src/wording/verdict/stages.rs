@@ -18,48 +18,42 @@ const LEAST_ASIDE: f64 = 0.1;
 /// A slow tail below this share of calls is none, in percent, in brief and in full.
 const LEAST_SLOW_PCT: (f64, f64) = (0.5, 0.05);
 
-const NAME: Column = column("stage", "What the stage is called");
-const BUSY: Column = column(
+const NAME: Column = Column::new("stage", "What the stage is called");
+const BUSY: Column = Column::new(
     "busy",
     "Share of its concurrency that was in use, over time",
 );
-const CONCURRENCY: Column = column(
+const CONCURRENCY: Column = Column::new(
     "concurrency",
     "How many calls may run at once, over all processes",
 );
-const CALL: Column = column("a call", "Mean time of a call");
-const P50: Column = column("p50", "Median time of a call");
-const P95: Column = column("p95", "95th percentile");
-const P99: Column = column("p99", "99th percentile");
-const SLOW: Column = column(
+const CALL: Column = Column::new("a call", "Mean time of a call");
+const P50: Column = Column::new("p50", "Median time of a call");
+const P95: Column = Column::new("p95", "95th percentile");
+const P99: Column = Column::new("p99", "99th percentile");
+const SLOW: Column = Column::new(
     "over 3x",
     "Share of calls that took more than three times the median",
 );
-const CPU: Column = column(
+const CPU: Column = Column::new(
     "CPU",
     "Share of a call's time in which a core worked for it",
 );
-const CALLS: Column = column("calls/batch", "Calls for one batch of the loop");
-const LIMIT: Column = column("allows", "Shortest step that it allows at this concurrency");
-const FAILED: Column = column("failed", "Calls that ended in an exception");
+const CALLS: Column = Column::new("calls/batch", "Calls for one batch of the loop");
+const LIMIT: Column = Column::new("allows", "Shortest step that it allows at this concurrency");
+const FAILED: Column = Column::new("failed", "Calls that ended in an exception");
 
-const QUEUE: Column = column("queue", "What the queue is called");
-const DEPTH: Column = column("depth", "Mean depth, of the items it holds at most");
-const EMPTY: Column = column("empty", "Share of time in which it was empty");
-const FULL: Column = column("full", "Share of time in which it was full");
-const AT_WORK: Column = column(
+const QUEUE: Column = Column::new("queue", "What the queue is called");
+const DEPTH: Column = Column::new("depth", "Mean depth, of the items it holds at most");
+const EMPTY: Column = Column::new("empty", "Share of time in which it was empty");
+const FULL: Column = Column::new("full", "Share of time in which it was full");
+const AT_WORK: Column = Column::new(
     "at work",
     "Mean number of its threads or processes that had an item in hand",
 );
 
-const fn column(name: &'static str, about: &'static str) -> Column {
-    Column { name, about }
-}
-
 /// The stages, the queues that matter, and how often the one before the loop held a batch.
 pub(super) fn sections(summary: &SummaryRecord, detail: Detail) -> Vec<Section> {
-    let stages = stage_table(summary, detail);
-    let queues = queue_table(summary, detail);
     let ready = summary.data_readiness_pct.map(|pct| {
         let pct = percent(pct, 0);
         let text = format!("a batch was waiting for the loop {pct} % of the time");
@@ -67,14 +61,12 @@ pub(super) fn sections(summary: &SummaryRecord, detail: Detail) -> Vec<Section> 
     });
     let section =
         |id, table: Table| (!table.rows.is_empty()).then(|| Section::new(id, Block::Table(table)));
-    [
-        section(SectionId::Stages, stages),
-        section(SectionId::Queues, queues),
+    let all = [
+        section(SectionId::Stages, stage_table(summary, detail)),
+        section(SectionId::Queues, queue_table(summary, detail)),
         ready,
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    all.into_iter().flatten().collect()
 }
 
 /// Whether items do not pass it: a start of workers, a delay.
@@ -84,7 +76,7 @@ fn is_aside(stage: &StageSummary) -> bool {
 
 /// The stages that are told, and how many are not.
 fn told_stages(summary: &SummaryRecord, detail: Detail) -> (Vec<&StageSummary>, usize) {
-    let most = detail.choose(MOST_STAGES.0, MOST_STAGES.1);
+    let most = detail.choose(MOST_STAGES);
     if detail == Detail::Full {
         let told = summary.stages.iter().take(most).collect();
         return (told, summary.stages.len().saturating_sub(most));
@@ -109,11 +101,7 @@ fn told_stages(summary: &SummaryRecord, detail: Detail) -> (Vec<&StageSummary>, 
 fn stage_table(summary: &SummaryRecord, detail: Detail) -> Table {
     let (told, more) = told_stages(summary, detail);
     let is_full = detail == Detail::Full;
-    let least_slow = if is_full {
-        LEAST_SLOW_PCT.1
-    } else {
-        LEAST_SLOW_PCT.0
-    };
+    let least_slow = detail.choose(LEAST_SLOW_PCT);
     let slow = |stage: &StageSummary| {
         let slow = stage.slow_pct.filter(|pct| *pct >= least_slow);
         slow.filter(|_| is_full || !is_aside(stage))
@@ -169,7 +157,7 @@ fn stage_table(summary: &SummaryRecord, detail: Detail) -> Table {
 /// In brief: the queue before the loop, those around the stage that binds (else the one with the highest
 /// limit), and those of pools, which tell how many threads or processes are at work.
 fn told_queues(summary: &SummaryRecord, detail: Detail) -> Vec<&QueueSummary> {
-    let most = detail.choose(MOST_QUEUES.0, MOST_QUEUES.1);
+    let most = detail.choose(MOST_QUEUES);
     if detail == Detail::Full {
         return summary.queues.iter().take(most).collect();
     }
@@ -215,14 +203,10 @@ fn queue_table(summary: &SummaryRecord, detail: Detail) -> Table {
         Row::new(cells).marked_if(queue.last, "before the loop")
     });
     let rows: Vec<Row> = rows.collect();
-    let more = match detail {
-        Detail::Brief => 0,
-        Detail::Full => summary.queues.len() - rows.len(),
-    };
     Table {
         columns,
+        more: detail.choose((0, summary.queues.len() - rows.len())),
         rows,
-        more,
     }
 }
 

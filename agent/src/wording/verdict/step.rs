@@ -167,13 +167,9 @@ impl Verdict<'_> {
             .or(finding.map(|f| f.text.as_str()))
             .map(str::trim)
             .filter(|why| !why.is_empty());
-        match why {
-            Some(why) => Some(why.to_owned()),
-            None if self.summary.mode == Some(Mode::Probe) => {
-                Some("the probe needs more steps than the loop took.".to_owned())
-            }
-            None => None,
-        }
+        let too_few = (self.summary.mode == Some(Mode::Probe))
+            .then_some("the probe needs more steps than the loop took.");
+        why.or(too_few).map(ToOwned::to_owned)
     }
 
     pub(super) fn savings(&self) -> Option<Section> {
