@@ -18,8 +18,6 @@ pub struct RecordQueue {
     state: Mutex<State>,
     changed: Condvar,
     dropped: AtomicU64,
-    cpu_nanos: AtomicU64,
-    lost: Mutex<Lost>,
 }
 
 #[derive(Debug, Default)]
@@ -28,8 +26,11 @@ struct State {
     /// The export thread has taken a batch and is not done with it.
     busy: bool,
     closed: bool,
-    /// The export thread is gone.
+    /// The export thread has ended.
     ended: bool,
+    /// CPU time of the export thread, and what destinations lost: its last report.
+    cpu_time: Duration,
+    lost: Lost,
 }
 
 impl RecordQueue {
@@ -41,8 +42,6 @@ impl RecordQueue {
             state: Mutex::default(),
             changed: Condvar::new(),
             dropped: AtomicU64::new(0),
-            cpu_nanos: AtomicU64::new(0),
-            lost: Mutex::default(),
         }
     }
 
@@ -80,24 +79,23 @@ impl RecordQueue {
     /// CPU time the export thread has used, as it said last.
     #[must_use]
     pub fn cpu_time(&self) -> Duration {
-        Duration::from_nanos(self.cpu_nanos.load(Ordering::Relaxed))
+        self.lock().cpu_time
     }
 
     /// The export thread says how much CPU time it has used.
     pub(crate) fn set_cpu_time(&self, used: Duration) {
-        let nanos = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
-        self.cpu_nanos.store(nanos, Ordering::Relaxed);
+        self.lock().cpu_time = used;
     }
 
     /// What destinations lost besides records, as they said last.
     #[must_use]
     pub fn lost(&self) -> Lost {
-        *self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lock().lost
     }
 
     /// The export thread says what destinations lost.
     pub(crate) fn set_lost(&self, lost: Lost) {
-        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = lost;
+        self.lock().lost = lost;
     }
 
     /// The next batch; waits for one. `None` once the queue is closed and empty. Only the export
@@ -106,19 +104,12 @@ impl RecordQueue {
         let mut state = self.lock();
         state.busy = false;
         self.changed.notify_all();
-        loop {
-            if let Some(batch) = state.waiting.pop_front() {
-                state.busy = true;
-                return Some(batch);
-            }
-            if state.closed {
-                return None;
-            }
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        let idle = |state: &mut State| state.waiting.is_empty() && !state.closed;
+        let mut state =
+            (self.changed.wait_while(state, idle)).unwrap_or_else(PoisonError::into_inner);
+        let batch = state.waiting.pop_front();
+        state.busy = batch.is_some();
+        batch
     }
 
     /// From now on nothing is taken.

@@ -15,7 +15,7 @@ pub struct EpochProgress {
     /// Cached batches handed out.
     replayed: u64,
     /// Whether it is over, whatever the counts say.
-    ended: bool,
+    pub(super) ended: bool,
 }
 
 impl EpochProgress {
@@ -50,17 +50,6 @@ impl EpochProgress {
     #[must_use]
     pub fn left_of(&self, batches: Option<u64>) -> u64 {
         batches.map_or(u64::MAX, |n| n.saturating_sub(self.handed_out))
-    }
-
-    /// The source has no more, and nothing takes its place.
-    pub fn end(&mut self) {
-        self.ended = true;
-    }
-
-    /// Whether [`end`](Self::end) was called.
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.ended
     }
 
     /// The loader's length, where it must be kept.

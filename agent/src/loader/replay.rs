@@ -106,22 +106,10 @@ impl ReplayPlan {
         })
     }
 
-    /// Batches to cache.
-    #[must_use]
-    pub fn num_caches(&self) -> usize {
-        self.num_caches
-    }
-
     /// Live batches before the first cached one.
     #[must_use]
     pub fn return_caches_after(&self) -> u64 {
         self.return_caches_after
-    }
-
-    /// Batches an epoch holds, live and cached together.
-    #[must_use]
-    pub fn stop_after(&self) -> Option<u64> {
-        self.stop_after
     }
 }
 
@@ -173,15 +161,9 @@ impl Replay {
         self.live
     }
 
-    /// Batches held in the cache.
-    #[must_use]
-    pub fn cached(&self) -> usize {
-        self.cached
-    }
-
     /// Where the next batch of `epoch` comes from. A cached one counts as handed out.
     pub fn request(&self, epoch: &mut EpochProgress) -> Decision {
-        if epoch.has_ended() || epoch.has_reached(self.plan.stop_after) {
+        if epoch.ended || epoch.has_reached(self.plan.stop_after) {
             return Decision::End;
         }
         if !self.releases_source() {
@@ -197,7 +179,7 @@ impl Replay {
     /// The rest of `epoch`, where all of it comes from the cache: the index of its first batch, and how
     /// many there are. They count as handed out.
     pub fn request_rest(&self, epoch: &mut EpochProgress) -> Option<(usize, u64)> {
-        if !self.releases_source() || self.cached == 0 || epoch.has_ended() {
+        if !self.releases_source() || self.cached == 0 || epoch.ended {
             return None;
         }
         let first = usize::try_from(epoch.replayed() % self.cached as u64).ok()?;
@@ -227,7 +209,7 @@ impl Replay {
     pub fn source_ended(&mut self, epoch: &mut EpochProgress) -> Ended {
         let keeps_length = self.plan.stop_after.is_none() && epoch.length().is_some();
         if self.cached == 0 || keeps_length {
-            epoch.end();
+            epoch.ended = true;
             return Ended::Epoch;
         }
         let early = self.live < self.plan.return_caches_after;

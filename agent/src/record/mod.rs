@@ -7,7 +7,7 @@
 pub mod event;
 pub mod fold;
 pub mod recorder;
-pub mod ring;
+mod ring;
 mod sampled;
 pub mod stage;
 

@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Words the ring holds: 128 KiB. At 10 ms a step, almost three minutes.
-pub const CAPACITY: usize = 16_384;
+pub(super) const CAPACITY: usize = 16_384;
 const MASK: u64 = CAPACITY as u64 - 1;
 const HALF: u64 = CAPACITY as u64 / 2;
 
@@ -21,7 +21,7 @@ struct Line(AtomicU64);
 
 /// The ring.
 #[derive(Debug)]
-pub struct Ring {
+pub(super) struct Ring {
     words: Box<[AtomicU64]>,
     /// Words written. Only the writer stores it.
     head: Line,
@@ -33,7 +33,7 @@ pub struct Ring {
 
 /// What became of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pushed {
+pub(super) enum Pushed {
     /// It is in the ring.
     Kept,
     /// It is in the ring, half of which was filled since the last such answer: time to read.
@@ -45,7 +45,7 @@ pub enum Pushed {
 impl Ring {
     /// An empty ring.
     #[must_use]
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             words: (0..CAPACITY).map(|_| AtomicU64::new(0)).collect(),
             head: Line::default(),
@@ -56,7 +56,7 @@ impl Ring {
 
     /// Writes one event, whole or not at all. Call from one thread at a time.
     #[inline]
-    pub fn push<const N: usize>(&self, event: [u64; N]) -> Pushed {
+    pub(super) fn push<const N: usize>(&self, event: [u64; N]) -> Pushed {
         let head = self.head.0.load(Ordering::Relaxed);
         let after = head + N as u64;
         if after - self.tail_seen.0.load(Ordering::Relaxed) > CAPACITY as u64 {
@@ -79,7 +79,7 @@ impl Ring {
 
     /// The words that are there, in order. Call from one thread at a time.
     #[must_use]
-    pub fn read(&self) -> Words<'_> {
+    pub(super) fn read(&self) -> Words<'_> {
         Words {
             ring: self,
             tail: self.tail.0.load(Ordering::Relaxed),
@@ -93,15 +93,9 @@ impl Ring {
     }
 }
 
-impl Default for Ring {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Takes words out of a ring. Gives the room back every 1,024 words, and when dropped.
 #[derive(Debug)]
-pub struct Words<'a> {
+pub(super) struct Words<'a> {
     ring: &'a Ring,
     tail: u64,
     head: u64,

@@ -80,13 +80,13 @@ impl Inner {
 
     pub(super) fn run_sampler(&self, mut sampler: Sampler) {
         let mut schedule = Schedule::new(self.clock.now(), self.limits.interval);
-        let mut live_run = true;
+        let mut was_watching = true;
         loop {
             let watching = self.watching.load(Ordering::Relaxed);
-            if watching && !std::mem::replace(&mut live_run, watching) {
+            if watching && !was_watching {
                 sampler.forget();
             }
-            live_run = watching;
+            was_watching = watching;
             let due = schedule.until_due(self.clock.now());
             if !(due.is_zero() && watching) {
                 self.sampler.sleep(watching.then_some(due));
@@ -154,13 +154,10 @@ impl Agent {
             recorder.fold(Fold::sample_steps);
         }
         let entry = LoopEntry::new(recorder, loader, mode);
-        if inner.owner.is_here() {
-            inner.live_run.add(Arc::clone(&entry));
-            if inner.live_run.len() == 1 {
-                // What runs here is written at once, for a run that does not live to its first tick.
-                inner.lock().flushes += 1;
-                inner.sampler.ring();
-            }
+        if inner.owner.is_here() && inner.live_run.add(Arc::clone(&entry)) {
+            // The run's record is written at once: the run may end before its first tick.
+            inner.lock().flushes += 1;
+            inner.sampler.ring();
         }
         entry
     }

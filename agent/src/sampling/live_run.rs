@@ -86,9 +86,11 @@ impl LiveRun {
         self.gpus.get().map(Vec::as_slice)
     }
 
-    /// From now on the loop is read.
-    pub fn add(&self, entry: Arc<LoopEntry>) {
-        lock(&self.loops).push(entry);
+    /// Adds a loop, which is read from now on. Returns whether it is the first.
+    pub fn add(&self, entry: Arc<LoopEntry>) -> bool {
+        let mut loops = lock(&self.loops);
+        loops.push(entry);
+        loops.len() == 1
     }
 
     /// A batch of the loop of that name was looked at. Whether it is the first.
@@ -106,18 +108,6 @@ impl LiveRun {
 
     pub(crate) fn loops(&self) -> Vec<Arc<LoopEntry>> {
         lock(&self.loops).clone()
-    }
-
-    /// Number of loops.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        lock(&self.loops).len()
-    }
-
-    /// Whether there is no loop yet.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Reads the rings, so that they have room again.

@@ -24,20 +24,16 @@ pub fn duration_s(s: f64) -> String {
         a if a < 9.995 => format!("{s:.2} s"),
         a if a < 99.95 => format!("{s:.1} s"),
         a if a < 600.0 => format!("{s:.0} s"),
-        a if a < 7200.0 => format!("{:.0} min {:.0} s", (s / 60.0).trunc(), (s % 60.0).trunc()),
-        a if a < 172_800.0 => {
-            format!(
-                "{:.0} h {:.0} min",
-                (s / 3600.0).trunc(),
-                (s % 3600.0 / 60.0).trunc()
-            )
-        }
-        _ => format!(
-            "{:.0} d {:.0} h",
-            (s / 86_400.0).trunc(),
-            (s % 86_400.0 / 3600.0).trunc()
-        ),
+        a if a < 7200.0 => in_units(s, (60.0, "min"), (1.0, "s")),
+        a if a < 172_800.0 => in_units(s, (3600.0, "h"), (60.0, "min")),
+        _ => in_units(s, (86_400.0, "d"), (3600.0, "h")),
     }
+}
+
+/// Seconds in two units, each with its length: `12 min 5 s`.
+fn in_units(s: f64, (long, large): (f64, &str), (short, small): (f64, &str)) -> String {
+    let (whole, rest) = ((s / long).trunc(), (s % long / short).trunc());
+    format!("{whole:.0} {large} {rest:.0} {small}")
 }
 
 /// A difference of durations in milliseconds, which may be negative.

@@ -55,14 +55,10 @@ impl Verdict<'_> {
             return Some(Section::sentence(SectionId::Ended, text));
         }
         let age = self.unfinished_s?;
-        let numbers = if age > 0.0 {
-            format!(
-                " These numbers are from {} before its last record.",
-                duration_s(age)
-            )
-        } else {
-            String::new()
-        };
+        let age = Some(age).filter(|age| *age > 0.0).map(duration_s);
+        let numbers = age.map_or_else(String::new, |age| {
+            format!(" These numbers are from {age} before its last record.")
+        });
         Some(Section::sentence(
             SectionId::Ended,
             format!(
