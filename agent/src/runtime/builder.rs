@@ -13,7 +13,7 @@ use crate::delivery::{RecordQueue, export_thread};
 use crate::model::record::{GpuRecord, ProbeRecord, RunRecord, SummaryRecord};
 use crate::notice::Notice;
 use crate::notice::NoticeLog;
-use crate::notice::log::Say;
+use crate::notice::log::PrintNotice;
 use crate::port::{Clock, Collector, ConsumerThread, Exporter, MonotonicClock, Pace};
 use crate::record::recorder;
 use crate::record::stage::{Region, Workers};
@@ -78,8 +78,8 @@ pub struct AgentBuilder {
     pub gpus: Arc<OnceLock<Vec<GpuRecord>>>,
     /// Who writes the records.
     pub identity: Identity,
-    /// Says a notice aloud.
-    pub say: Say,
+    /// Prints a notice.
+    pub print_notice: PrintNotice,
     /// Called with the final summary when `SIGTERM` ends the process.
     pub on_terminate: OnTerminate,
     /// Seconds between the start of the process and the clock's origin.
@@ -113,7 +113,7 @@ impl AgentBuilder {
         run.process_started_unix_nano = process_started(&clock, self.process_age_s);
         let step_cost_ns = recorder::cost_per_batch_ns(&clock);
         let live_run = LiveRun::new(
-            NoticeLog::new(self.say),
+            NoticeLog::new(self.print_notice),
             self.gpus,
             self.rank_gpu.clone(),
             self.process_age_s,

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use headspace_agent::model::Mode;
 use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
-use headspace_agent::notice::log::Say;
+use headspace_agent::notice::log::PrintNotice;
 use headspace_agent::port::{Exporter, MonotonicClock};
 use headspace_agent::record::stage::{Slots, Workers};
 use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
@@ -245,7 +245,7 @@ impl Configuration {
                 rank,
                 pid: std::process::id(),
             },
-            say: say_aloud(quiet),
+            print_notice: say_aloud(quiet),
             on_terminate: Box::new(move |summary, probes| {
                 if !quiet && rank == 0 {
                     say_verdict(summary, probes, &shown, world_size);
@@ -271,7 +271,7 @@ fn say_verdict(summary: &SummaryRecord, probes: &[ProbeRecord], folder: &Path, w
     }
 }
 
-fn say_aloud(quiet: bool) -> Say {
+fn say_aloud(quiet: bool) -> PrintNotice {
     Box::new(move |notice| {
         tracing::info!(target: crate::session::log::NOTICE, code = notice.code(), "{notice}");
         if !quiet {
