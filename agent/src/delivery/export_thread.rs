@@ -37,7 +37,7 @@ pub(crate) fn run(
             match outcome {
                 Ok(Ok(())) => {
                     tracing::trace!(target: log_target::EXPORT, to = name, "taken");
-                    for notice in contain(|| exporter.tell()).unwrap_or_default() {
+                    for notice in contain(|| exporter.take_notices()).unwrap_or_default() {
                         notice_log.post(&notice);
                     }
                 }
@@ -83,7 +83,7 @@ fn close(mut exporters: Vec<Option<Box<dyn Exporter>>>, notice_log: &NoticeLog) 
     for mut exporter in exporters.into_iter().flatten() {
         let _ = contain(|| {
             exporter.finish();
-            for notice in exporter.tell() {
+            for notice in exporter.take_notices() {
                 notice_log.post(&notice);
             }
             drop(exporter);

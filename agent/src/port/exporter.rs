@@ -60,7 +60,7 @@ pub trait Exporter: Send + 'static {
 
     /// What there is to say of the destination since the last call: one that delivers on a thread of
     /// its own learns late how that went. Asked after each `export`.
-    fn tell(&mut self) -> Vec<Notice> {
+    fn take_notices(&mut self) -> Vec<Notice> {
         Vec::new()
     }
 
