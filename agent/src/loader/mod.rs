@@ -38,7 +38,7 @@ pub enum Decision {
 }
 
 /// A count from a non-negative real number, rounded up.
-fn whole(count: f64) -> u32 {
+fn ceil_to_u32(count: f64) -> u32 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let rounded = count.ceil().clamp(0.0, 1e6) as u32;
     rounded

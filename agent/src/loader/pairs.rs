@@ -5,8 +5,8 @@
 //! and `McCulloch`, "Variance Components", 1992, ch. 3) does not shrink with longer windows, only with
 //! more pairs. The analysis estimates it anew, from all windows: `analysis/floor/unsteady.rs`.
 
-use super::settle::{self, GLANCE, mean_step};
-use super::whole;
+use super::ceil_to_u32;
+use super::settle::{self, SHORT_RUN, mean_step};
 use crate::model::WindowStep;
 
 /// Standard error of the mean logarithm of the ratio for which pairs are added.
@@ -47,7 +47,7 @@ impl Squares {
 #[derive(Debug, Clone, Copy, Default)]
 struct WithinVariance {
     single: Squares,
-    /// Means of [`GLANCE`] steps, which hold the correlation of neighbours (batch means: Law,
+    /// Means of [`SHORT_RUN`] steps, which hold the correlation of neighbours (batch means: Law,
     /// Simulation Modeling and Analysis, 2015, ch. 9).
     runs: Squares,
 }
@@ -55,7 +55,7 @@ struct WithinVariance {
 impl WithinVariance {
     fn add(&mut self, steps: &[WindowStep]) {
         self.single.add(steps, 1);
-        self.runs.add(steps, GLANCE);
+        self.runs.add(steps, SHORT_RUN);
     }
 
     /// Variance of a step relative to its window's mean; with the correlation of neighbours, once the
@@ -140,7 +140,7 @@ impl Pairs {
         if variance < BEYOND_CHANCE * explained {
             return 0;
         }
-        whole(variance / (TARGET_ERROR * TARGET_ERROR))
+        ceil_to_u32(variance / (TARGET_ERROR * TARGET_ERROR))
     }
 }
 

@@ -159,7 +159,7 @@ impl Probe {
     /// the caller can look at the batches it holds, and say how many are left
     /// ([`keep_only`](Self::keep_only)).
     pub fn prepare(&mut self) -> bool {
-        self.end_of_patience();
+        self.end_undecided_window();
         self.close_if_complete();
         !self.finished() && self.segment.replaying && self.segment.batches == 0
     }
@@ -237,9 +237,9 @@ impl Probe {
                 slot,
             });
             if self.finished() {
-                self.look_after();
+                self.check_settled_after_probe();
             } else if self.plan.adaptive && self.segment.until.is_none() {
-                self.look();
+                self.decide_live_window();
             }
         }
         self.close_if_complete();
@@ -334,7 +334,7 @@ impl Probe {
             self.served = 0;
             self.segment.settled_at = Some(0);
             self.segment.until = Some(if long {
-                self.long_replay()
+                self.long_replay_steps()
             } else {
                 plan.replay
             });
@@ -355,7 +355,7 @@ impl Probe {
 
     /// Closes a live window that hardly has whole steps to judge, such as over epochs of one
     /// batch, before it uses up the limit.
-    fn end_of_patience(&mut self) {
+    fn end_undecided_window(&mut self) {
         let spare = self.spare();
         let (finished, has_long) = (self.finished(), self.has_long());
         let segment = &mut self.segment;
@@ -380,7 +380,7 @@ impl Probe {
         let settled_at = if replaying || self.plan.adaptive {
             segment.settled_at
         } else {
-            self.settled_in_hindsight()
+            self.find_settled_step()
         };
         let counted = settled_at
             .and_then(|at| self.segment.steps.get(at..))
@@ -401,7 +401,8 @@ impl Probe {
             self.finish();
         } else if !replaying {
             // Another pair must fit in what is left.
-            let long = long || self.plan.adaptive && !self.has_long() && self.spare() < self.pair();
+            let long = long
+                || self.plan.adaptive && !self.has_long() && self.spare() < self.min_pair_steps();
             self.open(true, cycle, long);
         } else if self.has_long() && !self.wants_more_pairs() {
             self.finish();

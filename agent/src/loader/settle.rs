@@ -12,15 +12,15 @@ use crate::model::WindowStep;
 
 /// Steps whose mean wait is compared with the reference. Long enough that a burst of a few loader
 /// threads does not count as settled, short against a window.
-pub(super) const GLANCE: usize = 16;
+pub(super) const SHORT_RUN: usize = 16;
 /// Steps of each of the two runs compared after the warm-up.
-const RUN: usize = 24;
+const LONG_RUN: usize = 24;
 /// A mean wait below this share of the step is none. At 2 % it cannot change the verdict.
-const QUIET: f64 = 0.02;
+const NO_WAIT_SHARE: f64 = 0.02;
 /// As a multiple of the reference's share, from when on a loop counts as settled.
-const SETTLED: f64 = 0.9;
+const SETTLED_SHARE: f64 = 0.9;
 /// Steps after a replay before anything is concluded.
-const LEAST: usize = 8;
+const MIN_STEPS: usize = 8;
 
 /// Mean wait in nanoseconds, 0 of nothing.
 pub(super) fn mean_wait(steps: &[WindowStep]) -> f64 {
@@ -42,7 +42,7 @@ fn wait_share(steps: &[WindowStep]) -> f64 {
 }
 
 fn quiet(steps: &[WindowStep]) -> bool {
-    wait_share(steps) <= QUIET
+    wait_share(steps) <= NO_WAIT_SHARE
 }
 
 /// Sample variance of the means of consecutive runs of `length` steps, and how many they are.
@@ -66,27 +66,34 @@ pub(super) fn variance_of_means(
 pub(super) fn after_warmup(steps: &[WindowStep], warmup: usize, budget: usize) -> Option<usize> {
     let n = steps.len();
     let out_of_budget = n >= budget;
-    if n < warmup + 2 * RUN {
+    if n < warmup + 2 * LONG_RUN {
         return out_of_budget.then(|| warmup.min(n));
     }
-    let (early, late) = (&steps[n - 2 * RUN..n - RUN], &steps[n - RUN..]);
+    let (early, late) = (
+        &steps[n - 2 * LONG_RUN..n - LONG_RUN],
+        &steps[n - LONG_RUN..],
+    );
     if quiet(late) {
         return out_of_budget.then(|| quiet_since(steps, warmup));
     }
     let difference = (mean_wait(late) - mean_wait(early)).abs();
-    let single = |run: &[WindowStep]| variance_of_means(run, 1, mean_wait).0 / RUN as f64;
+    let single = |run: &[WindowStep]| variance_of_means(run, 1, mean_wait).0 / LONG_RUN as f64;
     let noise = (single(early) + single(late)).sqrt();
     let alike = difference <= (0.1 * mean_wait(early)).max(1.5 * noise);
-    (out_of_budget || alike && !quiet(early)).then_some(n - 2 * RUN)
+    (out_of_budget || alike && !quiet(early)).then_some(n - 2 * LONG_RUN)
 }
 
 /// Where the quiet at the end of `steps` began.
 fn quiet_since(steps: &[WindowStep], warmup: usize) -> usize {
-    let mut from = steps.len() - GLANCE;
-    while from >= warmup + GLANCE && quiet(&steps[from - GLANCE..from]) {
-        from -= GLANCE;
+    let mut from = steps.len() - SHORT_RUN;
+    while from >= warmup + SHORT_RUN && quiet(&steps[from - SHORT_RUN..from]) {
+        from -= SHORT_RUN;
     }
-    if from < warmup + GLANCE { warmup } else { from }
+    if from < warmup + SHORT_RUN {
+        warmup
+    } else {
+        from
+    }
 }
 
 /// How the loop behaved live before the replay.
@@ -103,7 +110,7 @@ pub(super) struct Reference {
 impl Reference {
     pub(super) fn of(live: &[WindowStep]) -> Self {
         let wait = wait_share(live);
-        let (variance, count) = variance_of_means(live, GLANCE, wait_share);
+        let (variance, count) = variance_of_means(live, SHORT_RUN, wait_share);
         let error = (variance / count.max(1) as f64).sqrt();
         let wait_low = (wait - 2.0 * error).max(0.25 * wait);
         Self {
@@ -116,20 +123,20 @@ impl Reference {
     /// Whether the loop waits again as it did.
     pub(super) fn is_reached(&self, steps: &[WindowStep]) -> bool {
         let n = steps.len();
-        if n < LEAST {
+        if n < MIN_STEPS {
             return false;
         }
-        if self.wait <= QUIET {
+        if self.wait <= NO_WAIT_SHARE {
             return true;
         }
-        n >= GLANCE && wait_share(&steps[n - GLANCE..]) >= SETTLED * self.wait_low
+        n >= SHORT_RUN && wait_share(&steps[n - SHORT_RUN..]) >= SETTLED_SHARE * self.wait_low
     }
 
     /// Steps that draining takes at most, after `replayed` steps of `floor` nanoseconds each.
     ///
     /// In that time the loader made no more than `replayed * ratio` batches, and the loop takes
     /// out `1 - ratio` a step more than come in. Twice that, since both vary.
-    pub(super) fn patience(&self, replayed: u32, floor: f64) -> f64 {
+    pub(super) fn max_steps_to_drain(&self, replayed: u32, floor: f64) -> f64 {
         let ratio = (floor / self.step.max(1.0)).min(0.99);
         2.0 * f64::from(replayed) * ratio / (1.0 - ratio) + 64.0
     }
@@ -191,8 +198,8 @@ mod tests {
     #[test]
     fn patience_grows_as_compute_nears_load() {
         let reference = Reference::of(&steps(std::iter::repeat_n(10, 64)));
-        let half = reference.patience(24, 10e6);
+        let half = reference.max_steps_to_drain(24, 10e6);
         assert!((half - (2.0 * 24.0 + 64.0)).abs() < 1e-6, "{half}");
-        assert!(reference.patience(24, 19e6) > 900.0);
+        assert!(reference.max_steps_to_drain(24, 19e6) > 900.0);
     }
 }

@@ -12,7 +12,7 @@ use super::metric::{Metric, TimedValue};
 use super::reading::{Attributes, Reading, Scope};
 
 /// Series kept; later ones are left out. No machine has so many sources, but a fault may.
-const SERIES: usize = 2048;
+const MAX_SERIES: usize = 2048;
 
 /// Seconds that live points last, at least, for the replayed ones to be left out: what less of a loop tells
 /// of its stages and resources is chance.
@@ -91,7 +91,7 @@ impl ReadingSeries {
             return Some(*place);
         }
         let place = self.keys.len();
-        if place == SERIES {
+        if place == MAX_SERIES {
             return None;
         }
         self.keys.push(key.clone());
@@ -139,7 +139,7 @@ impl ReadingSeries {
             live
         };
         Span {
-            history: self,
+            series: self,
             points,
             inside,
             used,
@@ -179,7 +179,7 @@ impl Point {
 /// A part of a run.
 #[derive(Debug, Clone)]
 pub struct Span<'a> {
-    history: &'a ReadingSeries,
+    series: &'a ReadingSeries,
     points: &'a [Point],
     /// Which of the points lie between the two times.
     inside: Vec<bool>,
@@ -202,7 +202,7 @@ impl Span<'_> {
         scope: &Scope,
         attributes: Attributes,
     ) -> Option<impl Iterator<Item = (&Point, f64)>> {
-        let place = self.history.place_of(metric, scope, attributes)?;
+        let place = self.series.place_of(metric, scope, attributes)?;
         Some(self.used().filter_map(move |point| {
             let value = *point.values.get(place)?;
             (!value.is_nan()).then_some((point, value))
@@ -211,7 +211,7 @@ impl Span<'_> {
 
     /// The series of the whole run, in the order in which they were first read.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.history.keys()
+        self.series.keys()
     }
 
     /// Seconds in the part.
@@ -285,7 +285,7 @@ impl Span<'_> {
         scope: &Scope,
         attributes: Attributes,
     ) -> Option<(f64, f64)> {
-        let place = self.history.place_of(metric, scope, attributes)?;
+        let place = self.series.place_of(metric, scope, attributes)?;
         let counted = [&self.used, &self.inside];
         counted
             .into_iter()
@@ -327,7 +327,7 @@ impl Span<'_> {
     /// The sum of the rates of all values of a counter in a scope.
     #[must_use]
     pub fn rate_of_all(&self, metric: &'static Metric, scope: &Scope) -> Option<f64> {
-        self.history
+        self.series
             .keys
             .iter()
             .filter(|key| key.metric == metric && key.scope == *scope)

@@ -14,23 +14,23 @@ use super::reading_series::LEAST_LIVE_S;
 use super::stage::{QueueSample, StageSample};
 
 /// Points times stages and queues that are kept: 3 MiB.
-const CELLS: usize = 32_768;
+const MAX_CELLS: usize = 32_768;
 
 /// Points that are kept however many stages there are.
-const FEWEST: usize = 16;
+const MIN_POINTS: usize = 16;
 
 /// Histograms of single workers, over all stages. Of the workers beyond only the calls are counted.
-const WORKER_HISTOGRAMS: usize = 256;
+const MAX_WORKER_HISTOGRAMS: usize = 256;
 
 /// Workers of a stage that are told apart; those that have ended make room.
-const WORKERS: usize = 512;
+const MAX_WORKERS: usize = 512;
 
 /// A process with fewer calls than this share of the most in another does not work on the stage: the
 /// trainer that tried it once, a worker that has just begun.
-const WORKS: f64 = 0.05;
+const MIN_CALL_SHARE: f64 = 0.05;
 
 /// Share of a loop's batches taken while no other took any from which on that time stands for all.
-const ALONE: f64 = 0.25;
+const MIN_ALONE_SHARE: f64 = 0.25;
 
 /// What a stage did in a part of a run, all processes together.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -111,7 +111,7 @@ pub struct WorkerRun {
     /// Its calls, by duration; `None` where there is no room for another.
     pub time: Option<Distribution>,
     /// Whether it was there in the last tick.
-    here: bool,
+    is_present: bool,
 }
 
 /// A queue over the run.
@@ -184,26 +184,29 @@ impl StageSeries {
             });
             *at(&mut point.batches, place) += batches;
         }
-        self.take_stages(tick.stages, &mut point.stages);
-        self.take_queues(tick.queues, &mut point.queues);
+        self.add_stages(tick.stages, &mut point.stages);
+        self.add_queues(tick.queues, &mut point.queues);
         let width = (self.stages.len() + self.queues.len()).max(1);
         self.points
-            .set_capacity((CELLS / width).clamp(FEWEST, DEFAULT_CAPACITY));
+            .set_capacity((MAX_CELLS / width).clamp(MIN_POINTS, DEFAULT_CAPACITY));
         self.points
             .push(point, 1.0, |earlier, later| earlier.merge(&later));
     }
 
-    fn take_stages(&mut self, samples: &[StageSample], out: &mut Vec<StageTotals>) {
+    fn add_stages(&mut self, samples: &[StageSample], out: &mut Vec<StageTotals>) {
         for stage in &mut self.stages {
             for worker in &mut stage.workers {
-                worker.here = false;
+                worker.is_present = false;
             }
         }
         // Before any is judged: who works on a stage is seen by comparing its processes.
-        let places: Vec<usize> = samples.iter().map(|sample| self.absorb(sample)).collect();
+        let places: Vec<usize> = samples
+            .iter()
+            .map(|sample| self.add_to_run(sample))
+            .collect();
         for (sample, place) in samples.iter().zip(places) {
             let stage = &self.stages[place];
-            let here = stage.workers.iter().filter(|worker| worker.here);
+            let here = stage.workers.iter().filter(|worker| worker.is_present);
             let most = here.map(|worker| worker.calls).max().unwrap_or(0);
             let own = stage
                 .worker(sample.worker.as_deref())
@@ -216,7 +219,7 @@ impl StageSeries {
             totals.bytes += sample.bytes.unwrap_or(0);
             totals.cpu_ns += sample.cpu_ns;
             totals.cpu_of_ns += sample.cpu_of_ns;
-            if (own as f64) < WORKS * most as f64 {
+            if (own as f64) < MIN_CALL_SHARE * most as f64 {
                 continue;
             }
             let first = totals.processes == 0;
@@ -227,7 +230,7 @@ impl StageSeries {
     }
 
     /// Adds a sample to what is known of its stage over the run. Returns the stage's place.
-    fn absorb(&mut self, sample: &StageSample) -> usize {
+    fn add_to_run(&mut self, sample: &StageSample) -> usize {
         let known = self.stage_places.get(&sample.name).copied();
         let place = known.unwrap_or_else(|| {
             let place = self.stages.len();
@@ -255,7 +258,7 @@ impl StageSeries {
         place
     }
 
-    fn take_queues(&mut self, samples: &[QueueSample], out: &mut Vec<QueueTotals>) {
+    fn add_queues(&mut self, samples: &[QueueSample], out: &mut Vec<QueueTotals>) {
         let mut processes = vec![0u32; self.queues.len()];
         for sample in samples.iter().filter(|sample| sample.weight_ns > 0) {
             let known = self.queues.iter().position(|q| q.name == sample.name);
@@ -308,7 +311,7 @@ impl StageSeries {
         let live: Vec<&Point> = points.iter().copied().filter(|p| !p.replayed).collect();
         let live_s: f64 = live.iter().map(|point| point.interval_s).sum();
         StageSpan {
-            history: self,
+            series: self,
             live: if live_s < LEAST_LIVE_S {
                 points.clone()
             } else {
@@ -327,24 +330,24 @@ impl StageRun {
     fn absorb_worker(&mut self, sample: &StageSample, histograms: &mut usize) {
         let known = self.workers.iter().position(|w| w.label == sample.worker);
         let place = known.or_else(|| {
-            if self.workers.len() >= WORKERS {
-                let ended = self.workers.iter().position(|worker| !worker.here)?;
+            if self.workers.len() >= MAX_WORKERS {
+                let ended = self.workers.iter().position(|worker| !worker.is_present)?;
                 *histograms -= usize::from(self.workers.remove(ended).time.is_some());
             }
-            let has_room = *histograms < WORKER_HISTOGRAMS;
+            let has_room = *histograms < MAX_WORKER_HISTOGRAMS;
             *histograms += usize::from(has_room);
             self.workers.push(WorkerRun {
                 label: sample.worker.clone(),
                 calls: 0,
                 time: has_room.then(Distribution::default),
-                here: true,
+                is_present: true,
             });
             Some(self.workers.len() - 1)
         });
         let Some(worker) = place.map(|place| &mut self.workers[place]) else {
             return;
         };
-        worker.here = true;
+        worker.is_present = true;
         worker.calls += sample.time.count();
         if let Some(time) = &mut worker.time {
             time.merge(&sample.time);
@@ -400,7 +403,7 @@ impl QueueTotals {
 /// A part of a run.
 #[derive(Debug, Clone)]
 pub struct StageSpan<'a> {
-    history: &'a StageSeries,
+    series: &'a StageSeries,
     points: Vec<&'a Point>,
     /// Those without batches from a cache, or all where there is none without.
     live: Vec<&'a Point>,
@@ -412,7 +415,7 @@ impl<'a> StageSpan<'a> {
     /// rest, as where loops take turns all the time.
     #[must_use]
     pub fn without(mut self, others: &[&str], name: &str) -> Self {
-        let place = |name: &str| self.history.loops.iter().position(|known| known == name);
+        let place = |name: &str| self.series.loops.iter().position(|known| known == name);
         let Some(own) = place(name) else { return self };
         let others: Vec<usize> = others.iter().filter_map(|name| place(name)).collect();
         let taken = |point: &Point, by: usize| point.batches.get(by).copied().unwrap_or(0);
@@ -420,7 +423,7 @@ impl<'a> StageSpan<'a> {
         let all: u64 = self.points.iter().map(|point| taken(point, own)).sum();
         let rest = self.points.iter().copied().filter(alone);
         let rest: u64 = rest.map(|point| taken(point, own)).sum();
-        if rest > 0 && rest as f64 >= ALONE * all as f64 {
+        if rest > 0 && rest as f64 >= MIN_ALONE_SHARE * all as f64 {
             self.points.retain(alone);
             self.live.retain(alone);
         }
@@ -440,14 +443,14 @@ impl<'a> StageSpan<'a> {
     /// came from a cache is left out where the rest is a second or more.
     pub fn stages(&self) -> impl Iterator<Item = (&'a StageRun, StageTotals)> {
         let of = |place| self.merged(|point| point.stages.get(place), StageTotals::merge);
-        let stages = self.history.stages.iter().enumerate();
+        let stages = self.series.stages.iter().enumerate();
         stages.map(move |(place, stage)| (stage, of(place)))
     }
 
     /// How full each queue was in it, likewise.
     pub fn queues(&self) -> impl Iterator<Item = (&'a QueueRun, QueueTotals)> {
         let of = |place| self.merged(|point| point.queues.get(place), QueueTotals::merge);
-        let queues = self.history.queues.iter().enumerate();
+        let queues = self.series.queues.iter().enumerate();
         queues.map(move |(place, queue)| (queue, of(place)))
     }
 
@@ -470,8 +473,8 @@ impl<'a> StageSpan<'a> {
     /// takes afterwards.
     #[must_use]
     pub fn calls_and_batches(&self, stage: &str, of_loop: &str) -> Option<(u64, u64)> {
-        let place = *self.history.stage_places.get(stage)?;
-        let of_loop = self.history.loops.iter().position(|name| name == of_loop)?;
+        let place = *self.series.stage_places.get(stage)?;
+        let of_loop = self.series.loops.iter().position(|name| name == of_loop)?;
         let (mut calls, mut batches) = (0, 0);
         for point in &self.points {
             calls += point.stages.get(place).map_or(0, |totals| totals.calls);

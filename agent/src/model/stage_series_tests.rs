@@ -140,7 +140,7 @@ fn many_stages_share_the_room_that_there_is() {
         run.tick(1, false, &stages);
     }
 
-    assert!(run.history.points.buckets().len() * 1000 <= CELLS + 1000);
+    assert!(run.history.points.buckets().len() * 1000 <= MAX_CELLS + 1000);
     assert_eq!(run.totals(0.0, 70.0).calls, 70);
 }
 
@@ -236,14 +236,14 @@ fn processes_that_replace_others_do_not_add_up() {
 #[test]
 fn workers_beyond_the_room_still_count() {
     let mut run = Run::new();
-    for pool in 0..2 * WORKERS {
+    for pool in 0..2 * MAX_WORKERS {
         run.tick(1, false, &[decode(Some(&format!("pid {pool}")), 1)]);
     }
 
     let stage = &run.history.stages[0];
-    assert_eq!(stage.workers.len(), WORKERS);
-    assert!(run.history.worker_histograms <= WORKER_HISTOGRAMS);
-    assert_eq!(stage.time.count(), 2 * WORKERS as u64);
+    assert_eq!(stage.workers.len(), MAX_WORKERS);
+    assert!(run.history.worker_histograms <= MAX_WORKER_HISTOGRAMS);
+    assert_eq!(stage.time.count(), 2 * MAX_WORKERS as u64);
 }
 
 #[test]

@@ -103,7 +103,7 @@ pub struct LoopTotals {
 }
 
 /// Epochs whose times are kept, to see which loops are iterated within the same steps.
-const SPANS: usize = 128;
+const MAX_SPANS: usize = 128;
 
 /// In the order of `Fold::parts`.
 const PHASES: [Phase; 3] = [Phase::Live, Phase::Settle, Phase::Replay];
@@ -204,7 +204,7 @@ impl Fold {
                 step_ms: seconds(sample.step_ns()) * 1e3,
                 wait_ms: wait.map(|wait| seconds(wait) * 1e3),
             };
-            sampled.see(at, self.phase, sample, record);
+            sampled.add(at, self.phase, sample, record);
         }
         if let Some(sample) = sample {
             part.step.record(sample.step_ns());
@@ -247,7 +247,7 @@ impl Fold {
 
     fn end_epoch(&mut self, exhausted: bool) {
         self.step_from = None;
-        if let Some(span) = self.span().filter(|_| self.spans.len() < SPANS) {
+        if let Some(span) = self.span().filter(|_| self.spans.len() < MAX_SPANS) {
             self.spans.push(span);
         }
         let Some(epoch) = self.epoch.take() else {

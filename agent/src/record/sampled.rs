@@ -1,6 +1,6 @@
 //! Single steps, a few of many: what spans are made of.
 //!
-//! At most [`A_SECOND`] steps a second are kept, of a loop that is slower than that each one. Once the
+//! At most [`STEPS_PER_SECOND`] steps a second are kept, of a loop that is slower than that each one. Once the
 //! time has come the step after the one that goes on is taken: the one that goes on at a given moment
 //! is more often a long one, and the sample would tell of slower steps than there are.
 //!
@@ -11,11 +11,11 @@ use crate::model::StepSample;
 use crate::model::record::{Phase, StepRecord};
 
 /// Steps a second at most.
-const A_SECOND: u64 = 10;
+const STEPS_PER_SECOND: u64 = 10;
 
 /// Steps that one tick holds at most: those of the first quarter of a minute, where an interval is
 /// longer.
-const MOST: usize = 150;
+const MAX_PER_TICK: usize = 150;
 
 /// A sample of a loop's steps.
 #[derive(Debug)]
@@ -32,16 +32,16 @@ impl Sampled {
         Self {
             armed: true,
             due: 0,
-            kept: Vec::with_capacity(MOST),
+            kept: Vec::with_capacity(MAX_PER_TICK),
         }
     }
 
     /// Sees a step that ended at `at`, with that batch.
-    pub(super) fn see(&mut self, at: u64, phase: Phase, step: StepSample, record: StepRecord) {
-        if self.armed && self.kept.len() < MOST {
+    pub(super) fn add(&mut self, at: u64, phase: Phase, step: StepSample, record: StepRecord) {
+        if self.armed && self.kept.len() < MAX_PER_TICK {
             self.kept.push((phase, record));
             let began = at.saturating_sub(step.step_ns());
-            self.due = began + 1_000_000_000 / A_SECOND;
+            self.due = began + 1_000_000_000 / STEPS_PER_SECOND;
         }
         self.armed = at >= self.due;
     }
@@ -75,7 +75,7 @@ mod tests {
                 step: number,
                 ..StepRecord::default()
             };
-            sampled.see(at, Phase::Live, sample, record);
+            sampled.add(at, Phase::Live, sample, record);
         }
         sampled.take(Phase::Live).iter().map(|s| s.step).collect()
     }
@@ -105,6 +105,6 @@ mod tests {
 
     #[test]
     fn a_tick_holds_a_bounded_number() {
-        assert_eq!(kept(vec![100; 10_000]).len(), MOST);
+        assert_eq!(kept(vec![100; 10_000]).len(), MAX_PER_TICK);
     }
 }

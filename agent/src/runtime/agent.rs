@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::builder::Limits;
 use super::fork::Owner;
-use super::signal::{self, Terminate};
+use super::signal::{self, SignalEffect};
 use super::signal_chain::end_process;
 use super::wake::Waker;
 use crate::delivery::RecordQueue;
@@ -302,7 +302,7 @@ impl Agent {
         loop {
             self.0.terminator.sleep(None);
             match signal::arrived() {
-                Some(Terminate::Yes) => {
+                Some(SignalEffect::EndProcess) => {
                     self.0.live_run.set_ended_by(EndRecord {
                         cause: EndCause::Signal,
                         name: "SIGTERM".to_owned(),
@@ -313,7 +313,7 @@ impl Agent {
                     end_process();
                     return;
                 }
-                Some(Terminate::Perhaps) => {
+                Some(SignalEffect::WriteRecords) => {
                     self.flush(TERMINATE_TIMEOUT);
                 }
                 None if self.0.lock().stop => return,

@@ -32,11 +32,11 @@ static INSTALLING: Mutex<()> = Mutex::new(());
 
 /// What a signal means for whoever listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Terminate {
+pub(crate) enum SignalEffect {
     /// Nobody else handles it: complete the records, then end the process.
-    Yes,
+    EndProcess,
     /// Another handler decides: write down what there is.
-    Perhaps,
+    WriteRecords,
 }
 
 extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
@@ -74,12 +74,12 @@ pub(crate) fn unlisten(alarm: libc::c_int) {
 }
 
 /// Whether the signal arrived since the last call, and what it means.
-pub(crate) fn arrived() -> Option<Terminate> {
+pub(crate) fn arrived() -> Option<SignalEffect> {
     ARRIVED.swap(false, Ordering::Acquire).then(|| {
         if CHAIN.previous_is_default() {
-            Terminate::Yes
+            SignalEffect::EndProcess
         } else {
-            Terminate::Perhaps
+            SignalEffect::WriteRecords
         }
     })
 }

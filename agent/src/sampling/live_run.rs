@@ -29,7 +29,7 @@ pub struct LiveRun {
     rank_gpu: RankGpu,
     shared_mib_ms: OnceLock<f64>,
     costs: Mutex<Costs>,
-    concluded: Mutex<Option<Concluded>>,
+    cached_attribution: Mutex<Option<CachedAttribution>>,
     ended_by: Mutex<Option<EndRecord>>,
     /// Seconds between the start of the process and the clock's origin.
     process_age_s: Option<f64>,
@@ -39,11 +39,11 @@ pub struct LiveRun {
 
 /// How long an attribution is reused: at least these seconds, and at least this share of the run's age.
 /// Computing one takes some 25 ms, so it takes at most a thousandth of the time.
-const CONCLUSION_HOLDS: (f64, f64) = (25.0, 0.5);
+const ATTRIBUTION_REUSE: (f64, f64) = (25.0, 0.5);
 
 /// The last attribution, and when it expires.
 #[derive(Debug)]
-struct Concluded {
+struct CachedAttribution {
     attribution: Attribution,
     until_s: f64,
 }
@@ -74,7 +74,7 @@ impl LiveRun {
             rank_gpu,
             shared_mib_ms: OnceLock::new(),
             costs: Mutex::default(),
-            concluded: Mutex::default(),
+            cached_attribution: Mutex::default(),
             ended_by: Mutex::default(),
             process_age_s,
             step_cost_ns,
@@ -169,7 +169,7 @@ impl LiveRun {
 
     /// The summary of the run so far. What limits the loop is concluded anew only now and then.
     pub(super) fn refresh(&self, at: Duration) -> SummaryRecord {
-        let concluded = lock(&self.concluded)
+        let concluded = lock(&self.cached_attribution)
             .as_ref()
             .filter(|concluded| at.as_secs_f64() < concluded.until_s)
             .map(|concluded| concluded.attribution.clone());
@@ -242,10 +242,10 @@ impl LiveRun {
         drop((history, stages));
         if concluded.is_none() {
             let elapsed_s = at.as_secs_f64();
-            let (least_s, share) = CONCLUSION_HOLDS;
+            let (least_s, share) = ATTRIBUTION_REUSE;
             let nothing = summary.attribution == Attribution::default();
             let least_s = if nothing { 0.0 } else { least_s };
-            *lock(&self.concluded) = Some(Concluded {
+            *lock(&self.cached_attribution) = Some(CachedAttribution {
                 attribution: summary.attribution.clone(),
                 until_s: elapsed_s + least_s.max(share * elapsed_s),
             });

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::live_run::LiveRun;
 use super::loops::LoopEntry;
 use super::sources::Sources;
-use super::stages::{StageReader, Taken};
-use super::thinning::{Thinning, Turns, WHOLE};
+use super::stages::{PipelineDelta, StageReader};
+use super::thinning::{ALL_TOTALS_EVERY, Thinning, Turns};
 use crate::delivery::RecordQueue;
 use crate::model::metric::{
     AGENT_CPU_TIME, AGENT_DROPPED_EXPORTS, AGENT_DROPPED_LINES, AGENT_DROPPED_LOG_RECORDS,
@@ -49,7 +49,7 @@ pub struct Sampler {
     identity: Identity,
     run: RunRecord,
     /// Whether the loader and the GPUs were known when `run` was written last.
-    told: Option<(bool, bool)>,
+    written_with: Option<(bool, bool)>,
     sources: Sources,
     stages: StageReader,
     /// When they were read.
@@ -88,7 +88,7 @@ impl Sampler {
             clock,
             identity,
             run,
-            told: None,
+            written_with: None,
             sources,
             stages,
             stages_at: last_at,
@@ -122,12 +122,12 @@ impl Sampler {
         bodies.extend(epochs.into_iter().map(RecordBody::Epoch));
         // At once, so that calls and batches are of the same time.
         let replayed = ticks.iter().any(|entry| entry.phase == Phase::Replay);
-        let taken = self.take_stages(&ticks, replayed);
+        let delta = self.read_stages(&ticks, replayed);
         self.stages
             .report_lost_workers(at, last, &self.live_run.notice_log);
         self.sources
             .collect(at, last, &self.live_run.notice_log, &mut self.readings);
-        self.watch_self(late, at, last);
+        self.read_own_costs(late, at, last);
         self.live_run.keep(at, elapsed, replayed, &self.readings);
         let dropped = self.live_run.dropped(self.queue.dropped());
         if dropped.steps > 0 {
@@ -135,7 +135,7 @@ impl Sampler {
                 count: dropped.steps,
             });
         }
-        let (stages, queues) = self.turns.take(&taken, self.tick, last);
+        let (stages, queues) = self.turns.choose(&delta, self.tick, last);
         bodies.push(RecordBody::Tick(TickRecord {
             tick: self.tick,
             at_s: at.as_secs_f64(),
@@ -188,7 +188,7 @@ impl Sampler {
     fn run_if_changed(&mut self, loops: &[Arc<LoopEntry>]) -> Option<RecordBody> {
         let gpus = self.live_run.gpus();
         let known = (!loops.is_empty(), gpus.is_some());
-        if self.told.replace(known) == Some(known) {
+        if self.written_with.replace(known) == Some(known) {
             return None;
         }
         let mut run = self.run.clone();
@@ -201,8 +201,8 @@ impl Sampler {
     }
 
     /// What stages and queues did since the last look.
-    fn take_stages(&mut self, loops: &[LoopTick], replayed: bool) -> Taken {
-        let taken = self.stages.read(self.last_at, &self.live_run.notice_log);
+    fn read_stages(&mut self, loops: &[LoopTick], replayed: bool) -> PipelineDelta {
+        let delta = self.stages.read(self.last_at, &self.live_run.notice_log);
         let at = self.clock.now();
         let from_source = loops.iter().filter(|entry| entry.phase != Phase::Replay);
         let batches: Vec<(String, u64)> = from_source
@@ -213,11 +213,11 @@ impl Sampler {
             interval: at.saturating_sub(self.stages_at),
             replayed,
             batches: &batches,
-            stages: &taken.stages,
-            queues: &taken.queues,
+            stages: &delta.stages,
+            queues: &delta.queues,
         });
         self.stages_at = at;
-        taken
+        delta
     }
 
     /// The watch was off until now: what was done meanwhile is nobody's.
@@ -243,7 +243,7 @@ impl Sampler {
         }
     }
 
-    fn watch_self(&mut self, late: Duration, at: Duration, last: bool) {
+    fn read_own_costs(&mut self, late: Duration, at: Duration, last: bool) {
         let dropped = self.live_run.dropped(self.queue.dropped());
         let cpu =
             thread_cpu_time().map(|cpu| cpu + self.queue.cpu_time() + self.sources.cpu_time());
@@ -262,7 +262,7 @@ impl Sampler {
             }
         }
         // For readers that begin in the middle as well.
-        if last || self.tick.is_multiple_of(WHOLE) {
+        if last || self.tick.is_multiple_of(ALL_TOTALS_EVERY) {
             own(&AGENT_STEP_COST, self.live_run.step_cost_ns() / 1e9);
         }
         own(&AGENT_TICK_LATENESS, late.as_secs_f64());

@@ -10,7 +10,7 @@ mod lost;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use self::difference::Seen;
+use self::difference::RegionSnapshot;
 use self::lost::LostWorkers;
 use crate::model::{QueueSample, StageSample};
 use crate::notice::Notice;
@@ -20,7 +20,7 @@ use crate::record::stage::{Region, Worker, WorkerState, Workers};
 
 /// What was done since the last look.
 #[derive(Debug, Default)]
-pub struct Taken {
+pub struct PipelineDelta {
     /// One entry a stage and process: every stage that was ever called in a process that lives,
     /// also one without calls now.
     pub stages: Vec<StageSample>,
@@ -30,20 +30,20 @@ pub struct Taken {
 
 /// Reads the slots of this process and of its workers.
 pub struct StageReader {
-    own: Option<(&'static Region, Seen)>,
-    workers: Option<Box<dyn Workers>>,
-    seen: Vec<SeenWorker>,
+    own: Option<(&'static Region, RegionSnapshot)>,
+    finder: Option<Box<dyn Workers>>,
+    workers: Vec<WorkerSnapshot>,
     lost: LostWorkers,
 }
 
 /// A worker and what was read of it last.
-struct SeenWorker {
+struct WorkerSnapshot {
     pid: u32,
     region: &'static Region,
-    seen: Seen,
+    snapshot: RegionSnapshot,
 }
 
-impl SeenWorker {
+impl WorkerSnapshot {
     fn is(&self, worker: &Worker) -> bool {
         self.pid == worker.pid && std::ptr::eq(self.region, worker.region)
     }
@@ -52,7 +52,7 @@ impl SeenWorker {
 impl std::fmt::Debug for StageReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StageReader")
-            .field("workers", &self.seen.len())
+            .field("workers", &self.workers.len())
             .finish_non_exhaustive()
     }
 }
@@ -63,49 +63,49 @@ impl StageReader {
     #[must_use]
     pub fn new(own: Option<&'static Region>, workers: Option<Box<dyn Workers>>) -> Self {
         let own = own.map(|region| {
-            Seen::begin(region);
-            let mut seen = Seen::default();
-            seen.take(region, None, &mut Taken::default());
-            (region, seen)
+            RegionSnapshot::reset_within(region);
+            let mut snapshot = RegionSnapshot::default();
+            snapshot.append_delta(region, None, &mut PipelineDelta::default());
+            (region, snapshot)
         });
         Self {
             own,
-            workers,
-            seen: Vec::new(),
+            finder: workers,
+            workers: Vec::new(),
             lost: LostWorkers::default(),
         }
     }
 
     /// What was done since the last look, at that time of the run.
-    pub fn read(&mut self, at: Duration, notice_log: &NoticeLog) -> Taken {
-        let mut taken = Taken::default();
-        if let Some((region, seen)) = &mut self.own {
-            seen.take(region, None, &mut taken);
+    pub fn read(&mut self, at: Duration, notice_log: &NoticeLog) -> PipelineDelta {
+        let mut delta = PipelineDelta::default();
+        if let Some((region, snapshot)) = &mut self.own {
+            snapshot.append_delta(region, None, &mut delta);
         }
-        let workers = self.look(notice_log);
+        let found = self.find_workers(notice_log);
         // Several processes have one label where a worker was replaced by another.
         let mut labels = HashSet::new();
-        for worker in &workers {
+        for worker in &found {
             let place = self.place(worker);
-            let mut of_worker = Taken::default();
-            let seen = &mut self.seen[place].seen;
-            seen.take(worker.region, Some(&worker.label), &mut of_worker);
+            let mut own = PipelineDelta::default();
+            let snapshot = &mut self.workers[place].snapshot;
+            snapshot.append_delta(worker.region, Some(&worker.label), &mut own);
             if labels.insert(worker.label.as_str()) {
-                taken.stages.append(&mut of_worker.stages);
-                taken.queues.append(&mut of_worker.queues);
+                delta.stages.append(&mut own.stages);
+                delta.queues.append(&mut own.queues);
             } else {
-                taken.merge(of_worker);
+                delta.merge(own);
             }
             if worker.state == WorkerState::Lost {
                 self.lost.add(&worker.label, worker.pid, at);
             }
         }
-        self.seen.retain(|seen| {
-            workers
+        self.workers.retain(|known| {
+            found
                 .iter()
-                .any(|worker| seen.is(worker) && worker.state == WorkerState::Running)
+                .any(|worker| known.is(worker) && worker.state == WorkerState::Running)
         });
-        taken
+        delta
     }
 
     /// Reports workers that exited unexpectedly, as one notice for many; `ends` is the end of the run.
@@ -115,8 +115,8 @@ impl StageReader {
         }
     }
 
-    fn look(&mut self, notice_log: &NoticeLog) -> Vec<Worker> {
-        let Some(workers) = &mut self.workers else {
+    fn find_workers(&mut self, notice_log: &NoticeLog) -> Vec<Worker> {
+        let Some(workers) = &mut self.finder else {
             return Vec::new();
         };
         match contain(|| workers.look()) {
@@ -126,7 +126,7 @@ impl StageReader {
                     source: "workers",
                     reason,
                 });
-                if let Some(workers) = self.workers.take() {
+                if let Some(workers) = self.finder.take() {
                     // What panicked may panic again when it is dropped.
                     let _ = contain(|| drop(workers));
                 }
@@ -136,19 +136,19 @@ impl StageReader {
     }
 
     fn place(&mut self, worker: &Worker) -> usize {
-        if let Some(place) = self.seen.iter().position(|seen| seen.is(worker)) {
+        if let Some(place) = self.workers.iter().position(|known| known.is(worker)) {
             return place;
         }
-        self.seen.push(SeenWorker {
+        self.workers.push(WorkerSnapshot {
             pid: worker.pid,
             region: worker.region,
-            seen: Seen::default(),
+            snapshot: RegionSnapshot::default(),
         });
-        self.seen.len() - 1
+        self.workers.len() - 1
     }
 }
 
-impl Taken {
+impl PipelineDelta {
     /// Adds what another process of the same label did.
     fn merge(&mut self, other: Self) {
         for sample in other.stages {

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 
-use super::stages::Taken;
+use super::stages::PipelineDelta;
 use crate::model::reading_series::Key;
 use crate::model::record::{QueueTick, StageTick};
 use crate::model::{MetricKind, QueueSample, Reading, StageSample};
@@ -24,13 +24,13 @@ pub const STAGES_A_TICK: usize = 5;
 pub const QUEUES_A_TICK: usize = 3;
 
 /// Ticks at the beginning that hold every total.
-const BEGINNING: u64 = 20;
+const FIRST_TICKS: u64 = 20;
 
 /// After that, totals are in one tick of so many.
-const EVERY: u64 = 5;
+const TOTALS_EVERY: u64 = 5;
 
 /// A tick that holds all totals, moved or not, for readers that begin in the middle.
-pub(super) const WHOLE: u64 = 60;
+pub(super) const ALL_TOTALS_EVERY: u64 = 60;
 
 /// What was written last of every total.
 #[derive(Debug, Default)]
@@ -44,8 +44,8 @@ impl Thinning {
         if reading.metric.kind != MetricKind::Counter {
             return true;
         }
-        let whole = last || tick.is_multiple_of(WHOLE);
-        if !(whole || tick < BEGINNING || tick.is_multiple_of(EVERY)) {
+        let whole = last || tick.is_multiple_of(ALL_TOTALS_EVERY);
+        if !(whole || tick < FIRST_TICKS || tick.is_multiple_of(TOTALS_EVERY)) {
             return false;
         }
         self.written.insert(Key::from(reading), reading.value) != Some(reading.value) || whole
@@ -72,14 +72,14 @@ pub(super) struct Turns {
 
 impl Turns {
     /// What the tick tells of.
-    pub(super) fn take(
+    pub(super) fn choose(
         &mut self,
-        taken: &Taken,
+        delta: &PipelineDelta,
         tick: u64,
         last: bool,
     ) -> (Vec<StageTick>, Vec<QueueTick>) {
         let mut here = HashSet::from([None]);
-        for sample in &taken.stages {
+        for sample in &delta.stages {
             here.insert(sample.worker.as_deref());
             // What comes out of a call may be told of after it.
             if !sample.time.is_empty() || sample.items_in > 0 || sample.items_out > 0 {
@@ -87,14 +87,14 @@ impl Turns {
                 self.stages.add(place, sample, StageSample::merge);
             }
         }
-        for sample in &taken.queues {
+        for sample in &delta.queues {
             here.insert(sample.worker.as_deref());
             if sample.looks > 0 {
                 let place = (sample.worker.clone(), sample.name.clone());
                 self.queues.add(place, sample, QueueSample::merge);
             }
         }
-        let (stages, queues) = if last || tick < BEGINNING {
+        let (stages, queues) = if last || tick < FIRST_TICKS {
             (usize::MAX, usize::MAX)
         } else {
             (STAGES_A_TICK, QUEUES_A_TICK)
@@ -160,12 +160,12 @@ mod tests {
         let mut told = BTreeMap::<String, Vec<u64>>::new();
         for tick in 0..33 {
             let stages = (10..22).map(|n| stage(&n.to_string(), None)).collect();
-            let taken = Taken {
+            let delta = PipelineDelta {
                 stages,
                 queues: Vec::new(),
             };
-            let (stages, _) = turns.take(&taken, tick, tick == 32);
-            let whole = tick < BEGINNING || tick == 32;
+            let (stages, _) = turns.choose(&delta, tick, tick == 32);
+            let whole = tick < FIRST_TICKS || tick == 32;
             assert_eq!(stages.len(), if whole { 12 } else { STAGES_A_TICK });
             for stage in stages {
                 told.entry(stage.name).or_default().push(stage.time.count);
@@ -186,11 +186,11 @@ mod tests {
             items_out: 1,
             ..StageSample::default()
         };
-        let taken = Taken {
+        let delta = PipelineDelta {
             stages: vec![sample],
             queues: Vec::new(),
         };
-        let (told, _) = Turns::default().take(&taken, 50, false);
+        let (told, _) = Turns::default().choose(&delta, 50, false);
 
         assert_eq!((told.len(), told[0].time.count), (1, 0));
         assert_eq!(told[0].items_out, Some(1));
@@ -203,11 +203,11 @@ mod tests {
         let mut stages: Vec<_> = of_trainer().collect();
         stages.push(stage("99", Some("worker 0")));
         let queues = Vec::new();
-        turns.take(&Taken { stages, queues }, 50, false);
+        turns.choose(&PipelineDelta { stages, queues }, 50, false);
 
         let stages = of_trainer().collect();
         let queues = Vec::new();
-        let (told, _) = turns.take(&Taken { stages, queues }, 51, false);
+        let (told, _) = turns.choose(&PipelineDelta { stages, queues }, 51, false);
 
         assert_eq!(told.len(), STAGES_A_TICK + 1);
         assert_eq!(told[STAGES_A_TICK].worker.as_deref(), Some("worker 0"));

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::Taken;
+use super::PipelineDelta;
 use crate::model::distribution::{BUCKETS, MAX_NANOS, bound_of};
 use crate::model::{Distribution, QueueSample, StageSample};
 use crate::record::stage::slot::{WITHIN_SEVERAL, WITHIN_UNKNOWN};
@@ -14,21 +14,21 @@ use crate::record::stage::{QueueSlot, Region, StageSlot};
 
 /// Calls by which the counters of a stage may disagree while calls end, and calls at once. More is
 /// damage.
-const UNREST: u64 = 1 << 20;
+const MAX_DISAGREEMENT: u64 = 1 << 20;
 
 /// Items, bytes or nanoseconds between two looks: more is damage.
-const MOST: u64 = 1 << 56;
+const MAX_DELTA: u64 = 1 << 56;
 
 /// A region as it was read last.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    stages: Vec<SeenStage>,
-    queues: Vec<SeenQueue>,
+pub(super) struct RegionSnapshot {
+    stages: Vec<StageSnapshot>,
+    queues: Vec<QueueSnapshot>,
 }
 
-impl Seen {
+impl RegionSnapshot {
     /// As if no stage of this process had been called, for a run that begins.
-    pub(super) fn begin(region: &Region) {
+    pub(super) fn reset_within(region: &Region) {
         let named = |slot: &&StageSlot| slot.name.get().is_some();
         for slot in region.stages.iter().take_while(named) {
             slot.within.store(WITHIN_UNKNOWN, Relaxed);
@@ -36,21 +36,26 @@ impl Seen {
     }
 
     /// Appends what was done since the last look by that worker, `None` for this process.
-    pub(super) fn take(&mut self, region: &Region, worker: Option<&str>, taken: &mut Taken) {
+    pub(super) fn append_delta(
+        &mut self,
+        region: &Region,
+        worker: Option<&str>,
+        delta: &mut PipelineDelta,
+    ) {
         // Slots are taken one after another: the first free one is the end.
         while let Some(name) = region
             .stages
             .get(self.stages.len())
             .and_then(|slot| slot.name.get())
         {
-            self.stages.push(SeenStage::new(name));
+            self.stages.push(StageSnapshot::new(name));
         }
         while let Some(name) = region
             .queues
             .get(self.queues.len())
             .and_then(|slot| slot.name.get())
         {
-            self.queues.push(SeenQueue::new(name));
+            self.queues.push(QueueSnapshot::new(name));
         }
         let worker = worker.map(ToOwned::to_owned);
         for (number, slot) in (0..self.stages.len()).zip(&region.stages) {
@@ -59,16 +64,16 @@ impl Seen {
                 number => self.stages.get(number as usize - 1),
             };
             let within = within.map(|stage| stage.name.clone());
-            if let Some(mut sample) = self.stages[number].take(slot) {
+            if let Some(mut sample) = self.stages[number].read_delta(slot) {
                 sample.within = within;
                 sample.worker.clone_from(&worker);
-                taken.stages.push(sample);
+                delta.stages.push(sample);
             }
         }
-        for (seen, slot) in self.queues.iter_mut().zip(&region.queues) {
-            if let Some(mut sample) = seen.take(slot) {
+        for (snapshot, slot) in self.queues.iter_mut().zip(&region.queues) {
+            if let Some(mut sample) = snapshot.read_delta(slot) {
                 sample.worker.clone_from(&worker);
-                taken.queues.push(sample);
+                delta.queues.push(sample);
             }
         }
     }
@@ -104,16 +109,17 @@ impl Totals {
     }
 
     /// Whether no items were told of since, apart from calls.
-    fn has_items_of(&self, slot: &StageSlot) -> bool {
+    fn has_same_items_as(&self, slot: &StageSlot) -> bool {
         self.extra_in == slot.extra_in.load(Relaxed)
             && self.extra_out == slot.extra_out.load(Relaxed)
     }
 
     /// The difference; `None` where it cannot be true.
-    fn since(&self, before: &Self) -> Option<Self> {
-        let grown = |now: u64, before: u64| Some(now.wrapping_sub(before)).filter(|by| *by < MOST);
+    fn delta_since(&self, before: &Self) -> Option<Self> {
+        let grown =
+            |now: u64, before: u64| Some(now.wrapping_sub(before)).filter(|by| *by < MAX_DELTA);
         let moved = |now: i64, before: i64| {
-            Some(now.wrapping_sub(before)).filter(|by| by.unsigned_abs() < MOST)
+            Some(now.wrapping_sub(before)).filter(|by| by.unsigned_abs() < MAX_DELTA)
         };
         Some(Self {
             exited: grown(self.exited, before.exited)?,
@@ -130,7 +136,7 @@ impl Totals {
 }
 
 #[derive(Debug, Default)]
-struct SeenStage {
+struct StageSnapshot {
     name: String,
     totals: Totals,
     /// Calls that went on.
@@ -142,7 +148,7 @@ struct SeenStage {
     damaged: bool,
 }
 
-impl SeenStage {
+impl StageSnapshot {
     fn new(name: String) -> Self {
         Self {
             name,
@@ -151,7 +157,7 @@ impl SeenStage {
     }
 
     /// `None` where it was never called, and where the slot holds what cannot be true.
-    fn take(&mut self, slot: &StageSlot) -> Option<StageSample> {
+    fn read_delta(&mut self, slot: &StageSlot) -> Option<StageSample> {
         if self.damaged {
             return None;
         }
@@ -171,12 +177,12 @@ impl SeenStage {
             _ => u64::from(slot.peak.swap(0, Relaxed)),
         };
         let peak = peak.max(before).max(self.active);
-        let sample = if peak > UNREST {
+        let sample = if peak > MAX_DISAGREEMENT {
             None
-        } else if exited == self.totals.exited && self.totals.has_items_of(slot) {
+        } else if exited == self.totals.exited && self.totals.has_same_items_as(slot) {
             Some(StageSample::default())
         } else {
-            self.difference(slot)
+            self.call_delta(slot)
         };
         self.damaged = sample.is_none();
         let concurrency = slot.concurrency.load(Relaxed);
@@ -191,25 +197,26 @@ impl SeenStage {
     }
 
     /// The calls that ended.
-    fn difference(&mut self, slot: &StageSlot) -> Option<StageSample> {
+    fn call_delta(&mut self, slot: &StageSlot) -> Option<StageSample> {
         let totals = Totals::of(slot);
-        let by = totals.since(&self.totals)?;
-        let counts = self.count(slot);
+        let by = totals.delta_since(&self.totals)?;
+        let counts = self.bucket_deltas(slot);
         let calls: u64 = counts.iter().map(|&count| u64::from(count)).sum();
         // Buckets may have wrapped before the first look, and then hold less.
         let missing = by.exited.wrapping_sub(calls) % (1 << 32);
-        let agrees = missing <= UNREST || missing >= (1 << 32) - UNREST;
-        if !agrees || calls > by.exited + UNREST {
+        let agrees = missing <= MAX_DISAGREEMENT || missing >= (1 << 32) - MAX_DISAGREEMENT;
+        if !agrees || calls > by.exited + MAX_DISAGREEMENT {
             return None;
         }
         self.totals = totals;
         self.has_bytes |= totals.bytes > 0;
-        let time = Distribution::of_buckets(self.first, &counts, self.plausible(by.busy, &counts));
+        let time =
+            Distribution::of_buckets(self.first, &counts, self.clamp_to_buckets(by.busy, &counts));
         let busy = time.sum_nanos();
         let cpu_of = by.cpu_of.min(busy);
-        let items_in = items(calls, by.extra_in, &mut self.totals.extra_in);
+        let items_in = item_delta(calls, by.extra_in, &mut self.totals.extra_in);
         let ended_well = calls.saturating_sub(by.failed);
-        let items_out = items(ended_well, by.extra_out, &mut self.totals.extra_out);
+        let items_out = item_delta(ended_well, by.extra_out, &mut self.totals.extra_out);
         Some(StageSample {
             items_in,
             items_out,
@@ -224,7 +231,7 @@ impl SeenStage {
     }
 
     /// Calls by bucket since the last look, from bucket `first` on.
-    fn count(&mut self, slot: &StageSlot) -> Vec<u32> {
+    fn bucket_deltas(&mut self, slot: &StageSlot) -> Vec<u32> {
         let [above, below] = slot.bounds.each_ref().map(|bound| bound.load(Relaxed));
         let above = (above as usize).min(BUCKETS);
         let below = (below as usize).min(BUCKETS);
@@ -254,7 +261,7 @@ impl SeenStage {
     }
 
     /// The sum of times held to what the buckets allow.
-    fn plausible(&self, sum: u64, counts: &[u32]) -> u64 {
+    fn clamp_to_buckets(&self, sum: u64, counts: &[u32]) -> u64 {
         let (mut least, mut most) = (0u64, 0u64);
         for (bucket, &count) in (self.first as u64..).zip(counts) {
             if count == 0 {
@@ -262,7 +269,7 @@ impl SeenStage {
             }
             let count = u64::from(count);
             let above = match bound_of(bucket + 1) {
-                MAX_NANOS => MOST,
+                MAX_NANOS => MAX_DELTA,
                 above => above,
             };
             least = least.saturating_add(count.saturating_mul(bound_of(bucket)));
@@ -274,7 +281,7 @@ impl SeenStage {
 
 /// Items by calls and what was told beyond one each. An end may be seen in part, its items less than
 /// none: then these count with the next, by leaving `seen` where it must have been.
-fn items(calls: u64, extra: i64, seen: &mut i64) -> u64 {
+fn item_delta(calls: u64, extra: i64, seen: &mut i64) -> u64 {
     let all = calls.cast_signed().saturating_add(extra);
     if all < 0 {
         *seen = seen.wrapping_sub(all);
@@ -283,7 +290,7 @@ fn items(calls: u64, extra: i64, seen: &mut i64) -> u64 {
 }
 
 #[derive(Debug, Default)]
-struct SeenQueue {
+struct QueueSnapshot {
     name: String,
     looks: u64,
     weight: u64,
@@ -295,7 +302,7 @@ struct SeenQueue {
     damaged: bool,
 }
 
-impl SeenQueue {
+impl QueueSnapshot {
     fn new(name: String) -> Self {
         Self {
             name,
@@ -304,14 +311,14 @@ impl SeenQueue {
     }
 
     /// `None` where it was never looked at, and where the slot holds what cannot be true.
-    fn take(&mut self, slot: &QueueSlot) -> Option<QueueSample> {
+    fn read_delta(&mut self, slot: &QueueSlot) -> Option<QueueSample> {
         if self.damaged || slot.looks.load(Relaxed) == 0 {
             return None;
         }
         let mut damaged = false;
         let mut grown = |before: &mut u64, now: u64| {
             let by = now.wrapping_sub(std::mem::replace(before, now));
-            damaged |= by >= MOST;
+            damaged |= by >= MAX_DELTA;
             by
         };
         // The parts of a look in the opposite order of their being written: a share is at most 1.

@@ -23,7 +23,7 @@ fn notice_log() -> (NoticeLog, Arc<Mutex<Vec<String>>>) {
     (notice_log, said)
 }
 
-fn read(reader: &mut StageReader) -> Taken {
+fn read(reader: &mut StageReader) -> PipelineDelta {
     reader.read(Duration::ZERO, &notice_log().0)
 }
 
@@ -307,8 +307,8 @@ fn a_worker_that_ends_is_read_to_the_end_and_one_that_is_lost_is_told_of_once() 
     for slots in [&own, &ends, &dies] {
         call(slots.stage("decode").unwrap().1, 10);
     }
-    let of = |taken: &Taken| -> Vec<_> {
-        let told = taken
+    let of = |delta: &PipelineDelta| -> Vec<_> {
+        let told = delta
             .stages
             .iter()
             .map(|s| (s.worker.clone(), s.time.count()));
@@ -356,11 +356,11 @@ fn a_worker_that_follows_another_adds_to_its_label() {
         ("worker 0", 12, &after, WorkerState::Running),
     ]);
 
-    let taken = read(&mut reader);
+    let delta = read(&mut reader);
 
-    assert_eq!((taken.stages.len(), taken.queues.len()), (1, 1));
+    assert_eq!((delta.stages.len(), delta.queues.len()), (1, 1));
     assert_eq!(
-        (taken.stages[0].time.count(), taken.queues[0].looks),
+        (delta.stages[0].time.count(), delta.queues[0].looks),
         (2, 2)
     );
 }
@@ -377,7 +377,7 @@ fn workers_that_cannot_be_found_are_given_up_with_one_notice() {
     let (notice_log, said) = notice_log();
     let listed = Listed::default();
     let mut reader = StageReader::new(Some(own.region()), Some(Box::new(listed)));
-    reader.workers = Some(Box::new(Broken));
+    reader.finder = Some(Box::new(Broken));
     call(own.stage("decode").unwrap().1, 10);
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));

@@ -57,16 +57,16 @@ fn sentence(s: &SummaryRecord) -> Option<Section> {
     let mut text = format!("{name} ({why})");
     if !only {
         let (named, rest) = s.other_loops.split_at(NAMED.min(s.other_loops.len()));
-        let mut apart: Vec<String> = named.iter().map(apart).collect();
+        let mut others: Vec<String> = named.iter().map(describe_other).collect();
         if !rest.is_empty() {
-            apart.push(format!("{} more", rest.len()));
+            others.push(format!("{} more", rest.len()));
         }
-        text = format!("{text}. Kept apart: {}", apart.join(", "));
+        text = format!("{text}. Kept apart: {}", others.join(", "));
     }
     Some(Section::sentence(SectionId::Loop, text))
 }
 
-fn apart(other: &OtherLoop) -> String {
+fn describe_other(other: &OtherLoop) -> String {
     let mut about = Vec::new();
     match other.role {
         Some(Role::Evaluation) => {
@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    fn told(role: Option<Role>, chosen: bool, others: &[OtherLoop]) -> String {
+    fn brief_line(role: Option<Role>, chosen: bool, others: &[OtherLoop]) -> String {
         let summary = SummaryRecord {
             loop_name: Some("DataLoader".to_owned()),
             loop_role: role,
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn the_only_loop_has_no_line_where_nothing_is_known_of_it() {
-        assert_eq!(told(None, false, &[]), "");
+        assert_eq!(brief_line(None, false, &[]), "");
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
             other("Dataset", None, 0.1),
         ];
         assert_eq!(
-            told(Some(Role::Training), false, &others),
+            brief_line(Some(Role::Training), false, &others),
             "DataLoader (model in training mode). Kept apart: DataLoader (evaluation, 1.24 s), feeder \
              (background thread, 500 ms), DataLoader-2 (250 ms), 1 more"
         );
@@ -176,7 +176,7 @@ mod tests {
             ..other(name, Some(Role::Evaluation), 4.0)
         };
         let others = [often("DataLoader (evaluation)"), often("val")];
-        let line = told(Some(Role::Training), false, &others);
+        let line = brief_line(Some(Role::Training), false, &others);
         assert!(
             line.ends_with(
                 "Kept apart: DataLoader (evaluation, 60 times, 4.00 s), val (evaluation, 60 times, \
@@ -199,7 +199,7 @@ mod tests {
             (Some(Role::Evaluation), false, "no training loop took steps"),
             (Some(Role::Background), false, "on a background thread"),
         ] {
-            let line = told(role, chosen, &others);
+            let line = brief_line(role, chosen, &others);
             assert!(line.contains(why), "{line}");
             assert!(line.contains("val (evaluation, 2.00 s)"), "{line}");
         }

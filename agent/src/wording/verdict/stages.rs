@@ -6,13 +6,13 @@ use super::Detail;
 use crate::analysis::attribution::queues_around;
 use crate::model::record::{QueueSummary, StageSummary, SummaryRecord};
 
-/// Stages that are told, in brief (those with the highest limits) and in full.
+/// Stages that are shown, in brief (those with the highest limits) and in full.
 const MOST_STAGES: (usize, usize) = (8, 64);
 
-/// Queues that are told, in brief and in full.
+/// Queues that are shown, in brief and in full.
 const MOST_QUEUES: (usize, usize) = (4, 64);
 
-/// A stage that items do not pass is told in brief if it takes at least so large a part of a step.
+/// A stage that items do not pass is shown in brief if it takes at least so large a part of a step.
 const LEAST_ASIDE: f64 = 0.1;
 
 /// A slow tail below this share of calls is none, in percent, in brief and in full.
@@ -70,45 +70,46 @@ pub(super) fn sections(summary: &SummaryRecord, detail: Detail) -> Vec<Section> 
 }
 
 /// Whether items do not pass it: a start of workers, a delay.
-fn is_aside(stage: &StageSummary) -> bool {
+fn is_outside_the_flow(stage: &StageSummary) -> bool {
     stage.concurrency.is_none() && stage.out_per_in.is_none()
 }
 
-/// The stages that are told, and how many are not.
-fn told_stages(summary: &SummaryRecord, detail: Detail) -> (Vec<&StageSummary>, usize) {
+/// The stages that are shown, and how many are not.
+fn shown_stages(summary: &SummaryRecord, detail: Detail) -> (Vec<&StageSummary>, usize) {
     let most = detail.choose(MOST_STAGES);
     if detail == Detail::Full {
-        let told = summary.stages.iter().take(most).collect();
-        return (told, summary.stages.len().saturating_sub(most));
+        let shown = summary.stages.iter().take(most).collect();
+        return (shown, summary.stages.len().saturating_sub(most));
     }
     let step_ms = summary.steady_step_mean_ms.unwrap_or(0.0);
-    let matters =
-        |stage: &&StageSummary| !is_aside(stage) || stage.mean_ms >= Some(LEAST_ASIDE * step_ms);
-    let mut told: Vec<&StageSummary> = summary.stages.iter().filter(matters).collect();
-    told.sort_by_key(|stage| is_aside(stage));
-    let all = told.len();
+    let matters = |stage: &&StageSummary| {
+        !is_outside_the_flow(stage) || stage.mean_ms >= Some(LEAST_ASIDE * step_ms)
+    };
+    let mut shown: Vec<&StageSummary> = summary.stages.iter().filter(matters).collect();
+    shown.sort_by_key(|stage| is_outside_the_flow(stage));
+    let all = shown.len();
     if all > most {
-        let mut limits: Vec<f64> = told.iter().filter_map(|stage| stage.limit_ms).collect();
+        let mut limits: Vec<f64> = shown.iter().filter_map(|stage| stage.limit_ms).collect();
         limits.sort_by(|a, b| b.total_cmp(a));
         let least = limits.get(most - 1).copied().unwrap_or(0.0);
-        told.retain(|stage| stage.limit_ms.is_none_or(|limit| limit >= least));
-        told.truncate(most);
+        shown.retain(|stage| stage.limit_ms.is_none_or(|limit| limit >= least));
+        shown.truncate(most);
     }
-    let more = all - told.len();
-    (told, more)
+    let more = all - shown.len();
+    (shown, more)
 }
 
 fn stage_table(summary: &SummaryRecord, detail: Detail) -> Table {
-    let (told, more) = told_stages(summary, detail);
+    let (shown, more) = shown_stages(summary, detail);
     let is_full = detail == Detail::Full;
     let least_slow = detail.choose(LEAST_SLOW_PCT);
     let slow = |stage: &StageSummary| {
         let slow = stage.slow_pct.filter(|pct| *pct >= least_slow);
-        slow.filter(|_| is_full || !is_aside(stage))
+        slow.filter(|_| is_full || !is_outside_the_flow(stage))
     };
-    let has_slow = is_full || told.iter().any(|stage| slow(stage).is_some());
-    let has_failed = is_full || told.iter().any(|stage| stage.failures > 0);
-    let shown = [
+    let has_slow = is_full || shown.iter().any(|stage| slow(stage).is_some());
+    let has_failed = is_full || shown.iter().any(|stage| stage.failures > 0);
+    let all_columns = [
         (NAME, true),
         (BUSY, true),
         (CONCURRENCY, true),
@@ -122,7 +123,7 @@ fn stage_table(summary: &SummaryRecord, detail: Detail) -> Table {
         (LIMIT, is_full),
         (FAILED, has_failed),
     ];
-    let columns: Vec<Column> = shown
+    let columns: Vec<Column> = all_columns
         .into_iter()
         .filter_map(|(column, is_shown)| is_shown.then_some(column))
         .collect();
@@ -143,7 +144,7 @@ fn stage_table(summary: &SummaryRecord, detail: Detail) -> Table {
     };
     let is_bottleneck =
         |stage: &StageSummary| summary.bottleneck_stage.as_deref() == Some(stage.name.as_str());
-    let rows = told.iter().map(|stage| {
+    let rows = shown.iter().map(|stage| {
         let cells = columns.iter().map(|column| cell(stage, column)).collect();
         Row::new(cells).marked_if(is_bottleneck(stage), "bottleneck")
     });
@@ -156,7 +157,7 @@ fn stage_table(summary: &SummaryRecord, detail: Detail) -> Table {
 
 /// In brief: the queue before the loop, those around the stage that binds (else the one with the highest
 /// limit), and those of pools, which tell how many threads or processes are at work.
-fn told_queues(summary: &SummaryRecord, detail: Detail) -> Vec<&QueueSummary> {
+fn shown_queues(summary: &SummaryRecord, detail: Detail) -> Vec<&QueueSummary> {
     let most = detail.choose(MOST_QUEUES);
     if detail == Detail::Full {
         return summary.queues.iter().take(most).collect();
@@ -179,20 +180,21 @@ fn told_queues(summary: &SummaryRecord, detail: Detail) -> Vec<&QueueSummary> {
     ranked.sort_by_key(|(_, worth)| std::cmp::Reverse(*worth));
     ranked.truncate(most);
     ranked.sort_unstable();
-    let told = ranked.into_iter();
-    told.filter_map(|(place, _)| summary.queues.get(place))
+    let shown = ranked.into_iter();
+    shown
+        .filter_map(|(place, _)| summary.queues.get(place))
         .collect()
 }
 
 fn queue_table(summary: &SummaryRecord, detail: Detail) -> Table {
-    let told = told_queues(summary, detail);
+    let shown = shown_queues(summary, detail);
     let is_full = detail == Detail::Full;
-    let has_end = is_full || told.iter().any(|queue| queue.full_pct.is_some());
-    let has_workers = is_full || told.iter().any(|queue| queue.active.is_some());
+    let has_end = is_full || shown.iter().any(|queue| queue.full_pct.is_some());
+    let has_workers = is_full || shown.iter().any(|queue| queue.active.is_some());
     let mut columns = vec![QUEUE, DEPTH, EMPTY];
     columns.extend(has_end.then_some(FULL));
     columns.extend(has_workers.then_some(AT_WORK));
-    let rows = told.iter().map(|queue| {
+    let rows = shown.iter().map(|queue| {
         let mut cells = vec![
             queue.name.clone(),
             of(queue.depth, queue.capacity),
