@@ -1,7 +1,7 @@
 //! Single steps, a few of many: what spans are made of.
 //!
-//! At most [`STEPS_PER_SECOND`] steps a second are kept, of a loop that is slower than that each one. Once the
-//! time has come the step after the one that goes on is taken: the one that goes on at a given moment
+//! At most [`STEPS_PER_SECOND`] steps a second are kept, of a loop that is slower than that each one. Once
+//! the time has come the step after the one that goes on is taken: the one that goes on at a given moment
 //! is more often a long one, and the sample would tell of slower steps than there are.
 //!
 //! Runs where events are folded, never in the training thread's own path; nothing is allocated but

@@ -1,8 +1,7 @@
-//! What the stages and queues of all processes did since the last look.
+//! Reads the counters of stages and queues in all processes, and returns their increase since the last read.
 //!
-//! Slots hold totals; a tick is told the differences. Only slots in use and buckets in use are read,
-//! and of a stage at rest only two counters. A slot of a process that crashed may hold anything: what
-//! cannot be true is not told, and such a slot is never read again.
+//! Slots hold totals. Only slots and buckets in use are read, and only two counters of an idle stage. The
+//! slot of a crashed process may hold any values: a slot with impossible values is never read again.
 
 mod difference;
 mod lost;
@@ -18,13 +17,13 @@ use crate::notice::log::NoticeLog;
 use crate::port::contain::contain;
 use crate::record::stage::{Region, Worker, WorkerState, Workers};
 
-/// What was done since the last look.
+/// Activity of stages and queues since the last read.
 #[derive(Debug, Default)]
 pub struct PipelineDelta {
-    /// One entry a stage and process: every stage that was ever called in a process that lives,
-    /// also one without calls now.
+    /// One entry for each stage and process: all stages that were ever called in a live process, idle ones
+    /// included.
     pub stages: Vec<StageSample>,
-    /// One entry a queue and process, likewise.
+    /// One entry for each queue and process, in the same way.
     pub queues: Vec<QueueSample>,
 }
 
@@ -36,7 +35,7 @@ pub struct StageReader {
     lost: LostWorkers,
 }
 
-/// A worker and what was read of it last.
+/// A worker and its counters at the last read.
 struct WorkerSnapshot {
     pid: u32,
     region: &'static Region,
@@ -58,8 +57,8 @@ impl std::fmt::Debug for StageReader {
 }
 
 impl StageReader {
-    /// What was counted in this process before now, by whichever session, is not told. What a worker
-    /// counted is: those that are found are of this run.
+    /// A reader that ignores what this process has counted before now, in any session. All counts of a worker
+    /// count: the workers found belong to this run.
     #[must_use]
     pub fn new(own: Option<&'static Region>, workers: Option<Box<dyn Workers>>) -> Self {
         let own = own.map(|region| {
@@ -76,14 +75,14 @@ impl StageReader {
         }
     }
 
-    /// What was done since the last look, at that time of the run.
+    /// The activity since the last read. `at` is the time since the run began.
     pub fn read(&mut self, at: Duration, notice_log: &NoticeLog) -> PipelineDelta {
         let mut delta = PipelineDelta::default();
         if let Some((region, snapshot)) = &mut self.own {
             snapshot.append_delta(region, None, &mut delta);
         }
         let found = self.find_workers(notice_log);
-        // Several processes have one label where a worker was replaced by another.
+        // A worker and its replacement have the same label.
         let mut labels = HashSet::new();
         for worker in &found {
             let place = self.place(worker);
@@ -108,7 +107,7 @@ impl StageReader {
         delta
     }
 
-    /// Reports workers that exited unexpectedly, as one notice for many; `ends` is the end of the run.
+    /// Posts one notice for all workers that exited unexpectedly. `ends` says whether the run ends.
     pub fn report_lost_workers(&mut self, at: Duration, ends: bool, notice_log: &NoticeLog) {
         if let Some(notice) = self.lost.notice(at, ends) {
             notice_log.post(&notice);
@@ -127,7 +126,7 @@ impl StageReader {
                     reason,
                 });
                 if let Some(workers) = self.finder.take() {
-                    // What panicked may panic again when it is dropped.
+                    // It may panic again when it is dropped.
                     let _ = contain(|| drop(workers));
                 }
                 Vec::new()
@@ -149,7 +148,7 @@ impl StageReader {
 }
 
 impl PipelineDelta {
-    /// Adds what another process of the same label did.
+    /// Adds the activity of another process with the same label.
     fn merge(&mut self, other: Self) {
         for sample in other.stages {
             let same = |s: &&mut StageSample| s.worker == sample.worker && s.name == sample.name;

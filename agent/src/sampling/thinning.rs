@@ -1,13 +1,10 @@
-//! Which of a tick's readings, stages and queues are worth their bytes in the records.
+//! Chooses the readings, stages and queues that a tick's record holds, which halves the size of the records.
 //!
-//! A total loses nothing but detail in time when it is written less often, and nothing at all when
-//! it has not moved. So totals are written in every fifth tick, after a beginning in which short
-//! runs get all of them, and only if they have moved; levels and maxima are written whenever they
-//! are read. With every source on that halves the records.
-//!
-//! Stages and queues add up as well. Where there are many, in many processes, they are told of in
-//! turn, each with all that it did since the last time. What a worker did that has ended is told of at
-//! once.
+//! - Totals lose only time resolution if they are written less often. After the first ticks, they are
+//!   written in every fifth tick, and only if they changed. Levels and maxima are written whenever they are
+//!   read.
+//! - Stages and queues are written in rotation, a few in each tick. An entry covers the time since the
+//!   previous entry. The rest of a worker that has ended is written at once.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
@@ -17,29 +14,30 @@ use crate::model::reading_series::Key;
 use crate::model::record::{QueueTick, StageTick};
 use crate::model::{MetricKind, QueueSample, Reading, StageSample};
 
-/// Stages that one tick tells of.
+/// Most stages in a tick.
 pub const STAGES_A_TICK: usize = 5;
 
-/// Queues that one tick tells of.
+/// Most queues in a tick.
 pub const QUEUES_A_TICK: usize = 3;
 
-/// Ticks at the beginning that hold every total.
+/// Number of ticks at the beginning of a run that hold every total.
 const FIRST_TICKS: u64 = 20;
 
-/// After that, totals are in one tick of so many.
+/// After them, totals are in every tick whose number is a multiple of this.
 const TOTALS_EVERY: u64 = 5;
 
-/// A tick that holds all totals, moved or not, for readers that begin in the middle.
+/// A tick whose number is a multiple of this holds all totals, even unchanged ones, for readers that begin
+/// in the middle.
 pub(super) const ALL_TOTALS_EVERY: u64 = 60;
 
-/// What was written last of every total.
+/// The last written value of each total.
 #[derive(Debug, Default)]
 pub(super) struct Thinning {
     written: HashMap<Key, f64>,
 }
 
 impl Thinning {
-    /// Whether a reading goes into the record of that tick.
+    /// Whether the record of this tick holds a reading.
     pub(super) fn keeps(&mut self, reading: &Reading, tick: u64, last: bool) -> bool {
         if reading.metric.kind != MetricKind::Counter {
             return true;
@@ -52,7 +50,7 @@ impl Thinning {
     }
 }
 
-/// A process and a name in it.
+/// The worker's label, `None` for the training process, and the name of the stage or queue.
 type Place = (Option<String>, String);
 
 /// The samples that are in no record yet, of all stages or all queues.
@@ -71,7 +69,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// What the tick tells of.
+    /// Adds a delta, and returns the stages and queues for the record of this tick.
     pub(super) fn choose(
         &mut self,
         delta: &PipelineDelta,
@@ -81,7 +79,7 @@ impl Turns {
         let mut here = HashSet::from([None]);
         for sample in &delta.stages {
             here.insert(sample.worker.as_deref());
-            // What comes out of a call may be told of after it.
+            // The output of a call may be reported after the call.
             if !sample.time.is_empty() || sample.items_in > 0 || sample.items_out > 0 {
                 let place = (sample.worker.clone(), sample.name.clone());
                 self.stages.add(place, sample, StageSample::merge);
@@ -155,9 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn many_stages_are_told_of_in_turn_and_no_call_is_lost() {
+    fn many_stages_are_written_in_rotation_and_no_call_is_lost() {
         let mut turns = Turns::default();
-        let mut told = BTreeMap::<String, Vec<u64>>::new();
+        let mut entries = BTreeMap::<String, Vec<u64>>::new();
         for tick in 0..33 {
             let stages = (10..22).map(|n| stage(&n.to_string(), None)).collect();
             let delta = PipelineDelta {
@@ -168,19 +166,22 @@ mod tests {
             let whole = tick < FIRST_TICKS || tick == 32;
             assert_eq!(stages.len(), if whole { 12 } else { STAGES_A_TICK });
             for stage in stages {
-                told.entry(stage.name).or_default().push(stage.time.count);
+                entries
+                    .entry(stage.name)
+                    .or_default()
+                    .push(stage.time.count);
             }
         }
 
-        assert_eq!(told.len(), 12);
-        for calls in told.values() {
+        assert_eq!(entries.len(), 12);
+        for calls in entries.values() {
             assert_eq!(calls.iter().sum::<u64>(), 33);
             assert!(calls.iter().all(|calls| *calls <= 3), "{calls:?}");
         }
     }
 
     #[test]
-    fn items_that_are_told_of_after_the_last_call_are_not_lost() {
+    fn items_that_are_reported_after_the_last_call_are_not_lost() {
         let sample = StageSample {
             name: "decode".to_owned(),
             items_out: 1,
@@ -190,14 +191,14 @@ mod tests {
             stages: vec![sample],
             queues: Vec::new(),
         };
-        let (told, _) = Turns::default().choose(&delta, 50, false);
+        let (entries, _) = Turns::default().choose(&delta, 50, false);
 
-        assert_eq!((told.len(), told[0].time.count), (1, 0));
-        assert_eq!(told[0].items_out, Some(1));
+        assert_eq!((entries.len(), entries[0].time.count), (1, 0));
+        assert_eq!(entries[0].items_out, Some(1));
     }
 
     #[test]
-    fn a_worker_that_has_ended_does_not_wait_for_its_turn() {
+    fn an_ended_worker_does_not_wait_for_its_turn() {
         let mut turns = Turns::default();
         let of_trainer = || (10..22).map(|n| stage(&n.to_string(), None));
         let mut stages: Vec<_> = of_trainer().collect();
@@ -207,15 +208,15 @@ mod tests {
 
         let stages = of_trainer().collect();
         let queues = Vec::new();
-        let (told, _) = turns.choose(&PipelineDelta { stages, queues }, 51, false);
+        let (entries, _) = turns.choose(&PipelineDelta { stages, queues }, 51, false);
 
-        assert_eq!(told.len(), STAGES_A_TICK + 1);
-        assert_eq!(told[STAGES_A_TICK].worker.as_deref(), Some("worker 0"));
+        assert_eq!(entries.len(), STAGES_A_TICK + 1);
+        assert_eq!(entries[STAGES_A_TICK].worker.as_deref(), Some("worker 0"));
     }
     use crate::model::metric::{GC_PAUSE_LONGEST, GIL_WAITS, PROCESS_MEMORY_USAGE};
     use crate::model::{Metric, Scope};
 
-    /// The ticks, of so many, in which a value is written.
+    /// The numbers of the ticks that hold the value, among the first `ticks`.
     fn written(metric: &'static Metric, value: impl Fn(u64) -> f64, ticks: u64) -> Vec<u64> {
         let mut thinning = Thinning::default();
         (0..ticks)
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_that_stands_still_is_written_now_and_then() {
+    fn an_unchanged_total_is_written_every_sixty_ticks() {
         assert_eq!(written(&GIL_WAITS, |_| 7.0, 122), [0, 60, 120, 121]);
     }
 

@@ -1,8 +1,8 @@
-//! What a region held when it was read last, and the difference to what it holds now.
+//! Computes the difference between a region's counters now and at the last read.
 //!
-//! A writer counts a call's bucket first and its end last, so that a reader in between sees the
-//! parts of a call in two different looks. The buckets are the truth: the sum of times is held to
-//! what they allow, so that a call that is seen in part is never told twice.
+//! A writer counts a call's bucket first and its end last. A reader in between sees the parts of one call
+//! in two reads. The number of calls comes from the buckets, and the sum of times is clamped to the range
+//! that they allow. So no call is counted twice.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,14 +12,14 @@ use crate::model::{Distribution, QueueSample, StageSample};
 use crate::record::stage::slot::{WITHIN_SEVERAL, WITHIN_UNKNOWN};
 use crate::record::stage::{QueueSlot, Region, StageSlot};
 
-/// Calls by which the counters of a stage may disagree while calls end, and calls at once. More is
-/// damage.
+/// Most calls by which the counters of a stage may disagree while calls end, and most concurrent calls.
+/// More means a damaged slot.
 const MAX_DISAGREEMENT: u64 = 1 << 20;
 
-/// Items, bytes or nanoseconds between two looks: more is damage.
+/// Most items, bytes or nanoseconds between two reads. More means a damaged slot.
 const MAX_DELTA: u64 = 1 << 56;
 
-/// A region as it was read last.
+/// The counters of a region at the last read.
 #[derive(Debug, Default)]
 pub(super) struct RegionSnapshot {
     stages: Vec<StageSnapshot>,
@@ -27,7 +27,7 @@ pub(super) struct RegionSnapshot {
 }
 
 impl RegionSnapshot {
-    /// As if no stage of this process had been called, for a run that begins.
+    /// Clears the enclosing stage of every stage, for a new run.
     pub(super) fn reset_within(region: &Region) {
         let named = |slot: &&StageSlot| slot.name.get().is_some();
         for slot in region.stages.iter().take_while(named) {
@@ -35,14 +35,15 @@ impl RegionSnapshot {
         }
     }
 
-    /// Appends what was done since the last look by that worker, `None` for this process.
+    /// Appends the activity since the last read. `worker` is the label of the process, `None` for this
+    /// process.
     pub(super) fn append_delta(
         &mut self,
         region: &Region,
         worker: Option<&str>,
         delta: &mut PipelineDelta,
     ) {
-        // Slots are taken one after another: the first free one is the end.
+        // Slots are used in order: the first free slot is the end.
         while let Some(name) = region
             .stages
             .get(self.stages.len())
@@ -108,13 +109,13 @@ impl Totals {
         }
     }
 
-    /// Whether no items were told of since, apart from calls.
+    /// Whether no items were reported since, apart from those of calls.
     fn has_same_items_as(&self, slot: &StageSlot) -> bool {
         self.extra_in == slot.extra_in.load(Relaxed)
             && self.extra_out == slot.extra_out.load(Relaxed)
     }
 
-    /// The difference; `None` where it cannot be true.
+    /// The difference to an earlier read. `None` if it is impossible.
     fn delta_since(&self, before: &Self) -> Option<Self> {
         let grown =
             |now: u64, before: u64| Some(now.wrapping_sub(before)).filter(|by| *by < MAX_DELTA);
@@ -139,9 +140,9 @@ impl Totals {
 struct StageSnapshot {
     name: String,
     totals: Totals,
-    /// Calls that went on.
+    /// Calls in progress.
     active: u64,
-    /// The lowest bucket in use, and the counts from there on.
+    /// The lowest bucket in use, and the counts from that bucket.
     first: usize,
     buckets: Vec<u32>,
     has_bytes: bool,
@@ -156,7 +157,7 @@ impl StageSnapshot {
         }
     }
 
-    /// `None` where it was never called, and where the slot holds what cannot be true.
+    /// The activity since the last read. `None` if the stage was never called, or the slot is damaged.
     fn read_delta(&mut self, slot: &StageSlot) -> Option<StageSample> {
         if self.damaged {
             return None;
@@ -167,11 +168,11 @@ impl StageSnapshot {
             return None;
         }
         let before = std::mem::replace(&mut self.active, {
-            // A call that ended between both looks makes it negative.
+            // A call that ended between both loads makes the number negative.
             let active = entered.wrapping_sub(exited);
             if active.cast_signed() < 0 { 0 } else { active }
         });
-        // A slot at rest is not written to.
+        // The reader does not write to an idle slot.
         let peak = match slot.peak.load(Relaxed) {
             0 => 0,
             _ => u64::from(slot.peak.swap(0, Relaxed)),
@@ -196,13 +197,13 @@ impl StageSnapshot {
         })
     }
 
-    /// The calls that ended.
+    /// The calls that ended since the last read.
     fn call_delta(&mut self, slot: &StageSlot) -> Option<StageSample> {
         let totals = Totals::of(slot);
         let by = totals.delta_since(&self.totals)?;
         let counts = self.bucket_deltas(slot);
         let calls: u64 = counts.iter().map(|&count| u64::from(count)).sum();
-        // Buckets may have wrapped before the first look, and then hold less.
+        // Buckets that wrapped before the first read hold less than `exited`.
         let missing = by.exited.wrapping_sub(calls) % (1 << 32);
         let agrees = missing <= MAX_DISAGREEMENT || missing >= (1 << 32) - MAX_DISAGREEMENT;
         if !agrees || calls > by.exited + MAX_DISAGREEMENT {
@@ -230,12 +231,12 @@ impl StageSnapshot {
         })
     }
 
-    /// Calls by bucket since the last look, from bucket `first` on.
+    /// Calls in each bucket since the last read, from bucket `first`.
     fn bucket_deltas(&mut self, slot: &StageSlot) -> Vec<u32> {
         let [above, below] = slot.bounds.each_ref().map(|bound| bound.load(Relaxed));
         let above = (above as usize).min(BUCKETS);
         let below = (below as usize).min(BUCKETS);
-        // Bounds only widen. Those of a damaged slot may be anything.
+        // Bounds only widen. A damaged slot may hold any bounds.
         let end = above.max(self.first + self.buckets.len());
         let first = (BUCKETS - below).min(end);
         let first = if self.buckets.is_empty() {
@@ -260,7 +261,7 @@ impl StageSnapshot {
             .collect()
     }
 
-    /// The sum of times held to what the buckets allow.
+    /// Clamps a sum of times to the range that the buckets allow.
     fn clamp_to_buckets(&self, sum: u64, counts: &[u32]) -> u64 {
         let (mut least, mut most) = (0u64, 0u64);
         for (bucket, &count) in (self.first as u64..).zip(counts) {
@@ -279,8 +280,8 @@ impl StageSnapshot {
     }
 }
 
-/// Items by calls and what was told beyond one each. An end may be seen in part, its items less than
-/// none: then these count with the next, by leaving `seen` where it must have been.
+/// Number of items: one for each call, plus `extra`. If only a part of a call is visible, the number may be
+/// negative. Then it is 0, and `seen` is corrected so that the next read counts the rest.
 fn item_delta(calls: u64, extra: i64, seen: &mut i64) -> u64 {
     let all = calls.cast_signed().saturating_add(extra);
     if all < 0 {
@@ -310,7 +311,7 @@ impl QueueSnapshot {
         }
     }
 
-    /// `None` where it was never looked at, and where the slot holds what cannot be true.
+    /// The activity since the last read. `None` if the queue was never sampled, or the slot is damaged.
     fn read_delta(&mut self, slot: &QueueSlot) -> Option<QueueSample> {
         if self.damaged || slot.looks.load(Relaxed) == 0 {
             return None;
@@ -321,7 +322,7 @@ impl QueueSnapshot {
             damaged |= by >= MAX_DELTA;
             by
         };
-        // The parts of a look in the opposite order of their being written: a share is at most 1.
+        // The writer updates these in the opposite order, so every share is at most 1.
         let active_us = grown(&mut self.active_us, slot.active_us.load(Relaxed));
         let active_of = grown(&mut self.active_weight, slot.active_weight.load(Relaxed));
         let depth_us = grown(&mut self.depth_us, slot.depth_us.load(Relaxed));
