@@ -1,19 +1,19 @@
-//! How long windows go on, and when the loop has settled: what the steps so far say.
+//! Decides from the steps so far how long the probe's windows last, and when the loop has settled.
 
 use super::{Probe, Segment};
 use crate::loader::ceil_to_u32;
 use crate::loader::settle;
 
-/// Standard error of the headspace, as a share, for which the live window before the long replay is
-/// lengthened.
+/// Target for the standard error of the headspace, as a share. The live window before the long replay is
+/// lengthened to reach it.
 const TARGET_ERROR: f64 = 0.01;
-/// With less than this share of the live steps needed for that, pairs are added after the long replay.
+/// With less than this share of the necessary live steps, pairs are added after the long replay.
 const MIN_LIVE_SHARE: f64 = 0.5;
-/// Steps that a fixed live window needs after settling.
+/// Fewest steps of a fixed live window after settling.
 const MIN_SETTLED: u32 = 24;
 
 impl Probe {
-    /// How long the long replay is to be: until the loader has filled its queue, and on.
+    /// Steps of the long replay: until the loader has filled its queue, and 64 more.
     pub(super) fn long_replay_steps(&self) -> u32 {
         let plan = &self.plan;
         if !plan.adaptive || self.replay.is_empty() || self.live.is_empty() {
@@ -26,7 +26,7 @@ impl Probe {
         ceil_to_u32(wanted).clamp(plan.long_replay, most)
     }
 
-    /// Judges whether the loop has settled, and how long the live window goes on.
+    /// Decides whether the loop has settled, and how long the live window continues.
     pub(super) fn decide_live_window(&mut self) {
         let plan = self.plan;
         let spare = self.spare().max(1);
@@ -46,14 +46,14 @@ impl Probe {
             return;
         }
         let floor = settle::mean_step(&self.replay);
-        // The loader stood still once its queue was full.
+        // The loader was idle once its queue was full.
         let to_fill = ceil_to_u32(plan.steps_to_fill(floor / self.reference.step.max(1.0)));
         let max_steps = ceil_to_u32(
             self.reference
                 .max_steps_to_drain(self.replayed.min(to_fill), floor),
         );
-        // A loop that does not wait again long after its queue must have been drained does not
-        // wait in the long run either: what it did before was not typical.
+        // If the loop does not wait long after its queue must be empty, it does not wait in the long run:
+        // its waits before the replay were not typical.
         let overdue = max_steps <= plan.settle_budget && batches >= max_steps;
         let budget = plan.settle_budget.saturating_mul(1 + self.skipped);
         if overdue || self.reference.is_reached(&self.segment.steps) {
@@ -74,7 +74,7 @@ impl Probe {
         }
     }
 
-    /// Live steps that bring the standard error down to [`TARGET_ERROR`].
+    /// Live steps that reduce the standard error to [`TARGET_ERROR`].
     ///
     /// With a = (floor/live) cv(live) and b = (floor/live) cv(replay), the error of the headspace
     /// is sqrt(a^2/n + b^2/m) for n live and m replay steps, and n + m is least at n : m = a : b.
@@ -88,19 +88,19 @@ impl Probe {
         a * (a + b) / (TARGET_ERROR * TARGET_ERROR)
     }
 
-    /// The same beyond those so far and a live window's.
+    /// The same, without the steps so far and those of a normal live window.
     fn extra_live_steps(&self) -> u32 {
         let have = self.live.len() as f64 + f64::from(self.plan.live);
         ceil_to_u32(self.live_needed() - have).min(self.plan.extra_live)
     }
 
-    /// Steps of a pair of windows, at least.
+    /// Fewest steps of a pair of windows.
     pub(super) fn min_pair_steps(&self) -> u32 {
         self.plan.replay + self.plan.live + MIN_SETTLED
     }
 
-    /// Whether more pairs follow the long replay: the pairs differ by more than chance, or far too few
-    /// live steps were seen.
+    /// Whether more pairs follow the long replay: the pairs differ by more than chance, or there are far
+    /// too few live steps.
     pub(super) fn wants_more_pairs(&self) -> bool {
         self.plan.adaptive
             && self.skipped == 0
@@ -110,8 +110,7 @@ impl Probe {
                 || (self.live.len() as f64) < MIN_LIVE_SHARE * self.live_needed())
     }
 
-    /// Judges whether the loop has settled after the probe, so that its steps are live ones
-    /// again.
+    /// Checks whether the loop has settled after the probe. Then its steps count as live again.
     pub(super) fn check_settled_after_probe(&mut self) {
         let seen = self.segment.steps.len();
         if self.reference.is_reached(&self.segment.steps)
@@ -125,7 +124,7 @@ impl Probe {
         }
     }
 
-    /// Where a live window of fixed length had settled.
+    /// The step at which a live window of fixed length had settled.
     pub(super) fn find_settled_step(&self) -> Option<usize> {
         let steps = &self.segment.steps;
         let last = steps.len().checked_sub(to_usize(MIN_SETTLED))?;
