@@ -1,4 +1,4 @@
-//! What a watched loop does beyond being watched.
+//! The mode of a loop: measure, probe or replay.
 
 use serde::{Deserialize, Deserializer, Serialize};
 

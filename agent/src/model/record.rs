@@ -1,8 +1,8 @@
-//! The records of a run: what people, dashboards and programs read.
+//! Defines the records of a run, which people, dashboards and programs read.
 //!
-//! One record is one JSON object on one line. The JSON Schema in `docs/schema/` is generated from
-//! these types (`make schema`), so this file is the contract. Everywhere: a value that was not
-//! measured is absent (`null` in [`SummaryRecord`]); zero means a measured zero.
+//! A record is one JSON object on one line. The JSON Schema in `docs/schema/` is generated from these types
+//! (`make schema`), so this module is the contract. In all records, a value that was not measured is absent
+//! (`null` in [`SummaryRecord`]). Zero means a measured zero.
 
 mod attribution;
 mod probe;

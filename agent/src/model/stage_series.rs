@@ -1,9 +1,8 @@
-//! What stages and queues did over a run, in bounded memory.
+//! Time series of the activity of stages and queues over a run, in bounded memory.
 //!
-//! As with readings ([`ReadingSeries`](super::ReadingSeries)), what is told of is the steady state, whose
-//! beginning is known only at the end. Counts and times are kept in a [`BoundedSeries`] of ticks.
-//! Histograms are not: there is one a stage, and one a worker,
-//! over the run.
+//! A summary covers the steady state, whose start is known only at the end of the run, as for readings
+//! ([`ReadingSeries`](super::ReadingSeries)). Counts and times are kept in a [`BoundedSeries`] of ticks.
+//! Histograms are kept over the whole run: one for each stage, and one for each worker.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,91 +12,93 @@ use super::distribution::Distribution;
 use super::reading_series::LEAST_LIVE_S;
 use super::stage::{QueueSample, StageSample};
 
-/// Points times stages and queues that are kept: 3 MiB.
+/// Maximum number of points times stages and queues: 3 MiB.
 const MAX_CELLS: usize = 32_768;
 
-/// Points that are kept however many stages there are.
+/// Fewest points, for any number of stages.
 const MIN_POINTS: usize = 16;
 
-/// Histograms of single workers, over all stages. Of the workers beyond only the calls are counted.
+/// Maximum number of histograms of single workers, over all stages. Calls of further workers are only
+/// counted.
 const MAX_WORKER_HISTOGRAMS: usize = 256;
 
-/// Workers of a stage that are told apart; those that have ended make room.
+/// Maximum number of workers of a stage. New workers replace workers that have ended.
 const MAX_WORKERS: usize = 512;
 
-/// A process with fewer calls than this share of the most in another does not work on the stage: the
-/// trainer that tried it once, a worker that has just begun.
+/// A process does not count as running a stage if it has less than this share of the calls of the busiest
+/// process. Examples are a trainer that called the stage once, and a worker that has just begun.
 const MIN_CALL_SHARE: f64 = 0.05;
 
-/// Share of a loop's batches taken while no other took any from which on that time stands for all.
+/// Time in which no other loop takes batches represents the run if it has at least this share of the loop's
+/// batches.
 const MIN_ALONE_SHARE: f64 = 0.25;
 
-/// What a stage did in a part of a run, all processes together.
+/// Activity of a stage in a part of a run, over all processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StageTotals {
-    /// Calls that ended.
+    /// Number of calls that ended.
     pub calls: u64,
-    /// Nanoseconds of those calls.
+    /// Duration of these calls, in nanoseconds.
     pub busy_ns: u64,
-    /// Items taken in.
+    /// Number of input items.
     pub items_in: u64,
-    /// Items given out.
+    /// Number of output items.
     pub items_out: u64,
-    /// Bytes handled, 0 where nobody says.
+    /// Bytes processed, 0 if the program does not report them.
     pub bytes: u64,
-    /// CPU nanoseconds of the calls whose CPU time was taken.
+    /// CPU time of the calls whose CPU time was measured, in nanoseconds.
     pub cpu_ns: u64,
-    /// Nanoseconds of those same calls.
+    /// Duration of the same calls, in nanoseconds.
     pub cpu_of_ns: u64,
-    /// Most processes at once that worked on it.
+    /// Highest number of processes that ran the stage concurrently.
     pub processes: u32,
-    /// Calls that may run at once in those processes, as the user says; 0 where not said for all.
+    /// Declared maximum number of concurrent calls, summed over these processes; 0 if not declared for all.
     pub concurrency: u32,
-    /// Most calls at once in each of them, added up.
+    /// Highest number of concurrent calls of each process, summed.
     pub peak: u32,
 }
 
-/// How full a queue was in a part of a run, all processes together.
+/// Depth of a queue in a part of a run, over all processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct QueueTotals {
-    /// Items that all of them hold, 0 where it is not known for all.
+    /// Maximum number of items, summed over processes; 0 if it is not known for all.
     pub capacity: u32,
-    /// Nanoseconds that the looks speak for.
+    /// Time that the samples cover, in nanoseconds.
     pub weight_ns: u64,
-    /// Of these, nanoseconds in which one was empty.
+    /// Part of `weight_ns` in which a queue was empty.
     pub empty_ns: u64,
-    /// Nanoseconds in which one was full.
+    /// Part of `weight_ns` in which a queue was full.
     pub full_ns: u64,
-    /// Items in all of them, times nanoseconds.
+    /// Number of items over all processes, times nanoseconds.
     pub depth_ns: f64,
-    /// Nanoseconds that the depth is a sum over.
+    /// Nanoseconds over which `depth_ns` is summed.
     pub depth_of_ns: f64,
-    /// How many can work on the items of all of them at once, 0 where it is not known for all.
+    /// Concurrency of the pools that take the items, summed; 0 if it is not known for all.
     pub places: u32,
-    /// Those at work, times nanoseconds; of the same nanoseconds as the depth.
+    /// Workers in use, times nanoseconds, over the same nanoseconds as the depth.
     pub active_ns: f64,
 }
 
 /// A stage over the run.
 #[derive(Debug, Clone, Default)]
 pub struct StageRun {
-    /// What the stage is called.
+    /// Name of the stage.
     pub name: String,
-    /// The loop whose batches it makes, where that is known.
+    /// Name of the loop for which the stage produces batches, if known.
     pub loop_name: Option<String>,
-    /// The stage that it is called within.
+    /// Name of the stage from which it is called.
     pub within: Option<String>,
-    /// Calls that ended in an exception.
+    /// Number of calls that raised an exception.
     pub failures: u64,
-    /// Items taken in and given out.
+    /// Number of input and output items.
     pub items: u64,
     /// All calls, by duration.
     pub time: Distribution,
-    /// CPU nanoseconds of the calls whose CPU time was taken.
+    /// CPU time of the calls whose CPU time was measured, in nanoseconds.
     pub cpu_ns: u64,
-    /// Nanoseconds of those same calls.
+    /// Duration of the same calls, in nanoseconds.
     pub cpu_of_ns: u64,
-    /// The processes, in the order in which they were first seen.
+    /// The processes, in the order of their first calls.
     pub workers: Vec<WorkerRun>,
 }
 
@@ -108,24 +109,24 @@ pub struct WorkerRun {
     pub label: Option<String>,
     /// Calls that ended.
     pub calls: u64,
-    /// Its calls, by duration; `None` where there is no room for another.
+    /// Its calls, by duration; `None` if the limit of histograms was reached.
     pub time: Option<Distribution>,
-    /// Whether it was there in the last tick.
+    /// Whether it was present in the last tick.
     is_present: bool,
 }
 
 /// A queue over the run.
 #[derive(Debug, Clone, Default)]
 pub struct QueueRun {
-    /// What the queue is called.
+    /// Name of the queue.
     pub name: String,
-    /// The loop whose batches pass it, where that is known.
+    /// Name of the loop whose batches pass through it, if known.
     pub loop_name: Option<String>,
     /// Whether it is the last before the training loop.
     pub last: bool,
 }
 
-/// Ticks as one.
+/// One or several merged ticks.
 #[derive(Debug, Clone, Default)]
 struct Point {
     /// Monotonic seconds since the run began.
@@ -133,26 +134,26 @@ struct Point {
     interval_s: f64,
     /// Whether batches came from a cache in that time.
     replayed: bool,
-    /// Batches from the source, by loop. Lists are shorter where later ones were unknown.
+    /// Batches from the source, by loop. Lists are shorter if later loops or stages were unknown.
     batches: Vec<u64>,
     stages: Vec<StageTotals>,
     queues: Vec<QueueTotals>,
 }
 
-/// A tick as the history takes it.
+/// A tick, as input of the series.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StageTicks<'a> {
     /// Monotonic time since the run began.
     pub at: Duration,
-    /// Time since the look before.
+    /// Time since the previous tick.
     pub interval: Duration,
     /// Whether batches came from a cache in it.
     pub replayed: bool,
     /// Batches from the source, by loop.
     pub batches: &'a [(String, u64)],
-    /// One entry a stage and process, those at rest included.
+    /// One entry for each stage and process, idle ones included.
     pub stages: &'a [StageSample],
-    /// One entry a queue and process.
+    /// One entry for each queue and process.
     pub queues: &'a [QueueSample],
 }
 
@@ -168,7 +169,7 @@ pub struct StageSeries {
 }
 
 impl StageSeries {
-    /// Takes a tick.
+    /// Adds a tick.
     pub fn push(&mut self, tick: StageTicks<'_>) {
         let mut point = Point {
             at_s: tick.at.as_secs_f64(),
@@ -199,7 +200,7 @@ impl StageSeries {
                 worker.is_present = false;
             }
         }
-        // Before any is judged: who works on a stage is seen by comparing its processes.
+        // First add all of them: the processes of a stage are compared below.
         let places: Vec<usize> = samples
             .iter()
             .map(|sample| self.add_to_run(sample))
@@ -229,7 +230,7 @@ impl StageSeries {
         }
     }
 
-    /// Adds a sample to what is known of its stage over the run. Returns the stage's place.
+    /// Adds a sample to its stage's totals over the run. Returns the index of the stage.
     fn add_to_run(&mut self, sample: &StageSample) -> usize {
         let known = self.stage_places.get(&sample.name).copied();
         let place = known.unwrap_or_else(|| {
@@ -245,7 +246,7 @@ impl StageSeries {
         });
         let stage = &mut self.stages[place];
         if !sample.time.is_empty() && stage.within != sample.within {
-            // Not known before its first call, or not one and the same.
+            // Before the first call it is unknown. Later it differs between calls.
             let is_first = stage.time.is_empty();
             stage.within = sample.within.clone().filter(|_| is_first);
         }
@@ -277,7 +278,7 @@ impl StageSeries {
             totals.weight_ns += sample.weight_ns;
             totals.empty_ns += sample.empty_ns;
             totals.full_ns += sample.full_ns;
-            // The mean depths of the processes add up, whatever time each was looked at.
+            // The sum of the mean depths of the processes, which were sampled over different times.
             totals.depth_ns += sample.depth().unwrap_or(0.0);
             totals.capacity = add_known(totals.capacity, first, sample.capacity);
             totals.active_ns += sample.active().unwrap_or(0.0);
@@ -296,8 +297,8 @@ impl StageSeries {
     /// The part between two times, in seconds since the run began.
     #[must_use]
     pub fn between(&self, from_s: f64, to_s: f64) -> StageSpan<'_> {
-        // A point belongs to the part if most of its time does; in a part that is shorter than a
-        // point, those that touch it.
+        // A point belongs to the part if its middle does. If the part is shorter than a point, all points
+        // that overlap it count.
         let inside = |point: &&Point| {
             let middle = point.at_s - point.interval_s / 2.0;
             middle >= from_s && middle <= to_s
@@ -405,14 +406,14 @@ impl QueueTotals {
 pub struct StageSpan<'a> {
     series: &'a StageSeries,
     points: Vec<&'a Point>,
-    /// Those without batches from a cache, or all where there is none without.
+    /// Points without cached batches, or all points if there is none.
     live: Vec<&'a Point>,
 }
 
 impl<'a> StageSpan<'a> {
-    /// The part without the time in which one of those loops took batches, such as an evaluation
-    /// between epochs: the same stages may serve it. All of it where `name` took few batches in the
-    /// rest, as where loops take turns all the time.
+    /// The part without the time in which one of the `others` took batches, such as an evaluation between
+    /// epochs that uses the same stages. The whole part if `name` took few batches in the rest, for example
+    /// because the loops alternate.
     #[must_use]
     pub fn without(mut self, others: &[&str], name: &str) -> Self {
         let place = |name: &str| self.series.loops.iter().position(|known| known == name);
@@ -433,21 +434,21 @@ impl<'a> StageSpan<'a> {
         self
     }
 
-    /// Seconds of it without batches from a cache.
+    /// Seconds of the part without cached batches.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.live.iter().map(|point| point.interval_s).sum()
     }
 
-    /// What each stage did in it, by the order in which they were first called. Time in which batches
-    /// came from a cache is left out where the rest is a second or more.
+    /// The activity of each stage in the part, in the order of their first calls. Time with cached batches
+    /// is left out if the rest lasts a second or more.
     pub fn stages(&self) -> impl Iterator<Item = (&'a StageRun, StageTotals)> {
         let of = |place| self.merged(|point| point.stages.get(place), StageTotals::merge);
         let stages = self.series.stages.iter().enumerate();
         stages.map(move |(place, stage)| (stage, of(place)))
     }
 
-    /// How full each queue was in it, likewise.
+    /// The depth of each queue in the part, in the same way.
     pub fn queues(&self) -> impl Iterator<Item = (&'a QueueRun, QueueTotals)> {
         let of = |place| self.merged(|point| point.queues.get(place), QueueTotals::merge);
         let queues = self.series.queues.iter().enumerate();
@@ -466,11 +467,10 @@ impl<'a> StageSpan<'a> {
         merged
     }
 
-    /// Calls of a stage, and the batches that a loop took from its source meanwhile; `None` where it
+    /// Number of calls of a stage, and of batches that a loop took from its source meanwhile. `None` if it
     /// took none.
     ///
-    /// Over the whole part: what the loader makes ahead while batches come from a cache, the loop
-    /// takes afterwards.
+    /// It includes time with cached batches: the loader prefetches batches then, which the loop takes later.
     #[must_use]
     pub fn calls_and_batches(&self, stage: &str, of_loop: &str) -> Option<(u64, u64)> {
         let place = *self.series.stage_places.get(stage)?;
@@ -492,7 +492,7 @@ fn add_known(sum: u32, first: bool, number: Option<u32>) -> u32 {
         .map_or(0, |number| sum + number)
 }
 
-/// The item at that place, which is made where it is not there.
+/// The item at that index. Missing items are added.
 fn at<T: Clone + Default>(list: &mut Vec<T>, place: usize) -> &mut T {
     if list.len() <= place {
         list.resize(place + 1, T::default());

@@ -1,4 +1,4 @@
-//! What a summary concludes: what limits throughput, what would help, and what it rests on.
+//! The conclusions of a summary: bottleneck, stages, queues, remedies and findings.
 
 use serde::{Deserialize, Serialize};
 

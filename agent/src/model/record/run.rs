@@ -1,4 +1,4 @@
-//! The first record of a run: what runs where, and which sources are read.
+//! The first record of a run: program, machine, settings and sources.
 
 use std::collections::BTreeMap;
 

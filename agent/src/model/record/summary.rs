@@ -1,4 +1,4 @@
-//! The run as a whole: what an optimiser reads.
+//! The record of a whole run, for people and for programs that optimise it.
 
 use serde::{Deserialize, Serialize};
 

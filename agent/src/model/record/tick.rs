@@ -1,4 +1,4 @@
-//! One interval: what the loops did, what was read, what stages and queues did, what was lost.
+//! The record of one interval: steps of the loops, readings, activity of stages and queues, losses.
 
 use std::collections::BTreeMap;
 
@@ -46,8 +46,8 @@ pub struct TickRecord {
 }
 
 impl TickRecord {
-    /// The readings with their keys, by scope. What this version does not declare is another version's,
-    /// and left out.
+    /// The readings with their parsed keys. Metrics and scopes that this version does not declare are left
+    /// out.
     pub fn known_readings(&self) -> impl Iterator<Item = (ReadingKey<'_>, f64)> {
         let scopes = self.readings.iter();
         let known = scopes.filter_map(|(scope, values)| Some((Scope::parse(scope)?, values)));
