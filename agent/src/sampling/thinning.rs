@@ -14,10 +14,10 @@ use crate::model::reading_series::Key;
 use crate::model::record::{QueueTick, StageTick};
 use crate::model::{MetricKind, QueueSample, Reading, StageSample};
 
-/// Most stages in a tick.
+/// Maximum number of stages in a tick.
 pub const STAGES_A_TICK: usize = 5;
 
-/// Most queues in a tick.
+/// Maximum number of queues in a tick.
 pub const QUEUES_A_TICK: usize = 3;
 
 /// Number of ticks at the beginning of a run that hold every total.

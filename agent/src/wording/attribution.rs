@@ -1,4 +1,4 @@
-//! What limits a loop and what would help, as records with their texts.
+//! Texts of bottlenecks and remedies.
 
 use super::units::{amount, duration_ms, percent};
 use crate::analysis::attribution::{
@@ -42,7 +42,7 @@ pub fn remedy_record(remedy: &Remedy) -> RemedyRecord {
     }
 }
 
-/// What a conclusion was drawn from: a clause.
+/// The evidence of a conclusion, as a clause.
 fn evidence(evidence: &Evidence) -> String {
     match evidence {
         Evidence::Stage(stage) => stage_evidence(stage),
@@ -206,7 +206,7 @@ fn memory(slower_ms: Option<f64>, ipc: Option<f64>) -> String {
     ])
 }
 
-/// What to do: one sentence.
+/// The action of a remedy, as one sentence.
 #[expect(clippy::too_many_lines, reason = "one sentence for each action")]
 fn action(action: &Action) -> String {
     match action {

@@ -12,11 +12,11 @@ use crate::model::{Distribution, QueueSample, StageSample};
 use crate::record::stage::slot::{WITHIN_SEVERAL, WITHIN_UNKNOWN};
 use crate::record::stage::{QueueSlot, Region, StageSlot};
 
-/// Most calls by which the counters of a stage may disagree while calls end, and most concurrent calls.
-/// More means a damaged slot.
+/// Maximum number of calls by which the counters of a stage may disagree while calls end, and most
+/// concurrent calls. More means a damaged slot.
 const MAX_DISAGREEMENT: u64 = 1 << 20;
 
-/// Most items, bytes or nanoseconds between two reads. More means a damaged slot.
+/// Maximum number of items, bytes or nanoseconds between two reads. More means a damaged slot.
 const MAX_DELTA: u64 = 1 << 56;
 
 /// The counters of a region at the last read.

@@ -8,7 +8,7 @@ use crate::notice::Notice;
 /// second or two.
 const GATHERED_FOR: Duration = Duration::from_secs(5);
 
-/// Most processes that a notice names.
+/// Maximum number of processes that a notice names.
 const NAMED: usize = 8;
 
 /// The workers of a run that exited unexpectedly.

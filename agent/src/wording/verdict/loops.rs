@@ -1,14 +1,14 @@
-//! Which loop the numbers are of, and which were kept apart.
+//! The section about the main loop and the other loops.
 
 use super::super::section::{Block, Column, Row, Section, SectionId, Table};
 use super::super::units::{duration_s, steps};
 use super::Detail;
 use crate::model::record::{OtherLoop, Role, SummaryRecord};
 
-/// Loops that are named; the others are counted.
+/// Maximum number of loops that are named. The others are counted.
 const NAMED: usize = 3;
 
-/// Rows of the table; all loops are in the records.
+/// Maximum number of rows of the table. The records hold all loops.
 const MOST_ROWS: usize = 64;
 
 const COLUMNS: [Column; 5] = [
@@ -19,7 +19,7 @@ const COLUMNS: [Column; 5] = [
     Column::new("in steps", "Time that its steps took"),
 ];
 
-/// How much of the training was on repeated batches. Nothing where none was.
+/// Number of steps on repeated batches. `None` if there are none.
 pub(super) fn repeated(s: &SummaryRecord) -> Option<Section> {
     (s.replayed_steps > 0).then(|| {
         let text = format!(
@@ -31,8 +31,8 @@ pub(super) fn repeated(s: &SummaryRecord) -> Option<Section> {
     })
 }
 
-/// In brief the loop and why it was chosen, in full a table of all of them. Nothing where one loop is
-/// watched, and nothing is known of it beyond that.
+/// In brief, the main loop and why it was chosen. In full, a table of all loops. `None` if there is only
+/// one loop and nothing more is known about it.
 pub(super) fn section(s: &SummaryRecord, detail: Detail) -> Option<Section> {
     match detail {
         Detail::Brief => sentence(s),
@@ -82,14 +82,14 @@ fn describe_other(other: &OtherLoop) -> String {
     }
     about.push(duration_s(other.seconds));
     let about = about.join(", ");
-    // `DataLoader (evaluation)` and what is known of it are one pair of parentheses.
+    // The name `DataLoader (evaluation)` and the details share one pair of parentheses.
     match other.name.strip_suffix(')') {
         Some(name) if name.contains(" (") => format!("{name}, {about})"),
         _ => format!("{} ({about})", other.name),
     }
 }
 
-/// The loop that the numbers are of, and the others; nothing where there is one.
+/// The main loop and the others. `None` if there is only one loop.
 fn table(s: &SummaryRecord) -> Option<Section> {
     let name = s.loop_name.as_ref().filter(|_| !s.other_loops.is_empty())?;
     let row = |name: &str, role: Option<Role>, epochs: u64, steps: u64, took: String| {
@@ -150,12 +150,12 @@ mod tests {
     }
 
     #[test]
-    fn the_only_loop_has_no_line_where_nothing_is_known_of_it() {
+    fn an_only_loop_of_unknown_role_has_no_line() {
         assert_eq!(brief_line(None, false, &[]), "");
     }
 
     #[test]
-    fn the_loop_is_named_with_the_reason_and_the_others_with_theirs() {
+    fn the_line_names_the_main_loop_with_the_reason_and_the_other_loops() {
         let others = [
             other("DataLoader (evaluation)", Some(Role::Evaluation), 1.24),
             other("feeder", Some(Role::Background), 0.5),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_evaluation_it_is_said_how_many_there_were() {
+    fn the_line_counts_the_epochs_of_an_evaluation() {
         let often = |name| OtherLoop {
             epochs: 60,
             ..other(name, Some(Role::Evaluation), 4.0)
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decided_is_said() {
+    fn the_line_states_why_the_loop_was_chosen() {
         let others = [other("val", Some(Role::Evaluation), 2.0)];
         for (role, chosen, why) in [
             (Some(Role::Training), true, "as you named it"),

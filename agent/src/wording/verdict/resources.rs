@@ -1,14 +1,14 @@
-//! What the process had and used: GPUs, cores, memory, data. What was not read is not told.
+//! The sections about resources: GPUs, cores, memory, data. Values that were not read are left out.
 
 use super::super::section::{Block, Column, Fact, Row, Section, SectionId, Table};
 use super::super::units::{amount, bytes, duration_ms, percent};
 use super::Detail;
 use crate::model::record::{GpuUse, ResourcesRecord};
 
-/// GPUs that are told, in brief and in full; the others are counted.
+/// Maximum number of GPUs, in brief and in full. The others are counted.
 const MOST_GPUS: (usize, usize) = (8, 64);
 
-/// A rate below this, in bytes a second, is no reading of data.
+/// A rate below this, in bytes per second, does not count as reading of data.
 const LEAST_RATE: f64 = 256.0 * 1024.0;
 
 const GPU_COLUMNS: [Column; 6] = [
@@ -32,7 +32,7 @@ const GPU_COLUMNS: [Column; 6] = [
     ),
 ];
 
-/// The sections that have something to tell.
+/// The sections with at least one value.
 pub(super) fn sections(resources: &ResourcesRecord, detail: Detail) -> Vec<Section> {
     match detail {
         Detail::Brief => brief(resources),
@@ -40,7 +40,7 @@ pub(super) fn sections(resources: &ResourcesRecord, detail: Detail) -> Vec<Secti
     }
 }
 
-/// A line a GPU, and a line each for cores, memory and data.
+/// One line for each GPU, and one each for cores, memory and data.
 fn brief(resources: &ResourcesRecord) -> Vec<Section> {
     let phrases = |id, parts: Vec<String>| {
         let facts: Vec<Fact> = parts.into_iter().map(Fact::phrase).collect();
@@ -66,7 +66,7 @@ fn brief(resources: &ResourcesRecord) -> Vec<Section> {
     sections
 }
 
-/// A table of GPUs, and everything else by name.
+/// A table of GPUs, and a list of all other values.
 fn full(resources: &ResourcesRecord) -> Vec<Section> {
     let own = resources.compute_gpu.map(|own| own.ordinal);
     let rows = (resources.gpus.iter().take(MOST_GPUS.1))
@@ -133,7 +133,7 @@ fn share(pct: f64) -> String {
     percent(pct, 0) + " %"
 }
 
-/// What the process had and used, but for GPUs.
+/// The values of all resources other than GPUs.
 fn terms(r: &ResourcesRecord) -> Vec<(String, String)> {
     let rate = |value: Option<f64>| value.map(|rate| format!("{}/s", bytes(rate)));
     let pct = |value: Option<f64>| value.map(|pct| format!("{} % of the time", percent(pct, 1)));
@@ -189,7 +189,7 @@ fn gpu_parts(gpu: &GpuUse, several: bool) -> Vec<String> {
             None => format!("SMs busy {}", share(pct)),
         });
     } else if let Some(pct) = gpu.any_kernel_pct {
-        // Not SM activity: one small kernel at a time makes it 100 %.
+        // This is not SM activity: one small kernel at a time gives 100 %.
         parts.push(format!("some kernel running {} of the time", share(pct)));
     }
     match (gpu.nvdec_busy, gpu.nvdec_engines, gpu.decoder_pct) {
@@ -231,7 +231,7 @@ fn memory_parts(r: &ResourcesRecord) -> Vec<String> {
     memory.map(bytes).into_iter().chain(grows).collect()
 }
 
-/// Where the data comes from: what was asked for, what storage really read, the network.
+/// Sources of the data: requested bytes, bytes read from storage, network.
 fn data_parts(r: &ResourcesRecord) -> Vec<String> {
     let rate = |value: Option<f64>| value.filter(|rate| *rate >= LEAST_RATE);
     let (requested, read) = (rate(r.requested_bytes_per_s), rate(r.disk_read_bytes_per_s));

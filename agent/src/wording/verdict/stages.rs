@@ -1,4 +1,4 @@
-//! The stages of the loader, and the queues between them.
+//! The sections about the stages of the loader and the queues between them.
 
 use super::super::section::{Block, Column, Row, Section, SectionId, Table};
 use super::super::units::{amount, duration_ms, percent};
@@ -15,7 +15,7 @@ const MOST_QUEUES: (usize, usize) = (4, 64);
 /// A stage that items do not pass is shown in brief if it takes at least so large a part of a step.
 const LEAST_ASIDE: f64 = 0.1;
 
-/// A slow tail below this share of calls is none, in percent, in brief and in full.
+/// A smaller share of slow calls, in percent, is not shown, in brief and in full.
 const LEAST_SLOW_PCT: (f64, f64) = (0.5, 0.05);
 
 const NAME: Column = Column::new("stage", "What the stage is called");
@@ -52,7 +52,7 @@ const AT_WORK: Column = Column::new(
     "Mean number of its threads or processes that had an item in hand",
 );
 
-/// The stages, the queues that matter, and how often the one before the loop held a batch.
+/// The stages, the relevant queues, and how often a batch was ready for the loop.
 pub(super) fn sections(summary: &SummaryRecord, detail: Detail) -> Vec<Section> {
     let ready = summary.data_readiness_pct.map(|pct| {
         let pct = percent(pct, 0);
@@ -69,7 +69,7 @@ pub(super) fn sections(summary: &SummaryRecord, detail: Detail) -> Vec<Section> 
     all.into_iter().flatten().collect()
 }
 
-/// Whether items do not pass it: a start of workers, a delay.
+/// Whether no items pass through it, such as the start of workers or a delay.
 fn is_outside_the_flow(stage: &StageSummary) -> bool {
     stage.concurrency.is_none() && stage.out_per_in.is_none()
 }
@@ -155,8 +155,8 @@ fn stage_table(summary: &SummaryRecord, detail: Detail) -> Table {
     }
 }
 
-/// In brief: the queue before the loop, those around the stage that binds (else the one with the highest
-/// limit), and those of pools, which tell how many threads or processes are at work.
+/// In brief: the queue before the loop, those around the bottleneck (else around the stage with the highest
+/// limit), and those of pools, which show how many threads or processes are in use.
 fn shown_queues(summary: &SummaryRecord, detail: Detail) -> Vec<&QueueSummary> {
     let most = detail.choose(MOST_QUEUES);
     if detail == Detail::Full {
