@@ -114,17 +114,15 @@ impl Reading {
     /// The key of this reading within its scope: `process.cpu.time{cpu.mode=user}`.
     #[must_use]
     pub fn key(&self) -> String {
-        let mut key = self.metric.name.to_owned();
-        for (i, (name, value)) in self.attributes.iter().enumerate() {
-            key.push(if i == 0 { '{' } else { ',' });
-            key.push_str(name);
-            key.push('=');
-            key.push_str(value);
+        let pairs = self
+            .attributes
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        let pairs = pairs.collect::<Vec<_>>().join(",");
+        if pairs.is_empty() {
+            return self.metric.name.to_owned();
         }
-        if !self.attributes.is_empty() {
-            key.push('}');
-        }
-        key
+        format!("{}{{{pairs}}}", self.metric.name)
     }
 }
 

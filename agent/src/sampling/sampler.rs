@@ -61,14 +61,6 @@ pub struct Sampler {
     last_at: Duration,
 }
 
-impl std::fmt::Debug for Sampler {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sampler")
-            .field("tick", &self.tick)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Sampler {
     /// A sampler that has not ticked. `run` becomes the first record.
     #[must_use]

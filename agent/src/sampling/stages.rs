@@ -48,14 +48,6 @@ impl WorkerSnapshot {
     }
 }
 
-impl std::fmt::Debug for StageReader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StageReader")
-            .field("workers", &self.workers.len())
-            .finish_non_exhaustive()
-    }
-}
-
 impl StageReader {
     /// A reader that ignores what this process has counted before now, in any session. All counts of a worker
     /// count: the workers found belong to this run.

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_there_is_no_slot() {
+    fn a_full_region_has_no_slot_for_a_new_name() {
         let slots = Slots::new(Region::private().unwrap());
         for number in 0..STAGES {
             assert!(slots.stage(&number.to_string()).is_some());
@@ -229,16 +229,16 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_of_a_file_is_touched_only_once_it_is_reserved() {
-        let asked = std::sync::Arc::new(Mutex::new(Vec::new()));
-        let told = std::sync::Arc::clone(&asked);
+    fn a_slot_in_a_file_is_used_only_after_its_reservation() {
+        let reserved = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let calls = std::sync::Arc::clone(&reserved);
         let file = Region::private().unwrap();
         let slots = Slots::in_file(
             file,
             Box::new(move |bytes| {
-                let mut told = told.lock().unwrap();
-                told.push(bytes);
-                told.len() != 2
+                let mut calls = calls.lock().unwrap();
+                calls.push(bytes);
+                calls.len() != 2
             }),
         );
 
@@ -248,23 +248,23 @@ mod tests {
         assert_eq!(places.map(|(number, _)| number), [0, 1, 2, 0, 1]);
         assert!(std::ptr::eq(places[3].1, places[0].1));
         assert!(std::ptr::eq(places[4].1, places[1].1));
-        // What was refused, and all of its kind after it, is not in the file.
+        // The refused slot, and all later slots of its kind, are not in the file.
         assert_eq!(file.stages[0].name.get().as_deref(), Some("a"));
         assert_eq!(file.stages[1].name.get(), None);
         assert_eq!(file.stages[2].name.get(), None);
         assert_eq!(file.queues[0].name.get().as_deref(), Some("decoded"));
         assert_eq!(places[2].1.name.get().as_deref(), Some("c"));
-        let asked = asked.lock().unwrap();
+        let reserved = reserved.lock().unwrap();
         let [first_queue, first_stage] = first_names();
-        assert_eq!(asked.len(), 3, "`c` is not asked for: {asked:?}");
-        assert_eq!(asked[0].start, first_stage.start);
-        assert_eq!(asked[1].end - asked[0].end, size_of::<StageSlot>());
-        assert_eq!(asked[2].start, first_queue.start);
-        assert!(asked[2].end > first_queue.start + size_of::<QueueSlot>());
+        assert_eq!(reserved.len(), 3, "`c` is not reserved for: {reserved:?}");
+        assert_eq!(reserved[0].start, first_stage.start);
+        assert_eq!(reserved[1].end - reserved[0].end, size_of::<StageSlot>());
+        assert_eq!(reserved[2].start, first_queue.start);
+        assert!(reserved[2].end > first_queue.start + size_of::<QueueSlot>());
     }
 
     #[test]
-    fn threads_that_enter_at_once_are_all_counted() {
+    fn calls_of_concurrent_threads_are_all_counted() {
         let slots = Slots::new(Region::private().unwrap());
         let (_, slot) = slots.stage("decode").unwrap();
 

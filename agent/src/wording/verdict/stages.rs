@@ -6,13 +6,13 @@ use super::Detail;
 use crate::analysis::attribution::queues_around;
 use crate::model::record::{QueueSummary, StageSummary, SummaryRecord};
 
-/// Stages that are shown, in brief (those with the highest limits) and in full.
+/// Maximum number of stages, in brief (those with the highest limits) and in full.
 const MOST_STAGES: (usize, usize) = (8, 64);
 
-/// Queues that are shown, in brief and in full.
+/// Maximum number of queues, in brief and in full.
 const MOST_QUEUES: (usize, usize) = (4, 64);
 
-/// A stage that items do not pass is shown in brief if it takes at least so large a part of a step.
+/// If no items pass through a stage, it is shown in brief only if it takes at least this share of a step.
 const LEAST_ASIDE: f64 = 0.1;
 
 /// A smaller share of slow calls, in percent, is not shown, in brief and in full.
@@ -74,7 +74,7 @@ fn is_outside_the_flow(stage: &StageSummary) -> bool {
     stage.concurrency.is_none() && stage.out_per_in.is_none()
 }
 
-/// The stages that are shown, and how many are not.
+/// The stages to show, and the number of the others.
 fn shown_stages(summary: &SummaryRecord, detail: Detail) -> (Vec<&StageSummary>, usize) {
     let most = detail.choose(MOST_STAGES);
     if detail == Detail::Full {
