@@ -1,16 +1,16 @@
-//! The core of headspace: what is measured, how it is recorded, and what follows from it.
+//! The core of headspace: data model, recording, probe, analysis and runtime.
 //!
-//! Collectors read, exporters deliver, and the agent decides when. Nothing in this crate opens a
-//! file, a socket or a driver, reads the environment, or knows Python: those are adapters, and
-//! they plug in through the traits of [`port`].
+//! Collectors read, exporters deliver, and the agent decides when. Nothing in this crate opens a file, a
+//! socket or a driver, reads the environment, or depends on Python. Adapters do that, through the traits of
+//! [`port`].
 //!
-//! Data flows one way:
+//! Data flows in one direction:
 //!
 //! ```text
 //! training thread            sampler thread                      export thread
-//! record/ ── events ──▶ pipeline/ + Collectors ── records ──▶ queue ──▶ Exporters
+//! record/ ── events ──▶ sampling/ + Collectors ── records ──▶ delivery/ ──▶ Exporters
 //!    ▲                       │
-//! loader/ (live or cached?)  └──▶ analysis/ (steady state, floor, verdict)
+//! loader/ (live or cached?)  └──▶ analysis/ (steady state, floor, bottleneck) ──▶ wording/
 //! ```
 
 pub mod analysis;

@@ -1,7 +1,7 @@
-//! What the user is told while training goes on: a closed list, each said once.
+//! Defines all messages that the user can receive during training. Each is shown once.
 //!
-//! A notice says what happened, why, and what to do. It goes to stderr in one line and into the
-//! records as a `notice`, where [`Notice::code`] is the stable name for programs.
+//! A notice states what happened, why, and what to do. It is printed to stderr in one line, and written to
+//! the records as a `notice`, where [`Notice::code`] is the stable name for programs.
 
 pub mod log;
 mod probe;
@@ -15,7 +15,7 @@ use crate::model::InPlace;
 use crate::model::record::{NoticeRecord, Severity};
 use crate::model::{LoopOption, Mode, OptionsFrom};
 
-/// Something the user should know.
+/// A message to the user.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
     /// A source of readings does not work here, or stopped working.
@@ -25,30 +25,30 @@ pub enum Notice {
         /// Why.
         reason: String,
     },
-    /// A source does not answer: a driver or a file system that it asked is stuck.
+    /// A source does not respond: the driver or file system that it reads is stuck.
     SourceSilent {
         /// The source's name.
         source: &'static str,
-        /// Seconds since it was asked.
+        /// Seconds since the request.
         seconds: u64,
     },
-    /// A destination failed for good.
+    /// A destination failed permanently.
     ExporterOff {
         /// The exporter's name.
         exporter: &'static str,
         /// Why.
         reason: String,
     },
-    /// A library that numbers are handed to failed for good.
+    /// A library that receives numbers failed permanently.
     IntegrationOff {
-        /// Its name, as the user wrote it.
+        /// The name of the library, as the user wrote it.
         integration: String,
         /// Why.
         reason: String,
     },
     /// Records were lost because a destination is slow or failing.
     RecordsDropped {
-        /// How many so far.
+        /// Number so far.
         count: u64,
         /// Why the first of them was lost.
         reason: String,
@@ -57,7 +57,7 @@ pub enum Notice {
     ProbeBegins {
         /// The loop's name.
         loop_name: String,
-        /// How long it takes, and what happens to training.
+        /// How long the probe takes, and its effect on training.
         facts: ProbeFacts,
     },
     /// An exception ended the run in an epoch in which batches were repeated.
@@ -68,39 +68,39 @@ pub enum Notice {
         mode: Mode,
         /// The exception's type.
         exception: String,
-        /// Batches of the epoch that were repeated ones.
+        /// Number of repeated batches in the epoch.
         repeated: u64,
         /// Where the user sets the options.
         from: OptionsFrom,
     },
-    /// Every batch from now on is a repeated one.
+    /// From now on, every batch is a repeated batch.
     ReplayBegins {
         /// The loop's name.
         loop_name: String,
-        /// Batches held.
+        /// Number of cached batches.
         cached: usize,
-        /// Live batches delivered before.
+        /// Number of live batches delivered before.
         live: u64,
     },
-    /// The source ended before the cache was as large as asked.
+    /// The source ended before the replay was to begin.
     SourceEndedEarly {
         /// The loop's name.
         loop_name: String,
-        /// Batches the source gave.
+        /// Number of batches of the source.
         delivered: u64,
-        /// Batches that were asked for before replay.
+        /// Number of live batches that should come before replay.
         asked: u64,
         /// Where the user sets the options.
         from: OptionsFrom,
     },
-    /// The loop changes its batches in place, so that repeated batches are not what they were.
+    /// The loop changes its batches in place, so repeated batches differ from the original ones.
     BatchesMutated {
         /// The loop's name.
         loop_name: String,
-        /// What is done about it.
+        /// How the cache handles it.
         in_place: InPlace,
     },
-    /// A probed epoch keeps its length: repeated batches took the place of live ones.
+    /// A probed epoch keeps its length: repeated batches replaced live ones.
     BatchesReplaced {
         /// The loop's name.
         loop_name: String,
@@ -109,68 +109,68 @@ pub enum Notice {
         /// Where the user sets the options.
         from: OptionsFrom,
     },
-    /// Several threads take batches from one iterator at once.
+    /// Several threads take batches from one iterator concurrently.
     ConcurrentIteration {
         /// The loop's name.
         loop_name: String,
     },
-    /// A destination does not take what it is sent; it is tried again.
+    /// A destination does not accept data. The export is retried.
     ExportFailing {
         /// The destination's name.
         exporter: &'static str,
-        /// What was tried, and what came back.
+        /// The attempt and its result.
         reason: String,
     },
-    /// A destination that failed takes what it is sent.
+    /// A destination that failed accepts data again.
     ExportResumed {
         /// The destination's name.
         exporter: &'static str,
-        /// Deliveries given up in between.
+        /// Number of exports that were given up meanwhile.
         lost: u64,
     },
     /// Spans were lost: a collector refused them, or is too slow.
     SpansDropped {
         /// The destination's name.
         exporter: &'static str,
-        /// How many so far.
+        /// Number so far.
         count: u64,
     },
     /// Log records were lost: a collector refused them, or is too slow.
     LogRecordsDropped {
         /// The destination's name.
         exporter: &'static str,
-        /// How many so far.
+        /// Number so far.
         count: u64,
     },
-    /// A destination is there to be asked.
+    /// A destination serves requests.
     Serving {
         /// The destination's name.
         exporter: &'static str,
-        /// Where, as a reader would write it.
+        /// Its address, as a reader writes it.
         at: String,
     },
-    /// A setting could not be read; the default holds.
+    /// A setting could not be read. Its default is used.
     SettingRefused {
         /// The setting as the user wrote its name.
         setting: String,
-        /// What was wrong and what is used instead.
+        /// The problem, and the value that is used instead.
         problem: String,
     },
-    /// Steps were lost because the recorder had no room.
+    /// Steps were lost because the ring was full.
     StepsDropped {
-        /// How many so far.
+        /// Number so far.
         count: u64,
     },
     /// Worker processes exited unexpectedly.
     WorkersLost {
-        /// How many so far.
+        /// Number so far.
         count: u64,
-        /// Of the first ones: what people call it, and its process id.
+        /// Label and process ID of the first ones.
         named: Vec<(String, u32)>,
-        /// When the first exited, in seconds since the run began.
+        /// Time of the first exit, in seconds since the run began.
         first_at_s: f64,
     },
-    /// A queue is not watched any more: asking for its depth raised an exception.
+    /// A queue is no longer sampled: reading its depth raised an exception.
     QueueOff {
         /// The queue's name.
         queue: String,
@@ -182,9 +182,9 @@ pub enum Notice {
         /// Its CPU time as a share of elapsed time, in percent.
         percent: f64,
     },
-    /// `stop` gave up waiting.
+    /// `stop` reached its time limit.
     StopTimedOut {
-        /// Seconds it waited.
+        /// Seconds that it waited.
         waited_s: f64,
     },
 }
@@ -220,7 +220,7 @@ impl Notice {
         }
     }
 
-    /// What makes two notices the same one, so that it is said once: the code and its subject.
+    /// The code and the subject. Notices with the same identity are shown once.
     #[must_use]
     pub fn identity(&self) -> (&'static str, String) {
         let subject = match self {
@@ -276,7 +276,7 @@ impl Notice {
     }
 }
 
-/// The first sentence on workers that exited unexpectedly.
+/// The first sentence about workers that exited unexpectedly.
 fn exited_workers(count: u64, named: &[(String, u32)], first_at_s: f64) -> String {
     let mut processes: Vec<String> = named
         .iter()

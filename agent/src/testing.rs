@@ -7,7 +7,7 @@ use crate::model::record::{NoticeRecord, RecordBody, SCHEMA, Severity};
 use crate::model::{Reading, Record};
 use crate::port::{Clock, CollectError, Collector, ExportError, Exporter};
 
-/// A small record, told apart by its time.
+/// A small record, identified by its time.
 #[must_use]
 pub fn record(time_unix_nano: u64) -> Record {
     Record {
@@ -24,12 +24,12 @@ pub fn record(time_unix_nano: u64) -> Record {
     }
 }
 
-/// A clock that stands still until it is turned.
+/// A clock that advances only when a test advances it.
 #[derive(Debug, Clone, Default)]
 pub struct ManualClock(Arc<Mutex<Duration>>);
 
 impl ManualClock {
-    /// Turns it forward.
+    /// Advances the clock.
     pub fn advance(&self, by: Duration) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) += by;
     }
@@ -45,12 +45,12 @@ impl Clock for ManualClock {
     }
 }
 
-/// An exporter that keeps what it gets.
+/// An exporter that keeps its records.
 #[derive(Debug, Clone, Default)]
 pub struct Kept(Arc<Mutex<Vec<Record>>>);
 
 impl Kept {
-    /// Everything delivered so far.
+    /// All records so far.
     #[must_use]
     pub fn records(&self) -> Vec<Record> {
         self.0
@@ -74,7 +74,7 @@ impl Exporter for Kept {
     }
 }
 
-/// An exporter that does what the closure does.
+/// An exporter that calls a closure.
 pub struct ExportWith<F>(pub F);
 
 impl<F> Exporter for ExportWith<F>
@@ -90,7 +90,7 @@ where
     }
 }
 
-/// A collector that does what the closure does.
+/// A collector that calls a closure.
 pub struct CollectWith<F>(pub F);
 
 impl<F> Collector for CollectWith<F>

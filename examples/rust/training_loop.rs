@@ -98,7 +98,7 @@ fn start_agent(folder: &Path) -> Result<Agent, Box<dyn std::error::Error>> {
             rank: 0,
             pid: std::process::id(),
         },
-        say: Box::new(|notice| eprintln!("headspace: {notice}")),
+        print_notice: Box::new(|notice| eprintln!("headspace: {notice}")),
         on_terminate: Box::new(|summary, _| eprint!("{}", verdict_text(&Verdict::new(summary)))),
         process_age_s: process::started_at().map(|age| age.as_secs_f64()),
         clock: MonotonicClock::new(),

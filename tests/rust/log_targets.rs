@@ -95,7 +95,7 @@ fn run() {
             rank: 0,
             pid: std::process::id(),
         },
-        say: Box::new(|_| ()),
+        print_notice: Box::new(|_| ()),
         on_terminate: Box::new(|_, _| ()),
         process_age_s: None,
         clock: MonotonicClock::new(),

@@ -1,4 +1,4 @@
-//! The export thread's work: every batch to every exporter, whatever one of them does.
+//! Runs the export thread: it passes every batch of records to every exporter, and isolates their errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::port::clock::thread_cpu_time;
 use crate::port::contain::contain;
 use crate::port::{ExportError, Exporter, Lost};
 
-/// Delivers what the queue holds until it is closed and empty.
+/// Delivers all batches of the queue, until the queue is closed and empty.
 pub(crate) fn run(
     queue: &Arc<RecordQueue>,
     exporters: Vec<Box<dyn Exporter>>,
     notice_log: &NoticeLog,
 ) {
     let mut exporters: Vec<Option<Box<dyn Exporter>>> = exporters.into_iter().map(Some).collect();
-    // What those that were retired had lost.
+    // Losses of retired exporters.
     let mut lost_before = Lost::default();
     while let Some(batch) = queue.pop() {
         let _batch = tracing::debug_span!(
@@ -37,7 +37,7 @@ pub(crate) fn run(
             match outcome {
                 Ok(Ok(())) => {
                     tracing::trace!(target: log_target::EXPORT, to = name, "taken");
-                    for notice in contain(|| exporter.tell()).unwrap_or_default() {
+                    for notice in contain(|| exporter.take_notices()).unwrap_or_default() {
                         notice_log.post(&notice);
                     }
                 }
@@ -75,7 +75,7 @@ pub(crate) fn run(
     queue.end();
 }
 
-/// Lets every destination deliver what it still holds, all at once.
+/// Closes all exporters, which deliver their remaining records concurrently.
 fn close(mut exporters: Vec<Option<Box<dyn Exporter>>>, notice_log: &NoticeLog) {
     for exporter in exporters.iter_mut().flatten() {
         let _ = contain(|| exporter.close());
@@ -83,7 +83,7 @@ fn close(mut exporters: Vec<Option<Box<dyn Exporter>>>, notice_log: &NoticeLog) 
     for mut exporter in exporters.into_iter().flatten() {
         let _ = contain(|| {
             exporter.finish();
-            for notice in exporter.tell() {
+            for notice in exporter.take_notices() {
                 notice_log.post(&notice);
             }
             drop(exporter);

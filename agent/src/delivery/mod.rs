@@ -1,4 +1,4 @@
-//! Carries records from the sampler to the exporters, on a thread of their own.
+//! Delivers records from the sampler to the exporters, on the export thread.
 //!
 //! A slow or full destination delays neither training nor sampling: its records are dropped and counted.
 

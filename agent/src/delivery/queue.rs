@@ -1,7 +1,7 @@
-//! The bounded hand-off between the sampler's thread and the export thread.
+//! Bounded queue of records between the sampler's thread and the export thread.
 //!
-//! A full queue drops the newest batch of records and counts them. Training never waits for a
-//! slow disk, nor does the sampler, and the records say what is missing.
+//! If the queue is full, the newest batch of records is dropped and counted. So neither training nor the
+//! sampler waits for a slow disk, and the records state how many are missing.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,18 +18,19 @@ pub struct RecordQueue {
     state: Mutex<State>,
     changed: Condvar,
     dropped: AtomicU64,
-    cpu_nanos: AtomicU64,
-    lost: Mutex<Lost>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Vec<Record>>,
-    /// The export thread has taken a batch and is not done with it.
+    /// The export thread processes a batch.
     busy: bool,
     closed: bool,
-    /// The export thread is gone.
+    /// The export thread has ended.
     ended: bool,
+    /// CPU time of the export thread, and what destinations lost: its last report.
+    cpu_time: Duration,
+    lost: Lost,
 }
 
 impl RecordQueue {
@@ -41,8 +42,6 @@ impl RecordQueue {
             state: Mutex::default(),
             changed: Condvar::new(),
             dropped: AtomicU64::new(0),
-            cpu_nanos: AtomicU64::new(0),
-            lost: Mutex::default(),
         }
     }
 
@@ -50,7 +49,7 @@ impl RecordQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a batch over, or drops and counts it where there is no room. Never waits.
+    /// Appends a batch, or drops and counts it if there is no room. Never waits.
     pub fn push(&self, batch: Vec<Record>) {
         if batch.is_empty() {
             return;
@@ -66,68 +65,60 @@ impl RecordQueue {
         self.changed.notify_all();
     }
 
-    /// Counts records that were lost elsewhere: an exporter failed to deliver them.
+    /// Counts records that an exporter failed to deliver.
     pub fn count_dropped(&self, records: usize) {
         self.dropped.fetch_add(records as u64, Ordering::Relaxed);
     }
 
-    /// Records lost so far.
+    /// Number of lost records so far.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// CPU time the export thread has used, as it said last.
+    /// CPU time of the export thread, by its last report.
     #[must_use]
     pub fn cpu_time(&self) -> Duration {
-        Duration::from_nanos(self.cpu_nanos.load(Ordering::Relaxed))
+        self.lock().cpu_time
     }
 
-    /// The export thread says how much CPU time it has used.
+    /// Stores the CPU time of the export thread.
     pub(crate) fn set_cpu_time(&self, used: Duration) {
-        let nanos = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
-        self.cpu_nanos.store(nanos, Ordering::Relaxed);
+        self.lock().cpu_time = used;
     }
 
-    /// What destinations lost besides records, as they said last.
+    /// Losses of destinations other than records, by their last report.
     #[must_use]
     pub fn lost(&self) -> Lost {
-        *self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lock().lost
     }
 
-    /// The export thread says what destinations lost.
+    /// Stores the losses of destinations.
     pub(crate) fn set_lost(&self, lost: Lost) {
-        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = lost;
+        self.lock().lost = lost;
     }
 
-    /// The next batch; waits for one. `None` once the queue is closed and empty. Only the export
-    /// thread calls it, and by calling it again says that it is done with the batch before.
+    /// Waits for the next batch. `None` once the queue is closed and empty. Only the export thread calls
+    /// it. The next call means that the previous batch is complete.
     pub(crate) fn pop(&self) -> Option<Vec<Record>> {
         let mut state = self.lock();
         state.busy = false;
         self.changed.notify_all();
-        loop {
-            if let Some(batch) = state.waiting.pop_front() {
-                state.busy = true;
-                return Some(batch);
-            }
-            if state.closed {
-                return None;
-            }
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        let idle = |state: &mut State| state.waiting.is_empty() && !state.closed;
+        let mut state =
+            (self.changed.wait_while(state, idle)).unwrap_or_else(PoisonError::into_inner);
+        let batch = state.waiting.pop_front();
+        state.busy = batch.is_some();
+        batch
     }
 
-    /// From now on nothing is taken.
+    /// Closes the queue: it accepts no more batches.
     pub fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
     }
 
-    /// The export thread is gone: nobody need wait for it.
+    /// Notes that the export thread has ended, so that no thread waits for it.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.ended = true;
@@ -136,9 +127,9 @@ impl RecordQueue {
         self.changed.notify_all();
     }
 
-    /// Waits until everything handed over has been delivered (or has failed), at most `timeout`.
-    /// Once closed, also until the exporters have ended. Returns whether it has; what is still waiting
-    /// then is not counted as dropped yet.
+    /// Waits at most `timeout` until all batches were delivered or have failed. If the queue is closed, it
+    /// also waits until the exporters have ended. Returns whether that happened in time. Remaining batches
+    /// are not counted as dropped yet.
     #[must_use]
     pub fn wait_empty(&self, timeout: Duration) -> bool {
         let (state, _) = self
@@ -167,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_queue_gives_what_it_holds_and_then_ends() {
+    fn closed_queue_returns_its_batches_and_then_ends() {
         let queue = RecordQueue::new(4);
         queue.push(vec![record(0)]);
         queue.close();
@@ -177,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_queue_is_waited_for_until_its_exporters_have_ended() {
+    fn waiting_for_a_closed_queue_lasts_until_its_exporters_have_ended() {
         let queue = RecordQueue::new(4);
         queue.push(vec![record(0)]);
         assert!(queue.pop().is_some());
@@ -190,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_a_stuck_exporter_gives_up() {
+    fn waiting_for_a_stuck_exporter_ends_at_the_timeout() {
         let queue = RecordQueue::new(4);
         queue.push(vec![record(0)]);
 

@@ -1,14 +1,13 @@
-//! Where a loop's next batch comes from, decided by state machines that know neither clock nor
-//! loader.
+//! Decides where a loop's next batch comes from: state machines without a clock and without a loader.
 //!
 //! ```text
-//! replay   live batches, then the same few from a cache: what one run at the floor looks like
-//! probe    live and cached windows by turns: the floor with an interval, in one run
+//! replay   live batches, then the same few from a cache: a run at the floor
+//! probe    live and cached windows in turn: the floor with an interval, in one run
 //! ```
 //!
-//! The caller owns the batches. It asks a machine where the next one comes from
-//! ([`Decision`]), fetches it there, and tells the machine what came of it. Mode `measure` needs
-//! no machine: every batch comes from the source.
+//! The caller owns the batches. It asks a machine for the source of the next batch ([`Decision`]), fetches
+//! the batch, and reports the result to the machine. Mode `measure` needs no machine: every batch comes
+//! from the source.
 
 mod pairs;
 pub mod plan;
@@ -33,12 +32,12 @@ pub enum Decision {
     Source,
     /// From the caller's cache, at this index.
     Cached(usize),
-    /// From nowhere: the epoch is over.
+    /// There is no next batch: the epoch has ended.
     End,
 }
 
-/// A count from a non-negative real number, rounded up.
-fn whole(count: f64) -> u32 {
+/// Rounds a non-negative number up to a count.
+fn ceil_to_u32(count: f64) -> u32 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let rounded = count.ceil().clamp(0.0, 1e6) as u32;
     rounded

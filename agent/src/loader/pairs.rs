@@ -1,22 +1,22 @@
-//! How many pairs of a live and a replay window a probe needs.
+//! Computes how many pairs of a live and a replay window a probe needs.
 //!
-//! On a steady machine the ratio of replay to live step varies between pairs only as much as the noise
-//! of the steps within their windows makes it. Variance beyond that (one-way random effects: Searle, Casella
-//! and `McCulloch`, "Variance Components", 1992, ch. 3) does not shrink with longer windows, only with
-//! more pairs. The analysis estimates it anew, from all windows: `analysis/floor/unsteady.rs`.
+//! On a steady machine, the ratio of replay to live step varies between pairs only because of the noise of
+//! the steps within their windows. Additional variance (one-way random effects: Searle, Casella and
+//! `McCulloch`, "Variance Components", 1992, ch. 3) does not shrink with longer windows, only with more
+//! pairs. The analysis estimates it again from all windows: `analysis/floor/unsteady.rs`.
 
-use super::settle::{self, GLANCE, mean_step};
-use super::whole;
+use super::ceil_to_u32;
+use super::settle::{self, SHORT_RUN, mean_step};
 use crate::model::WindowStep;
 
 /// Standard error of the mean logarithm of the ratio for which pairs are added.
 const TARGET_ERROR: f64 = 0.012;
-/// Pairs are added where their variance exceeds this multiple of what their steps explain. With three
-/// pairs on a steady machine it does so by chance in 29 % of probes, which costs steps and no accuracy.
+/// Pairs are added if their variance exceeds this multiple of the variance that their steps explain. On a
+/// steady machine, three pairs exceed it by chance in 29 % of probes. That costs steps, but no accuracy.
 const BEYOND_CHANCE: f64 = 1.25;
-/// Fewest pairs that tell how they differ.
+/// Fewest pairs from which their variance is estimated.
 const MIN_PAIRS: usize = 3;
-/// Fewest degrees of freedom from which the correlation of neighbouring steps is known.
+/// Fewest degrees of freedom from which the correlation of neighbouring steps is estimated.
 const MIN_FREEDOM: f64 = 6.0;
 
 /// Sums of squares and degrees of freedom of relative deviations from a window's mean.
@@ -27,7 +27,7 @@ struct Squares {
 }
 
 impl Squares {
-    /// Adds the means of runs of `length` steps. What one step varies is estimated from them.
+    /// Adds the means of runs of `length` steps. They estimate the variance of one step.
     fn add(&mut self, steps: &[WindowStep], length: usize) {
         let (variance, count) = settle::variance_of_means(steps, length, mean_step);
         let centre = mean_step(steps);
@@ -43,11 +43,11 @@ impl Squares {
     }
 }
 
-/// The steps of one phase within their windows.
+/// Variance of the steps of one phase within their windows.
 #[derive(Debug, Clone, Copy, Default)]
 struct WithinVariance {
     single: Squares,
-    /// Means of [`GLANCE`] steps, which hold the correlation of neighbours (batch means: Law,
+    /// Means of [`SHORT_RUN`] steps, which include the correlation of neighbours (batch means: Law,
     /// Simulation Modeling and Analysis, 2015, ch. 9).
     runs: Squares,
 }
@@ -55,11 +55,12 @@ struct WithinVariance {
 impl WithinVariance {
     fn add(&mut self, steps: &[WindowStep]) {
         self.single.add(steps, 1);
-        self.runs.add(steps, GLANCE);
+        self.runs.add(steps, SHORT_RUN);
     }
 
-    /// Variance of a step relative to its window's mean; with the correlation of neighbours, once the
-    /// windows are long enough to tell it. A short replay is one run: only the long one tells.
+    /// Variance of a step relative to its window's mean. It includes the correlation of neighbours once the
+    /// windows are long enough to estimate it. A short replay is a single run, so only the long replay is
+    /// long enough.
     fn variance(&self) -> f64 {
         if self.runs.freedom >= MIN_FREEDOM {
             self.runs.variance()
@@ -69,7 +70,7 @@ impl WithinVariance {
     }
 }
 
-/// A window that is over.
+/// Mean step and length of a complete window.
 #[derive(Debug, Clone, Copy)]
 struct Level {
     step_ns: f64,
@@ -90,20 +91,21 @@ impl Level {
 pub(super) struct Pairs {
     live: WithinVariance,
     replay: WithinVariance,
-    /// The live window whose replay is not over.
+    /// The live window whose replay is not complete.
     pending: Option<Level>,
     done: Vec<(Level, Level)>,
 }
 
 impl Pairs {
-    /// A live window is over, of which these steps count.
+    /// Adds the counted steps of a complete live window.
     pub(super) fn add_live(&mut self, steps: &[WindowStep]) {
         self.live.add(steps);
         self.pending = Level::of(steps);
     }
 
-    /// A replay window is over. A `long` one is no pair's: where the loader slows the loop it differs
-    /// from the others, however steady the machine is. In its first half the loader fills its queue.
+    /// Adds a complete replay window. A `long` one belongs to no pair: if the loader slows the loop, it
+    /// differs from the other replays even on a steady machine. In its first half, the loader fills its
+    /// queue.
     pub(super) fn add_replay(&mut self, steps: &[WindowStep], long: bool) {
         let from = if long { steps.len() / 2 } else { 0 };
         self.replay.add(&steps[from..]);
@@ -116,12 +118,13 @@ impl Pairs {
         (self.live.variance().sqrt(), self.replay.variance().sqrt())
     }
 
-    /// How many there are, the long replay's apart.
+    /// Number of pairs, without the long replay.
     pub(super) fn count(&self) -> u32 {
         u32::try_from(self.done.len()).unwrap_or(u32::MAX)
     }
 
-    /// How many bring the error down to [`TARGET_ERROR`]; 0 where they do not differ by more than chance.
+    /// Number of pairs that reduces the error to [`TARGET_ERROR`]; 0 if the pairs do not differ by more
+    /// than chance.
     pub(super) fn needed(&self) -> u32 {
         let count = self.done.len();
         if count < MIN_PAIRS {
@@ -140,7 +143,7 @@ impl Pairs {
         if variance < BEYOND_CHANCE * explained {
             return 0;
         }
-        whole(variance / (TARGET_ERROR * TARGET_ERROR))
+        ceil_to_u32(variance / (TARGET_ERROR * TARGET_ERROR))
     }
 }
 
@@ -167,9 +170,9 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_agree_are_enough_and_pairs_that_differ_are_not() {
+    fn pairs_that_differ_need_more_pairs() {
         assert_eq!(pairs(&[(9_000, 7_000); 3]).needed(), 0);
-        // Both windows of a pair are slower alike: the ratio is the same.
+        // Both windows of a pair are equally slower, so the ratio is the same.
         assert_eq!(
             pairs(&[(9_000, 7_000), (18_000, 14_000), (9_000, 7_000)]).needed(),
             0
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_levels_of_windows_differ_by_is_no_deviation_of_a_step() {
+    fn differences_between_windows_are_no_deviation_of_a_step() {
         let (alike, _) = pairs(&[(9_000, 7_000); 3]).deviations();
         let (apart, _) = pairs(&[(9_000, 7_000), (18_000, 7_000), (4_500, 7_000)]).deviations();
         assert!((alike - apart).abs() < 1e-3, "{alike} {apart}");

@@ -1,24 +1,24 @@
-//! How long the probe looks, counted in steps.
+//! Plans how many steps each part of a probe takes.
 //!
-//! The defaults suit steps of 10 to 100 ms and a user who wants a number in a minute or two. A
-//! loop that settles quickly is done in 600 to 1200 steps; one whose queue drains slowly, or whose
-//! steps vary much, takes up to [`ProbePlan::total_steps`].
+//! The defaults suit steps of 10 to 100 ms and a result within a minute or two. A loop that settles quickly
+//! needs 600 to 1200 steps. A loop whose queue drains slowly, or whose steps vary much, takes up to
+//! [`ProbePlan::total_steps`].
 
 use thiserror::Error;
 
-/// Deepest queue assumed where the loader does not say, in batches.
+/// Assumed depth of the queue, in batches, if the loader does not report it.
 const UNKNOWN_DEPTH: u32 = 64;
-/// Batches a loader holds beyond its queues: each thread may hold a finished one.
+/// Batches that a loader holds in addition to its queues: each thread may hold a finished batch.
 const IN_HAND: u32 = 16;
-/// The same for a loader that says it prefetches nothing: a program that wraps it may be one batch ahead.
+/// The same for a loader that prefetches nothing: a program that wraps it may be one batch ahead.
 const IN_HAND_OF_NONE: u32 = 2;
-/// Steps a window needs, at least, to say something.
+/// Fewest steps of a live window.
 const LEAST_LIVE: u32 = 32;
-/// The same for a short replay window.
+/// Fewest steps of a short replay window.
 const LEAST_REPLAY: u32 = 20;
-/// The same for the long replay window.
+/// Fewest steps of the long replay window.
 const LEAST_LONG_REPLAY: u32 = 48;
-/// The same for settling.
+/// Fewest steps for settling.
 const LEAST_SETTLE: u32 = 16;
 /// Fewest steps of a whole probe: two live windows, a short replay and the long one, and some
 /// time to settle.
@@ -26,9 +26,9 @@ const LEAST_TOTAL: u32 = 200;
 /// Steps that an adaptive probe usually takes, from and to: `analysis/floor.rs` has the mean, 1016, of
 /// simulated pipelines.
 const USUAL: (u64, u64) = (600, 1200);
-/// Most batches held for replay.
+/// Maximum number of batches cached for replay.
 pub const MOST_CACHES: u32 = LEAST_LIVE - 2;
-/// Most steps of a probe whose schedule adapts, where nothing else is asked.
+/// Default limit on the steps of an adaptive probe.
 const MOST_TOTAL: u32 = 2400;
 
 /// How long each part of the probe lasts, in steps.
@@ -37,49 +37,49 @@ const MOST_TOTAL: u32 = 2400;
 /// longer, and `replay` and `long_replay` make more steps train on repeated batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbePlan {
-    /// First steps of the loop that never count: compilation, allocation, caches.
+    /// First steps of the loop, which never count: compilation, allocation, caches.
     pub warmup: u32,
     /// Longest time the first window waits for the loop to settle, `warmup` included. A loop that
     /// never waits uses all of it, since its queue may still be draining.
     pub warmup_budget: u32,
     /// Pairs of a live and a replay window. At least 2.
     pub cycles: u32,
-    /// The same, at most, where the machine is not steady or the steps vary much.
+    /// Maximum number of pairs, if the machine is not steady or the steps vary much.
     pub most_cycles: u32,
     /// Settled steps of a live window.
     pub live: u32,
-    /// Steps that may be added to the live window before the long replay where the steps vary much.
+    /// Maximum number of steps added to the live window before the long replay, if the steps vary much.
     pub extra_live: u32,
-    /// Steps of a short replay window. Short, since the loader refills its queue meanwhile
-    /// and the loop must drain it again.
+    /// Steps of a short replay window. It is short because the loader refills its queue meanwhile, and the
+    /// loop must drain it again.
     pub replay: u32,
-    /// Steps of the long replay window. Long, so that the loader has filled its queue and is idle
-    /// in most of it.
+    /// Steps of the long replay window. It is long so that the loader fills its queue and is idle for most of
+    /// the window.
     pub long_replay: u32,
-    /// Longest the long replay window becomes where the loader is slow to fill its queue.
+    /// Maximum length of the long replay window, if the loader fills its queue slowly.
     pub long_replay_budget: u32,
     /// Longest time a live window waits for the loop to settle after a replay.
     pub settle_budget: u32,
-    /// Batches held for replay. Each is kept alive until the probe ends.
+    /// Batches cached for replay. Each is kept alive until the probe ends.
     pub num_caches: u32,
-    /// Batches the loader may hold ready, where it says.
+    /// Maximum number of batches that the loader prefetches, if it reports it.
     pub prefetch_depth: Option<u32>,
-    /// Whether windows end when the loop has settled and enough is known. Where several ranks must
-    /// switch at the same step, the schedule depends on this plan alone.
+    /// Whether windows end when the loop has settled and there are enough steps. Several ranks must switch
+    /// at the same step, so their schedule depends on this plan only.
     pub adaptive: bool,
-    /// Most steps the probe may take.
+    /// Maximum number of steps of the probe.
     pub limit: u32,
 }
 
-/// A probe of so few steps gives no number.
+/// A probe of so few steps gives no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "`probe_steps` is too small: `{given}` (a probe needs at least {least} steps to give a number)"
 )]
 pub struct PlanTooShort {
-    /// What was given.
+    /// The given number of steps.
     pub given: u64,
-    /// The least that would do.
+    /// The smallest accepted number.
     pub least: u64,
 }
 
@@ -90,8 +90,8 @@ impl Default for ProbePlan {
 }
 
 impl ProbePlan {
-    /// A plan for a loader that holds up to `prefetch_depth` batches ready (`None`: it does not
-    /// say) and a run of `world_size` processes.
+    /// A plan for a loader that prefetches up to `prefetch_depth` batches (`None`: unknown), in a run of
+    /// `world_size` processes.
     #[must_use]
     pub fn for_loader(prefetch_depth: Option<u32>, world_size: u32) -> Self {
         let held = held(prefetch_depth);
@@ -129,12 +129,11 @@ impl ProbePlan {
         plan
     }
 
-    /// The same plan, shortened so that the whole probe takes at most `probe_steps`; never
-    /// lengthened.
+    /// The same plan, shortened so that the whole probe takes at most `probe_steps`. It never becomes longer.
     ///
     /// # Errors
     ///
-    /// [`PlanTooShort`] where no number could come of so few steps.
+    /// [`PlanTooShort`] if so few steps give no result.
     pub fn with_total(mut self, probe_steps: u64) -> Result<Self, PlanTooShort> {
         if probe_steps < u64::from(LEAST_TOTAL) {
             return Err(PlanTooShort {
@@ -178,7 +177,7 @@ impl ProbePlan {
         Ok(self)
     }
 
-    /// The same plan with `num_caches` batches held for replay: at least one, and at most
+    /// The same plan with `num_caches` batches cached for replay: at least one, and at most
     /// [`MOST_CACHES`], which the shortest live window fills.
     #[must_use]
     pub fn with_caches(self, num_caches: u64) -> Self {
@@ -189,32 +188,32 @@ impl ProbePlan {
         }
     }
 
-    /// Most steps the probe takes. Exact where the schedule is fixed.
+    /// Maximum number of steps of the probe. Exact if the schedule is fixed.
     #[must_use]
     pub fn total_steps(&self) -> u64 {
         self.limit.into()
     }
 
-    /// From how many to how many steps a probe usually takes; `None` where the plan is no longer than that.
+    /// Usual number of steps of a probe, from and to. `None` if the plan is no longer than that.
     #[must_use]
     pub fn usual_steps(&self) -> Option<(u64, u64)> {
         (self.adaptive && self.total_steps() > USUAL.1).then_some(USUAL)
     }
 
-    /// Most steps that are served from the cache. Exact where the schedule is fixed.
+    /// Maximum number of steps with a cached batch. Exact if the schedule is fixed.
     #[must_use]
     pub fn replayed_steps(&self) -> u64 {
         u64::from(self.most_cycles.saturating_sub(1)) * u64::from(self.replay)
             + u64::from(self.long_replay.max(self.long_replay_budget))
     }
 
-    /// Steps of replay until the loader has filled its queue and stands still, where a step at
-    /// the floor is `ratio` of a live one.
+    /// Steps of replay until the loader has filled its queue and is idle. A step at the floor takes `ratio`
+    /// of a live step.
     pub(super) fn steps_to_fill(&self, ratio: f64) -> f64 {
         f64::from(held(self.prefetch_depth)) / ratio.clamp(0.1, 1.0)
     }
 
-    /// The budgets of all parts up to the long replay. Pairs after it use what these leave.
+    /// Sum of the budgets of all parts up to the long replay. Later pairs use the rest of the limit.
     fn unlimited(&self) -> u32 {
         let later = self
             .replay
@@ -228,7 +227,7 @@ impl ProbePlan {
     }
 }
 
-/// Batches that a loader of that depth may hold.
+/// Maximum number of batches that a loader of that depth holds.
 fn held(prefetch_depth: Option<u32>) -> u32 {
     match prefetch_depth {
         Some(0) => IN_HAND_OF_NONE,
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_steps_are_refused_with_the_least_that_would_do() {
+    fn too_few_steps_are_refused_with_the_smallest_accepted_number() {
         let refusal = ProbePlan::default().with_total(199).unwrap_err();
         assert_eq!(
             refusal,
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_holds_as_many_batches_as_asked_up_to_a_live_window() {
+    fn a_probe_caches_as_many_batches_as_requested_up_to_a_live_window() {
         let held = |asked| ProbePlan::default().with_caches(asked).num_caches;
         assert_eq!(held(0), 1);
         assert_eq!(held(4), 4);

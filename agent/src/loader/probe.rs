@@ -1,35 +1,31 @@
-//! Live and cached windows by turns: the floor from one run.
+//! Alternates live and cached windows, to measure the floor in one run.
 //!
 //! ```text
 //! warm-up  LIVE  replay  settle LIVE  replay  settle LIVE  replay  settle LIVE  REPLAY (long)
 //!          settle LIVE  replay  ...  live to the end
 //! ```
 //!
-//! Everything is counted in steps. Where several ranks train together, all must switch at the
-//! same step, so there the schedule is a function of the [`ProbePlan`] alone and the waits are
-//! only judged afterwards. A single process has no other to disagree with: its windows end when
-//! the loop has settled and enough is known, within the plan's budgets.
+//! Everything is counted in steps. Several ranks must switch at the same step. Their schedule depends on
+//! the [`ProbePlan`] only, and their waits are judged afterwards. In a single process, windows end when the
+//! loop has settled and there are enough steps, within the plan's budgets.
 //!
-//! - Replay windows are short, because the loader refills its queue meanwhile, `replay *
-//!   compute/load` batches, and draining those takes `1 / (1 - compute/load)` live steps each. The
-//!   long one lasts until the loader has filled its queue and stands still. Only there is contention
-//!   gone. On a steady machine it ends the probe.
-//! - A live window counts from where the loop waits again as it did before the replay (`settle`).
-//!   Where that takes longer than the budget, the loop is not disturbed again: the remaining
-//!   short replay windows are left out.
-//! - Before the long replay the steps seen so far tell how many are needed for an interval
-//!   of about 2 points either way (two-stage sampling: Stein 1945); up to `extra_live` are added.
-//! - Where pairs of windows differ by more than the steps within them explain, the machine is not
-//!   steady, and longer windows do not help ([`Pairs`]). Then, and where far too few live steps were
-//!   seen, more pairs follow the long replay, up to `most_cycles`. It comes before them, since a run
-//!   may end soon.
-//! - Each live window fills the cache anew, so that the floor rests on more batches than are held
-//!   at a time.
+//! - Replay windows are short, because the loader refills its queue meanwhile: `replay * compute/load`
+//!   batches. To drain each of them takes `1 / (1 - compute/load)` live steps. The long replay lasts until
+//!   the loader has filled its queue and is idle. Only then is there no contention. On a steady machine it
+//!   ends the probe.
+//! - A live window counts from the step at which the loop waits again as before the replay (`settle`). If
+//!   that takes longer than the budget, the remaining short replay windows are skipped.
+//! - Before the long replay, the steps so far determine how many steps an interval of about ±2 points needs
+//!   (two-stage sampling: Stein 1945). Up to `extra_live` steps are added.
+//! - If pairs of windows differ by more than the steps within them explain, the machine is not steady, and
+//!   longer windows do not help ([`Pairs`]). Then, or after far too few live steps, more pairs follow the
+//!   long replay, up to `most_cycles`. The long replay comes first because the run may end soon.
+//! - Each live window refills the cache, so the floor comes from more batches than the cache holds.
 //! - A step counts only if both its batches are of the same phase and the same epoch.
 //!
-//! Between [`Decision::Cached`] answers the source is not asked, and it goes on afterwards where it
-//! was. Where an epoch keeps its length ([`EpochProgress`](super::EpochProgress)), the source's last
-//! batches are left out.
+//! During a replay, no batch is requested from the source. It continues afterwards at the same position. If
+//! an epoch keeps its length ([`EpochProgress`](super::EpochProgress)), the source's last batches are left
+//! out.
 
 mod window_length;
 
@@ -39,18 +35,18 @@ use super::{Decision, ProbePlan};
 use crate::model::record::Phase;
 use crate::model::{ThreadReading, ThreadTimes, Window, WindowStep};
 
-/// Steps from one reading of the thread's times to the next. A reading is two system calls.
+/// Steps between two readings of the thread's times. A reading is two system calls.
 const READ_EVERY: usize = 8;
-/// The part of the schedule that is under way.
+/// The current window.
 #[derive(Debug, Clone, Default)]
 struct Segment {
     replaying: bool,
     cycle: u32,
     /// Whether its replay is the long one.
     long: bool,
-    /// Whether its replay was ended before its time.
+    /// Whether its replay was ended early.
     is_cut: bool,
-    /// Batches handed out in it.
+    /// Batches delivered in it.
     batches: u32,
     /// The step that led into it, in nanoseconds.
     entered_ns: Option<u64>,
@@ -62,50 +58,51 @@ struct Segment {
     until: Option<u32>,
 }
 
-/// How far the probe is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Progress of the probe.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Stage {
-    /// Up to the long replay, and in it.
+    /// Up to the end of the long replay.
+    #[default]
     First,
-    /// In the pairs after it.
+    /// In the pairs after the long replay.
     MorePairs,
     Finished,
 }
 
-/// A batch handed out.
+/// A delivered batch.
 #[derive(Debug, Clone, Copy)]
 struct Handed {
     replayed: bool,
-    /// Its place in the cache.
+    /// Its position in the cache.
     slot: Option<u32>,
 }
 
 /// The probe of one loader, over all its epochs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Probe {
     plan: ProbePlan,
-    /// Whether every epoch ends once the probe is done.
+    /// Whether every epoch ends when the probe has finished.
     stops: bool,
     segment: Segment,
     stage: Stage,
-    /// Batches handed out since the probe began.
+    /// Batches delivered since the probe began.
     total: u32,
-    /// Pairs of windows left out, because the loop took too long to settle after a replay.
+    /// Pairs of windows that were skipped, because the loop took too long to settle after a replay.
     skipped: u32,
-    /// Replays that were put off, because the cache held no batch.
+    /// Replays that were postponed, because the cache was empty.
     refills: u32,
     /// Batches of the last replay.
     replayed: u32,
-    /// Batches in the cache, and how often it was served.
+    /// Batches in the cache, and batches delivered from it.
     cached: u32,
     served: u32,
-    /// The batch handed out last. `None` at an epoch's start.
+    /// The last delivered batch. `None` at the start of an epoch.
     last: Option<Handed>,
     /// The batch before it, if the two make a whole step.
     before: Option<Handed>,
     /// Whether the batch before it was of the other phase.
     switches: bool,
-    /// Steps that count, so far.
+    /// Counted steps so far.
     live: Vec<WindowStep>,
     replay: Vec<WindowStep>,
     pairs: Pairs,
@@ -114,7 +111,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// A probe that follows `plan`. With `stop_after_probe` every epoch ends once it is done.
+    /// A probe that follows `plan`. With `stop_after_probe`, every epoch ends when the probe has finished.
     #[must_use]
     pub fn new(plan: ProbePlan, stop_after_probe: bool) -> Self {
         let mut probe = Self {
@@ -124,21 +121,7 @@ impl Probe {
                 steps: Vec::with_capacity(512),
                 ..Segment::default()
             },
-            stage: Stage::First,
-            total: 0,
-            skipped: 0,
-            refills: 0,
-            replayed: 0,
-            cached: 0,
-            served: 0,
-            last: None,
-            before: None,
-            switches: false,
-            live: Vec::new(),
-            replay: Vec::new(),
-            pairs: Pairs::default(),
-            reference: Reference::default(),
-            ready: None,
+            ..Self::default()
         };
         probe.open(false, 0, probe.plan.cycles <= 1);
         probe
@@ -150,15 +133,15 @@ impl Probe {
         self.plan
     }
 
-    /// A new iteration begins. Windows span epochs.
+    /// Begins a new iteration. Windows span epochs.
     pub fn begin_epoch(&mut self) {
         self.last = None;
         self.before = None;
         self.switches = false;
     }
 
-    /// The next batch comes from another loader: what is cached of the one before is not replayed.
-    /// Windows go on.
+    /// Notes that the next batch comes from another loader. Cached batches of the previous loader are not
+    /// replayed. The current window continues.
     pub fn change_loader(&mut self) {
         self.begin_epoch();
         self.cached = 0;
@@ -168,19 +151,19 @@ impl Probe {
         }
     }
 
-    /// Closes the window that is complete. Returns whether a replay begins with the next batch, so that
-    /// the caller can look at the batches it holds, and say how many are left
+    /// Closes the current window if it is complete. Returns whether a replay begins with the next batch.
+    /// Then the caller can check its cached batches, and report how many are left
     /// ([`keep_only`](Self::keep_only)).
     pub fn prepare(&mut self) -> bool {
-        self.end_of_patience();
+        self.end_undecided_window();
         self.close_if_complete();
         !self.finished() && self.segment.replaying && self.segment.batches == 0
     }
 
-    /// The cache holds at most `cached` batches: the caller dropped others, and those left moved up.
+    /// Notes that the caller's cache holds at most `cached` batches, at its first positions.
     ///
-    /// A replay that begins without a batch is put off until the cache is filled again. A fixed
-    /// schedule cannot wait: there the probe ends.
+    /// A replay without a batch is postponed until the cache is filled again. A fixed schedule cannot wait:
+    /// there the probe ends.
     pub fn keep_only(&mut self, cached: usize) {
         let cached = u32::try_from(cached).unwrap_or(u32::MAX);
         self.cached = self.cached.min(cached);
@@ -195,11 +178,11 @@ impl Probe {
         }
     }
 
-    /// Where the next batch comes from. A cached one counts as handed out.
+    /// The source of the next batch. A cached batch counts as delivered.
     pub fn request(&mut self) -> Decision {
         self.prepare();
         if self.segment.replaying && self.cached == 0 {
-            // Nothing to replay: no batch came since the last window began.
+            // Nothing to replay: no batch was cached since the last window began.
             self.stage = Stage::Finished;
         }
         if self.finished() {
@@ -218,8 +201,8 @@ impl Probe {
         usize::try_from(slot).map_or(Decision::Source, Decision::Cached)
     }
 
-    /// The source gave a batch, and it is handed out. `Some(slot)`: keep it there, in place of
-    /// what was there before.
+    /// Notes that a batch from the source was delivered. If it returns a slot, the caller stores the batch
+    /// in that slot of its cache.
     pub fn delivered(&mut self) -> Option<usize> {
         let wanted = !self.finished()
             && !self.segment.replaying
@@ -233,9 +216,8 @@ impl Probe {
         slot.and_then(|slot| usize::try_from(slot).ok())
     }
 
-    /// A step is over: `compute_ns` after a batch, then `wait_ns` for the one handed out last.
-    /// Steps across a switch or an epoch's end are left out here. Returns a window once it is
-    /// complete.
+    /// Adds a step: `compute_ns` after a batch, then `wait_ns` for the last delivered batch. Steps across a
+    /// switch or the end of an epoch are ignored. Returns a window when it is complete.
     pub fn timed(&mut self, compute_ns: u64, wait_ns: u64) -> Option<Window> {
         let watched = !self.finished() || self.segment.settled_at.is_none();
         if std::mem::take(&mut self.switches) {
@@ -250,27 +232,27 @@ impl Probe {
                 slot,
             });
             if self.finished() {
-                self.look_after();
+                self.check_settled_after_probe();
             } else if self.plan.adaptive && self.segment.until.is_none() {
-                self.look();
+                self.decide_live_window();
             }
         }
         self.close_if_complete();
         self.ready.take()
     }
 
-    /// Whether the thread's times are to be read now, after a step was [`timed`](Self::timed).
+    /// Whether the caller should read the thread's times now, after a step was [`timed`](Self::timed).
     #[must_use]
     pub fn wants_reading(&self) -> bool {
         let steps = self.segment.steps.len();
         let last = self.segment.readings.last().map(|reading| reading.steps);
-        // The first is read again after the step that leads into the window.
+        // The first reading is repeated after the step that leads into the window.
         !self.finished()
             && steps.is_multiple_of(READ_EVERY)
             && (steps == 0 || last != u32::try_from(steps).ok())
     }
 
-    /// The thread's times as they are now.
+    /// Adds a reading of the thread's times.
     pub fn read(&mut self, times: ThreadTimes) {
         let readings = &mut self.segment.readings;
         let steps = u32::try_from(self.segment.steps.len()).unwrap_or(u32::MAX);
@@ -278,13 +260,12 @@ impl Probe {
         readings.push(ThreadReading { steps, times });
     }
 
-    /// The source has no more in this epoch. The window goes on in the next.
+    /// Notes that the source is exhausted in this epoch. The window continues in the next epoch.
     pub fn source_ended(&mut self) {
         self.begin_epoch();
     }
 
-    /// What the batch handed out last is part of. `Settle` until the loop waits again as it did
-    /// before a replay.
+    /// Phase of the last delivered batch. `Settle` until the loop waits again as before a replay.
     #[must_use]
     pub fn phase(&self) -> Phase {
         let segment = &self.segment;
@@ -297,13 +278,13 @@ impl Probe {
         }
     }
 
-    /// Whether every window is done.
+    /// Whether all windows are complete.
     #[must_use]
     pub fn finished(&self) -> bool {
         self.stage == Stage::Finished
     }
 
-    /// Whether the long replay is over.
+    /// Whether the long replay is complete.
     fn has_long(&self) -> bool {
         self.stage != Stage::First
     }
@@ -316,7 +297,7 @@ impl Probe {
         self.total = self.total.saturating_add(1);
     }
 
-    /// Steps left of the limit when the long replay is set aside, and after it a short one.
+    /// Steps left of the limit, without those reserved for the long replay, or for a short one after it.
     fn spare(&self) -> u32 {
         let set_aside = if self.has_long() {
             self.plan.replay
@@ -347,7 +328,7 @@ impl Probe {
             self.served = 0;
             self.segment.settled_at = Some(0);
             self.segment.until = Some(if long {
-                self.long_replay()
+                self.long_replay_steps()
             } else {
                 plan.replay
             });
@@ -366,9 +347,9 @@ impl Probe {
         }
     }
 
-    /// Closes a live window that hardly has whole steps to judge, such as over epochs of one
-    /// batch, before it uses up the limit.
-    fn end_of_patience(&mut self) {
+    /// Ends a live window that has almost no whole steps to judge, for example in epochs of one batch,
+    /// before it uses up the limit.
+    fn end_undecided_window(&mut self) {
         let spare = self.spare();
         let (finished, has_long) = (self.finished(), self.has_long());
         let segment = &mut self.segment;
@@ -393,7 +374,7 @@ impl Probe {
         let settled_at = if replaying || self.plan.adaptive {
             segment.settled_at
         } else {
-            self.settled_in_hindsight()
+            self.find_settled_step()
         };
         let counted = settled_at
             .and_then(|at| self.segment.steps.get(at..))
@@ -410,11 +391,12 @@ impl Probe {
             self.stage = Stage::MorePairs;
         }
         if !replaying && self.has_long() && settled_at.is_none() {
-            // Its queue is still full: the loop is not disturbed again.
+            // The queue is still full: no more replay.
             self.finish();
         } else if !replaying {
-            // Another pair must fit in what is left.
-            let long = long || self.plan.adaptive && !self.has_long() && self.spare() < self.pair();
+            // Another pair must fit into the remaining steps.
+            let long = long
+                || self.plan.adaptive && !self.has_long() && self.spare() < self.min_pair_steps();
             self.open(true, cycle, long);
         } else if self.has_long() && !self.wants_more_pairs() {
             self.finish();

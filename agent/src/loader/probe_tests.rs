@@ -1,4 +1,4 @@
-//! What must hold of the probe whatever the loop does: breaks, short epochs, any timing.
+//! Properties of the probe for any loop: early exits, short epochs, any timing.
 
 use proptest::prelude::*;
 
@@ -6,22 +6,22 @@ use super::{Decision, Probe, ProbePlan};
 use crate::model::Window;
 use crate::model::record::Phase;
 
-/// One batch as the loop saw it.
+/// One batch as the loop received it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Handed {
     Source(u64),
     Cached(u64),
 }
 
-/// What came of a run.
+/// Result of a run.
 struct Run {
     handed: Vec<Handed>,
     windows: Vec<Window>,
     finished: bool,
 }
 
-/// Runs `probe` over epochs of these lengths again and again, leaving each after `leave` batches,
-/// for `total` batches. The compute of a step carries the number of its first batch.
+/// Runs `probe` for `total` batches. It repeats the epochs of the given lengths, and leaves each epoch after
+/// `leave` batches. The compute of a step holds the number of its first batch.
 fn run(
     mut probe: Probe,
     epochs: &[(u64, usize)],
@@ -81,7 +81,7 @@ fn epochs() -> impl Strategy<Value = Vec<(u64, usize)>> {
     proptest::collection::vec((1_u64..400, 1_usize..400), 1..5)
 }
 
-/// Waits in nanoseconds that look like a loop's: none, or some, by turns and at random.
+/// Waits in nanoseconds like those of a loop: zero and random values in turn.
 fn waits(seed: u64) -> impl FnMut(u64) -> u64 {
     move |step| {
         let mixed = (step ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -97,7 +97,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn every_source_batch_is_handed_out_once_and_in_order(
+    fn every_source_batch_is_delivered_once_and_in_order(
         plan in plans(), epochs in epochs(), seed in any::<u64>(),
     ) {
         let run = run(Probe::new(plan, false), &epochs, 3000, waits(seed));
@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn several_ranks_switch_at_the_same_step_however_long_each_waits(
+    fn several_ranks_switch_at_the_same_step_for_any_waits(
         depth in proptest::option::of(0_u32..80),
         epochs in epochs(),
         seeds in any::<(u64, u64)>(),
@@ -197,7 +197,7 @@ fn refilled(depth: u64) -> impl FnMut(u64, bool) -> u64 {
 }
 
 #[test]
-fn a_live_window_counts_from_where_the_refilled_queue_is_empty_again() {
+fn a_live_window_counts_from_the_step_at_which_the_refilled_queue_is_empty() {
     let mut probe = Probe::new(ProbePlan::for_loader(None, 1), true);
     let mut wait = refilled(16);
     let mut windows = Vec::new();
@@ -249,8 +249,8 @@ fn steps_after_the_last_replay_are_settling_until_the_loop_waits_again() {
     assert!(after[settling..].iter().all(|phase| *phase == Phase::Live));
 }
 
-/// Every window of a probe whose steps compute for what `compute` says of the number of the step.
-/// Before the step for which `change` holds, the loop goes on with another loader.
+/// All windows of a probe. `compute` returns the compute of a step from its number. If `change` returns true
+/// before a step, the loop continues with another loader.
 fn windows_of(
     compute: impl Fn(u64) -> u64,
     change: impl Fn(&Probe, &[Window]) -> bool,
@@ -278,7 +278,7 @@ fn never(_: &Probe, _: &[Window]) -> bool {
 }
 
 #[test]
-fn one_window_is_the_long_replay_and_on_a_steady_machine_the_last() {
+fn the_long_replay_is_the_last_window_on_a_steady_machine() {
     let windows = windows_of(|step| 10_000_000 + step % 7 * 100_000, never);
 
     let long: Vec<usize> = (0..windows.len()).filter(|w| windows[*w].long).collect();
@@ -290,7 +290,7 @@ fn one_window_is_the_long_replay_and_on_a_steady_machine_the_last() {
 #[test]
 fn on_an_unsteady_machine_more_pairs_follow_the_long_replay() {
     let plan = ProbePlan::for_loader(Some(4), 1);
-    // Slower and faster in turn, for longer than a window.
+    // Alternately slower and faster, for longer than a window.
     let windows = windows_of(|step| 10_000_000 + step / 37 % 2 * 8_000_000, never);
 
     let long = windows.iter().position(|window| window.long).unwrap();
@@ -300,7 +300,7 @@ fn on_an_unsteady_machine_more_pairs_follow_the_long_replay() {
 }
 
 #[test]
-fn a_long_replay_that_another_loader_cuts_short_is_none() {
+fn a_long_replay_that_another_loader_ends_early_does_not_count() {
     let in_long =
         |probe: &Probe, windows: &[Window]| windows.len() == 7 && probe.phase() == Phase::Replay;
     let windows = windows_of(|step| 10_000_000 + step % 7 * 100_000, in_long);

@@ -1,25 +1,25 @@
-//! How far one iteration of a loader has come, and where it must end.
+//! Counts the batches of one iteration of a loader, and determines where the iteration ends.
 //!
-//! A loader with a length keeps it: schedules, progress bars and arithmetic on the last batch rely on
-//! `len(loader)`. So a repeated batch takes the place of a live one, and the iteration ends after as
-//! many batches as the length says, as if the loop had been left there. What the source still holds is
-//! let go. A loader without a length has no such contract: all that its source holds is delivered.
+//! An epoch keeps the loader's length: schedules, progress bars and code for the last batch rely on
+//! `len(loader)`. So a repeated batch replaces a live one, and the iteration ends after `len(loader)`
+//! batches, as if the loop had been left there. The source's remaining batches are not delivered. If a
+//! loader has no length, all batches of its source are delivered.
 
-/// One iteration of a loader. Several may go on at once: loops nest, and threads share a loader.
+/// One iteration of a loader. Several may be active: loops nest, and threads share a loader.
 #[derive(Debug, Clone, Default)]
 pub struct EpochProgress {
-    /// Batches the iteration holds where its loader says so.
+    /// Number of batches in the iteration, if the loader has a length.
     length: Option<u64>,
-    /// Batches handed out, live and cached together.
+    /// Delivered batches, live and cached.
     handed_out: u64,
-    /// Cached batches handed out.
+    /// Delivered cached batches.
     replayed: u64,
-    /// Whether it is over, whatever the counts say.
-    ended: bool,
+    /// Whether the source is exhausted and no cached batches follow.
+    pub(super) ended: bool,
 }
 
 impl EpochProgress {
-    /// An iteration that begins. `length` is the loader's, where it has one that must be kept.
+    /// A new iteration. `length` is the loader's length, if the iteration must keep it.
     #[must_use]
     pub fn new(length: Option<u64>) -> Self {
         Self {
@@ -28,61 +28,50 @@ impl EpochProgress {
         }
     }
 
-    /// A live batch is handed out.
+    /// Counts a live batch.
     pub fn deliver(&mut self) {
         self.handed_out += 1;
     }
 
-    /// A cached batch is handed out. Returns how many were before it.
+    /// Counts a cached batch. Returns the number of cached batches before it.
     pub fn replay(&mut self) -> u64 {
         self.handed_out += 1;
         self.replayed += 1;
         self.replayed - 1
     }
 
-    /// `batches` cached batches are handed out, one after another.
+    /// Counts `batches` cached batches.
     pub fn replay_all(&mut self, batches: u64) {
         self.handed_out = self.handed_out.saturating_add(batches);
         self.replayed = self.replayed.saturating_add(batches);
     }
 
-    /// Batches left until `batches` were handed out; `u64::MAX` without a number.
+    /// Number of batches until `batches` are delivered; `u64::MAX` without a number.
     #[must_use]
     pub fn left_of(&self, batches: Option<u64>) -> u64 {
         batches.map_or(u64::MAX, |n| n.saturating_sub(self.handed_out))
     }
 
-    /// The source has no more, and nothing takes its place.
-    pub fn end(&mut self) {
-        self.ended = true;
-    }
-
-    /// Whether [`end`](Self::end) was called.
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.ended
-    }
-
-    /// The loader's length, where it must be kept.
+    /// The loader's length, if the iteration must keep it.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         self.length
     }
 
-    /// Cached batches handed out so far.
+    /// Cached batches delivered so far.
     #[must_use]
     pub fn replayed(&self) -> u64 {
         self.replayed
     }
 
-    /// Whether `batches` were handed out; never without a number.
+    /// Whether `batches` are delivered; false without a number.
     #[must_use]
     pub fn has_reached(&self, batches: Option<u64>) -> bool {
         batches.is_some_and(|n| self.handed_out >= n)
     }
 
-    /// Whether repeated batches took the place of live ones, and no batch is left to hand out. An
-    /// iteration without repeated batches ends where its source ends: a length may be a guess.
+    /// Whether repeated batches replaced live ones, and the length is reached. An iteration without
+    /// repeated batches ends where its source ends, because a length may be a guess.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.replayed > 0 && self.has_reached(self.length)
@@ -94,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repeated_batches_take_the_place_of_live_ones_within_the_length() {
+    fn repeated_batches_replace_live_ones_within_the_length() {
         let mut epoch = EpochProgress::new(Some(3));
         epoch.deliver();
         epoch.replay();
@@ -104,14 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_holds_more_than_its_length_says_is_not_cut_without_a_repeated_batch() {
+    fn a_source_longer_than_its_length_is_cut_only_with_repeated_batches() {
         let mut epoch = EpochProgress::new(Some(2));
         (0..5).for_each(|_| epoch.deliver());
         assert!(!epoch.is_full());
     }
 
     #[test]
-    fn without_a_length_nothing_is_let_go() {
+    fn an_iteration_without_a_length_is_never_full() {
         let mut epoch = EpochProgress::new(None);
         (0..100).for_each(|_| _ = epoch.replay());
         assert!(!epoch.is_full());

@@ -1,37 +1,36 @@
-//! Live batches first, then the same few for ever: mode `replay`, `CacheDataLoader` and
+//! Delivers live batches first, then repeats a few of them: mode `replay`, `CacheDataLoader` and
 //! `cache_iterator`.
 //!
-//! The order of batches within one iteration is that of SPDL's `cache_iterator` (SPDL 0.8). Two
-//! things differ, both where SPDL's way costs the user a wrong number or an endless run:
+//! The order of batches within one iteration is that of SPDL's `cache_iterator` (SPDL 0.8), with two
+//! differences, which avoid a wrong number or an endless run:
 //!
-//! - The cache outlives the epoch. A later epoch does not warm up again: it replays from the first
-//!   cached batch, or goes on live where the cache is not complete.
-//! - A source with a length keeps it. An epoch ends after that many batches, unless `stop_after`
-//!   says otherwise. An epoch that is still live ends where its source ends, since a length may be
-//!   a guess.
+//! - The cache outlives the epoch. A later epoch replays from the first cached batch, or continues live if
+//!   the cache is not complete.
+//! - If a source has a length, an epoch ends after that many batches, unless `stop_after` is set. An epoch
+//!   that is still live ends where its source ends, because a length may be a guess.
 
 use thiserror::Error;
 
 use super::{Decision, EpochProgress};
 
-/// How many batches to cache, and when to turn to them.
+/// How many batches to cache, and when to replay them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplayPlan {
     /// Batches to cache. At least 1.
     num_caches: usize,
     /// Live batches before the first cached one. At least `num_caches`.
     return_caches_after: u64,
-    /// Batches an epoch holds, live and cached together. At least `return_caches_after`.
+    /// Number of batches in an epoch, live and cached. At least `return_caches_after`.
     stop_after: Option<u64>,
 }
 
-/// A plan that makes no sense, as SPDL refuses it.
+/// An invalid plan, which SPDL refuses too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// There would be nothing to replay.
     #[error("`num_caches` is not a positive number: `{given}` (10 is usual)")]
     NoCaches {
-        /// What was given.
+        /// The given number.
         given: i64,
     },
     /// Replay would begin before the cache is full.
@@ -40,21 +39,21 @@ pub enum PlanError {
          is filled from live batches; raise `return_caches_after`)"
     )]
     TurnsTooEarly {
-        /// What was given.
+        /// The given number.
         given: i64,
-        /// The batches to cache.
+        /// The number of batches to cache.
         num_caches: i64,
     },
-    /// The epoch would end before the cache is full. `stop_after=0` is one of these, and does not
-    /// mean "no limit".
+    /// The epoch would end before the cache is full. That includes `stop_after=0`, which does not mean
+    /// "no limit".
     #[error(
         "`stop_after` is less than `num_caches`: `{given}` < `{num_caches}` (leave it out for no \
          limit, or raise it)"
     )]
     StopsBeforeFull {
-        /// What was given.
+        /// The given number.
         given: i64,
-        /// The batches to cache.
+        /// The number of batches to cache.
         num_caches: i64,
     },
     /// The epoch would end before replay begins.
@@ -63,15 +62,15 @@ pub enum PlanError {
          batch would be replayed; raise `stop_after`)"
     )]
     StopsBeforeReplay {
-        /// What was given.
+        /// The given number.
         given: i64,
-        /// The live batches that come first.
+        /// The number of live batches before replay.
         return_caches_after: i64,
     },
 }
 
 impl ReplayPlan {
-    /// A plan from SPDL's arguments. `return_caches_after` is `num_caches` where not given.
+    /// A plan from SPDL's arguments. `return_caches_after` is `num_caches` by default.
     ///
     /// # Errors
     ///
@@ -106,51 +105,39 @@ impl ReplayPlan {
         })
     }
 
-    /// Batches to cache.
-    #[must_use]
-    pub fn num_caches(&self) -> usize {
-        self.num_caches
-    }
-
     /// Live batches before the first cached one.
     #[must_use]
     pub fn return_caches_after(&self) -> u64 {
         self.return_caches_after
     }
-
-    /// Batches an epoch holds, live and cached together.
-    #[must_use]
-    pub fn stop_after(&self) -> Option<u64> {
-        self.stop_after
-    }
 }
 
-/// What the end of the source means.
+/// Effect of the end of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// The epoch ends with it: the source has a length of its own, or nothing was cached.
+    /// The epoch ends too: the source has a length, or nothing was cached.
     Epoch,
-    /// The epoch goes on from the cache.
+    /// The epoch continues from the cache.
     Replay {
-        /// Whether the source gave fewer batches than should come before replay.
+        /// Whether the source had fewer batches than should come before replay.
         early: bool,
     },
 }
 
-/// Where the batches of one wrapped loader come from, over all its epochs.
+/// Decides the source of each batch of one wrapped loader, over all its epochs.
 #[derive(Debug, Clone)]
 pub struct Replay {
     plan: ReplayPlan,
-    /// Live batches handed out, over all epochs.
+    /// Delivered live batches, over all epochs.
     live: u64,
     /// Batches in the cache.
     cached: usize,
-    /// Whether the source is done with for good.
+    /// Whether the source is no longer used.
     turned: bool,
 }
 
 impl Replay {
-    /// A machine for one loader.
+    /// A state machine for one loader.
     #[must_use]
     pub fn new(plan: ReplayPlan) -> Self {
         Self {
@@ -167,21 +154,15 @@ impl Replay {
         self.plan
     }
 
-    /// Live batches handed out so far, over all epochs.
+    /// Live batches delivered so far, over all epochs.
     #[must_use]
     pub fn live(&self) -> u64 {
         self.live
     }
 
-    /// Batches held in the cache.
-    #[must_use]
-    pub fn cached(&self) -> usize {
-        self.cached
-    }
-
-    /// Where the next batch of `epoch` comes from. A cached one counts as handed out.
+    /// The source of the next batch of `epoch`. A cached batch counts as delivered.
     pub fn request(&self, epoch: &mut EpochProgress) -> Decision {
-        if epoch.has_ended() || epoch.has_reached(self.plan.stop_after) {
+        if epoch.ended || epoch.has_reached(self.plan.stop_after) {
             return Decision::End;
         }
         if !self.releases_source() {
@@ -194,10 +175,10 @@ impl Replay {
         Decision::Cached(usize::try_from(index).unwrap_or_default())
     }
 
-    /// The rest of `epoch`, where all of it comes from the cache: the index of its first batch, and how
-    /// many there are. They count as handed out.
+    /// The rest of `epoch`, if all of it comes from the cache: the index of its first batch, and the number
+    /// of batches. They count as delivered.
     pub fn request_rest(&self, epoch: &mut EpochProgress) -> Option<(usize, u64)> {
-        if !self.releases_source() || self.cached == 0 || epoch.has_ended() {
+        if !self.releases_source() || self.cached == 0 || epoch.ended {
             return None;
         }
         let first = usize::try_from(epoch.replayed() % self.cached as u64).ok()?;
@@ -206,7 +187,8 @@ impl Replay {
         Some((first, left))
     }
 
-    /// The source gave a batch, and it is handed out. `Some(slot)`: keep it there.
+    /// Notes that a batch from the source was delivered. If it returns a slot, the caller stores the batch
+    /// there.
     pub fn delivered(&mut self, epoch: &mut EpochProgress) -> Option<usize> {
         self.live += 1;
         epoch.deliver();
@@ -217,17 +199,17 @@ impl Replay {
         })
     }
 
-    /// The cache lost batches: `cached` are left. Later live batches take their place, as long as
+    /// Notes that the cache lost batches and holds `cached`. Later live batches replace them, as long as
     /// there are any.
     pub fn keep_only(&mut self, cached: usize) {
         self.cached = self.cached.min(cached);
     }
 
-    /// The source of `epoch` has no more.
+    /// Notes that the source of `epoch` is exhausted.
     pub fn source_ended(&mut self, epoch: &mut EpochProgress) -> Ended {
         let keeps_length = self.plan.stop_after.is_none() && epoch.length().is_some();
         if self.cached == 0 || keeps_length {
-            epoch.end();
+            epoch.ended = true;
             return Ended::Epoch;
         }
         let early = self.live < self.plan.return_caches_after;
@@ -235,7 +217,7 @@ impl Replay {
         Ended::Replay { early }
     }
 
-    /// Whether the source is never asked again, so that the caller may let go of it.
+    /// Whether the source is no longer used, so that the caller may release it.
     #[must_use]
     pub fn releases_source(&self) -> bool {
         self.turned || self.cached > 0 && self.live >= self.plan.return_caches_after

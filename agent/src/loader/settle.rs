@@ -1,33 +1,33 @@
-//! When the loop behaves as it does in the long run, told from its waits.
+//! Detects from a loop's waits when it has settled: when it behaves as in the long run.
 //!
-//! After a replay the loader's queue is fuller than the live loop would leave it, and the first
-//! live steps are free. They are over when the loop waits as it did before the replay. The first
-//! non-zero wait is not enough: where queues are chained, the last one runs empty while those
-//! before it are still full. So the mean of a few steps counts, as a share of their time: where the
-//! machine becomes faster or slower, load and compute change alike.
+//! After a replay, the loader's queue is fuller than in live training, and the first live steps do not
+//! wait. The loop has settled when it waits as before the replay. The first non-zero wait is not enough: in
+//! a chain of queues, the last queue becomes empty while the queues before it are still full. So the mean
+//! wait of a few steps counts, as a share of their time, because a faster or slower machine changes load
+//! and compute alike.
 //!
-//! A loop that never waits has nothing to settle to: its queue is full before and after.
+//! A loop that never waits has settled at once: its queue is full before and after the replay.
 
 use crate::model::WindowStep;
 
-/// Steps whose mean wait is compared with the reference. Long enough that a burst of a few loader
-/// threads does not count as settled, short against a window.
-pub(super) const GLANCE: usize = 16;
+/// Steps whose mean wait is compared with the reference. A burst of a few loader threads is shorter, a
+/// window is much longer.
+pub(super) const SHORT_RUN: usize = 16;
 /// Steps of each of the two runs compared after the warm-up.
-const RUN: usize = 24;
-/// A mean wait below this share of the step is none. At 2 % it cannot change the verdict.
-const QUIET: f64 = 0.02;
-/// As a multiple of the reference's share, from when on a loop counts as settled.
-const SETTLED: f64 = 0.9;
-/// Steps after a replay before anything is concluded.
-const LEAST: usize = 8;
+const LONG_RUN: usize = 24;
+/// A mean wait below this share of the step counts as no wait. At 2 %, it cannot change the verdict.
+const NO_WAIT_SHARE: f64 = 0.02;
+/// A loop has settled when its share of waiting reaches this multiple of the reference's share.
+const SETTLED_SHARE: f64 = 0.9;
+/// Fewest steps after a replay before the loop can have settled.
+const MIN_STEPS: usize = 8;
 
-/// Mean wait in nanoseconds, 0 of nothing.
+/// Mean wait in nanoseconds, 0 without steps.
 pub(super) fn mean_wait(steps: &[WindowStep]) -> f64 {
     mean(steps, |step| step.wait_ns)
 }
 
-/// Mean step in nanoseconds, 0 of nothing.
+/// Mean step in nanoseconds, 0 without steps.
 pub(super) fn mean_step(steps: &[WindowStep]) -> f64 {
     mean(steps, |step| step.step_ns())
 }
@@ -42,10 +42,10 @@ fn wait_share(steps: &[WindowStep]) -> f64 {
 }
 
 fn quiet(steps: &[WindowStep]) -> bool {
-    wait_share(steps) <= QUIET
+    wait_share(steps) <= NO_WAIT_SHARE
 }
 
-/// Sample variance of the means of consecutive runs of `length` steps, and how many they are.
+/// Sample variance of the means of consecutive runs of `length` steps, and the number of runs.
 pub(super) fn variance_of_means(
     steps: &[WindowStep],
     length: usize,
@@ -58,52 +58,59 @@ pub(super) fn variance_of_means(
     (squares / count.saturating_sub(1).max(1) as f64, count)
 }
 
-/// After the warm-up: the step from which on the loop is steady, once it is.
+/// The step after the warm-up from which the loop is steady. `None` if it is not steady yet.
 ///
-/// A loop that waits is steady when two runs of steps wait alike. A loop that does not wait may
-/// still be draining a queue that filled during a slow first step, so it is watched for `budget`
-/// steps.
+/// A loop that waits is steady when two runs of steps have similar waits. A loop that does not wait may
+/// still be draining a queue that filled during a slow first step, so it counts as steady only after
+/// `budget` steps.
 pub(super) fn after_warmup(steps: &[WindowStep], warmup: usize, budget: usize) -> Option<usize> {
     let n = steps.len();
     let out_of_budget = n >= budget;
-    if n < warmup + 2 * RUN {
+    if n < warmup + 2 * LONG_RUN {
         return out_of_budget.then(|| warmup.min(n));
     }
-    let (early, late) = (&steps[n - 2 * RUN..n - RUN], &steps[n - RUN..]);
+    let (early, late) = (
+        &steps[n - 2 * LONG_RUN..n - LONG_RUN],
+        &steps[n - LONG_RUN..],
+    );
     if quiet(late) {
         return out_of_budget.then(|| quiet_since(steps, warmup));
     }
     let difference = (mean_wait(late) - mean_wait(early)).abs();
-    let single = |run: &[WindowStep]| variance_of_means(run, 1, mean_wait).0 / RUN as f64;
+    let single = |run: &[WindowStep]| variance_of_means(run, 1, mean_wait).0 / LONG_RUN as f64;
     let noise = (single(early) + single(late)).sqrt();
     let alike = difference <= (0.1 * mean_wait(early)).max(1.5 * noise);
-    (out_of_budget || alike && !quiet(early)).then_some(n - 2 * RUN)
+    (out_of_budget || alike && !quiet(early)).then_some(n - 2 * LONG_RUN)
 }
 
-/// Where the quiet at the end of `steps` began.
+/// The first of the steps without waits at the end of `steps`.
 fn quiet_since(steps: &[WindowStep], warmup: usize) -> usize {
-    let mut from = steps.len() - GLANCE;
-    while from >= warmup + GLANCE && quiet(&steps[from - GLANCE..from]) {
-        from -= GLANCE;
+    let mut from = steps.len() - SHORT_RUN;
+    while from >= warmup + SHORT_RUN && quiet(&steps[from - SHORT_RUN..from]) {
+        from -= SHORT_RUN;
     }
-    if from < warmup + GLANCE { warmup } else { from }
+    if from < warmup + SHORT_RUN {
+        warmup
+    } else {
+        from
+    }
 }
 
-/// How the loop behaved live before the replay.
+/// Live behaviour of the loop before the replay.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Reference {
     /// Mean step in nanoseconds.
     pub(super) step: f64,
     /// Share of the time in which the loop waited.
     wait: f64,
-    /// The share that noise alone may make of it.
+    /// The lowest share that noise alone explains.
     wait_low: f64,
 }
 
 impl Reference {
     pub(super) fn of(live: &[WindowStep]) -> Self {
         let wait = wait_share(live);
-        let (variance, count) = variance_of_means(live, GLANCE, wait_share);
+        let (variance, count) = variance_of_means(live, SHORT_RUN, wait_share);
         let error = (variance / count.max(1) as f64).sqrt();
         let wait_low = (wait - 2.0 * error).max(0.25 * wait);
         Self {
@@ -113,23 +120,23 @@ impl Reference {
         }
     }
 
-    /// Whether the loop waits again as it did.
+    /// Whether the loop waits again as before.
     pub(super) fn is_reached(&self, steps: &[WindowStep]) -> bool {
         let n = steps.len();
-        if n < LEAST {
+        if n < MIN_STEPS {
             return false;
         }
-        if self.wait <= QUIET {
+        if self.wait <= NO_WAIT_SHARE {
             return true;
         }
-        n >= GLANCE && wait_share(&steps[n - GLANCE..]) >= SETTLED * self.wait_low
+        n >= SHORT_RUN && wait_share(&steps[n - SHORT_RUN..]) >= SETTLED_SHARE * self.wait_low
     }
 
-    /// Steps that draining takes at most, after `replayed` steps of `floor` nanoseconds each.
+    /// Maximum number of steps to drain the queue, after `replayed` steps of `floor` nanoseconds each.
     ///
-    /// In that time the loader made no more than `replayed * ratio` batches, and the loop takes
-    /// out `1 - ratio` a step more than come in. Twice that, since both vary.
-    pub(super) fn patience(&self, replayed: u32, floor: f64) -> f64 {
+    /// In that time, the loader made at most `replayed * ratio` batches. The loop removes `1 - ratio`
+    /// batches more than arrive in each step. The result is twice that, because both vary.
+    pub(super) fn max_steps_to_drain(&self, replayed: u32, floor: f64) -> f64 {
         let ratio = (floor / self.step.max(1.0)).min(0.99);
         2.0 * f64::from(replayed) * ratio / (1.0 - ratio) + 64.0
     }
@@ -150,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_waits_alike_is_steady_soon() {
+    fn a_loop_with_equal_waits_is_steady_soon() {
         let waiting = steps(std::iter::repeat_n(5, 100));
         let first = (0..100).find_map(|n| after_warmup(&waiting[..n], 20, 500));
         assert_eq!(first, Some(20));
     }
 
     #[test]
-    fn a_queue_that_drains_is_not_taken_for_a_loop_that_never_waits() {
+    fn a_draining_queue_does_not_count_as_a_loop_without_waits() {
         let draining = steps(std::iter::repeat_n(0, 200).chain(std::iter::repeat_n(5, 100)));
         assert!((0..=200).all(|n| after_warmup(&draining[..n], 20, 500).is_none()));
         let first = (200..300).find_map(|n| after_warmup(&draining[..n], 20, 500));
@@ -172,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_is_reached_when_the_loop_waits_as_before_and_not_at_the_first_wait() {
+    fn the_loop_settles_when_it_waits_as_before_and_not_at_the_first_wait() {
         let reference = Reference::of(&steps(std::iter::repeat_n(5, 64)));
         let refilled = steps(std::iter::repeat_n(0, 40).chain(std::iter::repeat_n(5, 40)));
         let reached = (0..80)
@@ -182,17 +189,17 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_never_waited_has_nothing_to_settle_to() {
+    fn a_loop_that_never_waited_settles_at_once() {
         let reference = Reference::of(&steps(std::iter::repeat_n(0, 64)));
         assert!(!reference.is_reached(&steps([0; 7])));
         assert!(reference.is_reached(&steps([0; 8])));
     }
 
     #[test]
-    fn patience_grows_as_compute_nears_load() {
+    fn draining_takes_longer_if_compute_is_close_to_load() {
         let reference = Reference::of(&steps(std::iter::repeat_n(10, 64)));
-        let half = reference.patience(24, 10e6);
+        let half = reference.max_steps_to_drain(24, 10e6);
         assert!((half - (2.0 * 24.0 + 64.0)).abs() < 1e-6, "{half}");
-        assert!(reference.patience(24, 19e6) > 900.0);
+        assert!(reference.max_steps_to_drain(24, 19e6) > 900.0);
     }
 }

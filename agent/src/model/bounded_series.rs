@@ -1,25 +1,25 @@
 //! A time series of buckets in bounded memory.
 //!
-//! Each item is a bucket of its own at first. When all buckets are used up, neighbours are merged
-//! until about half of them are left, and from then on each bucket takes twice as much. Items carry
-//! a weight: 1 where each counts the same, their seconds where buckets should last equally long.
+//! At first, each item is a bucket. When all buckets are in use, neighbours are merged until about half of
+//! the buckets are left. From then on, each bucket holds twice as much. Each item has a weight: 1 if all
+//! items count the same, or its seconds if buckets should last equally long.
 
-/// Buckets of a series for which nobody says another number.
+/// Default number of buckets.
 pub const DEFAULT_CAPACITY: usize = 256;
 
 /// A series of at most a given number of buckets, in the order of their items.
 #[derive(Debug, Clone)]
 pub struct BoundedSeries<T> {
     buckets: Vec<T>,
-    /// What the items of each bucket weigh together.
+    /// Total weight of the items in each bucket.
     weights: Vec<f64>,
-    /// Most buckets.
+    /// Maximum number of buckets.
     capacity: usize,
-    /// Weight that a bucket takes; 0 while each item is a bucket of its own.
+    /// Maximum weight of a bucket; 0 while each item is a bucket.
     bucket_weight: f64,
 }
 
-/// Of 256 buckets.
+/// A series of [`DEFAULT_CAPACITY`] buckets.
 impl<T> Default for BoundedSeries<T> {
     fn default() -> Self {
         Self::new(DEFAULT_CAPACITY)
@@ -38,7 +38,7 @@ impl<T> BoundedSeries<T> {
         }
     }
 
-    /// Changes how many buckets the series may have, at least 2. Takes effect at the next item.
+    /// Changes the maximum number of buckets, at least 2. It takes effect at the next item.
     pub fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity.max(2);
     }
@@ -57,8 +57,8 @@ impl<T> BoundedSeries<T> {
         }
     }
 
-    /// The bucket that an item of this weight belongs to: the last one while it has room, else a new
-    /// one. For items that are cheaper to add to a bucket than to turn into one.
+    /// The bucket for an item of this weight: the last bucket if it has room, else a new one. For items
+    /// that are cheaper to add to a bucket than to convert into one.
     pub fn bucket_for(&mut self, weight: f64, merge: impl Fn(&mut T, T)) -> Option<&mut T>
     where
         T: Default,
@@ -94,13 +94,13 @@ impl<T> BoundedSeries<T> {
         self.bucket_weight = most;
         self.merge_neighbours(&merge, |_, weight| weight <= most);
         if self.buckets.len() >= self.capacity {
-            // Few heavy items between light ones: by their number then.
+            // A few heavy items between light ones: merge by number instead.
             self.merge_neighbours(&merge, |number, _| number % 2 == 1);
         }
     }
 
-    /// Merges a bucket into the one before it where `fits` says so, by the bucket's number and the
-    /// weight of both together.
+    /// Merges a bucket into the previous one if `fits` returns true for the bucket's number and the weight
+    /// of both.
     fn merge_neighbours(&mut self, merge: impl Fn(&mut T, T), fits: impl Fn(usize, f64) -> bool) {
         let weights = std::mem::take(&mut self.weights);
         let buckets = std::mem::take(&mut self.buckets);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_merge_pairwise_when_all_buckets_are_used_up() {
+    fn neighbours_merge_pairwise_when_all_buckets_are_in_use() {
         let buckets = series(4, 6, |_| 1.0);
         assert_eq!(buckets, [vec![0, 1], vec![2, 3], vec![4, 5]]);
 
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_last_equally_long_where_items_do_not() {
+    fn buckets_last_equally_long_if_weights_are_seconds() {
         // Ten long items, then a hundred short ones.
         let seconds = |item| if item < 10 { 10.0 } else { 1.0 };
         let buckets = series(32, 110, seconds);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_capacity_holds_from_the_next_item_on() {
+    fn a_smaller_capacity_takes_effect_at_the_next_item() {
         let mut series = BoundedSeries::new(64);
         for item in 0..64 {
             series.push(vec![item], 1.0, Extend::extend);

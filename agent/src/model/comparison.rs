@@ -1,4 +1,4 @@
-//! How two runs differ: what `headspace compare --json` prints.
+//! The record of a comparison of runs, which `headspace compare --json` prints.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,27 +1,27 @@
-//! Durations as a histogram that merges without loss.
+//! Distribution of durations: a histogram that merges without loss.
 //!
-//! Averages of averages mislead: windows, workers and ranks differ in how many steps they hold.
-//! So every duration is kept as a high dynamic range histogram (Gil Tene's `HdrHistogram`, two
-//! significant digits: a bucket is at most 1 % wide), together with the exact sum, so that means
-//! are exact and percentiles are within 1 %.
+//! Averages of averages mislead, because windows, workers and ranks have different numbers of steps. So
+//! durations are kept in a high dynamic range histogram (Gil Tene's `HdrHistogram`, two significant digits:
+//! a bucket is at most 1 % wide), with their exact sum. Means are exact, and percentiles are accurate to 1
+//! %.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Longest duration told apart: one hour. Longer ones are counted as one hour in the buckets
-/// (the sum stays exact).
+/// Longest duration of the buckets: one hour. Longer durations count as one hour in the buckets. The sum
+/// stays exact.
 pub const MAX_NANOS: u64 = 3_600_000_000_000;
 
 /// Significant decimal digits of the buckets.
 const DIGITS: u8 = 2;
 
-/// A set of durations. Recording costs about 6 ns; empty it holds no buckets.
-#[derive(Debug, Clone)]
+/// A set of durations. To record one costs about 6 ns. An empty distribution has no buckets.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Distribution {
-    histogram: Histogram<u32>,
     sum_nanos: u64,
     min_nanos: u64,
     max_nanos: u64,
+    histogram: Histogram<u32>,
 }
 
 impl Default for Distribution {
@@ -56,8 +56,8 @@ impl Distribution {
         self.max_nanos = self.max_nanos.max(nanos);
     }
 
-    /// The durations that were counted elsewhere, by bucket from `first` on, with their exact sum.
-    /// The shortest and the longest are those of the buckets.
+    /// A distribution from counts of buckets, the first of which is `first`, and the exact sum. Shortest
+    /// and longest are those of the buckets.
     #[must_use]
     pub fn of_buckets(first: usize, counts: &[u32], sum_nanos: u64) -> Self {
         let mut d = Self::default();
@@ -81,13 +81,13 @@ impl Distribution {
         self.max_nanos = self.max_nanos.max(other.max_nanos);
     }
 
-    /// How many durations it holds.
+    /// Number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// Whether it holds none.
+    /// Whether there are no durations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.histogram.is_empty()
@@ -105,8 +105,7 @@ impl Distribution {
         (!self.is_empty()).then(|| self.sum_nanos as f64 / self.count() as f64 / 1e6)
     }
 
-    /// The duration in milliseconds that a share `q` in `[0, 1]` of the recorded ones does not
-    /// exceed, within 1 %; `None` when empty.
+    /// Quantile `q` in `[0, 1]`, in milliseconds, accurate to 1 %; `None` when empty.
     #[must_use]
     pub fn quantile_ms(&self, q: f64) -> Option<f64> {
         (!self.is_empty()).then(|| {
@@ -115,8 +114,7 @@ impl Distribution {
         })
     }
 
-    /// Share of the durations that are longer than so many milliseconds, in `[0, 1]`; `None` when
-    /// empty.
+    /// Share of the durations that are longer than `ms`, in `[0, 1]`; `None` when empty.
     #[must_use]
     pub fn share_above_ms(&self, ms: f64) -> Option<f64> {
         let up_to = self.histogram.count_between(0, nanos(ms).min(MAX_NANOS));
@@ -129,8 +127,8 @@ impl Distribution {
         (!self.is_empty()).then(|| self.max_nanos as f64 / 1e6)
     }
 
-    /// So many of the durations, evenly from the short ones to the long, with the sum in proportion;
-    /// all of them where it holds no more.
+    /// A sample of `keep` durations, evenly spaced in sorted order, with the sum in proportion. All
+    /// durations if there are no more than that.
     #[must_use]
     pub fn thinned(&self, keep: u64) -> Self {
         let all = self.count();
@@ -153,30 +151,13 @@ impl Distribution {
         few.with_sum_ms(self.sum_nanos as f64 * share / 1e6)
     }
 
-    /// The same durations with a sum in milliseconds that is known better.
+    /// The same durations with a more exact sum, in milliseconds.
     #[must_use]
     pub fn with_sum_ms(self, sum_ms: f64) -> Self {
         Self {
             sum_nanos: nanos(sum_ms),
             ..self
         }
-    }
-
-    /// Removes everything, keeping the allocation.
-    pub fn clear(&mut self) {
-        self.histogram.reset();
-        self.sum_nanos = 0;
-        self.min_nanos = u64::MAX;
-        self.max_nanos = 0;
-    }
-}
-
-impl PartialEq for Distribution {
-    fn eq(&self, other: &Self) -> bool {
-        self.sum_nanos == other.sum_nanos
-            && self.min_nanos == other.min_nanos
-            && self.max_nanos == other.max_nanos
-            && self.histogram == other.histogram
     }
 }
 
@@ -205,7 +186,7 @@ pub struct DistributionRecord {
 /// Buckets are 1 ns wide up to here, then twice as wide each time the duration doubles.
 const EXACT: u64 = 256;
 
-/// Buckets that hold every duration up to [`MAX_NANOS`].
+/// Number of buckets for all durations up to [`MAX_NANOS`].
 pub const BUCKETS: usize = 4_608;
 
 /// The bucket that holds `nanos`.
@@ -215,7 +196,7 @@ pub(crate) fn bucket_of(nanos: u64) -> u64 {
     shift * (EXACT / 2) + (nanos >> shift)
 }
 
-/// The durations that a bucket holds, in nanoseconds: from the first on and below the second.
+/// Bounds of a bucket in nanoseconds: the first is inclusive, the second exclusive.
 #[must_use]
 pub fn bucket_bounds(bucket: u64) -> (u64, u64) {
     (bound_of(bucket), bound_of(bucket.saturating_add(1)))
@@ -259,8 +240,8 @@ impl From<&Distribution> for DistributionRecord {
 }
 
 impl Distribution {
-    /// Adds all durations of a record: the same as merging the distribution that it is of, in a
-    /// fraction of the time.
+    /// Adds all durations of a record. It equals a merge with the record's distribution, in a fraction of
+    /// the time.
     pub fn merge_record(&mut self, record: &DistributionRecord) {
         let before = self.count();
         let mut bucket = 0u64;
@@ -321,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_longer_durations_is_told() {
+    fn the_share_of_longer_durations_is_exact() {
         let d = of(&[1_000_000, 2_000_000, 3_000_000, 40_000_000]);
 
         assert_eq!(d.share_above_ms(3.1), Some(0.25));
@@ -354,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_buckets_make_a_distribution_of_some_kind() {
+    fn damaged_buckets_still_give_a_distribution() {
         let buckets = vec![i64::MAX, i64::MIN, i64::MIN, 7, i64::MIN, i64::MAX, 0, -1];
         let record = DistributionRecord {
             buckets,

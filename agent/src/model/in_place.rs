@@ -1,16 +1,16 @@
-//! Whether a training loop changes its batches in place, and what becomes of the cached ones.
+//! How the cache handles a training loop that changes its batches in place.
 
 use std::fmt;
 
-/// What becomes of a cache whose batches the loop changes in place.
+/// How the cache handles batches that the loop changes in place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum InPlace {
-    /// The loop was not seen to change a batch.
+    /// The loop changed no batch so far.
     #[default]
     Never,
-    /// Batches are copied, so that each is replayed as it came.
+    /// Batches are copied, so that each replay has the original batch.
     Copied,
-    /// The copies would take more memory than the cache may take, so no batch is kept.
+    /// Copies would exceed the memory limit of the cache, so no batch is cached.
     TooLarge,
 }
 

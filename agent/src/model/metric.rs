@@ -1,6 +1,6 @@
-//! The only declaration of every metric: name, unit, kind, help.
+//! Declares every metric once: name, unit, kind, help.
 //!
-//! Other forms are generated from it, so that they cannot disagree: the JSON name, the OpenTelemetry
+//! Other forms are generated from these declarations, so they always agree: the JSON name, the OpenTelemetry
 //! name and unit, the Prometheus name and help, the table in `docs/metrics.md`, and the dashboards.
 //! A name comes from OpenTelemetry's semantic conventions if they define one. Otherwise it begins
 //! with `headspace.`. Units are UCUM.
@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_metric_is_named_once_and_explained() {
+    fn every_metric_has_a_unique_name_and_a_help_text() {
         let mut seen = HashSet::new();
         for metric in ALL {
             assert!(
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_neighbouring_spans_merge_as_their_kind_demands() {
+    fn values_of_neighbouring_intervals_merge_by_their_kind() {
         let of = |value, seconds| TimedValue { value, seconds };
         let merged = |kind: MetricKind| kind.merge(of(9.0, 3.0), of(5.0, 1.0));
 

@@ -1,11 +1,10 @@
-//! Plain data: what a measurement is called, what a record holds. No behaviour beyond arithmetic
-//! on itself, and no dependency on the rest of the crate.
+//! Data types: metrics, readings, series, distributions and records. They have only arithmetic on
+//! themselves, and do not depend on the rest of the crate.
 
 pub mod attributes;
 pub mod bounded_series;
 pub mod comparison;
 pub mod distribution;
-
 mod in_place;
 pub mod log_target;
 pub mod metric;
@@ -15,7 +14,6 @@ pub mod ranks;
 pub mod reading;
 pub mod reading_series;
 pub mod record;
-
 pub mod stage;
 pub mod stage_series;
 pub mod step_series;

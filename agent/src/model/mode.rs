@@ -1,4 +1,4 @@
-//! What a watched loop does beyond being watched.
+//! The mode of a loop: measure, probe or replay.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -17,8 +17,6 @@ pub enum Mode {
 }
 
 impl Mode {
-    const ALL: [Self; 3] = [Self::Measure, Self::Probe, Self::Replay];
-
     /// Name of the mode in settings and in the records.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -32,7 +30,7 @@ impl Mode {
     /// The mode with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.as_str() == name)
+        super::record::named(name)
     }
 }
 

@@ -1,7 +1,7 @@
-//! The options of a loop, as their user writes them.
+//! The options of a loop, and their spelling in each place where the user can set them.
 //!
-//! Each of them can be set in three places. A message that proposes one names it as it is written in
-//! the place that this user has at hand.
+//! Each option can be set in three places. A message names an option as it is written in the place that
+//! this user uses.
 
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
@@ -77,12 +77,7 @@ impl OptionsFrom {
     /// Returns the place with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "run" => Some(Self::Run),
-            "environment" => Some(Self::Environment),
-            "wrap" => Some(Self::Wrap),
-            _ => None,
-        }
+        super::record::named(name)
     }
 
     /// Text that sets an option to a value in this place. A switch has no value: the text turns it
@@ -139,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_option_is_written_as_the_user_has_it_at_hand() {
+    fn an_option_is_written_as_in_the_place_that_the_user_uses() {
         let steps = |from: OptionsFrom| from.with(LoopOption::ProbeSteps, "500");
         assert_eq!(steps(OptionsFrom::Run), "--probe-steps 500");
         assert_eq!(steps(OptionsFrom::Environment), "HEADSPACE_PROBE_STEPS=500");
@@ -151,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_names_its_options_as_the_user_has_them_at_hand() {
+    fn a_text_names_its_options_as_in_the_place_that_the_user_uses() {
         let text = "raise `probe_steps`, or lower `num_caches`";
         assert_eq!(
             OptionsFrom::Run.spell(text),
@@ -165,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_is_set_where_the_options_are() {
+    fn a_mode_is_set_in_the_place_of_the_options() {
         let probe = |from: OptionsFrom| from.with_mode(Mode::Probe);
         assert_eq!(probe(OptionsFrom::Run), "`headspace run --mode probe`");
         assert_eq!(probe(OptionsFrom::Environment), "`HEADSPACE_MODE=probe`");

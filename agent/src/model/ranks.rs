@@ -1,4 +1,4 @@
-//! What the ranks of one run say together: part of what `headspace report --json` prints.
+//! The record of all ranks of a run, which `headspace report --json` prints.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! One measured value, and what it was measured on.
+//! Readings: measured values with their metric, scope and attributes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,22 +6,22 @@ use std::sync::Arc;
 
 use super::metric::Metric;
 
-/// What a reading is about. Its text form is the key under `readings` in a tick.
+/// What a reading was measured on. Its text form is the key under `readings` in a tick.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Scope {
     /// The machine, or the part of it that this process may use.
     Host,
-    /// The control groups above this process: what it shares with its container.
+    /// The control groups above this process, which it shares with its container.
     Cgroup,
     /// The training process.
     Process,
     /// The training process and all its descendants, loader workers among them.
     Tree,
-    /// Threads of the training process that go by one name: `thread:consumer` is the one that
-    /// takes the batches.
+    /// Threads of the training process with the same name. `thread:consumer` is the thread that takes the
+    /// batches.
     Thread(Arc<str>),
-    /// A GPU, by the number that the process knows it by (its CUDA ordinal).
+    /// A GPU, by its CUDA ordinal in this process.
     Gpu(u32),
     /// A block device, by its kernel name.
     Disk(Arc<str>),
@@ -30,7 +30,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The part of the text form before the colon: what [`Metric::scopes`] lists.
+    /// The part of the text form before the colon, as in [`Metric::scopes`].
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -44,10 +44,8 @@ impl Scope {
             Self::Agent => "agent",
         }
     }
-}
 
-impl Scope {
-    /// From the text form; `None` where this version knows no such scope.
+    /// Parses the text form. `None` if this version has no such scope.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text.split_once(':') {
@@ -77,19 +75,19 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Attributes that tell apart several values of one metric, for example `cpu.mode=user`.
+/// Attributes that distinguish several values of one metric, for example `cpu.mode=user`.
 pub type Attributes = &'static [(&'static str, &'static str)];
 
 /// One measured value.
 ///
-/// A source that could not read a value makes no reading: zero means a measured zero.
+/// If a source cannot read a value, there is no reading. Zero means a measured zero.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
-    /// What was measured, in which unit.
+    /// The metric.
     pub metric: &'static Metric,
     /// What it was measured on.
     pub scope: Scope,
-    /// Which of the metric's values this is; empty where it has only one.
+    /// Attributes of the value; empty if the metric has one value in its scope.
     pub attributes: Attributes,
     /// The value, in the metric's unit. Finite.
     pub value: f64,
@@ -116,22 +114,20 @@ impl Reading {
     /// The key of this reading within its scope: `process.cpu.time{cpu.mode=user}`.
     #[must_use]
     pub fn key(&self) -> String {
-        let mut key = self.metric.name.to_owned();
-        for (i, (name, value)) in self.attributes.iter().enumerate() {
-            key.push(if i == 0 { '{' } else { ',' });
-            key.push_str(name);
-            key.push('=');
-            key.push_str(value);
+        let pairs = self
+            .attributes
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        let pairs = pairs.collect::<Vec<_>>().join(",");
+        if pairs.is_empty() {
+            return self.metric.name.to_owned();
         }
-        if !self.attributes.is_empty() {
-            key.push('}');
-        }
-        key
+        format!("{}{{{pairs}}}", self.metric.name)
     }
 }
 
-/// The metric of a [key](Reading::key), and its attributes as they are written there, without the
-/// braces. `None` where this version declares no such metric.
+/// The metric and the attributes of a [key](Reading::key), without the braces. `None` if this version has
+/// no such metric.
 fn split_key(key: &str) -> Option<(&'static Metric, &str)> {
     let (name, attributes) = key.split_once('{').unwrap_or((key, ""));
     Some((Metric::named(name)?, attributes.trim_end_matches('}')))
@@ -143,19 +139,19 @@ pub fn metric_of(key: &str) -> Option<&'static Metric> {
     Some(split_key(key)?.0)
 }
 
-/// What a value in a record is of: the text under which [`Reading`]s are written, read back.
+/// The parsed key of a reading in a record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadingKey<'a> {
-    /// On what it was measured.
+    /// What it was measured on.
     pub scope: Scope,
-    /// What was measured.
+    /// The metric.
     pub metric: &'static Metric,
-    /// As they are written, without the braces.
+    /// Attributes in their text form, without the braces.
     attributes: Cow<'a, str>,
 }
 
 impl<'a> ReadingKey<'a> {
-    /// Of a metric that has one value in its scope.
+    /// The key of a metric that has one value in its scope.
     #[must_use]
     pub fn new(metric: &'static Metric, scope: Scope) -> Self {
         Self {
@@ -165,7 +161,7 @@ impl<'a> ReadingKey<'a> {
         }
     }
 
-    /// From a key as a record has it. `None` where this version declares no such metric.
+    /// Parses a key in a record. `None` if this version has no such metric.
     #[must_use]
     pub fn parse(scope: &Scope, key: &'a str) -> Option<Self> {
         let (metric, attributes) = split_key(key)?;
@@ -176,7 +172,7 @@ impl<'a> ReadingKey<'a> {
         })
     }
 
-    /// The same without a reference to the record.
+    /// The same key without a reference to the record.
     #[must_use]
     pub fn into_owned(self) -> ReadingKey<'static> {
         ReadingKey {
@@ -200,7 +196,7 @@ impl<'a> ReadingKey<'a> {
     }
 }
 
-/// The key within its scope, as a record has it.
+/// The key within its scope, as in a record.
 impl fmt::Display for ReadingKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.metric.name)?;

@@ -1,8 +1,8 @@
-//! The readings of a run over time, in bounded memory.
+//! Time series of the readings of a run, in bounded memory.
 //!
-//! A summary speaks of the steady state, and where that begins is known only at the end. So the
-//! readings are kept until then in a [`BoundedSeries`]: neighbouring ticks merge, each reading by the
-//! kind of its metric.
+//! A summary covers the steady state, whose start is known only at the end of the run. Until then, the
+//! readings are kept in a [`BoundedSeries`]. When neighbouring ticks merge, each reading merges by the kind
+//! of its metric.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use super::bounded_series::BoundedSeries;
 use super::metric::{Metric, TimedValue};
 use super::reading::{Attributes, Reading, Scope};
 
-/// Series kept; later ones are left out. No machine has so many sources, but a fault may.
-const SERIES: usize = 2048;
+/// Maximum number of series; later ones are ignored. No machine has so many, but a faulty source may.
+const MAX_SERIES: usize = 2048;
 
-/// Seconds that live points last, at least, for the replayed ones to be left out: what less of a loop tells
-/// of its stages and resources is chance.
+/// Replayed points are left out only if the live points last at least this many seconds. In less time, the
+/// values of stages and resources are noise.
 pub(super) const LEAST_LIVE_S: f64 = 1.0;
 
-/// What tells one series of readings from another.
+/// Identifies a series of readings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// What was measured.
+    /// The metric.
     pub metric: &'static Metric,
-    /// On what.
+    /// What it was measured on.
     pub scope: Scope,
     /// Which of the metric's values.
     pub attributes: Attributes,
@@ -39,17 +39,17 @@ impl From<&Reading> for Key {
     }
 }
 
-/// Ticks as one: what was read at their end.
+/// One or several merged ticks, with the readings at their end.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Point {
     /// Monotonic seconds since the run began.
     at_s: f64,
-    /// Seconds from the point before.
+    /// Seconds since the previous point.
     interval_s: f64,
     /// Whether batches came from a cache in that time.
     replayed: bool,
-    /// By series, NaN where nothing was read; shorter than the list of series where later ones
-    /// were unknown.
+    /// Value of each series; NaN if it was not read. The list is shorter than the list of series if later
+    /// series were unknown.
     values: Vec<f64>,
 }
 
@@ -63,7 +63,8 @@ pub struct ReadingSeries {
 }
 
 impl ReadingSeries {
-    /// Takes a tick's readings. `replayed` says whether batches came from a cache since the last.
+    /// Adds the readings of a tick. `replayed` says whether batches came from a cache since the previous
+    /// tick.
     pub fn push(&mut self, at: Duration, interval: Duration, replayed: bool, readings: &[Reading]) {
         let mut point = Point {
             at_s: at.as_secs_f64(),
@@ -91,7 +92,7 @@ impl ReadingSeries {
             return Some(*place);
         }
         let place = self.keys.len();
-        if place == SERIES {
+        if place == MAX_SERIES {
             return None;
         }
         self.keys.push(key.clone());
@@ -113,17 +114,17 @@ impl ReadingSeries {
         self.places.get(&key).copied()
     }
 
-    /// The series there are, in the order in which they were first read.
+    /// All series, in the order of their first readings.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.keys.iter()
     }
 
-    /// The part between two times, in seconds since the run began. Points in which batches came
-    /// from a cache are left out where the others last a second or more.
+    /// The part between two times, in seconds since the run began. Points with cached batches are left out
+    /// if the other points last a second or more.
     #[must_use]
     pub fn between(&self, from_s: f64, to_s: f64) -> Span<'_> {
         let points = self.points.buckets();
-        // A point belongs to the part if most of its time does.
+        // A point belongs to the part if its middle does.
         let inside = |point: &Point| {
             let middle = point.at_s - point.interval_s / 2.0;
             middle >= from_s && middle <= to_s
@@ -139,7 +140,7 @@ impl ReadingSeries {
             live
         };
         Span {
-            history: self,
+            series: self,
             points,
             inside,
             used,
@@ -179,11 +180,11 @@ impl Point {
 /// A part of a run.
 #[derive(Debug, Clone)]
 pub struct Span<'a> {
-    history: &'a ReadingSeries,
+    series: &'a ReadingSeries,
     points: &'a [Point],
     /// Which of the points lie between the two times.
     inside: Vec<bool>,
-    /// Which of these count.
+    /// Which of these points count.
     used: Vec<bool>,
 }
 
@@ -195,23 +196,23 @@ impl Span<'_> {
             .filter_map(|(point, used)| used.then_some(point))
     }
 
-    /// The values of one series: the point's time, its interval, and what was read.
+    /// The values of one series, each with its point.
     fn values(
         &self,
         metric: &'static Metric,
         scope: &Scope,
         attributes: Attributes,
     ) -> Option<impl Iterator<Item = (&Point, f64)>> {
-        let place = self.history.place_of(metric, scope, attributes)?;
+        let place = self.series.place_of(metric, scope, attributes)?;
         Some(self.used().filter_map(move |point| {
             let value = *point.values.get(place)?;
             (!value.is_nan()).then_some((point, value))
         }))
     }
 
-    /// The series of the whole run, in the order in which they were first read.
+    /// The series of the whole run, in the order of their first readings.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.history.keys()
+        self.series.keys()
     }
 
     /// Seconds in the part.
@@ -220,7 +221,7 @@ impl Span<'_> {
         self.used().map(|point| point.interval_s).sum()
     }
 
-    /// The mean of a level over time; `None` where it was never read.
+    /// The mean of a level over time; `None` if it was never read.
     #[must_use]
     pub fn mean(
         &self,
@@ -275,9 +276,9 @@ impl Span<'_> {
             .collect()
     }
 
-    /// By how much a counter grew, and the seconds in which it did: over the pairs of neighbouring
-    /// readings between which every point counts. Where there is none, as in a few seconds between replays of
-    /// a source that is read once a second, all points between the two times count.
+    /// Growth of a counter, and the seconds in which it grew: over the pairs of neighbouring readings
+    /// between which every point counts. If there is no such pair, all points between the two times count.
+    /// An example is a source that is read once a second, with a few seconds between replays.
     #[must_use]
     pub fn growth(
         &self,
@@ -285,19 +286,14 @@ impl Span<'_> {
         scope: &Scope,
         attributes: Attributes,
     ) -> Option<(f64, f64)> {
-        [&self.used, &self.inside]
+        let place = self.series.place_of(metric, scope, attributes)?;
+        let counted = [&self.used, &self.inside];
+        counted
             .into_iter()
-            .find_map(|points| self.growth_over(points, metric, scope, attributes))
+            .find_map(|used| self.growth_over(used, place))
     }
 
-    fn growth_over(
-        &self,
-        used: &[bool],
-        metric: &'static Metric,
-        scope: &Scope,
-        attributes: Attributes,
-    ) -> Option<(f64, f64)> {
-        let place = self.history.place_of(metric, scope, attributes)?;
+    fn growth_over(&self, used: &[bool], place: usize) -> Option<(f64, f64)> {
         let (mut grown, mut seconds) = (0.0, 0.0);
         let mut before: Option<(f64, f64)> = None;
         let mut whole = true;
@@ -317,7 +313,7 @@ impl Span<'_> {
         (seconds > 0.0).then_some((grown, seconds))
     }
 
-    /// How fast a counter grew, per second.
+    /// Growth of a counter per second.
     #[must_use]
     pub fn rate(
         &self,
@@ -332,7 +328,7 @@ impl Span<'_> {
     /// The sum of the rates of all values of a counter in a scope.
     #[must_use]
     pub fn rate_of_all(&self, metric: &'static Metric, scope: &Scope) -> Option<f64> {
-        self.history
+        self.series
             .keys
             .iter()
             .filter(|key| key.metric == metric && key.scope == *scope)
@@ -374,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_keeps_its_means_rates_and_maxima_in_bounded_room() {
+    fn a_long_run_keeps_its_means_rates_and_maxima_in_bounded_memory() {
         let history = of(10_000);
         let span = history.between(0.0, 10_000.0);
 
@@ -391,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_before_and_after_the_part_does_not_count() {
+    fn readings_outside_the_part_do_not_count() {
         let history = of(20);
         let span = history.between(10.0, 12.0);
 

@@ -1,8 +1,8 @@
-//! The records of a run: what people, dashboards and programs read.
+//! Defines the records of a run, which people, dashboards and programs read.
 //!
-//! One record is one JSON object on one line. The JSON Schema in `docs/schema/` is generated from
-//! these types (`make schema`), so this file is the contract. Everywhere: a value that was not
-//! measured is absent (`null` in [`SummaryRecord`]); zero means a measured zero.
+//! A record is one JSON object on one line. The JSON Schema in `docs/schema/` is generated from these types
+//! (`make schema`), so this module is the contract. In all records, a value that was not measured is absent
+//! (`null` in [`SummaryRecord`]). Zero means a measured zero.
 
 mod attribution;
 mod probe;
@@ -24,10 +24,18 @@ pub use self::summary::{
 };
 pub use self::tick::{Dropped, LoopTick, Phase, QueueTick, StageTick, StepRecord, TickRecord};
 
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
 /// Version of the record format. A reader skips and counts records of other versions.
 pub const SCHEMA: &str = "headspace/1";
+
+/// The variant of an enum that has this name in the records.
+pub(super) fn named<'a, T: Deserialize<'a>>(name: &'a str) -> Option<T> {
+    let name: StrDeserializer<'a, Error> = name.into_deserializer();
+    T::deserialize(name).ok()
+}
 
 /// One line of a run's file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,12 +1,12 @@
-//! What a stage or a queue of the pipeline did in some time, as data that adds up.
+//! Samples of a stage or a queue over an interval. Samples can be merged, and converted to and from records.
 
 use super::distribution::Distribution;
 use super::record::{QueueTick, StageTick};
 
-/// Bytes of the name of a stage, a queue or their loop, in UTF-8; longer ones are cut.
+/// Maximum length of the name of a stage, a queue or their loop, in bytes of UTF-8. Longer names are cut.
 pub const NAME_BYTES: usize = 96;
 
-/// The name as far as records of stages and queues have it.
+/// The name, cut to [`NAME_BYTES`].
 #[must_use]
 pub fn cut_name(name: &str) -> &str {
     let mut end = name.len().min(NAME_BYTES);
@@ -16,74 +16,74 @@ pub fn cut_name(name: &str) -> &str {
     &name[..end]
 }
 
-/// What a stage did in one process, or in all of them added up.
+/// Activity of a stage in one process, or summed over all processes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StageSample {
-    /// What the stage is called.
+    /// Name of the stage.
     pub name: String,
-    /// The loop whose batches it makes, where that is known.
+    /// Name of the loop for which it produces batches, if known.
     pub loop_name: Option<String>,
-    /// Which process: `None` is the one that trains, else a worker's label such as `worker 0`.
+    /// Label of the worker process, such as `worker 0`. `None` for the training process.
     pub worker: Option<String>,
-    /// The stage that it is called within, where that is one and the same.
+    /// Name of the stage from which it is called, if it is always the same.
     pub within: Option<String>,
-    /// How many calls may run at once in that process, as the user says.
+    /// Declared maximum number of concurrent calls in that process.
     pub concurrency: Option<u32>,
-    /// Most calls at once.
+    /// Highest number of concurrent calls.
     pub peak: u32,
-    /// Items taken in.
+    /// Number of input items.
     pub items_in: u64,
-    /// Items given out.
+    /// Number of output items.
     pub items_out: u64,
-    /// Calls that ended in an exception.
+    /// Number of calls that raised an exception.
     pub failures: u64,
-    /// Bytes handled, where the user says.
+    /// Bytes processed, if the program reports them.
     pub bytes: Option<u64>,
-    /// Calls that ended, by duration.
+    /// Durations of the calls that ended.
     pub time: Distribution,
-    /// Nanoseconds of those calls that were spent in other stages called within.
+    /// Part of those durations that was spent in nested stages, in nanoseconds.
     pub nested_ns: u64,
-    /// CPU nanoseconds of the calls whose CPU time was taken.
+    /// CPU time of the calls whose CPU time was measured, in nanoseconds.
     pub cpu_ns: u64,
-    /// Nanoseconds of those same calls.
+    /// Duration of the same calls, in nanoseconds.
     pub cpu_of_ns: u64,
 }
 
-/// How full a queue was.
+/// Depth of a queue over an interval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct QueueSample {
-    /// What the queue is called.
+    /// Name of the queue.
     pub name: String,
-    /// The loop whose batches pass it, where that is known.
+    /// Name of the loop whose batches pass through it, if known.
     pub loop_name: Option<String>,
-    /// Which process, as in [`StageSample::worker`].
+    /// Label of the process, as in [`StageSample::worker`].
     pub worker: Option<String>,
-    /// Items it holds at most, where somebody says.
+    /// Maximum number of items, if known.
     pub capacity: Option<u32>,
-    /// Whether batches come out of it: it is the last before the training loop.
+    /// Whether it is the last queue before the training loop.
     pub last: bool,
-    /// Looks.
+    /// Number of samples of the depth.
     pub looks: u64,
-    /// Nanoseconds that the looks speak for.
+    /// Time that the samples cover, in nanoseconds.
     pub weight_ns: u64,
-    /// Of these, nanoseconds in which it was empty.
+    /// Part of `weight_ns` in which it was empty.
     pub empty_ns: u64,
-    /// Nanoseconds in which it was full.
+    /// Part of `weight_ns` in which it was full.
     pub full_ns: u64,
     /// Sum of depth times nanoseconds.
     pub depth_ns: f64,
-    /// Deepest.
+    /// Highest depth.
     pub deepest: u32,
-    /// How many can work on its items at once, where it has workers of its own (a pool's queue).
+    /// Concurrency of the pool that takes its items. `None` if it belongs to no pool.
     pub places: Option<u32>,
-    /// Nanoseconds of looks that saw how many of them had an item in hand.
+    /// Time covered by samples of the number of workers in use, in nanoseconds.
     pub active_of_ns: u64,
-    /// Sum of those at work times nanoseconds.
+    /// Sum of workers in use times nanoseconds.
     pub active_ns: f64,
 }
 
 impl StageSample {
-    /// Adds what the same stage did in another time or process.
+    /// Adds the activity of the same stage in another interval or process.
     pub fn merge(&mut self, other: &Self) {
         self.peak = self.peak.max(other.peak);
         self.items_in = self.items_in.saturating_add(other.items_in);
@@ -105,7 +105,7 @@ impl StageSample {
 }
 
 impl QueueSample {
-    /// Adds what the same queue did in another time.
+    /// Adds a sample of the same queue in another interval.
     pub fn merge(&mut self, other: &Self) {
         self.capacity = other.capacity.or(self.capacity);
         self.last |= other.last;
@@ -120,7 +120,7 @@ impl QueueSample {
         self.active_ns += other.active_ns;
     }
 
-    /// A part of the time that was looked at, in `[0, 1]`; `None` without looks.
+    /// `of_ns` as a share of the covered time, in `[0, 1]`; `None` without samples.
     fn share(&self, of_ns: u64) -> Option<f64> {
         (self.weight_ns > 0).then(|| of_ns as f64 / self.weight_ns as f64)
     }
@@ -131,7 +131,7 @@ impl QueueSample {
         self.share(self.empty_ns)
     }
 
-    /// Share of time in which it was full; `None` where its limit is not known.
+    /// Share of time in which it was full; `None` if its capacity is unknown.
     #[must_use]
     pub fn full(&self) -> Option<f64> {
         self.capacity.and_then(|_| self.share(self.full_ns))
@@ -143,8 +143,8 @@ impl QueueSample {
         (self.weight_ns > 0).then(|| self.depth_ns / self.weight_ns as f64)
     }
 
-    /// Mean number of its workers that had an item in hand; `None` where it has none or was not
-    /// seen.
+    /// Mean number of workers of its pool that were processing an item. `None` if it belongs to no pool, or
+    /// was not sampled.
     #[must_use]
     pub fn active(&self) -> Option<f64> {
         self.places?;
@@ -241,12 +241,12 @@ impl From<&QueueTick> for QueueSample {
     }
 }
 
-/// To the fourth decimal.
+/// Rounds to the fourth decimal.
 fn fourth(mean: f64) -> f64 {
     (mean * 1e4).round() / 1e4
 }
 
-/// To a microsecond: more digits are not worth their bytes.
+/// Converts nanoseconds to milliseconds, rounded to a microsecond to save bytes.
 fn ms(nanos: u64) -> f64 {
     (nanos as f64 / 1e3).round() / 1e3
 }

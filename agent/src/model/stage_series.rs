@@ -1,9 +1,8 @@
-//! What stages and queues did over a run, in bounded memory.
+//! Time series of the activity of stages and queues over a run, in bounded memory.
 //!
-//! As with readings ([`ReadingSeries`](super::ReadingSeries)), what is told of is the steady state, whose
-//! beginning is known only at the end. Counts and times are kept in a [`BoundedSeries`] of ticks.
-//! Histograms are not: there is one a stage, and one a worker,
-//! over the run.
+//! A summary covers the steady state, whose start is known only at the end of the run, as for readings
+//! ([`ReadingSeries`](super::ReadingSeries)). Counts and times are kept in a [`BoundedSeries`] of ticks.
+//! Histograms are kept over the whole run: one for each stage, and one for each worker.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,91 +12,93 @@ use super::distribution::Distribution;
 use super::reading_series::LEAST_LIVE_S;
 use super::stage::{QueueSample, StageSample};
 
-/// Points times stages and queues that are kept: 3 MiB.
-const CELLS: usize = 32_768;
+/// Maximum number of points times stages and queues: 3 MiB.
+const MAX_CELLS: usize = 32_768;
 
-/// Points that are kept however many stages there are.
-const FEWEST: usize = 16;
+/// Fewest points, for any number of stages.
+const MIN_POINTS: usize = 16;
 
-/// Histograms of single workers, over all stages. Of the workers beyond only the calls are counted.
-const WORKER_HISTOGRAMS: usize = 256;
+/// Maximum number of histograms of single workers, over all stages. Calls of further workers are only
+/// counted.
+const MAX_WORKER_HISTOGRAMS: usize = 256;
 
-/// Workers of a stage that are told apart; those that have ended make room.
-const WORKERS: usize = 512;
+/// Maximum number of workers of a stage. New workers replace workers that have ended.
+const MAX_WORKERS: usize = 512;
 
-/// A process with fewer calls than this share of the most in another does not work on the stage: the
-/// trainer that tried it once, a worker that has just begun.
-const WORKS: f64 = 0.05;
+/// A process does not count as running a stage if it has less than this share of the calls of the busiest
+/// process. Examples are a trainer that called the stage once, and a worker that has just begun.
+const MIN_CALL_SHARE: f64 = 0.05;
 
-/// Share of a loop's batches taken while no other took any from which on that time stands for all.
-const ALONE: f64 = 0.25;
+/// Time in which no other loop takes batches represents the run if it has at least this share of the loop's
+/// batches.
+const MIN_ALONE_SHARE: f64 = 0.25;
 
-/// What a stage did in a part of a run, all processes together.
+/// Activity of a stage in a part of a run, over all processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StageTotals {
-    /// Calls that ended.
+    /// Number of calls that ended.
     pub calls: u64,
-    /// Nanoseconds of those calls.
+    /// Duration of these calls, in nanoseconds.
     pub busy_ns: u64,
-    /// Items taken in.
+    /// Number of input items.
     pub items_in: u64,
-    /// Items given out.
+    /// Number of output items.
     pub items_out: u64,
-    /// Bytes handled, 0 where nobody says.
+    /// Bytes processed, 0 if the program does not report them.
     pub bytes: u64,
-    /// CPU nanoseconds of the calls whose CPU time was taken.
+    /// CPU time of the calls whose CPU time was measured, in nanoseconds.
     pub cpu_ns: u64,
-    /// Nanoseconds of those same calls.
+    /// Duration of the same calls, in nanoseconds.
     pub cpu_of_ns: u64,
-    /// Most processes at once that worked on it.
+    /// Highest number of processes that ran the stage concurrently.
     pub processes: u32,
-    /// Calls that may run at once in those processes, as the user says; 0 where not said for all.
+    /// Declared maximum number of concurrent calls, summed over these processes; 0 if not declared for all.
     pub concurrency: u32,
-    /// Most calls at once in each of them, added up.
+    /// Highest number of concurrent calls of each process, summed.
     pub peak: u32,
 }
 
-/// How full a queue was in a part of a run, all processes together.
+/// Depth of a queue in a part of a run, over all processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct QueueTotals {
-    /// Items that all of them hold, 0 where it is not known for all.
+    /// Maximum number of items, summed over processes; 0 if it is not known for all.
     pub capacity: u32,
-    /// Nanoseconds that the looks speak for.
+    /// Time that the samples cover, in nanoseconds.
     pub weight_ns: u64,
-    /// Of these, nanoseconds in which one was empty.
+    /// Part of `weight_ns` in which a queue was empty.
     pub empty_ns: u64,
-    /// Nanoseconds in which one was full.
+    /// Part of `weight_ns` in which a queue was full.
     pub full_ns: u64,
-    /// Items in all of them, times nanoseconds.
+    /// Number of items over all processes, times nanoseconds.
     pub depth_ns: f64,
-    /// Nanoseconds that the depth is a sum over.
+    /// Nanoseconds over which `depth_ns` is summed.
     pub depth_of_ns: f64,
-    /// How many can work on the items of all of them at once, 0 where it is not known for all.
+    /// Concurrency of the pools that take the items, summed; 0 if it is not known for all.
     pub places: u32,
-    /// Those at work, times nanoseconds; of the same nanoseconds as the depth.
+    /// Workers in use, times nanoseconds, over the same nanoseconds as the depth.
     pub active_ns: f64,
 }
 
 /// A stage over the run.
 #[derive(Debug, Clone, Default)]
 pub struct StageRun {
-    /// What the stage is called.
+    /// Name of the stage.
     pub name: String,
-    /// The loop whose batches it makes, where that is known.
+    /// Name of the loop for which the stage produces batches, if known.
     pub loop_name: Option<String>,
-    /// The stage that it is called within.
+    /// Name of the stage from which it is called.
     pub within: Option<String>,
-    /// Calls that ended in an exception.
+    /// Number of calls that raised an exception.
     pub failures: u64,
-    /// Items taken in and given out.
+    /// Number of input and output items.
     pub items: u64,
     /// All calls, by duration.
     pub time: Distribution,
-    /// CPU nanoseconds of the calls whose CPU time was taken.
+    /// CPU time of the calls whose CPU time was measured, in nanoseconds.
     pub cpu_ns: u64,
-    /// Nanoseconds of those same calls.
+    /// Duration of the same calls, in nanoseconds.
     pub cpu_of_ns: u64,
-    /// The processes, in the order in which they were first seen.
+    /// The processes, in the order of their first calls.
     pub workers: Vec<WorkerRun>,
 }
 
@@ -108,24 +109,24 @@ pub struct WorkerRun {
     pub label: Option<String>,
     /// Calls that ended.
     pub calls: u64,
-    /// Its calls, by duration; `None` where there is no room for another.
+    /// Its calls, by duration; `None` if the limit of histograms was reached.
     pub time: Option<Distribution>,
-    /// Whether it was there in the last tick.
-    here: bool,
+    /// Whether it was present in the last tick.
+    is_present: bool,
 }
 
 /// A queue over the run.
 #[derive(Debug, Clone, Default)]
 pub struct QueueRun {
-    /// What the queue is called.
+    /// Name of the queue.
     pub name: String,
-    /// The loop whose batches pass it, where that is known.
+    /// Name of the loop whose batches pass through it, if known.
     pub loop_name: Option<String>,
     /// Whether it is the last before the training loop.
     pub last: bool,
 }
 
-/// Ticks as one.
+/// One or several merged ticks.
 #[derive(Debug, Clone, Default)]
 struct Point {
     /// Monotonic seconds since the run began.
@@ -133,26 +134,26 @@ struct Point {
     interval_s: f64,
     /// Whether batches came from a cache in that time.
     replayed: bool,
-    /// Batches from the source, by loop. Lists are shorter where later ones were unknown.
+    /// Batches from the source, by loop. Lists are shorter if later loops or stages were unknown.
     batches: Vec<u64>,
     stages: Vec<StageTotals>,
     queues: Vec<QueueTotals>,
 }
 
-/// A tick as the history takes it.
+/// A tick, as input of the series.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StageTicks<'a> {
     /// Monotonic time since the run began.
     pub at: Duration,
-    /// Time since the look before.
+    /// Time since the previous tick.
     pub interval: Duration,
     /// Whether batches came from a cache in it.
     pub replayed: bool,
     /// Batches from the source, by loop.
     pub batches: &'a [(String, u64)],
-    /// One entry a stage and process, those at rest included.
+    /// One entry for each stage and process, idle ones included.
     pub stages: &'a [StageSample],
-    /// One entry a queue and process.
+    /// One entry for each queue and process.
     pub queues: &'a [QueueSample],
 }
 
@@ -168,7 +169,7 @@ pub struct StageSeries {
 }
 
 impl StageSeries {
-    /// Takes a tick.
+    /// Adds a tick.
     pub fn push(&mut self, tick: StageTicks<'_>) {
         let mut point = Point {
             at_s: tick.at.as_secs_f64(),
@@ -184,26 +185,29 @@ impl StageSeries {
             });
             *at(&mut point.batches, place) += batches;
         }
-        self.take_stages(tick.stages, &mut point.stages);
-        self.take_queues(tick.queues, &mut point.queues);
+        self.add_stages(tick.stages, &mut point.stages);
+        self.add_queues(tick.queues, &mut point.queues);
         let width = (self.stages.len() + self.queues.len()).max(1);
         self.points
-            .set_capacity((CELLS / width).clamp(FEWEST, DEFAULT_CAPACITY));
+            .set_capacity((MAX_CELLS / width).clamp(MIN_POINTS, DEFAULT_CAPACITY));
         self.points
             .push(point, 1.0, |earlier, later| earlier.merge(&later));
     }
 
-    fn take_stages(&mut self, samples: &[StageSample], out: &mut Vec<StageTotals>) {
+    fn add_stages(&mut self, samples: &[StageSample], out: &mut Vec<StageTotals>) {
         for stage in &mut self.stages {
             for worker in &mut stage.workers {
-                worker.here = false;
+                worker.is_present = false;
             }
         }
-        // Before any is judged: who works on a stage is seen by comparing its processes.
-        let places: Vec<usize> = samples.iter().map(|sample| self.absorb(sample)).collect();
+        // First add all of them: the processes of a stage are compared below.
+        let places: Vec<usize> = samples
+            .iter()
+            .map(|sample| self.add_to_run(sample))
+            .collect();
         for (sample, place) in samples.iter().zip(places) {
             let stage = &self.stages[place];
-            let here = stage.workers.iter().filter(|worker| worker.here);
+            let here = stage.workers.iter().filter(|worker| worker.is_present);
             let most = here.map(|worker| worker.calls).max().unwrap_or(0);
             let own = stage
                 .worker(sample.worker.as_deref())
@@ -216,21 +220,18 @@ impl StageSeries {
             totals.bytes += sample.bytes.unwrap_or(0);
             totals.cpu_ns += sample.cpu_ns;
             totals.cpu_of_ns += sample.cpu_of_ns;
-            if (own as f64) < WORKS * most as f64 {
+            if (own as f64) < MIN_CALL_SHARE * most as f64 {
                 continue;
             }
             let first = totals.processes == 0;
             totals.processes += 1;
             totals.peak += sample.peak;
-            totals.concurrency = match sample.concurrency {
-                Some(said) if first || totals.concurrency > 0 => totals.concurrency + said,
-                _ => 0,
-            };
+            totals.concurrency = add_known(totals.concurrency, first, sample.concurrency);
         }
     }
 
-    /// Adds a sample to what is known of its stage over the run. Returns the stage's place.
-    fn absorb(&mut self, sample: &StageSample) -> usize {
+    /// Adds a sample to its stage's totals over the run. Returns the index of the stage.
+    fn add_to_run(&mut self, sample: &StageSample) -> usize {
         let known = self.stage_places.get(&sample.name).copied();
         let place = known.unwrap_or_else(|| {
             let place = self.stages.len();
@@ -245,7 +246,7 @@ impl StageSeries {
         });
         let stage = &mut self.stages[place];
         if !sample.time.is_empty() && stage.within != sample.within {
-            // Not known before its first call, or not one and the same.
+            // Before the first call it is unknown. Later it differs between calls.
             let is_first = stage.time.is_empty();
             stage.within = sample.within.clone().filter(|_| is_first);
         }
@@ -258,7 +259,7 @@ impl StageSeries {
         place
     }
 
-    fn take_queues(&mut self, samples: &[QueueSample], out: &mut Vec<QueueTotals>) {
+    fn add_queues(&mut self, samples: &[QueueSample], out: &mut Vec<QueueTotals>) {
         let mut processes = vec![0u32; self.queues.len()];
         for sample in samples.iter().filter(|sample| sample.weight_ns > 0) {
             let known = self.queues.iter().position(|q| q.name == sample.name);
@@ -277,17 +278,12 @@ impl StageSeries {
             totals.weight_ns += sample.weight_ns;
             totals.empty_ns += sample.empty_ns;
             totals.full_ns += sample.full_ns;
-            // The mean depths of the processes add up, whatever time each was looked at.
+            // The sum of the mean depths of the processes, which were sampled over different times.
             totals.depth_ns += sample.depth().unwrap_or(0.0);
-            totals.capacity = match sample.capacity {
-                Some(capacity) if first || totals.capacity > 0 => totals.capacity + capacity,
-                _ => 0,
-            };
+            totals.capacity = add_known(totals.capacity, first, sample.capacity);
             totals.active_ns += sample.active().unwrap_or(0.0);
-            totals.places = match sample.places.filter(|_| sample.active_of_ns > 0) {
-                Some(places) if first || totals.places > 0 => totals.places + places,
-                _ => 0,
-            };
+            let places = sample.places.filter(|_| sample.active_of_ns > 0);
+            totals.places = add_known(totals.places, first, places);
         }
         for (totals, processes) in out.iter_mut().zip(processes) {
             if processes > 0 {
@@ -301,8 +297,8 @@ impl StageSeries {
     /// The part between two times, in seconds since the run began.
     #[must_use]
     pub fn between(&self, from_s: f64, to_s: f64) -> StageSpan<'_> {
-        // A point belongs to the part if most of its time does; in a part that is shorter than a
-        // point, those that touch it.
+        // A point belongs to the part if its middle does. If the part is shorter than a point, all points
+        // that overlap it count.
         let inside = |point: &&Point| {
             let middle = point.at_s - point.interval_s / 2.0;
             middle >= from_s && middle <= to_s
@@ -316,7 +312,7 @@ impl StageSeries {
         let live: Vec<&Point> = points.iter().copied().filter(|p| !p.replayed).collect();
         let live_s: f64 = live.iter().map(|point| point.interval_s).sum();
         StageSpan {
-            history: self,
+            series: self,
             live: if live_s < LEAST_LIVE_S {
                 points.clone()
             } else {
@@ -335,24 +331,24 @@ impl StageRun {
     fn absorb_worker(&mut self, sample: &StageSample, histograms: &mut usize) {
         let known = self.workers.iter().position(|w| w.label == sample.worker);
         let place = known.or_else(|| {
-            if self.workers.len() >= WORKERS {
-                let ended = self.workers.iter().position(|worker| !worker.here)?;
+            if self.workers.len() >= MAX_WORKERS {
+                let ended = self.workers.iter().position(|worker| !worker.is_present)?;
                 *histograms -= usize::from(self.workers.remove(ended).time.is_some());
             }
-            let has_room = *histograms < WORKER_HISTOGRAMS;
+            let has_room = *histograms < MAX_WORKER_HISTOGRAMS;
             *histograms += usize::from(has_room);
             self.workers.push(WorkerRun {
                 label: sample.worker.clone(),
                 calls: 0,
                 time: has_room.then(Distribution::default),
-                here: true,
+                is_present: true,
             });
             Some(self.workers.len() - 1)
         });
         let Some(worker) = place.map(|place| &mut self.workers[place]) else {
             return;
         };
-        worker.here = true;
+        worker.is_present = true;
         worker.calls += sample.time.count();
         if let Some(time) = &mut worker.time {
             time.merge(&sample.time);
@@ -369,16 +365,16 @@ impl Point {
             *at(&mut self.batches, place) += batches;
         }
         for (place, totals) in later.stages.iter().enumerate() {
-            at(&mut self.stages, place).add(totals);
+            at(&mut self.stages, place).merge(totals);
         }
         for (place, totals) in later.queues.iter().enumerate() {
-            at(&mut self.queues, place).add(totals);
+            at(&mut self.queues, place).merge(totals);
         }
     }
 }
 
 impl StageTotals {
-    fn add(&mut self, other: &Self) {
+    fn merge(&mut self, other: &Self) {
         self.calls += other.calls;
         self.busy_ns += other.busy_ns;
         self.items_in += other.items_in;
@@ -393,7 +389,7 @@ impl StageTotals {
 }
 
 impl QueueTotals {
-    fn add(&mut self, other: &Self) {
+    fn merge(&mut self, other: &Self) {
         self.capacity = self.capacity.max(other.capacity);
         self.weight_ns += other.weight_ns;
         self.empty_ns += other.empty_ns;
@@ -408,19 +404,19 @@ impl QueueTotals {
 /// A part of a run.
 #[derive(Debug, Clone)]
 pub struct StageSpan<'a> {
-    history: &'a StageSeries,
+    series: &'a StageSeries,
     points: Vec<&'a Point>,
-    /// Those without batches from a cache, or all where there is none without.
+    /// Points without cached batches, or all points if there is none.
     live: Vec<&'a Point>,
 }
 
 impl<'a> StageSpan<'a> {
-    /// The part without the time in which one of those loops took batches, such as an evaluation
-    /// between epochs: the same stages may serve it. All of it where `name` took few batches in the
-    /// rest, as where loops take turns all the time.
+    /// The part without the time in which one of the `others` took batches, such as an evaluation between
+    /// epochs that uses the same stages. The whole part if `name` took few batches in the rest, for example
+    /// because the loops alternate.
     #[must_use]
     pub fn without(mut self, others: &[&str], name: &str) -> Self {
-        let place = |name: &str| self.history.loops.iter().position(|known| known == name);
+        let place = |name: &str| self.series.loops.iter().position(|known| known == name);
         let Some(own) = place(name) else { return self };
         let others: Vec<usize> = others.iter().filter_map(|name| place(name)).collect();
         let taken = |point: &Point, by: usize| point.batches.get(by).copied().unwrap_or(0);
@@ -428,7 +424,7 @@ impl<'a> StageSpan<'a> {
         let all: u64 = self.points.iter().map(|point| taken(point, own)).sum();
         let rest = self.points.iter().copied().filter(alone);
         let rest: u64 = rest.map(|point| taken(point, own)).sum();
-        if rest > 0 && rest as f64 >= ALONE * all as f64 {
+        if rest > 0 && rest as f64 >= MIN_ALONE_SHARE * all as f64 {
             self.points.retain(alone);
             self.live.retain(alone);
         }
@@ -438,54 +434,47 @@ impl<'a> StageSpan<'a> {
         self
     }
 
-    /// Seconds of it without batches from a cache.
+    /// Seconds of the part without cached batches.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.live.iter().map(|point| point.interval_s).sum()
     }
 
-    /// What each stage did in it, by the order in which they were first called. Time in which batches
-    /// came from a cache is left out where the rest is a second or more.
+    /// The activity of each stage in the part, in the order of their first calls. Time with cached batches
+    /// is left out if the rest lasts a second or more.
     pub fn stages(&self) -> impl Iterator<Item = (&'a StageRun, StageTotals)> {
-        let of = |place| {
-            let mut totals = StageTotals::default();
-            for point in &self.live {
-                totals.add(point.stages.get(place).unwrap_or(&StageTotals::default()));
-            }
-            totals
-        };
-        self.history
-            .stages
-            .iter()
-            .enumerate()
-            .map(move |(place, stage)| (stage, of(place)))
+        let of = |place| self.merged(|point| point.stages.get(place), StageTotals::merge);
+        let stages = self.series.stages.iter().enumerate();
+        stages.map(move |(place, stage)| (stage, of(place)))
     }
 
-    /// How full each queue was in it, likewise.
+    /// The depth of each queue in the part, in the same way.
     pub fn queues(&self) -> impl Iterator<Item = (&'a QueueRun, QueueTotals)> {
-        let of = |place| {
-            let mut totals = QueueTotals::default();
-            for point in &self.live {
-                totals.add(point.queues.get(place).unwrap_or(&QueueTotals::default()));
-            }
-            totals
-        };
-        self.history
-            .queues
-            .iter()
-            .enumerate()
-            .map(move |(place, queue)| (queue, of(place)))
+        let of = |place| self.merged(|point| point.queues.get(place), QueueTotals::merge);
+        let queues = self.series.queues.iter().enumerate();
+        queues.map(move |(place, queue)| (queue, of(place)))
     }
 
-    /// Calls of a stage, and the batches that a loop took from its source meanwhile; `None` where it
+    /// The totals of a stage or queue over the live points.
+    fn merged<T: Default + 'a>(
+        &self,
+        totals: impl Fn(&'a Point) -> Option<&'a T>,
+        merge: fn(&mut T, &T),
+    ) -> T {
+        let mut merged = T::default();
+        let each = self.live.iter().copied().filter_map(totals);
+        each.for_each(|totals| merge(&mut merged, totals));
+        merged
+    }
+
+    /// Number of calls of a stage, and of batches that a loop took from its source meanwhile. `None` if it
     /// took none.
     ///
-    /// Over the whole part: what the loader makes ahead while batches come from a cache, the loop
-    /// takes afterwards.
+    /// It includes time with cached batches: the loader prefetches batches then, which the loop takes later.
     #[must_use]
     pub fn calls_and_batches(&self, stage: &str, of_loop: &str) -> Option<(u64, u64)> {
-        let place = *self.history.stage_places.get(stage)?;
-        let of_loop = self.history.loops.iter().position(|name| name == of_loop)?;
+        let place = *self.series.stage_places.get(stage)?;
+        let of_loop = self.series.loops.iter().position(|name| name == of_loop)?;
         let (mut calls, mut batches) = (0, 0);
         for point in &self.points {
             calls += point.stages.get(place).map_or(0, |totals| totals.calls);
@@ -495,7 +484,15 @@ impl<'a> StageSpan<'a> {
     }
 }
 
-/// The item at that place, which is made where it is not there.
+/// Adds the number of one more process to a sum that is 0 where one process has no number. `first`
+/// says whether the sum is of no process yet.
+fn add_known(sum: u32, first: bool, number: Option<u32>) -> u32 {
+    number
+        .filter(|_| first || sum > 0)
+        .map_or(0, |number| sum + number)
+}
+
+/// The item at that index. Missing items are added.
 fn at<T: Clone + Default>(list: &mut Vec<T>, place: usize) -> &mut T {
     if list.len() <= place {
         list.resize(place + 1, T::default());

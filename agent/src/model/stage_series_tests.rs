@@ -3,7 +3,7 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 const MS: u64 = 1_000_000;
 
-/// So many calls of 10 ms each.
+/// A sample of `calls` calls of 10 ms each.
 fn decode(worker: Option<&str>, calls: u64) -> StageSample {
     let mut time = Distribution::default();
     for _ in 0..calls {
@@ -20,7 +20,7 @@ fn decode(worker: Option<&str>, calls: u64) -> StageSample {
     }
 }
 
-/// A queue of a worker that held so many items all the time.
+/// A worker's queue that held `depth` items all the time.
 fn queue(worker: &str, depth: u32) -> QueueSample {
     QueueSample {
         name: "out".into(),
@@ -73,7 +73,7 @@ impl Run {
     }
 }
 
-/// A tick in which the loops `train` and `eval` took so many batches, at 2 calls a batch each.
+/// A tick in which the loops `train` and `eval` took batches, with 2 calls for each batch.
 fn turns(run: &mut Run, train: u64, eval: u64) {
     run.at += SECOND;
     run.history.push(StageTicks {
@@ -86,7 +86,7 @@ fn turns(run: &mut Run, train: u64, eval: u64) {
 }
 
 #[test]
-fn an_evaluation_between_epochs_is_no_part_of_the_training_loops_stages() {
+fn an_evaluation_between_epochs_does_not_count_for_the_training_loop() {
     let mut run = Run::new();
     for _ in 0..3 {
         (0..4).for_each(|_| turns(&mut run, 10, 0));
@@ -103,7 +103,7 @@ fn an_evaluation_between_epochs_is_no_part_of_the_training_loops_stages() {
 }
 
 #[test]
-fn loops_that_take_turns_all_the_time_are_not_told_apart() {
+fn loops_that_alternate_all_the_time_are_not_separated() {
     let mut run = Run::new();
     (0..9).for_each(|_| turns(&mut run, 10, 10));
     turns(&mut run, 10, 0);
@@ -113,7 +113,7 @@ fn loops_that_take_turns_all_the_time_are_not_told_apart() {
 }
 
 #[test]
-fn a_long_run_keeps_its_counts_in_bounded_room() {
+fn a_long_run_keeps_its_counts_in_bounded_memory() {
     let mut run = Run::new();
     for _ in 0..10_000 {
         run.tick(2, false, &[decode(None, 6)]);
@@ -128,7 +128,7 @@ fn a_long_run_keeps_its_counts_in_bounded_room() {
 }
 
 #[test]
-fn many_stages_share_the_room_that_there_is() {
+fn many_stages_share_the_bounded_memory() {
     let mut run = Run::new();
     let stages: Vec<_> = (0..1000)
         .map(|number| StageSample {
@@ -140,12 +140,12 @@ fn many_stages_share_the_room_that_there_is() {
         run.tick(1, false, &stages);
     }
 
-    assert!(run.history.points.buckets().len() * 1000 <= CELLS + 1000);
+    assert!(run.history.points.buckets().len() * 1000 <= MAX_CELLS + 1000);
     assert_eq!(run.totals(0.0, 70.0).calls, 70);
 }
 
 #[test]
-fn what_was_done_before_and_after_the_part_does_not_count() {
+fn activity_outside_the_part_does_not_count() {
     let mut run = Run::new();
     for calls in [100, 100, 5, 5, 100] {
         run.tick(1, false, &[decode(None, calls)]);
@@ -158,7 +158,7 @@ fn what_was_done_before_and_after_the_part_does_not_count() {
 }
 
 #[test]
-fn what_is_made_ahead_during_a_replay_counts_for_the_batches_that_take_it() {
+fn calls_during_a_replay_count_for_the_batches_taken_later() {
     let mut run = Run::new();
     run.tick(10, false, &[decode(None, 30)]);
     run.tick(0, true, &[decode(None, 24)]);
@@ -173,7 +173,7 @@ fn what_is_made_ahead_during_a_replay_counts_for_the_batches_that_take_it() {
 }
 
 #[test]
-fn places_add_up_over_the_processes_that_work_on_a_stage() {
+fn concurrency_is_summed_over_the_processes_that_run_a_stage() {
     let mut run = Run::new();
     let said = |worker, calls| StageSample {
         concurrency: Some(2),
@@ -221,7 +221,7 @@ fn places_add_up_over_the_processes_that_work_on_a_stage() {
 }
 
 #[test]
-fn processes_that_replace_others_do_not_add_up() {
+fn processes_that_replace_others_do_not_increase_the_sum() {
     let mut run = Run::new();
     for pool in 0..100 {
         let workers = [0, 1].map(|n| decode(Some(&format!("pid {}", 2 * pool + n)), 50));
@@ -234,20 +234,20 @@ fn processes_that_replace_others_do_not_add_up() {
 }
 
 #[test]
-fn workers_beyond_the_room_still_count() {
+fn workers_beyond_the_limit_still_count() {
     let mut run = Run::new();
-    for pool in 0..2 * WORKERS {
+    for pool in 0..2 * MAX_WORKERS {
         run.tick(1, false, &[decode(Some(&format!("pid {pool}")), 1)]);
     }
 
     let stage = &run.history.stages[0];
-    assert_eq!(stage.workers.len(), WORKERS);
-    assert!(run.history.worker_histograms <= WORKER_HISTOGRAMS);
-    assert_eq!(stage.time.count(), 2 * WORKERS as u64);
+    assert_eq!(stage.workers.len(), MAX_WORKERS);
+    assert!(run.history.worker_histograms <= MAX_WORKER_HISTOGRAMS);
+    assert_eq!(stage.time.count(), 2 * MAX_WORKERS as u64);
 }
 
 #[test]
-fn the_depths_of_the_queues_of_one_name_add_up_and_their_shares_are_of_all() {
+fn depths_of_queues_with_one_name_are_summed_and_their_shares_averaged() {
     let mut history = StageSeries::default();
     for second in 1..=4 {
         history.push(StageTicks {

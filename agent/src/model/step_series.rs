@@ -1,8 +1,8 @@
-//! The steps of one loop and phase over a whole run, in bounded memory.
+//! The steps of one loop and phase over a run, in bounded memory.
 //!
-//! Whether a loop is in steady state can only be judged from its steps in order. The early ones
-//! are kept one by one, since that is where warm-up lies; the later ones as distributions. So this is no
-//! [`BoundedSeries`](super::BoundedSeries), which would merge the early steps too.
+//! To find the steady state, the analysis needs the early steps in order, because they include the warm-up.
+//! So early steps are kept individually, and later steps as a distribution. A
+//! [`BoundedSeries`](super::BoundedSeries) would merge the early steps too.
 
 use super::distribution::Distribution;
 
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_steps_count_although_they_are_not_kept_one_by_one() {
+    fn later_steps_count_although_they_are_not_kept_individually() {
         let mut series = StepSeries::default();
         for _ in 0..EARLY + 100 {
             series.push(StepSample {

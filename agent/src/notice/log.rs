@@ -1,4 +1,4 @@
-//! What the user was told, each thing once.
+//! Prints each notice once, and keeps it for the records.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -6,18 +6,18 @@ use std::sync::{Mutex, PoisonError};
 use crate::model::record::NoticeRecord;
 use crate::notice::Notice;
 
-/// Says a notice aloud. Called from the thread that found it, once a notice.
-pub type Say = Box<dyn Fn(&Notice) + Send + Sync>;
+/// Prints a notice to the user. [`NoticeLog::post`] calls it on its own thread, once for each notice.
+pub type PrintNotice = Box<dyn Fn(&Notice) + Send + Sync>;
 
-/// Collects notices from all threads until the sampler writes them down.
+/// Collects notices from all threads until the sampler writes them to the records.
 pub struct NoticeLog {
-    say: Say,
+    print: PrintNotice,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    said: HashSet<(&'static str, String)>,
+    posted: HashSet<(&'static str, String)>,
     unwritten: Vec<NoticeRecord>,
 }
 
@@ -28,25 +28,25 @@ impl std::fmt::Debug for NoticeLog {
 }
 
 impl NoticeLog {
-    /// An empty log that prints each notice through `say`.
+    /// An empty log that prints each notice through `print`.
     #[must_use]
-    pub fn new(say: Say) -> Self {
+    pub fn new(print: PrintNotice) -> Self {
         Self {
-            say,
+            print,
             state: Mutex::default(),
         }
     }
 
-    /// Says `notice`, unless one with the same code and subject was said before.
+    /// Prints `notice`, unless a notice with the same code and subject was printed before.
     pub fn post(&self, notice: &Notice) {
         {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if !state.said.insert(notice.identity()) {
+            if !state.posted.insert(notice.identity()) {
                 return;
             }
             state.unwritten.push(notice.to_record());
         }
-        (self.say)(notice);
+        (self.print)(notice);
     }
 
     /// The notices posted since the last call.
@@ -64,12 +64,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_notice_is_said_and_written_once() {
-        let said = Arc::new(AtomicU32::new(0));
+    fn the_same_notice_is_printed_and_written_once() {
+        let printed = Arc::new(AtomicU32::new(0));
         let notice_log = {
-            let said = Arc::clone(&said);
+            let printed = Arc::clone(&printed);
             NoticeLog::new(Box::new(move |_| {
-                said.fetch_add(1, Ordering::Relaxed);
+                printed.fetch_add(1, Ordering::Relaxed);
             }))
         };
         notice_log.post(&Notice::StepsDropped { count: 1 });
@@ -81,7 +81,7 @@ mod tests {
             loop_name: "b".into(),
         });
 
-        assert_eq!(said.load(Ordering::Relaxed), 3);
+        assert_eq!(printed.load(Ordering::Relaxed), 3);
         assert_eq!(notice_log.take().len(), 3);
         assert!(notice_log.take().is_empty());
     }

@@ -1,39 +1,39 @@
-//! What is said of a probe before it begins: how long it takes, and what happens to training.
+//! The notice before a probe: how long it takes, and its effect on training.
 
 use std::fmt;
 
 use crate::model::{LoopOption, OptionsFrom};
 
-/// What a probe is about to do.
+/// Facts about a probe that is about to begin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProbeFacts {
-    /// Most steps that it takes. Exact where several ranks train together.
+    /// Maximum number of steps. Exact if there are several ranks.
     pub total: u64,
-    /// From how many to how many it usually takes, where that is less.
+    /// Usual number of steps, from and to, if that is less.
     pub usual: Option<(u64, u64)>,
-    /// Most steps that train on repeated batches. Exact where several ranks train together.
+    /// Maximum number of steps on repeated batches. Exact if there are several ranks.
     pub replayed: u64,
-    /// Batches that are repeated at a time.
+    /// Number of batches in the cache.
     pub cached: u32,
-    /// Whether several ranks train together.
+    /// Whether there are several ranks.
     pub has_ranks: bool,
-    /// Batches of an epoch, where the loader says.
+    /// Number of batches in an epoch, if the loader reports it.
     pub epoch: Option<u64>,
     /// Whether an epoch delivers every batch of a loader that has a length.
     pub exactly_once: bool,
-    /// What the loop does when the probe is over.
+    /// What the loop does after the probe.
     pub afterwards: Afterwards,
     /// Where the user sets the options.
     pub from: OptionsFrom,
 }
 
-/// What a loop does when its probe is over.
+/// What a loop does after its probe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Afterwards {
-    /// It trains on, unless the user asks for its end.
+    /// It continues to train, unless the user sets `stop_after_probe`.
     #[default]
     TrainsOn,
-    /// It trains on: only the program ends it.
+    /// It continues to train: only the program can end it.
     OnlyTrainsOn,
     /// It ends.
     Ends,
@@ -100,7 +100,7 @@ impl ProbeFacts {
         }
     }
 
-    /// How long to train, where one epoch may be too short for the probe.
+    /// Writes how long to train, if one epoch may be too short for the probe.
     fn write_need(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (least, most) = self.usual.unwrap_or((self.total, self.total));
         let Some(epoch) = self.epoch.filter(|&epoch| epoch > 0 && epoch < most) else {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_says_how_long_it_takes_and_what_happens_to_training() {
+    fn the_notice_states_the_length_of_the_probe_and_its_effect_on_training() {
         let facts = ProbeFacts {
             epoch: Some(5000),
             from: OptionsFrom::Run,
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_only_the_program_ends_cannot_be_stopped() {
+    fn the_notice_names_no_option_if_only_the_program_can_end_the_loop() {
         let facts = ProbeFacts {
             afterwards: Afterwards::OnlyTrainsOn,
             ..long()
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_batches_are_delivered_epochs_are_longer() {
+    fn epochs_are_longer_if_all_batches_are_delivered() {
         let facts = ProbeFacts {
             epoch: Some(5000),
             exactly_once: true,
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_that_are_shorter_than_the_probe_are_counted() {
+    fn the_notice_counts_epochs_that_are_shorter_than_the_probe() {
         let facts = ProbeFacts {
             epoch: Some(120),
             ..long()
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn several_ranks_know_the_number_of_steps_beforehand() {
+    fn the_number_of_steps_is_exact_with_several_ranks() {
         let facts = ProbeFacts {
             total: 1035,
             usual: None,

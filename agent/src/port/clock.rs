@@ -1,19 +1,18 @@
-//! Time, in the one place that reads it.
+//! Clocks: raw time stamps for the training thread, and a [`Clock`] that tests can control.
 //!
-//! The training thread takes [`MonotonicClock::ticks`] (10 ns on x86-64: the time-stamp counter,
-//! unscaled); the sampler turns ticks into nanoseconds later. Code that decides by time takes a
-//! [`Clock`], so that a test can turn it by hand.
+//! The training thread reads [`MonotonicClock::ticks`] (10 ns on x86-64: the unscaled time-stamp counter).
+//! The sampler converts ticks to nanoseconds later. Code that depends on time uses a [`Clock`]. No other
+//! module reads the time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Where the sampler gets its time from.
+/// The sampler's clock.
 pub trait Clock: Send + Sync + 'static {
-    /// Monotonic time since an arbitrary origin. Never goes back, whatever is done to the wall
-    /// clock.
+    /// Monotonic time since an arbitrary origin. It never goes back, even if the wall clock is changed.
     fn now(&self) -> Duration;
 
-    /// Wall-clock nanoseconds since 1970-01-01 UTC, for people. Never used to measure.
+    /// Wall-clock nanoseconds since 1970-01-01 UTC, for display. Never used to measure.
     fn unix_nanos(&self) -> u64;
 }
 
@@ -25,8 +24,8 @@ pub struct MonotonicClock {
 }
 
 impl MonotonicClock {
-    /// Calibrates against the system's clock, which takes about 0.6 ms the first time in a
-    /// process. The origin is now.
+    /// A clock whose origin is now. The first call in a process calibrates against the system's clock,
+    /// which takes about 0.6 ms.
     #[must_use]
     pub fn new() -> Self {
         let clock = quanta::Clock::new();
@@ -43,21 +42,21 @@ impl MonotonicClock {
         }
     }
 
-    /// A raw time stamp: only good for [`nanos`](Self::nanos).
+    /// A raw time stamp, which [`nanos`](Self::nanos) converts.
     #[inline]
     #[must_use]
     pub fn ticks(&self) -> u64 {
         self.clock.raw()
     }
 
-    /// Nanoseconds since this clock's origin of a raw time stamp.
+    /// Nanoseconds from this clock's origin to a raw time stamp.
     #[inline]
     #[must_use]
     pub fn nanos(&self, ticks: u64) -> u64 {
         self.clock.delta_as_nanos(self.origin, ticks)
     }
 
-    /// Nanoseconds from one raw time stamp to a later one; 0 where it is not later.
+    /// Nanoseconds from one raw time stamp to a later one; 0 if it is not later.
     #[inline]
     #[must_use]
     pub fn nanos_between(&self, begin: u64, end: u64) -> u64 {
@@ -87,26 +86,26 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// CPU time the calling thread has used, or `None` where the system does not say.
+/// CPU time of the calling thread. `None` if the system does not report it.
 #[must_use]
 pub fn thread_cpu_time() -> Option<Duration> {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid timespec that lives through the call, which writes nothing else.
+    // SAFETY: `time` is a valid timespec that lives until the call returns. The call writes nothing else.
     let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     let seconds = u64::try_from(time.tv_sec).ok()?;
     let nanos = u32::try_from(time.tv_nsec).ok()?;
     (status == 0).then(|| Duration::new(seconds, nanos))
 }
 
-/// CPU time of a thread, noted by itself as it goes on, for whoever adds up what the agent costs.
+/// CPU time of a thread, which the thread itself stores, for the agent's own cost.
 #[derive(Debug, Default)]
 pub struct ThreadTime(AtomicU64);
 
 impl ThreadTime {
-    /// Notes what the calling thread has used so far. Called by one thread.
+    /// Stores the CPU time of the calling thread. Call from one thread only.
     pub fn note(&self) {
         if let Some(used) = thread_cpu_time() {
             let nanos = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
@@ -114,7 +113,7 @@ impl ThreadTime {
         }
     }
 
-    /// What was noted last.
+    /// The last stored CPU time.
     #[must_use]
     pub fn get(&self) -> Duration {
         Duration::from_nanos(self.0.load(Ordering::Relaxed))

@@ -1,18 +1,19 @@
-//! Where readings come from.
+//! The trait of a source of readings.
 
 use std::time::Duration;
 
 use crate::model::Reading;
 
-/// Why a source gave no readings this time.
+/// Why a source returned no readings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CollectError {
-    /// The source does not work here, or no longer. It is retired for the run, with one notice.
+    /// The source does not work on this machine, or stopped working. It is retired for the run, with one
+    /// notice.
     #[error("{reason}")]
     Unsupported {
         /// Why: a clause without its final stop.
         reason: String,
-        /// What would make it work: a command, a flag, a package. Absent where nothing would.
+        /// How to make it work: a command, a flag, a package. Absent if there is no way.
         remedy: Option<String>,
     },
     /// This tick's readings are lost; the next tick may work.
@@ -21,7 +22,7 @@ pub enum CollectError {
 }
 
 impl CollectError {
-    /// The source does not work here, and nothing can be done about it.
+    /// The source does not work on this machine, and there is no remedy.
     pub fn unsupported(reason: impl Into<String>) -> Self {
         Self::Unsupported {
             reason: reason.into(),
@@ -29,7 +30,7 @@ impl CollectError {
         }
     }
 
-    /// The source does not work here until somebody does what `remedy` says.
+    /// The source does not work on this machine until the user applies `remedy`.
     pub fn remediable(reason: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Unsupported {
             reason: reason.into(),
@@ -38,14 +39,14 @@ impl CollectError {
     }
 }
 
-/// When a source wants to be read.
+/// When a source is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// On every tick, by the tick's own thread: for what takes microseconds and never blocks.
+    /// At every tick, on the sampler's thread: for a source that takes microseconds and never blocks.
     Tick,
-    /// By a thread of its own, and not again before so much time has passed: for drivers, for what
-    /// is dear, and for what does not change faster. Its readings are in the ticks that it was read
-    /// for; what comes late is in the next.
+    /// On a thread of its own, at most once in this time: for drivers, for expensive sources, and for
+    /// values that change slowly. Its readings are in the tick for which it was read. A late response is in
+    /// the next tick.
     Background(Duration),
 }
 
@@ -56,35 +57,35 @@ pub enum Pace {
 /// its readings, not the training step. A panic retires the source, like
 /// [`CollectError::Unsupported`].
 ///
-/// A source is one thing that works or does not, for one reason. What can fail by itself (the
-/// hardware counters of perf, the engines of a GPU) is a source by itself.
+/// A source works or fails as a whole. Values that can fail independently (the hardware counters of perf, the
+/// engines of a GPU) belong to separate sources.
 pub trait Collector: Send + 'static {
-    /// Names this source in notices, in the records and in the agent's own report.
+    /// Name of this source in notices, in the records and in the agent's own report.
     fn name(&self) -> &'static str;
 
-    /// When it wants to be read. Constant over a run.
+    /// When the source is read. Constant over a run.
     fn pace(&self) -> Pace {
         Pace::Tick
     }
 
-    /// How many times the CPU time of a reading it rests before the next, at the least. By default
-    /// that is a thousandth of a core. Constant over a run; for [`Pace::Background`] only.
+    /// Shortest rest between two readings, as a multiple of the CPU time of a reading. With the default,
+    /// the source uses at most a thousandth of a core. Constant over a run; for [`Pace::Background`] only.
     fn cpu_rest(&self) -> u32 {
         1_000
     }
 
-    /// Appends the readings of this moment to `out`. What cannot be read is left out, never zero.
+    /// Appends the current readings to `out`. A value that cannot be read is left out, and never zero.
     ///
     /// `at` is the monotonic time since the run began.
     ///
     /// # Errors
     ///
     /// [`CollectError::Unsupported`] retires the source for the run;
-    /// [`CollectError::Transient`] costs it this tick.
+    /// [`CollectError::Transient`] loses its readings of this tick.
     fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError>;
 
-    /// CPU time that it has used on threads other than the one that calls
-    /// [`collect`](Self::collect), for the agent's account of its own cost.
+    /// CPU time of the source on threads other than the one that calls [`collect`](Self::collect), for the
+    /// agent's own cost.
     fn cpu_time(&self) -> Duration {
         Duration::ZERO
     }

@@ -1,23 +1,23 @@
-//! Which thread takes the batches, for the sources that count threads one by one.
+//! Stores which thread takes the batches, for sources that read single threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// The kernel's number of the thread that iterates the training loop. Clones are the same cell: the
-/// loops write it when an epoch begins, sources read it.
+/// Thread ID of the thread that iterates the training loop. Clones share it: the loops write it when an
+/// epoch begins, sources read it.
 ///
-/// Several loops may be iterated by several threads; then it is the one that began last.
+/// If several threads iterate several loops, it is the thread that began an epoch last.
 #[derive(Debug, Clone, Default)]
 pub struct ConsumerThread(Arc<AtomicI32>);
 
 impl ConsumerThread {
-    /// The calling thread is the one.
+    /// Stores the calling thread.
     pub fn set_here(&self) {
-        // SAFETY: `gettid` takes nothing and always succeeds.
+        // SAFETY: `gettid` takes no arguments and always succeeds.
         self.0.store(unsafe { libc::gettid() }, Ordering::Relaxed);
     }
 
-    /// Its number; `None` before the first epoch.
+    /// The thread ID; `None` before the first epoch.
     #[must_use]
     pub fn get(&self) -> Option<i32> {
         Some(self.0.load(Ordering::Relaxed)).filter(|&tid| tid != 0)

@@ -1,11 +1,11 @@
-//! Keeps a fault in an adapter from becoming a fault of the training process.
+//! Isolates panics in adapters from the training process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls into an adapter; a panic comes back as its message.
+/// Calls an adapter, and returns the message of a panic as an error.
 ///
-/// The panic hook still prints, once, which is what a bug report needs. The adapter is not called
-/// again after a panic, so that its broken state is never seen.
+/// The panic hook still prints once, which a bug report needs. Callers do not call the adapter again after
+/// a panic, because its state may be broken.
 ///
 /// # Errors
 ///
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_comes_back_as_its_message() {
+    fn a_panic_is_returned_as_its_message() {
         let quiet = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| {}));
         let outcome = contain(|| panic!("engine {} is gone", 3));

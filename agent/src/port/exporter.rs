@@ -1,4 +1,4 @@
-//! Where records go.
+//! The trait of a destination of records.
 
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -9,24 +9,24 @@ use crate::notice::Notice;
 /// Why records were not delivered.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The destination is gone for good. It is retired for the run, with one notice.
+    /// The destination failed permanently. It is retired for the run, with one notice.
     #[error("{0}")]
     Closed(String),
-    /// These records are lost; the next ones may arrive.
+    /// These records are lost. The next ones may be delivered.
     #[error("{0}")]
     Transient(String),
 }
 
-/// What a destination lost so far that no error told of, each in its own unit.
+/// Losses of a destination that [`Exporter::export`] did not return as an error, each in its own unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Deliveries of the run as it stands that were given up.
+    /// Exports of the current totals that were given up.
     pub exports: u64,
-    /// Records that a reader was too slow for.
+    /// Records that were dropped because a reader was too slow.
     pub lines: u64,
-    /// Spans that were not taken.
+    /// Spans that were not accepted.
     pub spans: u64,
-    /// Log records that were not taken.
+    /// Log records that were not accepted.
     pub log_records: u64,
 }
 
@@ -41,49 +41,49 @@ impl AddAssign for Lost {
 
 /// Delivers records to one destination.
 ///
-/// The agent calls [`export`](Self::export) from one thread, in the order the records were made.
-/// While it runs, records wait in a bounded queue; what does not fit is dropped and counted. A
-/// panic retires the exporter, like [`ExportError::Closed`].
+/// The agent calls [`export`](Self::export) from one thread, in the order of the records. Meanwhile, new
+/// records wait in a bounded queue. If the queue is full, they are dropped and counted. A panic retires the
+/// exporter, like [`ExportError::Closed`].
 ///
-/// In a process forked from the owner nothing is called, not even `drop`.
+/// The agent calls nothing in a forked child, not even `drop`.
 pub trait Exporter: Send + 'static {
-    /// Names this destination in notices.
+    /// Name of this destination in notices.
     fn name(&self) -> &'static str;
 
-    /// Delivers `records`, all or none. Returns when they are safe from the end of the process.
+    /// Delivers all of `records`, or none. When it returns, the end of the process can no longer lose them.
     ///
     /// # Errors
     ///
     /// [`ExportError::Closed`] retires the exporter for the run;
-    /// [`ExportError::Transient`] costs it these records.
+    /// [`ExportError::Transient`] loses these records.
     fn export(&mut self, records: &[Record]) -> Result<(), ExportError>;
 
-    /// What there is to say of the destination since the last call: one that delivers on a thread of
-    /// its own learns late how that went. Asked after each `export`.
-    fn tell(&mut self) -> Vec<Notice> {
+    /// Returns the notices since the last call. A destination that delivers on its own thread learns the
+    /// result later. Called after each `export`.
+    fn take_notices(&mut self) -> Vec<Notice> {
         Vec::new()
     }
 
-    /// What was lost so far that no error of `export` told of.
+    /// Losses so far that `export` did not return as an error.
     fn lost(&self) -> Lost {
         Lost::default()
     }
 
-    /// Whether it tells of single steps, a sample of which is then in the ticks. Asked once, before
-    /// the first record.
+    /// Whether it exports single steps. Then the ticks hold a sample of them. Called once, before the first
+    /// record.
     fn wants_steps(&self) -> bool {
         false
     }
 
-    /// CPU time that threads of its own have used so far.
+    /// CPU time of its own threads so far.
     fn cpu_time(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// No more records come. Begins to deliver what is left and does not wait, so that several
-    /// destinations do so at once.
+    /// Begins to deliver the remaining records, because no more follow. It does not wait, so several
+    /// destinations deliver concurrently.
     fn close(&mut self) {}
 
-    /// Waits for what `close` began, at most two seconds: the end of the process waits for it.
+    /// Waits at most two seconds for the delivery that `close` began. The end of the process waits for it.
     fn finish(&mut self) {}
 }

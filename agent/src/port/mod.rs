@@ -1,4 +1,4 @@
-//! The traits through which the outside world plugs into the agent, each with its error.
+//! Traits that adapters implement (sources, destinations, clock), each with its error.
 
 pub mod clock;
 pub mod collector;

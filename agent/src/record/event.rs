@@ -1,8 +1,8 @@
-//! What the training thread tells, and how it is packed.
+//! Events that the training thread records, and their encoding in words of 64 bits.
 //!
-//! A batch is one word: 31 bits for the compute before it and 32 for its wait, in ticks of the
-//! clock, counted on from the batch before. What does not fit, and all that is no batch, is a
-//! mark: a word with the top bit set, and two of payload.
+//! A batch is one word, a packed lap: 31 bits for the compute before it and 32 bits for its wait, in ticks of
+//! the clock, relative to the previous batch. A batch that does not fit, and every other event, is a mark: a
+//! word with the top bit set, then two words of payload.
 
 use crate::model::record::Phase;
 
@@ -26,42 +26,42 @@ const GAP: u64 = MARK | 0x8;
 const CONCURRENT: u64 = MARK | 0x9;
 const LAP: u64 = MARK | 0xa;
 
-/// One thing that happened in the training thread. Times are raw ticks of the agent's clock.
+/// An event in the training thread. Times are raw ticks of the agent's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A batch was asked for, and received.
+    /// A batch was requested and received.
     Lap {
-        /// When `next()` was called.
+        /// Time of the call of `next()`.
         request: u64,
-        /// When it returned.
+        /// Time of its return.
         receive: u64,
     },
     /// `iter()` was called.
     EpochBegin {
-        /// When.
+        /// Time of the call.
         at: u64,
     },
     /// The iteration ended.
     EpochEnd {
-        /// Whether the source said that it has no more, or the loop was left.
+        /// Whether the source was exhausted. False if the loop was left early.
         exhausted: bool,
     },
-    /// From now on batches come from elsewhere.
+    /// The source of the following batches.
     Phase(Phase),
-    /// Samples in each batch from now on; 0 where it is not known.
+    /// Number of samples in each of the following batches; 0 if it is unknown.
     BatchSize(u64),
     /// A step of a loop that iterates no loader ended.
     Step {
-        /// When.
+        /// Time of its end.
         at: u64,
     },
-    /// Batches went by unseen: no step reaches across.
+    /// Batches were not recorded: no step spans this gap.
     Gap,
-    /// Several threads take batches at once from now on.
+    /// From now on, several threads take batches concurrently.
     Concurrent,
 }
 
-/// A lap as one word, where it follows soon enough on the batch received at `last`.
+/// A lap as one word. `None` if it is too long after the batch that was received at `last`.
 #[inline]
 #[must_use]
 pub(super) fn pack(last: u64, request: u64, receive: u64) -> Option<u64> {
@@ -71,7 +71,7 @@ pub(super) fn pack(last: u64, request: u64, receive: u64) -> Option<u64> {
 }
 
 impl Event {
-    /// As three words.
+    /// The event as three words.
     #[must_use]
     pub(super) fn encode(self) -> [u64; 3] {
         match self {
@@ -93,7 +93,7 @@ impl Event {
 /// Reads events from words.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
-    /// When the last batch was received, in ticks.
+    /// Time of receipt of the last batch, in ticks.
     last: u64,
 }
 

@@ -1,15 +1,15 @@
-//! From time stamps to steps: the definitions of wait, compute, step, ttfb and boundary.
+//! Turns time stamps into steps. Defines wait, compute, step, time to first batch and epoch boundary.
 //!
 //! | quantity | from | to |
 //! |---|---|---|
 //! | wait | `next()` is called | it returns |
-//! | compute | a batch is received | the next is asked for |
+//! | compute | a batch is received | the next is requested |
 //! | step | a batch is received | the next is received, in the same epoch and phase |
 //! | time to first batch | `iter()` is called | the first batch is received |
 //! | epoch boundary | the last batch of an epoch is received | the first of the next is |
 //!
-//! The wait for the first batch of an epoch is its ttfb and nothing else. Of a batch, wait,
-//! compute and step are either all known or all left out.
+//! The wait for the first batch of an epoch counts only as time to first batch. Wait, compute and step of a
+//! batch are either all known or all left out.
 
 use super::event::Event;
 use super::sampled::Sampled;
@@ -17,37 +17,37 @@ use crate::model::record::{EpochRecord, LoopTick, Phase, StepRecord};
 use crate::model::{Distribution, StepSample, StepSeries};
 use crate::port::MonotonicClock;
 
-/// One loop's events, folded as far as they have been read.
-#[derive(Debug)]
+/// The totals of one loop's events that were read so far.
+#[derive(Debug, Default)]
 pub struct Fold {
     name: String,
     phase: Phase,
     batch_size: u64,
     concurrent: bool,
     without_loader: bool,
-    /// Epochs begun.
+    /// Number of epochs that began.
     epochs: u64,
-    /// The epoch that goes on.
+    /// The current epoch.
     epoch: Option<Epoch>,
-    /// When the last batch of the loop was received, in whatever epoch. Nanoseconds.
+    /// Time of receipt of the loop's last batch, in any epoch. Nanoseconds.
     last_receive: Option<u64>,
-    /// Where the next step is measured from: the last batch, unless something lies between.
+    /// Start of the next step: the receipt of the last batch. `None` if the next batch ends no step.
     step_from: Option<u64>,
     /// Batches received.
     steps: u64,
-    /// Of these, how many came from the cache.
+    /// Batches received from the cache.
     replayed: u64,
-    /// The same of the epoch that was begun last.
+    /// Batches received from the cache in the epoch that began last.
     replayed_in_epoch: u64,
     first_begin: Option<u64>,
-    /// From the beginning to the last batch of each of the first epochs.
+    /// Start and last batch of each of the first epochs.
     spans: Vec<(u64, u64)>,
     first_ttfb_s: Option<f64>,
     parts: [Part; 3],
     live: StepSeries,
     replay: StepSeries,
     ended: Vec<EpochRecord>,
-    /// Where somebody wants single steps.
+    /// The sample of single steps, if a destination exports them.
     sampled: Option<Sampled>,
 }
 
@@ -62,7 +62,7 @@ struct Epoch {
     samples: u64,
 }
 
-/// What happened in one phase since the last tick.
+/// Steps of one phase since the last tick.
 #[derive(Debug, Default)]
 struct Part {
     first_step: u64,
@@ -82,37 +82,30 @@ pub struct LoopTotals {
     pub steps: u64,
     /// Epochs begun.
     pub epochs: u64,
-    /// Samples a batch, where known.
+    /// Number of samples in a batch, if known.
     pub batch_size: Option<u64>,
     /// Time to the first batch of the first epoch.
     pub ttfb_s: Option<f64>,
-    /// When the first epoch began, since the clock's origin.
+    /// Start of the first epoch, since the clock's origin.
     pub first_begin_s: Option<f64>,
-    /// When the last batch was received, since the clock's origin.
+    /// Receipt of the last batch, since the clock's origin.
     pub last_receive_s: Option<f64>,
-    /// Of the first epochs: when each began and when its last batch was received.
+    /// Start and last batch of each of the first epochs.
     pub spans_s: Vec<(f64, f64)>,
-    /// Live steps (those that settle after a replay are in neither series).
+    /// Live steps. Steps that settle after a replay are in neither series.
     pub live: StepSeries,
     /// Replayed steps.
     pub replay: StepSeries,
-    /// Whether several threads took batches at once, so that compute is not known.
+    /// Whether several threads took batches concurrently. Then compute is unknown.
     pub concurrent: bool,
-    /// Whether it is a loop of `step()` calls, where waiting is not seen.
+    /// Whether it is a loop of `step()` calls. Then waiting is unknown.
     pub without_loader: bool,
 }
 
-/// Epochs whose times are kept, to see which loops are iterated within the same steps.
-const SPANS: usize = 128;
+/// Maximum number of epochs whose times are kept. They show which loops are iterated within the same steps.
+const MAX_SPANS: usize = 128;
 
-const fn index(phase: Phase) -> usize {
-    match phase {
-        Phase::Live => 0,
-        Phase::Settle => 1,
-        Phase::Replay => 2,
-    }
-}
-
+/// In the order of `Fold::parts`.
 const PHASES: [Phase; 3] = [Phase::Live, Phase::Settle, Phase::Replay];
 
 fn seconds(nanos: u64) -> f64 {
@@ -125,34 +118,16 @@ impl Fold {
     pub fn new(name: String) -> Self {
         Self {
             name,
-            phase: Phase::Live,
-            batch_size: 0,
-            concurrent: false,
-            without_loader: false,
-            epochs: 0,
-            epoch: None,
-            last_receive: None,
-            step_from: None,
-            steps: 0,
-            replayed: 0,
-            replayed_in_epoch: 0,
-            first_begin: None,
-            spans: Vec::new(),
-            first_ttfb_s: None,
-            parts: <[Part; 3]>::default(),
-            live: StepSeries::default(),
-            replay: StepSeries::default(),
-            ended: Vec::new(),
-            sampled: None,
+            ..Self::default()
         }
     }
 
-    /// From now on ticks hold a sample of single steps.
+    /// Makes all following ticks hold a sample of single steps.
     pub fn sample_steps(&mut self) {
         self.sampled = Some(Sampled::new());
     }
 
-    /// Takes the next event.
+    /// Adds the next event.
     pub fn add(&mut self, event: Event, clock: &MonotonicClock) {
         match event {
             Event::Lap { request, receive } => {
@@ -162,7 +137,7 @@ impl Fold {
             Event::EpochBegin { at } => self.begin_epoch(clock.nanos(at)),
             Event::EpochEnd { exhausted } => self.end_epoch(exhausted),
             Event::Phase(phase) => {
-                // Live goes on seamlessly where settling ends, and back; replay does not.
+                // Live and settle steps continue each other. A step never spans live and cached batches.
                 if (self.phase == Phase::Replay) != (phase == Phase::Replay) {
                     self.step_from = None;
                 }
@@ -183,7 +158,7 @@ impl Fold {
         self.receive(receive, sample);
     }
 
-    /// A loop without a loader: a whole step, whose parts are not known.
+    /// Adds a step of a loop without a loader, whose parts are unknown.
     fn step(&mut self, at: u64) {
         self.without_loader = true;
         if self.epoch.is_none() {
@@ -214,7 +189,7 @@ impl Fold {
             epoch.replayed += u64::from(replayed);
             epoch.samples += self.batch_size;
         }
-        let part = &mut self.parts[index(self.phase)];
+        let part = &mut self.parts[self.phase as usize];
         if part.steps == 0 {
             part.first_step = self.steps;
         }
@@ -229,7 +204,7 @@ impl Fold {
                 step_ms: seconds(sample.step_ns()) * 1e3,
                 wait_ms: wait.map(|wait| seconds(wait) * 1e3),
             };
-            sampled.see(at, self.phase, sample, record);
+            sampled.add(at, self.phase, sample, record);
         }
         if let Some(sample) = sample {
             part.step.record(sample.step_ns());
@@ -264,7 +239,7 @@ impl Fold {
         self.epochs += 1;
     }
 
-    /// From the beginning of the epoch that goes on to its last batch so far.
+    /// Start of the current epoch, and its last batch so far.
     fn span(&self) -> Option<(u64, u64)> {
         let epoch = self.epoch.as_ref().filter(|epoch| epoch.steps > 0)?;
         Some((epoch.begun, self.last_receive?))
@@ -272,7 +247,7 @@ impl Fold {
 
     fn end_epoch(&mut self, exhausted: bool) {
         self.step_from = None;
-        if let Some(span) = self.span().filter(|_| self.spans.len() < SPANS) {
+        if let Some(span) = self.span().filter(|_| self.spans.len() < MAX_SPANS) {
             self.spans.push(span);
         }
         let Some(epoch) = self.epoch.take() else {
@@ -290,14 +265,15 @@ impl Fold {
         });
     }
 
-    /// What happened since the last call, one entry a phase that had batches.
+    /// The steps since the last call: one entry for each phase that had batches.
     pub fn take_tick(&mut self) -> Vec<LoopTick> {
         let mut entries = Vec::new();
         for phase in PHASES {
-            let part = &mut self.parts[index(phase)];
+            let part = std::mem::take(&mut self.parts[phase as usize]);
             if part.steps == 0 {
                 continue;
             }
+            let sampled = self.sampled.as_mut();
             entries.push(LoopTick {
                 name: self.name.clone(),
                 phase,
@@ -308,21 +284,13 @@ impl Fold {
                 wait: (&part.wait).into(),
                 compute: (&part.compute).into(),
                 step: (&part.step).into(),
-                sampled: self
-                    .sampled
-                    .as_mut()
-                    .map_or_else(Vec::new, |sampled| sampled.take(phase)),
+                sampled: sampled.map_or_else(Vec::new, |sampled| sampled.take(phase)),
             });
-            part.steps = 0;
-            part.samples = 0;
-            part.wait.clear();
-            part.compute.clear();
-            part.step.clear();
         }
         entries
     }
 
-    /// The run ends here, and with it the epoch that goes on.
+    /// Ends the run, and with it the current epoch.
     pub fn end(&mut self) {
         self.end_epoch(false);
     }
@@ -344,7 +312,7 @@ impl Fold {
         self.replayed
     }
 
-    /// Batches received from the cache in the epoch that was begun last.
+    /// Batches received from the cache in the epoch that began last.
     #[must_use]
     pub fn replayed_in_epoch(&self) -> u64 {
         self.replayed_in_epoch

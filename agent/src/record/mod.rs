@@ -1,13 +1,13 @@
-//! What the training thread calls: two time stamps a batch into a ring, and nothing else.
+//! Records the batches of a loop on the training thread, with two time stamps for each batch.
 //!
-//! Per batch the training thread reads the time-stamp counter twice and stores two words. It
-//! takes no lock, allocates nothing and makes no system call. Everything that follows (scaling,
-//! histograms, epochs) happens in [`Fold`], on the sampler's thread.
+//! For each batch, the training thread reads the time-stamp counter twice and stores one word in a ring.
+//! It takes no lock, allocates nothing and makes no system call. The rest (scaling, histograms, epochs)
+//! happens in [`Fold`], on the sampler's thread.
 
 pub mod event;
 pub mod fold;
 pub mod recorder;
-pub mod ring;
+mod ring;
 mod sampled;
 pub mod stage;
 

@@ -1,51 +1,52 @@
 //! A bounded ring of words between one writer and one reader.
 //!
-//! The words are relaxed atomics, which cost what plain stores cost on every machine of interest
-//! and keep the ring free of `unsafe`. `head` publishes them (release), `tail` gives the room back
-//! (release). Two writers at once would garble events, never memory.
+//! The words are relaxed atomics. They cost as much as plain stores on all common machines, and keep the
+//! ring free of `unsafe`. A release store of `head` publishes them, a release store of `tail` frees their
+//! room. Two concurrent writers would garble events, never memory.
 //!
-//! What a batch costs beyond its time stamps is mostly here: the lines that the reader's core has
-//! read must come back to the writer's. Hence one word a batch, eight to a line.
+//! Most of a batch's cost, apart from its time stamps, is here: cache lines that the reader's core has read
+//! must return to the writer's core. So a batch is one word, and a cache line holds eight.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Words the ring holds: 128 KiB. At 10 ms a step, almost three minutes.
-pub const CAPACITY: usize = 16_384;
+/// Words in the ring: 128 KiB. With steps of 10 ms, they last almost three minutes.
+pub(super) const CAPACITY: usize = 16_384;
 const MASK: u64 = CAPACITY as u64 - 1;
 const HALF: u64 = CAPACITY as u64 / 2;
 
-/// Keeps what the writer writes off the reader's cache line.
+/// A counter in a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Line(AtomicU64);
 
 /// The ring.
 #[derive(Debug)]
-pub struct Ring {
+pub(super) struct Ring {
     words: Box<[AtomicU64]>,
     /// Words written. Only the writer stores it.
     head: Line,
     /// Words read. Only the reader stores it.
     tail: Line,
-    /// The `tail` the writer saw last, so that it reads the shared one only when it must.
+    /// The writer's last copy of `tail`. The writer reads the shared `tail` only if it must.
     tail_seen: Line,
 }
 
-/// What became of an event.
+/// Result of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pushed {
-    /// It is in the ring.
+pub(super) enum Pushed {
+    /// The event is in the ring.
     Kept,
-    /// It is in the ring, half of which was filled since the last such answer: time to read.
+    /// The event is in the ring, and half of the ring was filled since the last such result: it should be
+    /// read.
     KeptHalfFull,
-    /// There was no room.
+    /// The event was not written, because there was no room.
     Full,
 }
 
 impl Ring {
     /// An empty ring.
     #[must_use]
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             words: (0..CAPACITY).map(|_| AtomicU64::new(0)).collect(),
             head: Line::default(),
@@ -54,9 +55,9 @@ impl Ring {
         }
     }
 
-    /// Writes one event, whole or not at all. Call from one thread at a time.
+    /// Writes all words of an event, or none. Call from one thread at a time.
     #[inline]
-    pub fn push<const N: usize>(&self, event: [u64; N]) -> Pushed {
+    pub(super) fn push<const N: usize>(&self, event: [u64; N]) -> Pushed {
         let head = self.head.0.load(Ordering::Relaxed);
         let after = head + N as u64;
         if after - self.tail_seen.0.load(Ordering::Relaxed) > CAPACITY as u64 {
@@ -77,9 +78,9 @@ impl Ring {
         }
     }
 
-    /// The words that are there, in order. Call from one thread at a time.
+    /// The words in the ring, in order. Call from one thread at a time.
     #[must_use]
-    pub fn read(&self) -> Words<'_> {
+    pub(super) fn read(&self) -> Words<'_> {
         Words {
             ring: self,
             tail: self.tail.0.load(Ordering::Relaxed),
@@ -93,15 +94,9 @@ impl Ring {
     }
 }
 
-impl Default for Ring {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// Takes words out of a ring. Gives the room back every 1,024 words, and when dropped.
+/// Removes words from a ring. Frees their room every 1,024 words, and when dropped.
 #[derive(Debug)]
-pub struct Words<'a> {
+pub(super) struct Words<'a> {
     ring: &'a Ring,
     tail: u64,
     head: u64,
@@ -160,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn half_a_ring_later_the_writer_is_told_to_have_it_read() {
+    fn every_half_ring_the_writer_learns_that_it_should_be_read() {
         let ring = Ring::new();
-        let told = (0..CAPACITY as u64)
+        let half_full = (0..CAPACITY as u64)
             .filter(|&i| ring.push([i]) == Pushed::KeptHalfFull)
             .collect::<Vec<_>>();
 
-        assert_eq!(told, [HALF - 1, 2 * HALF - 1]);
+        assert_eq!(half_full, [HALF - 1, 2 * HALF - 1]);
     }
 
     #[test]

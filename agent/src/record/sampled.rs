@@ -1,28 +1,26 @@
-//! Single steps, a few of many: what spans are made of.
+//! Samples single steps of a loop, for destinations that export spans.
 //!
-//! At most [`A_SECOND`] steps a second are kept, of a loop that is slower than that each one. Once the
-//! time has come the step after the one that goes on is taken: the one that goes on at a given moment
-//! is more often a long one, and the sample would tell of slower steps than there are.
+//! It keeps at most [`STEPS_PER_SECOND`], or every step of a slower loop. When the time has come, it keeps
+//! the step after the current one. The current step at a given moment is more often a long one (inspection
+//! paradox), so a sample of current steps would be biased towards slow steps.
 //!
-//! Runs where events are folded, never in the training thread's own path; nothing is allocated but
-//! when sampling begins.
+//! It runs where events are folded, normally on the sampler's thread. It allocates only when sampling begins.
 
 use crate::model::StepSample;
 use crate::model::record::{Phase, StepRecord};
 
-/// Steps a second at most.
-const A_SECOND: u64 = 10;
+/// Maximum number of sampled steps per second.
+const STEPS_PER_SECOND: u64 = 10;
 
-/// Steps that one tick holds at most: those of the first quarter of a minute, where an interval is
-/// longer.
-const MOST: usize = 150;
+/// Maximum number of sampled steps in a tick. If an interval is longer than 15 s, they are the first steps.
+const MAX_PER_TICK: usize = 150;
 
 /// A sample of a loop's steps.
 #[derive(Debug)]
 pub(super) struct Sampled {
-    /// The next one is kept.
+    /// Whether the next step is kept.
     armed: bool,
-    /// When to be armed again, in nanoseconds.
+    /// Time from which a step is kept again, in nanoseconds.
     due: u64,
     kept: Vec<(Phase, StepRecord)>,
 }
@@ -32,21 +30,21 @@ impl Sampled {
         Self {
             armed: true,
             due: 0,
-            kept: Vec::with_capacity(MOST),
+            kept: Vec::with_capacity(MAX_PER_TICK),
         }
     }
 
-    /// Sees a step that ended at `at`, with that batch.
-    pub(super) fn see(&mut self, at: u64, phase: Phase, step: StepSample, record: StepRecord) {
-        if self.armed && self.kept.len() < MOST {
+    /// Adds a step that ended at `at`, if it belongs to the sample.
+    pub(super) fn add(&mut self, at: u64, phase: Phase, step: StepSample, record: StepRecord) {
+        if self.armed && self.kept.len() < MAX_PER_TICK {
             self.kept.push((phase, record));
             let began = at.saturating_sub(step.step_ns());
-            self.due = began + 1_000_000_000 / A_SECOND;
+            self.due = began + 1_000_000_000 / STEPS_PER_SECOND;
         }
         self.armed = at >= self.due;
     }
 
-    /// Those of a phase, since the last call.
+    /// The sampled steps of a phase since the last call.
     pub(super) fn take(&mut self, phase: Phase) -> Vec<StepRecord> {
         self.kept
             .extract_if(.., |(of, _)| *of == phase)
@@ -61,7 +59,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// The numbers of the steps that are kept, of steps of so many milliseconds one after the other.
+    /// The numbers of the sampled steps. `steps` are the durations of consecutive steps, in milliseconds.
     fn kept(steps: impl IntoIterator<Item = u64>) -> Vec<u64> {
         let mut sampled = Sampled::new();
         let mut at = 0;
@@ -75,13 +73,13 @@ mod tests {
                 step: number,
                 ..StepRecord::default()
             };
-            sampled.see(at, Phase::Live, sample, record);
+            sampled.add(at, Phase::Live, sample, record);
         }
         sampled.take(Phase::Live).iter().map(|s| s.step).collect()
     }
 
     #[test]
-    fn of_fast_steps_ten_a_second_are_kept_and_of_slow_ones_all() {
+    fn ten_fast_steps_a_second_and_all_slow_steps_are_kept() {
         assert_eq!(kept(vec![1; 1_000]).len(), 10);
         assert_eq!(kept(vec![100; 50]), (0..50).collect::<Vec<_>>());
         assert_eq!(kept(vec![7_000; 5]).len(), 5);
@@ -105,6 +103,6 @@ mod tests {
 
     #[test]
     fn a_tick_holds_a_bounded_number() {
-        assert_eq!(kept(vec![100; 10_000]).len(), MOST);
+        assert_eq!(kept(vec![100; 10_000]).len(), MAX_PER_TICK);
     }
 }

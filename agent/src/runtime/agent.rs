@@ -1,9 +1,9 @@
-//! The agent's life: start, watch, pause, report, stop.
+//! The running agent: adds loops, pauses, reports and stops.
 //!
-//! Three threads, and one for each source that wants its own, started by
-//! [`AgentBuilder::start`](super::AgentBuilder::start): the sampler ticks, the exporter delivers, and
-//! one sleeps until `SIGTERM`. None of them is ever joined: [`Agent::stop`] waits for a condition with
-//! a deadline, and what is stuck then is left behind.
+//! [`AgentBuilder::start`](super::AgentBuilder::start) starts three threads: the sampler ticks, the export
+//! thread delivers, and the third one sleeps until `SIGTERM`. A slow source has a thread of its own. No
+//! thread is ever joined: [`Agent::stop`] waits for a condition with a deadline, and leaves a stuck thread
+//! behind.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::builder::Limits;
 use super::fork::Owner;
-use super::signal::{self, Terminate};
+use super::signal::{self, SignalEffect};
 use super::signal_chain::end_process;
 use super::wake::Waker;
 use crate::delivery::RecordQueue;
@@ -25,10 +25,10 @@ use crate::record::{Fold, Recorder};
 use crate::sampling::RankGpu;
 use crate::sampling::{LiveRun, LoopEntry, Sampler, Schedule};
 
-/// How long the records may take to be completed when the process is asked to end.
+/// Time limit for the last records after `SIGTERM`.
 const TERMINATE_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// A running agent. Clones are the same agent; dropping it stops nothing.
+/// A running agent. Clones refer to the same agent. A drop does not stop it.
 #[derive(Debug, Clone)]
 pub struct Agent(pub(super) Arc<Inner>);
 
@@ -39,11 +39,11 @@ pub(super) struct Inner {
     pub(super) limits: Limits,
     pub(super) live_run: Arc<LiveRun>,
     pub(super) queue: Arc<RecordQueue>,
-    /// Read by the training thread once a batch.
+    /// The training thread reads it once for each batch.
     pub(super) watching: Arc<AtomicBool>,
     pub(super) consumer: ConsumerThread,
     pub(super) rank_gpu: RankGpu,
-    /// A destination tells of single steps.
+    /// Whether a destination exports single steps.
     pub(super) sample_steps: bool,
     pub(super) sampler: Waker,
     pub(super) terminator: Waker,
@@ -51,7 +51,7 @@ pub(super) struct Inner {
     pub(super) served: Condvar,
 }
 
-/// What the sampler was asked to do between two ticks.
+/// Requests to the sampler between two ticks.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     pub(super) stop: bool,
@@ -60,16 +60,16 @@ pub(super) struct Requests {
     stopped: bool,
 }
 
-/// How stopping went.
+/// Result of a stop.
 #[derive(Debug, Clone)]
 pub struct Stopped {
     /// The run as a whole.
     pub summary: SummaryRecord,
-    /// What the probes found.
+    /// The records of the probes.
     pub probes: Vec<ProbeRecord>,
-    /// Whether everything was delivered in time.
+    /// Whether all records were delivered in time.
     pub complete: bool,
-    /// How long it took.
+    /// Duration of the stop.
     pub took: Duration,
 }
 
@@ -80,13 +80,13 @@ impl Inner {
 
     pub(super) fn run_sampler(&self, mut sampler: Sampler) {
         let mut schedule = Schedule::new(self.clock.now(), self.limits.interval);
-        let mut live_run = true;
+        let mut was_watching = true;
         loop {
             let watching = self.watching.load(Ordering::Relaxed);
-            if watching && !std::mem::replace(&mut live_run, watching) {
+            if watching && !was_watching {
                 sampler.forget();
             }
-            live_run = watching;
+            was_watching = watching;
             let due = schedule.until_due(self.clock.now());
             if !(due.is_zero() && watching) {
                 self.sampler.sleep(watching.then_some(due));
@@ -114,13 +114,13 @@ impl Inner {
                     sampler.tick(late, false);
                 }
             } else {
-                // Woken early: a ring is half full.
+                // The sampler was woken because a ring is half full.
                 self.live_run.drain();
             }
         }
     }
 
-    /// Waits until `done`, at most until `timeout` has passed. Returns whether it is.
+    /// Waits at most `timeout` until `done` returns true. Returns whether it did.
     fn wait(&self, timeout: Duration, done: impl Fn(&Requests) -> bool) -> bool {
         let (requests, _) = self
             .served
@@ -131,7 +131,7 @@ impl Inner {
 }
 
 impl Agent {
-    /// Watches one more loop.
+    /// Adds a loop to watch.
     #[must_use]
     pub fn add_loop(&self, loader: LoaderRecord, mode: Mode) -> Arc<LoopEntry> {
         let inner = &self.0;
@@ -154,52 +154,50 @@ impl Agent {
             recorder.fold(Fold::sample_steps);
         }
         let entry = LoopEntry::new(recorder, loader, mode);
-        if inner.owner.is_here() {
-            inner.live_run.add(Arc::clone(&entry));
-            if inner.live_run.len() == 1 {
-                // What runs here is written at once, for a run that does not live to its first tick.
-                inner.lock().flushes += 1;
-                inner.sampler.ring();
-            }
+        if inner.owner.is_here() && inner.live_run.add(Arc::clone(&entry)) {
+            // The run's record is written at once: the run may end before its first tick.
+            inner.lock().flushes += 1;
+            inner.sampler.ring();
         }
         entry
     }
 
-    /// A batch of the loop of that name was looked at. Whether it is the first.
+    /// Stores the contents of a batch of the loop with that name. Returns whether it is the first batch.
     #[must_use]
     pub fn describe_batch(&self, name: &str, batch: BatchRecord) -> bool {
         self.is_here() && self.0.live_run.set_batch(name, batch)
     }
 
-    /// Milliseconds of CPU time to hand over a mebibyte of shared memory on this machine.
+    /// Stores the CPU time, in milliseconds, that it takes to pass a mebibyte of shared memory on this
+    /// machine.
     pub fn set_shared_mib_ms(&self, ms: f64) {
         self.0.live_run.set_shared_mib_ms(ms);
     }
 
-    /// Whether this is the process the agent was started in.
+    /// Whether this is the process in which the agent was started, and not a forked child.
     #[must_use]
     pub fn is_here(&self) -> bool {
         self.0.owner.is_here()
     }
 
-    /// Tells the user something, once.
+    /// Shows a notice to the user, once.
     pub fn notice(&self, notice: &Notice) {
         if self.is_here() {
             self.0.live_run.notice_log.post(notice);
         }
     }
 
-    /// torch's current device on the thread of the training loop, as an epoch begins.
+    /// Stores torch's current device on the thread of the training loop at the start of an epoch.
     pub fn report_torch_device(&self, ordinal: u32) {
         self.0.rank_gpu.bind_by_torch(ordinal);
     }
 
-    /// Switches the watch off: batches pass uncounted and nothing is read.
+    /// Pauses the agent: batches are not counted, and sources are not read.
     pub fn pause(&self) {
         self.0.watching.store(false, Ordering::Relaxed);
     }
 
-    /// Switches the watch on again.
+    /// Resumes the agent after a pause.
     pub fn resume(&self) {
         self.0.watching.store(true, Ordering::Relaxed);
         if self.is_here() {
@@ -207,7 +205,7 @@ impl Agent {
         }
     }
 
-    /// The run so far, with the probes that have ended or go on.
+    /// The summary of the run so far, and the records of its probes.
     #[must_use]
     pub fn report(&self) -> (SummaryRecord, Vec<ProbeRecord>) {
         self.0
@@ -215,28 +213,26 @@ impl Agent {
             .report(self.0.clock.now(), RunState::Running)
     }
 
-    /// Writes down what there is, as an extra tick. Returns whether it was delivered within
-    /// `timeout`.
+    /// Writes an extra tick. Returns whether it was delivered within `timeout`.
     #[expect(clippy::must_use_candidate, reason = "what counts is the effect")]
     pub fn flush(&self, timeout: Duration) -> bool {
         if !self.is_here() {
             return true;
         }
         let start = self.0.clock.now();
-        let asked = {
+        let requested = {
             let mut requests = self.0.lock();
             requests.flushes += 1;
             requests.flushes
         };
         self.0.sampler.ring();
         self.0.wait(timeout, |requests| {
-            requests.flushed >= asked || requests.stopped
+            requests.flushed >= requested || requests.stopped
         }) && self.0.queue.wait_empty(self.remaining(start, timeout))
     }
 
-    /// An exception that nothing caught ends the program. Written down at the end of the watch; where
-    /// batches were repeated in the epoch that it ended, the user is told, if it `is_error`: Ctrl-C
-    /// is none.
+    /// Stores an uncaught exception that ends the program, for the final summary. Posts a notice if the
+    /// exception ended an epoch with repeated batches and `is_error`. Ctrl-C is no error.
     pub fn ended_by_exception(&self, exception: &str, is_error: bool) {
         if !self.is_here() {
             return;
@@ -259,8 +255,8 @@ impl Agent {
         }
     }
 
-    /// Ends the watch: a last tick, the final summary, and everything delivered, all within the
-    /// limits' `stop_timeout`. Stopping twice, or in a forked child, does nothing.
+    /// Stops the agent: writes a last tick and the final summary, and waits until they are delivered, all
+    /// within the limit `stop_timeout`. A second stop, or a stop in a forked child, does nothing.
     #[expect(clippy::must_use_candidate, reason = "what counts is the effect")]
     pub fn stop(&self) -> Option<Stopped> {
         self.stop_within(self.0.limits.stop_timeout)
@@ -300,12 +296,12 @@ impl Agent {
         timeout.saturating_sub(self.0.clock.now().saturating_sub(start))
     }
 
-    /// The terminating thread: sleeps until the agent stops or the process is asked to end.
+    /// Runs the `headspace-term` thread: sleeps until the agent stops or `SIGTERM` arrives.
     pub(super) fn await_termination(&self, on_terminate: &dyn Fn(&SummaryRecord, &[ProbeRecord])) {
         loop {
             self.0.terminator.sleep(None);
             match signal::arrived() {
-                Some(Terminate::Yes) => {
+                Some(SignalEffect::EndProcess) => {
                     self.0.live_run.set_ended_by(EndRecord {
                         cause: EndCause::Signal,
                         name: "SIGTERM".to_owned(),
@@ -316,7 +312,7 @@ impl Agent {
                     end_process();
                     return;
                 }
-                Some(Terminate::Perhaps) => {
+                Some(SignalEffect::WriteRecords) => {
                     self.flush(TERMINATE_TIMEOUT);
                 }
                 None if self.0.lock().stop => return,

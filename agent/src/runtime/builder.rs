@@ -1,4 +1,4 @@
-//! How an agent is started: what it watches, where its records go, and its threads.
+//! Starts the agent: its sources, its destinations and its threads.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
@@ -13,7 +13,7 @@ use crate::delivery::{RecordQueue, export_thread};
 use crate::model::record::{GpuRecord, ProbeRecord, RunRecord, SummaryRecord};
 use crate::notice::Notice;
 use crate::notice::NoticeLog;
-use crate::notice::log::Say;
+use crate::notice::log::PrintNotice;
 use crate::port::{Clock, Collector, ConsumerThread, Exporter, MonotonicClock, Pace};
 use crate::record::recorder;
 use crate::record::stage::{Region, Workers};
@@ -22,17 +22,17 @@ use crate::sampling::background_source::background_source;
 use crate::sampling::sampler::Identity;
 use crate::sampling::{LiveRun, Sampler, Source, Sources, StageReader};
 
-/// Stack of a thread of ours: they hold no deep recursion, and address space is the user's.
+/// Stack size of the agent's threads. They have no deep recursion, and save address space for the user.
 const STACK: usize = 512 * 1024;
 
-/// How often the agent looks, and how much it may hold while an exporter is slow.
+/// Limits of the agent: its interval, its memory while an exporter is slow, and its time to stop.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Time between two ticks. At least 1 ms.
     pub interval: Duration,
-    /// Ticks whose records may wait for an exporter, in `[1, 4096]`.
+    /// Maximum number of ticks whose records wait for an exporter, in `[1, 4096]`.
     pub queue_capacity: usize,
-    /// How long `stop` waits for the last records. What is still waiting then is lost.
+    /// How long `stop` waits for the last records. Records that still wait then are lost.
     pub stop_timeout: Duration,
 }
 
@@ -46,53 +46,53 @@ impl Default for Limits {
     }
 }
 
-/// Why the agent did not start. Training has not been touched.
+/// Why the agent did not start. Training is not affected.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The interval is too short.
     #[error("`interval` is too short: {given:?} (at least 1 ms)")]
     Interval {
-        /// What was asked for.
+        /// The given interval.
         given: Duration,
     },
-    /// The system gave no thread or no descriptor.
+    /// The system has no thread or descriptor left.
     #[error("the agent's threads cannot start: {0}")]
     System(#[from] std::io::Error),
 }
 
-/// Takes the final summary and what the probes found.
+/// Receives the final summary and the records of the probes.
 pub type OnTerminate = Box<dyn Fn(&SummaryRecord, &[ProbeRecord]) + Send>;
 
-/// What the agent watches and where its records go.
+/// Configuration of an agent.
 pub struct AgentBuilder {
-    /// How often, and how much.
+    /// Interval, memory and time limits.
     pub limits: Limits,
-    /// Where readings come from. What is to be told of them, off ones included, is in `run`.
+    /// The sources of readings. `run` describes all sources, including those that are off.
     pub collectors: Vec<Box<dyn Collector>>,
-    /// Where records go.
+    /// The destinations of records.
     pub exporters: Vec<Box<dyn Exporter>>,
     /// The first record.
     pub run: RunRecord,
-    /// The GPUs that the process may use, once they are known: a driver may be slow. They are in
-    /// the run's record from then on.
+    /// The GPUs that the process may use. They may be set later, because a driver may be slow. Then the
+    /// run's record is written again.
     pub gpus: Arc<OnceLock<Vec<GpuRecord>>>,
-    /// Who writes the records.
+    /// The process that writes the records.
     pub identity: Identity,
-    /// Says a notice aloud.
-    pub say: Say,
+    /// Prints a notice.
+    pub print_notice: PrintNotice,
     /// Called with the final summary when `SIGTERM` ends the process.
     pub on_terminate: OnTerminate,
     /// Seconds between the start of the process and the clock's origin.
     pub process_age_s: Option<f64>,
     /// The clock whose origin is the beginning of the run.
     pub clock: MonotonicClock,
-    /// Written by the loops, for sources that want to know which thread takes the batches.
+    /// The thread that takes the batches. The loops write it, sources read it.
     pub consumer: ConsumerThread,
     /// The GPU that this rank computes on, for the sources that read GPUs.
     pub rank_gpu: RankGpu,
-    /// The slots of this process's own stages and queues.
+    /// The slots of this process's stages and queues.
     pub stages: Option<&'static Region>,
-    /// Finds the worker processes whose stages and queues belong to this run.
+    /// Finds the worker processes of this run.
     pub workers: Option<Box<dyn Workers>>,
 }
 
@@ -101,7 +101,7 @@ impl AgentBuilder {
     ///
     /// # Errors
     ///
-    /// [`StartError`] for limits out of range, or a system that gives no thread.
+    /// [`StartError`] if a limit is out of range, or the system has no thread or descriptor left.
     pub fn start(self) -> Result<Agent, StartError> {
         if self.limits.interval < Duration::from_millis(1) {
             return Err(StartError::Interval {
@@ -113,7 +113,7 @@ impl AgentBuilder {
         run.process_started_unix_nano = process_started(&clock, self.process_age_s);
         let step_cost_ns = recorder::cost_per_batch_ns(&clock);
         let live_run = LiveRun::new(
-            NoticeLog::new(self.say),
+            NoticeLog::new(self.print_notice),
             self.gpus,
             self.rank_gpu.clone(),
             self.process_age_s,
@@ -145,7 +145,7 @@ impl AgentBuilder {
         );
         let agent = Agent(inner);
         if let Err(error) = start_threads(&agent, sampler, self.exporters, self.on_terminate) {
-            // Those that did start end by themselves.
+            // Threads that did start end by themselves.
             agent.0.lock().stop = true;
             agent.0.sampler.ring();
             agent.0.queue.close();
@@ -156,8 +156,7 @@ impl AgentBuilder {
     }
 }
 
-/// When the process started, in nanoseconds since 1970-01-01 UTC. `age_s` was its age at the clock's
-/// origin.
+/// Start time of the process, in nanoseconds since 1970-01-01 UTC. `age_s` is its age at the clock's origin.
 fn process_started(clock: &MonotonicClock, age_s: Option<f64>) -> Option<u64> {
     let age = Duration::try_from_secs_f64(age_s?).ok()? + clock.now();
     let age = u64::try_from(age.as_nanos()).ok()?;
@@ -192,7 +191,7 @@ fn spawn(name: &str, work: Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHand
         .spawn(work)
 }
 
-/// Gives a thread to each source that wants one of its own. One that gets none is retired.
+/// Starts a thread for each background source. A source is retired if the system has no thread left.
 fn open_sources(
     collectors: Vec<Box<dyn Collector>>,
     clock: &MonotonicClock,

@@ -1,8 +1,8 @@
-//! Telling the process that owns an agent from the children forked off it.
+//! Distinguishes the process that owns an agent from its forked children.
 //!
-//! A fork copies the agent's memory but none of its threads: in the child nothing may be joined,
-//! flushed, locked or closed. Comparing process ids would cost a system call; a counter that the
-//! C library bumps in every child costs a load.
+//! A fork copies the agent's memory but none of its threads, so a child must not join, flush, lock or close
+//! anything. A comparison of process IDs would cost a system call. A counter that is incremented in every
+//! child costs a load.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +14,7 @@ extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The process that something was made in.
+/// The process in which an object was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner(u32);
 
@@ -23,15 +23,15 @@ impl Owner {
     #[must_use]
     pub fn here() -> Self {
         REGISTER.call_once(|| {
-            // SAFETY: `in_child` is a plain function that lives for ever and only touches an
-            // atomic, which is allowed between fork and exec. Failure (no memory) leaves the
-            // counter still, which is what it would be without forks.
+            // SAFETY: `in_child` is a function, so it is valid for ever. It only increments an atomic,
+            // which is allowed between fork and exec. If the call fails (no memory), the counter does not
+            // change, as if there were no forks.
             unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         });
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether this is still that process, and not a child forked off it.
+    /// Whether the current process is that process, and not a forked child.
     #[inline]
     #[must_use]
     pub fn is_here(self) -> bool {

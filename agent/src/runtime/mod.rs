@@ -1,4 +1,4 @@
-//! Threads, signals and forks: the agent as a guest in somebody else's process.
+//! Runs the agent inside the user's process: its threads, its start and stop, signals and forks.
 
 pub mod agent;
 pub mod builder;

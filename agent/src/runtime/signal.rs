@@ -1,17 +1,16 @@
-//! `SIGTERM`: the records are completed, then the process ends as it would have.
+//! Handles `SIGTERM`: completes the records, then lets the process end as it would without headspace.
 //!
-//! The handler sits in front of the one that was there ([`SignalChain`]), so a training thread stuck
-//! in a long C call is no obstacle. It only takes note and rings; a thread of ours does the rest, with
-//! a deadline:
+//! The handler runs before the previous one ([`SignalChain`]), also while the training thread is in a long
+//! C call. It only sets a flag and rings a [`Waker`](wake::Waker). The `headspace-term` thread does the
+//! rest, with a deadline:
 //!
-//! | what was there | what happens |
+//! | previous action | effect |
 //! |---|---|
 //! | the default (end the process) | final records, verdict, then the default, with its exit status |
-//! | a handler, such as Python's | it runs at once, as ever; what is recorded so far is written |
+//! | a handler, such as Python's | it runs at once, as before; the records so far are written |
 //! | ignored | stays ignored; nothing is installed |
 //!
-//! A program that installs its own handler later replaces ours. A forked child gets what was
-//! there.
+//! If the program installs a handler later, it replaces this one. A forked child has the previous action.
 
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -21,22 +20,22 @@ use super::signal_chain::{SignalChain, end_process};
 use super::wake;
 
 static CHAIN: SignalChain = SignalChain::new();
-/// The eventfd to ring, -1 while nobody listens.
+/// The eventfd to ring, -1 if there is no listener.
 static ALARM: AtomicI32 = AtomicI32::new(-1);
 static ARRIVED: AtomicBool = AtomicBool::new(false);
-/// The process that listens. Not a count of forks: a child can get the signal before it has counted
-/// its own.
+/// The process that listens. Not the count of forks: a child can receive the signal before it increments the
+/// count.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 /// Held while the handler is installed or removed.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
-/// What a signal means for whoever listens.
+/// Effect of a signal on the listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Terminate {
-    /// Nobody else handles it: complete the records, then end the process.
-    Yes,
-    /// Another handler decides: write down what there is.
-    Perhaps,
+pub(crate) enum SignalEffect {
+    /// There is no other handler: complete the records, then end the process.
+    EndProcess,
+    /// Another handler decides: write the records so far.
+    WriteRecords,
 }
 
 extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
@@ -52,11 +51,11 @@ extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: 
         }
         return;
     }
-    // SAFETY: the arguments are those of this call by the system.
+    // SAFETY: the arguments are those that the system passed to this handler.
     unsafe { CHAIN.call_previous(signal, info, context) };
 }
 
-/// Rings `alarm` when the process is asked to end. One listener at a time: the last.
+/// Rings `alarm` when `SIGTERM` arrives. Only the last listener is active.
 pub(crate) fn listen(alarm: libc::c_int) {
     let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     ALARM.store(alarm, Ordering::Relaxed);
@@ -64,7 +63,7 @@ pub(crate) fn listen(alarm: libc::c_int) {
     CHAIN.install(handler);
 }
 
-/// Stops listening, and puts back what was there if ours is still in front.
+/// Stops listening, and restores the previous action if this handler is still installed.
 pub(crate) fn unlisten(alarm: libc::c_int) {
     let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let was_ours = ALARM.compare_exchange(alarm, -1, Ordering::Relaxed, Ordering::Relaxed);
@@ -73,13 +72,13 @@ pub(crate) fn unlisten(alarm: libc::c_int) {
     }
 }
 
-/// Whether the signal arrived since the last call, and what it means.
-pub(crate) fn arrived() -> Option<Terminate> {
+/// The effect of the signal, if it arrived since the last call.
+pub(crate) fn arrived() -> Option<SignalEffect> {
     ARRIVED.swap(false, Ordering::Acquire).then(|| {
         if CHAIN.previous_is_default() {
-            Terminate::Yes
+            SignalEffect::EndProcess
         } else {
-            Terminate::Perhaps
+            SignalEffect::WriteRecords
         }
     })
 }

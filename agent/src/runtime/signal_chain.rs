@@ -1,26 +1,25 @@
-//! A handler for `SIGTERM` in front of the one that was there, below Python: `signal.getsignal` does
-//! not change.
+//! Installs a handler for `SIGTERM` that can call the previous handler.
 //!
-//! The handler does its part and then calls what was there. An ignored signal stays ignored: nothing
-//! is installed. All that is here to be called by a handler is async-signal-safe.
+//! It works below Python: the result of `signal.getsignal` does not change. An ignored signal stays
+//! ignored: nothing is installed. All functions here that a handler may call are async-signal-safe.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, siginfo_t};
 
-/// A signal handler as `SA_SIGINFO` wants it.
+/// A signal handler with `SA_SIGINFO`.
 pub type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 /// A signal handler without `SA_SIGINFO`.
 type PlainHandler = extern "C" fn(c_int);
 
-/// What a handler of ours was put in front of. A `static`, which the handler reads.
+/// The previous action. It is a `static`, because the handler reads it.
 #[derive(Debug)]
 pub struct SignalChain {
     /// `SIG_DFL` is 0 and `SIG_IGN` is 1; others are addresses.
     previous: AtomicUsize,
     previous_flags: AtomicI32,
-    /// Ours is in front, or behind a handler that was put before it later and may call it.
+    /// Whether the handler is installed, or was replaced by a later handler that may call it.
     is_installed: AtomicBool,
 }
 
@@ -35,7 +34,7 @@ impl SignalChain {
         }
     }
 
-    /// Puts `handler`, which does async-signal-safe things only, in front. One thread at a time.
+    /// Installs `handler`, which must be async-signal-safe. Call from one thread at a time.
     pub fn install(&self, handler: Handler) {
         let Some(mut action) = current_action() else {
             return;
@@ -43,8 +42,8 @@ impl SignalChain {
         if action.sa_sigaction == libc::SIG_IGN {
             return;
         }
-        // In front of a handler that calls ours, ours would call it, and it ours, for ever. The
-        // default calls nobody: then a program has taken ours away since.
+        // If a later handler calls this one, a second installation would make both call each other for
+        // ever. The default action calls no handler: then the program has removed this one.
         if self.is_installed.swap(true, Ordering::Relaxed) && action.sa_sigaction != libc::SIG_DFL {
             return;
         }
@@ -56,7 +55,7 @@ impl SignalChain {
         set_action(&action);
     }
 
-    /// Puts back what was there, if `handler` is still in front. One thread at a time.
+    /// Restores the previous action, if `handler` is still installed. Call from one thread at a time.
     pub fn remove(&self, handler: Handler) {
         if let Some(mut action) = current_action()
             && action.sa_sigaction == handler as usize
@@ -68,29 +67,30 @@ impl SignalChain {
         }
     }
 
-    /// Whether what was there is the default: to end the process.
+    /// Whether the previous action is the default: to end the process.
     #[must_use]
     pub fn previous_is_default(&self) -> bool {
         self.previous.load(Ordering::Relaxed) == libc::SIG_DFL
     }
 
-    /// Calls the handler that was there; does nothing where that is the default.
+    /// Calls the previous handler. Does nothing if the previous action is the default.
     ///
     /// # Safety
     ///
-    /// The arguments are those that the system called a handler of ours with.
+    /// The arguments are those that the system passed to a handler that [`install`](Self::install) installed.
     pub unsafe fn call_previous(&self, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         let previous = self.previous.load(Ordering::Relaxed);
         if previous == libc::SIG_DFL {
             return;
         }
         if self.previous_flags.load(Ordering::Relaxed) & libc::SA_SIGINFO == 0 {
-            // SAFETY: `sigaction` gave this address as a handler without `SA_SIGINFO`, whose type is
-            // this; it is neither `SIG_DFL` (above) nor `SIG_IGN` (then nothing is installed).
+            // SAFETY: `sigaction` returned this address as a handler without `SA_SIGINFO`, which has this
+            // type. It is neither `SIG_DFL` (checked above) nor `SIG_IGN` (then nothing is installed).
             let call = unsafe { std::mem::transmute::<usize, PlainHandler>(previous) };
             call(signal);
         } else {
-            // SAFETY: the same with `SA_SIGINFO`.
+            // SAFETY: `sigaction` returned this address as a handler with `SA_SIGINFO`, which has this
+            // type. It is neither `SIG_DFL` nor `SIG_IGN`, as above.
             let call = unsafe { std::mem::transmute::<usize, Handler>(previous) };
             call(signal, info, context);
         }
@@ -103,10 +103,10 @@ impl Default for SignalChain {
     }
 }
 
-/// Ends the process as the default action would: killed by `SIGTERM`.
+/// Ends the process like the default action: killed by `SIGTERM`.
 pub fn end_process() {
-    // SAFETY: restores the default action and sends the signal to this process; both calls take
-    // plain numbers and are async-signal-safe.
+    // SAFETY: restores the default action and sends the signal to this process. Both calls take numbers
+    // only and are async-signal-safe.
     unsafe {
         libc::signal(libc::SIGTERM, libc::SIG_DFL);
         libc::kill(libc::getpid(), libc::SIGTERM);
@@ -115,16 +115,16 @@ pub fn end_process() {
 
 fn current_action() -> Option<libc::sigaction> {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: no new action is given; where the call succeeds it has written the whole current one.
+    // SAFETY: no new action is passed. If the call succeeds, it has written the whole current action.
     unsafe {
         let status = libc::sigaction(libc::SIGTERM, std::ptr::null(), action.as_mut_ptr());
         (status == 0).then(|| action.assume_init())
     }
 }
 
-/// `action` is one that [`current_action`] gave, with its handler and flags changed.
+/// Sets an action that [`current_action`] returned, with changed handler and flags.
 fn set_action(action: &libc::sigaction) {
-    // SAFETY: a whole action, whose handler has the type that its flags say; the old one is not
-    // asked for.
+    // SAFETY: `action` is a complete action, and its handler has the type that its flags state. The old
+    // action is not requested.
     unsafe { libc::sigaction(libc::SIGTERM, action, std::ptr::null_mut()) };
 }

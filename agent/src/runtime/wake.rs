@@ -1,12 +1,11 @@
-//! A thread's alarm clock: sleeps for a time, or until somebody rings.
+//! Lets a thread sleep for a time, or until another thread or a signal handler wakes it.
 //!
-//! An eventfd, because ringing it is one system call that is allowed anywhere: in the training
-//! thread, and in a signal handler.
+//! It uses an eventfd, because a write to it is one system call, which is allowed in a signal handler.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The alarm clock. Clones ring the same one.
+/// Wakes a sleeping thread. Clones wake the same thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Waker(Arc<Descriptor>);
 
@@ -15,17 +14,17 @@ struct Descriptor(libc::c_int);
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is ours, and this is its only owner's end.
+        // SAFETY: this is the only owner of the descriptor, and nothing uses it after this drop.
         unsafe { libc::close(self.0) };
     }
 }
 
 impl Waker {
-    /// A silent alarm clock.
+    /// A waker that was not rung.
     ///
     /// # Errors
     ///
-    /// When the process has no descriptor left.
+    /// The process has no descriptor left.
     pub(crate) fn new() -> std::io::Result<Self> {
         // SAFETY: takes no pointer.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
@@ -41,12 +40,12 @@ impl Waker {
         self.0.0
     }
 
-    /// Wakes the sleeper, or keeps it from falling asleep once.
+    /// Wakes the sleeping thread, or makes its next sleep return at once.
     pub(crate) fn ring(&self) {
         ring(self.0.0);
     }
 
-    /// Sleeps until the alarm rings, at most `timeout`; for ever without one.
+    /// Sleeps until [`ring`](Self::ring), at most `timeout`. Without a timeout, it may sleep for ever.
     pub(crate) fn sleep(&self, timeout: Option<Duration>) {
         let limit = timeout.map(|timeout| libc::timespec {
             tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
@@ -58,19 +57,20 @@ impl Waker {
             revents: 0,
         };
         let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: one pollfd and, where not null, one timespec, both alive through the call; no
-        // signal mask. The time is monotonic.
+        // SAFETY: the pollfd and, if not null, the timespec live until the call returns. There is no signal
+        // mask. The time is monotonic.
         unsafe { libc::ppoll(&raw mut poll, 1, limit, std::ptr::null()) };
         let mut count = 0_u64;
-        // SAFETY: an eventfd gives eight bytes, into eight bytes of ours; it does not block.
+        // SAFETY: a read from an eventfd writes eight bytes, the size of `count`. It does not block.
         unsafe { libc::read(self.0.0, (&raw mut count).cast(), size_of::<u64>()) };
     }
 }
 
-/// Rings the alarm clock with that descriptor. Safe in a signal handler.
+/// Rings the waker with that descriptor. Async-signal-safe.
 pub(crate) fn ring(descriptor: libc::c_int) {
     let one = 1_u64;
-    // SAFETY: eight bytes of ours are read. A full counter means that the alarm rings already.
+    // SAFETY: the call reads the eight bytes of `one`. It may fail if the counter is full: then it was rung
+    // already.
     unsafe { libc::write(descriptor, (&raw const one).cast(), size_of::<u64>()) };
 }
 
@@ -83,7 +83,7 @@ mod tests {
         let waker = Waker::new().unwrap();
         waker.ring();
 
-        // Would sleep for ever, and the test with it.
+        // If the ring were lost, it would sleep for ever.
         waker.sleep(None);
     }
 }

@@ -1,5 +1,6 @@
-//! The state of the run so far: its loops, its series, its costs. Shared by the sampler and the threads that
-//! register loops and request reports.
+//! Holds the state of a run in progress: its loops, its series, its costs, its last attribution.
+//!
+//! The sampler shares it with the threads that register loops and request reports.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -29,7 +30,7 @@ pub struct LiveRun {
     rank_gpu: RankGpu,
     shared_mib_ms: OnceLock<f64>,
     costs: Mutex<Costs>,
-    concluded: Mutex<Option<Concluded>>,
+    cached_attribution: Mutex<Option<CachedAttribution>>,
     ended_by: Mutex<Option<EndRecord>>,
     /// Seconds between the start of the process and the clock's origin.
     process_age_s: Option<f64>,
@@ -37,13 +38,13 @@ pub struct LiveRun {
     step_cost_ns: f64,
 }
 
-/// How long an attribution is reused: at least these seconds, and at least this share of the run's age.
-/// Computing one takes some 25 ms, so it takes at most a thousandth of the time.
-const CONCLUSION_HOLDS: (f64, f64) = (25.0, 0.5);
+/// How long an attribution is reused: at least this many seconds, and at least this share of the run's age.
+/// To compute an attribution takes about 25 ms, so it uses at most a thousandth of the time.
+const ATTRIBUTION_REUSE: (f64, f64) = (25.0, 0.5);
 
 /// The last attribution, and when it expires.
 #[derive(Debug)]
-struct Concluded {
+struct CachedAttribution {
     attribution: Attribution,
     until_s: f64,
 }
@@ -74,7 +75,7 @@ impl LiveRun {
             rank_gpu,
             shared_mib_ms: OnceLock::new(),
             costs: Mutex::default(),
-            concluded: Mutex::default(),
+            cached_attribution: Mutex::default(),
             ended_by: Mutex::default(),
             process_age_s,
             step_cost_ns,
@@ -86,20 +87,24 @@ impl LiveRun {
         self.gpus.get().map(Vec::as_slice)
     }
 
-    /// From now on the loop is read.
-    pub fn add(&self, entry: Arc<LoopEntry>) {
-        lock(&self.loops).push(entry);
+    /// Adds a loop, which is read from now on. Returns whether it is the first.
+    pub fn add(&self, entry: Arc<LoopEntry>) -> bool {
+        let mut loops = lock(&self.loops);
+        loops.push(entry);
+        loops.len() == 1
     }
 
-    /// A batch of the loop of that name was looked at. Whether it is the first.
+    /// Stores the contents of a batch for each loop of that name. Returns whether it is the first batch of
+    /// one.
     pub fn set_batch(&self, name: &str, batch: BatchRecord) -> bool {
         let loops = self.loops();
         let named = loops.iter().filter(|entry| entry.loader.name == name);
-        // Each of them is told.
+        // `count` visits every loop; `any` would stop at the first.
         named.filter(|entry| entry.set_batch(batch)).count() > 0
     }
 
-    /// Milliseconds of CPU time to hand over a mebibyte of shared memory here. The first measurement counts.
+    /// Stores the CPU time, in milliseconds, that it takes to pass a mebibyte of shared memory on this
+    /// machine. Only the first measurement counts.
     pub fn set_shared_mib_ms(&self, ms: f64) {
         self.shared_mib_ms.get_or_init(|| ms);
     }
@@ -108,19 +113,7 @@ impl LiveRun {
         lock(&self.loops).clone()
     }
 
-    /// Number of loops.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        lock(&self.loops).len()
-    }
-
-    /// Whether there is no loop yet.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Reads the rings, so that they have room again.
+    /// Reads all rings, which frees their memory for new events.
     pub fn drain(&self) {
         for entry in self.loops() {
             entry.recorder.fold(|_| ());
@@ -136,7 +129,7 @@ impl LiveRun {
         Dropped { steps, records }
     }
 
-    /// A tick's readings, for the summary.
+    /// Keeps the readings of a tick for the summary.
     pub(super) fn keep(
         &self,
         at: Duration,
@@ -147,12 +140,12 @@ impl LiveRun {
         lock(&self.history).push(at, elapsed, replayed, readings);
     }
 
-    /// What stages and queues did in a tick, for the summary.
+    /// Keeps the activity of stages and queues in a tick for the summary.
     pub(super) fn keep_stages(&self, tick: StageTicks<'_>) {
         lock(&self.stages).push(tick);
     }
 
-    /// What watching cost so far.
+    /// Stores the cost of the agent so far.
     pub(super) fn set_costs(&self, agent_cpu: Option<Duration>, dropped_records: u64) {
         let mut costs = lock(&self.costs);
         costs.dropped_records = dropped_records;
@@ -161,7 +154,7 @@ impl LiveRun {
         }
     }
 
-    /// The program is ended by this, and not by itself.
+    /// Stores the exception or signal that ends the program.
     pub(crate) fn set_ended_by(&self, end: EndRecord) {
         *lock(&self.ended_by) = Some(end);
     }
@@ -171,22 +164,22 @@ impl LiveRun {
         self.step_cost_ns
     }
 
-    /// Mean cores in use since a loop began, while batches were repeated too.
+    /// Mean cores in use since a loop began. Includes the time in which batches were repeated.
     pub(super) fn cores_in_use(&self, entry: &LoopEntry, at: Duration) -> Option<CoresInUse> {
         let began_s = entry.recorder.fold(|fold| fold.totals().first_begin_s)?;
         cores_in_use(&lock(&self.history).all_between(began_s, at.as_secs_f64()))
     }
 
-    /// The summary of the run so far. What limits the loop is concluded anew only now and then.
+    /// The summary of the run so far. The attribution is computed only if the cached one has expired.
     pub(super) fn refresh(&self, at: Duration) -> SummaryRecord {
-        let concluded = lock(&self.concluded)
+        let concluded = lock(&self.cached_attribution)
             .as_ref()
             .filter(|concluded| at.as_secs_f64() < concluded.until_s)
             .map(|concluded| concluded.attribution.clone());
         self.summarise(at, RunState::Running, concluded.as_ref()).0
     }
 
-    /// The probes' records and the summary of the run so far.
+    /// The summary of the run so far, with a new attribution, and the records of its probes.
     #[must_use]
     pub fn report(&self, at: Duration, state: RunState) -> (SummaryRecord, Vec<ProbeRecord>) {
         self.summarise(at, state, None)
@@ -234,7 +227,7 @@ impl LiveRun {
         let batches: u64 = facts.iter().map(|facts| facts.steps).sum();
         let recording_s = batches as f64 * self.step_cost_ns / 1e9;
         let dropped = self.dropped(costs.dropped_records);
-        // The sampler alone writes it, and every tick but once.
+        // Only the sampler writes the series, once a tick: a summary delays no other thread.
         let (history, stages) = (lock(&self.history), lock(&self.stages));
         let run = RunFacts {
             state,
@@ -252,10 +245,10 @@ impl LiveRun {
         drop((history, stages));
         if concluded.is_none() {
             let elapsed_s = at.as_secs_f64();
-            let (least_s, share) = CONCLUSION_HOLDS;
+            let (least_s, share) = ATTRIBUTION_REUSE;
             let nothing = summary.attribution == Attribution::default();
             let least_s = if nothing { 0.0 } else { least_s };
-            *lock(&self.concluded) = Some(Concluded {
+            *lock(&self.cached_attribution) = Some(CachedAttribution {
                 attribution: summary.attribution.clone(),
                 until_s: elapsed_s + least_s.max(share * elapsed_s),
             });

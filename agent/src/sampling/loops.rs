@@ -1,4 +1,7 @@
-//! The loops under watch: what the training thread shares with the sampler.
+//! Holds a watched loop: what the training thread and the sampler share.
+//!
+//! The training thread writes to the [`Recorder`] and adds the windows of a probe. The sampler reads both,
+//! and makes the probe's record.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,41 +13,41 @@ use crate::model::{InPlace, Mode, Window};
 use crate::record::Recorder;
 use crate::wording::probe::window_record;
 
-/// One loop under watch.
+/// A watched loop.
 #[derive(Debug)]
 pub struct LoopEntry {
-    /// What the training thread writes to.
+    /// The training thread writes events to it.
     pub recorder: Recorder,
-    /// What is known of the loader.
+    /// Properties of the loader.
     pub loader: LoaderRecord,
-    /// What the loop does.
+    /// Mode of the loop.
     pub mode: Mode,
     probe: Mutex<ProbeProgress>,
     trains: AtomicBool,
     batch: OnceLock<BatchRecord>,
 }
 
-/// How far a loop's probe has come.
+/// Progress of a loop's probe.
 #[derive(Debug, Default)]
 pub struct ProbeProgress {
     windows: Vec<Window>,
     cache: CacheFacts,
     finished: bool,
     written: bool,
-    /// What the windows say, once there are no more to come: it takes long.
+    /// The analysis of all windows, once the probe has finished. Kept because it is expensive.
     analysis: Option<FloorAnalysis>,
 }
 
-/// What is known of the batches held for replay.
+/// Facts about the batches that are cached for replay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheFacts {
-    /// How many there are.
+    /// Number of batches.
     pub batches: u32,
-    /// Bytes they pin, where their buffers say so.
+    /// Bytes that they hold, if their buffers report a size.
     pub bytes: Option<u64>,
-    /// How many of them were replayed although the loop had changed them in place.
+    /// Number of batches that were replayed although the loop had changed them in place.
     pub mutated: u32,
-    /// Whether the loop changes batches in place, and what is done about it.
+    /// Whether the loop changes batches in place, and how the cache handles it.
     pub in_place: InPlace,
 }
 
@@ -62,17 +65,17 @@ impl LoopEntry {
         })
     }
 
-    /// It trains after all: a model went into training mode while it was iterated.
+    /// Marks the loop as a training loop: a model entered training mode during the iteration.
     pub fn set_trains(&self) {
         self.trains.store(true, Ordering::Relaxed);
     }
 
-    /// A batch was looked at. The first look counts; whether this is it.
+    /// Stores the contents of a batch. Only the first batch counts. Returns whether this is the first.
     pub(super) fn set_batch(&self, batch: BatchRecord) -> bool {
         self.batch.set(batch).is_ok()
     }
 
-    /// The loader, with what its loop is now known to be for and its batches to be.
+    /// The loader, with the role of its loop and the contents of a batch, if they are known by now.
     #[must_use]
     pub fn described(&self) -> LoaderRecord {
         let mut loader = self.loader.clone();
@@ -87,22 +90,22 @@ impl LoopEntry {
         self.probe.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A window of the probe is complete. The training thread calls it once a window.
+    /// Adds a complete window of the probe. The training thread calls it, once for each window.
     pub fn add_window(&self, window: Window) {
         self.probe().windows.push(window);
     }
 
-    /// What is known of the cache has changed.
+    /// Replaces the facts about the cache.
     pub fn set_cache(&self, facts: CacheFacts) {
         self.probe().cache = facts;
     }
 
-    /// The probe is over.
+    /// Marks the probe as finished.
     pub fn finish_probe(&self) {
         self.probe().finished = true;
     }
 
-    /// Batches that were repeated in its last epoch; `None` where that one was not probed or replayed.
+    /// Number of repeated batches in the last epoch. `None` if that epoch was neither probed nor replayed.
     pub(crate) fn repeated_in_epoch(&self) -> Option<u64> {
         let repeated = self.recorder.fold(|fold| fold.replayed_in_epoch());
         let goes_on = match self.mode {
@@ -113,8 +116,7 @@ impl LoopEntry {
         (goes_on || repeated > 0).then_some(repeated)
     }
 
-    /// The probe's record, once: when the probe is over, or with what there is when the run
-    /// `ended`.
+    /// Returns the probe's record once: when the probe has finished, or when the run has `ended`.
     pub(crate) fn take_probe(
         &self,
         ended: bool,
@@ -129,8 +131,8 @@ impl LoopEntry {
         self.probe_record(ended, cores)
     }
 
-    /// What the probe says so far; `None` for a loop that is not probed. `cores` tells what was in use while
-    /// the loop ran.
+    /// The probe's record so far. `None` if the loop is not probed. `cores` returns the cores that were in
+    /// use while the loop ran.
     pub(crate) fn probe_record(
         &self,
         ended: bool,
@@ -139,7 +141,7 @@ impl LoopEntry {
         if self.mode != Mode::Probe {
             return None;
         }
-        // The training thread may want the lock: nothing slow happens while it is held.
+        // The training thread takes this lock too, so it is held for short operations only.
         let (cache, finished, has_long, known, windows) = {
             let progress = self.probe();
             let known = progress.analysis.clone();
@@ -185,7 +187,7 @@ impl LoopEntry {
         })
     }
 
-    /// What is known of the cache.
+    /// Facts about the cache.
     #[must_use]
     pub fn cache(&self) -> CacheFacts {
         self.probe().cache
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn where_replayed_batches_were_changed_there_is_no_number() {
+    fn a_probe_with_changed_batches_has_no_floor() {
         let entry = probed();
         for cycle in 0..3 {
             entry.add_window(window(Phase::Live, cycle));
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_probe_its_windows_are_analysed_once() {
+    fn windows_of_a_finished_probe_are_analysed_once() {
         let entry = probed();
         for cycle in 0..3 {
             entry.add_window(window(Phase::Live, cycle));
@@ -264,14 +266,14 @@ mod tests {
         entry.finish_probe();
 
         let first = entry.probe_record(false, || None);
-        let again = entry.probe_record(false, || unreachable!("it is known"));
+        let again = entry.probe_record(false, || unreachable!("the analysis is kept"));
 
         assert!(first.as_ref().unwrap().floor.is_some());
         assert_eq!(first, again);
     }
 
     #[test]
-    fn a_floor_of_short_replays_alone_is_given_with_a_warning() {
+    fn a_floor_without_a_long_replay_has_a_warning() {
         let entry = probed();
         for cycle in 0..3 {
             entry.add_window(window(Phase::Live, cycle));

@@ -1,4 +1,7 @@
-//! Turns loops, stages and sources into records: when they are read, and what a tick and a summary contain.
+//! Reads loops, stages and sources at each tick, and makes the records from what they return.
+//!
+//! [`Schedule`] decides when a tick is due, [`Sampler`] makes its records, [`LiveRun`] keeps the state that
+//! the summary needs.
 
 pub mod background_source;
 pub mod live_run;

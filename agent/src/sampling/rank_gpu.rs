@@ -1,7 +1,8 @@
-//! Which GPU a rank computes on, for the sources that read GPUs and for attribution.
+//! Determines the GPU that a rank computes on, for the sources that read GPUs and for attribution.
 //!
-//! If `torchrun` starts eight ranks on a node with eight GPUs, each rank may use all of them but computes on
-//! one. Only that one counts for what limits the rank, and only the first rank of the node reads the others.
+//! If `torchrun` starts eight ranks on a node with eight GPUs, each rank may use all of them but computes
+//! on one. The bottleneck of the rank is derived from that GPU only. Only the first rank of the node reads
+//! the others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,7 @@ pub struct RankGpu {
 }
 
 impl RankGpu {
-    /// For one of several ranks of a node.
+    /// The cell for one of several ranks of a node.
     #[must_use]
     pub fn of_rank(local_rank: u32) -> Self {
         Self {
@@ -42,8 +43,8 @@ impl RankGpu {
             });
     }
 
-    /// torch's current device on the thread of the training loop. 0 is torch's default for every rank that
-    /// never calls `set_device`, so it says nothing of ranks other than the first.
+    /// Binds the rank to torch's current device on the thread of the training loop. Device 0 is torch's
+    /// default if a rank never calls `set_device`, so it counts for the first rank only.
     pub fn bind_by_torch(&self, ordinal: u32) {
         if ordinal > 0 || self.local_rank == Some(0) {
             self.bind(ordinal, GpuRule::TorchCurrentDevice);
@@ -58,25 +59,24 @@ impl RankGpu {
         }
     }
 
-    /// The GPU, and the rule that told it.
+    /// The GPU, and the rule that determined it.
     #[must_use]
     pub fn get(&self) -> Option<ComputeGpu> {
         let bound = self.bound.load(Ordering::Relaxed);
-        let rule = RULES.into_iter().find(|r| strength(*r) == bound >> 32)?;
         Some(ComputeGpu {
+            rule: RULES.into_iter().find(|r| strength(*r) == bound >> 32)?,
             ordinal: u32::try_from(bound & u64::from(u32::MAX)).ok()?,
-            rule,
         })
     }
 
-    /// Whether this process reads that GPU: its own, and all where it is the first rank of its node.
+    /// Whether this process reads that GPU: the first rank of a node reads all GPUs, the others their own.
     #[must_use]
     pub fn reads(&self, ordinal: u32) -> bool {
         let is_first = self.local_rank.is_none_or(|rank| rank == 0);
         is_first || self.get().is_none_or(|own| own.ordinal == ordinal)
     }
 
-    /// Whether this process's memory may still tell its GPU: not after torch has.
+    /// Whether the memory of this process may still determine its GPU. torch's device is a stronger rule.
     #[must_use]
     pub fn is_open_to_memory(&self) -> bool {
         let rule = self.get().map(|own| own.rule);
@@ -90,12 +90,9 @@ const RULES: [GpuRule; 3] = [
     GpuRule::TorchCurrentDevice,
 ];
 
+/// From 1. The rules are declared from the weakest to the strongest.
 fn strength(rule: GpuRule) -> u64 {
-    match rule {
-        GpuRule::LocalRank => 1,
-        GpuRule::OwnMemory => 2,
-        GpuRule::TorchCurrentDevice => 3,
-    }
+    rule as u64 + 1
 }
 
 #[cfg(test)]
@@ -103,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_torch_says_counts_more_than_memory_and_that_more_than_the_rank() {
+    fn torchs_device_is_stronger_than_memory_and_memory_than_the_local_rank() {
         let gpu = RankGpu::of_rank(3);
         assert_eq!(gpu.get(), None);
 
@@ -124,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn torchs_default_device_says_nothing_of_other_ranks_than_the_first() {
+    fn torchs_default_device_binds_only_the_first_rank() {
         let third = RankGpu::of_rank(3);
         third.bind_by_local_rank(8);
         third.bind_by_torch(0);
@@ -141,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rank_reads_all_and_the_only_one_is_bound_to_none() {
+    fn the_first_rank_reads_all_gpus_and_an_only_rank_is_not_bound() {
         let first = RankGpu::of_rank(0);
         first.bind_by_local_rank(8);
         assert!((0..8).all(|ordinal| first.reads(ordinal)));
@@ -154,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_beyond_the_devices_that_it_may_use_is_bound_to_none() {
+    fn a_rank_without_a_device_of_its_number_is_not_bound() {
         let hidden = RankGpu::of_rank(5);
         hidden.bind_by_local_rank(1);
         hidden.bind_by_local_rank(4);

@@ -1,4 +1,4 @@
-//! One tick: read every loop and every source, and make the records.
+//! Makes the records of a tick: reads every loop, stage and source, and passes the records to the queue.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::live_run::LiveRun;
 use super::loops::LoopEntry;
 use super::sources::Sources;
-use super::stages::{StageReader, Taken};
-use super::thinning::{Thinning, Turns, WHOLE};
+use super::stages::{PipelineDelta, StageReader};
+use super::thinning::{ALL_TOTALS_EVERY, Thinning, Turns};
 use crate::delivery::RecordQueue;
 use crate::model::metric::{
     AGENT_CPU_TIME, AGENT_DROPPED_EXPORTS, AGENT_DROPPED_LINES, AGENT_DROPPED_LOG_RECORDS,
@@ -24,24 +24,24 @@ use crate::notice::Notice;
 use crate::port::Clock;
 use crate::port::clock::thread_cpu_time;
 
-/// A share of a core above which the agent says that it costs too much.
+/// CPU time of the agent, in percent of a core, above which it posts a notice.
 const BUDGET_PCT: f64 = 1.0;
 
-/// Seconds before the budget is judged: start-up costs weigh too much in a short run.
+/// Seconds before the budget is checked: in a short run, start-up would dominate.
 const BUDGET_AFTER_S: f64 = 30.0;
 
-/// Who writes the records: constant over a run.
+/// The process that writes the records. Constant over a run.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// The run folder's name.
+    /// Name of the run folder.
     pub run_id: String,
-    /// This process's rank.
+    /// Rank of this process.
     pub rank: u32,
-    /// This process's id.
+    /// ID of this process.
     pub pid: u32,
 }
 
-/// Makes the records. Owned by the sampler's thread.
+/// Makes the records. The sampler's thread owns it.
 pub struct Sampler {
     live_run: Arc<LiveRun>,
     queue: Arc<RecordQueue>,
@@ -49,24 +49,16 @@ pub struct Sampler {
     identity: Identity,
     run: RunRecord,
     /// Whether the loader and the GPUs were known when `run` was written last.
-    told: Option<(bool, bool)>,
+    written_with: Option<(bool, bool)>,
     sources: Sources,
     stages: StageReader,
-    /// When they were read.
+    /// Time of the last read of `stages`.
     stages_at: Duration,
     readings: Vec<Reading>,
     thinning: Thinning,
     turns: Turns,
     tick: u64,
     last_at: Duration,
-}
-
-impl std::fmt::Debug for Sampler {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sampler")
-            .field("tick", &self.tick)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Sampler {
@@ -88,7 +80,7 @@ impl Sampler {
             clock,
             identity,
             run,
-            told: None,
+            written_with: None,
             sources,
             stages,
             stages_at: last_at,
@@ -100,8 +92,8 @@ impl Sampler {
         }
     }
 
-    /// Reads everything and hands the records over. `late` is how much later than planned it
-    /// begins; with `last` the run ends here.
+    /// Reads everything and passes the records to the queue. `late` is the delay of the tick. With `last`,
+    /// the run ends here.
     pub fn tick(&mut self, late: Duration, last: bool) {
         let at = self.clock.now();
         let elapsed = at.saturating_sub(self.last_at);
@@ -120,14 +112,14 @@ impl Sampler {
         let mut bodies: Vec<RecordBody> = self.run_if_changed(&loops).into_iter().collect();
         let (ticks, epochs) = fold_loops(&loops, last);
         bodies.extend(epochs.into_iter().map(RecordBody::Epoch));
-        // At once, so that calls and batches are of the same time.
+        // Right after the loops, so that calls and batches cover the same time.
         let replayed = ticks.iter().any(|entry| entry.phase == Phase::Replay);
-        let taken = self.take_stages(&ticks, replayed);
+        let delta = self.read_stages(&ticks, replayed);
         self.stages
             .report_lost_workers(at, last, &self.live_run.notice_log);
         self.sources
             .collect(at, last, &self.live_run.notice_log, &mut self.readings);
-        self.watch_self(late, at, last);
+        self.read_own_costs(late, at, last);
         self.live_run.keep(at, elapsed, replayed, &self.readings);
         let dropped = self.live_run.dropped(self.queue.dropped());
         if dropped.steps > 0 {
@@ -135,7 +127,7 @@ impl Sampler {
                 count: dropped.steps,
             });
         }
-        let (stages, queues) = self.turns.take(&taken, self.tick, last);
+        let (stages, queues) = self.turns.choose(&delta, self.tick, last);
         bodies.push(RecordBody::Tick(TickRecord {
             tick: self.tick,
             at_s: at.as_secs_f64(),
@@ -164,7 +156,7 @@ impl Sampler {
         self.queue.push(records);
     }
 
-    /// The summary of the run so far, or of all of it.
+    /// The summary of the run so far, or of the whole run.
     fn summary(&self, at: Duration, last: bool) -> RecordBody {
         let summary = if last {
             self.live_run.report(at, RunState::Finished).0
@@ -183,24 +175,26 @@ impl Sampler {
         RecordBody::Summary(Box::new(summary))
     }
 
-    /// What runs where: first of all, and again once the loader or the GPUs are known where they were
-    /// not.
+    /// The record of the run. It is the first record, and it is repeated when the loader or the GPUs become
+    /// known.
     fn run_if_changed(&mut self, loops: &[Arc<LoopEntry>]) -> Option<RecordBody> {
         let gpus = self.live_run.gpus();
         let known = (!loops.is_empty(), gpus.is_some());
-        if self.told.replace(known) == Some(known) {
+        if self.written_with.replace(known) == Some(known) {
             return None;
         }
-        let run = RunRecord {
-            gpus: gpus.unwrap_or_default().to_vec(),
-            ..self.run.clone()
-        };
-        Some(RecordBody::Run(with_loader(run, loops)))
+        let mut run = self.run.clone();
+        run.gpus = gpus.unwrap_or_default().to_vec();
+        if let Some(first) = loops.first() {
+            run.loader = Some(first.loader.clone());
+            run.mode = first.mode;
+        }
+        Some(RecordBody::Run(run))
     }
 
-    /// What stages and queues did since the last look.
-    fn take_stages(&mut self, loops: &[LoopTick], replayed: bool) -> Taken {
-        let taken = self.stages.read(self.last_at, &self.live_run.notice_log);
+    /// Reads the activity of stages and queues since the last read.
+    fn read_stages(&mut self, loops: &[LoopTick], replayed: bool) -> PipelineDelta {
+        let delta = self.stages.read(self.last_at, &self.live_run.notice_log);
         let at = self.clock.now();
         let from_source = loops.iter().filter(|entry| entry.phase != Phase::Replay);
         let batches: Vec<(String, u64)> = from_source
@@ -211,21 +205,22 @@ impl Sampler {
             interval: at.saturating_sub(self.stages_at),
             replayed,
             batches: &batches,
-            stages: &taken.stages,
-            queues: &taken.queues,
+            stages: &delta.stages,
+            queues: &delta.queues,
         });
         self.stages_at = at;
-        taken
+        delta
     }
 
-    /// The watch was off until now: what was done meanwhile is nobody's.
+    /// Discards the activity of stages and queues while the agent was paused.
     pub fn forget(&mut self) {
         self.stages
             .read(self.clock.now(), &self.live_run.notice_log);
         self.stages_at = self.clock.now();
     }
 
-    /// Every tick at first, then ever rarer, so that a kill costs at most a tenth of the run.
+    /// Whether this tick has a summary: every tick at first, then fewer. A killed run loses at most a tenth
+    /// of its time.
     fn summary_is_due(&self) -> bool {
         self.tick < 10 || self.tick.is_multiple_of((self.tick / 10).clamp(1, 60))
     }
@@ -241,7 +236,7 @@ impl Sampler {
         }
     }
 
-    fn watch_self(&mut self, late: Duration, at: Duration, last: bool) {
+    fn read_own_costs(&mut self, late: Duration, at: Duration, last: bool) {
         let dropped = self.live_run.dropped(self.queue.dropped());
         let cpu =
             thread_cpu_time().map(|cpu| cpu + self.queue.cpu_time() + self.sources.cpu_time());
@@ -259,8 +254,8 @@ impl Sampler {
                     .post(&Notice::OverBudget { percent });
             }
         }
-        // For readers that begin in the middle as well.
-        if last || self.tick.is_multiple_of(WHOLE) {
+        // Repeated for readers that begin in the middle of a file.
+        if last || self.tick.is_multiple_of(ALL_TOTALS_EVERY) {
             own(&AGENT_STEP_COST, self.live_run.step_cost_ns() / 1e9);
         }
         own(&AGENT_TICK_LATENESS, late.as_secs_f64());
@@ -295,7 +290,7 @@ impl Sampler {
     }
 }
 
-/// What the loops did since the last tick, and the epochs that ended; with `last` all of them end.
+/// The steps of the loops since the last tick, and the epochs that ended. With `last`, all epochs end.
 fn fold_loops(loops: &[Arc<LoopEntry>], last: bool) -> (Vec<LoopTick>, Vec<EpochRecord>) {
     let (mut ticks, mut epochs) = (Vec::new(), Vec::new());
     for entry in loops {
@@ -310,15 +305,7 @@ fn fold_loops(loops: &[Arc<LoopEntry>], last: bool) -> (Vec<LoopTick>, Vec<Epoch
     (ticks, epochs)
 }
 
-fn with_loader(mut run: RunRecord, loops: &[Arc<LoopEntry>]) -> RunRecord {
-    if let Some(first) = loops.first() {
-        run.loader = Some(first.loader.clone());
-        run.mode = first.mode;
-    }
-    run
-}
-
-/// A probe that is over, window by window.
+/// Logs a finished probe and each of its windows.
 fn log_probe(probe: &ProbeRecord) {
     for window in &probe.windows {
         tracing::debug!(

@@ -1,7 +1,6 @@
-//! When the next tick is due.
+//! Computes when the next tick is due.
 //!
-//! Ticks lie on a fixed grid, so that a late tick does not shift the ones after it; a tick that
-//! was missed altogether is skipped, not caught up on.
+//! Ticks lie on a fixed grid, so a late tick does not shift the next ones. Missed ticks are skipped.
 
 use std::time::Duration;
 
@@ -22,13 +21,13 @@ impl Schedule {
         }
     }
 
-    /// How long until the next tick is due; zero when it is.
+    /// Time until the next tick is due, or zero if it is due.
     #[must_use]
     pub fn until_due(&self, now: Duration) -> Duration {
         self.next.saturating_sub(now)
     }
 
-    /// The tick that was due is taken at `now`: returns how late it is, and plans the next.
+    /// Begins the tick that is due, and plans the next. Returns how late the tick is at `now`.
     pub fn take(&mut self, now: Duration) -> Duration {
         let late = now.saturating_sub(self.next);
         if self.next <= now {
@@ -47,7 +46,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_late_tick_does_not_shift_the_ones_after_it() {
+    fn a_late_tick_does_not_shift_the_next_ones() {
         let mut schedule = Schedule::new(Duration::ZERO, SECOND);
 
         assert_eq!(

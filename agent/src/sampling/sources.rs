@@ -12,7 +12,7 @@ use crate::port::{CollectError, Collector};
 /// How long a tick waits for all background sources together. Later responses count for the next tick.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// The same at the end of the run, when there is no next tick.
+/// The same at the end of the run, which has no next tick.
 const LAST_GRACE: Duration = Duration::from_millis(250);
 
 /// A notice is posted for a source that has not responded for this long.
@@ -76,7 +76,7 @@ impl Sources {
                 Some(Err(error)) => retire(slot, error, notice_log),
                 None => {
                     if source.outstanding(at).is_some() {
-                        // It has used up the time that there was for all.
+                        // This source has used up the time for all of them.
                         grace = Duration::ZERO;
                     }
                     if source.outstanding(at).is_some_and(|for_| for_ >= LATE) {
@@ -90,7 +90,7 @@ impl Sources {
         }
     }
 
-    /// CPU time that they used on threads other than the tick's.
+    /// CPU time of the sources on threads other than the sampler's.
     pub(super) fn cpu_time(&self) -> Duration {
         self.0
             .iter()
@@ -103,7 +103,7 @@ impl Sources {
     }
 }
 
-/// A transient error costs the readings of one tick; any other, the source.
+/// Handles an error: a transient error loses the readings of one tick, any other retires the source.
 fn retire(slot: &mut Option<Source>, error: CollectError, notice_log: &NoticeLog) {
     let name = match slot {
         Some(Source::Inline(collector)) => collector.name(),
@@ -137,12 +137,12 @@ mod tests {
 
     /// A notice log, and what it printed.
     fn notice_log() -> (NoticeLog, Arc<Mutex<Vec<String>>>) {
-        let said = Arc::<Mutex<Vec<String>>>::default();
-        let heard = Arc::clone(&said);
+        let posted = Arc::<Mutex<Vec<String>>>::default();
+        let log = Arc::clone(&posted);
         let notice_log = NoticeLog::new(Box::new(move |notice| {
-            heard.lock().unwrap().push(notice.code().to_owned());
+            log.lock().unwrap().push(notice.code().to_owned());
         }));
-        (notice_log, said)
+        (notice_log, posted)
     }
 
     fn reading() -> Reading {
@@ -158,8 +158,8 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_is_stuck_costs_its_own_readings_and_is_told_of_once() {
-        let (notice_log, said) = notice_log();
+    fn a_stuck_source_loses_only_its_own_readings_and_has_one_notice() {
+        let (notice_log, posted) = notice_log();
         let (_stuck, wait) = mpsc::channel::<()>();
         let (tick, source_thread) = background_source("driver", Duration::ZERO);
         thread::spawn(move || {
@@ -181,12 +181,12 @@ mod tests {
         let counts = [0, 29, 30, 31].map(|at_s| read(&mut sources, at_s, &notice_log));
 
         assert_eq!(counts, [1, 1, 1, 1]);
-        assert_eq!(*said.lock().unwrap(), ["source_silent"]);
+        assert_eq!(*posted.lock().unwrap(), ["source_silent"]);
     }
 
     #[test]
     fn a_failing_background_source_is_retired_with_one_notice() {
-        let (notice_log, said) = notice_log();
+        let (notice_log, posted) = notice_log();
         let (tick, source_thread) = background_source("driver", Duration::ZERO);
         let thread = thread::spawn(move || {
             let collector =
@@ -195,12 +195,12 @@ mod tests {
         });
         let mut sources = Sources::new(vec![Source::Background(tick)]);
         sources.request(Duration::ZERO, false);
-        // It has answered when its thread has ended.
+        // The response is there when the thread has ended.
         thread.join().unwrap();
 
         let counts = [0, 1].map(|at_s| read(&mut sources, at_s, &notice_log));
 
         assert_eq!(counts, [0, 0]);
-        assert_eq!(*said.lock().unwrap(), ["source_off"]);
+        assert_eq!(*posted.lock().unwrap(), ["source_off"]);
     }
 }

@@ -1,8 +1,7 @@
-//! What the stages and queues of all processes did since the last look.
+//! Reads the counters of stages and queues in all processes, and returns their increase since the last read.
 //!
-//! Slots hold totals; a tick is told the differences. Only slots in use and buckets in use are read,
-//! and of a stage at rest only two counters. A slot of a process that crashed may hold anything: what
-//! cannot be true is not told, and such a slot is never read again.
+//! Slots hold totals. Only slots and buckets in use are read, and only two counters of an idle stage. The
+//! slot of a crashed process may hold any values: a slot with impossible values is never read again.
 
 mod difference;
 mod lost;
@@ -10,7 +9,7 @@ mod lost;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use self::difference::Seen;
+use self::difference::RegionSnapshot;
 use self::lost::LostWorkers;
 use crate::model::{QueueSample, StageSample};
 use crate::notice::Notice;
@@ -18,105 +17,97 @@ use crate::notice::log::NoticeLog;
 use crate::port::contain::contain;
 use crate::record::stage::{Region, Worker, WorkerState, Workers};
 
-/// What was done since the last look.
+/// Activity of stages and queues since the last read.
 #[derive(Debug, Default)]
-pub struct Taken {
-    /// One entry a stage and process: every stage that was ever called in a process that lives,
-    /// also one without calls now.
+pub struct PipelineDelta {
+    /// One entry for each stage and process: all stages that were ever called in a live process, idle ones
+    /// included.
     pub stages: Vec<StageSample>,
-    /// One entry a queue and process, likewise.
+    /// One entry for each queue and process, in the same way.
     pub queues: Vec<QueueSample>,
 }
 
 /// Reads the slots of this process and of its workers.
 pub struct StageReader {
-    own: Option<(&'static Region, Seen)>,
-    workers: Option<Box<dyn Workers>>,
-    seen: Vec<SeenWorker>,
+    own: Option<(&'static Region, RegionSnapshot)>,
+    finder: Option<Box<dyn Workers>>,
+    workers: Vec<WorkerSnapshot>,
     lost: LostWorkers,
 }
 
-/// A worker and what was read of it last.
-struct SeenWorker {
+/// A worker and its counters at the last read.
+struct WorkerSnapshot {
     pid: u32,
     region: &'static Region,
-    seen: Seen,
+    snapshot: RegionSnapshot,
 }
 
-impl SeenWorker {
+impl WorkerSnapshot {
     fn is(&self, worker: &Worker) -> bool {
         self.pid == worker.pid && std::ptr::eq(self.region, worker.region)
     }
 }
 
-impl std::fmt::Debug for StageReader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StageReader")
-            .field("workers", &self.seen.len())
-            .finish_non_exhaustive()
-    }
-}
-
 impl StageReader {
-    /// What was counted in this process before now, by whichever session, is not told. What a worker
-    /// counted is: those that are found are of this run.
+    /// A reader that ignores what this process has counted before now, in any session. All counts of a worker
+    /// count: the workers found belong to this run.
     #[must_use]
     pub fn new(own: Option<&'static Region>, workers: Option<Box<dyn Workers>>) -> Self {
         let own = own.map(|region| {
-            Seen::begin(region);
-            let mut seen = Seen::default();
-            seen.take(region, None, &mut Taken::default());
-            (region, seen)
+            RegionSnapshot::reset_within(region);
+            let mut snapshot = RegionSnapshot::default();
+            snapshot.append_delta(region, None, &mut PipelineDelta::default());
+            (region, snapshot)
         });
         Self {
             own,
-            workers,
-            seen: Vec::new(),
+            finder: workers,
+            workers: Vec::new(),
             lost: LostWorkers::default(),
         }
     }
 
-    /// What was done since the last look, at that time of the run.
-    pub fn read(&mut self, at: Duration, notice_log: &NoticeLog) -> Taken {
-        let mut taken = Taken::default();
-        if let Some((region, seen)) = &mut self.own {
-            seen.take(region, None, &mut taken);
+    /// The activity since the last read. `at` is the time since the run began.
+    pub fn read(&mut self, at: Duration, notice_log: &NoticeLog) -> PipelineDelta {
+        let mut delta = PipelineDelta::default();
+        if let Some((region, snapshot)) = &mut self.own {
+            snapshot.append_delta(region, None, &mut delta);
         }
-        let workers = self.look(notice_log);
-        // Several processes have one label where a worker was replaced by another.
+        let found = self.find_workers(notice_log);
+        // A worker and its replacement have the same label.
         let mut labels = HashSet::new();
-        for worker in &workers {
+        for worker in &found {
             let place = self.place(worker);
-            let mut of_worker = Taken::default();
-            let seen = &mut self.seen[place].seen;
-            seen.take(worker.region, Some(&worker.label), &mut of_worker);
+            let mut own = PipelineDelta::default();
+            let snapshot = &mut self.workers[place].snapshot;
+            snapshot.append_delta(worker.region, Some(&worker.label), &mut own);
             if labels.insert(worker.label.as_str()) {
-                taken.stages.append(&mut of_worker.stages);
-                taken.queues.append(&mut of_worker.queues);
+                delta.stages.append(&mut own.stages);
+                delta.queues.append(&mut own.queues);
             } else {
-                taken.merge(of_worker);
+                delta.merge(own);
             }
             if worker.state == WorkerState::Lost {
                 self.lost.add(&worker.label, worker.pid, at);
             }
         }
-        self.seen.retain(|seen| {
-            workers
+        self.workers.retain(|known| {
+            found
                 .iter()
-                .any(|worker| seen.is(worker) && worker.state == WorkerState::Running)
+                .any(|worker| known.is(worker) && worker.state == WorkerState::Running)
         });
-        taken
+        delta
     }
 
-    /// Reports workers that exited unexpectedly, as one notice for many; `ends` is the end of the run.
+    /// Posts one notice for all workers that exited unexpectedly. `ends` says whether the run ends.
     pub fn report_lost_workers(&mut self, at: Duration, ends: bool, notice_log: &NoticeLog) {
         if let Some(notice) = self.lost.notice(at, ends) {
             notice_log.post(&notice);
         }
     }
 
-    fn look(&mut self, notice_log: &NoticeLog) -> Vec<Worker> {
-        let Some(workers) = &mut self.workers else {
+    fn find_workers(&mut self, notice_log: &NoticeLog) -> Vec<Worker> {
+        let Some(workers) = &mut self.finder else {
             return Vec::new();
         };
         match contain(|| workers.look()) {
@@ -126,8 +117,8 @@ impl StageReader {
                     source: "workers",
                     reason,
                 });
-                if let Some(workers) = self.workers.take() {
-                    // What panicked may panic again when it is dropped.
+                if let Some(workers) = self.finder.take() {
+                    // It may panic again when it is dropped.
                     let _ = contain(|| drop(workers));
                 }
                 Vec::new()
@@ -136,20 +127,20 @@ impl StageReader {
     }
 
     fn place(&mut self, worker: &Worker) -> usize {
-        if let Some(place) = self.seen.iter().position(|seen| seen.is(worker)) {
+        if let Some(place) = self.workers.iter().position(|known| known.is(worker)) {
             return place;
         }
-        self.seen.push(SeenWorker {
+        self.workers.push(WorkerSnapshot {
             pid: worker.pid,
             region: worker.region,
-            seen: Seen::default(),
+            snapshot: RegionSnapshot::default(),
         });
-        self.seen.len() - 1
+        self.workers.len() - 1
     }
 }
 
-impl Taken {
-    /// Adds what another process of the same label did.
+impl PipelineDelta {
+    /// Adds the activity of another process with the same label.
     fn merge(&mut self, other: Self) {
         for sample in other.stages {
             let same = |s: &&mut StageSample| s.worker == sample.worker && s.name == sample.name;

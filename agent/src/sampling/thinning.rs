@@ -1,106 +1,104 @@
-//! Which of a tick's readings, stages and queues are worth their bytes in the records.
+//! Chooses the readings, stages and queues that a tick's record holds, which halves the size of the records.
 //!
-//! A total loses nothing but detail in time when it is written less often, and nothing at all when
-//! it has not moved. So totals are written in every fifth tick, after a beginning in which short
-//! runs get all of them, and only if they have moved; levels and maxima are written whenever they
-//! are read. With every source on that halves the records.
-//!
-//! Stages and queues add up as well. Where there are many, in many processes, they are told of in
-//! turn, each with all that it did since the last time. What a worker did that has ended is told of at
-//! once.
+//! - Totals lose only time resolution if they are written less often. After the first ticks, they are
+//!   written in every fifth tick, and only if they changed. Levels and maxima are written whenever they are
+//!   read.
+//! - Stages and queues are written in rotation, a few in each tick. An entry covers the time since the
+//!   previous entry. The rest of a worker that has ended is written at once.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 
-use super::stages::Taken;
+use super::stages::PipelineDelta;
 use crate::model::reading_series::Key;
 use crate::model::record::{QueueTick, StageTick};
 use crate::model::{MetricKind, QueueSample, Reading, StageSample};
 
-/// Stages that one tick tells of.
+/// Maximum number of stages in a tick.
 pub const STAGES_A_TICK: usize = 5;
 
-/// Queues that one tick tells of.
+/// Maximum number of queues in a tick.
 pub const QUEUES_A_TICK: usize = 3;
 
-/// Ticks at the beginning that hold every total.
-const BEGINNING: u64 = 20;
+/// Number of ticks at the beginning of a run that hold every total.
+const FIRST_TICKS: u64 = 20;
 
-/// After that, totals are in one tick of so many.
-const EVERY: u64 = 5;
+/// After them, totals are in every tick whose number is a multiple of this.
+const TOTALS_EVERY: u64 = 5;
 
-/// A tick that holds all totals, moved or not, for readers that begin in the middle.
-pub(super) const WHOLE: u64 = 60;
+/// A tick whose number is a multiple of this holds all totals, even unchanged ones, for readers that begin
+/// in the middle.
+pub(super) const ALL_TOTALS_EVERY: u64 = 60;
 
-/// What was written last of every total.
+/// The last written value of each total.
 #[derive(Debug, Default)]
 pub(super) struct Thinning {
     written: HashMap<Key, f64>,
 }
 
 impl Thinning {
-    /// Whether a reading goes into the record of that tick.
+    /// Whether the record of this tick holds a reading.
     pub(super) fn keeps(&mut self, reading: &Reading, tick: u64, last: bool) -> bool {
         if reading.metric.kind != MetricKind::Counter {
             return true;
         }
-        let whole = last || tick.is_multiple_of(WHOLE);
-        if !(whole || tick < BEGINNING || tick.is_multiple_of(EVERY)) {
+        let whole = last || tick.is_multiple_of(ALL_TOTALS_EVERY);
+        if !(whole || tick < FIRST_TICKS || tick.is_multiple_of(TOTALS_EVERY)) {
             return false;
         }
         self.written.insert(Key::from(reading), reading.value) != Some(reading.value) || whole
     }
 }
 
-/// A process and a name in it.
+/// The worker's label, `None` for the training process, and the name of the stage or queue.
 type Place = (Option<String>, String);
 
-/// What stages and queues did and was not told of.
+/// The samples that are in no record yet, of all stages or all queues.
+#[derive(Debug, Default)]
+struct Unwritten<T> {
+    samples: BTreeMap<Place, T>,
+    /// The last place that was written in its turn.
+    last: Option<Place>,
+}
+
+/// Decides which stages and queues a tick holds.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    stages: BTreeMap<Place, StageSample>,
-    queues: BTreeMap<Place, QueueSample>,
-    last_stage: Option<Place>,
-    last_queue: Option<Place>,
+    stages: Unwritten<StageSample>,
+    queues: Unwritten<QueueSample>,
 }
 
 impl Turns {
-    /// What the tick tells of.
-    pub(super) fn take(
+    /// Adds a delta, and returns the stages and queues for the record of this tick.
+    pub(super) fn choose(
         &mut self,
-        taken: &Taken,
+        delta: &PipelineDelta,
         tick: u64,
         last: bool,
     ) -> (Vec<StageTick>, Vec<QueueTick>) {
         let mut here = HashSet::from([None]);
-        for sample in &taken.stages {
+        for sample in &delta.stages {
             here.insert(sample.worker.as_deref());
-            // What comes out of a call may be told of after it.
+            // The output of a call may be reported after the call.
             if !sample.time.is_empty() || sample.items_in > 0 || sample.items_out > 0 {
                 let place = (sample.worker.clone(), sample.name.clone());
-                let known = self.stages.entry(place);
-                known
-                    .and_modify(|known| known.merge(sample))
-                    .or_insert_with(|| sample.clone());
+                self.stages.add(place, sample, StageSample::merge);
             }
         }
-        for sample in &taken.queues {
+        for sample in &delta.queues {
             here.insert(sample.worker.as_deref());
             if sample.looks > 0 {
                 let place = (sample.worker.clone(), sample.name.clone());
-                let known = self.queues.entry(place);
-                known
-                    .and_modify(|known| known.merge(sample))
-                    .or_insert_with(|| sample.clone());
+                self.queues.add(place, sample, QueueSample::merge);
             }
         }
-        let (stages, queues) = if last || tick < BEGINNING {
+        let (stages, queues) = if last || tick < FIRST_TICKS {
             (usize::MAX, usize::MAX)
         } else {
             (STAGES_A_TICK, QUEUES_A_TICK)
         };
-        let stages = in_turn(&mut self.stages, &mut self.last_stage, stages, &here);
-        let queues = in_turn(&mut self.queues, &mut self.last_queue, queues, &here);
+        let stages = self.stages.take(stages, &here);
+        let queues = self.queues.take(queues, &here);
         (
             stages.iter().map(StageTick::from).collect(),
             queues.iter().map(QueueTick::from).collect(),
@@ -108,33 +106,36 @@ impl Turns {
     }
 }
 
-/// Takes out at most so many, the one after the last first, and all of processes that are not here.
-fn in_turn<T>(
-    waiting: &mut BTreeMap<Place, T>,
-    last: &mut Option<Place>,
-    most: usize,
-    here: &HashSet<Option<&str>>,
-) -> Vec<T> {
-    let after = last.take().map_or(Bound::Unbounded, Bound::Excluded);
-    let up_to = match &after {
-        Bound::Excluded(place) => Bound::Included(place.clone()),
-        _ => Bound::Excluded((None, String::new())),
-    };
-    let in_order = waiting.range((after, Bound::Unbounded));
-    let mut chosen: Vec<Place> = in_order
-        .chain(waiting.range((Bound::Unbounded, up_to)))
-        .map(|(place, _)| place.clone())
-        .take(most)
-        .collect();
-    *last = chosen.last().cloned();
-    let gone = waiting
-        .keys()
-        .filter(|(worker, _)| !here.contains(&worker.as_deref()));
-    chosen.extend(gone.cloned().collect::<Vec<_>>());
-    chosen
-        .iter()
-        .filter_map(|place| waiting.remove(place))
-        .collect()
+impl<T: Clone> Unwritten<T> {
+    fn add(&mut self, place: Place, sample: &T, merge: fn(&mut T, &T)) {
+        let known = self.samples.entry(place);
+        known
+            .and_modify(|known| merge(known, sample))
+            .or_insert_with(|| sample.clone());
+    }
+
+    /// Removes at most `most` samples, beginning after the last place, and all samples of processes
+    /// that are not in `here`.
+    fn take(&mut self, most: usize, here: &HashSet<Option<&str>>) -> Vec<T> {
+        let after = self.last.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let later = self.samples.range((after.clone(), Bound::Unbounded));
+        let earlier = self
+            .samples
+            .keys()
+            .take(self.samples.len() - later.clone().count());
+        let in_order = later.map(|(place, _)| place).chain(earlier);
+        let mut chosen: Vec<Place> = in_order.take(most).cloned().collect();
+        self.last = chosen.last().cloned();
+        let gone = self.samples.keys();
+        chosen.extend(
+            gone.filter(|(worker, _)| !here.contains(&worker.as_deref()))
+                .cloned(),
+        );
+        chosen
+            .iter()
+            .filter_map(|place| self.samples.remove(place))
+            .collect()
+    }
 }
 
 #[cfg(test)]
@@ -152,67 +153,70 @@ mod tests {
     }
 
     #[test]
-    fn many_stages_are_told_of_in_turn_and_no_call_is_lost() {
+    fn many_stages_are_written_in_rotation_and_no_call_is_lost() {
         let mut turns = Turns::default();
-        let mut told = BTreeMap::<String, Vec<u64>>::new();
+        let mut entries = BTreeMap::<String, Vec<u64>>::new();
         for tick in 0..33 {
             let stages = (10..22).map(|n| stage(&n.to_string(), None)).collect();
-            let taken = Taken {
+            let delta = PipelineDelta {
                 stages,
                 queues: Vec::new(),
             };
-            let (stages, _) = turns.take(&taken, tick, tick == 32);
-            let whole = tick < BEGINNING || tick == 32;
+            let (stages, _) = turns.choose(&delta, tick, tick == 32);
+            let whole = tick < FIRST_TICKS || tick == 32;
             assert_eq!(stages.len(), if whole { 12 } else { STAGES_A_TICK });
             for stage in stages {
-                told.entry(stage.name).or_default().push(stage.time.count);
+                entries
+                    .entry(stage.name)
+                    .or_default()
+                    .push(stage.time.count);
             }
         }
 
-        assert_eq!(told.len(), 12);
-        for calls in told.values() {
+        assert_eq!(entries.len(), 12);
+        for calls in entries.values() {
             assert_eq!(calls.iter().sum::<u64>(), 33);
             assert!(calls.iter().all(|calls| *calls <= 3), "{calls:?}");
         }
     }
 
     #[test]
-    fn items_that_are_told_of_after_the_last_call_are_not_lost() {
+    fn items_that_are_reported_after_the_last_call_are_not_lost() {
         let sample = StageSample {
             name: "decode".to_owned(),
             items_out: 1,
             ..StageSample::default()
         };
-        let taken = Taken {
+        let delta = PipelineDelta {
             stages: vec![sample],
             queues: Vec::new(),
         };
-        let (told, _) = Turns::default().take(&taken, 50, false);
+        let (entries, _) = Turns::default().choose(&delta, 50, false);
 
-        assert_eq!((told.len(), told[0].time.count), (1, 0));
-        assert_eq!(told[0].items_out, Some(1));
+        assert_eq!((entries.len(), entries[0].time.count), (1, 0));
+        assert_eq!(entries[0].items_out, Some(1));
     }
 
     #[test]
-    fn a_worker_that_has_ended_does_not_wait_for_its_turn() {
+    fn an_ended_worker_does_not_wait_for_its_turn() {
         let mut turns = Turns::default();
         let of_trainer = || (10..22).map(|n| stage(&n.to_string(), None));
         let mut stages: Vec<_> = of_trainer().collect();
         stages.push(stage("99", Some("worker 0")));
         let queues = Vec::new();
-        turns.take(&Taken { stages, queues }, 50, false);
+        turns.choose(&PipelineDelta { stages, queues }, 50, false);
 
         let stages = of_trainer().collect();
         let queues = Vec::new();
-        let (told, _) = turns.take(&Taken { stages, queues }, 51, false);
+        let (entries, _) = turns.choose(&PipelineDelta { stages, queues }, 51, false);
 
-        assert_eq!(told.len(), STAGES_A_TICK + 1);
-        assert_eq!(told[STAGES_A_TICK].worker.as_deref(), Some("worker 0"));
+        assert_eq!(entries.len(), STAGES_A_TICK + 1);
+        assert_eq!(entries[STAGES_A_TICK].worker.as_deref(), Some("worker 0"));
     }
     use crate::model::metric::{GC_PAUSE_LONGEST, GIL_WAITS, PROCESS_MEMORY_USAGE};
     use crate::model::{Metric, Scope};
 
-    /// The ticks, of so many, in which a value is written.
+    /// The numbers of the ticks that hold the value, among the first `ticks`.
     fn written(metric: &'static Metric, value: impl Fn(u64) -> f64, ticks: u64) -> Vec<u64> {
         let mut thinning = Thinning::default();
         (0..ticks)
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_that_stands_still_is_written_now_and_then() {
+    fn an_unchanged_total_is_written_every_sixty_ticks() {
         assert_eq!(written(&GIL_WAITS, |_| 7.0, 122), [0, 60, 120, 121]);
     }
 

@@ -1,4 +1,4 @@
-//! What limits a loop and what would help, as records with their texts.
+//! Texts of bottlenecks and remedies.
 
 use super::units::{amount, duration_ms, percent};
 use crate::analysis::attribution::{
@@ -42,7 +42,7 @@ pub fn remedy_record(remedy: &Remedy) -> RemedyRecord {
     }
 }
 
-/// What a conclusion was drawn from: a clause.
+/// The evidence of a conclusion, as a clause.
 fn evidence(evidence: &Evidence) -> String {
     match evidence {
         Evidence::Stage(stage) => stage_evidence(stage),
@@ -105,29 +105,28 @@ fn share(share: f64) -> String {
 
 fn stage_evidence(stage: &StageEvidence) -> String {
     let busy = share(stage.busy);
-    let mut parts = vec![if stage.concurrency > 1.0 {
+    let busy = if stage.concurrency > 1.0 {
         format!("{} at a time, busy {busy} %", amount(stage.concurrency))
     } else {
         format!("busy {busy} %")
-    }];
-    if let Some(full) = stage.full_before_pct {
-        let full = percent(full, 0);
-        parts.push(format!("the queue before it full {full} % of the time"));
-    }
-    if let Some(empty) = stage.empty_after_pct {
-        let empty = percent(empty, 0);
-        parts.push(format!("the queue after it empty {empty} % of the time"));
-    }
-    if let Some(slow) = stage.slow_pct {
-        let slow = percent(slow, 0);
-        parts.push(format!(
-            "{slow} % of its calls take over 3 times the median"
-        ));
-    }
-    if let Some((inner, part)) = &stage.inner {
-        parts.push(format!("{} % of it is `{inner}`", share(*part)));
-    }
-    parts.join(", ")
+    };
+    let queue = |state: &str, pct: Option<f64>| {
+        pct.map(|pct| format!("the queue {state} {} % of the time", percent(pct, 0)))
+    };
+    let slow = stage.slow_pct.map(|pct| percent(pct, 0));
+    let inner = stage.inner.as_ref();
+    clauses([
+        Some(busy),
+        queue("before it full", stage.full_before_pct),
+        queue("after it empty", stage.empty_after_pct),
+        slow.map(|pct| format!("{pct} % of its calls take over 3 times the median")),
+        inner.map(|(inner, part)| format!("{} % of it is `{inner}`", share(*part))),
+    ])
+}
+
+/// Joins the clauses that there are.
+fn clauses<const N: usize>(all: [Option<String>; N]) -> String {
+    all.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn training_thread(
@@ -136,21 +135,21 @@ fn training_thread(
     without_workers: bool,
     receive_ms: Option<f64>,
 ) -> String {
-    let takes = format!(
-        "{} of {} a step, and nothing overlaps",
-        duration_ms(wait_ms),
-        duration_ms(step_ms)
-    );
-    if !without_workers {
-        return format!("runs on the training thread itself: {takes}");
-    }
-    let receive = receive_ms.map_or_else(String::new, |ms| {
-        format!(
-            "; to receive a batch from a worker process would take that thread about {}",
-            duration_ms(ms)
-        )
+    let (wait, step) = (duration_ms(wait_ms), duration_ms(step_ms));
+    let setting = if without_workers {
+        " (num_workers=0)"
+    } else {
+        ""
+    };
+    let receive = receive_ms.filter(|_| without_workers).map(duration_ms);
+    let receive = receive.map(|ms| {
+        format!("; to receive a batch from a worker process would take that thread about {ms}")
     });
-    format!("runs on the training thread itself (num_workers=0): {takes}{receive}")
+    format!(
+        "runs on the training thread itself{setting}: {wait} of {step} a step, and nothing \
+         overlaps{}",
+        receive.unwrap_or_default()
+    )
 }
 
 fn pool(threads: u32, busy: f64, stages: &[String], more: usize) -> String {
@@ -171,27 +170,17 @@ fn pool(threads: u32, busy: f64, stages: &[String], more: usize) -> String {
 }
 
 fn cores_evidence(cores: &CoresEvidence) -> String {
-    let mut parts = vec![format!(
-        "{} of {} cores used",
-        amount(cores.used),
-        amount(cores.usable)
-    )];
-    if let Some((stage, cores)) = &cores.most {
-        parts.push(format!("{} of them by `{stage}`", amount(*cores)));
-    }
-    if let Some(others) = cores.others {
-        parts.push(format!("other programs use {}", amount(others)));
-    }
-    if let Some(threads) = cores.runnable_threads {
-        parts.push(format!("{} threads want one", amount(threads)));
-    }
-    if let Some(pct) = cores.run_queue_pct {
-        let pct = percent(pct, 0);
-        parts.push(format!(
-            "the training thread waits for one {pct} % of the time"
-        ));
-    }
-    parts.join(", ")
+    let (used, usable) = (amount(cores.used), amount(cores.usable));
+    let most = cores.most.as_ref();
+    let threads = cores.runnable_threads.map(amount);
+    let waits = cores.run_queue_pct.map(|pct| percent(pct, 0));
+    clauses([
+        Some(format!("{used} of {usable} cores used")),
+        most.map(|(stage, cores)| format!("{} of them by `{stage}`", amount(*cores))),
+        (cores.others).map(|others| format!("other programs use {}", amount(others))),
+        threads.map(|threads| format!("{threads} threads want one")),
+        waits.map(|pct| format!("the training thread waits for one {pct} % of the time")),
+    ])
 }
 
 fn gil(wait_ms: f64, work: Option<f64>) -> String {
@@ -209,20 +198,15 @@ fn gil(wait_ms: f64, work: Option<f64>) -> String {
 }
 
 fn memory(slower_ms: Option<f64>, ipc: Option<f64>) -> String {
-    let mut parts = vec!["the threads' cores work all the time and cores are free".to_owned()];
-    if let Some(slower) = slower_ms {
-        let slower = duration_ms(slower);
-        parts.push(format!(
-            "the loop's own code takes {slower} longer while they do"
-        ));
-    }
-    if let Some(ipc) = ipc {
-        parts.push(format!("it completes {ipc:.2} instructions per cycle"));
-    }
-    parts.join(", ")
+    let slower = slower_ms.map(duration_ms);
+    clauses([
+        Some("the threads' cores work all the time and cores are free".to_owned()),
+        slower.map(|ms| format!("the loop's own code takes {ms} longer while they do")),
+        ipc.map(|ipc| format!("it completes {ipc:.2} instructions per cycle")),
+    ])
 }
 
-/// What to do: one sentence.
+/// The action of a remedy, as one sentence.
 #[expect(clippy::too_many_lines, reason = "one sentence for each action")]
 fn action(action: &Action) -> String {
     match action {

@@ -1,4 +1,4 @@
-//! What is worth knowing about the numbers of a comparison, in sentences.
+//! Texts of the notes of a comparison.
 
 use crate::analysis::compare::{Comparison, Note};
 use crate::model::comparison::ComparisonRecord;

@@ -1,4 +1,4 @@
-//! What stands out in a run, in one or two sentences each.
+//! Texts of findings, in one or two sentences each.
 
 use super::units::{amount, bytes, duration_ms, percent};
 use crate::analysis::findings::{Finding, GpuFinding};
@@ -139,7 +139,7 @@ mod tests {
     use crate::model::record::{Estimate, ResourcesRecord};
 
     #[test]
-    fn a_finding_says_how_much() {
+    fn a_finding_states_its_amount() {
         let resources = ResourcesRecord {
             throttled_pct: Some(43.0),
             cores_usable: Some(1.5),

@@ -1,11 +1,11 @@
-//! The words that conclusions are told in: all of them, and once.
+//! Turns typed conclusions into texts, in one place for all outputs.
 //!
-//! [`analysis`](crate::analysis) returns typed conclusions. This module turns them into the texts that
-//! records hold, and a run's records into titled [`section`]s. Terminal, web page and live view
-//! render those sections, and have no sentences of their own about a run.
+//! [`analysis`](crate::analysis) returns typed conclusions. This module turns them into the texts in the
+//! records, and a run's records into titled [`section`]s. Terminal, web page and live view render those
+//! sections, and have no sentences of their own about a run.
 //!
-//! It is part of this crate, not of an exporter, because the records hold the texts: a search engine
-//! and people read the same words in every output.
+//! It belongs to this crate, and not to an exporter, because the records hold the texts: search engines and
+//! people read the same words in every output.
 
 mod attribution;
 pub mod comparison;

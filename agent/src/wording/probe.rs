@@ -1,7 +1,7 @@
-//! Why a probe gives no number, what makes its number uncertain, and why a window was not used.
+//! Texts of a probe: why it has no result, why its result is uncertain, and why a window was not used.
 //!
-//! Options stand by their names, as in `` `probe_steps` ``; [`OptionsFrom::spell`] writes them as the
-//! user has them at hand.
+//! The texts name options as in `` `probe_steps` ``. [`OptionsFrom::spell`] replaces these names by those
+//! that the user uses.
 //!
 //! [`OptionsFrom::spell`]: crate::model::OptionsFrom::spell
 

@@ -1,4 +1,4 @@
-//! What the ranks of a run say together.
+//! Texts and sections of all ranks of a run.
 
 use super::section::{Column, Row, Section, SectionId, Table};
 use super::units::{duration_ms, percent};
@@ -45,7 +45,7 @@ fn evidence(evidence: RankEvidence) -> String {
     }
 }
 
-/// By how much its wait and its compute are longer, the larger first.
+/// Excess of its wait and its compute, the larger first.
 fn parts(wait_and_compute_ms: Option<(f64, f64)>) -> String {
     match wait_and_compute_ms {
         Some((wait, compute)) if wait >= compute => {
@@ -58,7 +58,7 @@ fn parts(wait_and_compute_ms: Option<(f64, f64)>) -> String {
     }
 }
 
-/// The ranks together, section by section.
+/// The sections about all ranks.
 #[must_use]
 pub fn sections(ranks: &RanksRecord) -> Vec<Section> {
     let mut facts = match ranks.world_size.filter(|world| *world > 1) {
@@ -122,41 +122,24 @@ fn listed(ranks: &[u32], count: u32) -> String {
 }
 
 const COLUMNS: [Column; 8] = [
-    Column {
-        name: "rank",
-        about: "Which rank",
-    },
-    Column {
-        name: "steps",
-        about: "Batches that its main loop received",
-    },
-    Column {
-        name: "step",
-        about: "Mean step in steady state",
-    },
-    Column {
-        name: "waiting",
-        about: "Mean wait for data",
-    },
-    Column {
-        name: "compute",
-        about: "Mean compute, which includes waiting for other ranks",
-    },
-    Column {
-        name: "for others",
-        about: "Part of the compute that is waiting for the slowest rank",
-    },
-    Column {
-        name: "floor",
-        about: "Step if data were free, from a probe",
-    },
-    Column {
-        name: "headspace",
-        about: "Share of the step that free data would save",
-    },
+    Column::new("rank", "Which rank"),
+    Column::new("steps", "Batches that its main loop received"),
+    Column::new("step", "Mean step in steady state"),
+    Column::new("waiting", "Mean wait for data"),
+    Column::new(
+        "compute",
+        "Mean compute, which includes waiting for other ranks",
+    ),
+    Column::new(
+        "for others",
+        "Part of the compute that is waiting for the slowest rank",
+    ),
+    Column::new("floor", "Step if data were free, from a probe"),
+    Column::new("headspace", "Share of the step that free data would save"),
 ];
 
-/// A row a rank, up to `most` and the slowest. `summaries` are by rank, in order.
+/// A table with one row for each of the first `most` ranks and the slowest rank. `summaries` are sorted by
+/// rank.
 #[must_use]
 pub fn table(ranks: &RanksRecord, summaries: &[(u32, &SummaryRecord)], most: usize) -> Table {
     let row = |rank: &RankSummary| {
@@ -191,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_are_listed_as_people_do() {
+    fn a_list_of_ranks_reads_like_a_sentence() {
         assert_eq!(listed(&[3], 1), "rank 3");
         assert_eq!(listed(&[1, 2, 5], 3), "ranks 1, 2 and 5");
         assert_eq!(listed(&[1, 2], 999), "ranks 1, 2 and 997 more");

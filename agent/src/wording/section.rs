@@ -1,38 +1,38 @@
-//! Titled sections: what is told of a run, without a format.
+//! Titled sections: the content of a report, independent of its format.
 //!
-//! An output renders them as it can: a terminal in columns of text, a page as cards and tables.
+//! Each output renders them: a terminal as columns of text, a page as cards and tables.
 
 /// One section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section {
-    /// Which one it is. Several of one kind may follow each other.
+    /// Its subject. Several sections with the same subject may follow each other.
     pub id: SectionId,
-    /// What it says, in order.
+    /// Its content, in order.
     pub blocks: Vec<Block>,
 }
 
-/// What a section is about, in the order in which sections stand.
+/// Subject of a section, in the order of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SectionId {
-    /// What was watched, and where the records are.
+    /// The run, and the location of its records.
     Run,
-    /// How the run ended, if not by itself.
+    /// How the run ended, if not normally.
     Ended,
-    /// Which rank the numbers are of.
+    /// The rank that the numbers describe.
     Rank,
-    /// Which loop the numbers are of.
+    /// The loop that the numbers describe.
     Loop,
-    /// Where a step's time goes.
+    /// Parts of the step time.
     Step,
-    /// The step with free data.
+    /// The step time with free data.
     Floor,
     /// What free data would save.
     Savings,
     /// Steps on repeated batches.
     Repeated,
-    /// What limits the loop.
+    /// The bottleneck.
     Bottleneck,
-    /// What would help.
+    /// Remedies.
     Remedies,
     /// Stages of the loader.
     Stages,
@@ -48,37 +48,37 @@ pub enum SectionId {
     Memory,
     /// Files, storage and network.
     Data,
-    /// What stands out.
+    /// Findings.
     Found,
-    /// What was lost.
+    /// Lost steps and records.
     Lost,
-    /// What measuring cost.
+    /// Cost of measuring.
     Cost,
-    /// The ranks together.
+    /// All ranks together.
     Ranks,
     /// The slowest rank.
     Slowest,
     /// Ranks without a summary.
     Missing,
-    /// Ranks that took different numbers of steps.
+    /// Different numbers of steps of the ranks.
     Steps,
 }
 
 /// A part of a section.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Block {
-    /// What was watched, and where the records are.
+    /// The run, and the location of its records.
     Heading {
-        /// What was watched.
+        /// Number of steps and length of the run.
         what: String,
-        /// The run's folder or file; empty where it is not known.
+        /// The run's folder or file; empty if unknown.
         location: String,
     },
     /// Facts side by side.
     Facts(Vec<Fact>),
-    /// A sentence or more. Code stands between backticks.
+    /// One or more sentences, with code between backticks.
     Sentence(String),
-    /// Things and what is said of each.
+    /// Items with a description each.
     Entries(Vec<Entry>),
     /// Terms and their values.
     Terms(Vec<(String, String)>),
@@ -89,24 +89,24 @@ pub enum Block {
 /// A measured fact.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Fact {
-    /// What was measured; empty where the value says it.
+    /// What was measured; empty if the value states it.
     pub label: &'static str,
     /// Its value with unit.
     pub value: String,
-    /// Words that belong to the value.
+    /// Words after the value.
     pub note: String,
-    /// More about it, for an output that has room.
+    /// More details, for an output with room for them.
     pub detail: String,
 }
 
-/// One thing and what is said of it.
+/// An item with its description.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Entry {
-    /// The thing: short.
+    /// The item, in a few words.
     pub head: String,
-    /// What is said of it.
+    /// Its description.
     pub body: String,
-    /// More about it, for an output that has room.
+    /// More details, for an output with room for them.
     pub detail: String,
 }
 
@@ -117,7 +117,7 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// The rows.
     pub rows: Vec<Row>,
-    /// How many rows are only in the records.
+    /// Number of rows that are only in the records.
     pub more: usize,
 }
 
@@ -133,9 +133,9 @@ pub struct Column {
 /// A row of a table.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Row {
-    /// One cell a column; empty where the value is not known.
+    /// One cell for each column; empty if the value is unknown.
     pub cells: Vec<String>,
-    /// Why the row stands out, if it does: a word or two.
+    /// Why the row is highlighted, in one or two words.
     pub mark: Option<&'static str>,
 }
 
@@ -171,7 +171,7 @@ impl SectionId {
         }
     }
 
-    /// Its title over a part of a page.
+    /// Its title on a page.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -231,13 +231,13 @@ impl Fact {
         }
     }
 
-    /// A fact whose value says what was measured.
+    /// A fact whose value states what was measured.
     #[must_use]
     pub fn phrase(value: impl Into<String>) -> Self {
         Self::new("", value.into())
     }
 
-    /// The same with words that belong to the value.
+    /// The same with words after the value.
     #[must_use]
     pub fn note(self, note: impl Into<String>) -> Self {
         Self {
@@ -246,7 +246,7 @@ impl Fact {
         }
     }
 
-    /// The same with more about it.
+    /// The same with more details.
     #[must_use]
     pub fn detail(self, detail: impl Into<String>) -> Self {
         Self {
@@ -257,7 +257,7 @@ impl Fact {
 }
 
 impl Entry {
-    /// A thing and what is said of it.
+    /// An item and its description.
     #[must_use]
     pub fn new(head: impl Into<String>, body: impl Into<String>) -> Self {
         Self {
@@ -268,6 +268,14 @@ impl Entry {
     }
 }
 
+impl Column {
+    /// A name and what the values mean.
+    #[must_use]
+    pub const fn new(name: &'static str, about: &'static str) -> Self {
+        Self { name, about }
+    }
+}
+
 impl Row {
     /// An ordinary row.
     #[must_use]
@@ -275,7 +283,7 @@ impl Row {
         Self { cells, mark: None }
     }
 
-    /// The same, standing out for that reason where `is_marked`.
+    /// The same, highlighted for that reason if `is_marked`.
     #[must_use]
     pub fn marked_if(self, is_marked: bool, reason: &'static str) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! A summary's record, completed with its conclusions.
+//! The record of a summary, with the texts of its conclusions.
 
 use super::attribution::{bottleneck_record, remedy_record};
 use super::findings::finding_record;

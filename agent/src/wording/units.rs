@@ -1,11 +1,11 @@
-//! Numbers as people read them.
+//! Formats numbers with units for people.
 
 use crate::model::record::{EndCause, EndRecord};
 
-/// A duration given in milliseconds, in the unit that suits it: `850 µs`, `30.0 ms`, `1.52 s`.
+/// Formats a duration in milliseconds, in a suitable unit: `850 µs`, `30.0 ms`, `1.52 s`.
 #[must_use]
 pub fn duration_ms(ms: f64) -> String {
-    // Each bound is where rounding would reach the next form.
+    // At each bound, rounding would reach the next form.
     match ms.abs() {
         a if a >= 999.5 => duration_s(ms / 1e3),
         a if a >= 99.95 => format!("{ms:.0} ms"),
@@ -16,7 +16,7 @@ pub fn duration_ms(ms: f64) -> String {
     }
 }
 
-/// A duration given in seconds: `1.52 s`, `19.2 s`, `12 min 5 s`, `3 h 20 min`.
+/// Formats a duration in seconds: `1.52 s`, `19.2 s`, `12 min 5 s`, `3 h 20 min`.
 #[must_use]
 pub fn duration_s(s: f64) -> String {
     match s.abs() {
@@ -24,23 +24,19 @@ pub fn duration_s(s: f64) -> String {
         a if a < 9.995 => format!("{s:.2} s"),
         a if a < 99.95 => format!("{s:.1} s"),
         a if a < 600.0 => format!("{s:.0} s"),
-        a if a < 7200.0 => format!("{:.0} min {:.0} s", (s / 60.0).trunc(), (s % 60.0).trunc()),
-        a if a < 172_800.0 => {
-            format!(
-                "{:.0} h {:.0} min",
-                (s / 3600.0).trunc(),
-                (s % 3600.0 / 60.0).trunc()
-            )
-        }
-        _ => format!(
-            "{:.0} d {:.0} h",
-            (s / 86_400.0).trunc(),
-            (s % 86_400.0 / 3600.0).trunc()
-        ),
+        a if a < 7200.0 => in_units(s, (60.0, "min"), (1.0, "s")),
+        a if a < 172_800.0 => in_units(s, (3600.0, "h"), (60.0, "min")),
+        _ => in_units(s, (86_400.0, "d"), (3600.0, "h")),
     }
 }
 
-/// A difference of durations in milliseconds, which may be negative.
+/// Seconds in two units, each with its length: `12 min 5 s`.
+fn in_units(s: f64, (long, large): (f64, &str), (short, small): (f64, &str)) -> String {
+    let (whole, rest) = ((s / long).trunc(), (s % long / short).trunc());
+    format!("{whole:.0} {large} {rest:.0} {small}")
+}
+
+/// Formats a difference of durations in milliseconds, which may be negative.
 pub(crate) fn signed_ms(ms: f64) -> String {
     if ms < 0.0 {
         format!("−{}", duration_ms(-ms))
@@ -49,7 +45,8 @@ pub(crate) fn signed_ms(ms: f64) -> String {
     }
 }
 
-/// A percentage to so many decimals, without the sign `%`. A small one is not rounded to zero.
+/// Formats a percentage with this number of decimals, without the sign `%`. A small one is not rounded to
+/// zero.
 #[must_use]
 pub fn percent(pct: f64, decimals: usize) -> String {
     let least = 0.5 * 10f64.powi(-i32::try_from(decimals).unwrap_or(0));
@@ -66,13 +63,13 @@ pub fn percent(pct: f64, decimals: usize) -> String {
     }
 }
 
-/// A number of bytes: `0 B`, `812 KiB`, `10.0 MiB`, `1.25 GiB`.
+/// Formats a number of bytes: `0 B`, `812 KiB`, `10.0 MiB`, `1.25 GiB`.
 #[must_use]
 pub fn bytes(count: f64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = count;
     let mut unit = 0;
-    // Each step is where rounding would reach the next unit.
+    // At each step, rounding would reach the next unit.
     while value.abs() >= 999.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -85,7 +82,7 @@ pub fn bytes(count: f64) -> String {
     }
 }
 
-/// A number of cores, engines or threads, to a tenth where it is not whole: `2`, `1.5`.
+/// Formats a number of cores, engines or threads, rounded to a tenth: `2`, `1.5`.
 #[must_use]
 pub fn amount(count: f64) -> String {
     let tenths = format!("{count:.1}");
@@ -113,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duration_has_the_unit_that_suits_it() {
+    fn a_duration_has_a_suitable_unit() {
         let cases = [
             (0.0, "0 ms"),
             (0.000_4, "0.4 µs"),
@@ -149,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_have_the_unit_that_suits_them() {
+    fn bytes_have_a_suitable_unit() {
         let cases = [
             (0.0, "0 B"),
             (812.0, "812 B"),

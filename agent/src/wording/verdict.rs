@@ -1,8 +1,8 @@
-//! The verdict: what a run's records mean, section by section.
+//! Builds the verdict of a run from its records, as sections.
 //!
-//! It says only what was measured. Without a probe there is an upper bound on what less waiting saves,
-//! called that; with too few steps there is no number; a probe that was refused gives its reason.
-//! What is not known has no section.
+//! It contains measured values only. Without a probe, it states an upper bound on what less waiting saves.
+//! With too few steps, it has no number. If a probe has no result, it states the reason. Unknown values
+//! have no section.
 
 mod bottleneck;
 mod loops;
@@ -20,13 +20,13 @@ use crate::model::record::{
     BottleneckRecord, FindingRecord, ProbeRecord, Resource, RunRecord, SummaryRecord,
 };
 
-/// What is said before there is a summary.
+/// Text before the first summary.
 pub const NO_SUMMARY: &str = "No summary yet: the first one comes soon after the run begins.";
 
-/// The finding that repeats why a probe gave no number.
+/// Code of the finding that repeats why a probe has no result.
 const REFUSED: &str = "no_headspace";
 
-/// A run's records, ready to be told.
+/// The records of a run that the verdict uses.
 ///
 /// ```
 /// use headspace_agent::model::record::SummaryRecord;
@@ -41,17 +41,17 @@ const REFUSED: &str = "no_headspace";
 pub struct Verdict<'a> {
     /// The numbers.
     pub summary: &'a SummaryRecord,
-    /// What ran.
+    /// The first record of the run.
     pub run: Option<&'a RunRecord>,
     /// The probe of the summary's loop.
     pub probe: Option<&'a ProbeRecord>,
-    /// Where the records are.
+    /// Location of the records.
     pub location: Option<&'a str>,
-    /// For a run that did not end in order: seconds from its last summary to its last record.
+    /// If the run did not end normally: seconds from its last summary to its last record.
     pub unfinished_s: Option<f64>,
 }
 
-/// How much is told.
+/// Level of detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// A few lines: the first remedies, the slowest stages, resources in a line each.
@@ -61,8 +61,8 @@ pub enum Detail {
 }
 
 impl Detail {
-    /// One of two numbers.
-    fn choose(self, brief: usize, full: usize) -> usize {
+    /// The value for this detail, of one for brief and one for full.
+    fn choose<T>(self, (brief, full): (T, T)) -> T {
         match self {
             Self::Brief => brief,
             Self::Full => full,
@@ -83,7 +83,7 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// Everything that is told, in order.
+    /// All sections, in order.
     #[must_use]
     pub fn sections(&self, detail: Detail) -> Vec<Section> {
         let s = self.summary;
@@ -109,13 +109,13 @@ impl<'a> Verdict<'a> {
         self.run.map_or(1, |run| run.world_size)
     }
 
-    /// Whether the batches came from a cache throughout, so that the step is the floor.
+    /// Whether the run is a replay, so that its step is the floor.
     fn is_replay(&self) -> bool {
         self.summary.mode == Some(Mode::Replay)
     }
 
-    /// The findings that no other section says: neither why there is no headspace, nor what the
-    /// bottleneck's evidence says.
+    /// The findings that no other section contains: neither the reason for no headspace, nor the evidence
+    /// of the bottleneck.
     fn findings(&self) -> impl Iterator<Item = &'a FindingRecord> {
         let found = self.summary.bottleneck.as_ref();
         let resource = found.and_then(BottleneckRecord::resource);

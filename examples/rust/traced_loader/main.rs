@@ -108,7 +108,7 @@ fn start(runs: &Path, clock: MonotonicClock, stages: &'static Region) -> Outcome
             rank: 0,
             pid,
         },
-        say: Box::new(|notice| eprintln!("headspace: {notice}")),
+        print_notice: Box::new(|notice| eprintln!("headspace: {notice}")),
         on_terminate: Box::new(|summary, _| eprint!("{}", verdict_text(&Verdict::new(summary)))),
         process_age_s: None,
         clock,

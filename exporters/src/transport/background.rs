@@ -223,7 +223,7 @@ impl<S: State> Exporter for BackgroundExporter<S> {
         Ok(())
     }
 
-    fn tell(&mut self) -> Vec<Notice> {
+    fn take_notices(&mut self) -> Vec<Notice> {
         let mut notices = std::mem::take(&mut self.inner.status().notices);
         let lost = self.inner.state.lock().lost();
         let exporter = self.inner.name;

@@ -205,7 +205,7 @@ impl Exporter for PipeExporter {
         Ok(())
     }
 
-    fn tell(&mut self) -> Vec<Notice> {
+    fn take_notices(&mut self) -> Vec<Notice> {
         let reason = {
             let mut state = self.shared.lock();
             let slow =

@@ -189,7 +189,7 @@ mod tests {
         until("a file", || below.join(FILE).exists());
         exporter.close();
         exporter.finish();
-        assert!(exporter.tell().is_empty());
+        assert!(exporter.take_notices().is_empty());
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
 
         exporter.export(&[tick(1_000)]).unwrap();
         until("two failures", || exporter.lost().exports >= 2);
-        let told = exporter.tell();
+        let told = exporter.take_notices();
         assert!(
             matches!(&told[..], [Notice::ExportFailing { .. }]),
             "{told:?}"
@@ -211,7 +211,7 @@ mod tests {
         fs::remove_file(&below).unwrap();
         let mut told = Vec::new();
         until("a file", || {
-            told.extend(exporter.tell());
+            told.extend(exporter.take_notices());
             !told.is_empty()
         });
         assert!(
@@ -235,7 +235,7 @@ mod tests {
             }
             exporter.close();
             exporter.finish();
-            let _ = done.send((exporter.lost().exports, exporter.tell()));
+            let _ = done.send((exporter.lost().exports, exporter.take_notices()));
         });
         let passed = passed.recv_timeout(DEADLINE);
         // Unblock the thread, so that it can exit.

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use headspace_agent::model::Mode;
 use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
-use headspace_agent::notice::log::Say;
+use headspace_agent::notice::log::PrintNotice;
 use headspace_agent::port::{Exporter, MonotonicClock};
 use headspace_agent::record::stage::{Slots, Workers};
 use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
@@ -241,7 +241,7 @@ impl Configuration {
                 rank,
                 pid: std::process::id(),
             },
-            say: print_notices(quiet),
+            print_notice: print_notices(quiet),
             on_terminate: Box::new(move |summary, probes| {
                 if !quiet && rank == 0 {
                     print_verdict(summary, probes, &shown, world_size);
@@ -267,7 +267,7 @@ fn print_verdict(summary: &SummaryRecord, probes: &[ProbeRecord], folder: &Path,
     }
 }
 
-fn print_notices(quiet: bool) -> Say {
+fn print_notices(quiet: bool) -> PrintNotice {
     Box::new(move |notice| {
         tracing::info!(target: crate::session::log::NOTICE, code = notice.code(), "{notice}");
         if !quiet {

@@ -1,20 +1,20 @@
-//! How long windows go on, and when the loop has settled: what the steps so far say.
+//! Decides from the steps so far how long the probe's windows last, and when the loop has settled.
 
 use super::{Probe, Segment};
+use crate::loader::ceil_to_u32;
 use crate::loader::settle;
-use crate::loader::whole;
 
-/// Standard error of the headspace, as a share, for which the live window before the long replay is
-/// lengthened.
+/// Target for the standard error of the headspace, as a share. The live window before the long replay is
+/// lengthened to reach it.
 const TARGET_ERROR: f64 = 0.01;
-/// With less than this share of the live steps needed for that, pairs are added after the long replay.
-const FAR_TOO_FEW: f64 = 0.5;
-/// Steps that a fixed live window needs after settling.
-const LEAST_SETTLED: u32 = 24;
+/// With less than this share of the necessary live steps, pairs are added after the long replay.
+const MIN_LIVE_SHARE: f64 = 0.5;
+/// Fewest steps of a fixed live window after settling.
+const MIN_SETTLED: u32 = 24;
 
 impl Probe {
-    /// How long the long replay is to be: until the loader has filled its queue, and on.
-    pub(super) fn long_replay(&self) -> u32 {
+    /// Steps of the long replay: until the loader has filled its queue, and 64 more.
+    pub(super) fn long_replay_steps(&self) -> u32 {
         let plan = &self.plan;
         if !plan.adaptive || self.replay.is_empty() || self.live.is_empty() {
             return plan.long_replay;
@@ -23,19 +23,20 @@ impl Probe {
         let wanted = 1.1 * plan.steps_to_fill(ratio) + 64.0;
         let left = plan.limit.saturating_sub(self.total);
         let most = plan.long_replay_budget.min(left).max(plan.long_replay);
-        whole(wanted).clamp(plan.long_replay, most)
+        ceil_to_u32(wanted).clamp(plan.long_replay, most)
     }
 
-    /// Judges whether the loop has settled, and how long the live window goes on.
-    pub(super) fn look(&mut self) {
+    /// Decides whether the loop has settled, and how long the live window continues.
+    pub(super) fn decide_live_window(&mut self) {
         let plan = self.plan;
         let spare = self.spare().max(1);
         let batches = self.segment.batches;
         let seen = self.segment.steps.len();
         let go_on = |steps: u32| Some(batches + steps.min(spare));
         if self.segment.cycle == 0 {
-            let budget = index(plan.warmup_budget).min(seen + index(spare) - 1);
-            if let Some(at) = settle::after_warmup(&self.segment.steps, index(plan.warmup), budget)
+            let budget = to_usize(plan.warmup_budget).min(seen + to_usize(spare) - 1);
+            if let Some(at) =
+                settle::after_warmup(&self.segment.steps, to_usize(plan.warmup), budget)
             {
                 let counted = u32::try_from(seen - at).unwrap_or(u32::MAX);
                 self.segment.settled_at = Some(at);
@@ -45,17 +46,20 @@ impl Probe {
             return;
         }
         let floor = settle::mean_step(&self.replay);
-        // The loader stood still once its queue was full.
-        let to_fill = whole(plan.steps_to_fill(floor / self.reference.step.max(1.0)));
-        let patience = whole(self.reference.patience(self.replayed.min(to_fill), floor));
-        // A loop that does not wait again long after its queue must have been drained does not
-        // wait in the long run either: what it did before was not typical.
-        let overdue = patience <= plan.settle_budget && batches >= patience;
+        // The loader was idle once its queue was full.
+        let to_fill = ceil_to_u32(plan.steps_to_fill(floor / self.reference.step.max(1.0)));
+        let max_steps = ceil_to_u32(
+            self.reference
+                .max_steps_to_drain(self.replayed.min(to_fill), floor),
+        );
+        // If the loop does not wait long after its queue must be empty, it does not wait in the long run:
+        // its waits before the replay were not typical.
+        let overdue = max_steps <= plan.settle_budget && batches >= max_steps;
         let budget = plan.settle_budget.saturating_mul(1 + self.skipped);
         if overdue || self.reference.is_reached(&self.segment.steps) {
             self.segment.settled_at = Some(seen);
             let extra = if self.segment.long {
-                self.more_live() + self.skipped * plan.live
+                self.extra_live_steps() + self.skipped * plan.live
             } else {
                 0
             };
@@ -70,7 +74,7 @@ impl Probe {
         }
     }
 
-    /// Live steps that bring the standard error down to [`TARGET_ERROR`].
+    /// Live steps that reduce the standard error to [`TARGET_ERROR`].
     ///
     /// With a = (floor/live) cv(live) and b = (floor/live) cv(replay), the error of the headspace
     /// is sqrt(a^2/n + b^2/m) for n live and m replay steps, and n + m is least at n : m = a : b.
@@ -84,33 +88,33 @@ impl Probe {
         a * (a + b) / (TARGET_ERROR * TARGET_ERROR)
     }
 
-    /// The same beyond those so far and a live window's.
-    fn more_live(&self) -> u32 {
+    /// The same, without the steps so far and those of a normal live window.
+    fn extra_live_steps(&self) -> u32 {
         let have = self.live.len() as f64 + f64::from(self.plan.live);
-        whole(self.live_needed() - have).min(self.plan.extra_live)
+        ceil_to_u32(self.live_needed() - have).min(self.plan.extra_live)
     }
 
-    /// Steps of a pair of windows, at least.
-    pub(super) fn pair(&self) -> u32 {
-        self.plan.replay + self.plan.live + LEAST_SETTLED
+    /// Fewest steps of a pair of windows.
+    pub(super) fn min_pair_steps(&self) -> u32 {
+        self.plan.replay + self.plan.live + MIN_SETTLED
     }
 
-    /// Whether more pairs follow the long replay: the pairs differ by more than chance, or far too few
-    /// live steps were seen.
+    /// Whether more pairs follow the long replay: the pairs differ by more than chance, or there are far
+    /// too few live steps.
     pub(super) fn wants_more_pairs(&self) -> bool {
         self.plan.adaptive
             && self.skipped == 0
             && self.segment.cycle + 1 < self.plan.most_cycles
-            && self.plan.limit.saturating_sub(self.total) >= self.pair()
+            && self.plan.limit.saturating_sub(self.total) >= self.min_pair_steps()
             && (self.pairs.count() < self.pairs.needed()
-                || (self.live.len() as f64) < FAR_TOO_FEW * self.live_needed())
+                || (self.live.len() as f64) < MIN_LIVE_SHARE * self.live_needed())
     }
 
-    /// Judges whether the loop has settled after the probe, so that its steps are live ones
-    /// again.
-    pub(super) fn look_after(&mut self) {
+    /// Checks whether the loop has settled after the probe. Then its steps count as live again.
+    pub(super) fn check_settled_after_probe(&mut self) {
         let seen = self.segment.steps.len();
-        if self.reference.is_reached(&self.segment.steps) || seen >= index(self.plan.settle_budget)
+        if self.reference.is_reached(&self.segment.steps)
+            || seen >= to_usize(self.plan.settle_budget)
         {
             self.segment = Segment {
                 settled_at: Some(seen),
@@ -120,18 +124,18 @@ impl Probe {
         }
     }
 
-    /// Where a live window of fixed length had settled.
-    pub(super) fn settled_in_hindsight(&self) -> Option<usize> {
+    /// The step at which a live window of fixed length had settled.
+    pub(super) fn find_settled_step(&self) -> Option<usize> {
         let steps = &self.segment.steps;
-        let last = steps.len().checked_sub(index(LEAST_SETTLED))?;
+        let last = steps.len().checked_sub(to_usize(MIN_SETTLED))?;
         if self.segment.cycle == 0 {
-            let warmup = index(self.plan.warmup);
+            let warmup = to_usize(self.plan.warmup);
             return (warmup..=last).find_map(|n| settle::after_warmup(&steps[..n], warmup, last));
         }
         (0..=last).find(|&n| self.reference.is_reached(&steps[..n]))
     }
 }
 
-fn index(count: u32) -> usize {
+fn to_usize(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }

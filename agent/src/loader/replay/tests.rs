@@ -1,4 +1,4 @@
-//! Replay against what SPDL yields.
+//! Compares replay with SPDL's `cache_iterator`.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ fn epoch(
         .collect()
 }
 
-/// The next batch of one of the iterations that go on.
+/// The next batch of one of several active iterations.
 fn next(
     machine: &mut Replay,
     epoch: &mut EpochProgress,
@@ -54,8 +54,8 @@ fn next(
     }
 }
 
-/// What `SPDL` 0.8 yields, told from its documentation: live batches up to the turn, then the
-/// cached ones round and round.
+/// The batches of `SPDL` 0.8 by its documentation: live batches up to the turn, then the cached batches
+/// repeatedly.
 fn spdl(plan: ReplayPlan, length: u64, take: usize) -> Vec<u64> {
     let live: Vec<u64> = (0..length.min(plan.return_caches_after)).collect();
     let cache: Vec<u64> = live.iter().copied().take(plan.num_caches).collect();
@@ -177,7 +177,7 @@ fn a_source_with_a_length_keeps_it_and_its_cache_outlives_the_epoch() {
 }
 
 #[test]
-fn a_sized_source_shorter_than_the_turn_goes_on_live_in_the_next_epoch() {
+fn a_sized_source_shorter_than_the_turn_continues_live_in_the_next_epoch() {
     let plan = ReplayPlan::new(2, Some(5), None).unwrap();
     let mut machine = Replay::new(plan);
     let mut cache = Vec::new();
@@ -192,7 +192,7 @@ fn a_sized_source_shorter_than_the_turn_goes_on_live_in_the_next_epoch() {
 }
 
 #[test]
-fn a_live_epoch_goes_on_past_a_length_that_was_too_small() {
+fn a_live_epoch_continues_past_a_length_that_is_too_small() {
     let plan = ReplayPlan::new(2, Some(50), None).unwrap();
     let mut machine = Replay::new(plan);
     assert_eq!(
@@ -202,7 +202,7 @@ fn a_live_epoch_goes_on_past_a_length_that_was_too_small() {
 }
 
 #[test]
-fn the_rest_of_an_epoch_goes_on_where_it_was_and_ends_where_it_would() {
+fn the_rest_of_an_epoch_continues_at_its_position_and_ends_at_its_length() {
     let plan = ReplayPlan::new(2, Some(3), Some(9)).unwrap();
     let mut machine = Replay::new(plan);
     let mut epoch = EpochProgress::new(None);
@@ -224,7 +224,7 @@ fn an_empty_source_ends_the_epoch_instead_of_spinning() {
 }
 
 #[test]
-fn a_source_that_ends_early_says_so() {
+fn a_source_that_ends_early_is_reported() {
     let plan = ReplayPlan::new(2, Some(5), None).unwrap();
     let mut machine = Replay::new(plan);
     let mut epoch = EpochProgress::new(None);

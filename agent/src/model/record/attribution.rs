@@ -1,4 +1,4 @@
-//! What a summary concludes: what limits throughput, what would help, and what it rests on.
+//! The conclusions of a summary: bottleneck, stages, queues, remedies and findings.
 
 use serde::{Deserialize, Serialize};
 
@@ -61,16 +61,6 @@ pub enum Resource {
 }
 
 impl Resource {
-    const ALL: [Self; 7] = [
-        Self::Cores,
-        Self::Quota,
-        Self::Gil,
-        Self::Gc,
-        Self::Disk,
-        Self::Nvdec,
-        Self::Memory,
-    ];
-
     /// Name of the resource in the records.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -88,7 +78,7 @@ impl Resource {
     /// The resource with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.as_str() == name)
+        super::named(name)
     }
 }
 

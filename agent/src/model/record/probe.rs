@@ -1,4 +1,4 @@
-//! The probe: its windows, and the floor it found or why it found none.
+//! The record of a probe: its windows, and the floor or the reason why there is none.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The first record of a run: what runs where, and which sources are read.
+//! The first record of a run: program, machine, settings and sources.
 
 use std::collections::BTreeMap;
 
@@ -190,9 +190,7 @@ impl Role {
     /// The role of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Training, Self::Evaluation, Self::Background]
-            .into_iter()
-            .find(|role| role.as_str() == name)
+        super::named(name)
     }
 
     /// Whether its steps do not count as training steps.

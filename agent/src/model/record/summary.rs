@@ -1,4 +1,4 @@
-//! The run as a whole: what an optimiser reads.
+//! The record of a whole run, for people and for programs that optimise it.
 
 use serde::{Deserialize, Serialize};
 
@@ -269,6 +269,7 @@ pub struct ComputeGpu {
 }
 
 /// Rule that determines the GPU of a rank.
+// From the weakest to the strongest: `sampling::RankGpu` compares them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -1,4 +1,4 @@
-//! One interval: what the loops did, what was read, what stages and queues did, what was lost.
+//! The record of one interval: steps of the loops, readings, activity of stages and queues, losses.
 
 use std::collections::BTreeMap;
 
@@ -46,8 +46,8 @@ pub struct TickRecord {
 }
 
 impl TickRecord {
-    /// The readings with their keys, by scope. What this version does not declare is another version's,
-    /// and left out.
+    /// The readings with their parsed keys. Metrics and scopes that this version does not declare are left
+    /// out.
     pub fn known_readings(&self) -> impl Iterator<Item = (ReadingKey<'_>, f64)> {
         let scopes = self.readings.iter();
         let known = scopes.filter_map(|(scope, values)| Some((Scope::parse(scope)?, values)));
@@ -178,7 +178,7 @@ pub struct StageTick {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items_out: Option<u64>,
     /// Number of calls that raised an exception.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub failures: u64,
     /// Bytes processed. Absent if the program does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -186,7 +186,7 @@ pub struct StageTick {
     /// Durations of the completed calls.
     pub time: DistributionRecord,
     /// Part of those durations that was spent in nested stages, in milliseconds.
-    #[serde(default, skip_serializing_if = "is_nothing")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub nested_ms: f64,
     /// CPU time of the calls whose CPU time was measured, and the duration of the same calls, both
     /// in milliseconds.
@@ -232,12 +232,6 @@ pub struct QueueTick {
     pub active: Option<f64>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn is_zero(value: &u64) -> bool {
-    *value == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn is_nothing(value: &f64) -> bool {
-    *value <= 0.0
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

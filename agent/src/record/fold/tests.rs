@@ -1,8 +1,8 @@
-//! What the fold makes of events.
+//! Steps, epochs and ticks that result from events.
 
 use super::*;
 
-/// Milliseconds since the start, as the fold sees them.
+/// A millisecond in nanoseconds.
 const MS: u64 = 1_000_000;
 
 fn fold() -> Fold {
@@ -51,7 +51,7 @@ fn time_to_first_batch_and_boundary_stay_out_of_the_step() {
 }
 
 #[test]
-fn a_step_that_straddles_a_phase_belongs_to_neither() {
+fn a_step_across_two_phases_belongs_to_neither() {
     let mut fold = fold();
     fold.begin_epoch(0);
     fold.lap(0, MS);
@@ -69,7 +69,7 @@ fn a_step_that_straddles_a_phase_belongs_to_neither() {
 }
 
 #[test]
-fn single_steps_are_in_a_tick_only_where_somebody_wants_them() {
+fn single_steps_are_in_a_tick_only_if_a_destination_wants_them() {
     let mut fold = fold();
     one_epoch(&mut fold, 0, 3);
     assert!(fold.take_tick()[0].sampled.is_empty());
@@ -89,7 +89,7 @@ fn single_steps_are_in_a_tick_only_where_somebody_wants_them() {
 }
 
 #[test]
-fn an_epoch_left_early_says_so() {
+fn an_epoch_that_is_left_early_is_not_exhausted() {
     let mut fold = fold();
     fold.begin_epoch(0);
     fold.lap(0, MS);
@@ -102,7 +102,7 @@ fn an_epoch_left_early_says_so() {
 }
 
 #[test]
-fn a_tick_holds_only_what_happened_since_the_last() {
+fn a_tick_holds_only_the_steps_since_the_last_tick() {
     let mut fold = fold();
     one_epoch(&mut fold, 0, 3);
     fold.take_tick();
@@ -111,7 +111,7 @@ fn a_tick_holds_only_what_happened_since_the_last() {
 }
 
 #[test]
-fn samples_are_absent_where_the_batch_size_is_not_known() {
+fn samples_are_absent_if_the_batch_size_is_unknown() {
     let mut fold = fold();
     one_epoch(&mut fold, 0, 3);
     assert_eq!(fold.take_tick()[0].samples, None);

@@ -1,9 +1,8 @@
-//! What the stages and queues of a pipeline tell, from any thread of any process.
+//! Counts the calls of stages and the depth of queues, on any thread of any process.
 //!
-//! A stage is a slot of counters: entering and leaving it is a few atomic additions, without a lock,
-//! an allocation or a system call. Slots have one fixed layout in memory, so that a worker process
-//! can have its own in a file that the trainer maps too: nothing is sent, and a worker that is
-//! killed loses nothing that it counted.
+//! A stage is a slot of counters. Its enter and exit are a few atomic additions, without a lock or an
+//! allocation. Slots have a fixed layout in memory: a worker process has its slots in a file that the trainer
+//! also maps. So no data is sent, and a killed worker loses no counts.
 
 pub mod queue;
 pub mod slot;

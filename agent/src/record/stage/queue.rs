@@ -1,44 +1,44 @@
-//! One queue of one process, as counters at fixed places.
+//! The counters of one queue in one process.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::slot::SlotName;
 
-/// How full a queue was over time. A weight is a time in nanoseconds: how long the queue had that
-/// depth, or how long after the look before it was looked at. All zeros is a free slot.
+/// Depth of a queue over time. A weight is a time in nanoseconds: how long the queue had a depth, or the time
+/// since the previous sample. A free slot is all zeros.
 #[repr(C)]
 #[derive(Debug)]
 pub struct QueueSlot {
-    /// What the queue is called.
+    /// Name of the queue.
     pub name: SlotName,
-    /// The loop whose batches pass it, by its name in the records; empty where it is not known.
+    /// Name of the loop whose batches pass through the queue; empty if unknown.
     pub loop_name: SlotName,
-    /// Items it holds at most; 0 where it has no limit or nobody says.
+    /// Maximum number of items; 0 if there is no limit or it is unknown.
     pub capacity: AtomicU32,
-    /// Deepest since a reader last set it to zero.
+    /// Highest depth since a reader set it to zero.
     pub deepest: AtomicU32,
-    /// 1 where batches come out of it: it is the last before the training loop.
+    /// 1 if it is the last queue before the training loop.
     pub last: AtomicU32,
-    /// Looks.
+    /// Number of samples.
     pub looks: AtomicU64,
     /// Sum of weights.
     pub weight: AtomicU64,
-    /// Sum of weights in which it was empty.
+    /// Sum of weights in which the queue was empty.
     pub empty: AtomicU64,
-    /// Sum of weights in which it was full.
+    /// Sum of weights in which the queue was full.
     pub full: AtomicU64,
     /// Sum of depth times weight, in microseconds.
     pub depth_us: AtomicU64,
-    /// Sum of weights of the looks that also saw who works on its items.
+    /// Sum of weights of the samples that also counted the workers in use.
     pub active_weight: AtomicU64,
-    /// Sum of those at work times weight, in microseconds.
+    /// Sum of workers in use times weight, in microseconds.
     pub active_us: AtomicU64,
-    /// How many can work on its items at once; 0 where it has no workers of its own.
+    /// Concurrency of the pool that takes the items; 0 if the queue belongs to no pool.
     pub places: AtomicU32,
 }
 
 impl QueueSlot {
-    /// It has held so many items for so many nanoseconds.
+    /// Adds a sample: the queue held `depth` items for `weight` nanoseconds.
     pub fn observe(&self, depth: u32, weight: u64) {
         self.looks.fetch_add(1, Ordering::Relaxed);
         self.weight.fetch_add(weight, Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl QueueSlot {
         }
     }
 
-    /// So many of so many workers had an item in hand for so many nanoseconds.
+    /// Adds a sample of the pool: `active` of `places` workers processed an item for `weight` nanoseconds.
     pub fn observe_workers(&self, active: u32, places: u32, weight: u64) {
         self.places.store(places, Ordering::Relaxed);
         self.active_weight.fetch_add(weight, Ordering::Relaxed);

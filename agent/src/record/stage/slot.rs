@@ -1,6 +1,6 @@
-//! One stage of one process, as counters at fixed places.
+//! The counters of one stage in one process.
 //!
-//! The layout is shared by processes of one build of this crate: [`super::table`] says which.
+//! Processes of the same build of this crate share the layout ([`super::table`]).
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -9,21 +9,21 @@ use crate::model::stage::{NAME_BYTES, cut_name};
 use crate::port::MonotonicClock;
 use crate::port::clock::thread_cpu_time;
 
-/// The first calls of a stage all have their CPU time taken, later ones now and then: it costs a
-/// system call of some 300 ns at either end.
+/// CPU time is measured for the first calls of a stage and then for every sixteenth. A measurement costs two
+/// system calls of about 300 ns, one at each end.
 const CPU_FIRST: u64 = 64;
 const CPU_EVERY: u64 = 16;
 
-/// The same where calls take less than 16 µs on average.
+/// The same if calls take less than 16 µs on average.
 const CPU_EVERY_SHORT: u64 = 256;
 const SHORT_BITS: u32 = 14;
 
-/// Who may add to the counters of a slot at the same moment. Readers may always look.
+/// How many threads may add to the counters of a slot concurrently. Readers may always read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writers {
-    /// Any number: every addition is one locked instruction, of up to 20 ns.
+    /// Any number: every addition is a locked instruction of up to 20 ns.
     Many,
-    /// One at a time, since they all hold the same lock: additions are a load and a store.
+    /// One, because all of them hold the same lock: an addition is a load and a store.
     One,
 }
 
@@ -54,17 +54,17 @@ impl Writers {
     }
 }
 
-/// Called within several stages, or also on its own.
+/// The stage is called within several stages, or also outside any stage.
 pub const WITHIN_SEVERAL: u32 = u32::MAX;
 
-/// Not called since a run began.
+/// The stage was not called since a run began.
 pub const WITHIN_UNKNOWN: u32 = u32::MAX - 1;
 
 /// A name that is written once.
 #[repr(C)]
 #[derive(Debug)]
 pub struct SlotName {
-    /// Its length plus 1 once it is whole, 0 before.
+    /// Its length plus 1 once it is complete, 0 before.
     length: AtomicU32,
     bytes: [std::sync::atomic::AtomicU8; NAME_BYTES],
 }
@@ -92,84 +92,84 @@ impl SlotName {
     }
 }
 
-/// The counters of a stage. All are totals since the slot was taken, but for `peak` and the bounds.
-/// All zeros is a free slot.
+/// The counters of a stage. All but `peak` and `bounds` are totals since the slot was allocated. A free
+/// slot is all zeros.
 #[repr(C)]
 #[derive(Debug)]
 pub struct StageSlot {
-    /// What the stage is called.
+    /// Name of the stage.
     pub name: SlotName,
-    /// The loop whose batches it makes, by its name in the records; empty where it is not known.
+    /// Name of the loop for which the stage produces batches; empty if unknown.
     pub loop_name: SlotName,
-    /// How many calls may run at once, as the user says; 0 where nobody says.
+    /// Declared maximum number of concurrent calls; 0 if not declared.
     pub concurrency: AtomicU32,
-    /// Most calls at once since a reader last set it to zero.
+    /// Highest number of concurrent calls since a reader set it to zero.
     pub peak: AtomicU32,
-    /// Number of the stage's slot that it was called within, plus 1; 0 where it was called on its
-    /// own, [`WITHIN_SEVERAL`] where in several, [`WITHIN_UNKNOWN`] before the first call of a run.
+    /// Slot number of the stage from which it is called, plus 1. 0 if it is called outside any stage,
+    /// [`WITHIN_SEVERAL`] if from several, [`WITHIN_UNKNOWN`] before the first call of a run.
     pub within: AtomicU32,
-    /// Calls begun.
+    /// Number of calls that began.
     pub entered: AtomicU64,
-    /// Calls ended, failed ones included.
+    /// Number of calls that ended, including failed calls.
     pub exited: AtomicU64,
-    /// Calls that ended in an exception.
+    /// Number of calls that raised an exception.
     pub failed: AtomicU64,
-    /// Items taken in, beyond one a call.
+    /// Number of input items, minus one for each call.
     pub extra_in: AtomicI64,
-    /// Items given out, beyond one for each call that did not fail.
+    /// Number of output items, minus one for each call that did not fail.
     pub extra_out: AtomicI64,
-    /// Bytes handled, where the user says; 0 else.
+    /// Bytes processed; 0 if the program does not report them.
     pub bytes: AtomicU64,
-    /// Nanoseconds of calls that ended.
+    /// Duration of the calls that ended, in nanoseconds.
     pub busy: AtomicU64,
-    /// Of these, nanoseconds in other stages called within.
+    /// Part of `busy` that was spent in nested stages.
     pub nested: AtomicU64,
-    /// CPU nanoseconds of the calls whose CPU time was taken.
+    /// CPU time of the calls whose CPU time was measured, in nanoseconds.
     pub cpu: AtomicU64,
-    /// Nanoseconds of those same calls.
+    /// Duration of the same calls, in nanoseconds.
     pub cpu_of: AtomicU64,
     /// Lowest and highest bucket in use: the highest plus 1, and `BUCKETS` minus the lowest.
     pub bounds: [AtomicU32; 2],
-    /// Calls by duration, in the buckets of `model::distribution`. They wrap.
+    /// Number of calls by duration, in the buckets of `model::distribution`. The counts wrap.
     pub buckets: [AtomicU32; BUCKETS],
 }
 
-/// A call that goes on.
+/// A call in progress.
 #[derive(Debug, Clone, Copy)]
 pub struct Entered {
     /// Ticks of the clock.
     at: u64,
-    /// CPU time of the thread, where it is taken.
+    /// CPU time of the thread, if it is measured.
     cpu: Option<std::time::Duration>,
 }
 
 impl Entered {
-    /// When it began, as a time stamp of the clock.
+    /// Start of the call, as a time stamp of the clock.
     #[inline]
     #[must_use]
     pub fn ticks(&self) -> u64 {
         self.at
     }
 
-    /// The same call, which ends on another thread: its CPU time is not known.
+    /// The same call without CPU time, because it ends on another thread.
     #[must_use]
     pub fn without_cpu(self) -> Self {
         Self { cpu: None, ..self }
     }
 }
 
-/// How a call ended, beyond that it did.
+/// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
     /// Whether it raised an exception.
     pub failed: bool,
-    /// Items taken in, 1 unless the user says.
+    /// Number of input items, by default 1.
     pub items_in: u64,
-    /// Items given out; `None` is 1, or 0 where it failed.
+    /// Number of output items. `None` means 1, or 0 if the call failed.
     pub items_out: Option<u64>,
-    /// Bytes handled.
+    /// Bytes processed.
     pub bytes: u64,
-    /// Nanoseconds of it that were spent in other stages.
+    /// Part of the call that was spent in nested stages, in nanoseconds.
     pub nested: u64,
 }
 
@@ -186,14 +186,14 @@ impl Default for Outcome {
 }
 
 impl StageSlot {
-    /// A call begins. `own_thread` is false where the call may go on with others on one thread
-    /// (asyncio): its CPU time is then nobody's.
+    /// Begins a call. `own_thread` is false if calls may interleave on the thread (asyncio). Then CPU time
+    /// is not measured.
     #[inline]
     pub fn enter(&self, clock: &MonotonicClock, own_thread: bool) -> Entered {
         self.enter_as(Writers::Many, clock, own_thread)
     }
 
-    /// [`enter`](Self::enter), by such writers.
+    /// [`enter`](Self::enter) for the given writers.
     #[inline]
     pub fn enter_as(&self, writers: Writers, clock: &MonotonicClock, own_thread: bool) -> Entered {
         let number = writers.add(&self.entered, 1);
@@ -203,21 +203,21 @@ impl StageSlot {
             self.peak.fetch_max(active, Ordering::Relaxed);
         }
         Entered {
-            cpu: (own_thread && self.is_looked_at(number))
+            cpu: (own_thread && self.measures_cpu(number))
                 .then(thread_cpu_time)
                 .flatten(),
             at: clock.ticks(),
         }
     }
 
-    /// Notes which stage a call is within, before the call is counted.
+    /// Stores the stage that encloses a call, before the call is counted.
     ///
-    /// Both are numbers of slots plus 1: `own` of this one, `within` of the stage around the call, 0
-    /// where there is none.
+    /// Both are slot numbers plus 1: `own` of this stage, `within` of the enclosing stage, or 0 if there is
+    /// none.
     #[inline]
     pub fn note_within(&self, own: u32, within: u32) {
         let known = self.within.load(Ordering::Relaxed);
-        // A stage within itself says nothing of where it is called.
+        // A recursive call does not show where the stage is called.
         if within == known || known == WITHIN_SEVERAL || within == own {
             return;
         }
@@ -226,22 +226,22 @@ impl StageSlot {
         self.within.store(now, Ordering::Relaxed);
     }
 
-    /// Whether the CPU time of that call is taken.
+    /// Whether the CPU time of that call is measured.
     #[inline]
-    fn is_looked_at(&self, number: u64) -> bool {
+    fn measures_cpu(&self, number: u64) -> bool {
         number < CPU_FIRST
             || number.is_multiple_of(CPU_EVERY)
                 && (number.is_multiple_of(CPU_EVERY_SHORT)
                     || self.busy.load(Ordering::Relaxed) >> SHORT_BITS >= number)
     }
 
-    /// The call ends. Returns how long it took, in nanoseconds.
+    /// Ends a call. Returns its duration in nanoseconds.
     #[inline]
     pub fn exit(&self, clock: &MonotonicClock, entered: Entered, outcome: Outcome) -> u64 {
         self.exit_as(Writers::Many, clock, entered, outcome)
     }
 
-    /// [`exit`](Self::exit), by such writers.
+    /// [`exit`](Self::exit) for the given writers.
     #[inline]
     pub fn exit_as(
         &self,
@@ -256,8 +256,7 @@ impl StageSlot {
         took
     }
 
-    /// Counts the CPU time since then, where it is taken. Returns how long ago that was, in
-    /// nanoseconds.
+    /// Counts the CPU time since `entered`, if it is measured. Returns the time since then, in nanoseconds.
     #[inline]
     fn note_time(&self, writers: Writers, clock: &MonotonicClock, entered: Entered) -> u64 {
         let took = clock.nanos_between(entered.at, clock.ticks());
@@ -272,25 +271,25 @@ impl StageSlot {
         took
     }
 
-    /// A part of a call ends: a task that is polled goes on later. The whole is told by
-    /// [`record`](Self::record) once it is over. Returns how long the part took, in nanoseconds.
+    /// Ends a part of a call: a polled task that continues later. [`record`](Self::record) counts the whole
+    /// call when it ends. Returns the duration of the part in nanoseconds.
     pub fn suspend(&self, clock: &MonotonicClock, entered: Entered) -> u64 {
         let took = self.note_time(Writers::Many, clock, entered);
         self.abandon_as(Writers::Many);
         took
     }
 
-    /// A call that began turns out to be none: there was nothing to do.
+    /// Discards a call that began, because there was nothing to do.
     pub fn abandon_as(&self, writers: Writers) {
         writers.add(&self.entered, 1_u64.wrapping_neg());
     }
 
-    /// A call that was timed elsewhere, as a whole.
+    /// Counts a whole call that was timed elsewhere.
     pub fn record(&self, took_nanos: u64, outcome: Outcome) {
         self.record_as(Writers::Many, took_nanos, outcome);
     }
 
-    /// [`record`](Self::record), by such writers.
+    /// [`record`](Self::record) for the given writers.
     pub fn record_as(&self, writers: Writers, took_nanos: u64, outcome: Outcome) {
         writers.add(&self.entered, 1);
         self.add(writers, took_nanos, outcome);
@@ -315,7 +314,7 @@ impl StageSlot {
         writers.add(&self.busy, took);
         let expected_out = u64::from(!outcome.failed);
         let out = outcome.items_out.unwrap_or(expected_out);
-        // Rare, all of them.
+        // All of the following are rare.
         if outcome.failed {
             writers.add(&self.failed, 1);
         }

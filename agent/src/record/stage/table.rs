@@ -1,11 +1,10 @@
-//! The slots of a process: where they lie, and who gets which.
+//! Allocates the slots of a process by name, in private memory or in a mapped file.
 //!
-//! A [`Region`] is memory that starts as zeros and stays for ever: of this process alone, or a
-//! mapped file. [`Slots`] hands its slots out by name.
+//! A [`Region`] is zeroed memory that is never unmapped. [`Slots`] gives each name a slot in it.
 //!
-//! Memory of a file may not be there when it is touched, where the disk is full: so a slot of a file
-//! is asked for first, and a process that does not get it counts on by itself. Whoever reads a
-//! region stops at the first slot without a name, and so touches only memory that was asked for.
+//! If the disk is full, an access to the memory of a mapped file can fail. So a slot in a file is reserved
+//! before its first use. If that fails, the process counts in private memory. A reader of a region stops at
+//! the first slot without a name, so it accesses reserved memory only.
 
 use std::collections::HashMap;
 use std::mem::offset_of;
@@ -16,13 +15,13 @@ use std::sync::{Mutex, PoisonError};
 use super::queue::QueueSlot;
 use super::slot::{SlotName, StageSlot};
 
-/// Stages that a region has room for.
+/// Number of stages in a region.
 pub const STAGES: usize = 1024;
 
-/// Queues that it has room for.
+/// Number of queues in a region.
 pub const QUEUES: usize = 256;
 
-/// Slots of stages and queues at fixed places. All zeros is an empty one.
+/// Slots of stages and queues at fixed offsets. An empty region is all zeros.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Region {
@@ -33,14 +32,14 @@ pub struct Region {
 }
 
 impl Region {
-    /// A region of this process alone. Its pages are real only once they are written to.
+    /// A region in private memory. The system provides its pages when they are first written to.
     ///
     /// # Errors
     ///
-    /// The system gives no memory.
+    /// The system has no memory left.
     pub fn private() -> std::io::Result<&'static Self> {
         let size = std::mem::size_of::<Self>();
-        // SAFETY: asks for new memory at no particular place, and touches no other.
+        // SAFETY: maps new memory at an address that the system chooses, and affects no other memory.
         let memory = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -60,20 +59,20 @@ impl Region {
     }
 }
 
-/// Makes sure that these bytes of a region can be written. `false` where they cannot.
+/// Reserves these bytes of a region, so that they can be written. Returns false if that fails.
 pub type Reserve = Box<dyn Fn(Range<usize>) -> bool + Send + Sync>;
 
-/// What must be there before anyone reads a region: the names of its first slots.
+/// The bytes that must be reserved before any process reads a region: the names of its first slots.
 #[must_use]
 pub fn first_names() -> [Range<usize>; 2] {
     [offset_of!(Region, queues), offset_of!(Region, stages)]
         .map(|begin| begin..begin + size_of::<SlotName>())
 }
 
-/// Hands out the slots of a region by name.
+/// Allocates the slots of a region by name.
 pub struct Slots {
     region: &'static Region,
-    /// None where the memory is this process's own.
+    /// `None` if the memory is private.
     reserve: Option<Reserve>,
     names: Mutex<Names>,
 }
@@ -82,9 +81,9 @@ pub struct Slots {
 struct Names {
     stages: HashMap<String, usize>,
     queues: HashMap<String, usize>,
-    /// How many stages and queues got their place in a file before one did not.
+    /// Number of stages and of queues that were reserved in the file before a reservation failed.
     reserved: [Option<usize>; 2],
-    /// Where the others are.
+    /// Private memory for the others.
     spare: Option<&'static Region>,
 }
 
@@ -95,7 +94,7 @@ impl std::fmt::Debug for Slots {
 }
 
 impl Slots {
-    /// No slot of the region is taken yet.
+    /// All slots of the region are free.
     #[must_use]
     pub fn new(region: &'static Region) -> Self {
         Self {
@@ -105,7 +104,7 @@ impl Slots {
         }
     }
 
-    /// The same in the memory of a file: `reserve` is asked for each slot before it is touched.
+    /// The same in the memory of a file: each slot is reserved before its first use.
     #[must_use]
     pub fn in_file(region: &'static Region, reserve: Reserve) -> Self {
         Self {
@@ -120,7 +119,7 @@ impl Slots {
         self.region
     }
 
-    /// The number and the slot of that stage, taken now if it is new; `None` where there is no room.
+    /// The number and the slot of that stage. A new stage gets a free slot. `None` if there is none.
     pub fn stage(&self, name: &str) -> Option<(usize, &'static StageSlot)> {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let known = names.stages.get(name).copied();
@@ -139,7 +138,7 @@ impl Slots {
         Some((number, slot))
     }
 
-    /// The slot of that queue, taken now if it is new; `None` where there is no room.
+    /// The slot of that queue. A new queue gets a free slot. `None` if there is none.
     pub fn queue(&self, name: &str, capacity: u32) -> Option<&'static QueueSlot> {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let known = names.queues.get(name).copied();
@@ -159,7 +158,8 @@ impl Slots {
         Some(slot)
     }
 
-    /// Says which loop the batches of a stage or queue are of. The first loop that is named stays.
+    /// Sets the loop whose batches pass through a stage or queue. Only the first call for a slot has an
+    /// effect.
     pub fn set_loop(&self, of_slot: &SlotName, loop_name: &str) {
         let _one_at_a_time = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if of_slot.get().is_none() {
@@ -167,8 +167,8 @@ impl Slots {
         }
     }
 
-    /// Where the slot with these bytes is: in the region, or elsewhere from the first on (of its
-    /// kind) that could not be reserved.
+    /// The region of the slot with these bytes. After the first failed reservation of a kind of slot, it is
+    /// the spare region.
     fn region_of(
         &self,
         names: &mut Names,
@@ -181,7 +181,7 @@ impl Slots {
         };
         let taken = [names.stages.len(), names.queues.len()][kind];
         let reserved = names.reserved[kind];
-        // With the next one's name, where a reader stops.
+        // Includes the name of the next slot, where a reader stops.
         let end = (bytes.end + size_of::<SlotName>()).min(size_of::<Region>());
         let is_there = reserved.map_or_else(
             || number < taken || reserve(bytes.start..end),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_there_is_no_slot() {
+    fn a_full_region_has_no_slot_for_a_new_name() {
         let slots = Slots::new(Region::private().unwrap());
         for number in 0..STAGES {
             assert!(slots.stage(&number.to_string()).is_some());
@@ -229,16 +229,16 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_of_a_file_is_touched_only_once_it_is_reserved() {
-        let asked = std::sync::Arc::new(Mutex::new(Vec::new()));
-        let told = std::sync::Arc::clone(&asked);
+    fn a_slot_in_a_file_is_used_only_after_its_reservation() {
+        let reserved = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let calls = std::sync::Arc::clone(&reserved);
         let file = Region::private().unwrap();
         let slots = Slots::in_file(
             file,
             Box::new(move |bytes| {
-                let mut told = told.lock().unwrap();
-                told.push(bytes);
-                told.len() != 2
+                let mut calls = calls.lock().unwrap();
+                calls.push(bytes);
+                calls.len() != 2
             }),
         );
 
@@ -248,23 +248,23 @@ mod tests {
         assert_eq!(places.map(|(number, _)| number), [0, 1, 2, 0, 1]);
         assert!(std::ptr::eq(places[3].1, places[0].1));
         assert!(std::ptr::eq(places[4].1, places[1].1));
-        // What was refused, and all of its kind after it, is not in the file.
+        // The refused slot, and all later slots of its kind, are not in the file.
         assert_eq!(file.stages[0].name.get().as_deref(), Some("a"));
         assert_eq!(file.stages[1].name.get(), None);
         assert_eq!(file.stages[2].name.get(), None);
         assert_eq!(file.queues[0].name.get().as_deref(), Some("decoded"));
         assert_eq!(places[2].1.name.get().as_deref(), Some("c"));
-        let asked = asked.lock().unwrap();
+        let reserved = reserved.lock().unwrap();
         let [first_queue, first_stage] = first_names();
-        assert_eq!(asked.len(), 3, "`c` is not asked for: {asked:?}");
-        assert_eq!(asked[0].start, first_stage.start);
-        assert_eq!(asked[1].end - asked[0].end, size_of::<StageSlot>());
-        assert_eq!(asked[2].start, first_queue.start);
-        assert!(asked[2].end > first_queue.start + size_of::<QueueSlot>());
+        assert_eq!(reserved.len(), 3, "`c` is not reserved for: {reserved:?}");
+        assert_eq!(reserved[0].start, first_stage.start);
+        assert_eq!(reserved[1].end - reserved[0].end, size_of::<StageSlot>());
+        assert_eq!(reserved[2].start, first_queue.start);
+        assert!(reserved[2].end > first_queue.start + size_of::<QueueSlot>());
     }
 
     #[test]
-    fn threads_that_enter_at_once_are_all_counted() {
+    fn calls_of_concurrent_threads_are_all_counted() {
         let slots = Slots::new(Region::private().unwrap());
         let (_, slot) = slots.stage("decode").unwrap();
 

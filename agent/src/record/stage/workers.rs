@@ -1,29 +1,29 @@
-//! Processes that work for this one, and what their stages tell.
+//! The interface to worker processes, whose stages this process reads.
 
 use super::table::Region;
 
-/// A worker process whose slots this process sees.
+/// A worker process whose slots this process reads.
 #[derive(Debug, Clone)]
 pub struct Worker {
-    /// What people call it: `worker 0` where a loader numbers its workers, `pool worker` and `pool worker
-    /// #2` for those of a pool, else `pid 4711`.
+    /// Its label for users: `worker 0` if the loader numbers its workers, `pool worker` and `pool worker
+    /// #2` in a pool, else `pid 4711`.
     pub label: String,
-    /// Its process id.
+    /// Its process ID.
     pub pid: u32,
-    /// Its slots. They stay readable until the worker was told of as ended.
+    /// Its slots. They stay readable until the worker was returned as ended.
     pub region: &'static Region,
-    /// How it goes.
+    /// Its state.
     pub state: WorkerState,
 }
 
-/// How a worker goes.
+/// State of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerState {
-    /// It lives.
+    /// The process runs.
     Running,
-    /// It ended in order. Told once; its slots are read for the last time now.
+    /// The process ended normally. Returned once: its slots are read for the last time now.
     Finished,
-    /// It is gone without a word: killed, or it crashed. Told once, like `Finished`.
+    /// The process exited unexpectedly (killed or crashed). Returned once, like `Finished`.
     Lost,
 }
 
@@ -31,6 +31,6 @@ pub enum WorkerState {
 ///
 /// Called from the sampler's thread at every tick, so it takes microseconds and never blocks.
 pub trait Workers: Send + 'static {
-    /// All workers there are, and once more each that ended since the last call.
+    /// All running workers, and each worker that ended since the last call.
     fn look(&mut self) -> Vec<Worker>;
 }

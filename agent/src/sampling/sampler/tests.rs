@@ -59,9 +59,9 @@ fn threads(_: Duration, out: &mut Vec<Reading>) {
 }
 
 #[test]
-fn what_a_step_costs_is_told_again_for_readers_that_begin_in_the_middle() {
+fn the_cost_of_a_step_is_written_again_every_sixty_ticks() {
     let (mut sampler, clock, queue) = sampler(vec![]);
-    let mut told = Vec::new();
+    let mut ticks_with_cost = Vec::new();
     for number in 0..=123 {
         clock.advance(Duration::from_secs(1));
         sampler.tick(Duration::ZERO, number == 123);
@@ -69,15 +69,15 @@ fn what_a_step_costs_is_told_again_for_readers_that_begin_in_the_middle() {
             if let RecordBody::Tick(tick) = record.body
                 && tick.readings["agent"].contains_key("headspace.agent.step.cost")
             {
-                told.push(number);
+                ticks_with_cost.push(number);
             }
         }
     }
-    assert_eq!(told, [0, 60, 120, 123]);
+    assert_eq!(ticks_with_cost, [0, 60, 120, 123]);
 }
 
 #[test]
-fn what_destinations_lose_is_told_in_units_of_its_own() {
+fn losses_of_destinations_are_separate_readings() {
     let (mut sampler, _, queue) = sampler(vec![]);
     queue.set_lost(Lost {
         exports: 2,
@@ -99,7 +99,7 @@ fn what_destinations_lose_is_told_in_units_of_its_own() {
 }
 
 #[test]
-fn gpus_that_are_known_late_are_written_down_when_they_are() {
+fn the_run_is_written_again_when_the_gpus_are_known() {
     let (mut sampler, clock, queue) = sampler(vec![]);
     let runs = |batch: &[Record]| -> Vec<usize> {
         let run = |record: &Record| match &record.body {
@@ -123,7 +123,7 @@ fn gpus_that_are_known_late_are_written_down_when_they_are() {
 }
 
 #[test]
-fn the_run_comes_first_and_the_summary_last() {
+fn the_run_is_the_first_record_and_the_summary_the_last() {
     let (mut sampler, clock, queue) = sampler(vec![]);
     clock.advance(Duration::from_secs(1));
     sampler.tick(Duration::ZERO, true);
@@ -132,7 +132,7 @@ fn the_run_comes_first_and_the_summary_last() {
 }
 
 #[test]
-fn ticks_and_summary_tell_what_stages_and_queues_did() {
+fn ticks_and_summary_hold_the_activity_of_stages_and_queues() {
     let slots = Slots::new(Region::private().unwrap());
     let (_, decode) = slots.stage("decode").unwrap();
     let out = slots.queue("out", 4).unwrap();
@@ -146,7 +146,7 @@ fn ticks_and_summary_tell_what_stages_and_queues_did() {
         clock.advance(Duration::from_secs(1));
         sampler.tick(Duration::ZERO, false);
     }
-    // While the watch is off nothing counts.
+    // Activity during a pause does not count.
     decode.record(20_000_000, Outcome::default());
     clock.advance(Duration::from_secs(10));
     sampler.forget();
@@ -163,8 +163,7 @@ fn ticks_and_summary_tell_what_stages_and_queues_did() {
         unreachable!()
     };
     assert_eq!(summary.stages[0].mean_ms, Some(20.0));
-    // Calls that were timed elsewhere do not say how many went on at once, and batches there
-    // were none.
+    // Calls that were timed elsewhere have no concurrency, and there were no batches.
     assert_eq!(summary.stages[0].concurrency, None);
     assert_eq!(summary.stages[0].calls_per_batch, None);
     assert_eq!(summary.queues[0].depth, Some(0.5));
@@ -172,7 +171,7 @@ fn ticks_and_summary_tell_what_stages_and_queues_did() {
 }
 
 #[test]
-fn a_collector_that_panics_is_retired_with_one_notice_and_the_others_go_on() {
+fn a_collector_that_panics_is_retired_with_one_notice_and_the_others_continue() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let (mut sampler, clock, queue) = sampler(vec![

@@ -1,56 +1,62 @@
-//! What a region held when it was read last, and the difference to what it holds now.
+//! Computes the difference between a region's counters now and at the last read.
 //!
-//! A writer counts a call's bucket first and its end last, so that a reader in between sees the
-//! parts of a call in two different looks. The buckets are the truth: the sum of times is held to
-//! what they allow, so that a call that is seen in part is never told twice.
+//! A writer counts a call's bucket first and its end last. A reader in between sees the parts of one call
+//! in two reads. The number of calls comes from the buckets, and the sum of times is clamped to the range
+//! that they allow. So no call is counted twice.
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::Taken;
+use super::PipelineDelta;
 use crate::model::distribution::{BUCKETS, MAX_NANOS, bound_of};
 use crate::model::{Distribution, QueueSample, StageSample};
 use crate::record::stage::slot::{WITHIN_SEVERAL, WITHIN_UNKNOWN};
 use crate::record::stage::{QueueSlot, Region, StageSlot};
 
-/// Calls by which the counters of a stage may disagree while calls end, and calls at once. More is
-/// damage.
-const UNREST: u64 = 1 << 20;
+/// Maximum number of calls by which the counters of a stage may disagree while calls end, and most
+/// concurrent calls. More means a damaged slot.
+const MAX_DISAGREEMENT: u64 = 1 << 20;
 
-/// Items, bytes or nanoseconds between two looks: more is damage.
-const MOST: u64 = 1 << 56;
+/// Maximum number of items, bytes or nanoseconds between two reads. More means a damaged slot.
+const MAX_DELTA: u64 = 1 << 56;
 
-/// A region as it was read last.
+/// The counters of a region at the last read.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    stages: Vec<SeenStage>,
-    queues: Vec<SeenQueue>,
+pub(super) struct RegionSnapshot {
+    stages: Vec<StageSnapshot>,
+    queues: Vec<QueueSnapshot>,
 }
 
-impl Seen {
-    /// As if no stage of this process had been called, for a run that begins.
-    pub(super) fn begin(region: &Region) {
+impl RegionSnapshot {
+    /// Clears the enclosing stage of every stage, for a new run.
+    pub(super) fn reset_within(region: &Region) {
         let named = |slot: &&StageSlot| slot.name.get().is_some();
         for slot in region.stages.iter().take_while(named) {
             slot.within.store(WITHIN_UNKNOWN, Relaxed);
         }
     }
 
-    /// Appends what was done since the last look by that worker, `None` for this process.
-    pub(super) fn take(&mut self, region: &Region, worker: Option<&str>, taken: &mut Taken) {
-        // Slots are taken one after another: the first free one is the end.
+    /// Appends the activity since the last read. `worker` is the label of the process, `None` for this
+    /// process.
+    pub(super) fn append_delta(
+        &mut self,
+        region: &Region,
+        worker: Option<&str>,
+        delta: &mut PipelineDelta,
+    ) {
+        // Slots are used in order: the first free slot is the end.
         while let Some(name) = region
             .stages
             .get(self.stages.len())
             .and_then(|slot| slot.name.get())
         {
-            self.stages.push(SeenStage::new(name));
+            self.stages.push(StageSnapshot::new(name));
         }
         while let Some(name) = region
             .queues
             .get(self.queues.len())
             .and_then(|slot| slot.name.get())
         {
-            self.queues.push(SeenQueue::new(name));
+            self.queues.push(QueueSnapshot::new(name));
         }
         let worker = worker.map(ToOwned::to_owned);
         for (number, slot) in (0..self.stages.len()).zip(&region.stages) {
@@ -59,16 +65,16 @@ impl Seen {
                 number => self.stages.get(number as usize - 1),
             };
             let within = within.map(|stage| stage.name.clone());
-            if let Some(mut sample) = self.stages[number].take(slot) {
+            if let Some(mut sample) = self.stages[number].read_delta(slot) {
                 sample.within = within;
                 sample.worker.clone_from(&worker);
-                taken.stages.push(sample);
+                delta.stages.push(sample);
             }
         }
-        for (seen, slot) in self.queues.iter_mut().zip(&region.queues) {
-            if let Some(mut sample) = seen.take(slot) {
+        for (snapshot, slot) in self.queues.iter_mut().zip(&region.queues) {
+            if let Some(mut sample) = snapshot.read_delta(slot) {
                 sample.worker.clone_from(&worker);
-                taken.queues.push(sample);
+                delta.queues.push(sample);
             }
         }
     }
@@ -103,17 +109,18 @@ impl Totals {
         }
     }
 
-    /// Whether no items were told of since, apart from calls.
-    fn has_items_of(&self, slot: &StageSlot) -> bool {
+    /// Whether no items were reported since, apart from those of calls.
+    fn has_same_items_as(&self, slot: &StageSlot) -> bool {
         self.extra_in == slot.extra_in.load(Relaxed)
             && self.extra_out == slot.extra_out.load(Relaxed)
     }
 
-    /// The difference; `None` where it cannot be true.
-    fn since(&self, before: &Self) -> Option<Self> {
-        let grown = |now: u64, before: u64| Some(now.wrapping_sub(before)).filter(|by| *by < MOST);
+    /// The difference to an earlier read. `None` if it is impossible.
+    fn delta_since(&self, before: &Self) -> Option<Self> {
+        let grown =
+            |now: u64, before: u64| Some(now.wrapping_sub(before)).filter(|by| *by < MAX_DELTA);
         let moved = |now: i64, before: i64| {
-            Some(now.wrapping_sub(before)).filter(|by| by.unsigned_abs() < MOST)
+            Some(now.wrapping_sub(before)).filter(|by| by.unsigned_abs() < MAX_DELTA)
         };
         Some(Self {
             exited: grown(self.exited, before.exited)?,
@@ -129,34 +136,29 @@ impl Totals {
     }
 }
 
-#[derive(Debug)]
-struct SeenStage {
+#[derive(Debug, Default)]
+struct StageSnapshot {
     name: String,
     totals: Totals,
-    /// Calls that went on.
+    /// Calls in progress.
     active: u64,
-    /// The lowest bucket in use, and the counts from there on.
+    /// The lowest bucket in use, and the counts from that bucket.
     first: usize,
     buckets: Vec<u32>,
     has_bytes: bool,
     damaged: bool,
 }
 
-impl SeenStage {
+impl StageSnapshot {
     fn new(name: String) -> Self {
         Self {
             name,
-            totals: Totals::default(),
-            active: 0,
-            first: 0,
-            buckets: Vec::new(),
-            has_bytes: false,
-            damaged: false,
+            ..Self::default()
         }
     }
 
-    /// `None` where it was never called, and where the slot holds what cannot be true.
-    fn take(&mut self, slot: &StageSlot) -> Option<StageSample> {
+    /// The activity since the last read. `None` if the stage was never called, or the slot is damaged.
+    fn read_delta(&mut self, slot: &StageSlot) -> Option<StageSample> {
         if self.damaged {
             return None;
         }
@@ -166,22 +168,22 @@ impl SeenStage {
             return None;
         }
         let before = std::mem::replace(&mut self.active, {
-            // A call that ended between both looks makes it negative.
+            // A call that ended between both loads makes the number negative.
             let active = entered.wrapping_sub(exited);
             if active.cast_signed() < 0 { 0 } else { active }
         });
-        // A slot at rest is not written to.
+        // The reader does not write to an idle slot.
         let peak = match slot.peak.load(Relaxed) {
             0 => 0,
             _ => u64::from(slot.peak.swap(0, Relaxed)),
         };
         let peak = peak.max(before).max(self.active);
-        let sample = if peak > UNREST {
+        let sample = if peak > MAX_DISAGREEMENT {
             None
-        } else if exited == self.totals.exited && self.totals.has_items_of(slot) {
+        } else if exited == self.totals.exited && self.totals.has_same_items_as(slot) {
             Some(StageSample::default())
         } else {
-            self.difference(slot)
+            self.call_delta(slot)
         };
         self.damaged = sample.is_none();
         let concurrency = slot.concurrency.load(Relaxed);
@@ -195,26 +197,27 @@ impl SeenStage {
         })
     }
 
-    /// The calls that ended.
-    fn difference(&mut self, slot: &StageSlot) -> Option<StageSample> {
+    /// The calls that ended since the last read.
+    fn call_delta(&mut self, slot: &StageSlot) -> Option<StageSample> {
         let totals = Totals::of(slot);
-        let by = totals.since(&self.totals)?;
-        let counts = self.count(slot);
+        let by = totals.delta_since(&self.totals)?;
+        let counts = self.bucket_deltas(slot);
         let calls: u64 = counts.iter().map(|&count| u64::from(count)).sum();
-        // Buckets may have wrapped before the first look, and then hold less.
+        // Buckets that wrapped before the first read hold less than `exited`.
         let missing = by.exited.wrapping_sub(calls) % (1 << 32);
-        let agrees = missing <= UNREST || missing >= (1 << 32) - UNREST;
-        if !agrees || calls > by.exited + UNREST {
+        let agrees = missing <= MAX_DISAGREEMENT || missing >= (1 << 32) - MAX_DISAGREEMENT;
+        if !agrees || calls > by.exited + MAX_DISAGREEMENT {
             return None;
         }
         self.totals = totals;
         self.has_bytes |= totals.bytes > 0;
-        let time = Distribution::of_buckets(self.first, &counts, self.plausible(by.busy, &counts));
+        let time =
+            Distribution::of_buckets(self.first, &counts, self.clamp_to_buckets(by.busy, &counts));
         let busy = time.sum_nanos();
         let cpu_of = by.cpu_of.min(busy);
-        let items_in = items(calls, by.extra_in, &mut self.totals.extra_in);
+        let items_in = item_delta(calls, by.extra_in, &mut self.totals.extra_in);
         let ended_well = calls.saturating_sub(by.failed);
-        let items_out = items(ended_well, by.extra_out, &mut self.totals.extra_out);
+        let items_out = item_delta(ended_well, by.extra_out, &mut self.totals.extra_out);
         Some(StageSample {
             items_in,
             items_out,
@@ -228,12 +231,12 @@ impl SeenStage {
         })
     }
 
-    /// Calls by bucket since the last look, from bucket `first` on.
-    fn count(&mut self, slot: &StageSlot) -> Vec<u32> {
+    /// Calls in each bucket since the last read, from bucket `first`.
+    fn bucket_deltas(&mut self, slot: &StageSlot) -> Vec<u32> {
         let [above, below] = slot.bounds.each_ref().map(|bound| bound.load(Relaxed));
         let above = (above as usize).min(BUCKETS);
         let below = (below as usize).min(BUCKETS);
-        // Bounds only widen. Those of a damaged slot may be anything.
+        // Bounds only widen. A damaged slot may hold any bounds.
         let end = above.max(self.first + self.buckets.len());
         let first = (BUCKETS - below).min(end);
         let first = if self.buckets.is_empty() {
@@ -258,8 +261,8 @@ impl SeenStage {
             .collect()
     }
 
-    /// The sum of times held to what the buckets allow.
-    fn plausible(&self, sum: u64, counts: &[u32]) -> u64 {
+    /// Clamps a sum of times to the range that the buckets allow.
+    fn clamp_to_buckets(&self, sum: u64, counts: &[u32]) -> u64 {
         let (mut least, mut most) = (0u64, 0u64);
         for (bucket, &count) in (self.first as u64..).zip(counts) {
             if count == 0 {
@@ -267,7 +270,7 @@ impl SeenStage {
             }
             let count = u64::from(count);
             let above = match bound_of(bucket + 1) {
-                MAX_NANOS => MOST,
+                MAX_NANOS => MAX_DELTA,
                 above => above,
             };
             least = least.saturating_add(count.saturating_mul(bound_of(bucket)));
@@ -277,9 +280,9 @@ impl SeenStage {
     }
 }
 
-/// Items by calls and what was told beyond one each. An end may be seen in part, its items less than
-/// none: then these count with the next, by leaving `seen` where it must have been.
-fn items(calls: u64, extra: i64, seen: &mut i64) -> u64 {
+/// Number of items: one for each call, plus `extra`. If only a part of a call is visible, the number may be
+/// negative. Then it is 0, and `seen` is corrected so that the next read counts the rest.
+fn item_delta(calls: u64, extra: i64, seen: &mut i64) -> u64 {
     let all = calls.cast_signed().saturating_add(extra);
     if all < 0 {
         *seen = seen.wrapping_sub(all);
@@ -287,8 +290,8 @@ fn items(calls: u64, extra: i64, seen: &mut i64) -> u64 {
     all.max(0).cast_unsigned()
 }
 
-#[derive(Debug)]
-struct SeenQueue {
+#[derive(Debug, Default)]
+struct QueueSnapshot {
     name: String,
     looks: u64,
     weight: u64,
@@ -300,33 +303,26 @@ struct SeenQueue {
     damaged: bool,
 }
 
-impl SeenQueue {
+impl QueueSnapshot {
     fn new(name: String) -> Self {
         Self {
             name,
-            looks: 0,
-            weight: 0,
-            empty: 0,
-            full: 0,
-            depth_us: 0,
-            active_weight: 0,
-            active_us: 0,
-            damaged: false,
+            ..Self::default()
         }
     }
 
-    /// `None` where it was never looked at, and where the slot holds what cannot be true.
-    fn take(&mut self, slot: &QueueSlot) -> Option<QueueSample> {
+    /// The activity since the last read. `None` if the queue was never sampled, or the slot is damaged.
+    fn read_delta(&mut self, slot: &QueueSlot) -> Option<QueueSample> {
         if self.damaged || slot.looks.load(Relaxed) == 0 {
             return None;
         }
         let mut damaged = false;
         let mut grown = |before: &mut u64, now: u64| {
             let by = now.wrapping_sub(std::mem::replace(before, now));
-            damaged |= by >= MOST;
+            damaged |= by >= MAX_DELTA;
             by
         };
-        // The parts of a look in the opposite order of their being written: a share is at most 1.
+        // The writer updates these in the opposite order, so every share is at most 1.
         let active_us = grown(&mut self.active_us, slot.active_us.load(Relaxed));
         let active_of = grown(&mut self.active_weight, slot.active_weight.load(Relaxed));
         let depth_us = grown(&mut self.depth_us, slot.depth_us.load(Relaxed));

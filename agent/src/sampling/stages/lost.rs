@@ -1,30 +1,30 @@
-//! Worker processes that exited unexpectedly, gathered into one notice.
+//! Gathers worker processes that exited unexpectedly into one notice.
 
 use std::time::Duration;
 
 use crate::notice::Notice;
 
-/// How long a first exit waits for others before it is reported: what ends one worker of a loader
-/// usually ends all of them within a second or two, and so does whoever tests that.
+/// Time from the first exit to its notice. What ends one worker of a loader usually ends all of them within a
+/// second or two.
 const GATHERED_FOR: Duration = Duration::from_secs(5);
 
-/// Processes that a notice names.
+/// Maximum number of processes that a notice names.
 const NAMED: usize = 8;
 
 /// The workers of a run that exited unexpectedly.
 #[derive(Debug, Default)]
 pub(super) struct LostWorkers {
     count: u64,
-    /// Of the first ones: what people call it, and its process.
+    /// Label and process ID of the first ones.
     named: Vec<(String, u32)>,
-    /// When the first exited.
+    /// Time of the first exit.
     first_at: Duration,
-    /// How many the last notice told of.
+    /// Number in the last notice.
     reported: u64,
 }
 
 impl LostWorkers {
-    /// One more.
+    /// Adds a worker.
     pub(super) fn add(&mut self, label: &str, pid: u32, at: Duration) {
         if self.count == 0 {
             self.first_at = at;
@@ -35,8 +35,8 @@ impl LostWorkers {
         }
     }
 
-    /// The notice that is due: the first some seconds after the first exit, and one more when the run
-    /// `ends` if there were others since.
+    /// The notice that is due: the first one [`GATHERED_FOR`] after the first exit, and a second one when
+    /// the run `ends` if more workers exited.
     pub(super) fn notice(&mut self, at: Duration, ends: bool) -> Option<Notice> {
         let is_first = self.reported == 0 && at >= self.first_at + GATHERED_FOR;
         if self.count == self.reported || !(ends || is_first) {
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exits_together_is_one_notice() {
+    fn workers_that_exit_together_have_one_notice() {
         let mut lost = LostWorkers::default();
         for pid in 11..14 {
             lost.add("worker 0", pid, seconds(2));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn hundreds_more_are_one_more_notice_at_the_end() {
+    fn later_exits_have_one_more_notice_at_the_end() {
         let mut lost = LostWorkers::default();
         lost.add("worker 0", 11, seconds(2));
         let first = lost.notice(seconds(20), false).unwrap();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_ends_at_once_still_tells() {
+    fn a_run_that_ends_at_once_still_has_the_notice() {
         let mut lost = LostWorkers::default();
         assert!(lost.notice(seconds(1), true).is_none());
         lost.add("worker 0", 11, seconds(2));

@@ -1,4 +1,4 @@
-//! Slots that are written to, and what is told of them.
+//! What a reader returns for slots that change between reads.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -15,15 +15,15 @@ fn slots() -> Slots {
 }
 
 fn notice_log() -> (NoticeLog, Arc<Mutex<Vec<String>>>) {
-    let said = Arc::<Mutex<Vec<String>>>::default();
-    let heard = Arc::clone(&said);
+    let posted = Arc::<Mutex<Vec<String>>>::default();
+    let log = Arc::clone(&posted);
     let notice_log = NoticeLog::new(Box::new(move |notice| {
-        heard.lock().unwrap().push(notice.to_string());
+        log.lock().unwrap().push(notice.to_string());
     }));
-    (notice_log, said)
+    (notice_log, posted)
 }
 
-fn read(reader: &mut StageReader) -> Taken {
+fn read(reader: &mut StageReader) -> PipelineDelta {
     reader.read(Duration::ZERO, &notice_log().0)
 }
 
@@ -56,7 +56,7 @@ impl Workers for Listed {
 }
 
 #[test]
-fn a_look_tells_what_was_done_since_the_last_one() {
+fn a_read_returns_the_activity_since_the_last_read() {
     let slots = slots();
     let (_, decode) = slots.stage("decode").unwrap();
     call(decode, 5);
@@ -100,7 +100,7 @@ fn a_stage_is_called_within_another_or_in_several() {
     let (_, decode) = slots.stage("decode").unwrap();
     let (_, resize) = slots.stage("resize").unwrap();
     let load_number = u32::try_from(load_number).unwrap();
-    // What was called within what in an earlier run says nothing of this one.
+    // The enclosing stage of an earlier run does not count.
     load.within.store(load_number + 3, Relaxed);
     let mut reader = StageReader::new(Some(slots.region()), None);
     decode.within.store(load_number + 1, Relaxed);
@@ -119,7 +119,7 @@ fn a_stage_is_called_within_another_or_in_several() {
 }
 
 #[test]
-fn the_most_calls_at_once_hold_also_calls_that_began_before_the_tick() {
+fn the_peak_includes_calls_that_began_before_the_tick() {
     let clock = crate::port::MonotonicClock::new();
     let slots = slots();
     let (_, decode) = slots.stage("decode").unwrap();
@@ -169,7 +169,7 @@ fn buckets_that_wrap_and_bounds_that_widen_lose_no_call() {
 }
 
 #[test]
-fn items_that_are_told_of_apart_from_calls_are_seen_without_one() {
+fn items_that_are_reported_apart_from_calls_count_without_a_call() {
     let slots = slots();
     let (_, collate) = slots.stage("collate").unwrap();
     let mut reader = StageReader::new(Some(slots.region()), None);
@@ -178,17 +178,17 @@ fn items_that_are_told_of_apart_from_calls_are_seen_without_one() {
     collate.extra_out.fetch_sub(1, Relaxed);
     let called = read(&mut reader).stages.remove(0);
     collate.extra_out.fetch_add(1, Relaxed);
-    let told = read(&mut reader).stages.remove(0);
+    let sample = read(&mut reader).stages.remove(0);
 
     assert_eq!((called.time.count(), called.items_out), (1, 0));
     assert_eq!(
-        (told.time.count(), told.items_in, told.items_out),
+        (sample.time.count(), sample.items_in, sample.items_out),
         (0, 0, 1)
     );
 }
 
 #[test]
-fn a_call_without_an_item_that_is_seen_in_two_parts_gives_none() {
+fn a_call_without_an_item_that_is_read_in_two_parts_has_none() {
     let slots = slots();
     let (_, collate) = slots.stage("collate").unwrap();
     let mut reader = StageReader::new(Some(slots.region()), None);
@@ -205,7 +205,7 @@ fn a_call_without_an_item_that_is_seen_in_two_parts_gives_none() {
 }
 
 #[test]
-fn a_call_that_is_seen_in_part_is_told_once() {
+fn a_call_that_is_read_in_two_parts_counts_once() {
     let slots = slots();
     let (_, decode) = slots.stage("decode").unwrap();
     let mut reader = StageReader::new(Some(slots.region()), None);
@@ -226,7 +226,7 @@ fn a_call_that_is_seen_in_part_is_told_once() {
 }
 
 #[test]
-fn a_slot_that_holds_what_cannot_be_true_is_told_of_no_more() {
+fn a_slot_with_impossible_values_is_read_no_more() {
     type Damage = fn(&StageSlot);
     let damages: [Damage; 6] = [
         |slot| slot.exited.store(u64::MAX / 2, Relaxed),
@@ -251,7 +251,7 @@ fn a_slot_that_holds_what_cannot_be_true_is_told_of_no_more() {
         }
         damage(decode);
 
-        let told: Vec<_> = read(&mut reader)
+        let sample: Vec<_> = read(&mut reader)
             .stages
             .into_iter()
             .map(|s| s.name)
@@ -264,7 +264,7 @@ fn a_slot_that_holds_what_cannot_be_true_is_told_of_no_more() {
             .collect();
 
         assert_eq!(
-            (told, later),
+            (sample, later),
             (vec!["resize".to_owned()], vec!["resize".to_owned()]),
             "{number}"
         );
@@ -272,7 +272,7 @@ fn a_slot_that_holds_what_cannot_be_true_is_told_of_no_more() {
 }
 
 #[test]
-fn a_queue_tells_how_long_it_was_empty_and_full() {
+fn a_queue_has_its_empty_and_full_time() {
     let slots = slots();
     let queue = slots.queue("decoded", 4).unwrap();
     queue.last.store(1, Relaxed);
@@ -281,22 +281,25 @@ fn a_queue_tells_how_long_it_was_empty_and_full() {
         queue.observe(depth, weight_ms * MS);
     }
 
-    let told = read(&mut reader).queues.remove(0);
+    let sample = read(&mut reader).queues.remove(0);
     let after = read(&mut reader).queues.remove(0);
 
-    assert_eq!((told.looks, told.capacity, told.last), (3, Some(4), true));
     assert_eq!(
-        (told.empty(), told.full(), told.depth()),
+        (sample.looks, sample.capacity, sample.last),
+        (3, Some(4), true)
+    );
+    assert_eq!(
+        (sample.empty(), sample.full(), sample.depth()),
         (Some(0.3), Some(0.1), Some(1.0))
     );
-    assert_eq!((told.deepest, after.deepest), (4, 0));
+    assert_eq!((sample.deepest, after.deepest), (4, 0));
     assert_eq!((after.looks, after.empty()), (0, None));
 }
 
 #[test]
-fn a_worker_that_ends_is_read_to_the_end_and_one_that_is_lost_is_told_of_once() {
+fn an_ended_worker_is_read_once_more_and_a_lost_worker_has_one_notice() {
     let (own, ends, dies) = (slots(), slots(), slots());
-    let (notice_log, said) = notice_log();
+    let (notice_log, posted) = notice_log();
     let listed = Listed::default();
     let mut reader = StageReader::new(Some(own.region()), Some(Box::new(listed.clone())));
     let running = WorkerState::Running;
@@ -307,12 +310,12 @@ fn a_worker_that_ends_is_read_to_the_end_and_one_that_is_lost_is_told_of_once() 
     for slots in [&own, &ends, &dies] {
         call(slots.stage("decode").unwrap().1, 10);
     }
-    let of = |taken: &Taken| -> Vec<_> {
-        let told = taken
+    let of = |delta: &PipelineDelta| -> Vec<_> {
+        let sample = delta
             .stages
             .iter()
             .map(|s| (s.worker.clone(), s.time.count()));
-        told.collect()
+        sample.collect()
     };
     let worker = |n| Some(format!("worker {n}"));
 
@@ -327,23 +330,23 @@ fn a_worker_that_ends_is_read_to_the_end_and_one_that_is_lost_is_told_of_once() 
     listed.set(&[]);
     let third = reader.read(Duration::ZERO, &notice_log);
     reader.report_lost_workers(Duration::ZERO, false, &notice_log);
-    assert!(said.lock().unwrap().is_empty());
+    assert!(posted.lock().unwrap().is_empty());
     reader.report_lost_workers(Duration::ZERO, true, &notice_log);
 
     assert_eq!(of(&first), [(None, 1), (worker(0), 1), (worker(1), 1)]);
     assert_eq!(of(&second), [(None, 0), (worker(0), 1), (worker(1), 1)]);
     assert_eq!(of(&third), [(None, 0)]);
-    let said = said.lock().unwrap();
-    assert_eq!(said.len(), 1);
+    let posted = posted.lock().unwrap();
+    assert_eq!(posted.len(), 1);
     assert!(
-        said[0].starts_with("`worker 1` (process 11) exited unexpectedly"),
+        posted[0].starts_with("`worker 1` (process 11) exited unexpectedly"),
         "{}",
-        said[0]
+        posted[0]
     );
 }
 
 #[test]
-fn a_worker_that_follows_another_adds_to_its_label() {
+fn a_replacement_worker_adds_to_the_same_label() {
     let (before, after) = (slots(), slots());
     let listed = Listed::default();
     let mut reader = StageReader::new(None, Some(Box::new(listed.clone())));
@@ -356,17 +359,17 @@ fn a_worker_that_follows_another_adds_to_its_label() {
         ("worker 0", 12, &after, WorkerState::Running),
     ]);
 
-    let taken = read(&mut reader);
+    let delta = read(&mut reader);
 
-    assert_eq!((taken.stages.len(), taken.queues.len()), (1, 1));
+    assert_eq!((delta.stages.len(), delta.queues.len()), (1, 1));
     assert_eq!(
-        (taken.stages[0].time.count(), taken.queues[0].looks),
+        (delta.stages[0].time.count(), delta.queues[0].looks),
         (2, 2)
     );
 }
 
 #[test]
-fn workers_that_cannot_be_found_are_given_up_with_one_notice() {
+fn a_worker_finder_that_panics_is_retired_with_one_notice() {
     struct Broken;
     impl Workers for Broken {
         fn look(&mut self) -> Vec<Worker> {
@@ -374,10 +377,10 @@ fn workers_that_cannot_be_found_are_given_up_with_one_notice() {
         }
     }
     let own = slots();
-    let (notice_log, said) = notice_log();
+    let (notice_log, posted) = notice_log();
     let listed = Listed::default();
     let mut reader = StageReader::new(Some(own.region()), Some(Box::new(listed)));
-    reader.workers = Some(Box::new(Broken));
+    reader.finder = Some(Box::new(Broken));
     call(own.stage("decode").unwrap().1, 10);
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
@@ -386,5 +389,5 @@ fn workers_that_cannot_be_found_are_given_up_with_one_notice() {
     std::panic::set_hook(hook);
 
     assert_eq!(counts, [1, 1]);
-    assert_eq!(said.lock().unwrap().len(), 1);
+    assert_eq!(posted.lock().unwrap().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! What limits the loop, and what would help.
+//! The sections about the bottleneck and the remedies.
 
 use super::super::section::{Block, Entry, Section, SectionId};
 use super::super::units::{duration_ms, percent};
@@ -7,21 +7,21 @@ use crate::model::record::{
     BottleneckKind, BottleneckRecord, ChangeRecord, RemedyRecord, Resource, SummaryRecord,
 };
 
-/// Remedies that are told, in brief and in full; all are in the records.
+/// Maximum number of remedies, in brief and in full. The records hold all of them.
 const MOST_REMEDIES: (usize, usize) = (3, 24);
 
-/// Waiting below this share of the step needs no explanation, in percent.
+/// A wait below this share of the step, in percent, needs no explanation.
 const LEAST_UNKNOWN_PCT: f64 = 5.0;
 
-/// A predicted gain below this share of the step, in percent, is called unknown where it is only a
-/// lower bound.
+/// If a predicted gain is only a lower bound and below this share of the step, in percent, it is shown as
+/// unknown.
 const LEAST_GAIN_PCT: f64 = 0.5;
 
-/// The bottleneck and the remedies. A remedy is for each of so many ranks.
+/// The bottleneck and the remedies. Each remedy applies to each of `ranks` ranks.
 pub(super) fn sections(summary: &SummaryRecord, ranks: u32, detail: Detail) -> Vec<Section> {
     let bottleneck = bottleneck(summary, detail)
         .map(|entry| Section::new(SectionId::Bottleneck, Block::Entries(vec![entry])));
-    let most = detail.choose(MOST_REMEDIES.0, MOST_REMEDIES.1);
+    let most = detail.choose(MOST_REMEDIES);
     let remedies: Vec<Entry> = (summary.remedies.iter().take(most))
         .map(|remedy| entry(summary, remedy, ranks, detail))
         .collect();
@@ -30,8 +30,8 @@ pub(super) fn sections(summary: &SummaryRecord, ranks: u32, detail: Detail) -> V
     bottleneck.into_iter().chain(remedies).collect()
 }
 
-/// The bottleneck and its evidence, or that it is not known; `None` where nothing has to be explained,
-/// and where no stage is known.
+/// The bottleneck and its evidence, or that it is unknown. `None` if there is nothing to explain, or no
+/// stage is known.
 fn bottleneck(summary: &SummaryRecord, detail: Detail) -> Option<Entry> {
     let Some(found) = &summary.bottleneck else {
         return is_unexplained(summary).then(|| {
@@ -56,7 +56,7 @@ fn is_unexplained(summary: &SummaryRecord) -> bool {
     is_steady && at_least(summary.wait_pct) && matters && !summary.stages.is_empty()
 }
 
-/// What limits the loop, as people call it.
+/// Name of the bottleneck for users.
 #[must_use]
 pub fn name(found: &BottleneckRecord) -> String {
     match (found.kind, found.resource(), found.name.as_deref()) {
@@ -67,7 +67,7 @@ pub fn name(found: &BottleneckRecord) -> String {
     }
 }
 
-/// What people call it.
+/// Name of the resource for users.
 fn resource(resource: Resource) -> &'static str {
     match resource {
         Resource::Cores => "cores",
@@ -80,7 +80,7 @@ fn resource(resource: Resource) -> &'static str {
     }
 }
 
-/// A remedy: where it leads, what to do, and how sure that is.
+/// A remedy: its predicted step time, the action, and the confidence.
 fn entry(summary: &SummaryRecord, remedy: &RemedyRecord, ranks: u32, detail: Detail) -> Entry {
     let outcome = outcome(remedy);
     if remedy.code == "stop" && detail == Detail::Brief {
@@ -114,7 +114,7 @@ fn entry(summary: &SummaryRecord, remedy: &RemedyRecord, ranks: u32, detail: Det
     }
 }
 
-/// The step that a remedy leads to, and by how much that is shorter.
+/// The predicted step time with a remedy, and its gain.
 fn outcome(remedy: &RemedyRecord) -> String {
     let gain = remedy.predicted_gain_pct;
     match (remedy.code.as_str(), remedy.at_least) {
@@ -129,7 +129,7 @@ fn outcome(remedy: &RemedyRecord) -> String {
     }
 }
 
-/// Whether a remedy is about what limits the loop, or about a stage that the evidence for it names.
+/// Whether a remedy concerns the bottleneck, or a stage that the bottleneck's evidence names.
 fn concerns_bottleneck(summary: &SummaryRecord, remedy: &RemedyRecord) -> bool {
     let Some(found) = &summary.bottleneck else {
         return false;
@@ -142,7 +142,7 @@ fn concerns_bottleneck(summary: &SummaryRecord, remedy: &RemedyRecord) -> bool {
         || remedy.evidence == found.evidence
 }
 
-/// What to do, in a run of so many ranks.
+/// The action, in a run of `ranks` ranks.
 fn action(remedy: &RemedyRecord, ranks: u32) -> String {
     let workers = |change: &ChangeRecord| change.knob == "num_workers";
     if ranks > 1 && remedy.change.as_ref().is_some_and(workers) {
@@ -152,7 +152,7 @@ fn action(remedy: &RemedyRecord, ranks: u32) -> String {
     }
 }
 
-/// How sure a conclusion is, in a word.
+/// Confidence in words.
 fn certainty(confidence: f64) -> &'static str {
     match confidence {
         c if c >= 0.7 => "likely",

@@ -1,40 +1,25 @@
-//! Which loop the numbers are of, and which were kept apart.
+//! The section about the main loop and the other loops.
 
 use super::super::section::{Block, Column, Row, Section, SectionId, Table};
 use super::super::units::{duration_s, steps};
 use super::Detail;
 use crate::model::record::{OtherLoop, Role, SummaryRecord};
 
-/// Loops that are named; the others are counted.
+/// Maximum number of loops that are named. The others are counted.
 const NAMED: usize = 3;
 
-/// Rows of the table; all loops are in the records.
+/// Maximum number of rows of the table. The records hold all loops.
 const MOST_ROWS: usize = 64;
 
 const COLUMNS: [Column; 5] = [
-    Column {
-        name: "loop",
-        about: "What the loop is called",
-    },
-    Column {
-        name: "role",
-        about: "What it was seen to do",
-    },
-    Column {
-        name: "epochs",
-        about: "How often its loader was iterated",
-    },
-    Column {
-        name: "steps",
-        about: "Batches that it received",
-    },
-    Column {
-        name: "in steps",
-        about: "Time that its steps took",
-    },
+    Column::new("loop", "What the loop is called"),
+    Column::new("role", "What it was seen to do"),
+    Column::new("epochs", "How often its loader was iterated"),
+    Column::new("steps", "Batches that it received"),
+    Column::new("in steps", "Time that its steps took"),
 ];
 
-/// How much of the training was on repeated batches. Nothing where none was.
+/// Number of steps on repeated batches. `None` if there are none.
 pub(super) fn repeated(s: &SummaryRecord) -> Option<Section> {
     (s.replayed_steps > 0).then(|| {
         let text = format!(
@@ -46,8 +31,8 @@ pub(super) fn repeated(s: &SummaryRecord) -> Option<Section> {
     })
 }
 
-/// In brief the loop and why it was chosen, in full a table of all of them. Nothing where one loop is
-/// watched, and nothing is known of it beyond that.
+/// In brief, the main loop and why it was chosen. In full, a table of all loops. `None` if there is only
+/// one loop and nothing more is known about it.
 pub(super) fn section(s: &SummaryRecord, detail: Detail) -> Option<Section> {
     match detail {
         Detail::Brief => sentence(s),
@@ -72,16 +57,16 @@ fn sentence(s: &SummaryRecord) -> Option<Section> {
     let mut text = format!("{name} ({why})");
     if !only {
         let (named, rest) = s.other_loops.split_at(NAMED.min(s.other_loops.len()));
-        let mut apart: Vec<String> = named.iter().map(apart).collect();
+        let mut others: Vec<String> = named.iter().map(describe_other).collect();
         if !rest.is_empty() {
-            apart.push(format!("{} more", rest.len()));
+            others.push(format!("{} more", rest.len()));
         }
-        text = format!("{text}. Kept apart: {}", apart.join(", "));
+        text = format!("{text}. Kept apart: {}", others.join(", "));
     }
     Some(Section::sentence(SectionId::Loop, text))
 }
 
-fn apart(other: &OtherLoop) -> String {
+fn describe_other(other: &OtherLoop) -> String {
     let mut about = Vec::new();
     match other.role {
         Some(Role::Evaluation) => {
@@ -97,14 +82,14 @@ fn apart(other: &OtherLoop) -> String {
     }
     about.push(duration_s(other.seconds));
     let about = about.join(", ");
-    // `DataLoader (evaluation)` and what is known of it are one pair of parentheses.
+    // The name `DataLoader (evaluation)` and the details share one pair of parentheses.
     match other.name.strip_suffix(')') {
         Some(name) if name.contains(" (") => format!("{name}, {about})"),
         _ => format!("{} ({about})", other.name),
     }
 }
 
-/// The loop that the numbers are of, and the others; nothing where there is one.
+/// The main loop and the others. `None` if there is only one loop.
 fn table(s: &SummaryRecord) -> Option<Section> {
     let name = s.loop_name.as_ref().filter(|_| !s.other_loops.is_empty())?;
     let row = |name: &str, role: Option<Role>, epochs: u64, steps: u64, took: String| {
@@ -146,7 +131,7 @@ mod tests {
         }
     }
 
-    fn told(role: Option<Role>, chosen: bool, others: &[OtherLoop]) -> String {
+    fn brief_line(role: Option<Role>, chosen: bool, others: &[OtherLoop]) -> String {
         let summary = SummaryRecord {
             loop_name: Some("DataLoader".to_owned()),
             loop_role: role,
@@ -165,12 +150,12 @@ mod tests {
     }
 
     #[test]
-    fn the_only_loop_has_no_line_where_nothing_is_known_of_it() {
-        assert_eq!(told(None, false, &[]), "");
+    fn an_only_loop_of_unknown_role_has_no_line() {
+        assert_eq!(brief_line(None, false, &[]), "");
     }
 
     #[test]
-    fn the_loop_is_named_with_the_reason_and_the_others_with_theirs() {
+    fn the_line_names_the_main_loop_with_the_reason_and_the_other_loops() {
         let others = [
             other("DataLoader (evaluation)", Some(Role::Evaluation), 1.24),
             other("feeder", Some(Role::Background), 0.5),
@@ -178,20 +163,20 @@ mod tests {
             other("Dataset", None, 0.1),
         ];
         assert_eq!(
-            told(Some(Role::Training), false, &others),
+            brief_line(Some(Role::Training), false, &others),
             "DataLoader (model in training mode). Kept apart: DataLoader (evaluation, 1.24 s), feeder \
              (background thread, 500 ms), DataLoader-2 (250 ms), 1 more"
         );
     }
 
     #[test]
-    fn of_an_evaluation_it_is_said_how_many_there_were() {
+    fn the_line_counts_the_epochs_of_an_evaluation() {
         let often = |name| OtherLoop {
             epochs: 60,
             ..other(name, Some(Role::Evaluation), 4.0)
         };
         let others = [often("DataLoader (evaluation)"), often("val")];
-        let line = told(Some(Role::Training), false, &others);
+        let line = brief_line(Some(Role::Training), false, &others);
         assert!(
             line.ends_with(
                 "Kept apart: DataLoader (evaluation, 60 times, 4.00 s), val (evaluation, 60 times, \
@@ -202,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decided_is_said() {
+    fn the_line_states_why_the_loop_was_chosen() {
         let others = [other("val", Some(Role::Evaluation), 2.0)];
         for (role, chosen, why) in [
             (Some(Role::Training), true, "as you named it"),
@@ -214,7 +199,7 @@ mod tests {
             (Some(Role::Evaluation), false, "no training loop took steps"),
             (Some(Role::Background), false, "on a background thread"),
         ] {
-            let line = told(role, chosen, &others);
+            let line = brief_line(role, chosen, &others);
             assert!(line.contains(why), "{line}");
             assert!(line.contains("val (evaluation, 2.00 s)"), "{line}");
         }

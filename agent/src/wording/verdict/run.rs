@@ -1,4 +1,4 @@
-//! What ran, and how it ended.
+//! The sections about the program and the end of the run.
 
 use super::super::section::{Block, Entry, Section, SectionId};
 use super::super::units::{amount, bytes, duration_s, ended_by, steps};
@@ -6,7 +6,7 @@ use super::{Detail, Verdict};
 use crate::model::record::{RunRecord, RunState, SourceState};
 
 impl Verdict<'_> {
-    /// The run in a few words each: its state, mode, loop, length, rank and host.
+    /// The run in short phrases: state, mode, loop, number of steps, duration.
     #[must_use]
     pub fn badges(&self) -> Vec<String> {
         let s = self.summary;
@@ -28,7 +28,7 @@ impl Verdict<'_> {
         badges
     }
 
-    /// In brief the heading, in full what ran where.
+    /// In brief, the heading. In full, also the command, the machine and the loader.
     pub(super) fn run_section(&self, detail: Detail) -> Section {
         let s = self.summary;
         let what = match (s.steps, s.steady_step_mean_ms) {
@@ -55,14 +55,10 @@ impl Verdict<'_> {
             return Some(Section::sentence(SectionId::Ended, text));
         }
         let age = self.unfinished_s?;
-        let numbers = if age > 0.0 {
-            format!(
-                " These numbers are from {} before its last record.",
-                duration_s(age)
-            )
-        } else {
-            String::new()
-        };
+        let age = Some(age).filter(|age| *age > 0.0).map(duration_s);
+        let numbers = age.map_or_else(String::new, |age| {
+            format!(" These numbers are from {age} before its last record.")
+        });
         Some(Section::sentence(
             SectionId::Ended,
             format!(
@@ -85,7 +81,7 @@ impl Verdict<'_> {
     }
 }
 
-/// What runs where.
+/// The command, the machine and the loader.
 fn terms(run: &RunRecord) -> Vec<(String, String)> {
     let host = &run.host;
     let cores = host.cores_affinity.or(host.cores_online);
@@ -119,7 +115,7 @@ fn terms(run: &RunRecord) -> Vec<(String, String)> {
     all.filter(|(_, words)| !words.is_empty()).collect()
 }
 
-/// The sources that are off, why, and what to do.
+/// The sources that are off, with the reason and the remedy.
 fn sources_off(run: &RunRecord) -> Vec<Entry> {
     let off = (run.sources.iter()).filter(|source| source.state == SourceState::Off);
     off.map(|source| Entry {

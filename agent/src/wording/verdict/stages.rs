@@ -1,4 +1,4 @@
-//! The stages of the loader, and the queues between them.
+//! The sections about the stages of the loader and the queues between them.
 
 use super::super::section::{Block, Column, Row, Section, SectionId, Table};
 use super::super::units::{amount, duration_ms, percent};
@@ -6,60 +6,54 @@ use super::Detail;
 use crate::analysis::attribution::queues_around;
 use crate::model::record::{QueueSummary, StageSummary, SummaryRecord};
 
-/// Stages that are told, in brief (those with the highest limits) and in full.
+/// Maximum number of stages, in brief (those with the highest limits) and in full.
 const MOST_STAGES: (usize, usize) = (8, 64);
 
-/// Queues that are told, in brief and in full.
+/// Maximum number of queues, in brief and in full.
 const MOST_QUEUES: (usize, usize) = (4, 64);
 
-/// A stage that items do not pass is told in brief if it takes at least so large a part of a step.
+/// If no items pass through a stage, it is shown in brief only if it takes at least this share of a step.
 const LEAST_ASIDE: f64 = 0.1;
 
-/// A slow tail below this share of calls is none, in percent, in brief and in full.
+/// A smaller share of slow calls, in percent, is not shown, in brief and in full.
 const LEAST_SLOW_PCT: (f64, f64) = (0.5, 0.05);
 
-const NAME: Column = column("stage", "What the stage is called");
-const BUSY: Column = column(
+const NAME: Column = Column::new("stage", "What the stage is called");
+const BUSY: Column = Column::new(
     "busy",
     "Share of its concurrency that was in use, over time",
 );
-const CONCURRENCY: Column = column(
+const CONCURRENCY: Column = Column::new(
     "concurrency",
     "How many calls may run at once, over all processes",
 );
-const CALL: Column = column("a call", "Mean time of a call");
-const P50: Column = column("p50", "Median time of a call");
-const P95: Column = column("p95", "95th percentile");
-const P99: Column = column("p99", "99th percentile");
-const SLOW: Column = column(
+const CALL: Column = Column::new("a call", "Mean time of a call");
+const P50: Column = Column::new("p50", "Median time of a call");
+const P95: Column = Column::new("p95", "95th percentile");
+const P99: Column = Column::new("p99", "99th percentile");
+const SLOW: Column = Column::new(
     "over 3x",
     "Share of calls that took more than three times the median",
 );
-const CPU: Column = column(
+const CPU: Column = Column::new(
     "CPU",
     "Share of a call's time in which a core worked for it",
 );
-const CALLS: Column = column("calls/batch", "Calls for one batch of the loop");
-const LIMIT: Column = column("allows", "Shortest step that it allows at this concurrency");
-const FAILED: Column = column("failed", "Calls that ended in an exception");
+const CALLS: Column = Column::new("calls/batch", "Calls for one batch of the loop");
+const LIMIT: Column = Column::new("allows", "Shortest step that it allows at this concurrency");
+const FAILED: Column = Column::new("failed", "Calls that ended in an exception");
 
-const QUEUE: Column = column("queue", "What the queue is called");
-const DEPTH: Column = column("depth", "Mean depth, of the items it holds at most");
-const EMPTY: Column = column("empty", "Share of time in which it was empty");
-const FULL: Column = column("full", "Share of time in which it was full");
-const AT_WORK: Column = column(
+const QUEUE: Column = Column::new("queue", "What the queue is called");
+const DEPTH: Column = Column::new("depth", "Mean depth, of the items it holds at most");
+const EMPTY: Column = Column::new("empty", "Share of time in which it was empty");
+const FULL: Column = Column::new("full", "Share of time in which it was full");
+const AT_WORK: Column = Column::new(
     "at work",
     "Mean number of its threads or processes that had an item in hand",
 );
 
-const fn column(name: &'static str, about: &'static str) -> Column {
-    Column { name, about }
-}
-
-/// The stages, the queues that matter, and how often the one before the loop held a batch.
+/// The stages, the relevant queues, and how often a batch was ready for the loop.
 pub(super) fn sections(summary: &SummaryRecord, detail: Detail) -> Vec<Section> {
-    let stages = stage_table(summary, detail);
-    let queues = queue_table(summary, detail);
     let ready = summary.data_readiness_pct.map(|pct| {
         let pct = percent(pct, 0);
         let text = format!("a batch was waiting for the loop {pct} % of the time");
@@ -67,60 +61,55 @@ pub(super) fn sections(summary: &SummaryRecord, detail: Detail) -> Vec<Section> 
     });
     let section =
         |id, table: Table| (!table.rows.is_empty()).then(|| Section::new(id, Block::Table(table)));
-    [
-        section(SectionId::Stages, stages),
-        section(SectionId::Queues, queues),
+    let all = [
+        section(SectionId::Stages, stage_table(summary, detail)),
+        section(SectionId::Queues, queue_table(summary, detail)),
         ready,
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    all.into_iter().flatten().collect()
 }
 
-/// Whether items do not pass it: a start of workers, a delay.
-fn is_aside(stage: &StageSummary) -> bool {
+/// Whether no items pass through it, such as the start of workers or a delay.
+fn is_outside_the_flow(stage: &StageSummary) -> bool {
     stage.concurrency.is_none() && stage.out_per_in.is_none()
 }
 
-/// The stages that are told, and how many are not.
-fn told_stages(summary: &SummaryRecord, detail: Detail) -> (Vec<&StageSummary>, usize) {
-    let most = detail.choose(MOST_STAGES.0, MOST_STAGES.1);
+/// The stages to show, and the number of the others.
+fn shown_stages(summary: &SummaryRecord, detail: Detail) -> (Vec<&StageSummary>, usize) {
+    let most = detail.choose(MOST_STAGES);
     if detail == Detail::Full {
-        let told = summary.stages.iter().take(most).collect();
-        return (told, summary.stages.len().saturating_sub(most));
+        let shown = summary.stages.iter().take(most).collect();
+        return (shown, summary.stages.len().saturating_sub(most));
     }
     let step_ms = summary.steady_step_mean_ms.unwrap_or(0.0);
-    let matters =
-        |stage: &&StageSummary| !is_aside(stage) || stage.mean_ms >= Some(LEAST_ASIDE * step_ms);
-    let mut told: Vec<&StageSummary> = summary.stages.iter().filter(matters).collect();
-    told.sort_by_key(|stage| is_aside(stage));
-    let all = told.len();
+    let matters = |stage: &&StageSummary| {
+        !is_outside_the_flow(stage) || stage.mean_ms >= Some(LEAST_ASIDE * step_ms)
+    };
+    let mut shown: Vec<&StageSummary> = summary.stages.iter().filter(matters).collect();
+    shown.sort_by_key(|stage| is_outside_the_flow(stage));
+    let all = shown.len();
     if all > most {
-        let mut limits: Vec<f64> = told.iter().filter_map(|stage| stage.limit_ms).collect();
+        let mut limits: Vec<f64> = shown.iter().filter_map(|stage| stage.limit_ms).collect();
         limits.sort_by(|a, b| b.total_cmp(a));
         let least = limits.get(most - 1).copied().unwrap_or(0.0);
-        told.retain(|stage| stage.limit_ms.is_none_or(|limit| limit >= least));
-        told.truncate(most);
+        shown.retain(|stage| stage.limit_ms.is_none_or(|limit| limit >= least));
+        shown.truncate(most);
     }
-    let more = all - told.len();
-    (told, more)
+    let more = all - shown.len();
+    (shown, more)
 }
 
 fn stage_table(summary: &SummaryRecord, detail: Detail) -> Table {
-    let (told, more) = told_stages(summary, detail);
+    let (shown, more) = shown_stages(summary, detail);
     let is_full = detail == Detail::Full;
-    let least_slow = if is_full {
-        LEAST_SLOW_PCT.1
-    } else {
-        LEAST_SLOW_PCT.0
-    };
+    let least_slow = detail.choose(LEAST_SLOW_PCT);
     let slow = |stage: &StageSummary| {
         let slow = stage.slow_pct.filter(|pct| *pct >= least_slow);
-        slow.filter(|_| is_full || !is_aside(stage))
+        slow.filter(|_| is_full || !is_outside_the_flow(stage))
     };
-    let has_slow = is_full || told.iter().any(|stage| slow(stage).is_some());
-    let has_failed = is_full || told.iter().any(|stage| stage.failures > 0);
-    let shown = [
+    let has_slow = is_full || shown.iter().any(|stage| slow(stage).is_some());
+    let has_failed = is_full || shown.iter().any(|stage| stage.failures > 0);
+    let all_columns = [
         (NAME, true),
         (BUSY, true),
         (CONCURRENCY, true),
@@ -134,7 +123,7 @@ fn stage_table(summary: &SummaryRecord, detail: Detail) -> Table {
         (LIMIT, is_full),
         (FAILED, has_failed),
     ];
-    let columns: Vec<Column> = shown
+    let columns: Vec<Column> = all_columns
         .into_iter()
         .filter_map(|(column, is_shown)| is_shown.then_some(column))
         .collect();
@@ -155,7 +144,7 @@ fn stage_table(summary: &SummaryRecord, detail: Detail) -> Table {
     };
     let is_bottleneck =
         |stage: &StageSummary| summary.bottleneck_stage.as_deref() == Some(stage.name.as_str());
-    let rows = told.iter().map(|stage| {
+    let rows = shown.iter().map(|stage| {
         let cells = columns.iter().map(|column| cell(stage, column)).collect();
         Row::new(cells).marked_if(is_bottleneck(stage), "bottleneck")
     });
@@ -166,10 +155,10 @@ fn stage_table(summary: &SummaryRecord, detail: Detail) -> Table {
     }
 }
 
-/// In brief: the queue before the loop, those around the stage that binds (else the one with the highest
-/// limit), and those of pools, which tell how many threads or processes are at work.
-fn told_queues(summary: &SummaryRecord, detail: Detail) -> Vec<&QueueSummary> {
-    let most = detail.choose(MOST_QUEUES.0, MOST_QUEUES.1);
+/// In brief: the queue before the loop, those around the bottleneck (else around the stage with the highest
+/// limit), and those of pools, which show how many threads or processes are in use.
+fn shown_queues(summary: &SummaryRecord, detail: Detail) -> Vec<&QueueSummary> {
+    let most = detail.choose(MOST_QUEUES);
     if detail == Detail::Full {
         return summary.queues.iter().take(most).collect();
     }
@@ -191,20 +180,21 @@ fn told_queues(summary: &SummaryRecord, detail: Detail) -> Vec<&QueueSummary> {
     ranked.sort_by_key(|(_, worth)| std::cmp::Reverse(*worth));
     ranked.truncate(most);
     ranked.sort_unstable();
-    let told = ranked.into_iter();
-    told.filter_map(|(place, _)| summary.queues.get(place))
+    let shown = ranked.into_iter();
+    shown
+        .filter_map(|(place, _)| summary.queues.get(place))
         .collect()
 }
 
 fn queue_table(summary: &SummaryRecord, detail: Detail) -> Table {
-    let told = told_queues(summary, detail);
+    let shown = shown_queues(summary, detail);
     let is_full = detail == Detail::Full;
-    let has_end = is_full || told.iter().any(|queue| queue.full_pct.is_some());
-    let has_workers = is_full || told.iter().any(|queue| queue.active.is_some());
+    let has_end = is_full || shown.iter().any(|queue| queue.full_pct.is_some());
+    let has_workers = is_full || shown.iter().any(|queue| queue.active.is_some());
     let mut columns = vec![QUEUE, DEPTH, EMPTY];
     columns.extend(has_end.then_some(FULL));
     columns.extend(has_workers.then_some(AT_WORK));
-    let rows = told.iter().map(|queue| {
+    let rows = shown.iter().map(|queue| {
         let mut cells = vec![
             queue.name.clone(),
             of(queue.depth, queue.capacity),
@@ -215,14 +205,10 @@ fn queue_table(summary: &SummaryRecord, detail: Detail) -> Table {
         Row::new(cells).marked_if(queue.last, "before the loop")
     });
     let rows: Vec<Row> = rows.collect();
-    let more = match detail {
-        Detail::Brief => 0,
-        Detail::Full => summary.queues.len() - rows.len(),
-    };
     Table {
         columns,
+        more: detail.choose((0, summary.queues.len() - rows.len())),
         rows,
-        more,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where a step's time goes, and what free data would save of it.
+//! The sections about the step, the floor and the savings.
 
 use super::super::section::{Block, Fact, Section, SectionId};
 use super::super::units::{duration_ms, percent, signed_ms, steps};
@@ -106,7 +106,7 @@ impl Verdict<'_> {
         })
     }
 
-    /// The bound is on the waiting. What the loader takes from the model's own code is not in it.
+    /// What the upper bound does not include: contention of the loader with the model's own code.
     fn what_the_bound_leaves_open(&self) -> String {
         let s = self.summary;
         let open = match s.wait_pct.or(s.headspace_upper_bound_pct) {
@@ -123,7 +123,7 @@ impl Verdict<'_> {
         format!("{open}: {}", self.way_to_probe())
     }
 
-    /// How this user runs the program again with a probe.
+    /// The option that runs the program again with a probe.
     fn way_to_probe(&self) -> String {
         let from = self.summary.options_from.unwrap_or_default();
         from.with_mode(Mode::Probe)
@@ -158,7 +158,7 @@ impl Verdict<'_> {
         facts
     }
 
-    /// Why a probe gave no number.
+    /// Why a probe has no result.
     fn refusal(&self) -> Option<String> {
         let finding = self.summary.findings.iter().find(|f| f.code == REFUSED);
         let why = self
@@ -167,13 +167,9 @@ impl Verdict<'_> {
             .or(finding.map(|f| f.text.as_str()))
             .map(str::trim)
             .filter(|why| !why.is_empty());
-        match why {
-            Some(why) => Some(why.to_owned()),
-            None if self.summary.mode == Some(Mode::Probe) => {
-                Some("the probe needs more steps than the loop took.".to_owned())
-            }
-            None => None,
-        }
+        let too_few = (self.summary.mode == Some(Mode::Probe))
+            .then_some("the probe needs more steps than the loop took.");
+        why.or(too_few).map(ToOwned::to_owned)
     }
 
     pub(super) fn savings(&self) -> Option<Section> {

@@ -75,7 +75,10 @@ fn the_first_records_are_delivered_at_once_and_the_last_at_the_end() {
     apart.close();
     apart.finish();
     assert_eq!(counts.recv_timeout(DEADLINE), Ok(3));
-    assert_eq!((apart.lost(), apart.tell().len()), (Lost::default(), 0));
+    assert_eq!(
+        (apart.lost(), apart.take_notices().len()),
+        (Lost::default(), 0)
+    );
 }
 
 #[test]
@@ -103,7 +106,7 @@ fn failing_is_told_once_and_so_is_recovery_with_what_was_given_up() {
     answer.send(Ok(())).unwrap();
     counts.recv_timeout(DEADLINE).unwrap();
 
-    let told = apart.tell();
+    let told = apart.take_notices();
     assert_eq!(apart.lost().exports, 3);
     assert_eq!(
         told,
@@ -129,7 +132,10 @@ fn an_end_does_not_wait_for_one_that_never_answers() {
     apart.close();
     apart.finish(); // The answer has not come, and is not waited for any longer.
     assert_eq!(apart.lost().exports, 1);
-    assert!(matches!(apart.tell()[..], [Notice::ExportFailing { .. }]));
+    assert!(matches!(
+        apart.take_notices()[..],
+        [Notice::ExportFailing { .. }]
+    ));
     drop(answer);
 }
 
@@ -148,7 +154,10 @@ fn a_panic_ends_the_destination_and_is_told() {
     let mut apart = BackgroundExporter::start("panics", Count(0), Panics, pace).unwrap();
     apart.export(&[record(0)]).unwrap();
     until(|| apart.inner.status().ended);
-    assert!(matches!(apart.tell()[..], [Notice::ExporterOff { .. }]));
+    assert!(matches!(
+        apart.take_notices()[..],
+        [Notice::ExporterOff { .. }]
+    ));
     apart.close();
     apart.finish();
 }

@@ -94,10 +94,15 @@ fn notice() -> Record {
 
 /// The notices about lost items.
 fn dropped(exporter: &mut impl Exporter) -> Option<u64> {
-    exporter.tell().into_iter().find_map(|notice| match notice {
-        Notice::SpansDropped { count, .. } | Notice::LogRecordsDropped { count, .. } => Some(count),
-        _ => None,
-    })
+    exporter
+        .take_notices()
+        .into_iter()
+        .find_map(|notice| match notice {
+            Notice::SpansDropped { count, .. } | Notice::LogRecordsDropped { count, .. } => {
+                Some(count)
+            }
+            _ => None,
+        })
 }
 
 #[test]
@@ -112,7 +117,7 @@ fn spans_and_log_records_that_are_taken_are_not_counted_as_lost() {
         exporter.close();
         exporter.finish();
         assert_eq!(exporter.lost(), Lost::default());
-        assert_eq!(exporter.tell(), []);
+        assert_eq!(exporter.take_notices(), []);
     }
 }
 

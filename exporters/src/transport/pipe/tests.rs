@@ -84,7 +84,7 @@ fn a_pipe_is_made_for_the_user_alone_and_nothing_is_written_while_nobody_reads()
     pipe.export(&[tick(1), summary(2)]).unwrap();
 
     assert_eq!((pipe.readers(), pipe.lost()), (0, Lost::default()));
-    assert!(pipe.tell().is_empty());
+    assert!(pipe.take_notices().is_empty());
 }
 
 #[test]
@@ -163,8 +163,10 @@ fn a_reader_that_stops_loses_whole_records_that_are_counted_and_delays_nobody() 
         sent += 1;
     }
     let lost = pipe.lost().lines;
-    let notices = pipe.tell();
-    assert!(matches!(notices[..], [Notice::ExportFailing { .. }]) && pipe.tell().is_empty());
+    let notices = pipe.take_notices();
+    assert!(
+        matches!(notices[..], [Notice::ExportFailing { .. }]) && pipe.take_notices().is_empty()
+    );
 
     // It goes on at the beginning of a line.
     let mut behind = Vec::new();
@@ -324,14 +326,14 @@ fn what_somebody_puts_in_the_place_of_a_pipe_is_not_written_to_and_told_of_once(
     let mut notices = Vec::new();
     wait_until("it is told of", || {
         pipe.export(&[run(), tick(1)]).unwrap();
-        notices.extend(pipe.tell());
+        notices.extend(pipe.take_notices());
         !notices.is_empty()
     });
     let [Notice::ExportFailing { reason, .. }] = &notices[..] else {
         panic!("{notices:?}")
     };
     assert!(reason.contains("not a named pipe any more"), "{reason}");
-    assert!(pipe.tell().is_empty());
+    assert!(pipe.take_notices().is_empty());
     assert_eq!(fs::read_to_string(&path).unwrap(), "");
 }
 
