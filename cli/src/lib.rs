@@ -12,13 +12,13 @@
 mod args;
 mod compare;
 mod doctor;
-mod find;
+mod find_runs;
 pub mod page;
-pub mod python;
+pub mod python_sources;
 mod report;
 mod run;
 mod serve;
-mod skipped;
+mod skipped_lines;
 mod top;
 mod tune;
 
@@ -80,7 +80,7 @@ pub fn source_settings() -> Settings {
 /// Runs the command on the standard streams, and returns its exit code. `args` begins with the
 /// program's name.
 pub fn main(args: impl Iterator<Item = OsString>) -> i32 {
-    main_with(args, &mut python::absent, None)
+    main_with(args, &mut python_sources::absent, None)
 }
 
 /// The same for a caller with its own sources, which `more_sources` opens, and with the folder that

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use headspace::{Context, EXIT_OK, python};
+use headspace::{Context, EXIT_OK, python_sources};
 use headspace_agent::port::CollectError;
 use headspace_collectors::catalog::{Catalog, Entry, Settings};
 use serde_json::Value;
@@ -119,7 +119,7 @@ fn the_plain_program_says_what_needs_python() {
     let json: Value = serde_json::from_slice(&done.stdout).unwrap();
 
     assert_eq!(done.status.code(), Some(EXIT_OK));
-    assert!(names(&json).ends_with(&[python::GIL, python::GC]));
+    assert!(names(&json).ends_with(&[python_sources::GIL, python_sources::GC]));
     for source in json["sources"].as_array().unwrap().iter().rev().take(2) {
         assert_eq!(source["state"], "off");
         assert!(

@@ -134,16 +134,16 @@ impl Catalog {
         #[cfg(feature = "perf")]
         {
             let consumer = || settings.consumer.clone();
-            let (name, reads) = (perf::threads::NAME, perf::threads::READS);
+            let (name, reads) = (perf::core_switches::NAME, perf::core_switches::READS);
             entries.push(Entry::new(name, reads, perf::Threads::new(consumer())));
-            let (name, reads) = (perf::task::NAME, perf::task::READS);
+            let (name, reads) = (perf::thread_cpu::NAME, perf::thread_cpu::READS);
             entries.push(Entry::new(name, reads, perf::Perf::new(consumer())));
             let (name, reads) = (perf::hardware::NAME, perf::hardware::READS);
             entries.push(Entry::new(name, reads, perf::PerfHardware::new(consumer())));
         }
         #[cfg(feature = "gpu")]
         {
-            let opened = gpu::late::open_within(
+            let opened = gpu::slow_driver::open_within(
                 settings.nvml_library.clone(),
                 settings.visible_devices.clone(),
                 settings.rank_gpu.clone(),
@@ -174,10 +174,10 @@ impl Catalog {
 /// The sources of the GPUs: a driver that is not open yet has the same, but those of single GPUs,
 /// whose number nobody knows.
 #[cfg(feature = "gpu")]
-fn add_gpus(entries: &mut Vec<Entry>, opened: gpu::late::Opened) {
+fn add_gpus(entries: &mut Vec<Entry>, opened: gpu::slow_driver::Opened) {
     let processes = (gpu::processes::NAME, gpu::processes::READS);
     match opened {
-        gpu::late::Opened::Now(gpus) => {
+        gpu::slow_driver::Opened::Now(gpus) => {
             entries.push(Entry::new(gpu::NAME, gpu::READS, gpus.device));
             entries.push(Entry::new(gpu::gpm::NAME, gpu::gpm::READS, gpus.gpm));
             entries.push(Entry::new(processes.0, processes.1, gpus.processes));
@@ -186,7 +186,7 @@ fn add_gpus(entries: &mut Vec<Entry>, opened: gpu::late::Opened) {
                 entries.push(Entry::new(name, gpu::presence::READS, Ok(device)));
             }
         }
-        gpu::late::Opened::Later(opening) => {
+        gpu::slow_driver::Opened::Later(opening) => {
             entries.push(Entry::new(gpu::NAME, gpu::READS, Ok(opening.device())));
             let gpm = opening.gpm();
             entries.push(Entry::new(gpu::gpm::NAME, gpu::gpm::READS, Ok(gpm)));

@@ -6,7 +6,7 @@ use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use headspace_agent::port::Exporter;
 use headspace_exporters::encode::json_lines::{decode, encode};
-use headspace_exporters::encode::retention::Compactor;
+use headspace_exporters::encode::merge_ticks::Compactor;
 use headspace_exporters::transport::file::{FileExporter, FileLimits};
 
 mod synthetic;

@@ -11,7 +11,7 @@ pub(crate) mod thread_times;
 
 use std::sync::Arc;
 
-use headspace::python;
+use headspace::python_sources;
 use headspace_agent::port::{CollectError, Collector};
 use headspace_agent::runtime::Agent;
 use headspace_collectors::catalog::Entry;
@@ -38,8 +38,8 @@ impl Interpreter {
         let (gil, gil_source) = split(gil_probe::open(py, Arc::clone(&queues)));
         let (gc, gc_source) = split(gc_pauses::open(py));
         let entries = vec![
-            Entry::new(python::GIL, python::GIL_READS, gil_source),
-            Entry::new(python::GC, python::GC_READS, gc_source),
+            Entry::new(python_sources::GIL, python_sources::GIL_READS, gil_source),
+            Entry::new(python_sources::GC, python_sources::GC_READS, gc_source),
         ];
         let interpreter = Self {
             gil,

@@ -22,7 +22,10 @@ def main() -> None:
     command, run, target = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     browser = Browser()
     server = subprocess.Popen(
-        [command, "serve", run, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [command, "serve", run, "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ import pytest
 from running import Runs
 
 import headspace
-from headspace._loops import roles
+from headspace._loops import role_from_torch as roles
 from headspace._loops.role_state import (
     BACKGROUND,
     EVALUATION,

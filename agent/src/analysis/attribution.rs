@@ -16,12 +16,13 @@ mod confidence;
 mod evidence;
 pub mod facts;
 mod from_summary;
+mod handover_cost;
 mod prediction;
 mod queueing_model;
 mod remedies;
 mod simulation;
 mod stage_order;
-mod worker_price;
+pub mod thresholds;
 
 pub use self::conclusion::{Attribution, Bottleneck, Limit, Remedy};
 pub use self::evidence::{CoresEvidence, Evidence, StageEvidence};
@@ -32,7 +33,7 @@ use self::bottleneck::{binding, conclude};
 use self::prediction::Predictor;
 use self::queueing_model::Model;
 use self::remedies::remedies;
-use super::thresholds::Thresholds;
+use self::thresholds::Thresholds;
 use crate::model::record::{QueueSummary, StageSummary};
 use facts::PipelineFacts;
 

@@ -8,7 +8,7 @@
 //! **Interval.** Both series are resampled in moving blocks within their windows. If the cached batches
 //! differ from each other, batches are resampled instead of steps, because the batches are the sample.
 //! Deviations are expanded for the number of blocks (see [`bootstrap`](super::statistics::bootstrap)). Random levels
-//! add the remaining differences between windows, live and in replay (see `levels`). The interval holds the
+//! add the remaining differences between windows, live and in replay (see `drift`). The interval holds the
 //! middle 95 % of 1000 resampled headspaces.
 //!
 //! **Other programs.** Waits for a core that other programs cause are set to the same level in both phases
@@ -28,7 +28,7 @@
 //! an asynchronous device, compute gets longer in replay, because the loop then waits for the device
 //! instead of the loader. Relief is then 0.
 //!
-//! **Accuracy.** Measured on 3000 random pipelines in logical time (`tests/rust/study.rs`, run by `make
+//! **Accuracy.** Measured on 3000 random pipelines in logical time (`tests/rust/probe_study.rs`, run by `make
 //! study`): queues of 0 to 64 batches, compute 0.2 to 2 times the load, one to three stages with cv 0.05 to
 //! 0.5, model cv 0.01 to 0.3, contention (for cores, or for memory), asynchronous devices, epochs, slow
 //! first steps. Columns: share of estimates within 3 points of the true value, share of intervals that
@@ -51,23 +51,23 @@
 
 mod asynchronous_device;
 mod batch_content;
+mod between_windows;
 mod core_waits;
+mod drift;
 mod intervals;
-mod levels;
 mod probe_windows;
 #[cfg(test)]
 mod tests;
-mod unsteady;
 
 pub use self::asynchronous_device::Asynchrony;
 use self::asynchronous_device::{Level, asynchrony};
 use self::batch_content::Content;
+use self::between_windows::Between;
 use self::core_waits::Undisturbed;
+use self::drift::Levels;
 use self::intervals::{Draw, intervals};
-use self::levels::Levels;
 use self::probe_windows::Kept;
 pub use self::probe_windows::{Unused, WindowAnalysis};
-use self::unsteady::Between;
 use super::resources::CoresInUse;
 use super::statistics::bootstrap::Blocks;
 use super::statistics::mean;

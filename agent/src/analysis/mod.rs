@@ -13,5 +13,4 @@ pub mod resources;
 pub mod stages;
 pub mod statistics;
 pub mod summary;
-pub mod thresholds;
 pub mod tick_series;

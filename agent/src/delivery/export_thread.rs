@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::queue::RecordQueue;
+use super::record_queue::RecordQueue;
 use crate::model::log_target;
 use crate::notice::Notice;
 use crate::notice::log::NoticeLog;
+use crate::port::catch_panics::contain;
 use crate::port::clock::thread_cpu_time;
-use crate::port::contain::contain;
 use crate::port::{ExportError, Exporter, Lost};
 
 /// Delivers all batches of the queue, until the queue is closed and empty.

@@ -1,8 +1,15 @@
 //! Delivers records from the sampler to the exporters, on the export thread.
 //!
-//! A slow or full destination delays neither training nor sampling: its records are dropped and counted.
+//! A slow or full destination delays neither training nor sampling. Each drops and counts in one place:
+//!
+//! | destination | what is dropped | where |
+//! |---|---|---|
+//! | run folder | the newest records, while its write blocks the export thread | `record_queue` |
+//! | OTLP, Prometheus's text file | deliveries that are late: the next one has the same data | `headspace_exporters::transport::background` |
+//! | OTLP spans and log records | the newest, once 4,096 wait | `headspace_exporters::encode::otlp::waiting` |
+//! | pipes | lines for a reader that is too slow | `headspace_exporters::transport::pipe` |
 
 pub(crate) mod export_thread;
-pub mod queue;
+pub mod record_queue;
 
-pub use queue::RecordQueue;
+pub use record_queue::RecordQueue;

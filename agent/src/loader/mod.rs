@@ -9,17 +9,17 @@
 //! the batch, and reports the result to the machine. Mode `measure` needs no machine: every batch comes
 //! from the source.
 
-mod pairs;
-pub mod plan;
 pub mod probe;
+pub mod probe_plan;
 #[cfg(test)]
 mod probe_tests;
 pub mod progress;
 pub mod replay;
-mod settle;
+mod settled;
+mod window_pairs;
 
-pub use plan::{PlanTooShort, ProbePlan};
 pub use probe::Probe;
+pub use probe_plan::{PlanTooShort, ProbePlan};
 pub use progress::EpochProgress;
 pub use replay::{Ended, PlanError, Replay, ReplayPlan};
 

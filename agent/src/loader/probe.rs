@@ -29,8 +29,8 @@
 
 mod window_length;
 
-use super::pairs::Pairs;
-use super::settle::Reference;
+use super::settled::Reference;
+use super::window_pairs::Pairs;
 use super::{Decision, ProbePlan};
 use crate::model::record::Phase;
 use crate::model::{ThreadReading, ThreadTimes, Window, WindowStep};

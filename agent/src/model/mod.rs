@@ -5,7 +5,7 @@ pub mod attributes;
 pub mod bounded_series;
 pub mod comparison;
 pub mod distribution;
-mod in_place;
+mod in_place_outcome;
 pub mod log_target;
 pub mod metric;
 pub mod mode;
@@ -21,7 +21,7 @@ pub mod window;
 
 pub use bounded_series::BoundedSeries;
 pub use distribution::Distribution;
-pub use in_place::InPlace;
+pub use in_place_outcome::InPlace;
 pub use metric::{Metric, MetricKind};
 pub use mode::Mode;
 pub use options::{LoopOption, OptionsFrom};

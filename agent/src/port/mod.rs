@@ -1,9 +1,9 @@
 //! Traits that adapters implement (sources, destinations, clock), each with its error.
 
+pub mod catch_panics;
 pub mod clock;
 pub mod collector;
 pub mod consumer;
-pub mod contain;
 pub mod exporter;
 
 pub use clock::{Clock, MonotonicClock};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::event::{Decoder, Event, pack};
 use super::fold::Fold;
 use super::ring::{Pushed, Ring};
-use crate::port::contain::contain;
+use crate::port::catch_panics::contain;
 use crate::port::{ConsumerThread, MonotonicClock};
 
 /// Wakes the sampler, so that it reads the rings before its next tick. Called once for each half of a ring,

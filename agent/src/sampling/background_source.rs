@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::model::Reading;
+use crate::port::catch_panics::contain;
 use crate::port::clock::thread_cpu_time;
-use crate::port::contain::contain;
 use crate::port::{Clock, CollectError, Collector};
 
 /// Rest after a response, as a multiple of the wall time that it took: a slow driver is queried less often.

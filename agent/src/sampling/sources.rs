@@ -6,7 +6,7 @@ use super::background_source::BackgroundSource;
 use crate::model::{Reading, log_target};
 use crate::notice::Notice;
 use crate::notice::log::NoticeLog;
-use crate::port::contain::contain;
+use crate::port::catch_panics::contain;
 use crate::port::{CollectError, Collector};
 
 /// How long a tick waits for all background sources together. Later responses count for the next tick.

@@ -14,7 +14,7 @@ use self::lost::LostWorkers;
 use crate::model::{QueueSample, StageSample};
 use crate::notice::Notice;
 use crate::notice::log::NoticeLog;
-use crate::port::contain::contain;
+use crate::port::catch_panics::contain;
 use crate::record::stage::{Region, Worker, WorkerState, Workers};
 
 /// Activity of stages and queues since the last read.

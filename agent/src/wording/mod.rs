@@ -7,14 +7,17 @@
 //! It belongs to this crate, and not to an exporter, because the records hold the texts: search engines and
 //! people read the same words in every output.
 
-mod attribution;
+mod bottleneck;
 pub mod comparison;
+mod evidence;
 mod findings;
 pub mod probe;
 pub mod ranks;
+mod remedies;
 pub mod section;
 pub mod summary;
 pub mod units;
 pub mod verdict;
 
-pub use self::attribution::{bottleneck_record, remedy_record};
+pub use self::bottleneck::bottleneck_record;
+pub use self::remedies::remedy_record;

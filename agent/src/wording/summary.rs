@@ -1,7 +1,7 @@
 //! The record of a summary, with the texts of its conclusions.
 
-use super::attribution::{bottleneck_record, remedy_record};
 use super::findings::finding_record;
+use super::{bottleneck_record, remedy_record};
 use crate::analysis::summary::Summary;
 use crate::model::record::{BottleneckKind, SummaryRecord};
 

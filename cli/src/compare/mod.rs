@@ -14,8 +14,8 @@ use headspace_agent::wording::comparison::comparison_record;
 use headspace_exporters::run_folder::{ReadError, Run, Seen};
 
 use crate::args::CompareArgs;
-use crate::find::find;
-use crate::skipped::tell_skipped;
+use crate::find_runs::find;
+use crate::skipped_lines::tell_skipped;
 use crate::{Context, EXIT_OK, EXIT_SLOWER, EXIT_USAGE};
 
 /// A run that was read for a comparison.

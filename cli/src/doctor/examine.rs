@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use headspace_agent::model::Reading;
 use headspace_agent::model::record::{SourceRecord, SourceState};
+use headspace_agent::port::catch_panics::contain;
 use headspace_agent::port::clock::thread_cpu_time;
-use headspace_agent::port::contain::contain;
 use headspace_agent::port::{CollectError, Collector, Pace};
 use headspace_agent::sampling::background_source::rest;
 use headspace_collectors::catalog::Entry;

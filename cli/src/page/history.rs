@@ -11,7 +11,7 @@ use headspace_agent::model::metric::{MetricKind, TimedValue};
 use headspace_agent::model::reading::ReadingKey;
 use headspace_agent::model::record::{LoopTick, Phase, QueueTick, TickRecord};
 
-use super::spread::Spread;
+use super::duration_chart::Spread;
 
 /// Maximum number of loops of a rank, and of its queues and series of readings. A larger pipeline is
 /// too big for a person to inspect.

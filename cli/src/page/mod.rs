@@ -13,11 +13,11 @@
 mod charts;
 mod data;
 mod document;
-mod facts;
+mod duration_chart;
 mod history;
 mod html;
-mod spread;
 mod state;
+mod static_parts;
 
 #[cfg(test)]
 #[path = "../../benches/hour.rs"]
@@ -34,7 +34,7 @@ use headspace_agent::wording::verdict::Verdict;
 /// The facts of a run for a notebook cell: self-contained, without script, everything escaped.
 #[must_use]
 pub fn notebook(verdict: Verdict<'_>) -> String {
-    let facts = facts::Facts {
+    let facts = static_parts::Facts {
         verdict,
         has_summary: true,
         main_rank: 0,
@@ -44,5 +44,5 @@ pub fn notebook(verdict: Verdict<'_>) -> String {
         trouble: None,
         skipped: None,
     };
-    document::cell(&facts::notebook(&facts))
+    document::cell(&static_parts::notebook(&facts))
 }

@@ -1,6 +1,6 @@
 //! The state of a run so far, from its records. The page is made from it.
 
-use crate::skipped::describe;
+use crate::skipped_lines::describe;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -16,8 +16,8 @@ use headspace_exporters::run_folder::{Follower, RankRun, ReadError};
 
 use super::charts::Drawn;
 use super::data::{Page, RankCharts};
-use super::facts::Facts;
 use super::history::History;
+use super::static_parts::Facts;
 
 /// Maximum number of ranks with charts: the first ones. The table has more.
 const MOST_DRAWN: usize = 16;

@@ -7,7 +7,7 @@ use std::path::Path;
 use headspace_agent::wording::units::bytes;
 
 use crate::args::ReportArgs;
-use crate::find::only;
+use crate::find_runs::only;
 use crate::page::PageState;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 

@@ -18,8 +18,8 @@ use headspace_exporters::run_folder::{RankRun, Run};
 
 use self::ranks::FoundRun;
 use crate::args::ReportArgs;
-use crate::find::{find, newest};
-use crate::skipped::tell_skipped;
+use crate::find_runs::{find, newest};
+use crate::skipped_lines::tell_skipped;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE};
 
 /// A run with a summary to report.

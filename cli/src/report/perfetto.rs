@@ -12,8 +12,8 @@ use headspace_exporters::run_folder::Run;
 
 use super::ranks::FoundRun;
 use crate::args::ReportArgs;
-use crate::find::only;
-use crate::skipped::tell_skipped;
+use crate::find_runs::only;
+use crate::skipped_lines::tell_skipped;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 
 /// Writes the trace of the run that was named, or else of the newest.

@@ -1,6 +1,6 @@
 //! Access control, based on a request's head alone.
 //!
-//! `Host` must name this server (the exporters' `transport/host.rs` explains why). If there is a token,
+//! `Host` must name this server (the exporters' `transport/host_header.rs` explains why). If there is a token,
 //! each request must contain it: in `Authorization: Bearer`, or in the cookie that the server sets in
 //! response to `?token=`.
 
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderMap, Method, Uri};
-use headspace_exporters::transport::host::ServedNames;
+use headspace_exporters::transport::host_header::ServedNames;
 use subtle::ConstantTimeEq as _;
 
 /// Minimum length of a token, which makes guessing infeasible.

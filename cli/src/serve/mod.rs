@@ -10,7 +10,7 @@ mod events;
 mod listen;
 mod live;
 mod routes;
-mod tuning;
+mod search_page;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -21,7 +21,7 @@ use headspace_exporters::run_folder::Follower;
 use self::access::Access;
 pub(crate) use self::access::Token;
 use self::live::Live;
-use self::tuning::Tuning;
+use self::search_page::Tuning;
 use crate::args::ServeArgs;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 
@@ -84,7 +84,7 @@ pub(crate) fn serve(args: &ServeArgs, context: &mut Context<'_>) -> io::Result<i
         writeln!(
             context.out,
             "http://{address}{} shows the search",
-            tuning::PAGE
+            search_page::PAGE
         )?;
     }
     context.out.flush()?;

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use super::access::{Access, Decision};
 use super::events::events;
 use super::live::Live;
-use super::tuning::{self, Tuning};
+use super::search_page::{self, Tuning};
 use crate::page::ASSETS;
 
 /// Maximum number of pages open at a time: half of all connections.
@@ -74,21 +74,21 @@ fn with_tuning(mut router: Router<Shared>, tuning: &Tuning) -> Router<Shared> {
                 .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
         }
     });
-    router = router.route(tuning::PAGE, page);
-    for (name, content_type) in tuning::FILES {
+    router = router.route(search_page::PAGE, page);
+    for (name, content_type) in search_page::FILES {
         let kept = tuning.clone();
         let file = get(move || {
             let read = kept.read(name);
             async move {
                 let headers = [
                     (CONTENT_TYPE, content_type),
-                    (CONTENT_SECURITY_POLICY, tuning::PICTURE_POLICY),
+                    (CONTENT_SECURITY_POLICY, search_page::PICTURE_POLICY),
                 ];
                 read.map(|content| (headers, content))
                     .map_err(|_| (StatusCode::NOT_FOUND, "not there yet\n"))
             }
         });
-        router = router.route(&format!("{}/{name}", tuning::PAGE), file);
+        router = router.route(&format!("{}/{name}", search_page::PAGE), file);
     }
     router
 }

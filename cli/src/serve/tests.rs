@@ -145,7 +145,7 @@ fn the_summary_is_what_report_prints_as_json() {
         err: &mut err,
         runs: "nowhere".into(),
         settings: crate::source_settings(),
-        more_sources: &mut crate::python::absent,
+        more_sources: &mut crate::python_sources::absent,
         inject: None,
     };
     assert_eq!(crate::run(args.into_iter(), &mut context), EXIT_OK);

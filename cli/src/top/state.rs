@@ -3,7 +3,7 @@
 //! Pure: the time comes from the records and from the caller that draws. Memory is bounded by the
 //! number of ranks, stages and queues, not by the length of the run.
 
-mod parts;
+mod pipeline;
 mod rank;
 mod step_series;
 
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use headspace_agent::model::Record;
 
-pub(crate) use self::parts::{QueueNow, StageNow};
+pub(crate) use self::pipeline::{QueueNow, StageNow};
 pub(crate) use self::rank::{Life, Rank};
 pub(crate) use self::step_series::Moment;
 

@@ -11,7 +11,7 @@ use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
 use nvml_wrapper::{Device as Handle, Nvml};
 
 use super::library::{Fault, why_lost};
-use super::select::{Listed, ListedSlice, select};
+use super::visible_devices::{Listed, ListedSlice, select};
 
 /// Maximum number of slices queried per GPU; the largest GPUs have 7.
 const MAX_SLICES: u32 = 16;

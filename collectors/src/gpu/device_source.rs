@@ -11,9 +11,9 @@ use headspace_agent::model::metric::MetricKind;
 use headspace_agent::port::{CollectError, Collector, Pace};
 use headspace_agent::sampling::RankGpu;
 
-use super::cadence::{Cadence, FASTEST};
 use super::device::{Device, any_left};
 use super::library::Fault;
+use super::read_interval::{Cadence, FASTEST};
 use super::values::{Sink, VALUES, Value};
 
 /// This source's name.

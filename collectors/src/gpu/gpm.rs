@@ -18,9 +18,9 @@ use nvml_wrapper::enums::gpm::GpmMetricId as Id;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::gpm::{GpmSample, gpm_metrics_get};
 
-use super::cadence::{Cadence, FASTEST};
 use super::device::{Device, any_left, version};
 use super::library::Fault;
+use super::read_interval::{Cadence, FASTEST};
 
 /// This source's name.
 pub const NAME: &str = "gpu_gpm";

@@ -9,17 +9,17 @@
 //! milliseconds. No source sets, resets or synchronises anything. A forked child makes no driver calls:
 //! the threads do not exist there, and dropped objects are leaked.
 
-mod cadence;
 mod describe;
 mod device;
 mod device_source;
 pub mod gpm;
-pub mod late;
 mod library;
 pub mod presence;
 pub mod processes;
-mod select;
+mod read_interval;
+pub mod slow_driver;
 mod values;
+mod visible_devices;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -20,9 +20,9 @@ use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::{ProcessInfo, ProcessUtilizationSample};
 
-use super::cadence::{Cadence, FASTEST};
 use super::device::{Device, any_left};
 use super::library::Fault;
+use super::read_interval::{Cadence, FASTEST};
 use crate::procfs::walk::Walker;
 
 /// This source's name.

@@ -17,8 +17,8 @@ use headspace_agent::model::{Reading, Scope};
 use headspace_agent::port::{CollectError, Collector};
 
 use super::cgroup::{Controller, CpuGroup, Groups, MemoryGroup, Standing, Unknown};
-use crate::procfs::carry::Carry;
 use crate::procfs::float;
+use crate::procfs::monotonic_total::Carry;
 
 /// This source's name.
 pub const NAME: &str = "cgroup";

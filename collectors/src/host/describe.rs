@@ -4,7 +4,7 @@ use std::path::Path;
 
 use headspace_agent::model::record::HostRecord;
 
-use super::limits::Limits;
+use super::usable_cores::Limits;
 use crate::procfs::{self, number, value, words};
 
 /// Describes this machine. What cannot be read is absent.

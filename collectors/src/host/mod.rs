@@ -10,9 +10,9 @@ mod cgroup;
 pub mod control_group;
 mod cores;
 mod describe;
-mod limits;
 pub mod pressure;
 mod times;
+mod usable_cores;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,9 +23,9 @@ use headspace_agent::port::{CollectError, Collector};
 
 pub use control_group::ControlGroup;
 pub use describe::{describe, describe_at};
-use limits::Limits;
 pub use pressure::Pressure;
 use times::CoreTime;
+use usable_cores::Limits;
 
 use crate::procfs;
 

@@ -17,7 +17,7 @@ use headspace_agent::port::{CollectError, Collector, Pace};
 
 use super::diskstats::{self, SECTOR, Stats};
 use super::{mounts, open_files, sysblock};
-use crate::procfs::carry::Carry;
+use crate::procfs::monotonic_total::Carry;
 use crate::procfs::walk::Walker;
 use crate::procfs::{self, float};
 

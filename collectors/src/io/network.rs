@@ -14,7 +14,7 @@ use headspace_agent::model::metric;
 use headspace_agent::model::{Reading, Scope, attributes};
 use headspace_agent::port::{CollectError, Collector};
 
-use crate::procfs::carry::Carry;
+use crate::procfs::monotonic_total::Carry;
 use crate::procfs::{self, float, lines, number, words};
 
 /// This source's name.

@@ -17,7 +17,7 @@ use headspace_agent::port::{CollectError, Collector, ConsumerThread, Pace};
 use perf_event::events::Hardware;
 
 use super::groups::{Counts, Group};
-use super::trouble;
+use super::refused_events;
 use super::watch::Watch;
 use crate::procfs;
 
@@ -70,7 +70,7 @@ impl PerfHardware {
         let root = Path::new("/");
         Watch::new(EVENTS.map(|(event, ..)| event.into()), root, consumer)
             .map(|watch| Self { watch })
-            .map_err(|error| trouble::explain(&error, "instructions and cycles", root))
+            .map_err(|error| refused_events::explain(&error, "instructions and cycles", root))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The threads of this process one by one: what they use, and what they wait for.
 //!
 //! Three sources, since each can be missing by itself:
-//! - [`Threads`] (`threads`): context switches and waiting for a core, from `/proc/self/task`;
+//! - [`Threads`] (`core_switches`): context switches and waiting for a core, from `/proc/self/task`;
 //! - [`Perf`] (`perf`): CPU time and page faults, from the kernel's own events;
 //! - [`PerfHardware`] (`perf_hardware`): instructions, cycles and cache misses, from the processor's
 //!   counters, which most virtual machines do not have.
@@ -10,16 +10,16 @@
 //! the name that they share ([`names`]), and only the groups with the highest usage are listed
 //! ([`groups`]).
 
+pub mod core_switches;
+mod counter;
 mod groups;
 pub mod hardware;
 mod names;
-mod sensor;
-pub mod task;
-mod tasks;
-pub mod threads;
-mod trouble;
+mod refused_events;
+pub mod thread_cpu;
+mod thread_list;
 mod watch;
 
+pub use core_switches::Threads;
 pub use hardware::PerfHardware;
-pub use task::Perf;
-pub use threads::Threads;
+pub use thread_cpu::Perf;

@@ -16,10 +16,10 @@ use headspace_agent::port::{CollectError, ConsumerThread};
 use perf_event::events::Event;
 use rustix::process::{Resource, getrlimit};
 
+use super::counter::Sensor;
 use super::groups::{Counts, Groups};
 use super::names::{AGENT, CONSUMER, group_of};
-use super::sensor::Sensor;
-use super::tasks::Tasks;
+use super::thread_list::Tasks;
 
 /// Maximum number of watched threads.
 const MOST_THREADS: usize = 32;

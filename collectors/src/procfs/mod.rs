@@ -3,10 +3,10 @@
 //! A line without its newline was truncated, and a truncated number is wrong, so [`lines`] omits such a
 //! line. Nothing here allocates once the caller's buffer has grown to the size of its file.
 //!
-//! [`carry`] keeps totals from decreasing, [`mountinfo`] and [`parse`] parse files, and [`walk`] finds
+//! [`monotonic_total`] keeps totals from decreasing, [`mountinfo`] and [`parse`] parse files, and [`walk`] finds
 //! the descendants of a process.
 
-pub(crate) mod carry;
+pub(crate) mod monotonic_total;
 pub(crate) mod mountinfo;
 pub(crate) mod parse;
 pub(crate) mod walk;

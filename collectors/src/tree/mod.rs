@@ -2,7 +2,7 @@
 //!
 //! Workers start and end at any time. When a parent waits for a child that has ended, the kernel adds
 //! the child's CPU time, page faults and I/O to the parent's account of ended children. The sum over
-//! all running processes, each with its ended children, therefore stays correct. [`ledger`] handles
+//! all running processes, each with its ended children, therefore stays correct. [`tree_totals`] handles
 //! children that no parent reaps. The sum is correct only if no process ends during the scan, so a scan
 //! during which a process ended is repeated ([`scan`]).
 //!
@@ -12,9 +12,9 @@
 //!
 //! [`TreeMemory`] is a separate source, because its values are expensive to read.
 
-mod ledger;
 pub mod memory;
 mod scan;
+mod tree_totals;
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,9 +26,9 @@ use headspace_agent::port::{CollectError, Collector, Pace};
 
 use rustix::param::clock_ticks_per_second;
 
-use self::ledger::Ledger;
 pub use self::memory::TreeMemory;
 use self::scan::Scanner;
+use self::tree_totals::Ledger;
 use crate::procfs;
 
 /// This source's name.

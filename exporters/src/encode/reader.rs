@@ -14,7 +14,7 @@ use memchr::memmem;
 
 use super::json_lines::{BEGINNING, Envelope, Kind, LineError};
 use super::lines::{Line, Lines};
-use super::tick_series::series_tick;
+use super::tick_line::series_tick;
 
 /// Skipped lines, counted by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -233,7 +233,7 @@ mod tests {
     use headspace_agent::model::record::{NoticeRecord, Severity};
     use proptest::prelude::*;
 
-    use super::super::samples;
+    use super::super::test_records;
     use super::*;
 
     fn read(bytes: &[u8], wanted: &'static [Kind]) -> (Vec<Record>, Tally) {
@@ -248,12 +248,12 @@ mod tests {
             severity: Severity::Info,
             text: text.to_owned(),
         };
-        samples::record(5, RecordBody::Notice(body))
+        test_records::record(5, RecordBody::Notice(body))
     }
 
     #[test]
     fn a_cut_last_line_is_counted_and_the_records_before_it_are_read() {
-        let whole = samples::line(&notice("whole"));
+        let whole = test_records::line(&notice("whole"));
         for length in 1..whole.len() - 1 {
             let text = format!("{whole}{}", &whole[..length]);
             let (records, tally) = read(text.as_bytes(), Kind::ALL);
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_last_record_that_lacks_only_its_newline_is_whole() {
-        let whole = samples::line(&notice("whole"));
+        let whole = test_records::line(&notice("whole"));
         let (records, tally) = read(whole.trim_end().as_bytes(), Kind::ALL);
 
         assert_eq!(records.len(), 1);
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_record_appended_behind_a_cut_one_is_read() {
-        let whole = samples::line(&notice("behind"));
+        let whole = test_records::line(&notice("behind"));
         let text = format!("{}{whole}", &whole[..40]);
         let (records, tally) = read(text.as_bytes(), Kind::ALL);
 
@@ -297,10 +297,16 @@ mod tests {
 
     #[test]
     fn a_kind_not_asked_for_is_counted_and_its_damage_is_noticed() {
-        let tick = samples::line(&samples::record(9, RecordBody::Tick(samples::tick(3))));
+        let tick = test_records::line(&test_records::record(
+            9,
+            RecordBody::Tick(test_records::tick(3)),
+        ));
         let damaged = tick.replacen(r#""steps":100"#, r#""steps":1x0"#, 1);
         assert_ne!(tick, damaged);
-        let text = format!("{tick}{damaged}{tick}{}", samples::line(&notice("last")));
+        let text = format!(
+            "{tick}{damaged}{tick}{}",
+            test_records::line(&notice("last"))
+        );
 
         let (records, tally) = read(text.as_bytes(), &[Kind::Notice]);
 
@@ -323,9 +329,9 @@ mod tests {
     fn foreign_lines_and_other_versions_are_told_apart() {
         let text = format!(
             "epoch 1\r\n\n  \n{{\"a\": 1}}\n{}{}{}",
-            samples::line(&notice("x")).replace("headspace/1", "headspace/9"),
-            samples::line(&notice("x")).replace(r#""notice""#, r#""dream""#),
-            samples::line(&notice("good")),
+            test_records::line(&notice("x")).replace("headspace/1", "headspace/9"),
+            test_records::line(&notice("x")).replace(r#""notice""#, r#""dream""#),
+            test_records::line(&notice("good")),
         );
         let (records, tally) = read(text.as_bytes(), Kind::ALL);
 
@@ -344,12 +350,12 @@ mod tests {
     /// Bytes without a newline: noise, text, JSON, or a modified record.
     fn rubbish() -> impl Strategy<Value = Vec<u8>> {
         let tampered = (
-            samples::any_record(),
+            test_records::any_record(),
             any::<prop::sample::Index>(),
             any::<u8>(),
         )
             .prop_map(|(record, at, byte)| {
-                let mut line = samples::line(&record).into_bytes();
+                let mut line = test_records::line(&record).into_bytes();
                 line.pop();
                 let at = at.index(line.len());
                 line[at] = byte;
@@ -368,12 +374,12 @@ mod tests {
 
         #[test]
         fn good_lines_are_read_whatever_lies_between_them(
-            pairs in prop::collection::vec((samples::any_record(), rubbish()), 0..6),
+            pairs in prop::collection::vec((test_records::any_record(), rubbish()), 0..6),
             end in rubbish(),
         ) {
             let mut bytes = Vec::new();
             for (record, rubbish) in &pairs {
-                bytes.extend_from_slice(samples::line(record).as_bytes());
+                bytes.extend_from_slice(test_records::line(record).as_bytes());
                 bytes.extend_from_slice(rubbish);
                 bytes.push(b'\n');
             }

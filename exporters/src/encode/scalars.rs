@@ -167,7 +167,7 @@ fn put(to: &mut BTreeMap<String, f64>, name: String, value: Option<f64>) {
 mod tests {
     use headspace_agent::model::distribution::DistributionRecord;
 
-    use super::super::samples;
+    use super::super::test_records;
     use super::*;
 
     fn times(millis: &[u64]) -> DistributionRecord {
@@ -196,7 +196,7 @@ mod tests {
             loops,
             ..TickRecord::default()
         };
-        samples::record(7, RecordBody::Tick(tick))
+        test_records::record(7, RecordBody::Tick(tick))
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
             headspace_ci_pct: Some((58.0, 61.0)),
             ..SummaryRecord::default()
         };
-        let record = samples::record(8, RecordBody::Summary(Box::new(summary)));
+        let record = test_records::record(8, RecordBody::Summary(Box::new(summary)));
         let told = scalar.take(&record).unwrap();
         assert_eq!(told.step, 3);
         let names: Vec<_> = told.values.keys().map(String::as_str).collect();
@@ -265,7 +265,9 @@ mod tests {
             ]),
             ..TickRecord::default()
         });
-        let told = Scalar::default().take(&samples::record(1, body)).unwrap();
+        let told = Scalar::default()
+            .take(&test_records::record(1, body))
+            .unwrap();
         assert!((told.values["stage/decode/mean_ms"] - 30.0).abs() < 1e-9);
         assert!((told.values["gpu/1/nvdec0_pct"] - 50.0).abs() < 1e-9);
         assert!((told.values["tree/memory_bytes"] - 9.0).abs() < 1e-9);

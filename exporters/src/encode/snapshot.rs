@@ -17,7 +17,7 @@ use std::time::Duration;
 use headspace_agent::model::metric::{self, Metric, MetricKind, Since};
 use headspace_agent::model::record::{GpuRecord, Record, RecordBody, RunRecord};
 
-use super::times::Times;
+use super::duration_buckets::Times;
 
 /// A name and its value.
 pub type Attribute = (Cow<'static, str>, String);

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use headspace_agent::model::Record;
 
-use super::follow_rank_files::{Tail, found};
+use super::follow_rotation::{Tail, found};
 use super::names::{RankFile, files};
 use super::resolve_path::{Place, newest};
 use super::run::ReadError;
@@ -226,5 +226,5 @@ fn cannot_read(path: &Path, source: io::Error) -> ReadError {
 }
 
 #[cfg(test)]
-#[path = "follow_tests.rs"]
+#[path = "follow_run_tests.rs"]
 mod tests;

@@ -9,7 +9,7 @@
 //!     └── rank1.jsonl
 //! ```
 
-mod follow_rank_files;
+mod follow_rotation;
 mod follow_run;
 mod names;
 mod resolve_path;

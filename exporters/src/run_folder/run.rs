@@ -333,7 +333,7 @@ mod tests {
 
     use super::super::{part_path, rank_path};
     use super::*;
-    use crate::encode::samples;
+    use crate::encode::test_records;
 
     fn summary(time: u64, steps: u64, state: RunState) -> String {
         let body = SummaryRecord {
@@ -341,11 +341,17 @@ mod tests {
             state,
             ..SummaryRecord::default()
         };
-        samples::line(&samples::record(time, RecordBody::Summary(Box::new(body))))
+        test_records::line(&test_records::record(
+            time,
+            RecordBody::Summary(Box::new(body)),
+        ))
     }
 
     fn tick(time: u64) -> String {
-        samples::line(&samples::record(time, RecordBody::Tick(samples::tick(1))))
+        test_records::line(&test_records::record(
+            time,
+            RecordBody::Tick(test_records::tick(1)),
+        ))
     }
 
     fn notice(text: &str) -> String {
@@ -354,7 +360,7 @@ mod tests {
             severity: Severity::Info,
             text: text.to_owned(),
         };
-        samples::line(&samples::record(1, RecordBody::Notice(body)))
+        test_records::line(&test_records::record(1, RecordBody::Notice(body)))
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Destinations, one per module. Siblings do not import each other; `background` and `host` contain what
+//! Destinations, one per module. Siblings do not import each other; `background` and `host_header` contain what
 //! several of them share.
 
 pub mod background;
 pub mod file;
-pub mod host;
+pub mod host_header;
 #[cfg(feature = "otlp")]
 pub mod otlp;
 pub mod pipe;

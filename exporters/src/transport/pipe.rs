@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use headspace_agent::model::{Record, RecordBody};
 use headspace_agent::notice::Notice;
+use headspace_agent::port::catch_panics::contain;
 use headspace_agent::port::clock::ThreadTime;
-use headspace_agent::port::contain::contain;
 use headspace_agent::port::{ExportError, Exporter, Lost};
 use headspace_agent::runtime::fork::Owner;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};

@@ -27,7 +27,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, oneshot};
 
 use self::answer::Answered;
-use super::host::ServedNames;
+use super::host_header::ServedNames;
 use crate::encode::snapshot::Snapshot;
 
 /// Maximum number of concurrent connections. Further ones wait to be accepted.

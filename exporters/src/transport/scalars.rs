@@ -124,10 +124,10 @@ mod tests {
     use headspace_agent::model::RecordBody;
 
     use super::*;
-    use crate::encode::samples;
+    use crate::encode::test_records;
 
     fn tick(number: u64) -> Record {
-        samples::record(number, RecordBody::Tick(samples::tick(number)))
+        test_records::record(number, RecordBody::Tick(test_records::tick(number)))
     }
 
     fn times(fetch: &Fetch) -> Vec<u64> {

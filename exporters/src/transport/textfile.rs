@@ -131,7 +131,7 @@ mod tests {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
-    use crate::encode::samples;
+    use crate::encode::test_records;
 
     const FILE: &str = "headspace_2026-11-21T09-30-12-4711_rank0.prom";
 
@@ -139,8 +139,8 @@ mod tests {
     const DEADLINE: Duration = Duration::from_secs(30);
 
     fn tick(at_ms: u64) -> Record {
-        let tick = samples::tick(at_ms);
-        samples::record(at_ms * 1_000_000, RecordBody::Tick(tick))
+        let tick = test_records::tick(at_ms);
+        test_records::record(at_ms * 1_000_000, RecordBody::Tick(tick))
     }
 
     fn until(what: &str, mut condition: impl FnMut() -> bool) {

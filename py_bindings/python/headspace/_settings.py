@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MODES = ("measure", "probe", "replay")
 
-#: Fewest steps of a probe that can give a number, as in `agent/src/loader/plan.rs`.
+#: Fewest steps of a probe that can give a number, as in `agent/src/loader/probe_plan.rs`.
 LEAST_PROBE_STEPS = 200
 
 #: Defaults: batches that are repeated, and live batches before a replay.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use headspace::python;
+use headspace::python_sources;
 use headspace_agent::model::metric::{
     GC_COLLECTED, GC_COLLECTIONS, GC_PAUSE_LONGEST, GC_PAUSE_TIME, GC_UNCOLLECTABLE,
 };
@@ -160,7 +160,7 @@ impl Gc {
 
 impl Collector for GcSource {
     fn name(&self) -> &'static str {
-        python::GC
+        python_sources::GC
     }
 
     fn collect(&mut self, _: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {

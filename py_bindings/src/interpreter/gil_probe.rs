@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use headspace::python;
+use headspace::python_sources;
 use headspace_agent::model::metric::{GIL_WAIT_LONGEST, GIL_WAIT_TIME, GIL_WAITS};
 use headspace_agent::model::{Reading, Scope};
 use headspace_agent::port::{CollectError, Collector};
@@ -83,9 +83,13 @@ pub(crate) fn open(
     let (thread, waits) = (Arc::<GilThread>::default(), Arc::<Mutex<Waits>>::default());
     let of_thread = Arc::clone(&waits);
     thread
-        .spawn(format!("hs-{}", python::GIL), STACK, move |thread| {
-            probe_repeatedly(thread, &of_thread);
-        })
+        .spawn(
+            format!("hs-{}", python_sources::GIL),
+            STACK,
+            move |thread| {
+                probe_repeatedly(thread, &of_thread);
+            },
+        )
         .map_err(|error| {
             CollectError::unsupported(format!("the system gives no thread for it: {error}"))
         })?;
@@ -107,7 +111,7 @@ pub(crate) fn has_gil(py: Python<'_>) -> bool {
 
 impl Collector for GilSource {
     fn name(&self) -> &'static str {
-        python::GIL
+        python_sources::GIL
     }
 
     fn collect(&mut self, _: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {

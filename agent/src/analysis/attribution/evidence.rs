@@ -1,9 +1,9 @@
 //! The measurements that a conclusion is based on.
 
 use super::bottleneck::Term;
+use super::handover_cost::Price;
 use super::queueing_model::Model;
 use super::stage_order::Node;
-use super::worker_price::Price;
 
 /// Maximum number of stages of a pool that are named.
 const MOST_SHARERS: usize = 3;

@@ -7,7 +7,7 @@ use super::call_times::Times;
 use super::simulation::{SimulatedPipeline, Station, Supply};
 use super::stage_order::{Node, chain};
 use crate::analysis::attribution::facts::PipelineFacts;
-use crate::analysis::thresholds::Thresholds;
+use crate::analysis::attribution::thresholds::Thresholds;
 use crate::model::record::QueueSummary;
 
 /// The pipeline is not simulated if it has more calls per batch than this.

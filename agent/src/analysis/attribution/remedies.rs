@@ -4,9 +4,9 @@
 //! facts cannot tell a gain, the remedy says the least that the laws promise, and that it is that.
 
 pub(super) mod action;
-mod background;
 mod buffers;
 mod concurrency;
+mod load_in_workers;
 mod others;
 
 use self::action::Action;

@@ -6,10 +6,10 @@
 //! the same, so that most of the error cancels. The random service times of a station have exactly the
 //! measured distribution, so that few of them are enough.
 
-mod run;
+mod event_loop;
 mod server;
 
-use self::run::Run;
+use self::event_loop::Run;
 use super::call_times::Times;
 
 /// Calls that a run simulates, roughly.

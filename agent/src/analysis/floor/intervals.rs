@@ -1,6 +1,6 @@
 //! Intervals of the floor and the headspace, by resampling.
 
-use super::levels::Levels;
+use super::drift::Levels;
 use crate::analysis::statistics::bootstrap::{self, Blocks, Rng};
 use crate::model::record::Estimate;
 

@@ -4,8 +4,8 @@
 //! transient, and leaves out windows in another state than the others, each with its reason.
 
 use super::asynchronous_device::whole_periods;
+use super::between_windows::Between;
 use super::core_waits;
-use super::unsteady::Between;
 use crate::analysis::statistics::steady_state::change_point;
 use crate::analysis::statistics::{block_means, mean, variance};
 use crate::model::record::Phase;

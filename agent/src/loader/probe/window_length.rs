@@ -2,7 +2,7 @@
 
 use super::{Probe, Segment};
 use crate::loader::ceil_to_u32;
-use crate::loader::settle;
+use crate::loader::settled;
 
 /// Target for the standard error of the headspace, as a share. The live window before the long replay is
 /// lengthened to reach it.
@@ -19,7 +19,7 @@ impl Probe {
         if !plan.adaptive || self.replay.is_empty() || self.live.is_empty() {
             return plan.long_replay;
         }
-        let ratio = settle::mean_step(&self.replay) / settle::mean_step(&self.live);
+        let ratio = settled::mean_step(&self.replay) / settled::mean_step(&self.live);
         let wanted = 1.1 * plan.steps_to_fill(ratio) + 64.0;
         let left = plan.limit.saturating_sub(self.total);
         let most = plan.long_replay_budget.min(left).max(plan.long_replay);
@@ -36,7 +36,7 @@ impl Probe {
         if self.segment.cycle == 0 {
             let budget = to_usize(plan.warmup_budget).min(seen + to_usize(spare) - 1);
             if let Some(at) =
-                settle::after_warmup(&self.segment.steps, to_usize(plan.warmup), budget)
+                settled::after_warmup(&self.segment.steps, to_usize(plan.warmup), budget)
             {
                 let counted = u32::try_from(seen - at).unwrap_or(u32::MAX);
                 self.segment.settled_at = Some(at);
@@ -45,7 +45,7 @@ impl Probe {
             }
             return;
         }
-        let floor = settle::mean_step(&self.replay);
+        let floor = settled::mean_step(&self.replay);
         // The loader was idle once its queue was full.
         let to_fill = ceil_to_u32(plan.steps_to_fill(floor / self.reference.step.max(1.0)));
         let max_steps = ceil_to_u32(
@@ -83,7 +83,7 @@ impl Probe {
             return 0.0;
         }
         let (live, replay) = self.pairs.deviations();
-        let ratio = settle::mean_step(&self.replay) / settle::mean_step(&self.live);
+        let ratio = settled::mean_step(&self.replay) / settled::mean_step(&self.live);
         let (a, b) = (ratio * live, ratio * replay);
         a * (a + b) / (TARGET_ERROR * TARGET_ERROR)
     }
@@ -130,7 +130,7 @@ impl Probe {
         let last = steps.len().checked_sub(to_usize(MIN_SETTLED))?;
         if self.segment.cycle == 0 {
             let warmup = to_usize(self.plan.warmup);
-            return (warmup..=last).find_map(|n| settle::after_warmup(&steps[..n], warmup, last));
+            return (warmup..=last).find_map(|n| settled::after_warmup(&steps[..n], warmup, last));
         }
         (0..=last).find(|&n| self.reference.is_reached(&steps[..n]))
     }

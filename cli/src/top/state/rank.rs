@@ -9,7 +9,7 @@ use headspace_agent::model::record::{
 };
 use headspace_agent::model::{ReadingKey, Scope};
 
-use super::parts::Parts;
+use super::pipeline::Parts;
 use super::step_series::{Moment, StepSeries};
 
 /// Maximum number of notices kept.

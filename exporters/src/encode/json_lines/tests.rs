@@ -5,7 +5,7 @@ use headspace_agent::model::record::{
 };
 use proptest::prelude::*;
 
-use super::super::samples;
+use super::super::test_records;
 use super::*;
 
 fn line(record: &Record) -> Vec<u8> {
@@ -15,13 +15,13 @@ fn line(record: &Record) -> Vec<u8> {
 }
 
 fn through(body: RecordBody) -> RecordBody {
-    let record = samples::record(7, body);
+    let record = test_records::record(7, body);
     decode(&line(&record)).unwrap().body
 }
 
 #[test]
 fn a_record_is_one_line() {
-    let record = samples::record(
+    let record = test_records::record(
         7,
         RecordBody::Run(RunRecord {
             argv: vec!["train.py".to_owned(), "two\nlines".to_owned()],
@@ -38,7 +38,7 @@ fn a_record_is_one_line() {
 
 #[test]
 fn a_reading_that_is_not_finite_is_left_out_and_the_others_stay() {
-    let mut tick = samples::tick(0);
+    let mut tick = test_records::tick(0);
     tick.readings
         .get_mut("process")
         .unwrap()
@@ -66,7 +66,7 @@ fn a_summary_keeps_its_nulls_and_loses_what_is_not_finite() {
         ..SummaryRecord::default()
     };
 
-    let text = String::from_utf8(line(&samples::record(
+    let text = String::from_utf8(line(&test_records::record(
         0,
         RecordBody::Summary(Box::new(summary)),
     )))
@@ -121,7 +121,10 @@ fn a_floor_that_is_no_number_becomes_the_reason_why_there_is_none() {
 
 #[test]
 fn each_kind_of_trouble_is_told_apart() {
-    let whole = line(&samples::record(0, RecordBody::Tick(samples::tick(0))));
+    let whole = line(&test_records::record(
+        0,
+        RecordBody::Tick(test_records::tick(0)),
+    ));
     let text = String::from_utf8(whole.clone()).unwrap();
     let cases: [(&[u8], LineError); 14] = [
         (&whole[..whole.len() / 2], LineError::Cut),
@@ -163,7 +166,10 @@ fn each_kind_of_trouble_is_told_apart() {
 
 #[test]
 fn a_record_whose_field_has_another_type_is_damaged() {
-    let whole = line(&samples::record(0, RecordBody::Tick(samples::tick(0))));
+    let whole = line(&test_records::record(
+        0,
+        RecordBody::Tick(test_records::tick(0)),
+    ));
     let text = String::from_utf8(whole)
         .unwrap()
         .replace(r#""at_s":"#, r#""at_s":true,"x":"#);
@@ -173,7 +179,7 @@ fn a_record_whose_field_has_another_type_is_damaged() {
 
 proptest! {
     #[test]
-    fn any_record_survives_being_written(record in samples::any_record()) {
+    fn any_record_survives_being_written(record in test_records::any_record()) {
         let line = line(&record);
 
         prop_assert_eq!(decode(&line), Ok(record.clone()));
@@ -183,7 +189,7 @@ proptest! {
 
     #[test]
     fn any_number_leaves_a_line_that_can_be_read(
-        record in samples::any_record_with(any::<f64>().boxed()),
+        record in test_records::any_record_with(any::<f64>().boxed()),
     ) {
         prop_assert!(decode(&line(&record)).is_ok());
     }

@@ -18,7 +18,7 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Valu
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs, SeverityNumber};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-use super::trace::{self, Parent};
+use super::trace_ids::{self, Parent};
 use super::waiting::Waiting;
 use super::{count, number, scope, text};
 use crate::encode::verdict_text::verdict_text;
@@ -115,8 +115,8 @@ impl Logs {
         let parent = match self.context {
             Context::Nowhere => None,
             Context::Run(parent) => {
-                log.trace_id = trace::trace_id(record);
-                log.span_id = trace::run_span(record);
+                log.trace_id = trace_ids::trace_id(record);
+                log.span_id = trace_ids::run_span(record);
                 parent
             }
             Context::Launcher(parent) => {

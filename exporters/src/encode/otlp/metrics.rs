@@ -19,8 +19,8 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use headspace_agent::model::metric::MetricKind;
 
+use super::super::duration_buckets::Times;
 use super::super::snapshot::{Point, Snapshot, Value};
-use super::super::times::Times;
 use super::{integer, scope, text};
 
 /// Finest scale of a histogram: buckets are 4.4 % wide, which is finer than any chart shows.

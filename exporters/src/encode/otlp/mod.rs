@@ -7,8 +7,8 @@
 pub mod logs;
 pub mod metrics;
 pub mod resource;
-pub mod trace;
-pub mod traces;
+pub mod spans;
+pub mod trace_ids;
 pub mod waiting;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;

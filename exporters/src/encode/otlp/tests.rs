@@ -8,20 +8,20 @@ use opentelemetry_proto::tonic::metrics::v1::{Metric, metric::Data, number_data_
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 
-use super::super::samples;
 use super::super::snapshot::Snapshot;
+use super::super::test_records;
 use super::resource::{Origin, Process, resource};
-use super::trace::Parent;
-use super::traces::Spans;
-use super::{metrics, traces};
+use super::spans::Spans;
+use super::trace_ids::Parent;
+use super::{metrics, spans};
 
 const SECOND: u64 = 1_000_000_000;
 
 fn ticks(count: u64) -> Vec<Record> {
     (0..count)
         .map(|number| {
-            let tick = samples::tick_with_stages(number);
-            samples::record((number + 5) * SECOND, RecordBody::Tick(tick))
+            let tick = test_records::tick_with_stages(number);
+            test_records::record((number + 5) * SECOND, RecordBody::Tick(tick))
         })
         .collect()
 }
@@ -90,7 +90,7 @@ fn a_total_is_cumulative_and_names_its_run_and_rank() {
 
 /// Nanoseconds from the run's beginning to the first tick.
 fn first_at() -> u64 {
-    nanos(samples::tick_with_stages(0).at_s)
+    nanos(test_records::tick_with_stages(0).at_s)
 }
 
 fn nanos(seconds: f64) -> u64 {
@@ -118,7 +118,7 @@ fn a_total_that_began_before_the_run_is_sent_with_its_beginning_or_since_its_fir
         process_started_unix_nano: Some(SECOND),
         ..RunRecord::default()
     };
-    records.insert(0, samples::record(4 * SECOND, RecordBody::Run(run)));
+    records.insert(0, test_records::record(4 * SECOND, RecordBody::Run(run)));
     for record in &mut records {
         if let RecordBody::Tick(tick) = &mut record.body {
             let process = tick.readings.get_mut("process").unwrap();
@@ -185,7 +185,7 @@ fn json_writes_enums_as_numbers_and_large_integers_and_ids_as_text() {
     assert_eq!(cpu["sum"]["dataPoints"][0]["timeUnixNano"], "5000000000");
 
     let spans = waiting(&ticks(1));
-    let json = serde_json::to_value(traces::request(spans, resource_of_nothing())).unwrap();
+    let json = serde_json::to_value(spans::request(spans, resource_of_nothing())).unwrap();
     let span = &json["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
     assert_eq!(span["traceId"].as_str().unwrap().len(), 32);
     assert_eq!(span["kind"], 1);
@@ -238,13 +238,13 @@ fn spans_of_intervals_lie_in_their_epoch_and_the_epoch_in_the_run() {
         epoch: 0,
         ..EpochRecord::default()
     };
-    records.push(samples::record(8 * SECOND, RecordBody::Epoch(epoch)));
+    records.push(test_records::record(8 * SECOND, RecordBody::Epoch(epoch)));
     let summary = SummaryRecord {
         state: RunState::Finished,
         ..SummaryRecord::default()
     };
     let end = RecordBody::Summary(Box::new(summary));
-    records.push(samples::record(9 * SECOND, end));
+    records.push(test_records::record(9 * SECOND, end));
     let found = waiting(&records);
 
     let run = named(&found, "run");
@@ -315,7 +315,7 @@ fn named<'a>(spans: &'a [Span], start: &str) -> &'a Span {
 fn short_epochs_leave_nothing_behind_and_begin_after_the_tick_before() {
     let mut spans = Spans::default();
     for number in 0..50 {
-        let mut tick = samples::tick(number);
+        let mut tick = test_records::tick(number);
         tick.loops.iter_mut().for_each(|entry| entry.epoch = number);
         let epoch = EpochRecord {
             loop_name: tick.loops[0].name.clone(),
@@ -323,8 +323,8 @@ fn short_epochs_leave_nothing_behind_and_begin_after_the_tick_before() {
             ..EpochRecord::default()
         };
         let at = (number + 5) * SECOND;
-        spans.take(&samples::record(at, RecordBody::Epoch(epoch)));
-        spans.take(&samples::record(at, RecordBody::Tick(tick)));
+        spans.take(&test_records::record(at, RecordBody::Epoch(epoch)));
+        spans.take(&test_records::record(at, RecordBody::Tick(tick)));
     }
     let found = spans.waiting.first(usize::MAX);
     let epochs: Vec<_> = found
@@ -347,12 +347,12 @@ fn single_steps_lie_where_they_were_in_their_epoch_however_late_the_tick_was_wri
         wait_ms: Some(4.0),
     };
     let tick = |at_s: f64, late_ms: u64, sampled| {
-        let mut tick = samples::tick(0);
+        let mut tick = test_records::tick(0);
         tick.at_s = at_s;
         tick.loops.truncate(1);
         tick.loops[0].sampled = sampled;
         let at = 100 * SECOND + nanos(at_s) + late_ms * 1_000_000;
-        samples::record(at, RecordBody::Tick(tick))
+        test_records::record(at, RecordBody::Tick(tick))
     };
     let found = waiting(&[
         tick(1.0, 0, vec![step(70, 0, 0.5)]),
@@ -378,7 +378,7 @@ fn below_a_launchers_span_all_ranks_are_in_its_trace_and_only_the_run_is_its_chi
     };
     let mut records = ticks(2);
     let end = RecordBody::Summary(Box::new(summary));
-    records.push(samples::record(9 * SECOND, end));
+    records.push(test_records::record(9 * SECOND, end));
     let found = spans_below(Some(launcher), &records);
 
     assert!(

@@ -8,7 +8,7 @@ use headspace_agent::model::record::{
 use proptest::prelude::*;
 use prost::Message;
 
-use super::super::samples;
+use super::super::test_records;
 use super::schema::{Data, EventType, Trace, TrackEvent};
 use super::*;
 
@@ -102,7 +102,7 @@ fn tick(at: u64, edit: impl FnOnce(&mut TickRecord)) -> Record {
         ..TickRecord::default()
     };
     edit(&mut tick);
-    samples::record((100 + at) * S, RecordBody::Tick(tick))
+    test_records::record((100 + at) * S, RecordBody::Tick(tick))
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn epochs_begin_with_their_first_tick_and_end_with_their_record() {
     let whole = written(&[
         tick(1, |t| t.loops = vec![steps(Live, 0, 15, 1, 1)]),
         tick(2, |t| t.loops = vec![steps(Live, 15, 15, 1, 1)]),
-        samples::record(102 * S + 5, epoch),
+        test_records::record(102 * S + 5, epoch),
         tick(3, |t| t.loops = vec![second]),
     ]);
     let found = &slices(&whole)["rank 0/loop train/epochs"];
@@ -178,7 +178,7 @@ fn windows_of_the_probe_are_placed_by_their_steps() {
         tick(3, |t| t.loops = vec![steps(Live, 40, 20, 1, 1)]),
         tick(4, |t| t.loops = vec![steps(Replay, 60, 10, 0, 1)]),
         tick(5, |t| t.loops = vec![steps(Live, 70, 20, 1, 1)]),
-        samples::record(105 * S, probe.clone()),
+        test_records::record(105 * S, probe.clone()),
     ]);
     let found = &slices(&whole)["rank 0/loop train/probe windows"];
     let live = (100 * S + S / 2, 101 * S, "live window 0".to_owned());
@@ -195,7 +195,7 @@ fn windows_of_the_probe_are_placed_by_their_steps() {
             t.loops = vec![steps(Replay, 20, 30, 0, 1), steps(Live, 50, 20, 1, 1)];
         }),
         tick(3, |t| t.loops = vec![steps(Live, 70, 20, 1, 1)]),
-        samples::record(103 * S, probe),
+        test_records::record(103 * S, probe),
     ]);
     let found = &slices(&whole)["rank 0/loop train/probe windows"];
     assert_eq!(found.len(), 5, "both replays are in the second tick");
@@ -278,8 +278,8 @@ fn notices_before_the_first_tick_lie_at_the_beginning_of_the_run() {
         text: "`perf` is off".into(),
     });
     let whole = written(&[
-        samples::record(100 * S + 7, RecordBody::Run(RunRecord::default())),
-        samples::record(100 * S + 9, notice),
+        test_records::record(100 * S + 7, RecordBody::Run(RunRecord::default())),
+        test_records::record(100 * S + 9, notice),
         tick(1, |_| ()),
     ]);
     let found = events(&whole);
@@ -311,7 +311,7 @@ fn ranks_with_one_process_id_are_processes_of_their_own() {
 proptest! {
     #[test]
     fn any_records_make_a_trace_whose_slices_all_end(
-        records in prop::collection::vec(samples::any_record(), 0..12),
+        records in prop::collection::vec(test_records::any_record(), 0..12),
     ) {
         slices(&written(&records));
     }

@@ -1,7 +1,7 @@
 use headspace_agent::model::RecordBody;
 use headspace_agent::model::record::{BottleneckRecord, RunRecord, SummaryRecord};
 
-use super::super::samples;
+use super::super::test_records;
 use super::*;
 
 /// A rank whose first tick was taken.
@@ -23,10 +23,10 @@ fn rank(rank: u32) -> Snapshot {
     let mut snapshot = Snapshot::default();
     for body in [
         RecordBody::Run(run),
-        RecordBody::Tick(samples::tick(1)),
+        RecordBody::Tick(test_records::tick(1)),
         RecordBody::Summary(Box::new(summary)),
     ] {
-        let mut record = samples::record(1, body);
+        let mut record = test_records::record(1, body);
         record.rank = rank;
         snapshot.take(&record);
     }

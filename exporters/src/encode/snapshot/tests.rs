@@ -6,7 +6,7 @@ use headspace_agent::model::record::{
     QueueTick, Severity, StageTick, SummaryRecord, TickRecord,
 };
 
-use super::super::samples;
+use super::super::test_records;
 use super::lifetime::{MOST_SERIES, STANDS_S};
 use super::*;
 
@@ -28,7 +28,7 @@ fn tick(at_s: f64) -> TickRecord {
 fn taken(bodies: impl IntoIterator<Item = RecordBody>) -> Snapshot {
     let mut snapshot = Snapshot::default();
     for (number, body) in (1..).zip(bodies) {
-        snapshot.take(&samples::record(number * 1_000_000_000, body));
+        snapshot.take(&test_records::record(number * 1_000_000_000, body));
     }
     snapshot
 }
@@ -209,14 +209,14 @@ fn workers_without_end_are_forgotten_and_one_that_comes_back_counts_from_then() 
     for number in 0..3_000_u64 {
         let worker = format!("pid {number}");
         let body = queues(number as f64, vec![queue_of(Some(&worker))]);
-        snapshot.take(&samples::record((number + 1) * 1_000_000_000, body));
+        snapshot.take(&test_records::record((number + 1) * 1_000_000_000, body));
     }
     let known = snapshot.series.len();
     // Four series each, of the last ten minutes and what there was before the last look.
     assert!((2_400..2_500).contains(&known), "{known}");
 
     let body = queues(3_000.0, vec![queue_of(Some("pid 0"))]);
-    snapshot.take(&samples::record(3_001_000_000_000, body));
+    snapshot.take(&test_records::record(3_001_000_000_000, body));
     let back = snapshot.points().find(|point| {
         point.metric.name == "headspace.queue.time" && point.attributes[1].1 == "pid 0"
     });
@@ -237,7 +237,7 @@ fn stages_that_are_told_of_in_turn_do_not_end_however_long_a_turn_takes() {
             interval_s: 60.0,
             ..tick(60.0 * number as f64)
         });
-        snapshot.take(&samples::record((number + 1) * 60_000_000_000, body));
+        snapshot.take(&test_records::record((number + 1) * 60_000_000_000, body));
     }
     let depths = numbers(&snapshot);
     let told = depths.keys().filter(|key| key.contains("queue.depth"));
@@ -384,7 +384,7 @@ fn what_a_later_summary_does_not_know_is_forgotten() {
 #[test]
 fn any_record_is_taken_and_makes_finite_numbers() {
     use proptest::prelude::*;
-    proptest!(|(records in proptest::collection::vec(samples::any_record(), 0..8))| {
+    proptest!(|(records in proptest::collection::vec(test_records::any_record(), 0..8))| {
         let mut snapshot = Snapshot::default();
         for record in &records {
             snapshot.take(record);

@@ -13,8 +13,8 @@ use headspace_agent::runtime::fork::Owner;
 
 use super::FileLimits;
 use crate::encode::json_lines::{self, Kind};
+use crate::encode::merge_ticks::Compactor;
 use crate::encode::reader::Records;
-use crate::encode::retention::Compactor;
 use crate::run_folder::{files, part_path};
 
 /// Bytes of a part that one delivery merges. This takes about 10 ms, so a part of 32 MiB needs half a

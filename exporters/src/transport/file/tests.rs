@@ -7,15 +7,15 @@ use headspace_agent::model::record::RunRecord;
 use super::*;
 use crate::encode::json_lines::Kind;
 use crate::encode::reader::Records;
-use crate::encode::samples;
+use crate::encode::test_records;
 use crate::run_folder::{Follower, Run, files, part_path};
 
 fn tick(number: u64) -> Record {
-    samples::record(number, RecordBody::Tick(samples::tick(number)))
+    test_records::record(number, RecordBody::Tick(test_records::tick(number)))
 }
 
 fn run_record() -> Record {
-    samples::record(
+    test_records::record(
         0,
         RecordBody::Run(RunRecord {
             mode: headspace_agent::model::Mode::Probe,

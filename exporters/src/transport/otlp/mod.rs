@@ -25,8 +25,8 @@ use self::signals::{Items, Metrics, MetricsWay, QueueWay};
 use super::background::BackgroundExporter;
 use crate::encode::otlp::logs::{Context, Logs};
 use crate::encode::otlp::resource::Process;
-use crate::encode::otlp::trace::Parent;
-use crate::encode::otlp::traces::Spans;
+use crate::encode::otlp::spans::Spans;
+use crate::encode::otlp::trace_ids::Parent;
 
 /// Arguments by name.
 type Options = BTreeMap<String, String>;

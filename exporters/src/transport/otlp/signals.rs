@@ -18,7 +18,7 @@ use super::connection::{Connection, Sent};
 use crate::encode::otlp::logs::{self, Logs};
 use crate::encode::otlp::metrics;
 use crate::encode::otlp::resource::{Origin, Process, resource};
-use crate::encode::otlp::traces::{self, Spans};
+use crate::encode::otlp::spans::{self, Spans};
 use crate::encode::otlp::waiting::Waiting;
 use crate::encode::snapshot::Snapshot;
 
@@ -98,7 +98,7 @@ impl Itemize for Spans {
     }
 
     fn request(spans: Vec<Span>, resource: Resource) -> ExportTraceServiceRequest {
-        traces::request(spans, resource)
+        spans::request(spans, resource)
     }
 
     fn lost(&self) -> Lost {

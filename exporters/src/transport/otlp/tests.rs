@@ -11,7 +11,7 @@ use super::super::background::Pace;
 use super::http::HttpLine;
 use super::settings::Protocol;
 use super::*;
-use crate::encode::samples;
+use crate::encode::test_records;
 
 /// Long enough for anything: it only ends what hangs.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -81,15 +81,15 @@ fn logs_to(endpoint: Uri) -> BackgroundExporter<Items<Logs>> {
 }
 
 fn tick() -> Record {
-    samples::record(
+    test_records::record(
         9_000_000_000,
-        RecordBody::Tick(samples::tick_with_stages(0)),
+        RecordBody::Tick(test_records::tick_with_stages(0)),
     )
 }
 
 fn notice() -> Record {
     let notice = Notice::StepsDropped { count: 1 };
-    samples::record(9_000_000_000, RecordBody::Notice(notice.to_record()))
+    test_records::record(9_000_000_000, RecordBody::Notice(notice.to_record()))
 }
 
 /// The notices about lost items.

@@ -11,16 +11,16 @@ use headspace_agent::model::record::{RunRecord, SummaryRecord};
 use super::*;
 use crate::encode::json_lines::Kind;
 use crate::encode::reader::Records;
-use crate::encode::samples;
+use crate::encode::test_records;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn tick(number: u64) -> Record {
-    samples::record(number, RecordBody::Tick(samples::tick(number)))
+    test_records::record(number, RecordBody::Tick(test_records::tick(number)))
 }
 
 fn run() -> Record {
-    samples::record(0, RecordBody::Run(RunRecord::default()))
+    test_records::record(0, RecordBody::Run(RunRecord::default()))
 }
 
 fn summary(steps: u64) -> Record {
@@ -28,7 +28,7 @@ fn summary(steps: u64) -> Record {
         steps,
         ..SummaryRecord::default()
     };
-    samples::record(0, RecordBody::Summary(Box::new(body)))
+    test_records::record(0, RecordBody::Summary(Box::new(body)))
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -217,7 +217,7 @@ fn a_line_larger_than_a_pipe_arrives_whole() {
         argv: vec!["x".repeat(1 << 20)],
         ..RunRecord::default()
     };
-    pipe.export(&[samples::record(0, RecordBody::Run(large))])
+    pipe.export(&[test_records::record(0, RecordBody::Run(large))])
         .unwrap();
     let mut reader = BufReader::new(File::open(&path).unwrap());
 

@@ -13,7 +13,7 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 
-use super::super::host::ServedNames;
+use super::super::host_header::ServedNames;
 use super::Shared;
 use crate::encode::prometheus::{self, Form};
 use crate::encode::snapshot::Snapshot;

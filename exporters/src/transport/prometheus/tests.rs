@@ -5,15 +5,15 @@ use std::time::Instant;
 use headspace_agent::model::RecordBody;
 
 use super::*;
-use crate::encode::samples;
+use crate::encode::test_records;
 
 /// Wide: it only ends what hangs.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 fn open() -> PrometheusExporter {
     let mut exporter = PrometheusExporter::open("127.0.0.1", 0).unwrap();
-    let tick = RecordBody::Tick(samples::tick(1));
-    exporter.export(&[samples::record(1, tick)]).unwrap();
+    let tick = RecordBody::Tick(test_records::tick(1));
+    exporter.export(&[test_records::record(1, tick)]).unwrap();
     exporter
 }
 
@@ -119,8 +119,8 @@ fn a_scrape_that_is_under_way_does_not_hold_up_the_export_thread() {
     let mut exporter = open();
     let under_way = exporter.shared.stands();
 
-    let tick = RecordBody::Tick(samples::tick(2));
-    exporter.export(&[samples::record(2, tick)]).unwrap();
+    let tick = RecordBody::Tick(test_records::tick(2));
+    exporter.export(&[test_records::record(2, tick)]).unwrap();
 
     assert_eq!(under_way.at_unix_nano(), 1, "it stays as it was");
     assert_eq!(exporter.shared.stands().at_unix_nano(), 2);

@@ -4,7 +4,7 @@ use super::super::bottleneck::{Term, limit_ms, memory_suspect, waits_for_lock};
 use super::super::queueing_model::{Model, whole};
 use super::super::stage_order::Node;
 use super::action::{Action, Shared};
-use super::{Context, Draft, Outcome, background, change};
+use super::{Context, Draft, Outcome, change, load_in_workers};
 use crate::analysis::attribution::confidence;
 use crate::model::record::{ChangeRecord, QueueSummary};
 
@@ -141,7 +141,7 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     }
     let mut simulated = model.simulated.clone();
     if model.simulated.inline {
-        return background::draft(context, stage);
+        return load_in_workers::draft(context, stage);
     }
     if to <= from {
         return None;

@@ -13,7 +13,7 @@ use headspace_agent::port::{CollectError, Collector, ConsumerThread, Pace};
 use perf_event::events::{Event, Software};
 
 use super::groups::Group;
-use super::trouble;
+use super::refused_events;
 use super::watch::Watch;
 use crate::procfs;
 
@@ -45,7 +45,7 @@ impl Perf {
         let events = [Software::TASK_CLOCK, Software::PAGE_FAULTS].map(Event::from);
         Watch::new(events, root, consumer)
             .map(|watch| Self { watch })
-            .map_err(|error| trouble::explain(&error, "threads' CPU time", root))
+            .map_err(|error| refused_events::explain(&error, "threads' CPU time", root))
     }
 }
 

@@ -19,7 +19,7 @@ use headspace_agent::port::{CollectError, Collector, ConsumerThread, Pace};
 
 use super::groups::{Counts, Groups};
 use super::names::{CONSUMER, group_of};
-use super::tasks::Tasks;
+use super::thread_list::Tasks;
 use crate::procfs;
 
 /// This source's name.

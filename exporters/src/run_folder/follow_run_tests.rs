@@ -6,12 +6,12 @@ use headspace_agent::model::RecordBody;
 
 use super::super::{part_path, rank_path};
 use super::*;
-use crate::encode::samples;
+use crate::encode::test_records;
 
 fn line(number: u64) -> String {
-    samples::line(&samples::record(
+    test_records::line(&test_records::record(
         number,
-        RecordBody::Tick(samples::tick(number)),
+        RecordBody::Tick(test_records::tick(number)),
     ))
 }
 

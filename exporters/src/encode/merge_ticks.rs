@@ -254,7 +254,7 @@ mod tests {
     use headspace_agent::model::record::{EpochRecord, Phase, SummaryRecord};
     use headspace_agent::sampling::{QUEUES_A_TICK, STAGES_A_TICK};
 
-    use super::super::samples;
+    use super::super::test_records;
     use super::*;
 
     fn compact(mut compactor: Compactor, records: impl IntoIterator<Item = Record>) -> Vec<Record> {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     fn ticks(count: u64) -> impl Iterator<Item = Record> {
-        (0..count).map(|n| samples::record(n * 1000, RecordBody::Tick(samples::tick(n))))
+        (0..count).map(|n| test_records::record(n * 1000, RecordBody::Tick(test_records::tick(n))))
     }
 
     fn only_ticks(records: &[Record]) -> Vec<&TickRecord> {
@@ -301,9 +301,9 @@ mod tests {
         let tick = only_ticks(&out)[0];
 
         assert_eq!(tick.tick, 9);
-        assert!(same(tick.at_s, samples::tick(9).at_s));
+        assert!(same(tick.at_s, test_records::tick(9).at_s));
         assert_eq!(out[0].time_unix_nano, 9000);
-        let total: f64 = (0..10).map(|n| samples::tick(n).interval_s).sum();
+        let total: f64 = (0..10).map(|n| test_records::tick(n).interval_s).sum();
         assert!(same(tick.interval_s, total));
     }
 
@@ -331,10 +331,11 @@ mod tests {
 
     #[test]
     fn stages_and_queues_merge_without_loss_process_by_process() {
-        let staged = |n| samples::record(n, RecordBody::Tick(samples::tick_with_stages(n)));
+        let staged =
+            |n| test_records::record(n, RecordBody::Tick(test_records::tick_with_stages(n)));
         let (mut stage, mut queue) = (StageSample::default(), QueueSample::default());
         for n in 0..30 {
-            let tick = samples::tick_with_stages(n);
+            let tick = test_records::tick_with_stages(n);
             stage.merge(&StageSample::from(&tick.stages[1]));
             queue.merge(&QueueSample::from(&tick.queues[0]));
         }
@@ -343,7 +344,7 @@ mod tests {
         let twice = compact(Compactor::new(3), once);
 
         let ticks = only_ticks(&twice);
-        let (tick, last) = (ticks[0], samples::tick_with_stages(29));
+        let (tick, last) = (ticks[0], test_records::tick_with_stages(29));
         assert_eq!((tick.merged, tick.stages.len()), (30, last.stages.len()));
         let merged = StageSample::from(&tick.stages[1]);
         assert_eq!(merged.worker.as_deref(), Some("worker 0"));
@@ -372,8 +373,8 @@ mod tests {
 
     #[test]
     fn counters_keep_the_last_value_and_levels_are_averaged_by_interval() {
-        let mut first = samples::tick(0);
-        let mut second = samples::tick(1);
+        let mut first = test_records::tick(0);
+        let mut second = test_records::tick(1);
         (first.interval_s, second.interval_s) = (1.0, 3.0);
         let set = |tick: &mut TickRecord, key: &str, value| {
             tick.readings
@@ -392,7 +393,7 @@ mod tests {
 
         let out = compact(
             Compactor::new(2),
-            [first, second].map(|t| samples::record(0, RecordBody::Tick(t))),
+            [first, second].map(|t| test_records::record(0, RecordBody::Tick(t))),
         );
 
         let host = &only_ticks(&out)[0].readings["host"];
@@ -409,9 +410,9 @@ mod tests {
                 steps,
                 ..SummaryRecord::default()
             };
-            samples::record(0, RecordBody::Summary(Box::new(body)))
+            test_records::record(0, RecordBody::Summary(Box::new(body)))
         };
-        let epoch = || samples::record(0, RecordBody::Epoch(EpochRecord::default()));
+        let epoch = || test_records::record(0, RecordBody::Epoch(EpochRecord::default()));
         let records = || [summary(1), epoch(), summary(2)].into_iter();
 
         assert_eq!(
@@ -433,24 +434,24 @@ mod tests {
     fn a_tick_with_ten_stages_and_eight_gpus_fits_four_kibibytes() {
         // Lines as the sampler writes them: stages and queues in turn, totals in every fifth tick.
         let line = |number| {
-            let mut tick = samples::tick_with_stages(number);
+            let mut tick = test_records::tick_with_stages(number);
             tick.loops.truncate(1);
             tick.stages.truncate(STAGES_A_TICK);
             tick.queues.truncate(QUEUES_A_TICK);
             for readings in tick.readings.values_mut() {
                 readings.retain(|key, _| number == 0 || kind(key) != MetricKind::Counter);
             }
-            samples::line(&samples::record(
+            test_records::line(&test_records::record(
                 1_795_253_412_000_000_000,
                 RecordBody::Tick(tick),
             ))
         };
 
         let bytes = (0..5).map(|number| line(number).len()).sum::<usize>() / 5;
-        let all = samples::record(0, RecordBody::Tick(samples::tick_with_stages(0)));
+        let all = test_records::record(0, RecordBody::Tick(test_records::tick_with_stages(0)));
         println!(
             "a tick of 10 stages, 4 queues and 8 GPUs: {bytes} bytes on average, {} with all at once",
-            samples::line(&all).len()
+            test_records::line(&all).len()
         );
         assert!(bytes <= 4096, "{bytes} bytes");
     }
@@ -458,13 +459,13 @@ mod tests {
     #[test]
     fn an_ordinary_tick_fits_two_kibibytes_and_a_merged_one_is_hardly_larger() {
         let ordinary = |n| {
-            let mut tick = samples::tick(n);
+            let mut tick = test_records::tick(n);
             tick.loops.truncate(1);
-            samples::record(1_795_253_412_000_000_000, RecordBody::Tick(tick))
+            test_records::record(1_795_253_412_000_000_000, RecordBody::Tick(tick))
         };
         let merged = compact(Compactor::new(100), (0..100).map(ordinary));
 
-        assert!(samples::line(&ordinary(3)).len() <= 2048);
-        assert!(samples::line(&merged[0]).len() <= 3072);
+        assert!(test_records::line(&ordinary(3)).len() <= 2048);
+        assert!(test_records::line(&merged[0]).len() <= 3072);
     }
 }

@@ -14,7 +14,7 @@ use headspace_agent::model::record::GpuRecord;
 use headspace_agent::port::{CollectError, Collector, Pace};
 use headspace_agent::sampling::RankGpu;
 
-use super::{Gpus, cadence, gpm, processes};
+use super::{Gpus, gpm, processes, read_interval};
 
 /// The GPUs that the process may use, once they are known.
 pub type GpuRecords = Arc<OnceLock<Vec<GpuRecord>>>;
@@ -152,7 +152,7 @@ impl Collector for LateSource {
     }
 
     fn pace(&self) -> Pace {
-        Pace::Background(cadence::FASTEST)
+        Pace::Background(read_interval::FASTEST)
     }
 
     fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {

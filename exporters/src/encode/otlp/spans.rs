@@ -19,7 +19,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::{Event, SpanKind};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 
-use super::trace::{Parent, epoch_span, run_span, span_id, trace_id};
+use super::trace_ids::{Parent, epoch_span, run_span, span_id, trace_id};
 use super::waiting::Waiting;
 use super::{count, integer, number, scope, text};
 

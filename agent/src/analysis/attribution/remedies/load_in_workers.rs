@@ -1,9 +1,9 @@
 //! A loop that loads by itself: let others load while it computes, at the price of handing batches over.
 
 use super::super::bottleneck::{Term, replace};
+use super::super::handover_cost::Price;
 use super::super::queueing_model::{Model, whole};
 use super::super::simulation::{SimulatedPipeline, Station, Supply};
-use super::super::worker_price::Price;
 use super::action::Action;
 use super::{Context, Draft, Outcome, change};
 use crate::analysis::attribution::confidence;

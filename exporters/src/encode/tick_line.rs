@@ -178,16 +178,16 @@ mod tests {
     use headspace_agent::model::{RecordBody, Scope, attributes};
     use proptest::prelude::*;
 
-    use super::super::samples;
+    use super::super::test_records;
     use super::*;
 
     #[test]
     fn what_is_read_of_a_tick_is_what_its_record_says() {
-        let mut tick = samples::tick(3);
+        let mut tick = test_records::tick(3);
         let consumer = Scope::Thread(attributes::CONSUMER.into()).to_string();
         let waited = (THREAD_RUN_QUEUE_TIME.name.to_owned(), 1.25);
         tick.readings.insert(consumer, [waited].into());
-        let line = samples::line(&samples::record(9, RecordBody::Tick(tick.clone())));
+        let line = test_records::line(&test_records::record(9, RecordBody::Tick(tick.clone())));
 
         let (envelope, read) = series_tick(line.trim_end().as_bytes()).unwrap();
 

@@ -3,10 +3,10 @@
 //! On a steady machine, the ratio of replay to live step varies between pairs only because of the noise of
 //! the steps within their windows. Additional variance (one-way random effects: Searle, Casella and
 //! `McCulloch`, "Variance Components", 1992, ch. 3) does not shrink with longer windows, only with more
-//! pairs. The analysis estimates it again from all windows: `analysis/floor/unsteady.rs`.
+//! pairs. The analysis estimates it again from all windows: `analysis/floor/between_windows.rs`.
 
 use super::ceil_to_u32;
-use super::settle::{self, SHORT_RUN, mean_step};
+use super::settled::{self, SHORT_RUN, mean_step};
 use crate::model::WindowStep;
 
 /// Standard error of the mean logarithm of the ratio for which pairs are added.
@@ -29,7 +29,7 @@ struct Squares {
 impl Squares {
     /// Adds the means of runs of `length` steps. They estimate the variance of one step.
     fn add(&mut self, steps: &[WindowStep], length: usize) {
-        let (variance, count) = settle::variance_of_means(steps, length, mean_step);
+        let (variance, count) = settled::variance_of_means(steps, length, mean_step);
         let centre = mean_step(steps);
         if count > 1 && centre > 0.0 {
             let freedom = count as f64 - 1.0;

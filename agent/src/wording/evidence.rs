@@ -1,0 +1,168 @@
+//! Texts of the measurements behind a bottleneck or a remedy.
+
+use super::units::{amount, duration_ms, percent};
+use crate::analysis::attribution::{CoresEvidence, Evidence, StageEvidence};
+
+/// The evidence of a conclusion, as a clause.
+pub(super) fn evidence_text(evidence: &Evidence) -> String {
+    match evidence {
+        Evidence::Stage(stage) => stage_evidence(stage),
+        Evidence::TrainingThread {
+            wait_ms,
+            step_ms,
+            without_workers,
+            receive_ms,
+        } => training_thread(*wait_ms, *step_ms, *without_workers, *receive_ms),
+        Evidence::Pool {
+            threads,
+            busy,
+            stages,
+            more,
+        } => pool(*threads, *busy, stages, *more),
+        Evidence::Cores(cores) => cores_evidence(cores),
+        Evidence::Quota {
+            cores,
+            throttled_pct,
+        } => format!(
+            "the quota of {} cores ran out in {} % of its periods",
+            amount(*cores),
+            percent(*throttled_pct, 0)
+        ),
+        Evidence::Gil { wait_ms, work } => gil(*wait_ms, *work),
+        Evidence::Gc { pct } => format!(
+            "the garbage collector stops the process for {} % of the time",
+            percent(*pct, 1)
+        ),
+        Evidence::Disk { busy } => format!("the disk is busy {} % of the time", share(*busy)),
+        Evidence::Decoders { busy, engines } => match engines {
+            Some((engines, decodes)) => format!(
+                "the {engines} decoders are busy {} % of the time with {} decodes at once",
+                share(*busy),
+                amount(*decodes)
+            ),
+            None => format!("the decoders are busy {} % of the time", share(*busy)),
+        },
+        Evidence::Memory { slower_ms, ipc } => memory(*slower_ms, *ipc),
+        Evidence::Jitter { longest_ms } => format!(
+            "no limit is above {}, but calls vary and the buffers are too small for it",
+            duration_ms(*longest_ms)
+        ),
+        Evidence::Floor { floor_ms, step_ms } => format!(
+            "with free data a step takes {} of {}",
+            duration_ms(*floor_ms),
+            duration_ms(*step_ms)
+        ),
+        Evidence::Waiting { wait_ms, step_ms } => format!(
+            "the loop waits {} of {} for data",
+            duration_ms(*wait_ms),
+            duration_ms(*step_ms)
+        ),
+    }
+}
+
+fn share(share: f64) -> String {
+    percent(100.0 * share, 0)
+}
+
+fn stage_evidence(stage: &StageEvidence) -> String {
+    let busy = share(stage.busy);
+    let busy = if stage.concurrency > 1.0 {
+        format!("{} at a time, busy {busy} %", amount(stage.concurrency))
+    } else {
+        format!("busy {busy} %")
+    };
+    let queue = |state: &str, pct: Option<f64>| {
+        pct.map(|pct| format!("the queue {state} {} % of the time", percent(pct, 0)))
+    };
+    let slow = stage.slow_pct.map(|pct| percent(pct, 0));
+    let inner = stage.inner.as_ref();
+    clauses([
+        Some(busy),
+        queue("before it full", stage.full_before_pct),
+        queue("after it empty", stage.empty_after_pct),
+        slow.map(|pct| format!("{pct} % of its calls take over 3 times the median")),
+        inner.map(|(inner, part)| format!("{} % of it is `{inner}`", share(*part))),
+    ])
+}
+
+/// Joins the clauses that there are.
+fn clauses<const N: usize>(all: [Option<String>; N]) -> String {
+    all.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn training_thread(
+    wait_ms: f64,
+    step_ms: f64,
+    without_workers: bool,
+    receive_ms: Option<f64>,
+) -> String {
+    let (wait, step) = (duration_ms(wait_ms), duration_ms(step_ms));
+    let setting = if without_workers {
+        " (num_workers=0)"
+    } else {
+        ""
+    };
+    let receive = receive_ms.filter(|_| without_workers).map(duration_ms);
+    let receive = receive.map(|ms| {
+        format!("; to receive a batch from a worker process would take that thread about {ms}")
+    });
+    format!(
+        "runs on the training thread itself{setting}: {wait} of {step} a step, and nothing \
+         overlaps{}",
+        receive.unwrap_or_default()
+    )
+}
+
+fn pool(threads: u32, busy: f64, stages: &[String], more: usize) -> String {
+    let names: Vec<String> = stages.iter().map(|name| format!("`{name}`")).collect();
+    let more = match more {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let threads = match threads {
+        1 => "its thread is".to_owned(),
+        threads => format!("its {threads} threads are"),
+    };
+    format!(
+        "{threads} busy {} % of the time with {}{more}",
+        share(busy),
+        names.join(", ")
+    )
+}
+
+fn cores_evidence(cores: &CoresEvidence) -> String {
+    let (used, usable) = (amount(cores.used), amount(cores.usable));
+    let most = cores.most.as_ref();
+    let threads = cores.runnable_threads.map(amount);
+    let waits = cores.run_queue_pct.map(|pct| percent(pct, 0));
+    clauses([
+        Some(format!("{used} of {usable} cores used")),
+        most.map(|(stage, cores)| format!("{} of them by `{stage}`", amount(*cores))),
+        (cores.others).map(|others| format!("other programs use {}", amount(others))),
+        threads.map(|threads| format!("{threads} threads want one")),
+        waits.map(|pct| format!("the training thread waits for one {pct} % of the time")),
+    ])
+}
+
+fn gil(wait_ms: f64, work: Option<f64>) -> String {
+    let waits = format!(
+        "a thread waits {} for the interpreter lock",
+        duration_ms(wait_ms)
+    );
+    match work {
+        Some(work) => format!(
+            "{waits}, and the stages' threads together use {} % of a core",
+            share(work)
+        ),
+        None => format!("{waits} that the loop needs, too"),
+    }
+}
+
+fn memory(slower_ms: Option<f64>, ipc: Option<f64>) -> String {
+    let slower = slower_ms.map(duration_ms);
+    clauses([
+        Some("the threads' cores work all the time and cores are free".to_owned()),
+        slower.map(|ms| format!("the loop's own code takes {ms} longer while they do")),
+        ipc.map(|ipc| format!("it completes {ipc:.2} instructions per cycle")),
+    ])
+}

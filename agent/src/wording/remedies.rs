@@ -1,0 +1,128 @@
+//! The sentence of each remedy: what the user can change.
+
+use super::evidence::evidence_text;
+use super::units::amount;
+use crate::analysis::attribution::{Action, Remedy, Shared, Work};
+use crate::model::record::RemedyRecord;
+
+/// The record of a remedy.
+#[must_use]
+pub fn remedy_record(remedy: &Remedy) -> RemedyRecord {
+    RemedyRecord {
+        code: remedy.action.code().to_owned(),
+        what: action(&remedy.action),
+        stage: remedy.stage.clone(),
+        resource: remedy.resource,
+        change: remedy.change.clone(),
+        predicted_step_ms: remedy.predicted_step_ms,
+        predicted_gain_pct: remedy.predicted_gain_pct,
+        at_least: remedy.at_least,
+        evidence: evidence_text(&remedy.evidence),
+        confidence: remedy.confidence,
+    }
+}
+
+/// The action of a remedy, as one sentence.
+#[expect(clippy::too_many_lines, reason = "one sentence for each action")]
+fn action(action: &Action) -> String {
+    match action {
+        Action::Stop => "Stop here: the training is compute-bound, and a faster loader does not \
+                         shorten the step. Look at the model."
+            .to_owned(),
+        Action::MoreProcesses { from: 0, to: 1 } => {
+            "Load in a worker process instead of on the training thread: num_workers=1.".to_owned()
+        }
+        Action::MoreProcesses { from: 0, to } => format!(
+            "Load in {to} worker processes instead of on the training thread: num_workers={to}."
+        ),
+        Action::MoreProcesses { from, to } => {
+            format!("Load in {to} worker processes instead of {from}.")
+        }
+        Action::MoreCalls {
+            stage,
+            from,
+            to,
+            on_decoders,
+        } => format!(
+            "Run `{stage}` {to} at a time instead of {from}{}.",
+            if *on_decoders {
+                ": one on each decoder at most"
+            } else {
+                ""
+            }
+        ),
+        Action::FewerCalls {
+            stage,
+            from,
+            to,
+            shared,
+        } => format!(
+            "Run `{stage}` {to} at a time instead of {from}{}.",
+            match shared {
+                Shared::Decoders =>
+                    ", one on each decoder: more share the same decoders and hold each other up",
+                Shared::Memory =>
+                    ": its threads seem to slow each other, and the model, through memory",
+                Shared::Cores => ": there are no cores for more",
+            }
+        ),
+        Action::SubmitAhead { stage, queue } => format!(
+            "Submit more calls of `{stage}` ahead: nothing waits in `{queue}`, so more workers would \
+             have nothing to do."
+        ),
+        Action::MoreThreads { pool, from, to } => {
+            format!("Give the pool `{pool}` {to} threads instead of {from}.")
+        }
+        Action::MorePrefetch { from, to } => format!(
+            "Let each worker prefetch {to} batches instead of {from}: a longer buffer absorbs slow \
+             batches."
+        ),
+        Action::BiggerQueue { queue, from, to } => format!(
+            "Let the queue `{queue}` hold {to} items instead of {from}: a longer queue absorbs slow \
+             calls."
+        ),
+        Action::Background { in_process } => format!(
+            "Load the next batch in a separate {} while the loop computes.",
+            if *in_process { "process" } else { "thread" }
+        ),
+        Action::CheaperCalls { stage, work } => format!(
+            "Halve what a call of `{stage}` costs ({}).",
+            match work {
+                Work::Video => "shorter clips, fewer or smaller frames, a faster decoder",
+                Work::Images => "smaller images, a faster library",
+                Work::Reading => "smaller samples, a faster store, bigger reads",
+                Work::Unknown => "less work a call, or a faster library",
+            }
+        ),
+        Action::Subprocess { each_thread: true } => {
+            "Run the loader's stages in separate processes, as many as there are busy threads: \
+             each process has its own interpreter lock, which threads must share."
+                .to_owned()
+        }
+        Action::Subprocess { each_thread: false } => {
+            "Run the loader in a subprocess: its threads and the loop wait for each other's \
+             interpreter lock."
+                .to_owned()
+        }
+        Action::CollectBetweenEpochs => "Collect garbage only between epochs: `gc.disable()` at \
+                                         the start, `gc.collect()` after each."
+            .to_owned(),
+        Action::KeepInMemory => "Keep the data in memory: it is read from the disk again and \
+                                 again because the page cache is too small for it. More memory, \
+                                 smaller files, or a faster disk."
+            .to_owned(),
+        Action::MoreCores { from, to } => {
+            format!("Give the process {to} cores instead of {from}.")
+        }
+        Action::RaiseQuota { from, to } => {
+            format!("Raise the CPU quota from {from} to {to} cores.")
+        }
+        Action::StopOthers { used, usable } => format!(
+            "Stop other programs on this machine, or reserve cores for training: other programs \
+             use {} of {} cores.",
+            amount(*used),
+            amount(*usable)
+        ),
+        Action::PinMemory => "Copy batches to the GPU from page-locked memory.".to_owned(),
+    }
+}

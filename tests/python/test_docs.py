@@ -1,0 +1,37 @@
+"""Documents and comments name files that exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+#: A path in backticks or parentheses with a folder, such as `analysis/floor.rs`.
+CODE_PATH = re.compile(r"[`(]((?:[\w.-]+/)+[\w-]+\.(?:rs|py))\b")
+#: These files name files of other projects, of the past, or made up for a test.
+EXCEPTIONS = ("CHANGELOG.md", "docs/adr/", "tests/rust/dependency_rule/refusals.rs")
+
+
+def test_every_named_source_file_exists() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    files = listed.stdout.split()
+    ends = {
+        "/".join(Path(name).parts[start:])
+        for name in files
+        for start in range(len(Path(name).parts))
+    }
+    missing = []
+    for name in files:
+        if not name.endswith((".md", ".rs", ".py")) or name.startswith(EXCEPTIONS):
+            continue
+        for number, line in enumerate((ROOT / name).read_text().splitlines(), 1):
+            if name.endswith(".md") or re.match(r"\s*(//|#)", line):
+                missing += [
+                    f"{name}:{number}: {path}"
+                    for path in CODE_PATH.findall(line)
+                    if path not in ends
+                ]
+    assert not missing
