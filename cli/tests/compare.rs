@@ -502,5 +502,5 @@ fn ranks_count_together_in_a_comparison_but_not_as_repeated_runs() {
 
     assert_eq!(said.code, EXIT_OK);
     assert!(said.out.contains("8 ranks, 23840 steps"), "{}", said.out);
-    assert!(said.out.contains("One run a side"), "{}", said.out);
+    assert!(said.out.contains("One run per side"), "{}", said.out);
 }
