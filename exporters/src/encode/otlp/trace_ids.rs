@@ -15,7 +15,7 @@ use opentelemetry_proto::tonic::trace::v1::{Span, SpanFlags};
 /// The parent span of a run, from W3C's `traceparent`.
 ///
 /// ```
-/// use headspace_exporters::encode::otlp::trace::Parent;
+/// use headspace_exporters::encode::otlp::trace_ids::Parent;
 ///
 /// let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 /// assert_eq!(text.parse::<Parent>()?.to_string(), text);
