@@ -11,7 +11,7 @@ import pytest
 from running import Runs
 
 import headspace
-from headspace._loops import role_from_torch as roles
+from headspace._loops import role_from_torch
 from headspace._loops.role_state import (
     BACKGROUND,
     EVALUATION,
@@ -29,7 +29,7 @@ def modes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """`train` and `eval` are seen, as under `headspace run`."""
     original = nn.Module.train
     monkeypatch.setattr(roles, "_models", [])
-    roles.watch_modes(nn.Module)
+    role_from_torch.watch_modes(nn.Module)
     yield
     nn.Module.train = original
 
@@ -51,26 +51,26 @@ class Wrapper(nn.Module):  # type: ignore[misc]
 
 @pytest.mark.usefixtures("modes")
 def test_the_mode_of_the_model_tells_training_from_evaluation() -> None:
-    assert roles.observe_role().role is None
+    assert role_from_torch.observe_role().role is None
     model = Model()
-    assert roles.observe_role().role is None
+    assert role_from_torch.observe_role().role is None
 
     model.train()
-    assert roles.observe_role().role == "training"
+    assert role_from_torch.observe_role().role == "training"
     model.eval()
-    assert roles.observe_role().role == "evaluation"
+    assert role_from_torch.observe_role().role == "evaluation"
     model.train(True)
-    assert roles.observe_role().role == "training"
+    assert role_from_torch.observe_role().role == "training"
 
 
 @pytest.mark.usefixtures("modes")
 def test_gradients_that_are_off_are_an_evaluation_whatever_the_mode() -> None:
     model = Model().train()
     with torch.no_grad():
-        assert roles.observe_role().role == "evaluation"
+        assert role_from_torch.observe_role().role == "evaluation"
     with torch.inference_mode():
-        assert roles.observe_role().role == "evaluation"
-    assert roles.observe_role().role == "training"
+        assert role_from_torch.observe_role().role == "evaluation"
+    assert role_from_torch.observe_role().role == "training"
     assert model.training
 
 
@@ -78,12 +78,12 @@ def test_gradients_that_are_off_are_an_evaluation_whatever_the_mode() -> None:
 def test_a_part_says_nothing_about_the_whole() -> None:
     model = Model().train()
     model.backbone.eval()
-    assert roles.observe_role().role == "training"
+    assert role_from_torch.observe_role().role == "training"
     assert not model.backbone.training
 
     model.eval()
     model.head.train()
-    assert roles.observe_role().role == "evaluation"
+    assert role_from_torch.observe_role().role == "evaluation"
 
 
 @pytest.mark.usefixtures("modes")
@@ -92,22 +92,22 @@ def test_a_model_is_the_same_within_a_wrapper_and_without() -> None:
     wrapped = Wrapper(Wrapper(model))
     wrapped.train()
     model.eval()
-    assert roles.observe_role().role == "evaluation"
+    assert role_from_torch.observe_role().role == "evaluation"
     wrapped.train()
-    assert roles.observe_role().role == "training"
+    assert role_from_torch.observe_role().role == "training"
 
 
 @pytest.mark.usefixtures("modes")
 def test_a_teacher_in_evaluation_mode_does_not_end_the_training() -> None:
     student, teacher = Model().train(), Model().eval()
-    assert roles.observe_role().role == "training"
+    assert role_from_torch.observe_role().role == "training"
     student.eval()
-    assert roles.observe_role().role == "evaluation"
+    assert role_from_torch.observe_role().role == "evaluation"
     student.train()
     del teacher
-    assert roles.observe_role().role == "training"
+    assert role_from_torch.observe_role().role == "training"
     del student
-    assert roles.observe_role().role is None
+    assert role_from_torch.observe_role().role is None
 
 
 @pytest.mark.usefixtures("modes")
@@ -115,7 +115,7 @@ def test_a_mode_that_is_put_back_without_a_call_counts() -> None:
     model = Model().eval()
     for part in model.modules():
         part.training = True
-    assert roles.observe_role().role == "training"
+    assert role_from_torch.observe_role().role == "training"
 
 
 @pytest.mark.usefixtures("modes")
@@ -124,7 +124,7 @@ def test_a_thread_that_sets_no_mode_feeds_another() -> None:
 
     def in_a_thread(function: Callable[[], object]) -> None:
         thread = threading.Thread(
-            target=lambda: (function(), found.append(roles.observe_role().role))
+            target=lambda: (function(), found.append(role_from_torch.observe_role().role))
         )
         thread.start()
         thread.join()
@@ -148,7 +148,7 @@ def test_a_model_keeps_its_own_train_and_its_result() -> None:
     assert model.train() is model
     assert model.head.training
     assert not model.backbone.training
-    assert roles.observe_role().role == "training"
+    assert role_from_torch.observe_role().role == "training"
     with pytest.raises(ValueError, match="mode"):
         model.train("yes")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 from headspace import _settings
-from headspace._loops import nesting, roles
+from headspace._loops import nesting, role_from_torch
 from headspace._loops.epochs import length_of
 from headspace._loops.loader_facts import torch_loader
 from headspace._processes.worker import is_worker
@@ -69,8 +69,8 @@ _SPDL_SUBPROCESS = ("spdl.pipeline._iter_utils._subprocess", "_SubprocessIterabl
 def module_imported(name: str, module: ModuleType) -> None:
     """A module with loaders, or the one with `torch.nn.Module`, has been imported."""
     if name == "torch.nn.modules.module":
-        roles.watch_modes(vars(module)["Module"])
-        roles.on_train[:] = [reconsider_roles]
+        role_from_torch.watch_modes(vars(module)["Module"])
+        role_from_torch.on_train[:] = [reconsider_roles]
         return
     for class_name, (home, methods) in LOADERS[name].items():
         kind = getattr(module, class_name, None)

@@ -11,7 +11,7 @@ from _thread import get_ident
 from _weakref import ref
 
 from headspace import _native, _settings
-from headspace._loops import nesting, roles
+from headspace._loops import nesting, role_from_torch
 from headspace._loops.loader_facts import type_name_of
 from headspace._processes.worker import is_worker
 from headspace._session import lifecycle
@@ -98,7 +98,7 @@ class _StepCounter:
             {"mode": "measure"},
             {"type_name": type_name_of(optimizer)},
             {
-                "role": roles.role_by_modes().role,
+                "role": role_from_torch.role_by_modes().role,
                 "chosen": _settings.chosen_loop() == NAME,
                 "options_from": _settings.options_from(),
             },
@@ -134,4 +134,4 @@ def module_imported(name: str, module: ModuleType) -> None:
     if compiler is not None and optimizer is not None:
         _is_compiling = compiler.is_compiling
         optimizer.register_optimizer_step_post_hook(_step_ended)
-        roles.on_eval[:] = [_note_evaluation]
+        role_from_torch.on_eval[:] = [_note_evaluation]

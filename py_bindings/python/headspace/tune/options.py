@@ -78,7 +78,13 @@ def parser() -> argparse.ArgumentParser:
         default="step",
         help="step: time a step; throughput: time a sample, for knobs that change the batch",
     )
-    add("--experiments", type=_count, default=40, metavar="N", help="maximum number of experiments (default: 40)")
+    add(
+        "--experiments",
+        type=_count,
+        default=40,
+        metavar="N",
+        help="maximum number of experiments (default: 40)",
+    )
     add(
         "--time",
         type=_duration,
@@ -155,7 +161,9 @@ def parser() -> argparse.ArgumentParser:
         help="an Optuna storage: sqlite:///PATH, journal:PATH, "
         "or the URL of a database, as docs/tune.md shows (default: study.db in the folder)",
     )
-    add("--study", default="headspace-tune", metavar="NAME", help="name of the study in the storage")
+    add(
+        "--study", default="headspace-tune", metavar="NAME", help="name of the study in the storage"
+    )
     add("--seed", type=_whole, default=0, metavar="N", help="seed of the sampler (default: 0)")
     add("--no-probe", dest="probe", action="store_false", help="do not measure the floor")
     add(
