@@ -28,7 +28,7 @@ nn = torch.nn
 def modes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """`train` and `eval` are seen, as under `headspace run`."""
     original = nn.Module.train
-    monkeypatch.setattr(roles, "_models", [])
+    monkeypatch.setattr(role_from_torch, "_models", [])
     role_from_torch.watch_modes(nn.Module)
     yield
     nn.Module.train = original

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headspace._loops import names, nesting
 from headspace._loops.loader_facts import make_loop
-from headspace._loops.role_state import EVALUATION, TRAINING
 from headspace._loops.role_from_torch import observe_role
+from headspace._loops.role_state import EVALUATION, TRAINING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from _thread import get_ident, start_new_thread
 
 from headspace import _native, _settings
 from headspace._loops import names, nesting
-from headspace._loops.role_state import EVALUATION, TRAINING
 from headspace._loops.role_from_torch import observe_role
+from headspace._loops.role_state import EVALUATION, TRAINING
 from headspace._processes.worker import is_worker
 from headspace._session import lifecycle
 from headspace._watch.calls import CallIterator

@@ -14,8 +14,8 @@ from headspace import _settings
 from headspace._loops import names, nesting
 from headspace._loops.epochs import length_of
 from headspace._loops.loader_facts import make_loop, torch_loader
-from headspace._loops.role_state import TRAINING
 from headspace._loops.role_from_torch import observe_role
+from headspace._loops.role_state import TRAINING
 from headspace._processes.worker import is_worker
 from headspace._session import lifecycle
 from headspace._watch.faults import print_notice
