@@ -122,12 +122,12 @@ fn gpu(finding: &GpuFinding) -> String {
 }
 
 fn no_steady_state(changed: usize, enough: Option<(u64, usize)>) -> String {
-    let means = "the means are of all steps after the first 20";
+    let means = "so the means include all steps after the first 20";
     match enough {
-        None => format!("The step time still changed after {changed} steps; {means}."),
+        None => format!("The step time still changed after {changed} steps, {means}."),
         Some((steps, enough)) => format!(
-            "The step time still changed {changed} steps into the run of {steps}; {means}. {enough} \
-             steps would be enough if it changes no more after that."
+            "The step time still changed after {changed} of {steps} steps, {means}. A run of {enough} \
+             steps is long enough if the step time then no longer changes."
         ),
     }
 }

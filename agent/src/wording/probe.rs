@@ -150,9 +150,8 @@ impl fmt::Display for FloorWarning {
             ),
             Self::Oversubscribed { share } => write!(
                 f,
-                "The loop's thread waited for a core in {:.0} % of the probe: the numbers hold \
-                 beside what used the cores then. If that was another program, repeat the probe \
-                 without it.",
+                "The training thread waited for a core in {:.0} % of the probe. The numbers include \
+                 this wait. If another program used the cores, repeat the probe without it.",
                 100.0 * share
             ),
             Self::NextToNothing { floor_ms } => write!(

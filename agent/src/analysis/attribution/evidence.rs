@@ -209,7 +209,9 @@ fn of_stage(model: &Model<'_>, stage: usize) -> StageEvidence {
     let notable = |pct: &f64| *pct >= model.thresholds.told_queue_pct;
     StageEvidence {
         concurrency: node.concurrency,
-        busy: (node.limit_ms / model.facts.step_ms).min(1.0),
+        busy: (node.stage.busy_pct)
+            .map_or(node.limit_ms / model.facts.step_ms, |pct| pct / 100.0)
+            .min(1.0),
         full_before_pct: node.before.and_then(|queue| queue.full_pct).filter(notable),
         empty_after_pct: node.after.and_then(|queue| queue.empty_pct).filter(notable),
         slow_pct: node
