@@ -498,7 +498,7 @@ def test_the_table_has_the_columns_of_spdls_master_table_and_is_read_by_its_load
 def test_pictures_are_well_formed_and_show_every_experiment(tmp_path):
     search = searched()
     for svg in (
-        progress_svg(search.trials, SPACE, Objective.STEP),
+        progress_svg(search.trials, Objective.STEP),
         tree_svg(search.trials, SPACE, Objective.STEP),
     ):
         root = ElementTree.fromstring(svg)
@@ -506,10 +506,10 @@ def test_pictures_are_well_formed_and_show_every_experiment(tmp_path):
         assert len(titles) > 8
         assert "NaN" not in svg
         assert "nan" not in svg
-    progress = progress_svg(search.trials, SPACE, Objective.STEP)
+    progress = progress_svg(search.trials, Objective.STEP)
     for words in ("floor 9.0 ms", "best ", "SM utilisation", "stopped early"):
         assert words in progress
-    ElementTree.fromstring(progress_svg([], SPACE, Objective.STEP))
+    ElementTree.fromstring(progress_svg([], Objective.STEP))
     ElementTree.fromstring(tree_svg([], SPACE, Objective.STEP))
 
 

@@ -34,10 +34,7 @@ def main(words: Sequence[str]) -> int:
     except StorageError as error:
         print(f"headspace tune: the storage fails: {error}", file=sys.stderr)
         return EXIT_UNMEASURED
-    except TuneError as error:
-        print(f"headspace tune: {error}", file=sys.stderr)
-        return EXIT_USAGE
-    except OSError as error:
+    except (TuneError, OSError) as error:
         print(f"headspace tune: {error}", file=sys.stderr)
         return EXIT_USAGE
 

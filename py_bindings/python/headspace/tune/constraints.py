@@ -13,27 +13,26 @@ from typing import Any
 
 from headspace.tune.errors import TuneError
 
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
-}
-_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-}
-_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.Not: operator.not_,
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
 }
+
+#: Other nodes that an expression may have.
+_ALLOWED = (ast.BoolOp, ast.boolop, ast.Name, ast.expr_context)
 
 #: Names that stand for themselves.
 _CONSTANTS = {"yes": True, "no": False, "true": True, "false": False}
@@ -59,24 +58,15 @@ class Constraint:
         return f"Constraint({self.text!r})"
 
     def _check(self, node: ast.AST) -> None:
-        known: bool
         match node:
-            case ast.BoolOp():
-                known = True
-            case ast.BinOp():
-                known = type(node.op) in _BINARY
-            case ast.UnaryOp():
-                known = type(node.op) in _UNARY
+            case ast.BinOp() | ast.UnaryOp():
+                known = type(node.op) in _OPERATORS
             case ast.Compare():
-                known = all(type(op) in _COMPARED for op in node.ops)
+                known = all(type(op) in _OPERATORS for op in node.ops)
             case ast.Constant():
                 known = isinstance(node.value, bool | int | float | str)
-            case ast.Name() | ast.boolop() | ast.operator() | ast.unaryop() | ast.cmpop():
-                known = True
-            case ast.expr_context():
-                known = True
             case _:
-                known = False
+                known = isinstance(node, _ALLOWED) or type(node) in _OPERATORS
         if not known:
             written = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
             raise TuneError(
@@ -118,14 +108,14 @@ class Constraint:
             case ast.BoolOp():
                 return any(self._value(part, config) for part in node.values)
             case ast.BinOp():
-                operate = _BINARY[type(node.op)]
+                operate = _OPERATORS[type(node.op)]
                 return operate(self._value(node.left, config), self._value(node.right, config))
             case ast.UnaryOp():
-                return _UNARY[type(node.op)](self._value(node.operand, config))
+                return _OPERATORS[type(node.op)](self._value(node.operand, config))
             case ast.Compare():
                 sides = [self._value(side, config) for side in (node.left, *node.comparators)]
                 return all(
-                    _COMPARED[type(op)](left, right)
+                    _OPERATORS[type(op)](left, right)
                     for op, left, right in zip(node.ops, sides, sides[1:])
                 )
             case ast.Name():

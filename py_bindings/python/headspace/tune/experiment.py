@@ -47,6 +47,9 @@ class Kind(str, Enum):
 #: Those that try a configuration for the first time.
 SEARCHING = (Kind.BASELINE, Kind.REMEDY, Kind.SAMPLE)
 
+#: Those that the limit of experiments counts.
+COUNTED = (*SEARCHING, Kind.PROBE)
+
 
 @dataclass(frozen=True)
 class Proposal:

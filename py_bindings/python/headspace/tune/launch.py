@@ -206,8 +206,8 @@ class Running:
         elif ran >= patience.timeout:
             self._end(State.TIMEOUT, f"not done within {patience.timeout:g} s")
         elif best_high is not None and step and self._is_slower(step.steps, best_high):
-            unit = "ms a step" if self._setup.objective is Objective.STEP else "ms a sample"
-            self._end(State.STOPPED_EARLY, f"slower than {best_high:.4g} {unit} beyond doubt")
+            limit = f"{best_high:.4g} {self._setup.objective.unit}"
+            self._end(State.STOPPED_EARLY, f"slower than {limit} beyond doubt")
 
     def _is_slower(self, steps: int, best_high: float) -> bool:
         """Whether it is slower than the best, looked at whenever there are twice as many steps."""

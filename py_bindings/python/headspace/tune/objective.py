@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headspace._native import FREEDOM, RUN_TO_RUN, t_quantile
-from headspace.tune.experiment import Outcome, Trial
+from headspace.tune.experiment import Kind, Outcome, State, Trial
 from headspace.tune.knobs import Config, key
 
 #: Half-width of the interval of a run that tells none, as a share of the step.
@@ -38,7 +38,12 @@ class Objective(str, Enum):
     STEP = "step"
     """Milliseconds a step in steady state."""
     THROUGHPUT = "throughput"
-    """Milliseconds a sample in steady state: for where knobs change how many are in a batch."""
+    """Milliseconds a sample in steady state: for knobs that change the size of a batch."""
+
+    @property
+    def unit(self) -> str:
+        """Unit of a cost."""
+        return "ms a step" if self is Objective.STEP else "ms a sample"
 
 
 @dataclass(frozen=True)
@@ -57,10 +62,6 @@ class Cost:
         """How far the interval reaches upwards; downwards it ends at 0."""
         return self.high - self.ms
 
-    def beats_beyond_doubt(self, other: Cost) -> bool:
-        """Whether the intervals lie apart."""
-        return self.high < other.low
-
 
 def scale(outcome: Outcome, objective: Objective) -> float | None:
     """What the step's milliseconds are multiplied by; None where samples were not counted."""
@@ -72,13 +73,24 @@ def scale(outcome: Outcome, objective: Objective) -> float | None:
 
 
 def cost(outcome: Outcome, objective: Objective) -> Cost | None:
-    """What a run cost; None where it was not measured."""
+    """Cost of a run; None if its steps or samples were not counted."""
     factor = scale(outcome, objective)
     if outcome.step_ms is None or factor is None:
         return None
     step = outcome.step_ms
     low, high = outcome.interval_ms or (step * (1 - UNKNOWN_SHARE), step * (1 + UNKNOWN_SHARE))
     return Cost(step * factor, low * factor, high * factor)
+
+
+def measured_cost(trial: Trial, objective: Objective) -> Cost | None:
+    """Cost of a trial; None unless it measured its configuration."""
+    return cost(trial.outcome, objective) if trial.outcome.measured else None
+
+
+def comparable_cost(trial: Trial, objective: Objective) -> Cost | None:
+    """Cost of a trial that was measured, or stopped early because it was slower; else None."""
+    is_comparable = trial.outcome.measured or trial.outcome.state is State.STOPPED_EARLY
+    return cost(trial.outcome, objective) if is_comparable else None
 
 
 @dataclass(frozen=True)
@@ -128,9 +140,8 @@ def by_config(trials: Iterable[Trial], objective: Objective) -> dict[str, tuple[
     few, and what surrounds them is not as in training."""
     runs: dict[str, tuple[Config, list[Cost]]] = {}
     for trial in trials:
-        if trial.kind.value == "probe" or not trial.outcome.measured:
-            continue
-        if one := cost(trial.outcome, objective):
+        one = measured_cost(trial, objective)
+        if one is not None and trial.kind is not Kind.PROBE:
             runs.setdefault(key(trial.knobs), (trial.knobs, []))[1].append(one)
     spread = spread_of(costs for _, costs in runs.values())
     return {name: (config, pool(costs, spread)) for name, (config, costs) in runs.items()}
@@ -159,8 +170,7 @@ def gain(baseline: Sequence[Cost], winner: Sequence[Cost]) -> Gain | None:
     if pairs == 0:
         return None
     before, after = pool(baseline), pool(winner)
-    within = math.hypot(*(_standard(side) for side in (baseline, winner)))
-    half = within
+    half = math.hypot(_standard(baseline), _standard(winner))
     freedom = len(baseline) + len(winner) - 2
     if freedom > 0:
         squares = math.fsum(

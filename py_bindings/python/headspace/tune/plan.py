@@ -13,9 +13,19 @@ from dataclasses import dataclass, field
 
 from headspace.tune import remedies
 from headspace.tune.bounds import bound
-from headspace.tune.experiment import SEARCHING, Experiment, Kind, Proposal, State, Trial
+from headspace.tune.experiment import COUNTED, SEARCHING, Experiment, Kind, Proposal, State, Trial
 from headspace.tune.knobs import Config, Space, key
-from headspace.tune.objective import Cost, Gain, Objective, by_config, cost, gain, scale
+from headspace.tune.objective import (
+    Cost,
+    Gain,
+    Objective,
+    by_config,
+    comparable_cost,
+    cost,
+    gain,
+    measured_cost,
+    scale,
+)
 from headspace.tune.sampler import suggest
 
 #: A new best counts for patience from this gain on, as a share of the best before.
@@ -86,18 +96,29 @@ class Standing:
     """Its first measurement."""
     costs: dict[str, tuple[Config, Cost]] = field(default_factory=dict)
 
-    @property
-    def remaining_pct(self) -> float | None:
-        """The headspace that is left, in percent of the best; negative where it is below the floor."""
-        if self.floor_ms is None or self.best_cost is None:
-            return None
-        return 100 * (1 - self.floor_ms / self.best_cost.ms)
+    def contenders(self) -> dict[str, Cost]:
+        """Costs of the configurations whose intervals reach down to the best one's, by key."""
+        best = self.best_cost
+        if best is None:
+            return {}
+        return {name: one for name, (_, one) in self.costs.items() if one.low <= best.high}
+
+
+def first_of(trials: Sequence[Trial], kind: Kind) -> Trial | None:
+    """The first trial of a kind."""
+    return next((t for t in trials if t.kind is kind), None)
+
+
+def _first_measurement(trials: Sequence[Trial], name: str) -> Trial:
+    """The first trial that measured the configuration with this key."""
+    return next(
+        t for t in trials if t.kind in SEARCHING and t.outcome.measured and key(t.knobs) == name
+    )
 
 
 def standing(trials: Sequence[Trial], objective: Objective) -> Standing:
     """The best and the floor by the outcomes so far."""
-    baseline = next((t for t in trials if t.kind is Kind.BASELINE), None)
-    probe = next((t for t in trials if t.kind is Kind.PROBE), None)
+    baseline, probe = first_of(trials, Kind.BASELINE), first_of(trials, Kind.PROBE)
     floor = None
     if probe is not None:
         factor = scale(probe.outcome, objective)
@@ -107,10 +128,7 @@ def standing(trials: Sequence[Trial], objective: Objective) -> Standing:
     if not costs:
         return Standing(baseline, floor, None, None, None)
     name, (config, best) = min(costs.items(), key=lambda item: item[1][1].ms)
-    first = next(
-        t for t in trials if t.kind in SEARCHING and t.outcome.measured and key(t.knobs) == name
-    )
-    return Standing(baseline, floor, config, best, first, costs)
+    return Standing(baseline, floor, config, best, _first_measurement(trials, name), costs)
 
 
 class Planner:
@@ -136,11 +154,10 @@ class Planner:
             over: Why the search is over, for a reason that is not in the outcomes, such as the time.
             others: Workers besides this one that live.
         """
-        waiting = [e for e in pending if e.kind in SEARCHING or e.kind is Kind.PROBE]
         first = self._first(trials, pending)
         if first is not None:
             return first
-        reason = over or self._over(trials, len(waiting))
+        reason = over or self._over(trials, pending)
         if reason is None:
             tried = self._explore(trials, pending)
             if tried is not None:
@@ -153,7 +170,7 @@ class Planner:
     def _first(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Next | None:
         """Baseline and probe."""
         now = self.space.baseline
-        baseline = next((t for t in trials if t.kind is Kind.BASELINE), None)
+        baseline = first_of(trials, Kind.BASELINE)
         if baseline is None:
             if any(e.kind is Kind.BASELINE for e in pending):
                 return Wait()
@@ -162,23 +179,21 @@ class Planner:
             return Done(f"the baseline was not measured: {_why(baseline)}", failed=True)
         if cost(baseline.outcome, self.limits.objective) is None:
             return Done(UNCOUNTED, failed=True)
-        known = [t for t in trials if t.kind is Kind.PROBE]
-        asked = any(e.kind is Kind.PROBE for e in pending)
-        if self.limits.probe and not known and not asked:
+        if self.limits.probe and Kind.PROBE not in _kinds(trials, pending):
             return Proposal(
                 Kind.PROBE, now, "How fast it would be if data were free.", baseline.number
             )
         return None
 
-    def _over(self, trials: Sequence[Trial], waiting: int) -> str | None:
+    def _over(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> str | None:
         """Why the search is over; None while it is not."""
         limits, now = self.limits, standing(trials, self.limits.objective)
-        spent = sum(t.kind in SEARCHING or t.kind is Kind.PROBE for t in trials)
+        spent = sum(kind in COUNTED for kind in _kinds(trials, pending))
         if now.floor_ms and now.best_cost:
             above = now.best_cost.ms / now.floor_ms - 1
             if above <= limits.near_floor:
                 return f"the best is within {100 * limits.near_floor:g} % of the floor"
-        if spent + waiting >= limits.experiments:
+        if spent >= limits.experiments:
             runs = "experiment was" if limits.experiments == 1 else "experiments were"
             return f"{limits.experiments} {runs} run"
         since = self._since_best(trials)
@@ -192,7 +207,7 @@ class Planner:
         for trial in trials:
             if trial.kind not in SEARCHING:
                 continue
-            one = cost(trial.outcome, self.limits.objective) if trial.outcome.measured else None
+            one = measured_cost(trial, self.limits.objective)
             if one is not None and one.ms < (1 - LEAST_GAIN) * best:
                 best, since = one.ms, 0
             else:
@@ -201,14 +216,16 @@ class Planner:
 
     def _explore(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Proposal | None:
         """What remedies propose, else the sampler; None where all was tried."""
-        now = standing(trials, self.limits.objective)
         known = {key(t.knobs) for t in trials} | {key(e.knobs) for e in pending}
         promising = self._remedy(trials, known)
         if promising is not None:
             return promising
-        tried = [(t.knobs, self._told(t)) for t in trials if t.kind in SEARCHING]
+        now = standing(trials, self.limits.objective)
+        objective = self.limits.objective
+        costs = [(t.knobs, comparable_cost(t, objective)) for t in trials if t.kind in SEARCHING]
+        tried = [(config, one.ms if one else None) for config, one in costs]
         running = [e.knobs for e in pending if e.kind in SEARCHING]
-        least, best = bound(self.space, trials, self.limits.objective), now.best_cost
+        least, best = bound(self.space, trials, objective), now.best_cost
         config = suggest(
             self.space,
             tried,
@@ -223,12 +240,14 @@ class Planner:
 
     def _remedy(self, trials: Sequence[Trial], known: set[str]) -> Proposal | None:
         """The remedy that promises most, of the best and of those that may be as good."""
-        found = []
+        found: list[tuple[float, int, remedies.Proposed]] = []
         for trial in self._contenders(trials):
-            for proposed in remedies.proposals(self.space, trial.knobs, trial.outcome.summary):
-                promised = self._as_cost(proposed.predicted_ms, trial)
-                if promised is not None and key(proposed.knobs) not in known:
-                    found.append((promised, trial.number, proposed))
+            factor = scale(trial.outcome, self.limits.objective) or 0.0
+            found += [
+                (proposed.predicted_ms * factor, trial.number, proposed)
+                for proposed in remedies.proposals(self.space, trial.knobs, trial.outcome.summary)
+                if factor and key(proposed.knobs) not in known
+            ]
         if not found:
             return None
         promised, parent, proposed = min(found, key=lambda one: one[:2])
@@ -239,22 +258,8 @@ class Planner:
         """Measurements that may be as good as the best, and the probe of such a one: it knows the
         floor."""
         best = standing(trials, self.limits.objective).best_cost
-        measured = [
-            (trial, own)
-            for trial in trials
-            if trial.outcome.measured and (own := cost(trial.outcome, self.limits.objective))
-        ]
-        return [trial for trial, own in measured if best is not None and own.low <= best.high]
-
-    def _as_cost(self, step_ms: float, verdict: Trial) -> float | None:
-        factor = scale(verdict.outcome, self.limits.objective)
-        return step_ms * factor if factor else None
-
-    def _told(self, trial: Trial) -> float | None:
-        """What the sampler is told of an experiment."""
-        told = trial.outcome.measured or trial.outcome.state is State.STOPPED_EARLY
-        one = cost(trial.outcome, self.limits.objective) if told else None
-        return one.ms if one else None
+        measured = ((trial, measured_cost(trial, self.limits.objective)) for trial in trials)
+        return [trial for trial, one in measured if one and best and one.low <= best.high]
 
     def _settle(self, trials: Sequence[Trial], others: Collection[str]) -> Proposal | Wait | None:
         """Contenders again, then the winner and the baseline in turn; None when that is done."""
@@ -275,31 +280,19 @@ class Planner:
         mine = made.get(self.worker, [])
         turn = len(mine)
         attempt = mine[0].experiment.proposal.attempt if mine else len(made)
-        # Winner, baseline, baseline, winner: what drifts evenly falls on both alike.
-        config, reason = (
-            (winner.knobs, "The winner, in turn with the baseline.")
-            if turn % 4 in (0, 3)
-            else (now, "The baseline, in turn with the winner.")
-        )
+        config, reason = now, "The baseline, in turn with the winner."
+        # Winner, baseline, baseline, winner: an even drift then affects both alike.
+        if turn % 4 in (0, 3):
+            config, reason = winner.knobs, "The winner, in turn with the baseline."
+        parent = winner.number
         return Proposal(
-            Kind.CONFIRM,
-            config,
-            reason,
-            winner.number,
-            turn=turn,
-            by=self.worker,
-            attempt=attempt,
+            Kind.CONFIRM, config, reason, parent, turn=turn, by=self.worker, attempt=attempt
         )
 
     def _again(self, trials: Sequence[Trial]) -> Proposal | None:
         """The contender that has been run least often, while some is not settled."""
         now = standing(trials, self.limits.objective)
-        best = now.best_cost
-        if best is None or not self.limits.repeats:
-            return None
-        near = sorted(
-            (one.ms, name) for name, (_, one) in now.costs.items() if one.low <= best.high
-        )
+        near = sorted((one.ms, name) for name, one in now.contenders().items())
         again = [t for t in trials if t.kind is Kind.REPEAT]
         searched = _last(trials, SEARCHING)
         now_again = sum(t.number > searched for t in again)
@@ -309,10 +302,15 @@ class Planner:
             config, one = now.costs[name]
             turn = sum(key(t.knobs) == name for t in again)
             if turn < self.limits.repeats:
-                first = next(t for t in trials if t.kind in SEARCHING and key(t.knobs) == name)
+                first = _first_measurement(trials, name)
                 reason = "Its interval overlaps with others': a lucky run is not to win."
                 return Proposal(Kind.REPEAT, config, reason, first.number, one.ms, turn + 1)
         return None
+
+
+def _kinds(trials: Sequence[Trial], pending: Sequence[Experiment]) -> list[Kind]:
+    """Kinds of all experiments, ended and running."""
+    return [trial.kind for trial in trials] + [experiment.kind for experiment in pending]
 
 
 def _last(trials: Sequence[Trial], kinds: Collection[Kind]) -> int:
@@ -341,17 +339,14 @@ def winner_of(trials: Sequence[Trial], objective: Objective) -> Trial | None:
     if _is_settled(trials):
         last = max((t for t in trials if t.kind is Kind.CONFIRM), key=lambda t: t.number)
         return next(t for t in trials if t.number == last.experiment.proposal.parent)
-    now = standing(trials, objective)
-    if now.best_cost is None:
+    near = standing(trials, objective).contenders()
+    if not near:
         return None
-    near = {name: one for name, (_, one) in now.costs.items() if one.low <= now.best_cost.high}
     # Runs of an earlier confirmation do not keep out what was found since.
     chosen = [key(t.knobs) for t in trials if t.outcome.measured and t.kind in CHOOSING]
     most = max(chosen.count(name) for name in near)
     name = min((one.ms, name) for name, one in near.items() if chosen.count(name) == most)[1]
-    return next(
-        t for t in trials if t.kind in SEARCHING and t.outcome.measured and key(t.knobs) == name
-    )
+    return _first_measurement(trials, name)
 
 
 def confirmed_gain(trials: Sequence[Trial], objective: Objective) -> Gain | None:
@@ -363,7 +358,7 @@ def confirmed_gain(trials: Sequence[Trial], objective: Objective) -> Gain | None
     sides: tuple[list[Cost], list[Cost]] = ([], [])
     # Of several confirmations, the one that got furthest: they may be of different machines.
     for trial in max(made.values(), key=len):
-        one = cost(trial.outcome, objective) if trial.outcome.measured else None
+        one = measured_cost(trial, objective)
         if one is not None:
             sides[key(trial.knobs) == key(winner.knobs)].append(one)
     baseline, won = sides

@@ -37,7 +37,7 @@ class Progress:
         """Tells of an experiment that has ended, with all its knobs."""
         label = "" if trial.kind in _SEARCHED else f"{trial.kind.value}: "
         knobs = self._space.describe(trial.knobs)
-        self._say(f"#{trial.number:<3} {self._result(trial):<34}  {label}{knobs}")
+        self.note(f"#{trial.number:<3} {self._result(trial):<34}  {label}{knobs}")
 
     def _result(self, trial: Trial) -> str:
         outcome = trial.outcome
@@ -75,17 +75,14 @@ class Progress:
         self._stream.write(f"\r\x1b[2K{line[:width]}")
         self._stream.flush()
 
-    def note(self, text: str) -> None:
-        """Says something besides."""
-        self._say(text)
-
     def clear(self) -> None:
         """Takes the line at the bottom away."""
         if self._live:
             self._stream.write("\r\x1b[2K")
             self._stream.flush()
 
-    def _say(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Prints a line above the one at the bottom."""
         if self._quiet:
             return
         self.clear()

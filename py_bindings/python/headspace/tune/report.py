@@ -8,7 +8,7 @@ from headspace.tune.command import Template
 from headspace.tune.experiment import SEARCHING, Kind, Trial
 from headspace.tune.knobs import Space, key
 from headspace.tune.objective import Cost
-from headspace.tune.plan import Limits, confirmed_gain, pooled, standing, winner_of
+from headspace.tune.plan import Limits, confirmed_gain, first_of, pooled, standing, winner_of
 from headspace.tune.search import bottleneck_of
 
 
@@ -83,7 +83,7 @@ def _left(trials: Sequence[Trial], floor: float | None, best: float, unit: str) 
         left = 100 * (1 - floor / best)
         told = f"{left:.1f} % of headspace is left" if left > 0 else "no headspace is left"
         return [f"floor      {floor:.1f} {unit}: {told}"]
-    probe = next((t for t in trials if t.kind is Kind.PROBE), None)
+    probe = first_of(trials, Kind.PROBE)
     if probe is None:
         return ["floor      unknown: no probe was run"]
     why = probe.outcome.detail.splitlines()[0] if probe.outcome.detail else ""

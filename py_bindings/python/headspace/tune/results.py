@@ -57,7 +57,7 @@ def write(folder: Path, trials: Sequence[Trial], space: Space, objective: Object
     replace(folder / "results.tsv", table(trials, space))
     lines = [json.dumps(line(trial), ensure_ascii=False) + "\n" for trial in trials]
     replace(folder / "experiments.jsonl", "".join(lines))
-    replace(folder / "progress.svg", progress_svg(trials, space, objective))
+    replace(folder / "progress.svg", progress_svg(trials, objective))
     replace(folder / "tree.svg", tree_svg(trials, space, objective))
 
 

@@ -18,7 +18,7 @@ from headspace.tune.knobs import Config, Knob, Space, Value, key
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-#: Outcomes that TPE waits for. None: the baseline and what remedies led to are a better start than
+#: Configurations drawn at random before TPE. None: the baseline and what remedies led to are a better start than
 #: draws at random (over 40 random landscapes of 96 configurations it was near the best after 6.8
 #: experiments on average, after 7.5 with ten draws around the best first).
 STARTUP = 0
@@ -49,7 +49,6 @@ def suggest(
     tried: Sequence[tuple[Config, float | None]],
     pending: Sequence[Config],
     seed: int,
-    startup: int = STARTUP,
     put_off: Callable[[Config], bool] = lambda _: False,
 ) -> Config | None:
     """A configuration that is neither tried nor pending; None where there is none left.
@@ -59,7 +58,6 @@ def suggest(
         tried: Configurations with their cost in ms; None for one that failed.
         pending: Configurations that run now.
         seed: Of the draw.
-        startup: Configurations drawn at random before TPE.
         put_off: Those that come last: they are known to be bad.
     """
     optuna = optuna_module()
@@ -68,7 +66,7 @@ def suggest(
     taken = {key(config) for config, _ in tried} | {key(config) for config in pending}
     rng = random.Random(f"{seed} {len(tried)} {len(pending)}")
     sampler = optuna.samplers.TPESampler(
-        n_startup_trials=startup,
+        n_startup_trials=STARTUP,
         multivariate=True,
         constant_liar=True,
         seed=rng.randrange(2**31),
@@ -76,15 +74,15 @@ def suggest(
     study = optuna.create_study(sampler=sampler)
     distributions = {knob.name: distribution(knob) for knob in space.knobs}
     worst = max((cost for _, cost in tried if cost is not None), default=1.0)
+
+    def add(config: Config, **result: Any) -> None:
+        params = {knob.name: _inside(knob, config[knob.name]) for knob in space.knobs}
+        study.add_trial(create_trial(params=params, distributions=distributions, **result))
+
     for config, cost in tried:
-        params = {knob.name: _inside(knob, config[knob.name]) for knob in space.knobs}
-        value = 1.5 * worst if cost is None else cost
-        study.add_trial(create_trial(params=params, distributions=distributions, value=value))
+        add(config, value=1.5 * worst if cost is None else cost)
     for config in pending:
-        params = {knob.name: _inside(knob, config[knob.name]) for knob in space.knobs}
-        study.add_trial(
-            create_trial(params=params, distributions=distributions, state=TrialState.RUNNING)
-        )
+        add(config, state=TrialState.RUNNING)
     for _ in range(min(MOST_REFUSED, 4 * space.size)):
         asked = study.ask(distributions)
         config = {knob.name: _outside(knob, asked.params[knob.name]) for knob in space.knobs}

@@ -15,10 +15,10 @@ from types import FrameType
 
 from headspace.tune import results
 from headspace.tune.command import Template
-from headspace.tune.experiment import SEARCHING, Experiment, Kind, Trial
+from headspace.tune.experiment import COUNTED, Experiment, Kind, Trial
 from headspace.tune.knobs import Config, Space
 from headspace.tune.launch import Running, Setup, end_leftovers
-from headspace.tune.objective import Objective, cost, scale
+from headspace.tune.objective import measured_cost
 from headspace.tune.plan import Done, Limits, Next, Planner, Wait, standing
 from headspace.tune.progress import Progress
 from headspace.tune.resources import Place
@@ -123,16 +123,16 @@ class Search:
     def _forget_failed_baseline(self) -> None:
         """A search that could not begin begins again: what was wrong may have been put right."""
         for trial in self._store.read()[0]:
-            told = trial.outcome.measured and cost(trial.outcome, self._job.limits.objective)
-            if trial.kind is Kind.BASELINE and not told:
+            measured = measured_cost(trial, self._job.limits.objective)
+            if trial.kind is Kind.BASELINE and measured is None:
                 self._store.forget(trial)
 
     def _take_over(self) -> None:
         """Gives up what was run by tuners that are gone, and ends what they left."""
-        for given in self._store.give_up_lost():
-            ended = end_leftovers(given.experiment) if given.here else 0
+        for lost in self._store.give_up_lost():
+            ended = end_leftovers(lost.experiment) if lost.here else 0
             left = f"; {ended} processes of it were ended" if ended else ""
-            self._progress.note(f"#{given.experiment.number} is given up: its tuner is gone{left}")
+            self._progress.note(f"#{lost.experiment.number} is given up: its tuner is gone{left}")
         self._refresh()
 
     def _refresh(self) -> None:
@@ -181,22 +181,12 @@ class Search:
         return best.high if best else None
 
     def _draw(self) -> None:
-        spent = sum(t.kind in SEARCHING or t.kind is Kind.PROBE for t in self._trials)
+        spent = sum(trial.kind in COUNTED for trial in self._trials)
         words = [
             f"#{running.experiment.number} {running.experiment.kind.value} {running.progress}"
             for running in self._running
         ]
         self._progress.draw(standing(self._trials, self._job.limits.objective), spent, words)
-
-
-def floor_of(trials: Sequence[Trial], objective: Objective) -> tuple[float, float] | None:
-    """The floor's interval, as a cost."""
-    for trial in trials:
-        interval = trial.outcome.summary.get("floor_ci_ms")
-        factor = scale(trial.outcome, objective)
-        if trial.kind is Kind.PROBE and interval and factor:
-            return interval[0] * factor, interval[1] * factor
-    return None
 
 
 def bottleneck_of(trials: Sequence[Trial], config: Config) -> str:

@@ -16,6 +16,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +70,8 @@ def _storage() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Given:
-    """An experiment that is given up: its owner is gone."""
+class LostExperiment:
+    """An experiment whose owner exited without recording its outcome."""
 
     experiment: Experiment
     here: bool
@@ -129,19 +130,11 @@ class Store:
         self._beaten = float("-inf")
         self._url = _public(url)
         self._storage = _open(url)
-        for attempt in range(TRIES):
-            try:
-                made = optuna.create_study(
-                    storage=self._storage, study_name=study, load_if_exists=True
-                )
-                break
-            except Exception as error:
-                # Another worker is making it at this moment.
-                if attempt == TRIES - 1:
-                    raise TuneError(
-                        f"cannot open the study `{study}` in `{self._url}`: {error}"
-                    ) from error
-                time.sleep(0.1 * 2**attempt)
+        create = partial(optuna.create_study, study_name=study, load_if_exists=True)
+        try:
+            made = _retry(lambda: create(storage=self._storage))
+        except Exception as error:
+            raise TuneError(f"cannot open the study `{study}` in `{self._url}`: {error}") from error
         self._study = self._storage.get_study_id_from_name(made.study_name)
         self._agree(dict(settings), study)
         self._spent_before = self._spent()
@@ -149,12 +142,11 @@ class Store:
 
     def _agree(self, settings: dict[str, Any], study: str) -> None:
         """All workers, and those who resume, search for the same."""
-        kept = self._storage.get_study_user_attrs(self._study)
-        known = kept.get("headspace")
+        known = self._attribute("headspace", {})
+        # A reader has no settings of its own.
+        if not known and settings:
+            self._set_attribute("headspace", settings)
         if not known:
-            # A reader has no settings of its own.
-            if settings:
-                self._storage.set_study_user_attr(self._study, "headspace", settings)
             return
         for name, value in settings.items():
             if known.get(name) != value:
@@ -163,6 +155,13 @@ class Store:
                     f"differs: `{known.get(name)}` there, `{value}` here (give another `--dir` or "
                     "`--study`, or remove the old)"
                 )
+
+    def _attribute(self, name: str, default: Any) -> Any:
+        """An attribute of the study."""
+        return self._storage.get_study_user_attrs(self._study).get(name, default)
+
+    def _set_attribute(self, name: str, value: Any) -> None:
+        self._storage.set_study_user_attr(self._study, name, value)
 
     @_storage()
     def read(self) -> tuple[list[Trial], list[Experiment]]:
@@ -179,23 +178,20 @@ class Store:
         return ended, running
 
     @_storage()
-    def give_up_lost(self) -> list[Given]:
+    def give_up_lost(self) -> list[LostExperiment]:
         """Gives up what was run by tuners that are gone, and completes what they had recorded."""
-        given = []
+        lost = []
         for trial in self._all():
-            if trial.state is not self._states.RUNNING or _experiment(trial) is None:
+            experiment, attributes = _experiment(trial), trial.user_attrs
+            if trial.state is not self._states.RUNNING or experiment is None:
                 continue
-            if "outcome" in trial.user_attrs:
-                self._close(trial._trial_id, outcome_from_dict(trial.user_attrs["outcome"]))
+            if "outcome" in attributes:
+                self._close(trial._trial_id, outcome_from_dict(attributes["outcome"]))
                 continue
-            who = trial.user_attrs.get("owner", {})
-            beat = trial.user_attrs.get("beat")
-            if lives(who, self._signs.silent_s(trial._trial_id, beat)):
-                continue
-            experiment = _experiment(trial)
-            if experiment is not None and self._fail(trial._trial_id, "given_up"):
-                given.append(Given(experiment, _here(who)))
-        return given
+            who, silent_s = attributes.get("owner", {}), self._silent_s(trial)
+            if not lives(who, silent_s) and self._fail(trial._trial_id, "given_up"):
+                lost.append(LostExperiment(experiment, _here(who)))
+        return lost
 
     @_storage()
     def claim(
@@ -247,11 +243,11 @@ class Store:
         if time.monotonic() - self._beaten < BEAT_S:
             return []
         self._beaten = time.monotonic()
-        self._show(self._sign())
+        self._show(time.time())
         lost = []
         for experiment in experiments:
             try:
-                self._storage.set_trial_user_attr(self._id(experiment), "beat", self._sign())
+                self._storage.set_trial_user_attr(self._id(experiment), "beat", time.time())
             except self._finished:
                 lost.append(experiment)
         return lost
@@ -263,18 +259,12 @@ class Store:
 
     def _show(self, sign: float | None) -> None:
         shown = {"owner": self._me, "beat": sign}
-        self._storage.set_study_user_attr(self._study, f"worker {self.worker}", shown)
+        self._set_attribute(f"worker {self.worker}", shown)
         self._spend()
 
     def _spend(self) -> None:
-        # Workers that search at the same time spend the same time.
-        spent = max(self._spent(), self.spent_s)
-        self._storage.set_study_user_attr(self._study, "spent_s", spent)
-
-    @staticmethod
-    def _sign() -> float:
-        """Another each time. By the clock, so that who looks at the study sees when it was."""
-        return time.time()
+        # Time during which several workers search counts once.
+        self._set_attribute("spent_s", max(self._spent(), self.spent_s))
 
     @_storage()
     def others(self) -> set[str]:
@@ -294,25 +284,22 @@ class Store:
         return self._spent_before + time.monotonic() - self._began
 
     def _spent(self) -> float:
-        kept = self._storage.get_study_user_attrs(self._study)
-        return float(kept.get("spent_s", 0.0))
+        return float(self._attribute("spent_s", 0.0))
 
     @_storage()
     def forget(self, trial: Trial) -> None:
         """Lets an outcome count for nothing, so that its experiment is planned anew."""
-        numbers = [*self._forgotten(), trial.number]
-        self._storage.set_study_user_attr(self._study, "forgotten", numbers)
+        self._set_attribute("forgotten", [*self._attribute("forgotten", []), trial.number])
 
-    def _forgotten(self) -> list[int]:
-        found: list[int] = self._storage.get_study_user_attrs(self._study).get("forgotten", [])
-        return found
+    def _silent_s(self, trial: FrozenTrial) -> float:
+        return self._signs.silent_s(trial._trial_id, trial.user_attrs.get("beat"))
 
     def _all(self) -> list[FrozenTrial]:
-        forgotten = self._forgotten()
+        forgotten = self._attribute("forgotten", [])
         trials = self._storage.get_all_trials(self._study, deepcopy=False)
         for trial in trials:
             if trial.state is self._states.RUNNING:
-                self._signs.silent_s(trial._trial_id, trial.user_attrs.get("beat"))
+                self._silent_s(trial)
         return sorted((t for t in trials if t.number not in forgotten), key=lambda t: t.number)
 
     def _id(self, experiment: Experiment) -> int:
@@ -330,19 +317,20 @@ class Store:
             user_attrs={
                 "experiment": proposal_to_dict(proposal),
                 "owner": self._me,
-                "beat": self._sign(),
+                "beat": time.time(),
                 "token": secrets.token_hex(6),
             },
         )
 
     def _close(self, trial_id: int, outcome: Outcome) -> None:
-        states = self._states
-        if outcome.step_ms is not None and outcome.state is State.FINISHED:
-            self._set(trial_id, states.COMPLETE, [outcome.step_ms])
-        elif outcome.step_ms is not None and outcome.state is State.STOPPED_EARLY:
-            self._set(trial_id, states.PRUNED, [outcome.step_ms])
-        else:
-            self._set(trial_id, states.FAIL, None)
+        states = {State.FINISHED: self._states.COMPLETE, State.STOPPED_EARLY: self._states.PRUNED}
+        state, values = self._states.FAIL, None
+        if outcome.step_ms is not None and outcome.state in states:
+            state, values = states[outcome.state], [outcome.step_ms]
+        try:
+            self._storage.set_trial_state_values(trial_id, state, values)
+        except self._finished:
+            pass  # Another worker completed it at this moment.
 
     def _fail(self, trial_id: int, why: str) -> bool:
         """Whether it was this worker who closed it."""
@@ -353,11 +341,17 @@ class Store:
         except self._finished:
             return False
 
-    def _set(self, trial_id: int, state: Any, values: list[float] | None) -> None:
+
+def _retry(act: Callable[[], Any]) -> Any:
+    """Calls `act` again if it fails: another worker may create the same thing at this moment."""
+    for attempt in range(TRIES - 1):
         try:
-            self._storage.set_trial_state_values(trial_id, state, values)
-        except self._finished:
-            pass  # Another worker completed it at this moment.
+            return act()
+        except ImportError:
+            raise
+        except Exception:
+            time.sleep(0.1 * 2**attempt)
+    return act()
 
 
 def _public(url: str) -> str:
@@ -381,23 +375,18 @@ def _open(url: str) -> BaseStorage:
         )
     # Workers wait for each other's transactions.
     engine = {"connect_args": {"timeout": LOCK_S}} if kind == "sqlite" else {}
-    for attempt in range(TRIES):
-        try:
-            return RDBStorage(url, engine_kwargs=engine)
-        except ImportError as error:
-            missing = getattr(error.__cause__ or error, "name", None) or "its driver"
-            raise TuneError(
-                f"the storage `{_public(url)}` needs the Python module `{missing}`, which is not installed: for "
-                "`postgresql+psycopg://…` it comes with `python -m pip install 'psycopg[binary]'`, for "
-                "`mysql+pymysql://…` with `python -m pip install PyMySQL`"
-            ) from error
-        except Exception as error:
-            # Another worker is making the tables at this moment.
-            if attempt == TRIES - 1:
-                why = str(getattr(error, "orig", None) or error).strip()
-                raise TuneError(f"cannot open the storage `{_public(url)}`: {why}") from error
-            time.sleep(0.1 * 2**attempt)
-    raise TuneError(f"cannot open the storage `{_public(url)}`")
+    try:
+        return _retry(lambda: RDBStorage(url, engine_kwargs=engine))
+    except ImportError as error:
+        missing = getattr(error.__cause__ or error, "name", None) or "its driver"
+        raise TuneError(
+            f"the storage `{_public(url)}` needs the Python module `{missing}`, which is not "
+            "installed: for `postgresql+psycopg://…` it comes with `python -m pip install "
+            "'psycopg[binary]'`, for `mysql+pymysql://…` with `python -m pip install PyMySQL`"
+        ) from error
+    except Exception as error:
+        why = str(getattr(error, "orig", None) or error).strip()
+        raise TuneError(f"cannot open the storage `{_public(url)}`: {why}") from error
 
 
 def _shown(values: Sequence[Any]) -> BaseDistribution:
