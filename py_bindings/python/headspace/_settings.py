@@ -11,7 +11,6 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
 MODES = ("measure", "probe", "replay")
@@ -43,12 +42,7 @@ def _refuse(setting: str, problem: str) -> None:
 
 def enabled() -> bool:
     """Whether headspace does anything (``HEADSPACE``, default yes)."""
-    value = os.environ.get("HEADSPACE", "1").strip().lower()
-    if value in ("0", "off", "false", "no"):
-        return False
-    if value not in ("", "1", "on", "true", "yes"):
-        _refuse("HEADSPACE", f"`{value}` is neither 0 nor 1; headspace stays on.")
-    return True
+    return _switch("HEADSPACE", "headspace stays on", default=True)
 
 
 def mode() -> str:
@@ -178,12 +172,16 @@ def loop_options() -> dict[str, Any]:
     }
 
 
-def _switch(name: str, instead: str) -> bool:
-    """Whether a setting that is off by default is on."""
+def _switch(name: str, instead: str, *, default: bool = False) -> bool:
+    """Whether a setting is on."""
     value = os.environ.get(name, "").strip().lower()
-    if value not in ("", "0", "1", "off", "on", "false", "true", "no", "yes"):
+    if value in ("1", "on", "true", "yes"):
+        return True
+    if value in ("0", "off", "false", "no"):
+        return False
+    if value:
         _refuse(name, f"`{value}` is neither 0 nor 1; {instead}.")
-    return value in ("1", "on", "true", "yes")
+    return default
 
 
 def _count(
@@ -220,9 +218,9 @@ def notify_run_command() -> None:
         pass
 
 
-def _number(names: tuple[str, ...], default: int, environ: Mapping[str, str]) -> int:
+def _number(names: tuple[str, ...], default: int) -> int:
     for name in names:
-        value = environ.get(name)
+        value = os.environ.get(name)
         if value is None:
             continue
         try:
@@ -237,12 +235,12 @@ def _number(names: tuple[str, ...], default: int, environ: Mapping[str, str]) ->
 
 def rank() -> int:
     """This process's rank, as its launcher says; 0 where none does."""
-    return _number(_RANK, _of_torch("get_rank", 0), os.environ)
+    return _number(_RANK, _of_torch("get_rank", 0))
 
 
 def world_size() -> int:
     """How many processes the run has, as its launcher says; 1 where none does."""
-    return max(1, _number(_WORLD_SIZE, _of_torch("get_world_size", 1), os.environ))
+    return max(1, _number(_WORLD_SIZE, _of_torch("get_world_size", 1)))
 
 
 def _of_torch(what: str, default: int) -> int:
@@ -259,14 +257,14 @@ def _of_torch(what: str, default: int) -> int:
 
 def local_rank() -> int:
     """This process's rank on its machine, as its launcher says; its rank where none does."""
-    return _number(_LOCAL_RANK, rank(), os.environ)
+    return _number(_LOCAL_RANK, rank())
 
 
 def rank_on_node() -> int | None:
     """This process's number among the ranks of its machine, as its launcher says. None where it is the only
     one there, and where no launcher says."""
-    number = _number(_LOCAL_RANK, -1, os.environ)
-    is_alone = world_size() == 1 or _number(_LOCAL_WORLD_SIZE, 0, os.environ) == 1
+    number = _number(_LOCAL_RANK, -1)
+    is_alone = world_size() == 1 or _number(_LOCAL_WORLD_SIZE, 0) == 1
     return None if number < 0 or is_alone else number
 
 
@@ -307,12 +305,8 @@ def run_id() -> str | None:
     """
     if world_size() == 1:
         return None
-    for name in ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"):
-        value = os.environ.get(name)
-        if value and value != "none":
-            break
-    else:
-        value = str(os.getppid())
+    jobs = map(os.environ.get, ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"))
+    value = next((job for job in jobs if job and job != "none"), str(os.getppid()))
     started = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime(_started(os.getppid())))
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in value)
     return f"{started}-{safe}"

@@ -103,15 +103,13 @@ def _notify_if_not_seen(pid: int) -> None:
     if _remove_marker(pid):
         return
     # A program that ended by an exception may not have reached its loop.
-    has_failed = hasattr(sys, "last_value") or hasattr(sys, "last_exc")
+    if hasattr(sys, "last_value") or hasattr(sys, "last_exc"):
+        return
     session = sys.modules.get("headspace._session.lifecycle")
     faults = sys.modules.get("headspace._watch.faults")
-    has_reported = (
-        _has_reported
-        or getattr(session, "has_failed", False)
-        or getattr(faults, "has_reported", False)
-    )
-    if has_failed or has_reported:
+    if _has_reported or getattr(session, "has_failed", False):
+        return
+    if getattr(faults, "has_reported", False):
         return
     batch_function: Any = sys.modules.get("headspace._watch.batch_function")
     function = getattr(batch_function, "_function", None)
@@ -198,21 +196,23 @@ def _import(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "headspace":
             raise
-        from importlib.util import module_from_spec, spec_from_file_location
-
-        spec: Any = spec_from_file_location(
-            "headspace",
-            os.path.join(package, "__init__.py"),
-            submodule_search_locations=[package],
-        )
-        module = module_from_spec(spec)
+        module = _new_module("headspace", "__init__.py", [package])
         sys.modules["headspace"] = module
         try:
-            spec.loader.exec_module(module)
+            module.__loader__.exec_module(module)
         except BaseException:
             del sys.modules["headspace"]
             raise
     return import_module(f"headspace.{name}")
+
+
+def _new_module(name: str, file: str, folders: list[str] | None = None) -> Any:
+    """A module of a file in the package, not yet executed."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    path = os.path.join(package, file)
+    spec: Any = spec_from_file_location(name, path, submodule_search_locations=folders)
+    return module_from_spec(spec)
 
 
 _children: Any = None
@@ -222,13 +222,8 @@ def children() -> Any:
     """The module `children.py`, loaded by its path as this file is."""
     global _children
     if _children is None:
-        from importlib.util import module_from_spec, spec_from_file_location
-
-        spec: Any = spec_from_file_location(
-            "headspace._injection.children", os.path.join(package, "_injection", "children.py")
-        )
-        _children = module_from_spec(spec)
-        spec.loader.exec_module(_children)
+        _children = _new_module("headspace._injection.children", "_injection/children.py")
+        _children.__loader__.exec_module(_children)
         _children.path_entry = path_entry
     return _children
 

@@ -36,8 +36,6 @@ def make_loop(
         options_from: Where the user sets the plan, as records have it.
         plan: The options of `wrap` for a probe or a replay.
     """
-    if options_from is None:
-        options_from = _settings.options_from()
     # A torch loader over an iterable dataset counts its samples to tell its length.
     has_cheap_length = mode != "measure" or getattr(loader, "_dataset_kind", 0) == 0
     facts = _read_facts(loader, samples_per_batch(loader) if batch_size is None else batch_size)
@@ -46,8 +44,19 @@ def make_loop(
         name,
         {"mode": mode, "world_size": _settings.world_size(), **plan},
         facts,
-        {"role": role, "chosen": name == _settings.chosen_loop(), "options_from": options_from},
+        make_labels(name, role, options_from),
     )
+
+
+def make_labels(
+    name: str, role: Role | None, options_from: str | None = None
+) -> _native._LoopLabels:
+    """What a loop is for, and where the user sets its options."""
+    return {
+        "role": role,
+        "chosen": name == _settings.chosen_loop(),
+        "options_from": _settings.options_from() if options_from is None else options_from,
+    }
 
 
 def _read_facts(loader: Any, batch_size: int | None) -> _native._LoaderFacts:

@@ -24,13 +24,20 @@ if TYPE_CHECKING:
 
 
 class Enclosing:
-    """The loop around a loader that is inside another one. It keeps nothing of the loop alive."""
+    """Stands for the loop around a loader that is inside another one. It does not keep the loop alive.
+
+    The stages of the inner loader belong to this loop. The inner iterator is the loader's own.
+    """
 
     __slots__ = ("name", "type_name")
 
     def __init__(self, loop: _native.Loop) -> None:
         self.name = loop.name
         self.type_name = loop.type_name
+
+    @staticmethod
+    def iterate(loader: Any, _session: Any, _role: Any) -> Any:
+        return iter(loader)
 
 
 class _Local(ThreadLocal):

@@ -205,14 +205,12 @@ def make_proxy(wrapped: Any, options: dict[str, Any], loops: WrappedLoops | None
             members["__next__"] = _next
         if _defines(kind, "__enter__"):
             members["__enter__"] = _enter
-        members["__slots__"] = ()
         if getattr(kind, "__hash__", None) is None:
             members["__hash__"] = None
         elif "__eq__" in members:
             members["__hash__"] = Proxy.__hash__
-        members |= {"_headspace_kind": kind, "_headspace_template": None}
-        proxy_type = ProxyType(kind.__name__, (Proxy,), members)
-        _proxy_types[kind] = proxy_type
+        members |= {"__slots__": (), "_headspace_kind": kind, "_headspace_template": None}
+        proxy_type = _proxy_types[kind] = ProxyType(kind.__name__, (Proxy,), members)
     proxy: Any = object.__new__(proxy_type)
     for name, value in (
         ("wrapped", wrapped),

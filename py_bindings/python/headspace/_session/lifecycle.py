@@ -211,12 +211,14 @@ def _start(
                 sinks.append(sink)  # noqa: PERF401 - if the next one raises, these are closed.
         feed = _feed(sinks, seconds, silent) if sinks else None
         configuration = _configuration(base or _settings.directory(), seconds, rank)
-        configuration["run_id"] = _settings.run_id() if run_id is None else run_id
-        configuration["quiet"] = silent
-        configuration["origin"] = origin
         kinds = {kind for kind, _, _ in exports}
-        configuration["exports"] = [*exports, *_settings.export(besides=kinds)]
-        configuration["scalars"] = len(sinks)
+        configuration |= {
+            "run_id": _settings.run_id() if run_id is None else run_id,
+            "quiet": silent,
+            "origin": origin,
+            "exports": [*exports, *_settings.export(besides=kinds)],
+            "scalars": len(sinks),
+        }
         native = _native.Session(configuration)
     except BaseException:
         for sink in sinks:

@@ -16,6 +16,7 @@ from _thread import get_ident, start_new_thread
 
 from headspace import _native, _settings
 from headspace._loops import names, nesting
+from headspace._loops.loader_facts import make_labels
 from headspace._loops.role_state import EVALUATION, TRAINING
 from headspace._loops.roles import observe_role
 from headspace._processes.worker import is_worker
@@ -179,8 +180,8 @@ class BatchFunction:
         if made is not None:
             return made
         name = names.evaluation_name(self.name) if evaluates else self.name
-        is_chosen = _settings.chosen_loop() == name
-        mode = _settings.mode() if is_chosen and not evaluates else "measure"
+        may_probe = _settings.chosen_loop() == name and not evaluates
+        mode = _settings.mode() if may_probe else "measure"
         if mode == "replay":
             print_notice(f"`{self.target}` is a function, so its batches are not replayed for good")
             mode = "measure"
@@ -199,11 +200,7 @@ class BatchFunction:
                 "world_size": _settings.world_size(),
             },
             {"type_name": self.target.replace(":", ".")},
-            {
-                "role": state.role,
-                "chosen": is_chosen,
-                "options_from": _settings.options_from(),
-            },
+            make_labels(name, state.role),
         )
         return made
 

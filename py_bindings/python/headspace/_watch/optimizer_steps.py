@@ -12,7 +12,7 @@ from _weakref import ref
 
 from headspace import _native, _settings
 from headspace._loops import nesting, roles
-from headspace._loops.loader_facts import type_name_of
+from headspace._loops.loader_facts import make_labels, type_name_of
 from headspace._processes.worker import is_worker
 from headspace._session import lifecycle
 from headspace._watch.faults import call_safely
@@ -97,11 +97,7 @@ class _StepCounter:
             NAME,
             {"mode": "measure"},
             {"type_name": type_name_of(optimizer)},
-            {
-                "role": roles.role_by_modes().role,
-                "chosen": _settings.chosen_loop() == NAME,
-                "options_from": _settings.options_from(),
-            },
+            make_labels(NAME, roles.role_by_modes().role),
         )
 
 

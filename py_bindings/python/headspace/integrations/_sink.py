@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 
 from headspace import _native
+from headspace._session.stderr import write_line
 
 #: Shortest time between two calls of a sink, in seconds: people look at curves, not at milliseconds.
 SHORTEST_S = 1.0
@@ -89,8 +89,9 @@ class Feed:
         late = [hand.name for hand in self._hands if not hand.ended(until)]
         if late and not self._quiet:
             names = ", ".join(f"`{name}`" for name in late)
-            _say(
-                f"{names} did not take the last numbers within {LAST_S:g} s. The records have them."
+            write_line(
+                f"headspace: {names} did not take the last numbers within {LAST_S:g} s. "
+                "The records have them."
             )
 
 
@@ -138,7 +139,7 @@ class _Hand:
             if not self._ending.is_set():
                 self._off(session, reason)
             elif not self._quiet:  # The records are closed.
-                _say(f"`{self.name}` did not take the last numbers ({reason}).")
+                write_line(f"headspace: `{self.name}` did not take the last numbers ({reason}).")
 
     def _hand_over(self, session: _native.Session) -> None:
         moments = session.scalars(self._place)
@@ -149,14 +150,6 @@ class _Hand:
 
     def _off(self, session: _native.Session, reason: str) -> None:
         session.integration_off(self._place, self.name, reason)
-
-
-def _say(text: str) -> None:
-    try:
-        if sys.stderr is not None:
-            print(f"headspace: {text}", file=sys.stderr, flush=True)
-    except (OSError, ValueError):
-        pass
 
 
 def missing(what: str, package: str) -> ImportError:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
 from multiprocessing import parent_process
@@ -37,6 +38,7 @@ except ModuleNotFoundError as error:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from types import TracebackType
     from typing import Any
 
@@ -295,30 +297,19 @@ def _watch(queue: _spdl.AsyncQueue, info: _spdl.StageInfo) -> None:
 
 
 def _watch_ends(queue: Any, watch: _Watch) -> None:
-    """It is watched from when its stage begins until that ends."""
+    """Watches the queue from the start of its stage until the stage ends."""
     stage_hook, me = type(queue).stage_hook, ref(queue)
 
-    def hook() -> _Span:
-        return _Span(stage_hook(me()), watch)
+    @asynccontextmanager
+    async def hook() -> AsyncIterator[Any]:
+        async with stage_hook(me()) as entered:
+            watch.see(watch.depth)
+            try:
+                yield entered
+            finally:
+                watch.see(watch.depth)
 
     queue.stage_hook = hook
-
-
-class _Span:
-    __slots__ = ("_theirs", "_watch")
-
-    def __init__(self, theirs: Any, watch: _Watch) -> None:
-        self._theirs = theirs
-        self._watch = watch
-
-    async def __aenter__(self) -> Any:
-        entered = await self._theirs.__aenter__()
-        self._watch.see(self._watch.depth)
-        return entered
-
-    async def __aexit__(self, *error: Any) -> Any:
-        self._watch.see(self._watch.depth)
-        return await self._theirs.__aexit__(*error)
 
 
 #: What stages are called, by pipeline: the id of each by its name.

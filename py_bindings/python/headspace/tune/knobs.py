@@ -11,7 +11,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headspace.tune.constraints import Constraint
 from headspace.tune.errors import TuneError
@@ -30,7 +30,7 @@ MOST_LISTED = 50_000
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?::(log|\d+))?")
-_WORDS = ({"yes", "no"}, {"true", "false"}, {"on", "off"})
+_WORDS = (("yes", "no"), ("true", "false"), ("on", "off"))
 
 
 @dataclass(frozen=True)
@@ -64,19 +64,13 @@ class Knob:
             return self.words[0 if value else 1]
         return str(value)
 
-    def at_least(self, wanted: float) -> Value | None:
-        """The smallest value that is at least `wanted`, else the greatest; None for words."""
-        if not self.is_number:
-            return None
-        reach = [value for value in self.values if _number(value) >= wanted]
-        return reach[0] if reach else self.values[-1]
+    def at_least(self, wanted: float) -> Value:
+        """The smallest number that is at least `wanted`, else the greatest."""
+        return next((v for v in self.values if _number(v) >= wanted), self.values[-1])
 
-    def at_most(self, wanted: float) -> Value | None:
-        """The greatest value that is at most `wanted`, else the smallest; None for words."""
-        if not self.is_number:
-            return None
-        reach = [value for value in self.values if _number(value) <= wanted]
-        return reach[-1] if reach else self.values[0]
+    def at_most(self, wanted: float) -> Value:
+        """The greatest number that is at most `wanted`, else the smallest."""
+        return next((v for v in self.values[::-1] if _number(v) <= wanted), self.values[0])
 
     def read(self, given: object) -> Value:
         """The value that is written so.
@@ -138,13 +132,9 @@ def make_knob(
     kinds = {type(value) for value in written}
     if len(kinds) > 1 and kinds != {int, float}:
         raise TuneError(f"the values of the knob `{name}` are not all of a kind: `{spec}`")
-    ordered = written
-    if kinds <= {int, float}:
-        ordered = sorted(written, key=_number)
+    ordered = sorted(written, key=_number) if kinds <= {int, float} else written
     knob = Knob(name, tuple(ordered), written[0], tuple(turns or guess(name)), words)
-    if baseline is None:
-        return knob
-    return Knob(name, knob.values, knob.read(baseline), knob.turns, words)
+    return knob if baseline is None else replace(knob, baseline=knob.read(baseline))
 
 
 def _written(name: str, spec: str) -> tuple[list[Value], tuple[str, str]]:
@@ -172,9 +162,8 @@ def _written(name: str, spec: str) -> tuple[list[Value], tuple[str, str]]:
             f"the range of the knob `{name}` is not of whole numbers, or stands among other values: "
             f"`{spec}` (write `1..8`, `2..16:2` or `1..64:log`)"
         )
-    if set(parts) in _WORDS:
-        on = next(word for word in parts if word in ("yes", "true", "on"))
-        off = next(word for word in parts if word != on)
+    if set(parts) in map(set, _WORDS):
+        on, off = next(words for words in _WORDS if set(words) == set(parts))
         return [part == on for part in parts], (on, off)
     for read in (int, float):
         try:

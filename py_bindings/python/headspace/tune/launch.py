@@ -131,7 +131,7 @@ class Running:
             "HEADSPACE_INTERVAL": os.environ.get("HEADSPACE_INTERVAL") or "500ms",
             "HEADSPACE_DIR": str(self._folder / "runs"),
             "HEADSPACE_MODE": self._mode,
-            **dict([self._mark]),
+            MARK: self._mark[1],
             **more,
         }
 
@@ -251,14 +251,15 @@ class Running:
         state, detail = self._state, self._detail
         step, interval = self._measured()
         if state is None:
-            if code == 0 and self._live.moves:
-                state = State.FINISHED
-            elif self._live.moves:
-                state, detail = State.CRASHED, f"{_ended(code)}\n{self._tail()}".strip()
-            else:
-                no_loop = "it iterated no loader that headspace knows" if code == 0 else ""
-                why = no_loop or f"{_ended(code)}\n{self._tail()}".strip()
+            why = "it iterated no loader that headspace knows"
+            if code != 0:
+                why = f"{_exit_text(code)}\n{self._tail()}".strip()
+            if not self._live.moves:
                 state, detail = State.STARTUP_FAILED, f"no step: {why}"
+            elif code == 0:
+                state = State.FINISHED
+            else:
+                state, detail = State.CRASHED, why
         elif state is State.STARTUP_FAILED and self._process is not None:
             detail = f"{detail}\n{self._tail()}".strip()
         elif state is State.TIMEOUT and step is not None and self._mode == "measure":
@@ -313,15 +314,13 @@ class Running:
         return "\n".join(lines[begin : last + 1])
 
 
-def _ended(code: int | None) -> str:
+def _exit_text(code: int | None) -> str:
     if code is None:
         return ""
-    if code < 0:
-        try:
-            return f"killed by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"killed by signal {-code}"
-    return f"exit code {code}"
+    if code >= 0:
+        return f"exit code {code}"
+    is_named = -code in set(signal.Signals)
+    return f"killed by {signal.Signals(-code).name if is_named else f'signal {-code}'}"
 
 
 def end_leftovers(experiment: Experiment) -> int:

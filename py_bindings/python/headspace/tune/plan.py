@@ -1,9 +1,11 @@
-"""What to try next.
+"""Decides which experiment to run next, and when the search is over.
 
-Baseline; the baseline with a probe, for the floor; what the verdict of the best so far proposes; then
-the sampler over the rest. When the search is over, contenders whose intervals overlap are run again,
-and the winner and the baseline take turns, which one worker does. Pure: from the outcomes so far to the next experiment, so
-that it runs as well on recorded outcomes (`tests/python/study_tune.py`).
+The order is: the baseline; the baseline with a probe, for the floor; what the verdict of the best
+configuration proposes; then the sampler's choices. When the search is over, configurations whose
+intervals overlap are run again. At the end one worker runs the winner and the baseline in turn.
+
+Planning is a pure function of the outcomes, so it also runs on recorded outcomes
+(`tests/python/study_tune.py`).
 """
 
 from __future__ import annotations
@@ -28,16 +30,16 @@ from headspace.tune.objective import (
 )
 from headspace.tune.sampler import suggest
 
-#: A new best counts for patience from this gain on, as a share of the best before.
+#: Smallest gain over the previous best that resets patience, as a share of the previous best.
 LEAST_GAIN = 0.01
 
-#: Runs that a winner is chosen by.
+#: Kinds of runs by which the winner is chosen.
 CHOOSING = (*SEARCHING, Kind.REPEAT)
 
-#: Contenders that are run again at most, the best among them.
+#: Most contenders that are run again, the best one included.
 CONTENDERS = 3
 
-#: Why throughput cannot be searched for.
+#: Error text if the objective is `throughput` and samples were not counted.
 UNCOUNTED = (
     "the objective `throughput` needs the number of samples in a batch, which the baseline's loader does "
     "not tell: say it in the script, `headspace.wrap(loader, batch_size=N)` with `--no-inject`, or use "
@@ -47,34 +49,34 @@ UNCOUNTED = (
 
 @dataclass(frozen=True)
 class Limits:
-    """When the search is over, and how sure it has to be."""
+    """When the search ends, and how often measurements are repeated."""
 
     experiments: int = 40
-    """Experiments at most, baseline and probe among them, repetitions and confirmation not."""
+    """Most experiments. Baseline and probe count, repetitions and confirmations do not."""
     patience: int = 10
-    """Experiments without a better one after which it is over."""
+    """The search ends after so many experiments without a better one."""
     near_floor: float = 0.05
-    """Over when the best is above the floor by at most this share of it."""
+    """The search ends when the best is above the floor by at most this share of the floor."""
     probe: bool = True
     """Whether the floor is measured."""
     repeats: int = 1
-    """How often contenders are run again."""
+    """How many times contenders are run again."""
     confirm: int = 2
-    """How often the winner and the baseline take turns at the end."""
+    """How many times the winner and the baseline are each run at the end, in turn."""
     objective: Objective = Objective.STEP
-    """What is made small."""
+    """The quantity that is minimised."""
     seed: int = 0
     """Of the sampler."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """What comes next depends on experiments that run now."""
+    """The next experiment depends on experiments that are still running."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """Nothing comes next."""
+    """The search is over."""
 
     reason: str
     failed: bool = False
@@ -85,15 +87,15 @@ Next = Proposal | Wait | Done
 
 @dataclass(frozen=True)
 class Standing:
-    """Where the search stands."""
+    """The state of the search."""
 
     baseline: Trial | None
     floor_ms: float | None
-    """The cost with free data."""
+    """Cost if data were free."""
     best: Config | None
     best_cost: Cost | None
     best_trial: Trial | None
-    """Its first measurement."""
+    """The first measurement of the best configuration."""
     costs: dict[str, tuple[Config, Cost]] = field(default_factory=dict)
 
     def contenders(self) -> dict[str, Cost]:
@@ -117,7 +119,7 @@ def _first_measurement(trials: Sequence[Trial], name: str) -> Trial:
 
 
 def standing(trials: Sequence[Trial], objective: Objective) -> Standing:
-    """The best and the floor by the outcomes so far."""
+    """The state of the search by the outcomes so far."""
     baseline, probe = first_of(trials, Kind.BASELINE), first_of(trials, Kind.PROBE)
     floor = None
     if probe is not None:
@@ -132,7 +134,7 @@ def standing(trials: Sequence[Trial], objective: Objective) -> Standing:
 
 
 class Planner:
-    """Says what to try next."""
+    """Decides which experiment comes next."""
 
     def __init__(self, space: Space, limits: Limits | None = None, worker: str = "") -> None:
         self.space = space
@@ -149,10 +151,10 @@ class Planner:
         """The next experiment.
 
         Args:
-            trials: Those that have ended, by number.
-            pending: Those that run now.
-            over: Why the search is over, for a reason that is not in the outcomes, such as the time.
-            others: Workers besides this one that live.
+            trials: Experiments that have ended, ordered by number.
+            pending: Experiments that are running.
+            over: Why the search is over, if the reason is not in the outcomes, such as the time limit.
+            others: Other workers that are alive.
         """
         first = self._first(trials, pending)
         if first is not None:
@@ -168,7 +170,7 @@ class Planner:
         return self._settle(trials, others) or Done(reason)
 
     def _first(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Next | None:
-        """Baseline and probe."""
+        """Baseline and probe; None if both were proposed."""
         now = self.space.baseline
         baseline = first_of(trials, Kind.BASELINE)
         if baseline is None:
@@ -202,7 +204,7 @@ class Planner:
         return None
 
     def _since_best(self, trials: Sequence[Trial]) -> int:
-        """Experiments since one was better than all before."""
+        """Number of experiments since the last one that was better than all before it."""
         best, since = float("inf"), 0
         for trial in trials:
             if trial.kind not in SEARCHING:
@@ -215,7 +217,7 @@ class Planner:
         return since
 
     def _explore(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Proposal | None:
-        """What remedies propose, else the sampler; None where all was tried."""
+        """A proposal of the remedies, else of the sampler. None if every configuration was tried."""
         known = {key(t.knobs) for t in trials} | {key(e.knobs) for e in pending}
         promising = self._remedy(trials, known)
         if promising is not None:
@@ -239,7 +241,7 @@ class Planner:
         return Proposal(Kind.SAMPLE, config, "The sampler's choice from all outcomes.", parent)
 
     def _remedy(self, trials: Sequence[Trial], known: set[str]) -> Proposal | None:
-        """The remedy that promises most, of the best and of those that may be as good."""
+        """The remedy with the lowest predicted cost, among those of all contenders."""
         found: list[tuple[float, int, remedies.Proposed]] = []
         for trial in self._contenders(trials):
             factor = scale(trial.outcome, self.limits.objective) or 0.0
@@ -255,14 +257,13 @@ class Planner:
         return Proposal(Kind.REMEDY, proposed.knobs, proposed.reason, parent, told)
 
     def _contenders(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Measurements that may be as good as the best, and the probe of such a one: it knows the
-        floor."""
+        """Trials that may be as good as the best. A probe can be one: its verdict knows the floor."""
         best = standing(trials, self.limits.objective).best_cost
         measured = ((trial, measured_cost(trial, self.limits.objective)) for trial in trials)
         return [trial for trial, one in measured if one and best and one.low <= best.high]
 
     def _settle(self, trials: Sequence[Trial], others: Collection[str]) -> Proposal | Wait | None:
-        """Contenders again, then the winner and the baseline in turn; None when that is done."""
+        """Runs contenders again, then the winner and the baseline in turn. None when that is done."""
         if not _is_settled(trials):
             again = self._again(trials)
             if again is not None:
@@ -290,7 +291,7 @@ class Planner:
         )
 
     def _again(self, trials: Sequence[Trial]) -> Proposal | None:
-        """The contender that has been run least often, while some is not settled."""
+        """The next contender to run again; None if each was run often enough."""
         now = standing(trials, self.limits.objective)
         near = sorted((one.ms, name) for name, one in now.contenders().items())
         again = [t for t in trials if t.kind is Kind.REPEAT]
@@ -319,13 +320,13 @@ def _last(trials: Sequence[Trial], kinds: Collection[Kind]) -> int:
 
 
 def _is_settled(trials: Sequence[Trial]) -> bool:
-    """Whether the winner of all that was searched is being confirmed, or is confirmed: what the
-    confirmation shows does not choose another."""
+    """Whether the confirmation of the winner has begun since the last search. Its results do not change
+    the winner."""
     return _last(trials, (Kind.CONFIRM,)) > _last(trials, SEARCHING)
 
 
 def _confirmations(trials: Sequence[Trial], winner: Trial) -> dict[str, list[Trial]]:
-    """The turns of each worker that confirms that winner, the latest to begin last."""
+    """The confirming runs of that winner by worker, ordered by the worker's first run."""
     made: dict[str, list[Trial]] = {}
     for trial in trials:
         if trial.kind is Kind.CONFIRM and trial.experiment.proposal.parent == winner.number:
@@ -334,15 +335,18 @@ def _confirmations(trials: Sequence[Trial], winner: Trial) -> dict[str, list[Tri
 
 
 def winner_of(trials: Sequence[Trial], objective: Objective) -> Trial | None:
-    """The first measurement of the configuration that won: the one that is being confirmed, unless
-    more was searched since, else the best of those that were run most often among its contenders."""
+    """The first measurement of the winning configuration.
+
+    That is the configuration under confirmation, unless the search went on since. Otherwise it is the
+    best of the contenders that were run most often.
+    """
     if _is_settled(trials):
         last = max((t for t in trials if t.kind is Kind.CONFIRM), key=lambda t: t.number)
         return next(t for t in trials if t.number == last.experiment.proposal.parent)
     near = standing(trials, objective).contenders()
     if not near:
         return None
-    # Runs of an earlier confirmation do not keep out what was found since.
+    # Runs of an earlier confirmation do not count: they would exclude newer configurations.
     chosen = [key(t.knobs) for t in trials if t.outcome.measured and t.kind in CHOOSING]
     most = max(chosen.count(name) for name in near)
     name = min((one.ms, name) for name, one in near.items() if chosen.count(name) == most)[1]
@@ -350,13 +354,13 @@ def winner_of(trials: Sequence[Trial], objective: Objective) -> Trial | None:
 
 
 def confirmed_gain(trials: Sequence[Trial], objective: Objective) -> Gain | None:
-    """By how much the winner is faster than the baseline in the runs in which they took turns."""
+    """How much faster the winner is than the baseline in the confirming runs."""
     winner = winner_of(trials, objective)
     made = _confirmations(trials, winner) if winner else {}
     if winner is None or not made:
         return None
     sides: tuple[list[Cost], list[Cost]] = ([], [])
-    # Of several confirmations, the one that got furthest: they may be of different machines.
+    # Only the longest confirmation counts: several may come from different machines.
     for trial in max(made.values(), key=len):
         one = measured_cost(trial, objective)
         if one is not None:
@@ -366,7 +370,7 @@ def confirmed_gain(trials: Sequence[Trial], objective: Objective) -> Gain | None
 
 
 def pooled(trials: Sequence[Trial], config: Config, objective: Objective) -> Cost | None:
-    """All runs of a configuration together."""
+    """Cost of a configuration over all its runs."""
     found = by_config(trials, objective).get(key(config))
     return None if found is None else found[1]
 

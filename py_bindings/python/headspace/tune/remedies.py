@@ -77,10 +77,10 @@ def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
     found = []
     for remedy in summary.get("remedies", ()):
         for knob in _that_turn(space, remedy, last):
-            value = _value(knob, now[knob.name], remedy)
-            if value is None or value == now[knob.name]:
+            target = _target(knob, now[knob.name], remedy)
+            if target is None or target[0] == now[knob.name]:
                 continue
-            is_whole = _reaches(knob, now[knob.name], value, remedy)
+            value, is_whole = target
             cut = "" if is_whole else f" (`{knob.name}` goes to {knob.text(value)} only.)"
             found.append(
                 Move(
@@ -119,36 +119,25 @@ def _that_turn(space: Space, remedy: Mapping[str, Any], last: set[str]) -> list[
     return [knob for _, knob in sorted(ranked, key=lambda pair: pair[0])]
 
 
-def _value(knob: Knob, now: Value, remedy: Mapping[str, Any]) -> Value | None:
-    """What the remedy turns the knob to; None where the knob has nothing in that direction."""
+def _target(knob: Knob, now: Value, remedy: Mapping[str, Any]) -> tuple[Value, bool] | None:
+    """The value that the remedy sets the knob to, and whether it goes as far as the remedy says.
+
+    None if the knob has no value in that direction.
+    """
     change = remedy.get("change")
     if knob.is_switch:
         wanted = str(change["to"]).lower() if change else "true"
-        return wanted in ("true", "yes", "on", "1")
+        return wanted in ("true", "yes", "on", "1"), True
     if not knob.is_number or isinstance(now, str) or not change:
         return None
     try:
         start, end = float(change["from"]), float(change["to"])
     except ValueError:
         return None
-    goal = _goal(start, end, float(now))
-    value = knob.at_least(goal) if end > start else knob.at_most(goal)
-    if value is None or isinstance(value, str):
+    # The knob may count in another unit than the remedy: then it changes by the same factor.
+    goal = end if start == now else now * (end / start if start > 0 else 2.0)
+    is_increase = end > start
+    value = knob.at_least(goal) if is_increase else knob.at_most(goal)
+    if isinstance(value, str) or (value > now) != is_increase:
         return None
-    return value if (float(value) > float(now)) == (end > start) else None
-
-
-def _goal(start: float, end: float, now: float) -> float:
-    """Where a remedy from `start` to `end` takes a knob. It may be counted otherwise than the remedy
-    counts: its direction is what matters then."""
-    return end if start == now else now * (end / start if start > 0 else 2.0)
-
-
-def _reaches(knob: Knob, now: Value, value: Value, remedy: Mapping[str, Any]) -> bool:
-    """Whether a number goes as far as the remedy asks."""
-    change = remedy.get("change")
-    if not change or not knob.is_number or isinstance(now, str) or isinstance(value, str):
-        return True
-    start, end = float(change["from"]), float(change["to"])
-    goal = _goal(start, end, float(now))
-    return float(value) >= goal if end > start else float(value) <= goal
+    return value, value >= goal if is_increase else value <= goal

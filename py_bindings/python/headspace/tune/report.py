@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headspace.tune.command import Template
 from headspace.tune.experiment import SEARCHING, Kind, Trial
 from headspace.tune.knobs import Space, key
-from headspace.tune.objective import Cost
+from headspace.tune.objective import Cost, Objective
 from headspace.tune.plan import Limits, confirmed_gain, first_of, pooled, standing, winner_of
 from headspace.tune.search import bottleneck_of
 
@@ -17,7 +17,7 @@ def report(
 ) -> list[str]:
     """The lines, as the verdict has them; the last one is the command."""
     objective = limits.objective
-    unit = "ms/step" if objective.value == "step" else "ms/sample"
+    unit = "ms/step" if objective is Objective.STEP else "ms/sample"
     won = winner_of(trials, objective)
     if won is None:
         return [f"tune       nothing was measured: {reason}"]

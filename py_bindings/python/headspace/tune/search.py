@@ -157,21 +157,21 @@ class Search:
         ended = []
         for running in self._running:
             outcome = running.poll(best)
-            if outcome is not None:
-                ended.append(running)
-                if not self._store.record(running.experiment, outcome):
-                    number = running.experiment.number
-                    self._progress.note(f"#{number} does not count: another worker gave it up")
+            if outcome is None:
+                continue
+            ended.append(running)
+            if not self._store.record(running.experiment, outcome):
+                number = running.experiment.number
+                self._progress.note(f"#{number} does not count: another worker gave it up")
         for running in ended:
             self._running.remove(running)
             self._free.append(running.place)
             self._free.sort(key=lambda place: place.number)
         if ended:
             self._refresh()
-            by_number = {trial.number: trial for trial in self._trials}
-            for running in ended:
-                trial = by_number.get(running.experiment.number)
-                if trial is not None:
+            numbers = {running.experiment.number for running in ended}
+            for trial in self._trials:
+                if trial.number in numbers:
                     self._progress.ended(trial)
         return bool(ended)
 

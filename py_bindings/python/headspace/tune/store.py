@@ -1,9 +1,10 @@
-"""What was run, kept in an Optuna study: a trial for each experiment.
+"""Stores experiments and their outcomes in an Optuna study, one trial per experiment.
 
-The experiment, its owner and its outcome are attributes of the trial. A claim is a trial made in state
-RUNNING with its experiment, in one transaction. Who then finds the same experiment under a smaller
-number takes the claim back: so no two workers do the same, whatever the storage. A trial whose owner
-is gone is given up, and its experiment is planned anew; a finished one never is.
+The experiment, its owner and its outcome are attributes of the trial. A worker claims an experiment by
+creating a trial in state RUNNING, in one transaction. If it then finds the same experiment under a
+smaller number, it withdraws its claim. So no two workers run the same experiment, whatever the storage.
+If the owner of a trial has exited, another worker gives the trial up and the experiment is planned
+again. A finished trial is never given up.
 """
 
 from __future__ import annotations
@@ -41,26 +42,27 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
-#: Seconds between two signs of life.
+#: Seconds between two heartbeats of a worker.
 BEAT_S = 15.0
 
-#: Seconds without one after which an owner on another machine is taken for gone.
+#: Seconds without a heartbeat after which an owner on another machine counts as dead.
 GONE_S = 120.0
 
-#: Seconds that a worker waits for another's transaction: it is silent meanwhile, and not gone.
+#: Seconds that a worker waits for another one's transaction. It sends no heartbeat meanwhile, so this is
+#: less than `GONE_S`.
 LOCK_S = 30.0
 
-#: How often something that others may do at the same time is tried.
+#: How many times an operation is tried that other workers may do at the same time.
 TRIES = 6
 
 
 class StorageError(TuneError):
-    """The storage fails while the search goes on. What was recorded is kept."""
+    """The storage failed during the search. Recorded outcomes are kept."""
 
 
 @contextlib.contextmanager
 def _storage() -> Iterator[None]:
-    """Errors of the storage as ours."""
+    """Converts Optuna's errors to `StorageError`."""
     from optuna.exceptions import OptunaError
 
     try:
@@ -75,19 +77,22 @@ class LostExperiment:
 
     experiment: Experiment
     here: bool
-    """Whether it ran on this machine."""
+    """Whether its owner ran on this machine."""
 
 
 class Signs:
-    """Signs of life of others, by when they changed. Clocks of machines differ: only that a sign is
-    another than before counts, and how long that is ago on this machine's own monotonic clock."""
+    """When the heartbeats of other workers last changed.
+
+    Clocks of machines differ. So only a change of the value counts, and its time is measured on this
+    machine's monotonic clock.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seen: dict[object, tuple[object, float]] = {}
 
     def silent_s(self, who: object, sign: object) -> float:
-        """Seconds since the sign of somebody was first seen as it is now."""
+        """Seconds since the current heartbeat of a worker or trial was first seen."""
         now = self._clock()
         known = self._seen.get(who)
         if known is None or known[0] != sign:
@@ -96,7 +101,7 @@ class Signs:
 
 
 class Store:
-    """One study."""
+    """A study, as one worker uses it."""
 
     def __init__(
         self,
@@ -106,17 +111,18 @@ class Store:
         settings: Mapping[str, Any],
         folder: Path | None = None,
     ) -> None:
-        """Opens the study, or makes it.
+        """Opens the study, or creates it.
 
         Args:
-            url: Where it is.
-            study: Its name.
+            url: URL of the storage.
+            study: Name of the study.
             space: The knobs.
-            settings: What all workers must agree about.
-            folder: This worker's: with the machine it tells workers apart, also after a resume.
+            settings: Settings that must be the same in all workers.
+            folder: Folder of this worker. Together with the machine it identifies the worker, also
+                after a resume.
 
         Raises:
-            TuneError: If it cannot be opened, or is of other knobs or another command.
+            TuneError: If the study cannot be opened, or has other knobs or another command.
         """
         optuna = optuna_module()
         from optuna.trial import TrialState
@@ -141,7 +147,7 @@ class Store:
         self._began = time.monotonic()
 
     def _agree(self, settings: dict[str, Any], study: str) -> None:
-        """All workers, and those who resume, search for the same."""
+        """Checks that this worker has the settings of the study, or stores them in a new one."""
         known = self._attribute("headspace", {})
         # A reader has no settings of its own.
         if not known and settings:
@@ -165,7 +171,7 @@ class Store:
 
     @_storage()
     def read(self) -> tuple[list[Trial], list[Experiment]]:
-        """What has ended, and what runs now, by number."""
+        """Experiments that have ended, and experiments that are running, ordered by number."""
         ended, running = [], []
         for trial in self._all():
             experiment, outcome = _experiment(trial), trial.user_attrs.get("outcome")
@@ -179,7 +185,7 @@ class Store:
 
     @_storage()
     def give_up_lost(self) -> list[LostExperiment]:
-        """Gives up what was run by tuners that are gone, and completes what they had recorded."""
+        """Gives up experiments whose tuner has exited, and closes trials with a recorded outcome."""
         lost = []
         for trial in self._all():
             experiment, attributes = _experiment(trial), trial.user_attrs
@@ -197,9 +203,9 @@ class Store:
     def claim(
         self, plan: Callable[[Sequence[Trial], Sequence[Experiment]], Next]
     ) -> Experiment | Next:
-        """Takes what `plan` says comes next; not a proposal: there is nothing to take.
+        """Claims the experiment that `plan` proposes. Any other answer of `plan` is returned as it is.
 
-        The plan is asked again where another worker took the same a moment earlier.
+        If another worker claimed the same experiment a moment earlier, `plan` is called again.
         """
         while True:
             trials, running = self.read()
@@ -220,8 +226,11 @@ class Store:
 
     @_storage()
     def record(self, experiment: Experiment, outcome: Outcome) -> bool:
-        """Keeps an outcome: from now on it is never lost and never repeated. False where another worker
-        gave the experiment up: somebody runs it anew, and this outcome is of no use."""
+        """Records an outcome. From now on it is never lost and never repeated.
+
+        Returns False if another worker gave the experiment up. Then it is run again, and this outcome is
+        not used.
+        """
         trial_id = self._id(experiment)
         try:
             self._storage.set_trial_user_attr(trial_id, "outcome", outcome_to_dict(outcome))
@@ -233,13 +242,15 @@ class Store:
 
     @_storage()
     def release(self, experiment: Experiment) -> None:
-        """Gives an experiment back that was interrupted."""
+        """Gives up an experiment that was interrupted, so that it can be run again."""
         self._fail(self._id(experiment), "given_up")
 
     @_storage()
     def beat(self, experiments: Sequence[Experiment]) -> list[Experiment]:
-        """Shows that this worker lives, every `BEAT_S` seconds. Those of its experiments that another
-        worker gave up."""
+        """Records a heartbeat of this worker, every `BEAT_S` seconds.
+
+        Returns those of its experiments that another worker gave up.
+        """
         if time.monotonic() - self._beaten < BEAT_S:
             return []
         self._beaten = time.monotonic()
@@ -254,7 +265,7 @@ class Store:
 
     @_storage()
     def leave(self) -> None:
-        """Says that this worker is not there any more."""
+        """Records that this worker has left."""
         self._show(None)
 
     def _show(self, sign: float | None) -> None:
@@ -268,7 +279,7 @@ class Store:
 
     @_storage()
     def others(self) -> set[str]:
-        """The workers besides this one that live, as far as they have shown."""
+        """The other workers that are alive, by their heartbeats."""
         found = set()
         for name, shown in self._storage.get_study_user_attrs(self._study).items():
             kind, _, worker = name.partition(" ")
@@ -280,7 +291,7 @@ class Store:
 
     @property
     def spent_s(self) -> float:
-        """Seconds for which this study was searched, now and before it was resumed."""
+        """Seconds that this study was searched, in this session and in earlier ones."""
         return self._spent_before + time.monotonic() - self._began
 
     def _spent(self) -> float:
@@ -288,7 +299,7 @@ class Store:
 
     @_storage()
     def forget(self, trial: Trial) -> None:
-        """Lets an outcome count for nothing, so that its experiment is planned anew."""
+        """Ignores an outcome from now on, so that its experiment is planned again."""
         self._set_attribute("forgotten", [*self._attribute("forgotten", []), trial.number])
 
     def _silent_s(self, trial: FrozenTrial) -> float:
@@ -333,7 +344,7 @@ class Store:
             pass  # Another worker completed it at this moment.
 
     def _fail(self, trial_id: int, why: str) -> bool:
-        """Whether it was this worker who closed it."""
+        """Marks a trial as failed. Returns whether this worker was the one that closed it."""
         try:
             self._storage.set_trial_user_attr(trial_id, why, True)
             closed: bool = self._storage.set_trial_state_values(trial_id, self._states.FAIL)
@@ -360,7 +371,7 @@ def _public(url: str) -> str:
 
 
 def _open(url: str) -> BaseStorage:
-    """A storage by what names it: `journal:PATH`, `sqlite:///PATH`, or any URL that Optuna knows."""
+    """Opens a storage: `journal:PATH`, `sqlite:///PATH`, or any URL that Optuna supports."""
     from optuna.storages import JournalStorage, RDBStorage
     from optuna.storages.journal import JournalFileBackend
 
@@ -390,7 +401,7 @@ def _open(url: str) -> BaseStorage:
 
 
 def _shown(values: Sequence[Any]) -> BaseDistribution:
-    """A knob as Optuna's own tools show it."""
+    """The distribution by which Optuna's own tools show a knob."""
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
     first, last, steps = values[0], values[-1], len(values) - 1
@@ -410,7 +421,7 @@ def _experiment(trial: FrozenTrial) -> Experiment | None:
 
 
 def owner() -> dict[str, Any]:
-    """This process, told apart from any other that has its number on another machine, in another
+    """Identifies this process, also among processes with the same number on another machine, in another
     container or after a restart."""
     return {
         "host": socket.gethostname(),
@@ -427,7 +438,7 @@ def _here(who: Mapping[str, Any]) -> bool:
 
 
 def lives(who: Mapping[str, Any], silent_s: float) -> bool:
-    """Whether the owner still runs: here by its process, elsewhere by how long it has been silent."""
+    """Whether an owner is alive: on this machine by its process, elsewhere by its last heartbeat."""
     if _here(who):
         started = _started(int(who["pid"]))
         return started is not None and started == who.get("started")
@@ -435,7 +446,7 @@ def lives(who: Mapping[str, Any], silent_s: float) -> bool:
 
 
 def _started(pid: int) -> int | None:
-    """When a process started, in ticks since boot; None where there is none, or only its remains."""
+    """When a process started, in ticks since boot; None if it does not exist or is a zombie."""
     stat = _read(f"/proc/{pid}/stat")
     fields = stat.rpartition(")")[2].split()
     return int(fields[19]) if len(fields) > 19 and fields[0] != "Z" else None

@@ -59,9 +59,8 @@ def log_lines(found: Measured) -> Iterator[str]:
     if step is not None:
         line += f" step_time_ms={step:.1f}"
     if summary.get("wait_ms") is not None:
-        line += (
-            f" fetch_time_ms={summary['wait_ms']:.1f} compute_time_ms={summary['compute_ms']:.1f}"
-        )
+        line += f" fetch_time_ms={summary['wait_ms']:.1f}"
+        line += f" compute_time_ms={summary['compute_ms']:.1f}"
     yield line
 
 

@@ -64,26 +64,16 @@ class Evidence:
 
     def _answer(self, job: Job | None, found: Measured, error: str | None) -> dict[str, Any]:
         """The block to answer with. That of a job that ended well is kept, to compare others with."""
-        if error is not None:
-            return block(found, mode="failed", error=error)
-        mode = "measure" if job is None else job.mode
-        duration = None if job is None else self._jobs.duration(job.job_id)
+        if error is not None or job is None:
+            return block(found, mode="failed", error=error or "")
         others = {
             other.run_id: metrics
             for other in self._jobs.ended()
             if other.mode == "measure" and (metrics := self._kept(other.job_id))
         }
-        answer = block(
-            found,
-            mode=mode,
-            others=others,
-            run_id="" if job is None else job.run_id,
-            duration_s=duration,
-        )
-        if job is not None:
-            (self._jobs.folder(job.job_id) / "metrics.json").write_text(
-                json.dumps(answer["metrics"], indent=2) + "\n"
-            )
+        duration = self._jobs.duration(job.job_id)
+        answer = block(found, mode=job.mode, others=others, run_id=job.run_id, duration_s=duration)
+        _write_json(self._jobs.folder(job.job_id) / "metrics.json", answer["metrics"])
         return answer
 
     def _kept(self, job_id: str) -> dict[str, Any] | None:
@@ -112,13 +102,17 @@ def _summary(found: Measured, answer: dict[str, Any], error: str | None) -> str:
 
 
 def _keep(metrics_dir: Path, found: Measured, answer: dict[str, Any]) -> None:
-    (metrics_dir / "answer.json").write_text(json.dumps(answer, indent=2) + "\n")
+    _write_json(metrics_dir / "answer.json", answer)
     if found.summary:
-        (metrics_dir / "summary.json").write_text(json.dumps(found.summary, indent=2) + "\n")
+        _write_json(metrics_dir / "summary.json", found.summary)
     rows = events(found)
     if rows:
         lines = (f"{name}\t{value:.9g}\n" for name, value in rows)
         (metrics_dir / "pipeline_stats.tsv").write_text("event\tvalue\n" + "".join(lines))
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n")
 
 
 def _tail(log: Path, *, tell_metrics: bool) -> str:
@@ -149,8 +143,6 @@ def _ending(exit_code: int | None, *, was_cancelled: bool) -> str:
 
 def _failure(how: str, found: Measured, tail: str) -> str:
     """When and how a job failed, and its own words."""
-    if found.steps:
-        when = f"after {found.steps} batches"
-    else:
-        when = "during startup, before its first batch"
+    startup = "during startup, before its first batch"
+    when = f"after {found.steps} batches" if found.steps else startup
     return f"The job failed {when}: {how}.\n{tail}"

@@ -86,11 +86,14 @@ class Jobs:
 
     def ended(self) -> list[Job]:
         """The jobs that ended well, in the order in which they began."""
+        jobs = [job for job in self._all() if self._has_succeeded(job.job_id)]
+        return sorted(jobs, key=lambda job: job.started_at)
+
+    def _all(self) -> list[Job]:
         if self._workdir is None:
             return []
         names = [path.parent.name for path in (self._workdir / "headspace").glob("*/job.json")]
-        jobs = [job for job in map(self.job, names) if job and self._has_succeeded(job.job_id)]
-        return sorted(jobs, key=lambda job: job.started_at)
+        return [job for job in map(self.job, names) if job is not None]
 
     def launch(self, command: str, workdir: Path) -> str:
         """Starts ``command``, a line for the shell, in ``workdir``, and returns its job's name."""
@@ -157,10 +160,7 @@ class Jobs:
 
     def exit_code(self, job_id: str) -> int | None:
         """That of the command as a shell has it; None while it runs, and where it was killed."""
-        try:
-            return int((self.folder(job_id) / "exit").read_text())
-        except (FileNotFoundError, ValueError):
-            return None
+        return _read_number(self.folder(job_id) / "exit")
 
     def was_cancelled(self, job_id: str) -> bool:
         """Whether the engine had it ended, as it does with a job that stalls."""
@@ -182,10 +182,7 @@ class Jobs:
     def _pid(self, job_id: str) -> int | None:
         if job_id in self._children:
             return self._children[job_id].pid
-        try:
-            return int((self.folder(job_id) / "pid").read_text())
-        except (FileNotFoundError, ValueError):
-            return None
+        return _read_number(self.folder(job_id) / "pid")
 
     def _is_alive(self, job_id: str) -> bool:
         child = self._children.get(job_id)
@@ -204,11 +201,8 @@ class Jobs:
 
     def _end_orphans(self, run_id: str) -> None:
         """Of an engine that was killed after a launch and before it noted it."""
-        if self._workdir is None:
-            return
-        for path in (self._workdir / "headspace").glob("*/job.json"):
-            job = self.job(path.parent.name)
-            if job is not None and job.run_id == run_id:
+        for job in self._all():
+            if job.run_id == run_id:
                 self._end(job.job_id)
 
     def _new_folder(self, run_id: str) -> tuple[str, Path]:
@@ -252,6 +246,13 @@ def _runs(pid: int, folder: Path) -> bool:
     except OSError:
         return False
     return os.fsencode(folder) in words
+
+
+def _read_number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def _write(path: Path, text: str) -> None:
