@@ -1,4 +1,4 @@
-"""`headspace tune`, from its words to its exit code."""
+"""Runs `headspace tune`: from the command line to the exit code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main(words: Sequence[str]) -> int:
     """Runs the command. Returns its exit code.
 
     Args:
-        words: What follows after `headspace tune`.
+        words: The arguments after `headspace tune`.
     """
     try:
         return tune(parse(words))
@@ -40,10 +40,10 @@ def main(words: Sequence[str]) -> int:
 
 
 def tune(asked: Asked) -> int:
-    """Searches, and prints what was found.
+    """Searches, and prints the result.
 
     Raises:
-        TuneError: If something is not in order; nothing was run then.
+        TuneError: If an option is invalid. Nothing was run then.
     """
     if not enabled():
         raise TuneError("HEADSPACE=0 switches off what experiments are measured by")

@@ -1,7 +1,8 @@
-"""Constraints between knobs: `decode_threads + demux_threads <= 4`.
+"""Parses and evaluates constraints between knobs: `decode_threads + demux_threads <= 4`.
 
-Written as Python expressions of knobs, numbers and words with arithmetic, comparison and `and`, `or`,
-`not`. They are parsed by Python and computed here: nothing is evaluated, nothing can be called.
+A constraint is a Python expression of knobs, numbers and words, with arithmetic, comparison and `and`,
+`or`, `not`. Python's parser reads it, and this module computes it. Nothing is passed to `eval`, and
+nothing can be called.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 #: Other nodes that an expression may have.
 _ALLOWED = (ast.BoolOp, ast.boolop, ast.Name, ast.expr_context)
 
-#: Names that stand for themselves.
+#: Names of constants.
 _CONSTANTS = {"yes": True, "no": False, "true": True, "false": False}
 
 
 class Constraint:
-    """What must hold of a configuration."""
+    """A condition on configurations."""
 
     def __init__(self, text: str) -> None:
         """Reads an expression.
 
         Raises:
-            TuneError: If it is none, or has anything but arithmetic, comparison and logic.
+            TuneError: If it is no expression, or has more than arithmetic, comparison and logic.
         """
         self.text = text.strip()
         try:
@@ -77,10 +78,10 @@ class Constraint:
             self._check(child)
 
     def check_names(self, knobs: Mapping[str, object]) -> None:
-        """Refuses names that are no knobs.
+        """Checks that all names are knobs.
 
         Raises:
-            TuneError: With the name.
+            TuneError: If one is not; the message has the name.
         """
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Name) and node.id not in knobs and node.id not in _CONSTANTS:
@@ -90,11 +91,10 @@ class Constraint:
                 )
 
     def holds(self, config: Mapping[str, Any]) -> bool:
-        """Whether it holds of a configuration.
+        """Whether a configuration meets the constraint.
 
         Raises:
-            TuneError: If the values cannot be reckoned with so: a word that is added to, a division
-                by zero.
+            TuneError: If it cannot be computed: a word in a sum, a division by zero.
         """
         try:
             return bool(self._value(self._tree, config))

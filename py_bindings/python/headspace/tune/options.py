@@ -1,4 +1,4 @@
-"""The command line of `headspace tune`, and the file that may stand for it."""
+"""Parses the command line of `headspace tune`, and the TOML file that may replace it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ not understood; 130 when it was interrupted."""
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked for."""
+    """The parsed command line."""
 
     space: Space
     command: list[str]
@@ -42,7 +42,7 @@ def parse(words: Sequence[str]) -> Asked:
     """Reads the command line.
 
     Raises:
-        TuneError: If knobs, constraints, the file or the command are not in order.
+        TuneError: If knobs, constraints, the file or the command are invalid.
         SystemExit: As argparse does, with 2.
     """
     words = list(words)
@@ -59,7 +59,7 @@ def parse(words: Sequence[str]) -> Asked:
     for knob in given:
         if sum(other.name == knob.name for other in given) > 1:
             raise TuneError(f"`--knob {knob.name}=…` is given twice")
-        # One that is in the file as well is as the command line says.
+        # The command line overrides the file.
         knobs[knob.name] = knob
     if "probe" in knobs:
         raise TuneError(

@@ -1,7 +1,7 @@
-"""Two pictures of a search, as SVG that follows the reader's light or dark theme.
+"""Draws two plots of a search as SVG, which follow the reader's light or dark theme.
 
-`progress.svg`: the step of each experiment with its interval, the best so far, the floor, and the use
-of the SMs where there is a GPU. `tree.svg`: which experiment led to which, with what was changed.
+`progress.svg` shows the cost of each experiment with its interval, the best so far, the floor, and SM
+utilisation if there is a GPU. `tree.svg` shows which experiment led to which, with the changed knobs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ text { fill: var(--ink); font: 13px system-ui, -apple-system, "Segoe UI", Roboto
 .good { fill: var(--best); font-weight: 600; } .badtext { fill: var(--bad); }
 """
 
-#: From a value to a place in the picture.
+#: Converts a value to a coordinate of the plot.
 Scale = Callable[[float], float]
 
 WIDTH = 960
@@ -67,7 +67,7 @@ def _line(css: str, x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def ticks_of(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers between two, about so many."""
+    """About `about` round numbers between `low` and `high`."""
     span = high - low
     if span <= 0 or not math.isfinite(span):
         return [low]
@@ -79,7 +79,7 @@ def ticks_of(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def progress_svg(trials: Sequence[Trial], objective: Objective) -> str:
-    """Experiments from left to right, their cost upwards."""
+    """The progress plot: experiments from left to right, cost upwards."""
     shown = [t for t in trials if t.kind is not Kind.PROBE]
     costs = [(t, comparable_cost(t, objective)) for t in shown]
     now = standing(trials, objective)
@@ -212,7 +212,7 @@ ROW, COLUMN, BOX = 46, 40, 460
 
 
 def tree_svg(trials: Sequence[Trial], space: Space, objective: Objective) -> str:
-    """Each experiment below the one that led to it, one a row."""
+    """The tree plot: one experiment per row, each below the one that led to it."""
     shown = [t for t in trials if t.kind in COUNTED]
     numbers = {t.number for t in shown}
     children: dict[int | None, list[Trial]] = {}

@@ -1,8 +1,8 @@
-"""From what a verdict proposes to knobs.
+"""Converts the remedies of a verdict to configurations of knobs.
 
-A remedy says `decode.concurrency` from 1 to 2, and that the step would be 54 ms then. Here it becomes
-the configuration in which the knob that turns that has that value. Sure remedies are first tried
-together: an experiment is dear, and they were reckoned with the same model.
+A remedy says, for example, that the step takes 54 ms if `decode.concurrency` goes from 1 to 2. This
+module sets the knob that changes this setting. Remedies with high confidence are first tried together:
+experiments are expensive, and one model predicted them all.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 from headspace.tune.knobs import Config, Knob, Space, Value, key
 
-#: Confidence from which on a remedy counts as sure.
+#: Lowest confidence of a remedy that counts as sure.
 SURE = 0.5
 
 
 @dataclass(frozen=True)
 class Move:
-    """One knob turned."""
+    """A change of one knob."""
 
     knob: str
     value: Value
@@ -28,7 +28,7 @@ class Move:
     sure: bool
     what: str
     is_whole: bool = True
-    """Whether the knob goes as far as the remedy asks: else its prediction is of something else."""
+    """Whether the knob goes as far as the remedy says. Otherwise the prediction does not apply."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,16 @@ class Proposed:
     knobs: Config
     reason: str
     predicted_ms: float
-    """Of the remedies as they were told."""
+    """The prediction of the remedies."""
     is_predicted: bool = True
-    """Whether that holds for these knobs."""
+    """Whether the prediction applies to these knobs."""
 
 
 def proposals(space: Space, now: Config, summary: Mapping[str, Any]) -> Iterator[Proposed]:
-    """What the verdict of a run with the knobs `now` proposes, the most promising first: the sure
-    remedies together, then with those that are hoped for, then one by one."""
+    """Configurations that the verdict of a run with the knobs `now` leads to, the most promising first.
+
+    The order is: the sure remedies together, all remedies together, each one alone.
+    """
     found = moves(space, now, summary)
     sure = [move for move in found if move.sure]
     seen = {key(now)}
@@ -57,7 +59,7 @@ def proposals(space: Space, now: Config, summary: Mapping[str, Any]) -> Iterator
 
 
 def _together(space: Space, now: Config, group: Sequence[Move]) -> Proposed | None:
-    """As many of the moves as go together."""
+    """Applies as many of the moves as are possible together."""
     config, taken = dict(now), list[Move]()
     for move in group:
         tried = {**config, move.knob: move.value}
@@ -72,7 +74,7 @@ def _together(space: Space, now: Config, group: Sequence[Move]) -> Proposed | No
 
 
 def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
-    """The remedies that some knob can apply, best first."""
+    """The remedies that a knob can apply, the best first."""
     last = {queue["name"] for queue in summary.get("queues", ()) if queue.get("last")}
     found = []
     for remedy in summary.get("remedies", ()):
@@ -97,7 +99,7 @@ def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
 
 
 def _that_turn(space: Space, remedy: Mapping[str, Any], last: set[str]) -> list[Knob]:
-    """The knobs that turn what a remedy changes, the one that says so most plainly first."""
+    """The knobs that change the setting of a remedy, the most specific one first."""
     names = [str(remedy.get("code", ""))]
     change = remedy.get("change")
     if change:

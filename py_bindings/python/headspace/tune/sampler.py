@@ -1,9 +1,9 @@
-"""The sampler: Optuna's TPE on the outcomes so far.
+"""Proposes a configuration by Optuna's TPE sampler, from the outcomes so far.
 
-Bergstra et al., Algorithms for Hyper-Parameter Optimization, 2011. It is made anew for each question,
-seeded with the number of outcomes, so that the same outcomes give the same answer. Configurations that
-run elsewhere count as bad ones ("constant liar"), and so does each answer that was had before: the next
-one lies elsewhere.
+Bergstra et al., Algorithms for Hyper-Parameter Optimization, 2011. A new sampler is created for each
+proposal and seeded with the number of outcomes, so the same outcomes give the same proposal. Running
+configurations count as bad ones ("constant liar"), and so do rejected proposals: the next proposal
+differs.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from headspace.tune.knobs import Config, Knob, Space, Value, key
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-#: Configurations drawn at random before TPE. None: the baseline and what remedies led to are a better start than
-#: draws at random (over 40 random landscapes of 96 configurations it was near the best after 6.8
-#: experiments on average, after 7.5 with ten draws around the best first).
+#: Configurations drawn at random before TPE starts. None: the baseline and the remedies' configurations
+#: are a better start. Over 40 random landscapes of 96 configurations the search was near the best after
+#: 6.8 experiments on average, and after 7.5 with ten draws around the best first.
 STARTUP = 0
 
-#: Answers that may be refused before any configuration that is left will do.
+#: Most proposals that are rejected before a remaining configuration is drawn at random.
 MOST_REFUSED = 64
 
 
@@ -51,13 +51,13 @@ def suggest(
     seed: int,
     put_off: Callable[[Config], bool] = lambda _: False,
 ) -> Config | None:
-    """A configuration that is neither tried nor pending; None where there is none left.
+    """A configuration that is neither tried nor pending; None if there is none left.
 
     Args:
         space: The knobs.
         tried: Configurations with their cost in ms; None for one that failed.
         pending: Configurations that run now.
-        seed: Of the draw.
+        seed: Seed of the random numbers.
         put_off: Those that come last: they are known to be bad.
     """
     optuna = optuna_module()
@@ -92,7 +92,7 @@ def suggest(
 
 
 def distribution(knob: Knob) -> BaseDistribution:
-    """Numbers by their place among the knob's values, so that neighbours are near; else one of."""
+    """The distribution of a knob. Numbers are given by index, so that neighbours have equal distance."""
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
     if knob.is_number:
