@@ -1,4 +1,4 @@
-"""Settings from environment variables, read anew each time one is needed.
+"""Reads settings from environment variables, again at each use.
 
 An invalid value is reported once, and the default is used: nothing here raises.
 """

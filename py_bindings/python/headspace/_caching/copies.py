@@ -1,4 +1,4 @@
-"""Copies of batches that are kept for replay, so that a loop cannot change them.
+"""Copies batches for replay, so that a loop cannot change the cached ones.
 
 A loop often changes the containers of a batch: it reassigns ``batch["image"]``, pops a label, moves a
 list's items. :func:`copy_containers` makes new containers around the same values, so what the loop does to

@@ -1,7 +1,7 @@
-"""What `headspace run` leaves in a Python process: hooks that wait for the import of a loader's module.
+"""Hooks Python's import system under `headspace run`, to start watching when a loader's module is imported.
 
-A program that imports none of them pays for one look-up per module that it imports. This file is loaded
-by its path and imports nothing of headspace: that happens with the first such module.
+A program that imports no such module pays for one look-up per imported module. This file is loaded by
+path and imports nothing of headspace. headspace is imported with the first such module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One epoch of a loader: its length, and how a loader learns that the epoch ends early."""
+"""Finds the length of a loader's epoch, and tells Accelerate's loaders that an epoch ends early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loop of the records, from what its loader says about itself."""
+"""Makes a native loop from a loader's attributes: batch size, length, workers, prefetching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loops of a wrapped loader: one, and a second one where it is iterated both to train and to evaluate."""
+"""Holds the loops of a wrapped loader: one, or two if it is iterated for training and for evaluation."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Which iterations of loaders are running, so that a loader inside another one is not taken for a
-second loop.
+"""Tracks running iterations of loaders, so that a loader inside another one is not counted as a second
+loop.
 
-Only the outermost counts. A loader is inside another one if the same thread is asking that one for a
-batch or for its iterator, or if it is iterated on a thread other than the main one while another loader
-is iterated elsewhere: it feeds that one.
+Only the outermost loader counts. A loader is inside another one in two cases. The same thread is waiting
+for the other loader's batch or iterator. Or the loader is iterated on a thread other than the main one
+while another loader is iterated elsewhere: then it feeds that one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The object that stands for a wrapped loader, and behaves like it in everything.
+"""Implements the proxy of a wrapped loader, which behaves like the loader in everything.
 
-Frameworks make loaders from the one they are given, and the new one is wrapped as the same loop. Lightning
-puts a sampler of its own into a loader: it reads the arguments of ``loader.__init__`` and calls
-``type(loader)``, which :class:`ProxyType` and :class:`ForwardedInit` answer. `accelerate.py` has what
-Accelerate does.
+Frameworks create new loaders from a wrapped one. The new loader is wrapped as the same loop. Lightning
+reads the arguments of ``loader.__init__`` and calls ``type(loader)``, to put in a sampler of its own.
+:class:`ProxyType` and :class:`ForwardedInit` support this. `accelerate.py` supports Accelerate.
 """
 
 from __future__ import annotations

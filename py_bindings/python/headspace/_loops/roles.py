@@ -1,7 +1,7 @@
-"""Training or evaluation, by what torch tells: whether gradients are on, and the modes of the models.
+"""Finds out from torch whether a loop trains or evaluates: by gradients and the modes of the models.
 
-`model.train()` and `model.eval()` are seen once :func:`watch_modes` has been called, as it is under
-`headspace run`. The mode of a part of a model says nothing about the whole.
+Calls of `model.train()` and `model.eval()` are observed after :func:`watch_modes`, which `headspace run`
+calls. The mode of a part of a model is ignored: it does not show the mode of the whole.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`headspace.wrap`: what it is given becomes a proxy, and calls for one loader share its loop."""
+"""Implements `headspace.wrap`, which returns a proxy. Repeated calls for one loader share its loop."""
 
 from __future__ import annotations
 

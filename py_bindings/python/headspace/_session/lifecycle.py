@@ -1,4 +1,4 @@
-"""The session of this process: it starts with the first iteration of a wrapped loader, or by hand."""
+"""Starts and ends the session of this process: by `start()`, or at the first iteration of a wrapped loader."""
 
 from __future__ import annotations
 

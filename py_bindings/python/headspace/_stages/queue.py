@@ -1,7 +1,7 @@
-"""`headspace.queue`: how the depth of each kind of queue is read.
+"""Implements `headspace.queue`: reads the depth of each kind of queue.
 
-Queues of the standard library are read by their fields and not by ``qsize()``, which may wait for a
-lock that the pipeline holds.
+Queues of the standard library are read by their fields. ``qsize()`` may wait for a lock that the
+pipeline holds.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`headspace run --batch-from MODULE:FUNCTION`: a function that returns a batch in the place of a loader.
+"""Implements `headspace run --batch-from MODULE:FUNCTION`: times a function that returns batches.
 
-Its calls are timed as a loader's are, and in mode `probe` some of them return a cached batch instead.
-The function is replaced in its module once it is defined. For an imported module that is when the import
-has ended. For the script itself nothing tells when the definition has run, so a thread looks for the
-function until it is there, or until the script turns out to be another module.
+Its calls are timed like a loader's. In mode `probe` some of them return a cached batch instead. The
+function is replaced in its module once it is defined. For an imported module that is when the import has
+ended. In the script itself no event marks the definition. So a thread polls for the function until it
+exists, or until the script turns out to be another module.
 """
 
 from __future__ import annotations

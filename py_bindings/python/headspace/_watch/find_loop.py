@@ -1,8 +1,8 @@
-"""The loops of loaders that nobody wrapped: which loop a new iteration is an epoch of.
+"""Finds the loop that a new iteration of an unwrapped loader belongs to.
 
-A loop is recognised by its loader. A new loader continues a loop if it is of the same type, is iterated
-at the same line of the program, and is the next one there: programs often make a loader for each epoch.
-What a loop is for is decided by `_loops/role_state.py`.
+A loop is recognised by its loader. Programs often make a new loader for each epoch. Such a loader
+continues a loop if it has the same type, is iterated at the same line of the program, and is the next
+one there. `_loops/role_state.py` decides the role of a loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loaders that nobody wrapped: the methods that begin their iteration are replaced.
+"""Watches unwrapped loaders: replaces the methods that begin their iteration.
 
 Under `headspace run` the classes below get a thin method in the place of their own. It hands out the
 original's iterator, recorded, if the iteration is the outermost one of a process that trains. Otherwise

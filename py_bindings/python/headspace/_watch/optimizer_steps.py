@@ -1,4 +1,4 @@
-"""Loops without a known loader: a training step ends with the step of an optimizer.
+"""Counts training steps of loops without a known loader, by the steps of an optimizer.
 
 torch calls the hook below after each `step()` of any optimizer, through its public API. A call counts
 if no watched loader is iterated meanwhile. Several optimizers that step in turn, as those of a GAN, and an

@@ -1,4 +1,4 @@
-"""Curves in MLflow."""
+"""Logs metrics to MLflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes numbers, and the threads that hand them over: one for each sink."""
+"""Defines the base class of sinks, and the threads that send them metrics: one thread per sink."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from headspace import _native
 from headspace._session.stderr import write_line
 
-#: Shortest time between two calls of a sink, in seconds: people look at curves, not at milliseconds.
+#: Shortest time between two calls of a sink, in seconds. A shorter one would not be visible in a plot.
 SHORTEST_S = 1.0
 
-#: How long the end of a session waits for the last numbers to be taken, in seconds.
+#: Most seconds that the end of a session waits for the sinks to take the last metrics.
 LAST_S = 2.0
 
 

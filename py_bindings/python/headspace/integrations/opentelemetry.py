@@ -1,13 +1,12 @@
-"""A program's own OpenTelemetry spans as stages.
+"""Records a program's own OpenTelemetry spans as stages.
 
     from headspace.integrations.opentelemetry import StageSpanProcessor
 
     provider = TracerProvider()
     provider.add_span_processor(StageSpanProcessor("loader."))
 
-A loader that is instrumented already needs no second set of names: each span that is chosen is one call
-of the stage of its name. Spans are exported as before. The package ``opentelemetry-sdk`` is imported by
-this module alone.
+Each selected span is one call of the stage with its name. So an instrumented loader needs no second set
+of names. Spans are exported as before. Only this module imports the package ``opentelemetry-sdk``.
 """
 
 from __future__ import annotations

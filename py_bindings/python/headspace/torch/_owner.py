@@ -1,4 +1,4 @@
-"""Names: the stages, queues and workers of a loader are told apart by its loop."""
+"""Names the stages, queues and workers of a loader after its loop."""
 
 from __future__ import annotations
 

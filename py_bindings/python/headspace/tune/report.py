@@ -1,4 +1,4 @@
-"""What is said at the end: the best command, its gain with the interval, and what is left."""
+"""Writes the final report of a search: the best command, its gain with the interval, and what is left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headspace.tune.search import bottleneck_of
 def report(
     trials: Sequence[Trial], space: Space, template: Template, limits: Limits, reason: str
 ) -> list[str]:
-    """The lines, as the verdict has them; the last one is the command."""
+    """The lines of the report, in the layout of the verdict. The last one is the command."""
     objective = limits.objective
     unit = "ms/step" if objective is Objective.STEP else "ms/sample"
     won = winner_of(trials, objective)
@@ -67,7 +67,7 @@ def report(
 
 
 def _told(cost: Cost, unit: str) -> str:
-    """A cost with its interval, and the runs that it is the mean of."""
+    """A cost with its interval, and the number of runs if there are several."""
     told = f"{cost.ms:.1f} {unit} ±{cost.half:.1f}"
     if cost.span is None:
         return told

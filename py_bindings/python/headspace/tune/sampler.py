@@ -56,9 +56,9 @@ def suggest(
     Args:
         space: The knobs.
         tried: Configurations with their cost in ms; None for one that failed.
-        pending: Configurations that run now.
+        pending: Configurations that are running.
         seed: Seed of the random numbers.
-        put_off: Those that come last: they are known to be bad.
+        put_off: Whether a configuration comes last, since it is known to be bad.
     """
     optuna = optuna_module()
     from optuna.trial import TrialState, create_trial

@@ -1,4 +1,4 @@
-"""A platform for SPDL's autoresearch engine: experiments are measured by headspace, unedited.
+"""Provides a platform for SPDL's autoresearch engine that measures unedited scripts with headspace.
 
     spdl autoresearch engine --workflow spdl.autoresearch.pipeline_optimization:create_workflow \\
         --workdir search -- --platform headspace --agent codex --source-dir . \\

@@ -1,8 +1,8 @@
-"""The engine's coding agent, spared the edits that only measuring would need.
+"""Answers prompts for measurement edits with the unchanged script, and passes all others to the agent.
 
-The engine has its agent write timing into the script, rewrite it around a cache for the headspace
-experiment, and hand back the unchanged script for the baseline. All three are answered here with the
-script as it is. Everything else is the agent's.
+The engine asks its coding agent to add timing to the script, to rewrite it around a cache for the
+headspace experiment, and to return the unchanged script for the baseline. This module answers all three
+with the script as it is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A summary in the engine's own names of events and log lines.
+"""Converts a summary to the engine's events and log lines.
 
-Stages log `pipeline:<pipeline>:<place>:<name>[<concurrency>]_<metric>`, queues the same with `_queue`
-behind the name (`prompts/knowledge/how_to_interpret_pipeline_stats.md`, spdl 0.8). Times are in
-seconds, rates in items a second. What was not measured is left out.
+Stages log `pipeline:<pipeline>:<place>:<name>[<concurrency>]_<metric>`. Queues log the same with `_queue`
+after the name (`prompts/knowledge/how_to_interpret_pipeline_stats.md`, spdl 0.8). Times are in seconds,
+rates in items per second. Missing values are omitted.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What the engine's analysis is handed of an experiment: numbers of the records, in its own words.
+"""Collects the evidence of an experiment for the engine's analysis, from the records.
 
-- The JSON block that the analysis has to answer with, filled in, so that there is nothing to estimate.
-- The verdict, and the pipeline's events by the names that SPDL's stages log them by.
-- Of a failure the traceback. A job that failed has no metrics here: the engine would take the best of
-  them for a result.
+- The JSON block that the analysis must answer with, filled in, so that nothing has to be estimated.
+- The verdict, and the pipeline's events under the names that SPDL's stages log.
+- The traceback of a failure. A job that failed has no metrics here: the engine could take the best of
+  them as a result.
 
-The engine tells a failure at start-up from one at work by the words of the evidence: any metric's name
-in it means that work had begun. So without a batch none is named, and the word is `startup`.
+The engine distinguishes failures at start-up from later ones by the text of the evidence: any metric's
+name means that work had begun. So without a batch the text has no metric's name, but `startup`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Experiments as local processes under ``headspace run``, in a folder each.
+"""Runs experiments as local processes under ``headspace run``, each in its own folder.
 
     <workdir>/headspace/<job>/
     ├── job.json     what was launched
@@ -8,8 +8,8 @@
     ├── cancelled    where the engine had it ended; `probed` where it was because its probe was done
     └── records/     headspace's run folders
 
-A job outlives the engine. All that is known of it is in its folder, so that an engine that was killed
-and started again finds it: running, or ended with the exit code that it had.
+A job can outlive the engine. Its whole state is in its folder. So an engine that was killed and
+restarted finds the job: running, or ended with its exit code.
 """
 
 from __future__ import annotations

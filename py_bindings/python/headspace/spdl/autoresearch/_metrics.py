@@ -1,6 +1,6 @@
-"""The JSON block that the engine's analysis asks for, from a summary.
+"""Converts a summary to the JSON block that the engine's analysis needs.
 
-Names and meanings are the engine's (`prompts/analyze.md`, spdl 0.8), which those of the summary are.
+Names and meanings are the engine's (`prompts/analyze.md`, spdl 0.8). The summary has the same ones.
 """
 
 from __future__ import annotations

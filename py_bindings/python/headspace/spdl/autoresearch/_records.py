@@ -1,4 +1,4 @@
-"""What a job's records say: how far it is while it runs, and what came out of it."""
+"""Reads a job's records: its progress while it runs, and its results after it has ended."""
 
 from __future__ import annotations
 
