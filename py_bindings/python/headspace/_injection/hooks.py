@@ -34,7 +34,7 @@ WATCHED = {
     "grain.python": "_watch.loaders",
 }
 
-#: A program that may train imports one of these. Any other program gets no notice at its end.
+#: A program that trains imports one of these. Other programs get no notice at their end.
 NUMERIC = ("numpy", "torch", "jax", "tensorflow", *(name.partition(".")[0] for name in WATCHED))
 
 #: The notice at the end of a program that may have trained, if no loop was seen.
@@ -76,7 +76,7 @@ def install(package_folder: str, path_entry_folder: str) -> None:
 
 
 def report_error(error: BaseException) -> None:
-    """One line, once. The program runs as if headspace were not there."""
+    """Reports the first error in one line. The program continues without headspace."""
     global _has_reported
     if not _has_reported:
         _has_reported = True
@@ -97,7 +97,7 @@ def _print_notice(text: str) -> None:
 
 
 def _notify_if_not_seen(pid: int) -> None:
-    """At the end of the process that `headspace run` became: says so if no loop was seen."""
+    """Prints a notice at the end of the process of `headspace run`, if no loop was seen."""
     if os.getpid() != pid:  # Forked from it.
         return
     if _remove_marker(pid):
@@ -125,7 +125,7 @@ def _notify_if_not_seen(pid: int) -> None:
 
 
 def _remove_marker(pid: int) -> bool:
-    """Removes the file by which a child of the process says that it is watched. Whether there was one."""
+    """Removes the file by which a child reports that it is watched. Returns whether it existed."""
     try:
         # The path is that of `_settings.notify_run_command`, which is not imported here.
         folder = os.environ.get("TMPDIR") or "/tmp"
@@ -229,7 +229,7 @@ def children() -> Any:
 
 
 def _replace_starter(name: str) -> None:
-    """Replaces a function of `os` that starts a program by one that gives it the right environment."""
+    """Replaces a function of `os` that starts a program, to pass it the right environment."""
     original = getattr(os, name)
 
     def start_program(*args: Any, **kwargs: Any) -> Any:

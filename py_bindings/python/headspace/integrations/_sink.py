@@ -17,7 +17,7 @@ LAST_S = 2.0
 
 
 class Sink:
-    """Where numbers go. Subclass it for a tracker that is not here.
+    """A destination of metrics. Subclass it for a tracker that headspace does not support.
 
         class Printed(headspace.integrations.Sink):
             def log(self, step, time, values):
@@ -25,20 +25,20 @@ class Sink:
 
         headspace.start(to=Printed())
 
-    `log`, `flush` and `close` are called from one thread, which is not the one that trains and calls
-    no other sink: one that hangs holds up nobody else.
+    `log`, `flush` and `close` are called from one thread per sink, not from the training thread. A sink
+    that hangs delays nothing else.
     """
 
-    #: What `headspace.start` knows it by.
+    #: Marks a sink for `headspace.start`.
     _sink = True
 
     @property
     def name(self) -> str:
-        """What notices call it."""
+        """Name of the sink in notices."""
         return type(self).__name__
 
     def open(self, rank: int) -> bool:
-        """Called by `headspace.start`, before training. An exception is the caller's.
+        """Called by `headspace.start`, before training. An exception reaches the caller.
 
         Args:
             rank: This process's rank.
@@ -49,7 +49,7 @@ class Sink:
         return True
 
     def log(self, step: int, time: float, values: Mapping[str, float]) -> None:
-        """Takes numbers of one moment.
+        """Logs the metrics of one moment.
 
         Args:
             step: Batches that the main loop had received.
@@ -59,15 +59,14 @@ class Sink:
         raise NotImplementedError
 
     def flush(self) -> None:
-        """Makes what was logged visible. Called after every few `log`."""
+        """Makes logged metrics visible. Called after every few calls of `log`."""
 
     def close(self) -> None:
-        """No more numbers come. Also called, by the thread that starts the session, where that fails
-        after `open`."""
+        """Closes the sink. If the session fails to start after `open`, the starting thread calls this."""
 
 
 class Feed:
-    """Hands the numbers of a session to sinks, to each on a thread of its own."""
+    """Sends the metrics of a session to sinks, each on its own thread."""
 
     def __init__(self, sinks: Sequence[Sink], interval: float, quiet: bool) -> None:
         self._quiet = quiet
@@ -78,12 +77,12 @@ class Feed:
         ]
 
     def start(self, session: _native.Session) -> None:
-        """Begins. In a forked child there are no such threads, and nothing is handed over."""
+        """Starts the threads. A forked child has none, and sends nothing."""
         for hand in self._hands:
             hand.start(session)
 
     def finish(self) -> None:
-        """Hands over what is left, and waits for that a moment. The agent has stopped."""
+        """Sends the last metrics, and waits for that at most `LAST_S`. The agent has stopped."""
         self._ending.set()
         until = time.monotonic() + LAST_S
         late = [hand.name for hand in self._hands if not hand.ended(until)]
@@ -96,7 +95,7 @@ class Feed:
 
 
 class _Hand:
-    """Hands one sink its numbers. What waits for one that hangs is bounded, in the agent."""
+    """Sends metrics to one sink. The agent bounds what is buffered for a sink that hangs."""
 
     def __init__(
         self, sink: Sink, place: int, interval: float, ending: threading.Event, quiet: bool

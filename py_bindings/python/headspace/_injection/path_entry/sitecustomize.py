@@ -1,4 +1,4 @@
-"""Installs the import hooks. Python imports this at its start: `headspace run` adds this folder to PYTHONPATH.
+"""Installs the import hooks at Python's start. `headspace run` adds this folder to PYTHONPATH.
 
 It removes its own folder from the path, installs the hooks, and then runs the user's own `sitecustomize`,
 if there is one. Its errors do not reach the program.
