@@ -72,20 +72,21 @@ class Feed:
         self._quiet = quiet
         self._ending = threading.Event()
         interval = max(interval, SHORTEST_S)
-        self._hands = [
-            _Hand(sink, place, interval, self._ending, quiet) for place, sink in enumerate(sinks)
+        self._threads = [
+            _SinkThread(sink, place, interval, self._ending, quiet)
+            for place, sink in enumerate(sinks)
         ]
 
     def start(self, session: _native.Session) -> None:
         """Starts the threads. A forked child has none, and sends nothing."""
-        for hand in self._hands:
-            hand.start(session)
+        for thread in self._threads:
+            thread.start(session)
 
     def finish(self) -> None:
         """Sends the last metrics, and waits for that at most `LAST_S`. The agent has stopped."""
         self._ending.set()
         until = time.monotonic() + LAST_S
-        late = [hand.name for hand in self._hands if not hand.ended(until)]
+        late = [thread.name for thread in self._threads if not thread.ended(until)]
         if late and not self._quiet:
             names = ", ".join(f"`{name}`" for name in late)
             write_line(
@@ -94,7 +95,7 @@ class Feed:
             )
 
 
-class _Hand:
+class _SinkThread:
     """Sends metrics to one sink. The agent bounds what is buffered for a sink that hangs."""
 
     def __init__(
@@ -116,7 +117,7 @@ class _Hand:
         try:
             self._thread.start()
         except RuntimeError as error:
-            self._off(session, f"the system gives no thread: {error}")
+            self._disable(session, f"the system gives no thread: {error}")
 
     def ended(self, until: float) -> bool:
         """Whether the last numbers were taken by then, a time of the monotonic clock."""
@@ -130,24 +131,24 @@ class _Hand:
             return
         try:
             while not self._ending.wait(self._interval):
-                self._hand_over(session)
-            self._hand_over(session)
+                self._send(session)
+            self._send(session)
             self._sink.close()
         except BaseException as error:  # Also `SystemExit`, which would end the thread in silence.
             reason = f"{type(error).__name__}: {error}".rstrip(": .")
             if not self._ending.is_set():
-                self._off(session, reason)
+                self._disable(session, reason)
             elif not self._quiet:  # The records are closed.
                 write_line(f"headspace: `{self.name}` did not take the last numbers ({reason}).")
 
-    def _hand_over(self, session: _native.Session) -> None:
+    def _send(self, session: _native.Session) -> None:
         moments = session.scalars(self._place)
         for step, at, values in moments:
             self._sink.log(step, at, values)
         if moments:
             self._sink.flush()
 
-    def _off(self, session: _native.Session, reason: str) -> None:
+    def _disable(self, session: _native.Session, reason: str) -> None:
         session.integration_off(self._place, self.name, reason)
 
 

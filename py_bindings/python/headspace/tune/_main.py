@@ -12,7 +12,7 @@ from headspace.tune.command import Template
 from headspace.tune.errors import TuneError
 from headspace.tune.launch import Patience, Setup
 from headspace.tune.objective import Objective
-from headspace.tune.options import Asked, parse
+from headspace.tune.options import ParsedArguments, parse
 from headspace.tune.plan import Limits, winner_of
 from headspace.tune.progress import Progress
 from headspace.tune.report import report
@@ -39,7 +39,7 @@ def main(words: Sequence[str]) -> int:
         return EXIT_USAGE
 
 
-def tune(asked: Asked) -> int:
+def tune(arguments: ParsedArguments) -> int:
     """Searches, and prints the result.
 
     Raises:
@@ -47,8 +47,8 @@ def tune(asked: Asked) -> int:
     """
     if not enabled():
         raise TuneError("HEADSPACE=0 switches off what experiments are measured by")
-    options, space = asked.options, asked.space
-    template = Template(asked.command, space)
+    options, space = arguments.options, arguments.space
+    template = Template(arguments.command, space)
     limits = Limits(
         experiments=options.experiments,
         patience=options.patience,

@@ -47,7 +47,7 @@ def bound(space: Space, trials: Sequence[Trial], objective: Objective) -> Bound:
         found: dict[str, float] = {}
         for knob, stage, measured, factor in known:
             places = _places(knob, stage, measured, config)
-            if places is not None and _says_of(space, stage, measured, config):
+            if places is not None and _applies_to(space, stage, measured, config):
                 own = factor * stage["mean_ms"] * stage["calls_per_batch"] / places
                 found[stage["name"]] = min(own, found.get(stage["name"], own))
         return max(found.values(), default=0.0)
@@ -63,7 +63,7 @@ def _places(knob: Knob, stage: Mapping[str, Any], measured: Config, config: Conf
     return float(stage.get("concurrency") or then) * now / then
 
 
-def _says_of(space: Space, stage: Mapping[str, Any], measured: Config, config: Config) -> bool:
+def _applies_to(space: Space, stage: Mapping[str, Any], measured: Config, config: Config) -> bool:
     """Whether a call takes the same time in both configurations, judged by their knobs."""
     waits = stage.get("cpu_pct", 100.0) <= WAITS_PCT
     return all(

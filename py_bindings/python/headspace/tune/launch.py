@@ -23,7 +23,7 @@ from headspace.tune.objective import Objective
 from headspace.tune.resources import Place
 
 #: Seconds between two reads of the records.
-LOOK_S = 0.25
+READ_S = 0.25
 
 #: Environment variable with the experiment's folder, set in all its processes. By it the processes of a
 #: killed tuner are found.
@@ -92,12 +92,12 @@ class Running:
         self._state: State | None = None
         self._detail = ""
         self._ending: Ending | None = None
-        self._looks = 0
+        self._checks = 0
         self._linked = False
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "runs").mkdir()
         self._began = self._moved = time.monotonic()
-        self._looked = 0.0
+        self._read_at = 0.0
         self._moves = 0
         self._process: subprocess.Popen[bytes] | None = None
         with self._log.open("wb") as log:
@@ -162,8 +162,8 @@ class Running:
             self._link()
             return self._outcome(code)
         now = time.monotonic()
-        if now - self._looked >= LOOK_S:
-            self._looked = now
+        if now - self._read_at >= READ_S:
+            self._read_at = now
             self._live.read()
             self._link()
             if self._live.moves > self._moves:
@@ -213,17 +213,17 @@ class Running:
         """Whether it is slower than the best. Checked whenever the number of steps has doubled."""
         if not self._setup.early or self.experiment.kind not in (Kind.REMEDY, Kind.SAMPLE):
             return False
-        if steps < EARLY_STEPS * 2**self._looks:
+        if steps < EARLY_STEPS * 2**self._checks:
             return False
         scale: float | None = 1.0
         if self._setup.objective is Objective.THROUGHPUT:
             samples = self._live.samples_a_step()
             scale = 1 / samples if samples else None
-        lower_bound = self._live.lower_bound(self._looks + 1)
+        lower_bound = self._live.lower_bound(self._checks + 1)
         if lower_bound is None or scale is None:
             return False
-        while steps >= EARLY_STEPS * 2**self._looks:
-            self._looks += 1
+        while steps >= EARLY_STEPS * 2**self._checks:
+            self._checks += 1
         return lower_bound * scale > best_high
 
     def _end(self, state: State, detail: str) -> None:

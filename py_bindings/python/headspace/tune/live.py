@@ -132,11 +132,11 @@ class LiveRun:
                 self._forget()
             for rank, record in records:
                 if rank == 0:
-                    self._take(json.loads(record))
+                    self._read_record(json.loads(record))
             if self.moves:
                 self._follower.stay()
 
-    def _take(self, record: dict[str, Any]) -> None:
+    def _read_record(self, record: dict[str, Any]) -> None:
         kind = record.get("kind")
         if kind == "summary":
             self.summary = record

@@ -30,7 +30,7 @@ not understood; 130 when it was interrupted."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class ParsedArguments:
     """The parsed command line."""
 
     space: Space
@@ -38,7 +38,7 @@ class Asked:
     options: argparse.Namespace
 
 
-def parse(words: Sequence[str]) -> Asked:
+def parse(words: Sequence[str]) -> ParsedArguments:
     """Reads the command line.
 
     Raises:
@@ -53,9 +53,9 @@ def parse(words: Sequence[str]) -> Asked:
     kept: Mapping[str, Any] = read_file(first.file) if first.file else {}
     defaults = _defaults(options, kept)
     options.set_defaults(**defaults)
-    asked = options.parse_args(own)
+    arguments = options.parse_args(own)
     knobs = {knob.name: knob for knob in _file_knobs(kept)}
-    given = list(map(parse_knob, asked.knob))
+    given = list(map(parse_knob, arguments.knob))
     for knob in given:
         if sum(other.name == knob.name for other in given) > 1:
             raise TuneError(f"`--knob {knob.name}=…` is given twice")
@@ -65,11 +65,11 @@ def parse(words: Sequence[str]) -> Asked:
         raise TuneError(
             "`probe` cannot name a knob: {probe:WORDS|OTHERS} tells the run that measures the floor"
         )
-    constraints = [*_texts(kept, "constraints"), *asked.constraint]
+    constraints = [*_texts(kept, "constraints"), *arguments.constraint]
     space = Space(tuple(knobs.values()), tuple(map(Constraint, constraints)))
     if not command:
         command = _file_command(kept)
-    return Asked(space, command, asked)
+    return ParsedArguments(space, command, arguments)
 
 
 def read_file(path: Path) -> dict[str, Any]:

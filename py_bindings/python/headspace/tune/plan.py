@@ -253,8 +253,8 @@ class Planner:
         if not found:
             return None
         promised, parent, proposed = min(found, key=lambda one: one[:2])
-        told = promised if proposed.is_predicted else None
-        return Proposal(Kind.REMEDY, proposed.knobs, proposed.reason, parent, told)
+        predicted = promised if proposed.is_predicted else None
+        return Proposal(Kind.REMEDY, proposed.knobs, proposed.reason, parent, predicted)
 
     def _contenders(self, trials: Sequence[Trial]) -> list[Trial]:
         """Trials that may be as good as the best. A probe can be one: its verdict knows the floor."""

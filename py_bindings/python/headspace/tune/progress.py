@@ -53,10 +53,10 @@ class Progress:
                 return "too few steps to measure"
             return f"{state}: {first}"[:78] if first else state
         promised = trial.experiment.proposal.predicted_ms
-        told = f"{one.ms:.4g} ms ±{one.half:.2g}"
+        text = f"{one.ms:.4g} ms ±{one.half:.2g}"
         if promised is not None and trial.kind in SEARCHING:
-            told += f" (predicted {promised:.1f})"
-        return told
+            text += f" (predicted {promised:.1f})"
+        return text
 
     def draw(self, now: Standing, spent: int, running: Sequence[str]) -> None:
         """Updates the status line on a terminal, a few times a second."""

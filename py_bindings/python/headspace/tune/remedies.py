@@ -52,13 +52,13 @@ def proposals(space: Space, now: Config, summary: Mapping[str, Any]) -> Iterator
     sure = [move for move in found if move.sure]
     seen = {key(now)}
     for group in (sure, found, *([move] for move in found)):
-        proposed = _together(space, now, group)
+        proposed = _combine(space, now, group)
         if proposed is not None and key(proposed.knobs) not in seen:
             seen.add(key(proposed.knobs))
             yield proposed
 
 
-def _together(space: Space, now: Config, group: Sequence[Move]) -> Proposed | None:
+def _combine(space: Space, now: Config, group: Sequence[Move]) -> Proposed | None:
     """Applies as many of the moves as are possible together."""
     config, taken = dict(now), list[Move]()
     for move in group:
@@ -78,7 +78,7 @@ def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
     last = {queue["name"] for queue in summary.get("queues", ()) if queue.get("last")}
     found = []
     for remedy in summary.get("remedies", ()):
-        for knob in _that_turn(space, remedy, last):
+        for knob in _knobs_for(space, remedy, last):
             target = _target(knob, now[knob.name], remedy)
             if target is None or target[0] == now[knob.name]:
                 continue
@@ -98,7 +98,7 @@ def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
     return found
 
 
-def _that_turn(space: Space, remedy: Mapping[str, Any], last: set[str]) -> list[Knob]:
+def _knobs_for(space: Space, remedy: Mapping[str, Any], last: set[str]) -> list[Knob]:
     """The knobs that change the setting of a remedy, the most specific one first."""
     names = [str(remedy.get("code", ""))]
     change = remedy.get("change")

@@ -80,7 +80,7 @@ class LostExperiment:
     """Whether its owner ran on this machine."""
 
 
-class Signs:
+class Heartbeats:
     """When the heartbeats of other workers last changed.
 
     Clocks of machines differ. So only a change of the value counts, and its time is measured on this
@@ -132,7 +132,7 @@ class Store:
         self._space = space
         self._me = owner()
         self.worker = f"{self._me['host']}:{folder or os.getpid()}"
-        self._signs = Signs()
+        self._heartbeats = Heartbeats()
         self._beaten = float("-inf")
         self._url = _public(url)
         self._storage = _open(url)
@@ -254,7 +254,7 @@ class Store:
         if time.monotonic() - self._beaten < BEAT_S:
             return []
         self._beaten = time.monotonic()
-        self._show(time.time())
+        self._record_heartbeat(time.time())
         lost = []
         for experiment in experiments:
             try:
@@ -266,9 +266,9 @@ class Store:
     @_storage()
     def leave(self) -> None:
         """Records that this worker has left."""
-        self._show(None)
+        self._record_heartbeat(None)
 
-    def _show(self, sign: float | None) -> None:
+    def _record_heartbeat(self, sign: float | None) -> None:
         shown = {"owner": self._me, "beat": sign}
         self._set_attribute(f"worker {self.worker}", shown)
         self._spend()
@@ -285,7 +285,7 @@ class Store:
             kind, _, worker = name.partition(" ")
             if kind != "worker" or worker == self.worker or shown["beat"] is None:
                 continue
-            if lives(shown["owner"], self._signs.silent_s(worker, shown["beat"])):
+            if lives(shown["owner"], self._heartbeats.silent_s(worker, shown["beat"])):
                 found.add(worker)
         return found
 
@@ -303,7 +303,7 @@ class Store:
         self._set_attribute("forgotten", [*self._attribute("forgotten", []), trial.number])
 
     def _silent_s(self, trial: FrozenTrial) -> float:
-        return self._signs.silent_s(trial._trial_id, trial.user_attrs.get("beat"))
+        return self._heartbeats.silent_s(trial._trial_id, trial.user_attrs.get("beat"))
 
     def _all(self) -> list[FrozenTrial]:
         forgotten = self._attribute("forgotten", [])

@@ -80,8 +80,8 @@ def system(found: Measured) -> str:
         if isinstance(resources.get(name), int | float)
     ]
     for gpu in resources.get("gpus", ()):
-        told = [f"{key}={value:.4g}" for key, value in gpu.items() if _is_number(key, value)]
-        lines.append(f"gpu {gpu.get('ordinal', 0)}: {' '.join(told)}")
+        values = [f"{key}={value:.4g}" for key, value in gpu.items() if _is_number(key, value)]
+        lines.append(f"gpu {gpu.get('ordinal', 0)}: {' '.join(values)}")
     return "\n".join(lines)
 
 

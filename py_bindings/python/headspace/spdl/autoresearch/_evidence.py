@@ -122,9 +122,9 @@ def _tail(log: Path, *, tell_metrics: bool) -> str:
     except OSError:
         return "(no log)"
     if not tell_metrics:
-        told = [line for line in lines if not any(word in line.lower() for word in _MARKERS)]
-        left_out = len(lines) - len(told)
-        lines = [*told, f"({left_out} lines left out)"] if left_out else told
+        kept = [line for line in lines if not any(word in line.lower() for word in _MARKERS)]
+        left_out = len(lines) - len(kept)
+        lines = [*kept, f"({left_out} lines left out)"] if left_out else kept
     starts = [i for i, line in enumerate(lines) if _TRACEBACK in line]
     if starts:
         return "\n".join(lines[starts[-1] :][:_TRACEBACK_LINES])

@@ -126,7 +126,7 @@ class Jobs:
         if job is None:
             return "FAILED"
         if self.exit_code(job_id) is None and self._is_alive(job_id):
-            if job.mode != "probe" or not self._look(job_id).is_probed:
+            if job.mode != "probe" or not self._read_progress(job_id).is_probed:
                 return "RUNNING"
             # The rest of a probed run tells nothing more.
             _write(self.folder(job_id) / "probed", "")
@@ -136,7 +136,7 @@ class Jobs:
 
     def progress(self, job_id: str) -> str | None:
         """Another text whenever a training loop took another batch; None before the first one."""
-        return self._look(job_id).text
+        return self._read_progress(job_id).text
 
     def cancel(self, job_id: str) -> bool:
         """Ends a job and all that it started. True where nothing of it runs any more."""
@@ -172,7 +172,7 @@ class Jobs:
             return True
         return self.exit_code(job_id) == 0 and not self.was_cancelled(job_id)
 
-    def _look(self, job_id: str) -> Progress:
+    def _read_progress(self, job_id: str) -> Progress:
         progress = self._progress.get(job_id)
         if progress is None:
             progress = self._progress[job_id] = Progress(self.folder(job_id) / "records")

@@ -34,32 +34,32 @@ def block(
     """Metrics and findings.
 
     Args:
-        found: What the records tell.
+        found: The records' content.
         mode: `measure`, `probe`, or `failed`.
         error: Why it failed.
-        others: The metrics of experiments that ended well, by the engine's name of each.
+        others: Metrics of the experiments that succeeded, by the engine's name of the experiment.
         run_id: The engine's name of this one.
-        duration_s: Seconds that it ran. The engine counts a practice as tried only where it is told
-            this, or the use of a GPU.
+        duration_s: Seconds that it ran. The engine counts a practice as tried only if it has
+            this or the use of a GPU.
     """
     if mode == "failed":
-        told = error.partition("\n")[0]
-        metrics: Metrics = {"notes": told}
+        notes = error.partition("\n")[0]
+        metrics: Metrics = {"notes": notes}
         if found.steps:
             metrics = {**_nothing(), **metrics}
-        return {"metrics": metrics, "findings": [told]}
+        return {"metrics": metrics, "findings": [notes]}
     if not found.steps:
-        told = (
+        notes = (
             "nothing was measured: no loop over a loader that headspace knows was seen; "
             "`headspace.wrap` names one"
         )
-        return {"metrics": {**_nothing(), "notes": told}, "findings": [told]}
+        return {"metrics": {**_nothing(), "notes": notes}, "findings": [notes]}
     metrics = _floor(found) if mode == "probe" else _live(found)
     if mode == "measure":
         metrics["duration_s"] = _rounded(duration_s)
         metrics.update(_compared(metrics, dict(others or {}), run_id))
-    told = _headspace(found) if mode == "probe" else _bottleneck(found)
-    return {"metrics": {**metrics, "notes": told}, "findings": _findings(found, told)}
+    notes = _headspace(found) if mode == "probe" else _bottleneck(found)
+    return {"metrics": {**metrics, "notes": notes}, "findings": _findings(found, notes)}
 
 
 def _nothing() -> Metrics:
@@ -121,7 +121,7 @@ def _compared(metrics: Metrics, others: dict[str, Metrics], run_id: str) -> Metr
     if mine is None:
         return {}
     others.pop(run_id, None)
-    told: Metrics = {
+    compared: Metrics = {
         "is_best_so_far": all(
             theirs is None or theirs[0] != mine[0] or theirs[1] < mine[1]
             for theirs in map(_speed, others.values())
@@ -129,8 +129,8 @@ def _compared(metrics: Metrics, others: dict[str, Metrics], run_id: str) -> Metr
     }
     baseline = _speed(others.get(_BASELINE, metrics))
     if baseline is not None and baseline[0] == mine[0]:
-        told["improvement_vs_baseline_pct"] = _rounded(100.0 * (mine[1] / baseline[1] - 1.0))
-    return told
+        compared["improvement_vs_baseline_pct"] = _rounded(100.0 * (mine[1] / baseline[1] - 1.0))
+    return compared
 
 
 def _speed(metrics: Metrics) -> tuple[str, float] | None:
@@ -159,16 +159,16 @@ def _headspace(found: Measured) -> str:
 def _bottleneck(found: Measured) -> str:
     summary = found.summary
     wait = summary.get("wait_pct")
-    told = "" if wait is None else f"{wait:.0f} % of a step is waiting for data"
+    notes = "" if wait is None else f"{wait:.0f} % of a step is waiting for data"
     bottleneck = summary.get("bottleneck") or {}
     if bottleneck:
         name = bottleneck.get("name") or bottleneck["kind"]
-        told += f"; {name} limits: {bottleneck['evidence']}"
-    return told or "no step in steady state"
+        notes += f"; {name} limits: {bottleneck['evidence']}"
+    return notes or "no step in steady state"
 
 
-def _findings(found: Measured, told: str) -> list[str]:
-    findings = [told]
+def _findings(found: Measured, notes: str) -> list[str]:
+    findings = [notes]
     interval = found.summary.get("steady_step_ci_ms")
     if interval:
         low, high = interval
