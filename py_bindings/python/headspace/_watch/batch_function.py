@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from headspace._loops.role_state import RoleState
 
-#: Seconds between two looks for the function in the script: in the first minute, and later.
+#: Seconds between two polls for the function in the script: in the first minute, and later.
 _PAUSE_S, _LATER_PAUSE_S = 0.002, 0.05
 
-#: Seconds after which a program without a file, such as `python -c`, is taken not to be the script, and
-#: after which the thread gives up looking.
+#: Seconds after which a program without a file, such as `python -c`, counts as another module, and after
+#: which the thread stops polling.
 _NO_SCRIPT_S, _GIVE_UP_S = 10.0, 600.0
 
 #: Flags of code objects (`inspect.CO_*`): generators; coroutines and asynchronous generators.
@@ -51,7 +51,7 @@ class _ThreadCalls:
         self.loop = loop
         self.calls = CallIterator()
         self.iterator: Any = None
-        #: The records say that it trains.
+        #: Whether the records have it as training.
         self.is_training = False
 
 
@@ -143,7 +143,7 @@ class BatchFunction:
         return nesting.make_iterator(loop, loop.iterate, generator, lifecycle.begin, state.role)
 
     def _begin_call(self) -> _ThreadCalls | None:
-        """The calls that this one is the next of, with an iterator. None if it is not to be timed."""
+        """The series that this call continues, with an iterator. None if it is not to be timed."""
         if _is_ignored():
             return None
         state = self._role_state()
@@ -259,7 +259,7 @@ def _is_script(function: BatchFunction) -> bool | None:
 
 
 def _look_for(function: BatchFunction) -> None:
-    """Looks for the function in the script until it is defined."""
+    """Polls for the function in the script until it is defined."""
     began = time.monotonic()
     while not function.is_found:
         waited = time.monotonic() - began
@@ -276,7 +276,7 @@ def _look_for(function: BatchFunction) -> None:
 
 
 def look_at_end(function: BatchFunction) -> None:
-    """Looks a last time: a short program may end before the thread has looked."""
+    """Checks a last time: a short program may end before the thread has polled."""
     if not function.has_module and _is_script(function):
         function.has_module = True
         call_safely(function.replace, sys.modules["__main__"])

@@ -1,7 +1,7 @@
 """Watches unwrapped loaders: replaces the methods that begin their iteration.
 
-Under `headspace run` the classes below get a thin method in the place of their own. It hands out the
-original's iterator, recorded, if the iteration is the outermost one of a process that trains. Otherwise
+Under `headspace run` thin wrappers replace these methods of the classes below. If the iteration is the
+outermost one of a process that trains, the wrapper returns the original's iterator, recorded. Otherwise
 it only calls the original. Types stay as they are.
 """
 

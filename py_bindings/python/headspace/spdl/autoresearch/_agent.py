@@ -15,9 +15,9 @@ __all__ = ["Agent"]
 
 _log = logging.getLogger(__name__)
 
-#: Prompts that ask for an edit to measure by, by the engine's names.
+#: The engine's names of the prompts that ask for measurement edits.
 _MEASURING = ("instrument", "headspace")
-#: The experiment that is the script as it is, by the engine's name.
+#: The engine's name of the experiment with the unchanged script.
 _BASELINE = "baseline"
 
 _KNOWLEDGE = """
@@ -41,7 +41,7 @@ class _Kept(str):
 
 
 class Agent:
-    """The coding agent that the engine was given, asked only what it is needed for."""
+    """Wraps the engine's coding agent, which gets only the prompts that need it."""
 
     def __init__(self, agent: Any) -> None:
         self._agent = agent

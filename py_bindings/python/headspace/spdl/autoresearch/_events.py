@@ -45,7 +45,7 @@ def events(found: Measured) -> list[tuple[str, float]]:
 
 
 def log_lines(found: Measured) -> Iterator[str]:
-    """What an instrumented script would have printed."""
+    """The lines that an instrumented script would have printed."""
     if not found.steps:
         return
     summary = found.summary

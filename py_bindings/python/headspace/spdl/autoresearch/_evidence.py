@@ -23,7 +23,7 @@ from headspace.spdl.autoresearch._records import Measured, measured
 
 __all__ = ["Evidence"]
 
-#: The engine's signs that an experiment had begun its work (`_failures.py`, spdl 0.8).
+#: Words by which the engine sees that an experiment had begun its work (`_failures.py`, spdl 0.8).
 _MARKERS = ("step_time", "ttfb", "data_readiness", "sm_util", "[autoresearch]")
 _TRACEBACK = "Traceback (most recent call last):"
 #: Lines of a traceback, and of a log without one.
@@ -38,7 +38,7 @@ class Evidence:
         self._jobs = jobs
 
     def collect(self, job_id: str, metrics_dir: Path) -> Any:
-        """What is known of a job that has ended. Files of it are left in ``metrics_dir``."""
+        """The evidence of a job that has ended. Its files are written to ``metrics_dir``."""
         from spdl.autoresearch.pipeline_optimization._platform import _MetricsEvidence
 
         metrics_dir.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ class Evidence:
         )
 
     def _answer(self, job: Job | None, found: Measured, error: str | None) -> dict[str, Any]:
-        """The block to answer with. That of a job that ended well is kept, to compare others with."""
+        """The JSON block for the analysis. The metrics of a successful job are stored for comparisons."""
         if error is not None or job is None:
             return block(found, mode="failed", error=error or "")
         others = {
@@ -116,7 +116,7 @@ def _write_json(path: Path, value: dict[str, Any]) -> None:
 
 
 def _tail(log: Path, *, tell_metrics: bool) -> str:
-    """The last traceback and what follows it; where there is none, the last lines."""
+    """The last traceback and the lines after it. Without a traceback, the last lines."""
     try:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
@@ -142,7 +142,7 @@ def _ending(exit_code: int | None, *, was_cancelled: bool) -> str:
 
 
 def _failure(how: str, found: Measured, tail: str) -> str:
-    """When and how a job failed, and its own words."""
+    """When and how a job failed, with the end of its log."""
     startup = "during startup, before its first batch"
     when = f"after {found.steps} batches" if found.steps else startup
     return f"The job failed {when}: {how}.\n{tail}"

@@ -28,11 +28,11 @@ from headspace.spdl.autoresearch._records import Progress
 
 __all__ = ["Job", "Jobs"]
 
-#: Names a job's folder in the environment of all its processes.
+#: Environment variable with the job's folder, set in all its processes.
 MARK = "HEADSPACE_SPDL_JOB"
 
-# The shell stays to tell how the command ended. It traps no signal: what it starts would have its
-# handlers until it is another program, and a signal that comes in between would be lost.
+# The shell stays, to write the exit code of the command. It traps no signal: until `exec` the child would
+# have the shell's handlers, and a signal in between would be lost.
 _LEAD = """
 folder=$1; shift
 echo $$ > "$folder/pid.new" && mv "$folder/pid.new" "$folder/pid"
@@ -67,25 +67,25 @@ class Jobs:
     def __init__(self, workdir: Path | None) -> None:
         # Absolute, since a job is known by its folder's name.
         self._workdir = None if workdir is None else workdir.absolute()
-        #: Those that this process started, to be reaped.
+        #: The jobs that this process started, and must reap.
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._progress: dict[str, Progress] = {}
 
     def folder(self, job_id: str) -> Path:
-        """Where all of a job lies."""
+        """The folder of a job."""
         if self._workdir is None:
             raise RuntimeError("no job was launched, and the engine named no workdir")
         return self._workdir / "headspace" / job_id
 
     def job(self, job_id: str) -> Job | None:
-        """What was launched; None where there is no such job."""
+        """The job with this id; None if there is none."""
         try:
             return Job(**json.loads((self.folder(job_id) / "job.json").read_text()))
         except (FileNotFoundError, ValueError, TypeError):
             return None
 
     def ended(self) -> list[Job]:
-        """The jobs that ended well, in the order in which they began."""
+        """The jobs that succeeded, ordered by start."""
         jobs = [job for job in self._all() if self._has_succeeded(job.job_id)]
         return sorted(jobs, key=lambda job: job.started_at)
 
@@ -121,25 +121,25 @@ class Jobs:
         return job_id
 
     def status(self, job_id: str) -> str:
-        """``RUNNING``, ``SUCCEEDED`` or ``FAILED``. Never waits for a job, but for one to be ended."""
+        """``RUNNING``, ``SUCCEEDED`` or ``FAILED``. Waits only while it ends a job whose probe is done."""
         job = self.job(job_id)
         if job is None:
             return "FAILED"
         if self.exit_code(job_id) is None and self._is_alive(job_id):
             if job.mode != "probe" or not self._read_progress(job_id).is_probed:
                 return "RUNNING"
-            # The rest of a probed run tells nothing more.
+            # After its probe a run gives no further information.
             _write(self.folder(job_id) / "probed", "")
             if not self._end(job_id):
                 return "RUNNING"
         return "SUCCEEDED" if self._has_succeeded(job_id) else "FAILED"
 
     def progress(self, job_id: str) -> str | None:
-        """Another text whenever a training loop took another batch; None before the first one."""
+        """A text that changes whenever a loop takes another batch; None before the first batch."""
         return self._read_progress(job_id).text
 
     def cancel(self, job_id: str) -> bool:
-        """Ends a job and all that it started. True where nothing of it runs any more."""
+        """Ends a job and all its processes. Returns whether none of them is left."""
         if self._is_alive(job_id):
             _write(self.folder(job_id) / "cancelled", "")
         return self._end(job_id)
@@ -147,7 +147,7 @@ class Jobs:
     def duration(self, job_id: str) -> float | None:
         """Seconds that an experiment ran.
 
-        None for a probe and for what failed: the engine draws the shortest as the best.
+        None for a probe and for a failed job: the engine plots the shortest as the best.
         """
         job = self.job(job_id)
         if job is None or job.mode == "probe":
@@ -159,15 +159,15 @@ class Jobs:
         return (self.folder(job_id) / "exit").stat().st_mtime - job.started_at
 
     def exit_code(self, job_id: str) -> int | None:
-        """That of the command as a shell has it; None while it runs, and where it was killed."""
+        """The command's exit code in a shell; None while it runs, and if the shell was killed."""
         return _read_number(self.folder(job_id) / "exit")
 
     def was_cancelled(self, job_id: str) -> bool:
-        """Whether the engine had it ended, as it does with a job that stalls."""
+        """Whether the engine cancelled the job. It cancels jobs that stall."""
         return (self.folder(job_id) / "cancelled").exists()
 
     def _has_succeeded(self, job_id: str) -> bool:
-        """Of a job that has ended: well, or because all was known."""
+        """Whether a job that has ended succeeded, or was ended after its probe."""
         if (self.folder(job_id) / "probed").exists():
             return True
         return self.exit_code(job_id) == 0 and not self.was_cancelled(job_id)
@@ -195,12 +195,12 @@ class Jobs:
         pid = self._pid(job_id)
         if pid is None or not self._is_alive(job_id):
             return not self._is_alive(job_id)
-        # Its shell may be gone at once while the command still completes its records.
+        # The shell may exit at once while the command is still writing its records.
         Ending(pid, (MARK, str(self.folder(job_id)))).wait()
         return not self._is_alive(job_id)
 
     def _end_orphans(self, run_id: str) -> None:
-        """Of an engine that was killed after a launch and before it noted it."""
+        """Ends jobs of an engine that was killed after a launch and before it recorded the launch."""
         for job in self._all():
             if job.run_id == run_id:
                 self._end(job.job_id)
@@ -220,9 +220,9 @@ class Jobs:
 def _prepared(workdir: Path) -> tuple[str, dict[str, Any]]:
     """The experiment that the engine has just prepared, and its specification.
 
-    The engine tells a launch no more than the command. But it writes ``meta.json`` as the last act
-    of preparing an experiment and ``job_id.txt`` as the first after its launch, so the experiment is
-    the one that has the first and not yet the second. Launches come in the order of preparation.
+    The engine passes only the command to a launch. But preparing an experiment ends with writing
+    ``meta.json``, and after the launch the engine first writes ``job_id.txt``. So the experiment is the
+    one that has the first file and not yet the second. Launches follow the order of preparation.
     """
     waiting = []
     for meta in workdir.glob("runs/*/meta.json"):
@@ -240,7 +240,7 @@ def _prepared(workdir: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _runs(pid: int, folder: Path) -> bool:
-    """Whether that process is the job's: a number is used again, the folder is not."""
+    """Whether that process belongs to the job. Process ids are reused, the folder is not."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -256,7 +256,7 @@ def _read_number(path: Path) -> int | None:
 
 
 def _write(path: Path, text: str) -> None:
-    """The file is there whole or not at all."""
+    """Writes a file atomically."""
     new = path.with_name(f"{path.name}.new")
     new.write_text(text)
     new.replace(path)

@@ -16,7 +16,7 @@ __all__ = ["block"]
 _BASELINE = "000_baseline"
 #: Remedies worth a finding each.
 _REMEDIES = 3
-#: A smaller gain is none: such a remedy says where not to look.
+#: Smallest gain that is printed as a prediction, in percent. A remedy below it says what does not help.
 _WORTH_PCT = 1.0
 
 Metrics = dict[str, Any]
@@ -63,7 +63,7 @@ def block(
 
 
 def _nothing() -> Metrics:
-    """Every metric, not measured."""
+    """All metrics as not measured."""
     return {
         "step_time_ms": None,
         "steady_step_time_ms": None,
@@ -97,10 +97,10 @@ def _live(found: Measured) -> Metrics:
 
 
 def _floor(found: Measured) -> Metrics:
-    """The headspace experiment's: a training run whose data is free.
+    """Metrics of the headspace experiment: a training run with free data.
 
-    Its mean is its steady step too, since the engine scales its throughput by their ratio, meant for
-    a cache that has to fill first.
+    Mean step and steady step are the same. The engine scales the throughput by their ratio, which is meant
+    for a cache that has to fill first.
     """
     metrics = _nothing()
     summary = found.summary
@@ -134,7 +134,7 @@ def _compared(metrics: Metrics, others: dict[str, Metrics], run_id: str) -> Metr
 
 
 def _speed(metrics: Metrics) -> tuple[str, float] | None:
-    """What the engine compares by: samples a second, else steps a second. More is better."""
+    """The rate by which the engine compares: samples per second, else steps per second."""
     if metrics.get("throughput_samples_per_s"):
         return "samples", float(metrics["throughput_samples_per_s"])
     if metrics.get("steady_step_time_ms"):
@@ -186,5 +186,5 @@ def _findings(found: Measured, notes: str) -> list[str]:
 
 
 def _rounded(value: Any) -> Any:
-    """To what is worth reading: the interval of a run is wider."""
+    """Rounds to three digits after the point. The interval of a run is wider."""
     return round(value, 3) if isinstance(value, float) else value
