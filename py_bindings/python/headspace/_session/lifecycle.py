@@ -212,7 +212,11 @@ def _start(
         for sink in asked:
             if sink.open(rank):
                 sinks.append(sink)  # noqa: PERF401 - if the next one raises, these are closed.
-        feed = _feed(sinks, seconds, silent) if sinks else None
+        feed = None
+        if sinks:
+            from headspace.integrations._sink import Feed
+
+            feed = Feed(sinks, seconds, silent)
         configuration = _configuration(base or _settings.directory(), seconds, rank)
         kinds = {kind for kind, _, _ in exports}
         configuration |= {
@@ -269,12 +273,6 @@ def _record_refused_settings(native: _native.Session) -> None:
     """Records the settings that were invalid."""
     while _settings.refused:
         native.refuse_setting(*_settings.refused.pop(0))
-
-
-def _feed(sinks: list[Sink], interval: float, quiet: bool) -> Feed:
-    from headspace.integrations._sink import Feed
-
-    return Feed(sinks, interval, quiet)
 
 
 def _seconds(interval: float | str) -> float:

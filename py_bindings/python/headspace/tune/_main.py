@@ -79,13 +79,10 @@ def tune(arguments: ParsedArguments) -> int:
     ended = Search(job, store, progress).run()
     where = os.path.relpath(folder)
     if ended.interrupted:
-        again = "the same command goes on from here"
         if winner_of(ended.trials, limits.objective) is not None:
             print("\n".join(report(ended.trials, space, template, limits, "it was interrupted")))
-        print(
-            f"headspace tune: interrupted; {where} holds what was done, and {again}",
-            file=sys.stderr,
-        )
+        text = f"interrupted; {where} holds what was done, and the same command goes on from here"
+        print(f"headspace tune: {text}", file=sys.stderr)
         return EXIT_INTERRUPTED
     if ended.failed:
         print(f"headspace tune: {ended.reason}", file=sys.stderr)

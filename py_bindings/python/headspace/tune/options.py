@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -172,11 +173,16 @@ def _count(text: str) -> int:
     return number
 
 
-def _percent(text: str) -> float:
+def _number(text: str) -> float:
+    """The number; not a number if the text is none."""
     try:
-        share = float(text.strip().removesuffix("%")) / 100
+        return float(text)
     except ValueError:
-        share = -1.0
+        return math.nan
+
+
+def _percent(text: str) -> float:
+    share = _number(text.strip().removesuffix("%")) / 100
     if not 0 <= share <= 10:
         raise argparse.ArgumentTypeError(f"`{text}` is no percentage (write `5%`)")
     return share
@@ -185,10 +191,7 @@ def _percent(text: str) -> float:
 def _duration(text: str) -> float:
     units = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
     unit = next((unit for unit in units if text.endswith(unit)), "")
-    try:
-        seconds = float(text.removesuffix(unit)) * units.get(unit, 1.0)
-    except ValueError:
-        seconds = -1.0
+    seconds = _number(text.removesuffix(unit)) * units.get(unit, 1.0)
     if not seconds > 0:
         raise argparse.ArgumentTypeError(f"`{text}` is no time (write `90s`, `30m` or `2h`)")
     return seconds
