@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Most containers that are copied, all levels together. Further ones are shared.
 MOST_CONTAINERS = 1024
 
-#: Values of these types are never changed, and hold nothing that is.
+#: Values of these types are immutable, and contain nothing mutable.
 _CONSTANTS = (int, float, complex, str, bytes, bool, type(None), type, range)
 
 
@@ -63,7 +63,7 @@ class _Copier:
         if len(self.made) >= MOST_CONTAINERS or not _is_container(part, kind):
             value = self.copy_value(part)
             if value is not part:
-                # The original is kept meanwhile, so that no other object gets its identity.
+                # The original is kept during the copy, so that no other object gets its identity.
                 self.made[id(part)] = value
                 self.originals.append(part)
             return value

@@ -90,7 +90,7 @@ def is_iterating() -> bool:
 
 
 def interrupt_iterations() -> None:
-    """This thread begins an evaluation: the time until the next batch is no part of a training step."""
+    """Excludes the time until the next batch from training steps: this thread begins an evaluation."""
     if not is_nested():
         for entry, *_ in _iterators:
             iterator = entry()

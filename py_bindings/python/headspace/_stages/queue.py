@@ -106,7 +106,7 @@ def _count(given: int) -> int:
 
 
 def _weakly(q: Any) -> Callable[[], Any]:
-    if q is None:  # `depth` and `capacity` say everything.
+    if q is None:  # `depth` and `capacity` are enough.
         return lambda: ()
     try:
         return ref(q)
@@ -158,7 +158,7 @@ def _read_thread_pool(pool: Any) -> Reading | None:
 
 
 def _count_busy(threads: list[Any], work: Any) -> int | None:
-    """How many threads of a pool are in a call. None if that cannot be known.
+    """Number of a pool's threads that are in a call. None if it is unknown.
 
     The pool's own count of idle threads is not used: before Python 3.12 it counts ends of calls, and later
     it misses some. An idle thread waits in the pool's own function, which calls no other Python function.
