@@ -158,7 +158,7 @@ def test_practices_that_ran_count_as_tried(searched: Search) -> None:
     assert {"mtp", "mp_region"} <= set(searched.state()["best_practices_tried"])
 
 
-def test_a_failure_at_start_up_is_told_as_one_and_is_repaired(searched: Search) -> None:
+def test_a_failure_at_start_up_is_reported_as_one_and_is_repaired(searched: Search) -> None:
     failure = searched.nodes()["mp_region"]["failure"]
 
     assert failure["kind"] == "job_startup_failed"
@@ -168,7 +168,7 @@ def test_a_failure_at_start_up_is_told_as_one_and_is_repaired(searched: Search) 
     assert searched.nodes()["mp_region_startup_retry_1"]["status"] == "completed"
 
 
-def test_a_crash_at_work_is_told_as_one_with_its_traceback(searched: Search) -> None:
+def test_a_crash_during_training_is_reported_as_one_with_its_traceback(searched: Search) -> None:
     failure = searched.nodes()["crash"]["failure"]
 
     assert failure["kind"] == "job_runtime_failed"
@@ -181,7 +181,7 @@ def test_a_crash_at_work_is_told_as_one_with_its_traceback(searched: Search) -> 
     assert "MemoryError: of no use" in Path(log).read_text()
 
 
-def test_a_stall_is_told_as_one_and_nothing_of_it_runs_on(searched: Search) -> None:
+def test_a_stall_is_reported_as_one_and_leaves_no_process(searched: Search) -> None:
     failure = searched.nodes()["stall"]["failure"]
 
     assert failure["kind"] == "job_stalled"

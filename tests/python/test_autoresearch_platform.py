@@ -423,7 +423,7 @@ SUMMARY: dict[str, Any] = {
 }
 
 
-def test_the_floor_is_told_as_a_run_with_free_data_that_the_engine_does_not_scale() -> None:
+def test_the_floor_is_reported_as_a_run_with_free_data_that_the_engine_does_not_scale() -> None:
     answer = block(Measured(SUMMARY, "", {}), mode="probe")
 
     metrics = answer["metrics"]

@@ -28,7 +28,7 @@ def taken() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("wrong", [5, [5], 1.5, object(), b"runs", {"runs": 1}, [["runs"]]])
-def test_what_is_no_destination_is_a_type_error_that_names_what_may_be_given(
+def test_an_invalid_destination_raises_a_type_error_that_lists_the_valid_ones(
     runs: Runs, wrong: Any
 ) -> None:
     with pytest.raises(TypeError, match=r"`to` is no destination: .*a path.*`Prometheus`"):
@@ -36,7 +36,9 @@ def test_what_is_no_destination_is_a_type_error_that_names_what_may_be_given(
     assert not runs.folders
 
 
-def test_a_class_instead_of_a_destination_is_told_how_to_write_it(runs: Runs) -> None:
+def test_a_class_instead_of_a_destination_raises_an_error_with_the_right_spelling(
+    runs: Runs,
+) -> None:
     wrong: Any = headspace.Prometheus
     with pytest.raises(TypeError, match=r"write `Prometheus\(\.\.\.\)`"):
         headspace.start(to=wrong)
@@ -55,7 +57,7 @@ def test_a_second_folder_is_an_error_and_the_same_one_twice_is_not(
         assert session.folder.startswith(str(one))
 
 
-def test_a_destination_of_the_environment_that_the_script_asks_for_too_is_told_of_once(
+def test_a_destination_of_both_the_environment_and_the_script_is_reported_once(
     aloud: Runs, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HEADSPACE_EXPORT", "prometheus:9999, :9464")
@@ -66,7 +68,7 @@ def test_a_destination_of_the_environment_that_the_script_asks_for_too_is_told_o
     assert aloud.notices().count("setting_refused") == 2
 
 
-def test_each_destination_of_the_environment_that_does_not_open_is_told_of(
+def test_each_destination_of_the_environment_that_does_not_open_is_reported(
     aloud: Runs,
     taken: int,
     monkeypatch: pytest.MonkeyPatch,

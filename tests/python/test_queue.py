@@ -179,7 +179,7 @@ def test_a_pool_that_has_ended_is_gone(session: headspace.Session, name: str) ->
     assert len(looks(session, name)) <= before + 1
 
 
-def test_of_a_pool_that_is_of_another_make_only_the_depth_is_told(
+def test_for_a_pool_of_an_unknown_type_only_the_depth_is_recorded(
     session: headspace.Session, name: str
 ) -> None:
     pool = ThreadPoolExecutor(2)
@@ -193,7 +193,7 @@ def test_of_a_pool_that_is_of_another_make_only_the_depth_is_told(
     assert not {"active", "places"} & look.keys()
 
 
-def test_what_the_summary_says_of_a_pool_is_the_mean_of_its_looks(
+def test_the_summary_of_a_pool_is_the_mean_of_its_samples(
     runs: Runs, session: headspace.Session, name: str
 ) -> None:
     go_on = threading.Event()
@@ -295,7 +295,7 @@ def test_a_queue_that_nobody_has_any_more_is_gone(session: headspace.Session, na
     assert len(looks(session, name)) <= before + 1
 
 
-def test_one_whose_depth_raises_is_given_up_with_one_notice(
+def test_a_queue_whose_depth_raises_is_disabled_with_one_notice(
     runs: Runs, session: headspace.Session, name: str
 ) -> None:
     asked = []
@@ -315,7 +315,7 @@ def test_one_whose_depth_raises_is_given_up_with_one_notice(
     assert "no depth here" in notice["text"]
 
 
-def test_nobody_looks_while_the_session_is_paused_or_there_is_none(runs: Runs, name: str) -> None:
+def test_no_queue_is_read_without_a_session_or_while_it_is_paused(runs: Runs, name: str) -> None:
     asked = itertools.count()
     last = [0]
 
@@ -352,7 +352,7 @@ def test_without_queues_there_is_no_thread(runs: Runs) -> None:
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
-def test_a_forked_child_looks_at_nothing(session: headspace.Session, name: str) -> None:
+def test_a_forked_child_reads_no_queue(session: headspace.Session, name: str) -> None:
     headspace.queue(name, depth=lambda: 1)
     first_look(session, name)
 

@@ -196,7 +196,7 @@ def test_stages_are_in_order_with_their_concurrency_and_calls_at_once(runs: Runs
     assert stages["read"].peak == 3
 
 
-def test_stages_of_one_name_are_told_apart_and_those_of_a_pipeline_built_anew_are_not(
+def test_stages_with_equal_names_are_numbered_but_not_those_of_a_rebuilt_pipeline(
     runs: Runs,
 ) -> None:
     headspace.start(interval=0.05)

@@ -24,7 +24,7 @@ from headspace.tune.plan import Limits, Planner
 from headspace.tune.progress import Progress
 from headspace.tune.resources import Place
 from headspace.tune.search import Job, Search
-from headspace.tune.store import GONE_S, LOCK_S, Signs, Store
+from headspace.tune.store import GONE_S, LOCK_S, Heartbeats, Store
 
 PROGRAM = str(PROGRAMS / "tuned.py")
 SPACE = Space((parse_knob("threads=1,2"),))
@@ -68,7 +68,7 @@ def test_what_lasts_too_long_before_its_first_step_is_a_timeout(tmp_path):
     assert outcome.steps == 0
 
 
-def test_slower_is_told_by_the_sample_where_samples_count(tmp_path):
+def test_with_objective_throughput_slower_means_per_sample(tmp_path):
     # Four samples in a step of 10 ms or more.
     def run(name: str, best: float) -> State:
         patience = Patience(measure=1.0)
@@ -221,7 +221,7 @@ def test_an_experiment_that_another_worker_gave_up_is_dropped_and_the_search_goe
     assert again.name != taken.name
 
 
-def test_a_search_whose_experiment_was_given_up_runs_it_anew(tmp_path, monkeypatch):
+def test_an_experiment_that_another_worker_gave_up_is_run_again(tmp_path, monkeypatch):
     mine = search(tmp_path, "one")
     store = mine._store
     record = store.record
@@ -238,16 +238,16 @@ def test_a_search_whose_experiment_was_given_up_runs_it_anew(tmp_path, monkeypat
     assert done.trials[0].kind is Kind.BASELINE
 
 
-def test_who_is_silent_is_told_by_change_and_not_by_the_clock_of_another_machine():
+def test_a_silent_worker_is_detected_by_unchanged_heartbeats_not_by_its_clock():
     now = 1000.0
-    signs = Signs(lambda: now)
-    assert signs.silent_s("a", -5e9) == 0.0, "its clock may be anywhere"
+    heartbeats = Heartbeats(lambda: now)
+    assert heartbeats.silent_s("a", -5e9) == 0.0, "its clock may be anywhere"
     now += GONE_S - 1
-    assert signs.silent_s("a", -5e9) == GONE_S - 1
-    assert signs.silent_s("a", -6e9) == 0.0, "its clock may go back"
+    assert heartbeats.silent_s("a", -5e9) == GONE_S - 1
+    assert heartbeats.silent_s("a", -6e9) == 0.0, "its clock may go back"
     now += 5.0
-    assert signs.silent_s("a", -6e9) == 5.0
-    assert signs.silent_s("b", None) == 0.0
+    assert heartbeats.silent_s("a", -6e9) == 5.0
+    assert heartbeats.silent_s("b", None) == 0.0
     assert 2 * LOCK_S < GONE_S, "who waits for a lock is not gone"
 
 

@@ -60,7 +60,7 @@ def test_what_a_knob_turns_is_guessed_from_its_name(name, turns):
     assert parse_knob(f"{name}=1,2").turns == turns
 
 
-def test_a_knob_that_is_given_twice_is_refused():
+def test_a_knob_that_is_named_twice_is_refused():
     with pytest.raises(TuneError, match="`--knob a=…` is given twice"):
         parse(["--knob", "a=1,2", "--knob", "a=3,4", "--", "true", "{a}"])
 
@@ -167,7 +167,7 @@ def test_a_file_stands_for_the_command_line_which_counts_more(tmp_path: Path):
         ("knobs = 3", "no table"),
     ],
 )
-def test_a_file_that_is_not_in_order_is_refused_by_what_is_wrong(tmp_path: Path, text, told):
+def test_an_invalid_file_is_refused_with_the_reason(tmp_path: Path, text, told):
     pytest.importorskip("tomllib", reason="platform: Python 3.10 has no tomllib")
     file = tmp_path / "tune.toml"
     file.write_text(text)

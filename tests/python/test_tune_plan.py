@@ -193,7 +193,7 @@ def test_two_runs_of_a_narrow_interval_each_do_not_make_a_wide_one():
     assert 2.9 < both.half < 5, "both lie in it"
 
 
-def test_how_much_runs_differ_is_told_by_all_configurations_that_were_run_again():
+def test_the_spread_is_pooled_over_all_configurations_that_were_run_again():
     def twice(ms: float, apart: float) -> list[Cost]:
         return [Cost(one, one - 0.5, one + 0.5) for one in (ms - apart / 2, ms + apart / 2)]
 
@@ -319,7 +319,7 @@ def test_sure_remedies_are_tried_together_first_and_then_one_by_one():
     assert got[2:] == [{"decode_threads": 3}, {"queue": 4}, {"mtp": True}]
 
 
-def test_what_a_remedy_asks_beyond_the_knob_is_not_predicted():
+def test_a_remedy_beyond_the_range_of_the_knob_has_no_prediction():
     asks = [remedy("decode.concurrency", 9, 20.0, start=2)]
     now = {**SPACE.baseline, "decode_threads": 2}
     (proposed,) = remedies.proposals(SPACE, now, {"remedies": asks})
@@ -343,7 +343,7 @@ def measured(knobs: Config, ms: float, **decode: Any) -> Trial:
     return Trial(Experiment(0, Proposal(Kind.SAMPLE, knobs, "")), outcome(ms, stages=[stage]))
 
 
-def test_what_a_measured_stage_allows_at_best_puts_configurations_off():
+def test_configurations_above_the_bound_of_a_measured_stage_come_last():
     now = SPACE.baseline
     least = bound(SPACE, [measured(now, 85.0, cpu_pct=90.0)], Objective.STEP)
 
@@ -356,7 +356,7 @@ def test_what_a_measured_stage_allows_at_best_puts_configurations_off():
     assert waiting({**now, "mtp": True}) == 80.0
 
 
-def test_calls_that_hold_each_other_up_say_nothing_of_fewer_at_once():
+def test_a_measured_stage_gives_no_bound_for_a_lower_concurrency():
     """Decoders: 14 at once take over twice as long a call as 7."""
     crowded = measured(
         {**SPACE.baseline, "decode_threads": 8}, 90.0, mean_ms=160.0, concurrency=8.0
@@ -442,7 +442,7 @@ def test_on_recorded_outcomes_it_needs_fewer_experiments_than_tpe_and_random():
     assert all(mine < other for other in medians.values()), (mine, medians)
 
 
-def test_on_the_recorded_grid_it_needs_fewest_and_at_most_forty():
+def test_on_the_recorded_grid_the_search_needs_fewest_and_at_most_forty_experiments():
     """What `make study` prints, on the video example's record."""
     from study_tune import RECORD, compare, needs_fewest, video_space
 
@@ -498,7 +498,7 @@ def test_the_table_has_the_columns_of_spdls_master_table_and_is_read_by_its_load
 def test_pictures_are_well_formed_and_show_every_experiment(tmp_path):
     search = searched()
     for svg in (
-        progress_svg(search.trials, SPACE, Objective.STEP),
+        progress_svg(search.trials, Objective.STEP),
         tree_svg(search.trials, SPACE, Objective.STEP),
     ):
         root = ElementTree.fromstring(svg)
@@ -506,10 +506,10 @@ def test_pictures_are_well_formed_and_show_every_experiment(tmp_path):
         assert len(titles) > 8
         assert "NaN" not in svg
         assert "nan" not in svg
-    progress = progress_svg(search.trials, SPACE, Objective.STEP)
+    progress = progress_svg(search.trials, Objective.STEP)
     for words in ("floor 9.0 ms", "best ", "SM utilisation", "stopped early"):
         assert words in progress
-    ElementTree.fromstring(progress_svg([], SPACE, Objective.STEP))
+    ElementTree.fromstring(progress_svg([], Objective.STEP))
     ElementTree.fromstring(tree_svg([], SPACE, Objective.STEP))
 
 
@@ -536,7 +536,7 @@ def test_the_report_ends_with_the_best_command_and_says_what_is_left():
     assert re.search(r"±[\d.]+ \(\d+ runs, [\d.]+ to [\d.]+\)", best), best
 
 
-def test_each_experiment_is_told_with_all_its_knobs():
+def test_each_progress_line_has_all_knobs():
     stream = io.StringIO()
     progress = Progress(SPACE, Limits(), stream=stream)
     for trial in searched().trials:

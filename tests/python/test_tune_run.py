@@ -91,7 +91,7 @@ def test_a_program_that_ends_is_measured_with_an_interval_and_its_log_is_kept(tm
         ("nothing", State.STARTUP_FAILED, "no loader"),
     ],
 )
-def test_ends_in_an_error_are_told_apart_with_their_traceback(tmp_path, fault, state, told):
+def test_each_kind_of_failure_is_reported_with_its_traceback(tmp_path, fault, state, told):
     outcome = run_one(tmp_path, "--fault", fault)
     assert outcome.state is state
     assert told in outcome.detail
@@ -105,7 +105,7 @@ def test_of_a_traceback_the_frames_before_the_last_are_kept_and_nothing_that_fol
     assert outcome.detail.splitlines()[-1] == "TrainingError: the loss is not a number"
 
 
-def test_a_program_that_hangs_is_ended_and_it_is_told_whether_it_had_begun(tmp_path):
+def test_a_program_that_hangs_is_ended_and_the_outcome_says_whether_it_had_begun(tmp_path):
     stalled = run_one(tmp_path / "a", "--fault", "stall", stall=4.0)
     assert stalled.state is State.STALLED
     assert stalled.steps >= 60
@@ -361,7 +361,7 @@ def test_another_search_in_the_same_folder_is_refused(tmp_path):
         Store("mysql://me:secret@127.0.0.1/none", "s", SPACE, {})
 
 
-def test_only_what_a_dead_tuner_ran_is_given_up(tmp_path):
+def test_only_experiments_of_a_dead_tuner_are_given_up(tmp_path):
     url = f"journal:{tmp_path / 'study'}"
     store = Store(url, "s", SPACE, {})
     planner = Planner(SPACE, Limits())
@@ -487,7 +487,7 @@ def test_two_places_run_two_experiments_at_once_and_none_twice(tmp_path):
     assert links == sorted(Path(trial.outcome.run).name for trial in ended.trials)
 
 
-def test_a_baseline_that_failed_is_told_and_tried_again_the_next_time(tmp_path):
+def test_a_failed_baseline_is_reported_and_run_again_by_the_next_search(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("raise SystemExit('no data')\n")
     command = [sys.executable, "-m", "headspace", "tune", "--dir", str(tmp_path / "t"), "--no-inject",

@@ -1,4 +1,4 @@
-"""The `headspace` command of the wheel."""
+"""Runs the `headspace` command of the wheel."""
 
 from __future__ import annotations
 

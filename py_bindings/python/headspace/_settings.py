@@ -1,4 +1,4 @@
-"""Settings from environment variables, read anew each time one is needed.
+"""Reads settings from environment variables, again at each use.
 
 An invalid value is reported once, and the default is used: nothing here raises.
 """
@@ -11,7 +11,6 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
 MODES = ("measure", "probe", "replay")
@@ -32,7 +31,7 @@ _LOCAL_WORLD_SIZE = (
 )
 _WORLD_SIZE = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
-#: Refused settings that are not recorded yet, each with what is wrong. The next session records them.
+#: Invalid settings that are not recorded yet, each with its problem. The next session records them.
 refused: list[tuple[str, str]] = []
 
 
@@ -43,16 +42,11 @@ def _refuse(setting: str, problem: str) -> None:
 
 def enabled() -> bool:
     """Whether headspace does anything (``HEADSPACE``, default yes)."""
-    value = os.environ.get("HEADSPACE", "1").strip().lower()
-    if value in ("0", "off", "false", "no"):
-        return False
-    if value not in ("", "1", "on", "true", "yes"):
-        _refuse("HEADSPACE", f"`{value}` is neither 0 nor 1; headspace stays on.")
-    return True
+    return _switch("HEADSPACE", "headspace stays on", default=True)
 
 
 def mode() -> str:
-    """What wrapped loaders do (``HEADSPACE_MODE``, default ``measure``)."""
+    """The mode of wrapped loaders (``HEADSPACE_MODE``, default ``measure``)."""
     value = os.environ.get("HEADSPACE_MODE", "").strip().lower()
     if value and value not in MODES:
         _refuse(
@@ -64,7 +58,7 @@ def mode() -> str:
 
 
 def directory() -> str:
-    """The folder that holds one folder a run (``HEADSPACE_DIR``)."""
+    """The folder with one folder per run (``HEADSPACE_DIR``)."""
     return os.environ.get("HEADSPACE_DIR") or "headspace-runs"
 
 
@@ -97,7 +91,7 @@ def duration(text: str) -> float | None:
 
 
 def quiet() -> bool:
-    """Whether nothing is said on stderr (``HEADSPACE_QUIET``, default no)."""
+    """Whether nothing is printed on stderr (``HEADSPACE_QUIET``, default no)."""
     return _switch("HEADSPACE_QUIET", "headspace is not quiet")
 
 
@@ -178,12 +172,16 @@ def loop_options() -> dict[str, Any]:
     }
 
 
-def _switch(name: str, instead: str) -> bool:
-    """Whether a setting that is off by default is on."""
+def _switch(name: str, instead: str, *, default: bool = False) -> bool:
+    """Whether a setting is on."""
     value = os.environ.get(name, "").strip().lower()
-    if value not in ("", "0", "1", "off", "on", "false", "true", "no", "yes"):
+    if value in ("1", "on", "true", "yes"):
+        return True
+    if value in ("0", "off", "false", "no"):
+        return False
+    if value:
         _refuse(name, f"`{value}` is neither 0 nor 1; {instead}.")
-    return value in ("1", "on", "true", "yes")
+    return default
 
 
 def _count(
@@ -202,9 +200,9 @@ def _count(
 
 
 def notify_run_command() -> None:
-    """Tells the process that `headspace run` became that a session was started, by making a file.
+    """Creates a file that tells the process of `headspace run` that a session was started.
 
-    Only if it is Python: then it removes the file at its end.
+    Only if that process is Python: then it removes the file at its end.
     """
     try:
         pid = int(os.environ.get("HEADSPACE_RUN_PID", "0"))
@@ -220,9 +218,9 @@ def notify_run_command() -> None:
         pass
 
 
-def _number(names: tuple[str, ...], default: int, environ: Mapping[str, str]) -> int:
+def _number(names: tuple[str, ...], default: int) -> int:
     for name in names:
-        value = environ.get(name)
+        value = os.environ.get(name)
         if value is None:
             continue
         try:
@@ -236,17 +234,17 @@ def _number(names: tuple[str, ...], default: int, environ: Mapping[str, str]) ->
 
 
 def rank() -> int:
-    """This process's rank, as its launcher says; 0 where none does."""
-    return _number(_RANK, _of_torch("get_rank", 0), os.environ)
+    """This process's rank, by its launcher; 0 without a launcher."""
+    return _number(_RANK, _of_torch("get_rank", 0))
 
 
 def world_size() -> int:
-    """How many processes the run has, as its launcher says; 1 where none does."""
-    return max(1, _number(_WORLD_SIZE, _of_torch("get_world_size", 1), os.environ))
+    """Number of processes of the run, by its launcher; 1 without a launcher."""
+    return max(1, _number(_WORLD_SIZE, _of_torch("get_world_size", 1)))
 
 
 def _of_torch(what: str, default: int) -> int:
-    """What ``torch.distributed`` says, if a program has set that up without a launcher."""
+    """A number from ``torch.distributed``, if the program initialised it without a launcher."""
     distributed = sys.modules.get("torch.distributed")
     try:
         if distributed is None or not distributed.is_initialized():
@@ -258,27 +256,27 @@ def _of_torch(what: str, default: int) -> int:
 
 
 def local_rank() -> int:
-    """This process's rank on its machine, as its launcher says; its rank where none does."""
-    return _number(_LOCAL_RANK, rank(), os.environ)
+    """This process's rank on its machine, by its launcher; its rank without a launcher."""
+    return _number(_LOCAL_RANK, rank())
 
 
 def rank_on_node() -> int | None:
-    """This process's number among the ranks of its machine, as its launcher says. None where it is the only
-    one there, and where no launcher says."""
-    number = _number(_LOCAL_RANK, -1, os.environ)
-    is_alone = world_size() == 1 or _number(_LOCAL_WORLD_SIZE, 0, os.environ) == 1
+    """This process's number among the ranks of its machine, by its launcher. None if it is the only rank
+    there, or without a launcher."""
+    number = _number(_LOCAL_RANK, -1)
+    is_alone = world_size() == 1 or _number(_LOCAL_WORLD_SIZE, 0) == 1
     return None if number < 0 or is_alone else number
 
 
 def export(besides: set[str]) -> list[tuple[str, dict[str, str], bool]]:
-    """Where records go besides the run folder (``HEADSPACE_EXPORT``, default nowhere).
+    """Destinations of records besides the run folder (``HEADSPACE_EXPORT``, default none).
 
-    A list with commas: ``otlp``, ``prometheus:9464``. What is wrong with one of them is said when it
-    is opened, and costs the others nothing. A kind that the script itself asks for is left out, and
-    said to be: two exporters of one run to one collector would contradict each other.
+    The value is a list with commas: ``otlp``, ``prometheus:9464``. An error of one destination is reported
+    when it is opened, and does not affect the others. A kind that the script itself uses is left out, with
+    a notice: two exporters of one run to one collector would contradict each other.
 
     Args:
-        besides: Kinds that the script asks for.
+        besides: Kinds that the script uses.
     """
     found = []
     for entry in os.environ.get("HEADSPACE_EXPORT", "").split(","):
@@ -301,25 +299,21 @@ def export(besides: set[str]) -> list[tuple[str, dict[str, str], bool]]:
 
 
 def run_id() -> str | None:
-    """The run folder's name where several ranks must agree on it; None where one process runs.
+    """The run folder's name if several ranks must agree on it; None for a single process.
 
     The ranks of one machine share their launcher: its start time and process id name the run.
     """
     if world_size() == 1:
         return None
-    for name in ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"):
-        value = os.environ.get(name)
-        if value and value != "none":
-            break
-    else:
-        value = str(os.getppid())
+    jobs = map(os.environ.get, ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"))
+    value = next((job for job in jobs if job and job != "none"), str(os.getppid()))
     started = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime(_started(os.getppid())))
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in value)
     return f"{started}-{safe}"
 
 
 def _started(pid: int) -> float:
-    """When a process started, in seconds since 1970; the epoch itself where that is unknown."""
+    """When a process started, in seconds since 1970; 0 if that is unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             ticks = int(stat.read().rpartition(b")")[2].split()[19])

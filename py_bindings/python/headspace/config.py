@@ -1,4 +1,4 @@
-"""Where records go."""
+"""Defines the destinations of records: files, OpenTelemetry, Prometheus, pipes."""
 
 from __future__ import annotations
 

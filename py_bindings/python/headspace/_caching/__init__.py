@@ -1,1 +1,1 @@
-"""Cached batches: how they are kept unchanged, and SPDL's cache classes, measured."""
+"""Copies cached batches, detects changes to them, and replaces SPDL's cache classes by measured ones."""

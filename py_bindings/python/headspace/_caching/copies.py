@@ -1,4 +1,4 @@
-"""Copies of batches that are kept for replay, so that a loop cannot change them.
+"""Copies batches for replay, so that a loop cannot change the cached ones.
 
 A loop often changes the containers of a batch: it reassigns ``batch["image"]``, pops a label, moves a
 list's items. :func:`copy_containers` makes new containers around the same values, so what the loop does to
@@ -8,19 +8,20 @@ needs :func:`copy_values`, which costs the memory and the time of a real copy.
 
 from __future__ import annotations
 
+from _operator import setitem
 from copy import copy, deepcopy
 
 from headspace._loops.samples import is_user_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 #: Most containers that are copied, all levels together. Further ones are shared.
 MOST_CONTAINERS = 1024
 
-#: Values of these types are never changed, and hold nothing that is.
+#: Values of these types are immutable, and contain nothing mutable.
 _CONSTANTS = (int, float, complex, str, bytes, bool, type(None), type, range)
 
 
@@ -62,7 +63,7 @@ class _Copier:
         if len(self.made) >= MOST_CONTAINERS or not _is_container(part, kind):
             value = self.copy_value(part)
             if value is not part:
-                # The original is kept meanwhile, so that no other object gets its identity.
+                # The original is kept during the copy, so that no other object gets its identity.
                 self.made[id(part)] = value
                 self.originals.append(part)
             return value
@@ -72,24 +73,21 @@ class _Copier:
             self.made[id(part)] = made
             return made
         made = self.made[id(part)] = copy(part)
+        items: Iterable[tuple[Any, Any]]
+        assign: Callable[[Any, Any, Any], None] = setitem
         if issubclass(kind, list):
-            for index, value in enumerate(part):
-                inner = self.copy(value)
-                if inner is not value:
-                    made[index] = inner
+            items = enumerate(part)
         elif issubclass(kind, (set, frozenset)):
-            pass  # Its values can be hashed, so nobody changes them.
+            return made  # Its values can be hashed, so nobody changes them.
         elif issubclass(kind, dict) or is_user_dict(kind):
-            for key, value in part.items():
-                inner = self.copy(value)
-                if inner is not value:
-                    made[key] = inner
+            items = part.items()
         else:
-            for name in kind.__dataclass_fields__:
-                value = getattr(part, name, None)
-                inner = self.copy(value)
-                if inner is not value:
-                    object.__setattr__(made, name, inner)  # It may be frozen.
+            items = ((name, getattr(part, name, None)) for name in kind.__dataclass_fields__)
+            assign = object.__setattr__  # A dataclass may be frozen.
+        for key, value in items:
+            inner = self.copy(value)
+            if inner is not value:
+                assign(made, key, inner)
         return made
 
 

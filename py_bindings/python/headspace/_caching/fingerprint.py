@@ -1,4 +1,4 @@
-"""A digest of a batch, to notice that the training loop has changed it in place. Inexpensive.
+"""Computes an inexpensive digest of a batch, to detect that the training loop changed it in place.
 
 PyTorch tensors and their subclasses count in-place operations (``_version``), so nothing waits for a device.
 Inference tensors have no count: their changes are not seen. Of other buffers a sample of bytes is read.

@@ -1,4 +1,4 @@
-"""Drop-ins for SPDL's caches: live batches first, then cached ones, and measured."""
+"""Implements drop-ins for SPDL's caches: live batches first, then cached ones, with measurements."""
 
 from __future__ import annotations
 

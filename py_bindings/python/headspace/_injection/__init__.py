@@ -1,4 +1,4 @@
-"""How headspace gets into a program that does not import it, and stays out of what is not Python.
+"""Injects headspace into Python programs under `headspace run`, and keeps it out of other programs.
 
-The files here are loaded by their path, before anything else of headspace, and import nothing of it.
+These files are loaded by path, before any other module of headspace, and import none of them.
 """

@@ -1,9 +1,9 @@
-"""The environment of children: one that is not Python gets the environment without `headspace run`.
+"""Restores the original environment for child processes that are not Python.
 
 `HEADSPACE_RUN` holds the variables that `headspace run` changed, with their old values. A child counts as
-Python if a word of its command line is Python, or names a script that Python runs or that calls Python:
-then its environment stays, and its loaders are watched as well. Nothing is ever added to an environment
-that the program itself gives.
+Python if a word of its command line is Python, or names a script that Python runs or that calls Python.
+Then its environment stays, and its loaders are watched too. Nothing is ever added to an environment that
+the program itself passes.
 
 This file is loaded by its path and imports nothing of headspace.
 """

@@ -1,7 +1,7 @@
-"""What `headspace run` leaves in a Python process: hooks that wait for the import of a loader's module.
+"""Hooks Python's import system under `headspace run`, to start watching when a loader's module is imported.
 
-A program that imports none of them pays for one look-up per module that it imports. This file is loaded
-by its path and imports nothing of headspace: that happens with the first such module.
+A program that imports no such module pays for one look-up per imported module. This file is loaded by
+path and imports nothing of headspace. headspace is imported with the first such module.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WATCHED = {
     "grain.python": "_watch.loaders",
 }
 
-#: A program that may train imports one of these. Any other program gets no notice at its end.
+#: A program that trains imports one of these. Other programs get no notice at their end.
 NUMERIC = ("numpy", "torch", "jax", "tensorflow", *(name.partition(".")[0] for name in WATCHED))
 
 #: The notice at the end of a program that may have trained, if no loop was seen.
@@ -76,7 +76,7 @@ def install(package_folder: str, path_entry_folder: str) -> None:
 
 
 def report_error(error: BaseException) -> None:
-    """One line, once. The program runs as if headspace were not there."""
+    """Reports the first error in one line. The program continues without headspace."""
     global _has_reported
     if not _has_reported:
         _has_reported = True
@@ -97,21 +97,19 @@ def _print_notice(text: str) -> None:
 
 
 def _notify_if_not_seen(pid: int) -> None:
-    """At the end of the process that `headspace run` became: says so if no loop was seen."""
+    """Prints a notice at the end of the process of `headspace run`, if no loop was seen."""
     if os.getpid() != pid:  # Forked from it.
         return
     if _remove_marker(pid):
         return
     # A program that ended by an exception may not have reached its loop.
-    has_failed = hasattr(sys, "last_value") or hasattr(sys, "last_exc")
+    if hasattr(sys, "last_value") or hasattr(sys, "last_exc"):
+        return
     session = sys.modules.get("headspace._session.lifecycle")
     faults = sys.modules.get("headspace._watch.faults")
-    has_reported = (
-        _has_reported
-        or getattr(session, "has_failed", False)
-        or getattr(faults, "has_reported", False)
-    )
-    if has_failed or has_reported:
+    if _has_reported or getattr(session, "has_failed", False):
+        return
+    if getattr(faults, "has_reported", False):
         return
     batch_function: Any = sys.modules.get("headspace._watch.batch_function")
     function = getattr(batch_function, "_function", None)
@@ -127,7 +125,7 @@ def _notify_if_not_seen(pid: int) -> None:
 
 
 def _remove_marker(pid: int) -> bool:
-    """Removes the file by which a child of the process says that it is watched. Whether there was one."""
+    """Removes the file by which a child reports that it is watched. Returns whether it existed."""
     try:
         # The path is that of `_settings.notify_run_command`, which is not imported here.
         folder = os.environ.get("TMPDIR") or "/tmp"
@@ -198,21 +196,23 @@ def _import(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "headspace":
             raise
-        from importlib.util import module_from_spec, spec_from_file_location
-
-        spec: Any = spec_from_file_location(
-            "headspace",
-            os.path.join(package, "__init__.py"),
-            submodule_search_locations=[package],
-        )
-        module = module_from_spec(spec)
+        module = _new_module("headspace", "__init__.py", [package])
         sys.modules["headspace"] = module
         try:
-            spec.loader.exec_module(module)
+            module.__loader__.exec_module(module)
         except BaseException:
             del sys.modules["headspace"]
             raise
     return import_module(f"headspace.{name}")
+
+
+def _new_module(name: str, file: str, folders: list[str] | None = None) -> Any:
+    """A module of a file in the package, not yet executed."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    path = os.path.join(package, file)
+    spec: Any = spec_from_file_location(name, path, submodule_search_locations=folders)
+    return module_from_spec(spec)
 
 
 _children: Any = None
@@ -222,19 +222,14 @@ def children() -> Any:
     """The module `children.py`, loaded by its path as this file is."""
     global _children
     if _children is None:
-        from importlib.util import module_from_spec, spec_from_file_location
-
-        spec: Any = spec_from_file_location(
-            "headspace._injection.children", os.path.join(package, "_injection", "children.py")
-        )
-        _children = module_from_spec(spec)
-        spec.loader.exec_module(_children)
+        _children = _new_module("headspace._injection.children", "_injection/children.py")
+        _children.__loader__.exec_module(_children)
         _children.path_entry = path_entry
     return _children
 
 
 def _replace_starter(name: str) -> None:
-    """Replaces a function of `os` that starts a program by one that gives it the right environment."""
+    """Replaces a function of `os` that starts a program, to pass it the right environment."""
     original = getattr(os, name)
 
     def start_program(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Loops: which iteration is an epoch of which loop, what the loop is for, and what its loader says.
+"""Assigns iterations to loops, and finds each loop's role and the facts about its loader.
 
 Imports go one way: ``_settings`` ← ``_session`` ← ``_loops`` ← ``_watch``, ``_caching``, ``torch``.
 """

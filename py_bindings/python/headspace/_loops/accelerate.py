@@ -1,8 +1,8 @@
-"""Loaders that Accelerate makes from a wrapped one: they are wrapped, too, as the same loop.
+"""Wraps the loaders that Accelerate makes from a wrapped loader, as the same loop.
 
-Accelerate makes a loader of a type of its own, in ``prepare`` and, to resume within an epoch, in
-``skip_first_batches``. The new loader does not know which one it came from, so these two functions are
-replaced wherever they are loaded. For a loader that is not wrapped they do what they did.
+Accelerate makes a loader of its own type in ``prepare`` and, to resume within an epoch, in
+``skip_first_batches``. The new loader has no reference to the old one. So these two functions are
+replaced wherever they are loaded. For a loader that is not wrapped they behave as before.
 """
 
 from __future__ import annotations

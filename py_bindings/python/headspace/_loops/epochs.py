@@ -1,4 +1,4 @@
-"""One epoch of a loader: its length, and how a loader learns that the epoch ends early."""
+"""Finds the length of a loader's epoch, and tells Accelerate's loaders that an epoch ends early."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-#: Where a torch loader over an iterable dataset keeps the length that it was asked for: it warns if it
-#: gives more batches than that.
+#: Attribute in which a torch loader over an iterable dataset stores the length that it returned. It warns
+#: if it delivers more batches than that.
 _LENGTH_GIVEN = "_IterableDataset_len_called"
 
 
 def length_of(loader: Any) -> int | None:
-    """Batches of an epoch. None where the loader does not say."""
+    """Batches of an epoch. None if the loader has no length."""
     if getattr(type(loader), "__len__", None) is None:
         return None
     attributes = getattr(loader, "__dict__", {})
@@ -32,7 +32,7 @@ def length_of(loader: Any) -> int | None:
 def describe_epoch(
     loader: Any, keeps_length: bool, is_probe: bool
 ) -> tuple[Any, int | None, Callable[[bool], None] | None]:
-    """What the native loop needs to know of an epoch that begins.
+    """The arguments of the native loop for a new epoch.
 
     Args:
         loader: What is iterated: a loader, or an object with the loader in `_headspace_loader`.
@@ -40,8 +40,8 @@ def describe_epoch(
         is_probe: Whether the epoch is part of a probe.
 
     Returns:
-        The loader itself; the batches of the epoch, where it keeps the loader's length; and what is
-        called if the epoch ends before its source does: with False when its last batch is handed out,
+        The loader itself; the batches of the epoch, if it keeps the loader's length; and a function that
+        is called if the epoch ends before its source does: with False when its last batch is delivered,
         with True when it ends.
     """
     get_length = length_of
@@ -53,7 +53,7 @@ def describe_epoch(
 
 
 def _accelerate_end(loader: Any) -> Callable[[bool], None] | None:
-    """What tells a loader of Accelerate's that an epoch ends before its source does. None for any other.
+    """A function that tells Accelerate's loader that an epoch ends before its source does; else None.
 
     Such a loader marks its last batch (``end_of_dataloader``), at which gradients are synchronised, and
     counts its epochs, which a shuffling sampler needs. Its code for that comes after the last batch.

@@ -1,4 +1,4 @@
-"""A loop of the records, from what its loader says about itself."""
+"""Makes a native loop from a loader's attributes: batch size, length, workers, prefetching."""
 
 from __future__ import annotations
 
@@ -31,14 +31,12 @@ def make_loop(
     """The loop over a loader.
 
     Args:
-        batch_size: Samples per batch. By default what the loader says.
-        role: What the loop is for.
+        batch_size: Samples per batch. By default the loader's own number.
+        role: The role of the loop.
         options_from: Where the user sets the plan, as records have it.
         plan: The options of `wrap` for a probe or a replay.
     """
-    if options_from is None:
-        options_from = _settings.options_from()
-    # A torch loader over an iterable dataset counts its samples to tell its length.
+    # To find its length, a torch loader over an iterable dataset counts all samples.
     has_cheap_length = mode != "measure" or getattr(loader, "_dataset_kind", 0) == 0
     facts = _read_facts(loader, samples_per_batch(loader) if batch_size is None else batch_size)
     facts["batches"] = length_of(loader) if has_cheap_length else None
@@ -46,8 +44,19 @@ def make_loop(
         name,
         {"mode": mode, "world_size": _settings.world_size(), **plan},
         facts,
-        {"role": role, "chosen": name == _settings.chosen_loop(), "options_from": options_from},
+        make_labels(name, role, options_from),
     )
+
+
+def make_labels(
+    name: str, role: Role | None, options_from: str | None = None
+) -> _native._LoopLabels:
+    """The labels of a loop in the records."""
+    return {
+        "role": role,
+        "chosen": name == _settings.chosen_loop(),
+        "options_from": _settings.options_from() if options_from is None else options_from,
+    }
 
 
 def _read_facts(loader: Any, batch_size: int | None) -> _native._LoaderFacts:
@@ -71,7 +80,7 @@ def type_name_of(thing: Any) -> str:
 
 
 def _prefetch_depth(workers: int | None, factor: int | None) -> int | None:
-    """Most batches that a torch loader holds ready. Without workers it loads a batch when it is asked."""
+    """Most batches that a torch loader holds ready. Without workers it holds none."""
     if workers == 0:
         return 0
     return workers * factor if workers and factor else None

@@ -1,4 +1,4 @@
-"""The loops of a wrapped loader: one, and a second one where it is iterated both to train and to evaluate."""
+"""Holds the loops of a wrapped loader: one, or two if it is iterated for training and for evaluation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WrappedLoops:
     def __init__(self, loader: Any, options: dict[str, Any]) -> None:
         self.main = make_loop(loader, **options)
         self._options = options
-        #: What the main loop is for. None before its first epoch.
+        #: The role of the main loop. None before its first epoch.
         self._state: RoleState | None = None
         self._evaluation: _native.Loop | None = None
 
@@ -42,7 +42,7 @@ class WrappedLoops:
 
     def _loop_to_train(self, loader: Any) -> _native.Loop:
         if self._state is EVALUATION:
-            # So far the loader was only used to evaluate: that loop becomes the second one.
+            # So far the loader was only used for evaluation. That loop becomes the second one.
             self._evaluation = self.main
             name = names.make_unique(names.training_name(self.main.name))
             self._options = {**self._options, "name": name}

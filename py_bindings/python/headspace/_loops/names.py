@@ -1,4 +1,4 @@
-"""Names of loops in the records. No two loops of a process share one."""
+"""Makes the names of loops in the records unique within a process."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Which iterations of loaders are running, so that a loader inside another one is not taken for a
-second loop.
+"""Tracks running iterations of loaders, so that a loader inside another one is not counted as a second
+loop.
 
-Only the outermost counts. A loader is inside another one if the same thread is asking that one for a
-batch or for its iterator, or if it is iterated on a thread other than the main one while another loader
-is iterated elsewhere: it feeds that one.
+Only the outermost loader counts. A loader is inside another one in two cases. The same thread is waiting
+for the other loader's batch or iterator. Or the loader is iterated on a thread other than the main one
+while another loader is iterated elsewhere: then it feeds that one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,20 @@ if TYPE_CHECKING:
 
 
 class Enclosing:
-    """The loop around a loader that is inside another one. It keeps nothing of the loop alive."""
+    """Stands for the loop around a loader that is inside another one. It does not keep the loop alive.
+
+    The stages of the inner loader belong to this loop. The inner iterator is the loader's own.
+    """
 
     __slots__ = ("name", "type_name")
 
     def __init__(self, loop: _native.Loop) -> None:
         self.name = loop.name
         self.type_name = loop.type_name
+
+    @staticmethod
+    def iterate(loader: Any, _session: Any, _role: Any) -> Any:
+        return iter(loader)
 
 
 class _Local(ThreadLocal):
@@ -83,7 +90,7 @@ def is_iterating() -> bool:
 
 
 def interrupt_iterations() -> None:
-    """This thread begins an evaluation: the time until the next batch is no part of a training step."""
+    """Excludes the time until the next batch from training steps: this thread begins an evaluation."""
     if not is_nested():
         for entry, *_ in _iterators:
             iterator = entry()

@@ -1,9 +1,8 @@
-"""The object that stands for a wrapped loader, and behaves like it in everything.
+"""Implements the proxy of a wrapped loader, which behaves like the loader in everything.
 
-Frameworks make loaders from the one they are given, and the new one is wrapped as the same loop. Lightning
-puts a sampler of its own into a loader: it reads the arguments of ``loader.__init__`` and calls
-``type(loader)``, which :class:`ProxyType` and :class:`ForwardedInit` answer. `accelerate.py` has what
-Accelerate does.
+Frameworks create new loaders from a wrapped one. The new loader is wrapped as the same loop. Lightning
+reads the arguments of ``loader.__init__`` and calls ``type(loader)``, to put in a sampler of its own.
+:class:`ProxyType` and :class:`ForwardedInit` support this. `accelerate.py` supports Accelerate.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-#: Special methods are looked up on the type, so a proxy has those that the wrapped type has.
+#: Python looks up special methods on the type. So a proxy's type has those that the wrapped type has.
 _FORWARDED = (
     "__len__",
     "__length_hint__",
@@ -59,7 +58,7 @@ _ACCELERATE_PREPARES = "_is_accelerate_prepared"
 
 
 class ProxyType(type):
-    """The type of proxies' types. Called, a type makes what the wrapped type would make."""
+    """The metaclass of proxies. A call of a proxy's type makes an object of the wrapped type."""
 
     _headspace_kind: Callable[..., Any]
     #: The proxy whose `__init__` was read last: a call of its type makes a replacement for it.
@@ -73,7 +72,7 @@ class ProxyType(type):
 
 
 class ForwardedInit:
-    """``loader.__init__``: the wrapped loader's."""
+    """Returns the wrapped loader's ``__init__`` for ``loader.__init__``."""
 
     def __get__(self, proxy: Proxy | None, kind: ProxyType) -> Any:
         if proxy is None:
@@ -85,7 +84,7 @@ class ForwardedInit:
 class Proxy(metaclass=ProxyType):
     """Behaves like the object it wraps, and is timed while it is iterated.
 
-    Its own attributes begin with ``_headspace_``; every other is the wrapped object's.
+    Its own attributes begin with ``_headspace_``. All others are the wrapped object's.
     """
 
     __slots__ = (
@@ -101,7 +100,7 @@ class Proxy(metaclass=ProxyType):
     _headspace_options: dict[str, Any]
     _headspace_loops: WrappedLoops
     _headspace_iterator: Any
-    #: This proxy, or one that replaced it.
+    #: Whether this proxy, or one that replaced it, was iterated.
     _headspace_was_iterated: bool
 
     __init__: Any = ForwardedInit()
@@ -110,7 +109,7 @@ class Proxy(metaclass=ProxyType):
         object.__setattr__(self, "_headspace_was_iterated", True)
         if not hasattr(type(self._headspace_wrapped), "__next__"):
             return _iterate(self)
-        # An iterator is iterated once, by all its users together.
+        # An iterator has one iteration, which all its users share.
         if self._headspace_iterator is None:
             iterator = _iterate(self)
             object.__setattr__(self, "_headspace_iterator", iterator)
@@ -205,14 +204,12 @@ def make_proxy(wrapped: Any, options: dict[str, Any], loops: WrappedLoops | None
             members["__next__"] = _next
         if _defines(kind, "__enter__"):
             members["__enter__"] = _enter
-        members["__slots__"] = ()
         if getattr(kind, "__hash__", None) is None:
             members["__hash__"] = None
         elif "__eq__" in members:
             members["__hash__"] = Proxy.__hash__
-        members |= {"_headspace_kind": kind, "_headspace_template": None}
-        proxy_type = ProxyType(kind.__name__, (Proxy,), members)
-        _proxy_types[kind] = proxy_type
+        members |= {"__slots__": (), "_headspace_kind": kind, "_headspace_template": None}
+        proxy_type = _proxy_types[kind] = ProxyType(kind.__name__, (Proxy,), members)
     proxy: Any = object.__new__(proxy_type)
     for name, value in (
         ("wrapped", wrapped),
@@ -226,7 +223,7 @@ def make_proxy(wrapped: Any, options: dict[str, Any], loops: WrappedLoops | None
 
 
 def _defines(kind: type, name: str) -> bool:
-    """Whether instances have that special method. What every object has does not count."""
+    """Whether instances have that special method. Methods of `object` do not count."""
     # Not `getattr`: for a type without `__call__` it finds that of the type's own type.
     for base in kind.__mro__:
         if name in vars(base):

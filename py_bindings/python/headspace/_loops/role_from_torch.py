@@ -1,7 +1,7 @@
-"""Training or evaluation, by what torch tells: whether gradients are on, and the modes of the models.
+"""Finds out from torch whether a loop trains or evaluates: by gradients and the modes of the models.
 
-`model.train()` and `model.eval()` are seen once :func:`watch_modes` has been called, as it is under
-`headspace run`. The mode of a part of a model says nothing about the whole.
+Calls of `model.train()` and `model.eval()` are observed after :func:`watch_modes`, which `headspace run`
+calls. The mode of a part of a model is ignored: it does not show the mode of the whole.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def _gradients_are_on() -> bool:
 
 
 def role_by_modes() -> RoleState:
-    """The same by the modes of the models alone, whether or not gradients are on."""
+    """The state by the modes of the models alone, whether or not gradients are on."""
     is_main_thread = threads.is_main_thread()
     modes = []
     for entry in _models:
         model = entry.model()
-        # The attribute, since a mode is also set without a call: by code that restores an earlier one.
+        # Reads the attribute, since code that restores an earlier mode sets it without a call.
         if model is not None and (is_main_thread or entry.thread == get_ident()):
             modes.append(bool(_unwrap_model(model).training))
     if modes:
@@ -126,7 +126,7 @@ def _note_mode(model: Any, mode: Any) -> None:
         known.thread = get_ident()
         for function in on_train if mode else on_eval:
             function()
-    except Exception:  # The mode is set. An error of ours must not make the call look failed.
+    except Exception:  # The mode is set. An error here must not make the call fail.
         pass
 
 

@@ -1,9 +1,9 @@
-"""What a loop is for, how sure that is, and what changes it: one state machine for all loops.
+"""Defines the role of a loop (training, evaluation, background) as one state machine for all loops.
 
 ==================== ============================================ ===========================
 state                a loop that begins in it                     later
 ==================== ============================================ ===========================
-`UNKNOWN`            nothing tells (no model has a mode yet)      a model trains: `TRAINING`
+`UNKNOWN`            no model has a mode yet                      a model trains: `TRAINING`
 `TRAINING`           a model is in training mode, gradients on    stays
 `LIKELY_EVALUATION`  all models in evaluation mode, gradients on  a model trains: `TRAINING`
 `EVALUATION`         gradients are off                            stays
@@ -11,7 +11,7 @@ state                a loop that begins in it                     later
 ==================== ============================================ ===========================
 
 An evaluation with gradients on is only likely: some trainers set the mode of a model after they have
-received the first batch. Who asks decides what a likely evaluation counts for:
+received the first batch. The caller decides what a likely evaluation means:
 
 - `headspace run` keeps it, and looks again when a model goes into training mode
   (:meth:`RoleState.after_model_trains`);

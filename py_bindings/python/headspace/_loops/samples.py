@@ -1,9 +1,8 @@
-"""How many samples a batch holds, counted in the batch, for loaders that do not say.
+"""Counts the samples in a batch, for loaders without a `batch_size`.
 
-A batch is a tuple, a list or a dict of arrays; `len` of a dict is its
-number of keys and says nothing. One sample may look like a batch: an image is an array of three
-channels. So there is only a number if several arrays agree on it that could not agree if they were parts of
-one sample.
+A batch is a tuple, a list or a dict of arrays. `len` of a dict is its number of keys, not of samples.
+One sample can look like a batch: an image is an array of three channels. So samples are only counted if
+several arrays agree on their number, and could not agree if they were parts of one sample.
 """
 
 from __future__ import annotations

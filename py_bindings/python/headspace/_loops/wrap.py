@@ -1,4 +1,4 @@
-"""`headspace.wrap`: what it is given becomes a proxy, and calls for one loader share its loop."""
+"""Implements `headspace.wrap`, which returns a proxy. Repeated calls for one loader share its loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-#: Earlier calls of `wrap`, by what was wrapped and with which arguments.
+#: Earlier calls of `wrap`, by wrapped object and arguments.
 _earlier_calls: dict[tuple[object, ...], _EarlierCall] = {}
 
 
@@ -72,7 +72,7 @@ def wrap(
         return iterable
     wrapped: Any = iterable
     if issubclass(type(wrapped), Proxy):
-        wrapped = wrapped._headspace_wrapped  # Wrapped twice is timed once.
+        wrapped = wrapped._headspace_wrapped  # A loader that is wrapped twice is timed once.
     if type(wrapped).__module__ == "accelerate.data_loader":
         from headspace._loops.accelerate import replace_functions
 
@@ -136,8 +136,8 @@ def _proxy_for(wrapped: Any, options: dict[str, Any], *, has_name: bool) -> Any:
 class _EarlierCall:
     """An earlier call of `wrap`.
 
-    A loader that is wrapped anew for each epoch is one loop of many epochs, not many loops of one. It is
-    recognised by the name it was given, else by being the same object.
+    A loader that is wrapped again for each epoch is one loop with many epochs. It is recognised by the name
+    that the user passed; without one, by the object's identity.
     """
 
     __slots__ = ("loops", "options", "proxy", "sessions_ended", "wrapped")
@@ -159,7 +159,7 @@ class _EarlierCall:
         return proxy is None or proxy._headspace_wrapped is wrapped
 
     def loops_of_this_run(self) -> WrappedLoops | None:
-        """None where the loader of that name was another run's: what its loop knows is of another loader."""
+        """The loops; None if the loader of that name belonged to another run, and so is another loader."""
         is_known = self.wrapped is not None or self.sessions_ended == lifecycle.ended
         return self.loops if is_known else None
 

@@ -1,1 +1,1 @@
-"""Processes beside this one: loader workers, and programs that are ended with all their children."""
+"""Handles other processes: detects loader workers, and ends programs with all their children."""

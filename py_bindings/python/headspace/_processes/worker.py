@@ -1,4 +1,4 @@
-"""Processes that make batches for another one: which ones they are, and how they end."""
+"""Detects loader workers (processes that make batches for another one), names them, and records their end."""
 
 from __future__ import annotations
 

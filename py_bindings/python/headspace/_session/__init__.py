@@ -1,1 +1,1 @@
-"""The session: it begins, records go to its destinations, and it ends with a report."""
+"""Manages the session: its start, the destinations of its records, and its final report."""

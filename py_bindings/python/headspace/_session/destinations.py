@@ -1,4 +1,4 @@
-"""What `headspace.start(to=...)` takes: paths, native exporters and sinks of numbers."""
+"""Sorts the argument of `headspace.start(to=...)` into paths, native exporters and sinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session of this process: it starts with the first iteration of a wrapped loader, or by hand."""
+"""Starts and ends the session of this process, by `start()` or at a wrapped loader's first iteration."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ has_begun = False
 #: Sessions of this process that have ended.
 ended = 0
 
-#: A default session could not be started. It is reported once, and not tried again at every epoch.
+#: The default session could not be started. That is reported once, and not tried again at each epoch.
 has_failed = False
 
 #: The loop of `step()`.
 steps_loop: _native.Loop | None = None
 
-#: Held while a session is started, so that threads that begin to iterate at once share one.
+#: Held while a session is started, so that threads that begin to iterate at the same time share it.
 _starting = RLock()
 
 
@@ -119,7 +119,7 @@ class Session:
         return rendered
 
     def _at_exit(self) -> None:
-        """The program ends, and so does the run."""
+        """Ends the run at the end of the program."""
         self._ended_by(_uncaught())
         self._end()
 
@@ -166,18 +166,21 @@ def start(
             train()
 
     Args:
-        to: Where records go, one destination or several. A path means JSON lines there. Those are written in any case: by default in
-            ``HEADSPACE_DIR``, else ``headspace-runs``. ``HEADSPACE_EXPORT`` names further destinations.
-        interval: Seconds between two ticks, at least 0.001, or a text such as ``250ms``. Shorter shows more and costs more.
-            By default ``HEADSPACE_INTERVAL``, else 1.
+        to: Where records go, one destination or several. A path means JSON lines there. JSON lines are
+            written in any case: by default in ``HEADSPACE_DIR``, else ``headspace-runs``.
+            ``HEADSPACE_EXPORT`` names further destinations.
+        interval: Seconds between two ticks, at least 0.001, or a text such as ``250ms``. Shorter shows
+            more and costs more. By default ``HEADSPACE_INTERVAL``, else 1.
         run_id: Name of the run folder. By default the time and the process id.
         quiet: Say nothing on stderr. By default ``HEADSPACE_QUIET``, else no.
 
     Raises:
         TypeError: If ``to`` is no destination.
-        ValueError: If ``interval`` is too short, an option of a destination makes no sense, or two folders are named.
-        OSError: If the run folder or its file cannot be made, or a destination not opened. Training has not started yet.
-        RuntimeError: If a session goes on already.
+        ValueError: If ``interval`` is too short, an option of a destination is invalid, or two folders
+            are named.
+        OSError: If the run folder or its file cannot be created, or a destination cannot be opened.
+            Training has not started yet.
+        RuntimeError: If a session is running already.
     """
     with _starting:
         return _start(to=to, interval=interval, run_id=run_id, quiet=quiet)
@@ -209,14 +212,20 @@ def _start(
         for sink in asked:
             if sink.open(rank):
                 sinks.append(sink)  # noqa: PERF401 - if the next one raises, these are closed.
-        feed = _feed(sinks, seconds, silent) if sinks else None
+        feed = None
+        if sinks:
+            from headspace.integrations._sink import Feed
+
+            feed = Feed(sinks, seconds, silent)
         configuration = _configuration(base or _settings.directory(), seconds, rank)
-        configuration["run_id"] = _settings.run_id() if run_id is None else run_id
-        configuration["quiet"] = silent
-        configuration["origin"] = origin
         kinds = {kind for kind, _, _ in exports}
-        configuration["exports"] = [*exports, *_settings.export(besides=kinds)]
-        configuration["scalars"] = len(sinks)
+        configuration |= {
+            "run_id": _settings.run_id() if run_id is None else run_id,
+            "quiet": silent,
+            "origin": origin,
+            "exports": [*exports, *_settings.export(besides=kinds)],
+            "scalars": len(sinks),
+        }
         native = _native.Session(configuration)
     except BaseException:
         for sink in sinks:
@@ -237,7 +246,7 @@ def _start(
 
 
 def _configuration(base: str | PathLike[str], interval: float, rank: int) -> _native._Configuration:
-    """What a session knows about its process, with the defaults of all else."""
+    """The facts about this process, with defaults for all other fields."""
     return {
         "base": base,
         "run_id": None,
@@ -261,15 +270,9 @@ def _configuration(base: str | PathLike[str], interval: float, rank: int) -> _na
 
 
 def _record_refused_settings(native: _native.Session) -> None:
-    """Writes down the settings that could not be read."""
+    """Records the settings that were invalid."""
     while _settings.refused:
         native.refuse_setting(*_settings.refused.pop(0))
-
-
-def _feed(sinks: list[Sink], interval: float, quiet: bool) -> Feed:
-    from headspace.integrations._sink import Feed
-
-    return Feed(sinks, interval, quiet)
 
 
 def _seconds(interval: float | str) -> float:
@@ -280,10 +283,10 @@ def _seconds(interval: float | str) -> float:
 
 
 def begin(origin: int) -> _native.Session | None:
-    """The session that a wrapped loader records to, started if there is none.
+    """The session that a wrapped loader records to. It is started if there is none.
 
-    None in a process forked from one that has a session, since a loader's worker does not train, and if
-    no session can be started: training goes on unwatched.
+    None in a process forked from one with a session, since a loader's worker does not train. None also if
+    no session can be started: then training continues without measurement.
     """
     session = current  # Read once: another thread may end it.
     if session is None:
@@ -297,7 +300,7 @@ def begin(origin: int) -> _native.Session | None:
 
 
 def _report_device(session: _native.Session) -> None:
-    """Records which GPU the main thread computes on: a rank is judged by that one."""
+    """Records which GPU the main thread uses: it is the GPU of this rank."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     try:
         # Each thread has a current device of its own.
@@ -338,13 +341,13 @@ def report() -> Report | None:
 
 
 def step(samples: int | None = None) -> None:
-    """A step of a loop that iterates no loader has ended.
+    """Records the end of a step in a loop that iterates no loader.
 
         for _ in range(1000):
             train_step(next_batch())
             headspace.step(samples=32)
 
-    Waiting is not seen this way; wrap the loader where there is one.
+    Waiting for data is not measured this way. If there is a loader, wrap it instead.
 
     Args:
         samples: How many samples the step trained on.

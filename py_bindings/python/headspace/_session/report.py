@@ -1,4 +1,4 @@
-"""The report of a run."""
+"""Defines `Report`: the numbers and the verdict of a run."""
 
 from __future__ import annotations
 

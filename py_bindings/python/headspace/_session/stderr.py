@@ -1,4 +1,4 @@
-"""Lines for the user, on stderr."""
+"""Writes lines for the user to stderr."""
 
 from __future__ import annotations
 

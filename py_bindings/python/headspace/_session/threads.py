@@ -1,4 +1,4 @@
-"""Which thread this is."""
+"""Tells whether the current thread is the main thread."""
 
 from __future__ import annotations
 

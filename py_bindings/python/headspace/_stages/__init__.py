@@ -1,1 +1,1 @@
-"""Stages and queues that the user names: :func:`headspace.stage` and :func:`headspace.queue`."""
+"""Implements :func:`headspace.stage` and :func:`headspace.queue`: stages and queues named by the user."""

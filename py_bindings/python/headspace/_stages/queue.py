@@ -1,7 +1,7 @@
-"""`headspace.queue`: how the depth of each kind of queue is read.
+"""Implements `headspace.queue`: reads the depth of each kind of queue.
 
-Queues of the standard library are read by their fields and not by ``qsize()``, which may wait for a
-lock that the pipeline holds.
+Queues of the standard library are read by their fields. ``qsize()`` may wait for a lock that the
+pipeline holds.
 """
 
 from __future__ import annotations
@@ -62,42 +62,29 @@ def queue(
     """
     if not _settings.enabled():
         return q
-    read_queue = None
-    if depth is None:
-        read_queue = _reader(q)
-        if read_queue is None:
-            raise TypeError(
-                f"the depth of a `{type(q).__qualname__}` is not known: "
-                f'write `headspace.queue("{name}", depth=...)`'
-            )
-    _native.watch_queue(name, _make_reader(_weakly(q), read_queue, depth, capacity), last)
+    read_queue = _reader(q) if depth is None else _reader_by(depth)
+    if read_queue is None:
+        raise TypeError(
+            f"the depth of a `{type(q).__qualname__}` is not known: "
+            f'write `headspace.queue("{name}", depth=...)`'
+        )
+    _native.watch_queue(name, _make_reader(_weakly(q), read_queue, capacity), last)
     return q
 
 
 def _make_reader(
     get_queue: Callable[[], Any],
-    read_queue: Callable[[Any], Reading | None] | None,
-    depth: Callable[[], int] | None,
+    read_queue: Callable[[Any], Reading | None],
     capacity: int | Callable[[], int] | None,
 ) -> Callable[[], tuple[int, int] | tuple[int, int, int, int] | None]:
     """The function that the native thread calls; see `_native.watch_queue`."""
 
     def read() -> tuple[int, int] | tuple[int, int, int, int] | None:
-        waiting: int
-        limit: int | None = None
-        active: int | None = None
-        workers: int | None = None
         q = get_queue()
-        if q is None:
+        reading = None if q is None else read_queue(q)
+        if reading is None:
             return None
-        if read_queue is not None:
-            reading = read_queue(q)
-            if reading is None:
-                return None
-            waiting, limit, active, workers = reading
-        elif depth is not None:
-            waiting = depth()
-            limit = _maxsize(q)
+        waiting, limit, active, workers = reading
         if capacity is not None:
             limit = capacity() if callable(capacity) else capacity
         if active is None or workers is None:
@@ -119,7 +106,7 @@ def _count(given: int) -> int:
 
 
 def _weakly(q: Any) -> Callable[[], Any]:
-    if q is None:  # `depth` and `capacity` say everything.
+    if q is None:  # `depth` and `capacity` are enough.
         return lambda: ()
     try:
         return ref(q)
@@ -133,6 +120,10 @@ def _maxsize(q: Any) -> int | None:
         if isinstance(limit, int):
             return limit
     return None
+
+
+def _reader_by(depth: Callable[[], int]) -> Callable[[Any], Reading]:
+    return lambda q: (depth(), _maxsize(q), None, None)
 
 
 def _reader(q: Any) -> Callable[[Any], Reading | None] | None:
@@ -167,7 +158,7 @@ def _read_thread_pool(pool: Any) -> Reading | None:
 
 
 def _count_busy(threads: list[Any], work: Any) -> int | None:
-    """How many threads of a pool are in a call. None if that cannot be known.
+    """Number of a pool's threads that are in a call. None if it is unknown.
 
     The pool's own count of idle threads is not used: before Python 3.12 it counts ends of calls, and later
     it misses some. An idle thread waits in the pool's own function, which calls no other Python function.

@@ -1,4 +1,4 @@
-"""Functions decorated with :func:`headspace.stage`. Imported when the first one is decorated."""
+"""Decorates functions for :func:`headspace.stage`. Imported when the first one is decorated."""
 
 from __future__ import annotations
 

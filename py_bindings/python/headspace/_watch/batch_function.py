@@ -1,9 +1,9 @@
-"""`headspace run --batch-from MODULE:FUNCTION`: a function that returns a batch in the place of a loader.
+"""Implements `headspace run --batch-from MODULE:FUNCTION`: times a function that returns batches.
 
-Its calls are timed as a loader's are, and in mode `probe` some of them return a cached batch instead.
-The function is replaced in its module once it is defined. For an imported module that is when the import
-has ended. For the script itself nothing tells when the definition has run, so a thread looks for the
-function until it is there, or until the script turns out to be another module.
+Its calls are timed like a loader's. In mode `probe` some of them return a cached batch instead. The
+function is replaced in its module once it is defined. For an imported module that is when the import has
+ended. In the script itself no event marks the definition. So a thread polls for the function until it
+exists, or until the script turns out to be another module.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from _thread import get_ident, start_new_thread
 
 from headspace import _native, _settings
 from headspace._loops import names, nesting
+from headspace._loops.loader_facts import make_labels
 from headspace._loops.role_from_torch import observe_role
 from headspace._loops.role_state import EVALUATION, TRAINING
 from headspace._processes.worker import is_worker
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 
     from headspace._loops.role_state import RoleState
 
-#: Seconds between two looks for the function in the script: in the first minute, and later.
+#: Seconds between two polls for the function in the script: in the first minute, and later.
 _PAUSE_S, _LATER_PAUSE_S = 0.002, 0.05
 
-#: Seconds after which a program without a file, such as `python -c`, is taken not to be the script, and
-#: after which the thread gives up looking.
+#: Seconds after which a program without a file, such as `python -c`, counts as another module, and after
+#: which the thread stops polling.
 _NO_SCRIPT_S, _GIVE_UP_S = 10.0, 600.0
 
 #: Flags of code objects (`inspect.CO_*`): generators; coroutines and asynchronous generators.
@@ -50,7 +51,7 @@ class _ThreadCalls:
         self.loop = loop
         self.calls = CallIterator()
         self.iterator: Any = None
-        #: The records say that it trains.
+        #: Whether the records have it as training.
         self.is_training = False
 
 
@@ -142,7 +143,7 @@ class BatchFunction:
         return nesting.make_iterator(loop, loop.iterate, generator, lifecycle.begin, state.role)
 
     def _begin_call(self) -> _ThreadCalls | None:
-        """The calls that this one is the next of, with an iterator. None if it is not to be timed."""
+        """The series that this call continues, with an iterator. None if it is not to be timed."""
         if _is_ignored():
             return None
         state = self._role_state()
@@ -179,8 +180,8 @@ class BatchFunction:
         if made is not None:
             return made
         name = names.evaluation_name(self.name) if evaluates else self.name
-        is_chosen = _settings.chosen_loop() == name
-        mode = _settings.mode() if is_chosen and not evaluates else "measure"
+        may_probe = _settings.chosen_loop() == name and not evaluates
+        mode = _settings.mode() if may_probe else "measure"
         if mode == "replay":
             print_notice(f"`{self.target}` is a function, so its batches are not replayed for good")
             mode = "measure"
@@ -199,11 +200,7 @@ class BatchFunction:
                 "world_size": _settings.world_size(),
             },
             {"type_name": self.target.replace(":", ".")},
-            {
-                "role": state.role,
-                "chosen": is_chosen,
-                "options_from": _settings.options_from(),
-            },
+            make_labels(name, state.role),
         )
         return made
 
@@ -262,7 +259,7 @@ def _is_script(function: BatchFunction) -> bool | None:
 
 
 def _look_for(function: BatchFunction) -> None:
-    """Looks for the function in the script until it is defined."""
+    """Polls for the function in the script until it is defined."""
     began = time.monotonic()
     while not function.is_found:
         waited = time.monotonic() - began
@@ -279,7 +276,7 @@ def _look_for(function: BatchFunction) -> None:
 
 
 def look_at_end(function: BatchFunction) -> None:
-    """Looks a last time: a short program may end before the thread has looked."""
+    """Checks a last time: a short program may end before the thread has polled."""
     if not function.has_module and _is_script(function):
         function.has_module = True
         call_safely(function.replace, sys.modules["__main__"])

@@ -1,4 +1,4 @@
-"""An iterator whose batches are the results of calls, so that calls are timed like a loader."""
+"""Defines an iterator whose batches are the results of calls, so that calls are timed like a loader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of headspace stay away from the program: they are caught, and the first is reported."""
+"""Catches headspace's own errors, so that they do not reach the program, and reports the first one."""
 
 from __future__ import annotations
 

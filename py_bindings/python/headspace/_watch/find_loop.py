@@ -1,8 +1,8 @@
-"""The loops of loaders that nobody wrapped: which loop a new iteration is an epoch of.
+"""Finds the loop that a new iteration of an unwrapped loader belongs to.
 
-A loop is recognised by its loader. A new loader continues a loop if it is of the same type, is iterated
-at the same line of the program, and is the next one there: programs often make a loader for each epoch.
-What a loop is for is decided by `_loops/role_state.py`.
+A loop is recognised by its loader. Programs often make a new loader for each epoch. Such a loader
+continues a loop if it has the same type, is iterated at the same line of the program, and is the next
+one there. `_loops/role_state.py` decides the role of a loop.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _by_place: dict[tuple[Place, Role | None], WatchedLoop] = {}
 #: Whether a model was in training mode while a loader was iterated.
 _has_trained = False
 
-#: How many loops are kept by loader before those whose loader is gone are dropped.
+#: Most loops that are kept by loader before those with a deleted loader are dropped.
 _MOST_LOADERS = 64
 
 
 class WatchedLoop:
-    """A loop: a loader in one role, or several loaders one after another at one place."""
+    """A loop: a loader in one role, or successive loaders at one place in the program."""
 
     __slots__ = ("_dataset", "_iterator", "_loader", "loop", "mode", "state")
 
@@ -96,7 +96,7 @@ class WatchedLoop:
         return self._loader() is loader
 
     def has_lost_loader(self) -> bool:
-        """Whether its loader is gone, or cannot be referred to weakly."""
+        """Whether its loader was deleted, or has no weak reference."""
         return self._loader() is None
 
     def running_iterator(self) -> Any:
@@ -107,7 +107,7 @@ class WatchedLoop:
     def continues_with(self, loader: Any, role: Role | None) -> bool:
         """Whether a new loader, iterated in this role at this loop's place, is the loop's next epoch."""
         if self.running_iterator() is not None:
-            return False  # Both are iterated at once.
+            return False  # Both are iterated at the same time.
         dataset = _dataset_of(loader)
         if dataset is not None and self._dataset() is dataset:
             return True
@@ -193,7 +193,7 @@ def _gone() -> None:
 
 
 def _weak_reference(thing: Any) -> Callable[[], Any]:
-    """A weak reference, or one to nothing where the type allows none."""
+    """A weak reference; if the type allows none, a reference to None."""
     try:
         return ref(thing)
     except TypeError:

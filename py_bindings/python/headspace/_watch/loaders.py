@@ -1,7 +1,7 @@
-"""Loaders that nobody wrapped: the methods that begin their iteration are replaced.
+"""Watches unwrapped loaders: replaces the methods that begin their iteration.
 
-Under `headspace run` the classes below get a thin method in the place of their own. It hands out the
-original's iterator, recorded, if the iteration is the outermost one of a process that trains. Otherwise
+Under `headspace run` thin wrappers replace these methods of the classes below. If the iteration is the
+outermost one of a process that trains, the wrapper returns the original's iterator, recorded. Otherwise
 it only calls the original. Types stay as they are.
 """
 
@@ -23,44 +23,28 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-#: By module: its classes, each with the module that defines it and its methods that begin an iteration.
-#: The defining module is checked, since a program may have a module of its own by such a name.
-LOADERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
-    "torch.utils.data": {"DataLoader": ("torch.", ("__iter__",))},
-    "spdl.pipeline": {"Pipeline": ("spdl.", ("get_iterator",))},
-    "spdl.dataloader": {
-        "DataLoader": ("spdl.", ("__iter__",)),
-        "PyTorchDataLoader": ("spdl.", ("__iter__",)),
-        "CacheDataLoader": ("spdl.", ("__iter__",)),
-    },
-    "datasets": {
-        "Dataset": ("datasets.arrow_dataset", ("__iter__", "iter")),
-        "IterableDataset": ("datasets.iterable_dataset", ("__iter__", "iter")),
-    },
-    "webdataset": {"DataPipeline": ("webdataset.", ("__iter__",))},
+#: By module: its classes that are loaders.
+LOADERS: dict[str, tuple[str, ...]] = {
+    "torch.utils.data": ("DataLoader",),
+    "spdl.pipeline": ("Pipeline",),
+    "spdl.dataloader": ("DataLoader", "PyTorchDataLoader", "CacheDataLoader"),
+    "datasets": ("Dataset", "IterableDataset"),
+    "webdataset": ("DataPipeline",),
     # Their base class is torch's only once one of them has been made.
-    "accelerate.data_loader": {
-        "DataLoaderShard": ("accelerate.", ("__iter__",)),
-        "DataLoaderDispatcher": ("accelerate.", ("__iter__",)),
-        "SkipDataLoader": ("accelerate.", ("__iter__",)),
-    },
+    "accelerate.data_loader": ("DataLoaderShard", "DataLoaderDispatcher", "SkipDataLoader"),
     # An older Grain has its classes in `grain.python` only.
-    "grain": {
-        "DataLoader": ("grain.", ("__iter__",)),
-        "MapDataset": ("grain.", ("__iter__",)),
-        "IterDataset": ("grain.", ("__iter__",)),
-    },
-    "grain.python": {
-        "DataLoader": ("grain.", ("__iter__",)),
-        "MapDataset": ("grain.", ("__iter__",)),
-        "IterDataset": ("grain.", ("__iter__",)),
-    },
-    "fastai.data.load": {"DataLoader": ("fastai.", ("__iter__",))},
-    "monai.data": {
-        "ThreadBuffer": ("monai.", ("__iter__",)),
-        "ThreadDataLoader": ("monai.", ("__iter__",)),
-    },
+    "grain": ("DataLoader", "MapDataset", "IterDataset"),
+    "grain.python": ("DataLoader", "MapDataset", "IterDataset"),
+    "fastai.data.load": ("DataLoader",),
+    "monai.data": ("ThreadBuffer", "ThreadDataLoader"),
 }
+
+#: By module: the methods of its loaders that begin an iteration, where that is not only `__iter__`.
+_METHODS = {"spdl.pipeline": ("get_iterator",), "datasets": ("__iter__", "iter")}
+
+#: By module: where its loaders are defined, if not below the first part of its name. That is checked,
+#: since a program may have a module of its own with such a name.
+_HOMES = {"datasets": ("datasets.arrow_dataset", "datasets.iterable_dataset")}
 
 #: SPDL's loaders in other processes are of a private class.
 _SPDL_SUBPROCESS = ("spdl.pipeline._iter_utils._subprocess", "_SubprocessIterable")
@@ -72,10 +56,11 @@ def module_imported(name: str, module: ModuleType) -> None:
         role_from_torch.watch_modes(vars(module)["Module"])
         role_from_torch.on_train[:] = [reconsider_roles]
         return
-    for class_name, (home, methods) in LOADERS[name].items():
+    home = _HOMES.get(name, f"{name.partition('.')[0]}.")
+    for class_name in LOADERS[name]:
         kind = getattr(module, class_name, None)
         if str(getattr(kind, "__module__", "")).startswith(home):
-            for method in methods:
+            for method in _METHODS.get(name, ("__iter__",)):
                 watch_method(kind, method)
     if name == "spdl.pipeline":
         module_name, class_name = _SPDL_SUBPROCESS
@@ -186,20 +171,5 @@ def _iteration_of_inner_loader(loader: Any) -> Callable[[_OriginalIteration], An
         return None
     from headspace.torch import iterate
 
-    loop: Any = _EnclosingLoop(enclosing)
+    loop: Any = enclosing
     return lambda source: iterate(loop, source, inner)
-
-
-class _EnclosingLoop:
-    """In the place of a loop, for a loader inside another one: stages are those of the loop around it,
-    and the iterator is the loader's own."""
-
-    __slots__ = ("name", "type_name")
-
-    def __init__(self, enclosing: nesting.Enclosing) -> None:
-        self.name = enclosing.name
-        self.type_name = enclosing.type_name
-
-    @staticmethod
-    def iterate(loader: Any, _session: Any, _role: Any) -> Any:
-        return iter(loader)

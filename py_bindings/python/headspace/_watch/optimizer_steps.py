@@ -1,4 +1,4 @@
-"""Loops without a known loader: a training step ends with the step of an optimizer.
+"""Counts training steps of loops without a known loader, by the steps of an optimizer.
 
 torch calls the hook below after each `step()` of any optimizer, through its public API. A call counts
 if no watched loader is iterated meanwhile. Several optimizers that step in turn, as those of a GAN, and an
@@ -12,7 +12,7 @@ from _weakref import ref
 
 from headspace import _native, _settings
 from headspace._loops import nesting, role_from_torch
-from headspace._loops.loader_facts import type_name_of
+from headspace._loops.loader_facts import make_labels, type_name_of
 from headspace._processes.worker import is_worker
 from headspace._session import lifecycle
 from headspace._watch.faults import call_safely
@@ -97,11 +97,7 @@ class _StepCounter:
             NAME,
             {"mode": "measure"},
             {"type_name": type_name_of(optimizer)},
-            {
-                "role": role_from_torch.role_by_modes().role,
-                "chosen": _settings.chosen_loop() == NAME,
-                "options_from": _settings.options_from(),
-            },
+            make_labels(NAME, role_from_torch.role_by_modes().role),
         )
 
 

@@ -1,4 +1,4 @@
-"""tf.data: datasets that are iterated eagerly.
+"""Watches datasets of tf.data that are iterated eagerly.
 
 TensorFlow takes an iterator apart if it is passed to a compiled function, so it must stay TensorFlow's own.
 Its `__next__` is replaced by one that times the call. Iterations inside a compiled function, such as those

@@ -1,13 +1,13 @@
-"""Numbers to where experiments are tracked, through the tracker's own library.
+"""Sends metrics to experiment trackers, through each tracker's own library.
 
     headspace.start(to=TensorBoard("runs/x"))      # a folder, or your SummaryWriter
     headspace.start(to=Wandb())                    # the run of wandb.init()
     headspace.start(to=[MLflow(), "/data/runs"])   # the active run; records in /data/runs
 
-Once a second a thread fetches what the agent has to tell and calls the library. Each library has a
-thread of its own, so that one that hangs holds up no other. It needs the interpreter lock for that
-long and no longer; training never waits for it. A library that raises is called no more, with one
-notice. ``Sink`` is what a tracker of your own is made of.
+Once a second a thread fetches new metrics from the agent and calls the library. Each library has its own
+thread, so one that hangs does not delay the others. The thread holds the interpreter lock only during
+these calls, and training never waits for it. A library that raises is disabled, with one notice.
+Subclass ``Sink`` for another tracker.
 """
 
 from __future__ import annotations

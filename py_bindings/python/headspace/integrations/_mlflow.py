@@ -1,4 +1,4 @@
-"""Curves in MLflow."""
+"""Logs metrics to MLflow."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class MLflow(Sink):
 
     def log(self, step: int, time: float, values: Mapping[str, float]) -> None:
         metric = self._mlflow.entities.Metric
-        told = [
+        metrics = [
             metric(FOREIGN.sub("_", f"headspace/{name}"), value, int(time * 1000), step)
             for name, value in values.items()
         ]
-        for start in range(0, len(told), AT_ONCE):
-            self._client.log_batch(self._run_id, metrics=told[start : start + AT_ONCE])
+        for start in range(0, len(metrics), AT_ONCE):
+            self._client.log_batch(self._run_id, metrics=metrics[start : start + AT_ONCE])

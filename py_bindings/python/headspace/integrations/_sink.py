@@ -1,23 +1,23 @@
-"""What takes numbers, and the threads that hand them over: one for each sink."""
+"""Defines the base class of sinks, and the threads that send them metrics: one thread per sink."""
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 
 from headspace import _native
+from headspace._session.stderr import write_line
 
-#: Shortest time between two calls of a sink, in seconds: people look at curves, not at milliseconds.
+#: Shortest time between two calls of a sink, in seconds. A shorter one would not be visible in a plot.
 SHORTEST_S = 1.0
 
-#: How long the end of a session waits for the last numbers to be taken, in seconds.
+#: Most seconds that the end of a session waits for the sinks to take the last metrics.
 LAST_S = 2.0
 
 
 class Sink:
-    """Where numbers go. Subclass it for a tracker that is not here.
+    """A destination of metrics. Subclass it for a tracker that headspace does not support.
 
         class Printed(headspace.integrations.Sink):
             def log(self, step, time, values):
@@ -25,20 +25,20 @@ class Sink:
 
         headspace.start(to=Printed())
 
-    `log`, `flush` and `close` are called from one thread, which is not the one that trains and calls
-    no other sink: one that hangs holds up nobody else.
+    `log`, `flush` and `close` are called from one thread per sink, not from the training thread. A sink
+    that hangs delays nothing else.
     """
 
-    #: What `headspace.start` knows it by.
+    #: Marks a sink for `headspace.start`.
     _sink = True
 
     @property
     def name(self) -> str:
-        """What notices call it."""
+        """Name of the sink in notices."""
         return type(self).__name__
 
     def open(self, rank: int) -> bool:
-        """Called by `headspace.start`, before training. An exception is the caller's.
+        """Called by `headspace.start`, before training. An exception reaches the caller.
 
         Args:
             rank: This process's rank.
@@ -49,7 +49,7 @@ class Sink:
         return True
 
     def log(self, step: int, time: float, values: Mapping[str, float]) -> None:
-        """Takes numbers of one moment.
+        """Logs the metrics of one moment.
 
         Args:
             step: Batches that the main loop had received.
@@ -59,43 +59,44 @@ class Sink:
         raise NotImplementedError
 
     def flush(self) -> None:
-        """Makes what was logged visible. Called after every few `log`."""
+        """Makes logged metrics visible. Called after every few calls of `log`."""
 
     def close(self) -> None:
-        """No more numbers come. Also called, by the thread that starts the session, where that fails
-        after `open`."""
+        """Closes the sink. If the session fails to start after `open`, the starting thread calls this."""
 
 
 class Feed:
-    """Hands the numbers of a session to sinks, to each on a thread of its own."""
+    """Sends the metrics of a session to sinks, each on its own thread."""
 
     def __init__(self, sinks: Sequence[Sink], interval: float, quiet: bool) -> None:
         self._quiet = quiet
         self._ending = threading.Event()
         interval = max(interval, SHORTEST_S)
-        self._hands = [
-            _Hand(sink, place, interval, self._ending, quiet) for place, sink in enumerate(sinks)
+        self._threads = [
+            _SinkThread(sink, place, interval, self._ending, quiet)
+            for place, sink in enumerate(sinks)
         ]
 
     def start(self, session: _native.Session) -> None:
-        """Begins. In a forked child there are no such threads, and nothing is handed over."""
-        for hand in self._hands:
-            hand.start(session)
+        """Starts the threads. A forked child has none, and sends nothing."""
+        for thread in self._threads:
+            thread.start(session)
 
     def finish(self) -> None:
-        """Hands over what is left, and waits for that a moment. The agent has stopped."""
+        """Sends the last metrics, and waits for that at most `LAST_S`. The agent has stopped."""
         self._ending.set()
         until = time.monotonic() + LAST_S
-        late = [hand.name for hand in self._hands if not hand.ended(until)]
+        late = [thread.name for thread in self._threads if not thread.ended(until)]
         if late and not self._quiet:
             names = ", ".join(f"`{name}`" for name in late)
-            _say(
-                f"{names} did not take the last numbers within {LAST_S:g} s. The records have them."
+            write_line(
+                f"headspace: {names} did not take the last numbers within {LAST_S:g} s. "
+                "The records have them."
             )
 
 
-class _Hand:
-    """Hands one sink its numbers. What waits for one that hangs is bounded, in the agent."""
+class _SinkThread:
+    """Sends metrics to one sink. The agent bounds what is buffered for a sink that hangs."""
 
     def __init__(
         self, sink: Sink, place: int, interval: float, ending: threading.Event, quiet: bool
@@ -116,7 +117,7 @@ class _Hand:
         try:
             self._thread.start()
         except RuntimeError as error:
-            self._off(session, f"the system gives no thread: {error}")
+            self._disable(session, f"the system gives no thread: {error}")
 
     def ended(self, until: float) -> bool:
         """Whether the last numbers were taken by then, a time of the monotonic clock."""
@@ -130,33 +131,25 @@ class _Hand:
             return
         try:
             while not self._ending.wait(self._interval):
-                self._hand_over(session)
-            self._hand_over(session)
+                self._send(session)
+            self._send(session)
             self._sink.close()
         except BaseException as error:  # Also `SystemExit`, which would end the thread in silence.
             reason = f"{type(error).__name__}: {error}".rstrip(": .")
             if not self._ending.is_set():
-                self._off(session, reason)
+                self._disable(session, reason)
             elif not self._quiet:  # The records are closed.
-                _say(f"`{self.name}` did not take the last numbers ({reason}).")
+                write_line(f"headspace: `{self.name}` did not take the last numbers ({reason}).")
 
-    def _hand_over(self, session: _native.Session) -> None:
+    def _send(self, session: _native.Session) -> None:
         moments = session.scalars(self._place)
         for step, at, values in moments:
             self._sink.log(step, at, values)
         if moments:
             self._sink.flush()
 
-    def _off(self, session: _native.Session, reason: str) -> None:
+    def _disable(self, session: _native.Session, reason: str) -> None:
         session.integration_off(self._place, self.name, reason)
-
-
-def _say(text: str) -> None:
-    try:
-        if sys.stderr is not None:
-            print(f"headspace: {text}", file=sys.stderr, flush=True)
-    except (OSError, ValueError):
-        pass
 
 
 def missing(what: str, package: str) -> ImportError:

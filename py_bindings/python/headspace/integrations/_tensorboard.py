@@ -1,4 +1,4 @@
-"""Curves in TensorBoard."""
+"""Logs metrics to TensorBoard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves in Weights & Biases."""
+"""Logs metrics to Weights & Biases."""
 
 from __future__ import annotations
 

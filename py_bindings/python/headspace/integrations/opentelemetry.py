@@ -1,13 +1,12 @@
-"""A program's own OpenTelemetry spans as stages.
+"""Records a program's own OpenTelemetry spans as stages.
 
     from headspace.integrations.opentelemetry import StageSpanProcessor
 
     provider = TracerProvider()
     provider.add_span_processor(StageSpanProcessor("loader."))
 
-A loader that is instrumented already needs no second set of names: each span that is chosen is one call
-of the stage of its name. Spans are exported as before. The package ``opentelemetry-sdk`` is imported by
-this module alone.
+Each selected span is one call of the stage with its name. So an instrumented loader needs no second set
+of names. Spans are exported as before. Only this module imports the package ``opentelemetry-sdk``.
 """
 
 from __future__ import annotations
@@ -64,10 +63,9 @@ class StageSpanProcessor(SpanProcessor):  # type: ignore[misc]
                 '(write "loader.", or "" for all spans)'
             )
         self._lock = threading.Lock()
-        #: Spans that go on, by trace and span id: the call that they are, or are below.
-        self._calls: dict[tuple[int, int], Task] = {}
-        #: Those of them that are calls themselves.
-        self._own: set[tuple[int, int]] = set()
+        #: Spans that go on, by trace and span id: the call that they are or are below, and whether they
+        #: are that call themselves.
+        self._calls: dict[tuple[int, int], tuple[Task, bool]] = {}
         self._names: set[str] = set()
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
@@ -80,7 +78,6 @@ class StageSpanProcessor(SpanProcessor):  # type: ignore[misc]
         """Calls that go on are not counted."""
         with self._lock:
             self._calls.clear()
-            self._own.clear()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         return True
@@ -88,23 +85,19 @@ class StageSpanProcessor(SpanProcessor):  # type: ignore[misc]
     def _start(self, span: Any) -> None:
         around = None
         if span.parent is not None:
-            around = self._calls.get((span.parent.trace_id, span.parent.span_id))
+            around, _ = self._calls.get((span.parent.trace_id, span.parent.span_id), (None, False))
         is_call = self._is_chosen(span) and self._may_be(span.name)
         call = stage(span.name)._begin(around) if is_call else around
         if call is None:
             return
         key = (span.context.trace_id, span.context.span_id)
         with self._lock:
-            self._calls[key] = call
-            if is_call:
-                self._own.add(key)
+            self._calls[key] = call, is_call
 
     def _end(self, span: Any) -> None:
         key = (span.context.trace_id, span.context.span_id)
         with self._lock:
-            call = self._calls.pop(key, None)
-            is_call = key in self._own
-            self._own.discard(key)
+            call, is_call = self._calls.pop(key, (None, False))
         if call is not None and is_call:
             failed = not span.status.is_ok
             call.end(Exception if failed else None, 1, 0 if failed else 1)

@@ -1,22 +1,23 @@
-"""SPDL's pipelines, seen from inside: their stages and queues, by SPDL's own names.
+"""Records the stages and queues of SPDL's pipelines, by SPDL's own names.
 
     import headspace.spdl
 
     pipeline = builder.build(num_threads=4, **headspace.spdl.hooks())
 
-The same works with ``build_pipeline`` and ``run_pipeline_in_subprocess``. Where a pipeline is built
-out of reach (``spdl.dataloader``, the regions of ``PipelineBuilder.to``), :func:`install` makes it
-SPDL's default.
+The same works with ``build_pipeline`` and ``run_pipeline_in_subprocess``. If a library builds the
+pipeline (``spdl.dataloader``, the regions of ``PipelineBuilder.to``), call :func:`install`: it makes
+these hooks SPDL's default.
 
-A stage takes as long as SPDL's own statistics say: from a task's beginning to its end, so the wait
-for a free thread is in it. Queues are seen at each put and get, not now and then. SPDL's own
-statistics go on as before.
+The time of a stage is that of SPDL's own statistics: from the start of a task to its end, including the
+wait for a free thread. Queues are observed at each put and get, not sampled. SPDL's own statistics
+continue as before.
 """
 
 from __future__ import annotations
 
 import re
 import time
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
 from multiprocessing import parent_process
@@ -37,21 +38,22 @@ except ModuleNotFoundError as error:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from types import TracebackType
     from typing import Any
 
 __all__ = ["Queue", "TaskHook", "hooks", "install", "task_hook"]
 
-#: Stages of one name are told apart within a pipeline, for so many pipelines of this process.
+#: Most pipelines of this process for which stages with equal names are numbered.
 _PIPELINES = 64
 
 
 def hooks(*, report_stats_interval: float = -1) -> dict[str, Any]:
-    """What ``build``, ``build_pipeline`` and ``run_pipeline_in_subprocess`` take to be watched.
+    """The arguments by which ``build``, ``build_pipeline`` and ``run_pipeline_in_subprocess`` are watched.
 
         pipeline = builder.build(num_threads=4, **headspace.spdl.hooks())
 
-    With ``HEADSPACE=0`` SPDL is told nothing of headspace.
+    With ``HEADSPACE=0`` no hooks of headspace are returned.
 
     Args:
         report_stats_interval: SPDL's own argument of that name, in seconds. It is given here since
@@ -107,12 +109,12 @@ class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
         self._theirs: _spdl.TaskHook | None = (
             None if kind is None else kind(info, interval=interval)
         )
-        #: Where what the stage gives out is seen.
+        #: The queue that the stage fills, if it is watched.
         self._behind: _Watch | None = _watches.get(info)
         self._stage: _native.Stage | None = None
-        #: Whether a task gives out items one by one: then one task takes one item.
+        #: Whether the function is a generator, which takes one item per task and returns several.
         self._generates = False
-        #: Calls that were counted as taking an item and were not the first of their task.
+        #: Calls that were not the first of their task and were counted as taking an item.
         self._repeated = 0
 
     def stage_hook(self) -> Any:
@@ -133,11 +135,11 @@ class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
         return stage._begin()
 
     def _taken(self, takes: int, is_first: bool, is_exhausted: bool) -> int:
-        """Items that a call took.
+        """Number of items that a call took.
 
-        A task of a function is one call, and so is an item that an aggregator takes, whose task
-        never ends. A generator's task has a call for each item that it gives out, and one more that
-        finds it exhausted: only this one tells it from an aggregator's.
+        A function has one call per task. An aggregator has one call per item that it takes, and its task
+        never ends. A generator has one call per item that it returns, and a last one that finds it
+        exhausted. Only this last call distinguishes a generator from an aggregator.
         """
         if not is_first:
             if self._generates or is_exhausted:
@@ -150,12 +152,12 @@ class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
         return takes
 
 
-#: The hook whose first call in this task has been.
+#: The hook that has already been called in this task.
 _begun: ContextVar[object] = ContextVar("headspace.spdl", default=None)
 
 
 class _Call:
-    """One call of a stage, around SPDL's own account of it."""
+    """One call of a stage. It contains SPDL's own measurement of the call."""
 
     __slots__ = ("_hook", "_is_first", "_takes", "_task", "_theirs")
 
@@ -185,7 +187,7 @@ class _Call:
         hook = self._hook
         is_exhausted = kind is not None and issubclass(kind, StopAsyncIteration)
         taken = hook._taken(self._takes, self._is_first, is_exhausted)
-        # What goes into a watched queue is counted there: a function may give out nothing.
+        # Items are counted at a watched queue, since a function may return nothing.
         given = 1 if hook._behind is None and kind is None else 0
         self._task.end(kind, taken, given)
         if self._theirs is None:
@@ -197,8 +199,8 @@ class _Call:
 class Queue(_spdl.AsyncQueue):  # type: ignore[misc]
     """The queue that SPDL would have made, watched.
 
-    Calling this class makes one of SPDL's own, since SPDL hands batches of those to the training
-    loop on a shorter way than those of other classes.
+    Calling this class makes a queue of SPDL's own class, since SPDL passes batches from its own queues to
+    the training loop faster than from others.
 
     Args:
         info: The stage whose output it holds.
@@ -221,17 +223,17 @@ class Queue(_spdl.AsyncQueue):  # type: ignore[misc]
 
 
 class _DefaultQueue(Queue):
-    """Where :func:`install` asked for it."""
+    """The default queue after :func:`install`."""
 
     @classmethod
     def _is_watched(cls, info: _spdl.StageInfo) -> bool:
-        # A region has a pipeline of its own in each of its processes. Its ends are no more than the
-        # way there and back.
+        # A region has a pipeline in each of its processes. The first and last queue of such a pipeline
+        # only transport items from and to the parent.
         return parent_process() is None or info.stage_name not in ("src", "sink")
 
 
 class _Watch:
-    """What is known of a queue: for how long it has had which depth."""
+    """Measures for how long a queue has had which depth."""
 
     __slots__ = ("__weakref__", "capacity", "depth", "is_last", "name", "since", "stage")
 
@@ -239,15 +241,15 @@ class _Watch:
         self.name = f"{_name(info)}_queue"
         self.capacity = max(0, capacity)
         self.is_last = info.stage_name == "sink"
-        #: The stage that fills it, once it was called.
+        #: The stage that fills the queue, once it was called.
         self.stage: _native.Stage | None = None
         self.depth = 0
         self.since: float | None = None
-        # Queues are in the order in which they are first told of: here that of the data.
+        # Records list queues in the order of their first report: here the order of the data flow.
         self._tell(0.0)
 
     def see(self, depth: int) -> None:
-        """It has that depth from now on."""
+        """Records that the queue has this depth from now on."""
         now = time.monotonic()
         if self.since is not None:
             self._tell(now - self.since)
@@ -264,8 +266,8 @@ _watches: WeakValueDictionary[_spdl.StageInfo, _Watch] = WeakValueDictionary()
 
 
 def _watch(queue: _spdl.AsyncQueue, info: _spdl.StageInfo) -> None:
-    # Every put and get of an asyncio queue comes through these two. They are the object's own:
-    # its class stays as it is.
+    # Every put and get of an asyncio queue calls these two methods. They are replaced on the object, not on
+    # its class.
     anything: Any = queue
     watch = _watches[info] = _Watch(info, anything.maxsize)
     kind = type(anything)
@@ -278,7 +280,7 @@ def _watch(queue: _spdl.AsyncQueue, info: _spdl.StageInfo) -> None:
             watch.see(queue.qsize())
             if watch.stage is not None and not (_spdl.is_eof(item) or _spdl.is_epoch_end(item)):
                 watch.stage._add_items(0, 1)
-        except Exception:  # The item is in: nothing of ours may say otherwise.
+        except Exception:  # The item is in the queue. An error here must not make the put fail.
             pass
 
     def get() -> object:
@@ -295,33 +297,22 @@ def _watch(queue: _spdl.AsyncQueue, info: _spdl.StageInfo) -> None:
 
 
 def _watch_ends(queue: Any, watch: _Watch) -> None:
-    """It is watched from when its stage begins until that ends."""
+    """Watches the queue from the start of its stage until the stage ends."""
     stage_hook, me = type(queue).stage_hook, ref(queue)
 
-    def hook() -> _Span:
-        return _Span(stage_hook(me()), watch)
+    @asynccontextmanager
+    async def hook() -> AsyncIterator[Any]:
+        async with stage_hook(me()) as entered:
+            watch.see(watch.depth)
+            try:
+                yield entered
+            finally:
+                watch.see(watch.depth)
 
     queue.stage_hook = hook
 
 
-class _Span:
-    __slots__ = ("_theirs", "_watch")
-
-    def __init__(self, theirs: Any, watch: _Watch) -> None:
-        self._theirs = theirs
-        self._watch = watch
-
-    async def __aenter__(self) -> Any:
-        entered = await self._theirs.__aenter__()
-        self._watch.see(self._watch.depth)
-        return entered
-
-    async def __aexit__(self, *error: Any) -> Any:
-        self._watch.see(self._watch.depth)
-        return await self._theirs.__aexit__(*error)
-
-
-#: What stages are called, by pipeline: the id of each by its name.
+#: By pipeline, the names of its stages, each with the stage's id.
 _names: dict[int, dict[str, tuple[str, str]]] = {}
 
 _OBJECT = re.compile(r"<(?:function )?(?:[\w<>]+\.)*(\w+)(?: object)? at 0x[0-9a-fA-F]+>")
@@ -329,14 +320,14 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def _clean(name: str) -> str:
-    """``name`` without addresses of objects, which are others in each run."""
+    """``name`` without addresses of objects, which differ between runs."""
     return _ADDRESS.sub("", _OBJECT.sub(r"\1", name))
 
 
 def _name(info: _spdl.StageInfo) -> str:
-    """What the stage is called: by SPDL's name, with a number where several of one pipeline have it.
+    """The name of the stage: SPDL's name, with a number if several stages of the pipeline have it.
 
-    A pipeline that is built anew, as for each epoch, has the same stages as before.
+    A pipeline that is built again, for example for each epoch, has the same stage names as before.
     """
     names = _names.get(info.pipeline_id)
     if names is None:

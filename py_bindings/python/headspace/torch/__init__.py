@@ -1,4 +1,4 @@
-"""torch's ``DataLoader`` from inside: what its workers do, and which batches wait.
+"""Records the stages and the queue inside torch's ``DataLoader``.
 
 ``headspace.wrap`` and `headspace run` use this package for every torch loader; there is nothing to call.
 It does not import torch: a program with a loader has.

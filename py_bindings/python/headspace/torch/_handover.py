@@ -1,4 +1,4 @@
-"""The parts of a batch that decide what it costs to pass it from one process to another.
+"""Counts the parts of a batch that determine the cost of passing it to another process.
 
 Tensors are passed as shared memory, everything else is copied object by object. Of a long container a
 sample of the elements is counted, so that counting takes less than a millisecond.

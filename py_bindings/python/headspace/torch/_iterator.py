@@ -1,4 +1,4 @@
-"""In the trainer: torch's iterator is made with workers that are timed, and its queues are watched."""
+"""Times torch's iterator in the trainer: makes it with timed workers, and watches its queues."""
 
 from __future__ import annotations
 

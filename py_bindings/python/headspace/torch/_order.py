@@ -1,4 +1,4 @@
-"""How long batches of a torch loader wait for their turn.
+"""Measures how long batches of a torch loader wait for their turn.
 
 Workers finish batches in another order than the loop takes them. Each worker writes the time at which it
 finished a batch into memory that it shares with the trainer, and the trainer compares the times when it

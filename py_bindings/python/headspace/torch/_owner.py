@@ -1,4 +1,4 @@
-"""Names: the stages, queues and workers of a loader are told apart by its loop."""
+"""Names the stages, queues and workers of a loader after its loop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Owner:
         prefix = "" if short == kind else f"{short} "
         if _loops_by_prefix.setdefault(prefix, self.loop_name) != self.loop_name:
             prefix = f"{self.loop_name} "
-        #: Begins the names of its stages, queues and workers, so that no two loops share one.
+        #: Prefix of the names of its stages, queues and workers, so that no two loops share a name.
         self.prefix = prefix
 
     def stage(self, name: str, concurrency: int | None = None) -> _native.Stage:

@@ -1,4 +1,4 @@
-"""In a worker, or in the trainer of a loader without workers: the calls that make a batch are timed."""
+"""Times the calls that make a batch, in a worker or, for a loader without workers, in the trainer."""
 
 from __future__ import annotations
 

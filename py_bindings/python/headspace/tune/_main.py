@@ -1,4 +1,4 @@
-"""`headspace tune`, from its words to its exit code."""
+"""Runs `headspace tune`: from the command line to the exit code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headspace.tune.command import Template
 from headspace.tune.errors import TuneError
 from headspace.tune.launch import Patience, Setup
 from headspace.tune.objective import Objective
-from headspace.tune.options import Asked, parse
+from headspace.tune.options import ParsedArguments, parse
 from headspace.tune.plan import Limits, winner_of
 from headspace.tune.progress import Progress
 from headspace.tune.report import report
@@ -27,31 +27,28 @@ def main(words: Sequence[str]) -> int:
     """Runs the command. Returns its exit code.
 
     Args:
-        words: What follows after `headspace tune`.
+        words: The arguments after `headspace tune`.
     """
     try:
         return tune(parse(words))
     except StorageError as error:
         print(f"headspace tune: the storage fails: {error}", file=sys.stderr)
         return EXIT_UNMEASURED
-    except TuneError as error:
-        print(f"headspace tune: {error}", file=sys.stderr)
-        return EXIT_USAGE
-    except OSError as error:
+    except (TuneError, OSError) as error:
         print(f"headspace tune: {error}", file=sys.stderr)
         return EXIT_USAGE
 
 
-def tune(asked: Asked) -> int:
-    """Searches, and prints what was found.
+def tune(arguments: ParsedArguments) -> int:
+    """Searches, and prints the result.
 
     Raises:
-        TuneError: If something is not in order; nothing was run then.
+        TuneError: If an option is invalid. Nothing was run then.
     """
     if not enabled():
         raise TuneError("HEADSPACE=0 switches off what experiments are measured by")
-    options, space = asked.options, asked.space
-    template = Template(asked.command, space)
+    options, space = arguments.options, arguments.space
+    template = Template(arguments.command, space)
     limits = Limits(
         experiments=options.experiments,
         patience=options.patience,
@@ -82,13 +79,10 @@ def tune(asked: Asked) -> int:
     ended = Search(job, store, progress).run()
     where = os.path.relpath(folder)
     if ended.interrupted:
-        again = "the same command goes on from here"
         if winner_of(ended.trials, limits.objective) is not None:
             print("\n".join(report(ended.trials, space, template, limits, "it was interrupted")))
-        print(
-            f"headspace tune: interrupted; {where} holds what was done, and {again}",
-            file=sys.stderr,
-        )
+        text = f"interrupted; {where} holds what was done, and the same command goes on from here"
+        print(f"headspace tune: {text}", file=sys.stderr)
         return EXIT_INTERRUPTED
     if ended.failed:
         print(f"headspace tune: {ended.reason}", file=sys.stderr)

@@ -1,13 +1,12 @@
-"""What measured stages say of configurations that were not run: the operational laws.
+"""Computes a lower bound of a configuration's cost from stages measured in other configurations.
 
-A stage whose calls take so long, so many of them for a batch and so many at once, holds the step above
-`calls * time / places`, however all else is turned (Denning and Buzen, *The Operational Analysis of
-Queueing Network Models*, 1978). A configuration that lies above the best by that need not be tried
-before others.
+By the operational laws, a step takes at least `calls * time / concurrency` of each stage: calls per
+batch, time per call, and calls at once (Denning and Buzen, *The Operational Analysis of Queueing Network
+Models*, 1978). If this bound is above the best cost, other configurations are tried first.
 
-The time of a call is another with more calls at once, since these slow each other, and with other
-knobs. So a measurement speaks only of configurations with at least as many calls of the stage at once,
-and that differ in nothing else that changes what a call does.
+Concurrent calls slow each other down, and other knobs can change the time of a call. So a measurement
+applies only to configurations with at least the same concurrency of the stage, and with no other
+difference that changes what a call does.
 """
 
 from __future__ import annotations
@@ -19,19 +18,18 @@ from headspace.tune.experiment import Trial
 from headspace.tune.knobs import Config, Knob, Space
 from headspace.tune.objective import Objective, scale
 
-#: Share of a call's time in which a core works for it, in percent, up to which it waits: it takes as
-#: long in another process.
+#: A stage that uses a core for at most this percentage of a call mostly waits. Its calls take as long in
+#: another process.
 WAITS_PCT = 20.0
 
-#: What knobs may turn without changing what a call does, in the words of remedies.
+#: Settings that do not change what a call does, in the terms of remedies.
 ONLY_PLACES = ("concurrency", "capacity", "prefetch_factor")
 
 Bound = Callable[[Config], float]
 
 
 def bound(space: Space, trials: Sequence[Trial], objective: Objective) -> Bound:
-    """The least cost of any configuration, in ms, by what was measured so far; 0 where that says
-    nothing."""
+    """Returns the function that computes a configuration's least cost in ms; 0 if nothing is known."""
     known = [
         (knob, stage, trial.knobs, factor)
         for trial in trials
@@ -45,11 +43,11 @@ def bound(space: Space, trials: Sequence[Trial], objective: Objective) -> Bound:
     ]
 
     def least(config: Config) -> float:
-        # The smallest of what several measurements say of one stage, the greatest of all stages.
+        # For each stage the lowest bound of all measurements; of these, the highest of all stages.
         found: dict[str, float] = {}
         for knob, stage, measured, factor in known:
             places = _places(knob, stage, measured, config)
-            if places is not None and _says_of(space, stage, measured, config):
+            if places is not None and _applies_to(space, stage, measured, config):
                 own = factor * stage["mean_ms"] * stage["calls_per_batch"] / places
                 found[stage["name"]] = min(own, found.get(stage["name"], own))
         return max(found.values(), default=0.0)
@@ -58,15 +56,15 @@ def bound(space: Space, trials: Sequence[Trial], objective: Objective) -> Bound:
 
 
 def _places(knob: Knob, stage: Mapping[str, Any], measured: Config, config: Config) -> float | None:
-    """Calls at once; None where there are fewer than were measured."""
+    """The stage's concurrency in `config`; None if it is lower than the measured one."""
     then, now = measured[knob.name], config[knob.name]
     if isinstance(then, str) or isinstance(now, str) or now < then or then <= 0:
         return None
     return float(stage.get("concurrency") or then) * now / then
 
 
-def _says_of(space: Space, stage: Mapping[str, Any], measured: Config, config: Config) -> bool:
-    """Whether a call takes the same in both, as far as knobs tell."""
+def _applies_to(space: Space, stage: Mapping[str, Any], measured: Config, config: Config) -> bool:
+    """Whether a call takes the same time in both configurations, judged by their knobs."""
     waits = stage.get("cpu_pct", 100.0) <= WAITS_PCT
     return all(
         measured[knob.name] == config[knob.name]

@@ -1,9 +1,9 @@
-"""The command with places for knobs: `python train.py --threads {threads} {mtp:--mtp}`.
+"""Fills knobs into the command's placeholders: `python train.py --threads {threads} {mtp:--mtp}`.
 
-`{knob}` becomes the value. `{knob:WORDS}` becomes WORDS where a yes-or-no knob is yes, and nothing
-where it is no: a word that is then empty is left away; `{knob:YES|NO}` has words for both. So does
-`{probe:YES|NO}` for the run that measures the floor, which needs more steps than others. `{{knob}}`
-stays `{knob}`. Other braces stay as they are.
+`{knob}` becomes the value. `{knob:WORDS}` becomes WORDS if a yes-or-no knob is yes, and nothing if it
+is no. A command word that is then empty is omitted. `{knob:YES|NO}` has words for both.
+`{probe:YES|NO}` becomes YES in the run that measures the floor, which needs more steps, and NO in all
+others. `{{knob}}` becomes `{knob}`. Other braces stay as they are.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from collections.abc import Mapping, Sequence
 from headspace.tune.errors import TuneError
 from headspace.tune.knobs import Knob, Space, Value
 
-#: Tells the run that measures the floor from all others.
+#: Name of the placeholder for the run that measures the floor.
 PROBE = "probe"
 
 _PLACE = re.compile(r"\{\{(\w+(?::[^{}]*)?)\}\}|\{([A-Za-z_]\w*)(?::([^{}]*))?\}")
 
 
 class Template:
-    """A command's words with places."""
+    """The words of a command with placeholders."""
 
     def __init__(self, words: Sequence[str], space: Space) -> None:
-        """Checks that every place is a knob and every knob has a place.
+        """Checks that every placeholder is a knob and every knob has a placeholder.
 
         Raises:
-            TuneError: With the place or the knob.
+            TuneError: If not; the message names the placeholder or the knob.
         """
         if not words:
             raise TuneError("there is no command (write it after `--`)")
@@ -65,7 +65,7 @@ class Template:
                 )
 
     def fill(self, config: Mapping[str, Value], probe: bool = False) -> list[str]:
-        """The command of a configuration; with `probe`, of the run that measures the floor."""
+        """The command for a configuration; with `probe`, for the run that measures the floor."""
         filled = []
         for word in self.words:
             whole = _PLACE.sub(lambda place: self._value(place, config, probe), word)
@@ -74,7 +74,7 @@ class Template:
         return filled
 
     def line(self, config: Mapping[str, Value]) -> str:
-        """The same as one line for a shell."""
+        """The command for a configuration as one shell line."""
         return shlex.join(self.fill(config))
 
     def _value(self, place: re.Match[str], config: Mapping[str, Value], probe: bool) -> str:

@@ -1,7 +1,8 @@
-"""Constraints between knobs: `decode_threads + demux_threads <= 4`.
+"""Parses and evaluates constraints between knobs: `decode_threads + demux_threads <= 4`.
 
-Written as Python expressions of knobs, numbers and words with arithmetic, comparison and `and`, `or`,
-`not`. They are parsed by Python and computed here: nothing is evaluated, nothing can be called.
+A constraint is a Python expression of knobs, numbers and words, with arithmetic, comparison and `and`,
+`or`, `not`. Python's parser reads it, and this module computes it. Nothing is passed to `eval`, and
+nothing can be called.
 """
 
 from __future__ import annotations
@@ -13,40 +14,39 @@ from typing import Any
 
 from headspace.tune.errors import TuneError
 
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
-}
-_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-}
-_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.Not: operator.not_,
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
 }
 
-#: Names that stand for themselves.
+#: Other nodes that an expression may have.
+_ALLOWED = (ast.BoolOp, ast.boolop, ast.Name, ast.expr_context)
+
+#: Names of constants.
 _CONSTANTS = {"yes": True, "no": False, "true": True, "false": False}
 
 
 class Constraint:
-    """What must hold of a configuration."""
+    """A condition on configurations."""
 
     def __init__(self, text: str) -> None:
         """Reads an expression.
 
         Raises:
-            TuneError: If it is none, or has anything but arithmetic, comparison and logic.
+            TuneError: If it is no expression, or has more than arithmetic, comparison and logic.
         """
         self.text = text.strip()
         try:
@@ -59,24 +59,15 @@ class Constraint:
         return f"Constraint({self.text!r})"
 
     def _check(self, node: ast.AST) -> None:
-        known: bool
         match node:
-            case ast.BoolOp():
-                known = True
-            case ast.BinOp():
-                known = type(node.op) in _BINARY
-            case ast.UnaryOp():
-                known = type(node.op) in _UNARY
+            case ast.BinOp() | ast.UnaryOp():
+                known = type(node.op) in _OPERATORS
             case ast.Compare():
-                known = all(type(op) in _COMPARED for op in node.ops)
+                known = all(type(op) in _OPERATORS for op in node.ops)
             case ast.Constant():
                 known = isinstance(node.value, bool | int | float | str)
-            case ast.Name() | ast.boolop() | ast.operator() | ast.unaryop() | ast.cmpop():
-                known = True
-            case ast.expr_context():
-                known = True
             case _:
-                known = False
+                known = isinstance(node, _ALLOWED) or type(node) in _OPERATORS
         if not known:
             written = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
             raise TuneError(
@@ -87,10 +78,10 @@ class Constraint:
             self._check(child)
 
     def check_names(self, knobs: Mapping[str, object]) -> None:
-        """Refuses names that are no knobs.
+        """Checks that all names are knobs.
 
         Raises:
-            TuneError: With the name.
+            TuneError: If one is not; the message has the name.
         """
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Name) and node.id not in knobs and node.id not in _CONSTANTS:
@@ -100,11 +91,10 @@ class Constraint:
                 )
 
     def holds(self, config: Mapping[str, Any]) -> bool:
-        """Whether it holds of a configuration.
+        """Whether a configuration meets the constraint.
 
         Raises:
-            TuneError: If the values cannot be reckoned with so: a word that is added to, a division
-                by zero.
+            TuneError: If it cannot be computed: a word in a sum, a division by zero.
         """
         try:
             return bool(self._value(self._tree, config))
@@ -118,14 +108,14 @@ class Constraint:
             case ast.BoolOp():
                 return any(self._value(part, config) for part in node.values)
             case ast.BinOp():
-                operate = _BINARY[type(node.op)]
+                operate = _OPERATORS[type(node.op)]
                 return operate(self._value(node.left, config), self._value(node.right, config))
             case ast.UnaryOp():
-                return _UNARY[type(node.op)](self._value(node.operand, config))
+                return _OPERATORS[type(node.op)](self._value(node.operand, config))
             case ast.Compare():
                 sides = [self._value(side, config) for side in (node.left, *node.comparators)]
                 return all(
-                    _COMPARED[type(op)](left, right)
+                    _OPERATORS[type(op)](left, right)
                     for op, left, right in zip(node.ops, sides, sides[1:])
                 )
             case ast.Name():

@@ -1,7 +1,7 @@
-"""What was wrong with what the user asked for, and the way out."""
+"""Defines `TuneError`, an error with a message for the user."""
 
 from __future__ import annotations
 
 
 class TuneError(Exception):
-    """A message for the user. Nothing was run, or what was run is kept."""
+    """Says what is wrong and what to do. Nothing was run, or recorded outcomes are kept."""

@@ -1,4 +1,4 @@
-"""An experiment and its outcome, as plain data that is kept as JSON."""
+"""Data types for experiments and their outcomes, and their JSON form."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class State(str, Enum):
     FINISHED = "finished"
     """The program ended, or was measured well enough."""
     STOPPED_EARLY = "stopped_early"
-    """It was slower than the best beyond doubt."""
+    """It was slower than the best, with high confidence."""
     TIMEOUT = "timeout"
-    """It took longer than it may, and was not measured by then."""
+    """It exceeded the time limit before it was measured."""
     STALLED = "stalled"
     """Steps stopped coming."""
     CRASHED = "crashed"
@@ -31,21 +31,24 @@ class Kind(str, Enum):
     """What an experiment is for."""
 
     BASELINE = "baseline"
-    """What is now."""
+    """The current configuration."""
     PROBE = "probe"
     """The baseline with a probe, for the floor."""
     REMEDY = "remedy"
-    """What the verdict of another proposes."""
+    """A proposal of another experiment's verdict."""
     SAMPLE = "sample"
-    """What the sampler proposes."""
+    """A proposal of the sampler."""
     REPEAT = "repeat"
     """A contender once more."""
     CONFIRM = "confirm"
     """The winner and the baseline in turn."""
 
 
-#: Those that try a configuration for the first time.
+#: Kinds that measure a configuration for the first time.
 SEARCHING = (Kind.BASELINE, Kind.REMEDY, Kind.SAMPLE)
+
+#: Kinds that count towards the limit of experiments.
+COUNTED = (*SEARCHING, Kind.PROBE)
 
 
 @dataclass(frozen=True)
@@ -59,13 +62,13 @@ class Proposal:
     parent: int | None = None
     """The experiment whose outcome led to it."""
     predicted_ms: float | None = None
-    """The step that the reason promises, in milliseconds."""
+    """The predicted cost, in milliseconds."""
     turn: int = 0
-    """Which repetition it is, or which place in the confirmation, from 0."""
+    """Number of the repetition, or position in the confirmation, from 0."""
     by: str = ""
-    """The worker who makes this confirmation: its turns are run on one machine."""
+    """The worker that runs this confirmation. All its turns run on one machine."""
     attempt: int = 0
-    """How many confirmations of the same winner were left unfinished by others before."""
+    """How many earlier confirmations of the same winner other workers left unfinished."""
 
     @property
     def key(self) -> str:
@@ -78,22 +81,22 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A proposal that somebody runs."""
+    """A proposal that a worker has claimed."""
 
     number: int
-    """From 0; numbers of experiments that were given up stay free."""
+    """Counts from 0. Numbers of experiments that were given up are not used again."""
     proposal: Proposal
     token: str = ""
-    """Tells this claim from any other, of this study or another one."""
+    """Identifies this claim among all claims, also of other studies."""
 
     @property
     def name(self) -> str:
-        """What its folder is called: of this claim alone, whatever else is in the place."""
+        """Name of its folder, which no other claim shares."""
         return f"{self.number:04}-{self.token}" if self.token else f"{self.number:04}"
 
     @property
     def kind(self) -> Kind:
-        """What it is for."""
+        """The purpose of the experiment."""
         return self.proposal.kind
 
     @property
@@ -104,11 +107,11 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an experiment gave."""
+    """The result of an experiment."""
 
     state: State
     step_ms: float | None = None
-    """Mean steady step in milliseconds; of a run that was stopped, so far."""
+    """Mean steady step in milliseconds; for a run that was stopped, up to then."""
     interval_ms: tuple[float, float] | None = None
     """Its 95 % interval."""
     steps: int = 0
@@ -116,15 +119,15 @@ class Outcome:
     seconds: float = 0.0
     """From the start of the program to its end."""
     detail: str = ""
-    """What went wrong, in a sentence or with the end of the traceback."""
+    """What went wrong: a sentence, or the end of the traceback."""
     exit_code: int | None = None
-    """Of the program; negative for a signal."""
+    """Exit code of the program; negative for a signal."""
     log: str = ""
-    """Path of what the program printed."""
+    """Path of the program's output."""
     run: str = ""
     """Path of its run folder."""
     summary: dict[str, Any] = field(default_factory=dict)
-    """The run's last summary; empty where there was none."""
+    """The run's last summary; empty if there was none."""
 
     @property
     def measured(self) -> bool:

@@ -1,7 +1,7 @@
-"""Knobs: what may be turned, and the values that each may take.
+"""Defines knobs, their values, and the space of configurations; parses `--knob NAME=VALUES`.
 
-A knob's values are a finite list, so that no configuration is tried twice and "all were tried" can be
-said. A range of numbers is the list of its steps.
+A knob's values are a finite list. So no configuration is tried twice, and the search knows when all
+were tried. A range of numbers is the list of its steps.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headspace.tune.constraints import Constraint
 from headspace.tune.errors import TuneError
@@ -25,26 +25,26 @@ Config = dict[str, Value]
 #: Most values of a knob.
 MOST_VALUES = 10_000
 
-#: Most configurations that are listed to find one that was not tried.
+#: Most configurations that are enumerated to find one that was not tried.
 MOST_LISTED = 50_000
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?::(log|\d+))?")
-_WORDS = ({"yes", "no"}, {"true", "false"}, {"on", "off"})
+_WORDS = (("yes", "no"), ("true", "false"), ("on", "off"))
 
 
 @dataclass(frozen=True)
 class Knob:
-    """One thing that the command can be told."""
+    """A parameter of the command."""
 
     name: str
     values: tuple[Value, ...]
-    """All that it may be: numbers ascending, words as given."""
+    """All allowed values: numbers ascending, words in the order of the option."""
     baseline: Value
-    """What it is now: what gains are told against."""
+    """The current value, to which gains are relative."""
     turns: tuple[str, ...] = ()
-    """What it turns, in the words of remedies: `decode.concurrency`, `num_workers`, `*.capacity`,
-    `last.capacity` (the queue before the loop), or a remedy's code such as `subprocess`."""
+    """The settings that it changes, in the terms of remedies: `decode.concurrency`, `num_workers`,
+    `*.capacity`, `last.capacity` (the queue before the loop), or a remedy's code such as `subprocess`."""
     words: tuple[str, str] = ("yes", "no")
     """How yes and no are written."""
 
@@ -64,25 +64,19 @@ class Knob:
             return self.words[0 if value else 1]
         return str(value)
 
-    def at_least(self, wanted: float) -> Value | None:
-        """The smallest value that is at least `wanted`, else the greatest; None for words."""
-        if not self.is_number:
-            return None
-        reach = [value for value in self.values if _number(value) >= wanted]
-        return reach[0] if reach else self.values[-1]
+    def at_least(self, wanted: float) -> Value:
+        """The smallest number that is at least `wanted`, else the greatest."""
+        return next((v for v in self.values if _number(v) >= wanted), self.values[-1])
 
-    def at_most(self, wanted: float) -> Value | None:
-        """The greatest value that is at most `wanted`, else the smallest; None for words."""
-        if not self.is_number:
-            return None
-        reach = [value for value in self.values if _number(value) <= wanted]
-        return reach[-1] if reach else self.values[0]
+    def at_most(self, wanted: float) -> Value:
+        """The greatest number that is at most `wanted`, else the smallest."""
+        return next((v for v in self.values[::-1] if _number(v) <= wanted), self.values[0])
 
     def read(self, given: object) -> Value:
-        """The value that is written so.
+        """The value that a text or a number of the file stands for.
 
         Raises:
-            TuneError: If the knob cannot be that.
+            TuneError: If the knob has no such value.
         """
         for value in self.values:
             same_type = isinstance(value, bool) == isinstance(given, bool)
@@ -116,7 +110,7 @@ def parse_knob(text: str) -> Knob:
 def make_knob(
     name: str, spec: object, baseline: object = None, turns: Sequence[str] | None = None
 ) -> Knob:
-    """A knob of its parts, as a file has them: `spec` is text, or a list of values.
+    """Makes a knob from its parts, as a file has them: `spec` is text, or a list of values.
 
     Raises:
         TuneError: If a part cannot be read.
@@ -138,13 +132,9 @@ def make_knob(
     kinds = {type(value) for value in written}
     if len(kinds) > 1 and kinds != {int, float}:
         raise TuneError(f"the values of the knob `{name}` are not all of a kind: `{spec}`")
-    ordered = written
-    if kinds <= {int, float}:
-        ordered = sorted(written, key=_number)
+    ordered = sorted(written, key=_number) if kinds <= {int, float} else written
     knob = Knob(name, tuple(ordered), written[0], tuple(turns or guess(name)), words)
-    if baseline is None:
-        return knob
-    return Knob(name, knob.values, knob.read(baseline), knob.turns, words)
+    return knob if baseline is None else replace(knob, baseline=knob.read(baseline))
 
 
 def _written(name: str, spec: str) -> tuple[list[Value], tuple[str, str]]:
@@ -172,9 +162,8 @@ def _written(name: str, spec: str) -> tuple[list[Value], tuple[str, str]]:
             f"the range of the knob `{name}` is not of whole numbers, or stands among other values: "
             f"`{spec}` (write `1..8`, `2..16:2` or `1..64:log`)"
         )
-    if set(parts) in _WORDS:
-        on = next(word for word in parts if word in ("yes", "true", "on"))
-        off = next(word for word in parts if word != on)
+    if set(parts) in map(set, _WORDS):
+        on, off = next(words for words in _WORDS if set(words) == set(parts))
         return [part == on for part in parts], (on, off)
     for read in (int, float):
         try:
@@ -187,7 +176,7 @@ def _written(name: str, spec: str) -> tuple[list[Value], tuple[str, str]]:
 
 
 def guess(name: str) -> tuple[str, ...]:
-    """What a knob of this name turns, as most programs name them; nothing where that is not clear."""
+    """Guesses by common names which settings a knob changes. Empty if the name is unclear."""
     lower = name.lower()
     if lower in ("workers", "num_workers", "n_workers", "dataloader_num_workers"):
         return ("num_workers",)
@@ -207,7 +196,7 @@ def guess(name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Space:
-    """All knobs, and what must hold between them."""
+    """All knobs, and the constraints between them."""
 
     knobs: tuple[Knob, ...]
     constraints: tuple[Constraint, ...] = ()
@@ -230,12 +219,12 @@ class Space:
 
     @property
     def baseline(self) -> Config:
-        """What is now."""
+        """The current configuration."""
         return {knob.name: knob.baseline for knob in self.knobs}
 
     @property
     def size(self) -> int:
-        """How many configurations there are, constraints apart."""
+        """Number of configurations, without regard to constraints."""
         return math.prod(len(knob.values) for knob in self.knobs)
 
     def __getitem__(self, name: str) -> Knob:
@@ -248,7 +237,7 @@ class Space:
     def describe(
         self, config: Mapping[str, Value], since: Mapping[str, Value] | None = None
     ) -> str:
-        """The knobs in words; with `since`, those that differ from it."""
+        """The knobs as text; with `since`, only those that differ from it."""
         return ", ".join(
             f"{knob.name} {knob.text(config[knob.name])}"
             for knob in self.knobs
@@ -256,7 +245,7 @@ class Space:
         )
 
     def all(self) -> Iterator[Config]:
-        """Every configuration that is allowed, the first knob slowest."""
+        """Every allowed configuration. The first knob varies slowest."""
         names = [knob.name for knob in self.knobs]
         for values in itertools.product(*(knob.values for knob in self.knobs)):
             config = dict(zip(names, values))
@@ -269,8 +258,10 @@ class Space:
         rng: random.Random,
         put_off: Callable[[Config], bool] = lambda _: False,
     ) -> Config | None:
-        """Any configuration that is allowed, not `taken`, and, while there are others, not put off;
-        None where there is none left."""
+        """A random configuration that is allowed and not `taken`; None if there is none left.
+
+        One for which `put_off` holds is returned only if no other is left.
+        """
         if self.size <= MOST_LISTED:
             left = [config for config in self.all() if key(config) not in taken]
             first = [config for config in left if not put_off(config)] or left
@@ -283,7 +274,7 @@ class Space:
 
 
 def key(config: Mapping[str, Value]) -> str:
-    """Tells configurations apart."""
+    """A text that identifies a configuration."""
     return " ".join(f"{name}={_key_of(config[name])}" for name in sorted(config))
 
 

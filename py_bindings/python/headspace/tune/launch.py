@@ -1,8 +1,8 @@
 """Runs one experiment: starts the program under `headspace run`, watches its records, and ends it when
-enough is known or something is wrong.
+enough is measured or something is wrong.
 
-The program has a process group of its own, a folder with its log and its run, and a mark in the
-environment of all its processes. However it ends, `_processes` ends with it all that it started.
+The program has its own process group, a folder for its log and its run, and a marker variable in the
+environment of all its processes. However it ends, `_processes` then ends all processes that it started.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from headspace.tune.live import LiveRun
 from headspace.tune.objective import Objective
 from headspace.tune.resources import Place
 
-#: Seconds between two looks at the records.
-LOOK_S = 0.25
+#: Seconds between two reads of the records.
+READ_S = 0.25
 
-#: Names the experiment's folder in the environment of all its processes, so that what a killed tuner
-#: left behind is found.
+#: Environment variable with the experiment's folder, set in all its processes. By it the processes of a
+#: killed tuner are found.
 MARK = "HEADSPACE_TUNE_EXPERIMENT"
 
-#: Lines of the log that tell why a program failed, at most.
+#: Most lines of the log that are quoted if a program fails.
 TAIL_LINES = 12
 
-#: Steady steps before an experiment may be stopped as slower than the best. It is looked at again
-#: after twice as many, and so on.
+#: Steady steps before an experiment may be stopped as slower than the best. It is checked again after
+#: twice as many, and so on.
 EARLY_STEPS = 50
 
 _PIN = "import os,sys;os.sched_setaffinity(0,map(int,sys.argv[1].split(',')));os.execvp(sys.argv[2],sys.argv[2:])"
@@ -44,13 +44,13 @@ class Patience:
     """How long an experiment may take, in seconds."""
 
     measure: float = 60.0
-    """Of steady steps: then it is ended, and counts. Infinite: until it ends itself."""
+    """Duration of steady steps after which it is ended, and counts. Infinite: it ends by itself."""
     timeout: float = 1800.0
-    """From its start, its start-up included: then it is ended, and counts only if it was measured."""
+    """Total duration after which it is ended. It counts only if it was measured by then."""
     startup: float = 600.0
-    """From its start to its first step."""
+    """Most time from its start to its first step."""
     stall: float = 120.0
-    """Between two steps."""
+    """Most time between two steps."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,15 @@ class Setup:
 
     patience: Patience = Patience()
     inject: bool = True
-    """Whether the program runs under `headspace run`; else it wraps its loader itself."""
+    """Whether the program runs under `headspace run`. If not, it wraps its loader itself."""
     early: bool = True
     """Whether experiments that are slower than the best are stopped."""
     objective: Objective = Objective.STEP
-    """What they are slower in."""
+    """The quantity in which experiments are compared."""
 
 
 class Running:
-    """An experiment under way."""
+    """A running experiment."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Running:
         """Starts the program.
 
         Raises:
-            OSError: If the folder or the log cannot be made, or holds another's run.
+            OSError: If the folder or the log cannot be created, or the folder has another's run.
         """
         self.experiment = experiment
         self.place = place
@@ -92,12 +92,12 @@ class Running:
         self._state: State | None = None
         self._detail = ""
         self._ending: Ending | None = None
-        self._looks = 0
+        self._checks = 0
         self._linked = False
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "runs").mkdir()
         self._began = self._moved = time.monotonic()
-        self._looked = 0.0
+        self._read_at = 0.0
         self._moves = 0
         self._process: subprocess.Popen[bytes] | None = None
         with self._log.open("wb") as log:
@@ -127,34 +127,34 @@ class Running:
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
         return {
             **os.environ,
-            # Ticks are what it is watched by.
+            # The experiment is watched by its ticks.
             "HEADSPACE_INTERVAL": os.environ.get("HEADSPACE_INTERVAL") or "500ms",
             "HEADSPACE_DIR": str(self._folder / "runs"),
             "HEADSPACE_MODE": self._mode,
-            **dict([self._mark]),
+            MARK: self._mark[1],
             **more,
         }
 
     @property
     def progress(self) -> str:
-        """How far it is, in a few words."""
+        """Its progress, in a few words."""
         if self._moves == 0:
             return "starting"
         step = self._live.step()
         return f"{self._live.steps} steps" + (f", {step.ms:.1f} ms" if step else "")
 
     def poll(self, best_high: float | None) -> Outcome | None:
-        """Looks at it, and ends it where that is due. The outcome once it has ended.
+        """Reads its records, and ends it if that is due. Returns the outcome once it has ended.
 
         Args:
-            best_high: Upper end of the best's interval, where there is one: in milliseconds a step, or
-                a sample where that is the objective.
+            best_high: Upper end of the best configuration's interval, if there is one, in the unit of
+                the objective.
         """
         process = self._process
         if process is None:
             return self._outcome(None)
         if self._ending is None and has_exited(process.pid):
-            # What it started and left ends with it.
+            # Processes that it left running are ended too.
             self._ending = Ending(process.pid, self._mark, at_once=True)
         if self._ending is not None and self._ending.poll():
             code = process.poll()
@@ -162,8 +162,8 @@ class Running:
             self._link()
             return self._outcome(code)
         now = time.monotonic()
-        if now - self._looked >= LOOK_S:
-            self._looked = now
+        if now - self._read_at >= READ_S:
+            self._read_at = now
             self._live.read()
             self._link()
             if self._live.moves > self._moves:
@@ -177,7 +177,7 @@ class Running:
         return MARK, str(self._folder.resolve())
 
     def _link(self) -> None:
-        """Shows the run among those of all experiments, for `headspace serve` and `report`."""
+        """Links the run into the folder of all runs, for `headspace serve` and `report`."""
         run = self._live.run
         if run is None or self._linked:
             return
@@ -186,7 +186,7 @@ class Running:
         try:
             runs.mkdir(exist_ok=True)
             (runs / run.name).symlink_to(os.path.relpath(run, runs))
-        except OSError:  # One that is there, or a disk without links: nothing depends on it.
+        except OSError:  # It exists, or the file system has no links. Nothing depends on it.
             pass
 
     def _judge(self, now: float, best_high: float | None) -> None:
@@ -206,24 +206,24 @@ class Running:
         elif ran >= patience.timeout:
             self._end(State.TIMEOUT, f"not done within {patience.timeout:g} s")
         elif best_high is not None and step and self._is_slower(step.steps, best_high):
-            unit = "ms a step" if self._setup.objective is Objective.STEP else "ms a sample"
-            self._end(State.STOPPED_EARLY, f"slower than {best_high:.4g} {unit} beyond doubt")
+            limit = f"{best_high:.4g} {self._setup.objective.unit}"
+            self._end(State.STOPPED_EARLY, f"slower than {limit} beyond doubt")
 
     def _is_slower(self, steps: int, best_high: float) -> bool:
-        """Whether it is slower than the best, looked at whenever there are twice as many steps."""
+        """Whether it is slower than the best. Checked whenever the number of steps has doubled."""
         if not self._setup.early or self.experiment.kind not in (Kind.REMEDY, Kind.SAMPLE):
             return False
-        if steps < EARLY_STEPS * 2**self._looks:
+        if steps < EARLY_STEPS * 2**self._checks:
             return False
         scale: float | None = 1.0
         if self._setup.objective is Objective.THROUGHPUT:
             samples = self._live.samples_a_step()
             scale = 1 / samples if samples else None
-        lower_bound = self._live.lower_bound(self._looks + 1)
+        lower_bound = self._live.lower_bound(self._checks + 1)
         if lower_bound is None or scale is None:
             return False
-        while steps >= EARLY_STEPS * 2**self._looks:
-            self._looks += 1
+        while steps >= EARLY_STEPS * 2**self._checks:
+            self._checks += 1
         return lower_bound * scale > best_high
 
     def _end(self, state: State, detail: str) -> None:
@@ -231,12 +231,12 @@ class Running:
         self.ask_to_end()
 
     def ask_to_end(self) -> None:
-        """Begins to end it: what it gives does not count any more, or is enough."""
+        """Begins to end it, without waiting."""
         if self._process is not None and self._ending is None:
             self._ending = Ending(self._process.pid, self._mark)
 
     def end(self) -> None:
-        """Ends it now, for good: the search was interrupted. Returns when it is gone."""
+        """Ends it, and returns when no process of it is left."""
         process = self._process
         if process is None or process.returncode is not None:
             return
@@ -246,25 +246,26 @@ class Running:
         process.poll()
 
     def _outcome(self, code: int | None) -> Outcome:
-        """How it ended."""
+        """The outcome of a program that has ended."""
         summary = self._live.summary
         state, detail = self._state, self._detail
         step, interval = self._measured()
         if state is None:
-            if code == 0 and self._live.moves:
-                state = State.FINISHED
-            elif self._live.moves:
-                state, detail = State.CRASHED, f"{_ended(code)}\n{self._tail()}".strip()
-            else:
-                no_loop = "it iterated no loader that headspace knows" if code == 0 else ""
-                why = no_loop or f"{_ended(code)}\n{self._tail()}".strip()
+            why = "it iterated no loader that headspace knows"
+            if code != 0:
+                why = f"{_exit_text(code)}\n{self._tail()}".strip()
+            if not self._live.moves:
                 state, detail = State.STARTUP_FAILED, f"no step: {why}"
+            elif code == 0:
+                state = State.FINISHED
+            else:
+                state, detail = State.CRASHED, why
         elif state is State.STARTUP_FAILED and self._process is not None:
             detail = f"{detail}\n{self._tail()}".strip()
         elif state is State.TIMEOUT and step is not None and self._mode == "measure":
             state = State.FINISHED
         if state is State.FINISHED and not detail and self._live.probe is not None:
-            # Why there is no floor, where there is none.
+            # If there is no floor, the reason.
             detail = str(self._live.probe.get("reason") or "")
         return Outcome(
             state=state,
@@ -280,7 +281,7 @@ class Running:
         )
 
     def _measured(self) -> tuple[float | None, tuple[float, float] | None]:
-        """The steady step as the summary has it, else by the ticks."""
+        """The steady step by the summary, else by the ticks."""
         summary, live = self._live.summary, self._live.step()
         mean = summary.get("steady_step_mean_ms")
         if mean is None or summary.get("state") != "finished":
@@ -295,7 +296,7 @@ class Running:
         return mean, None
 
     def _tail(self) -> str:
-        """The end of the log: of a traceback as many of its last frames as there is room for."""
+        """The end of the log. Of a traceback, the last frames that fit into `TAIL_LINES`."""
         try:
             with self._log.open("rb") as log:
                 log.seek(max(0, self._log.stat().st_size - 16_384))
@@ -305,27 +306,25 @@ class Running:
         frames = [i for i, line in enumerate(lines) if line.startswith("  File ")]
         if not frames:
             return "\n".join(lines[-TAIL_LINES:])
-        # To the error itself, the first line that is not indented: what follows, the verdict among
-        # it, is in the log.
+        # The excerpt ends with the error, the first line that is not indented. Later lines, such as the
+        # verdict, are only in the log.
         after = enumerate(lines[frames[-1] :], frames[-1])
         last = next((i for i, line in after if line[:1].strip()), len(lines))
         begin = next((i for i in frames if last - i < TAIL_LINES), frames[-1])
         return "\n".join(lines[begin : last + 1])
 
 
-def _ended(code: int | None) -> str:
+def _exit_text(code: int | None) -> str:
     if code is None:
         return ""
-    if code < 0:
-        try:
-            return f"killed by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"killed by signal {-code}"
-    return f"exit code {code}"
+    if code >= 0:
+        return f"exit code {code}"
+    is_named = -code in set(signal.Signals)
+    return f"killed by {signal.Signals(-code).name if is_named else f'signal {-code}'}"
 
 
 def end_leftovers(experiment: Experiment) -> int:
-    """Ends what is left of an experiment whose tuner is gone: processes of this user with its mark in
-    their environment. Returns how many there were."""
-    # Without a token the name may be that of another study's.
+    """Ends the processes of an experiment whose tuner has exited. They have its marker in their
+    environment. Returns how many there were."""
+    # Without a token, an experiment of another study may have the same name.
     return end_marked(MARK, experiment.name) if experiment.token else 0

@@ -1,7 +1,7 @@
-"""A run's records as they grow: how far it is, and how long a step takes so far.
+"""Reads a run's records while it runs: its progress, and its mean step so far.
 
-The `summary` record is refreshed ever more rarely, so the step is taken from the ticks, of which one
-comes each interval, with its error by batch means and an allowance for what differs from run to run.
+The `summary` record is refreshed less and less often. So the step is computed from the ticks, one per
+interval. Its error is estimated by batch means, plus an allowance for the variation between runs.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 from headspace._native import FREEDOM, RUN_TO_RUN, Follower, mean_and_error, t_quantile
 from headspace.tune.objective import run_half
 
-#: Steps at the start that do not count, as in `analysis/statistics/steady_state.rs`.
+#: Steps at the start that are dropped as warm-up, as in `analysis/statistics/steady_state.rs`.
 WARM_UP = 20
 
-#: Steady steps from which on a mean is told.
+#: Fewest steady steps for a mean.
 LEAST_STEPS = 30
 
-#: Ticks from which on an error is told: fewer hardly show how much ticks differ.
+#: Fewest ticks for an error estimate. Fewer hardly show how much ticks differ.
 LEAST_TICKS = 8
 
-#: Probability that a run as fast as the best is taken for slower, over all checks of it.
+#: Probability that a run as fast as the best is judged slower, over all checks of it.
 WRONGLY = 0.05
 
 
@@ -32,23 +32,23 @@ class StepMean(NamedTuple):
 
     ms: float
     interval_ms: tuple[float, float] | None
-    """95 % interval; None where the ticks are too few."""
+    """95 % interval; None if there are too few ticks."""
     steps: int
     seconds: float
 
 
 class StepTimes:
-    """Times of a loop's steady steps, tick by tick."""
+    """Times of a loop's steady steps, per tick."""
 
     def __init__(self) -> None:
         self._ticks: list[tuple[int, float]] = []
 
     def add(self, steps: int, ms: float) -> None:
-        """A tick with so many steps, which took so many milliseconds together."""
+        """Adds a tick with `steps` steps that took `ms` milliseconds together."""
         self._ticks.append((steps, ms))
 
     def mean(self) -> StepMean | None:
-        """The mean step; None before there are steps enough."""
+        """The mean step; None if there are too few steps."""
         count = sum(count for count, _ in self._ticks)
         known = self._known()
         if count < LEAST_STEPS or known is None:
@@ -61,7 +61,7 @@ class StepTimes:
         return StepMean(mean, (mean - half, mean + half), count, seconds)
 
     def lower_bound(self, check: int) -> float | None:
-        """Lower confidence bound of the mean step in milliseconds; None before there are ticks enough.
+        """Lower confidence bound of the mean step in milliseconds; None if there are too few ticks.
 
         A run is checked again and again, so all checks share the error probability `WRONGLY`, however many
         there are: check number `n` gets `1 / (n * (n + 1))` of it.
@@ -76,7 +76,7 @@ class StepTimes:
         return mean - sure * math.hypot(error, RUN_TO_RUN * mean)
 
     def _known(self) -> tuple[float, float | None] | None:
-        """Mean step and its standard error; None for the error where the ticks are too few to say."""
+        """Mean step and its standard error; the error is None if there are too few ticks."""
         known = mean_and_error(list(self._ticks))
         if known is None or len(self._ticks) >= LEAST_TICKS:
             return known
@@ -96,7 +96,7 @@ class LiveRun:
     def _forget(self) -> None:
         self.summary: dict[str, Any] = {}
         self.probe: dict[str, Any] | None = None
-        """The `probe` record, once it is there."""
+        """The `probe` record, once it is written."""
         self._steps: dict[str, int] = {}
         self._ticks: dict[str, StepTimes] = {}
         self._samples: dict[str, int] = {}
@@ -113,7 +113,7 @@ class LiveRun:
 
     @property
     def moves(self) -> int:
-        """Batches that any loop received: evaluation is no standstill."""
+        """Batches that any loop received. A run that only evaluates has not stalled."""
         return sum(self._steps.values())
 
     @property
@@ -121,7 +121,7 @@ class LiveRun:
         return self._follower.main_loop or ""
 
     def read(self) -> None:
-        """Reads what is new."""
+        """Reads new records."""
         more = True
         while more:
             try:
@@ -132,11 +132,11 @@ class LiveRun:
                 self._forget()
             for rank, record in records:
                 if rank == 0:
-                    self._take(json.loads(record))
+                    self._read_record(json.loads(record))
             if self.moves:
                 self._follower.stay()
 
-    def _take(self, record: dict[str, Any]) -> None:
+    def _read_record(self, record: dict[str, Any]) -> None:
         kind = record.get("kind")
         if kind == "summary":
             self.summary = record
@@ -168,7 +168,7 @@ class LiveRun:
         return self._ticks.get(self._main, StepTimes())
 
     def samples_a_step(self) -> float | None:
-        """Samples in a batch of the training loop, on average; None where they are not counted."""
+        """Mean samples per batch of the training loop; None if they are not counted."""
         name = self._main
         samples, steps = self._samples.get(name, 0), self._steps.get(name, 0)
         return samples / steps if samples and steps else None

@@ -1,11 +1,13 @@
-"""Who is better, so that a lucky run does not win.
+"""Computes the cost of a configuration with its confidence interval, and the gain over the baseline.
 
-A configuration's cost is the mean of its runs, in milliseconds a step (or a sample), with an interval.
-One run's interval is the record's own, and at least what differs from run to run. Of several runs it is
-also at least what their spread makes it. Two runs alone hardly tell how much runs differ (Student's t
-with one degree of freedom is 12.7), so their spread is taken together with that of all other
-configurations that were run again, and with what the runs say of themselves (moderated t: Smyth,
-"Linear models and empirical Bayes methods", SAGMB 3(1), 2004; as in `analysis/statistics/precision.rs`).
+The cost is the mean of the configuration's runs, in milliseconds per step (or per sample). The interval
+of one run is the one in its record, but at least as wide as the variation between runs. The interval of
+several runs is also at least as wide as their spread implies.
+
+Two runs alone hardly show how much runs differ (Student's t with one degree of freedom is 12.7). So
+their spread is pooled with that of all other configurations that were run again, and with the runs' own
+intervals (moderated t: Smyth, "Linear models and empirical Bayes methods", SAGMB 3(1), 2004; as in
+`analysis/statistics/precision.rs`).
 """
 
 from __future__ import annotations
@@ -16,29 +18,35 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headspace._native import FREEDOM, RUN_TO_RUN, t_quantile
-from headspace.tune.experiment import Outcome, Trial
+from headspace.tune.experiment import Kind, Outcome, State, Trial
 from headspace.tune.knobs import Config, key
 
-#: Half-width of the interval of a run that tells none, as a share of the step.
+#: Half-width of the interval of a run whose record has none, as a share of the step.
 UNKNOWN_SHARE = 0.1
 
-#: Runs that one run's own interval is worth where it is asked how much the next one differs: what other
-#: programs do then is not in it (`FREEDOM_OF_OTHERS` in `analysis/statistics/precision.rs`).
+#: Degrees of freedom that one run's own interval counts for in the spread between runs. They are few,
+#: since the interval does not contain the effect of other programs on the next run (`FREEDOM_OF_OTHERS`
+#: in `analysis/statistics/precision.rs`).
 ASSUMED = 3
 
 
 def run_half(ms: float, error: float = 0.0) -> float:
-    """Half of the interval of one run, by the standard error of its mean in milliseconds."""
+    """Half-width of the interval of one run, from the standard error of its mean in milliseconds."""
     return t_quantile(FREEDOM) * math.hypot(error, RUN_TO_RUN * ms)
 
 
 class Objective(str, Enum):
-    """What is made small."""
+    """The quantity that is minimised."""
 
     STEP = "step"
     """Milliseconds a step in steady state."""
     THROUGHPUT = "throughput"
-    """Milliseconds a sample in steady state: for where knobs change how many are in a batch."""
+    """Milliseconds a sample in steady state: for knobs that change the size of a batch."""
+
+    @property
+    def unit(self) -> str:
+        """Unit of a cost."""
+        return "ms a step" if self is Objective.STEP else "ms a sample"
 
 
 @dataclass(frozen=True)
@@ -50,20 +58,16 @@ class Cost:
     high: float
     runs: int = 1
     span: tuple[float, float] | None = None
-    """The least and the most of several runs."""
+    """The lowest and the highest of several runs."""
 
     @property
     def half(self) -> float:
         """How far the interval reaches upwards; downwards it ends at 0."""
         return self.high - self.ms
 
-    def beats_beyond_doubt(self, other: Cost) -> bool:
-        """Whether the intervals lie apart."""
-        return self.high < other.low
-
 
 def scale(outcome: Outcome, objective: Objective) -> float | None:
-    """What the step's milliseconds are multiplied by; None where samples were not counted."""
+    """Factor from milliseconds per step to a cost; None if samples are needed and were not counted."""
     if objective is Objective.STEP:
         return 1.0
     rate = outcome.summary.get("throughput_samples_per_s")
@@ -72,7 +76,7 @@ def scale(outcome: Outcome, objective: Objective) -> float | None:
 
 
 def cost(outcome: Outcome, objective: Objective) -> Cost | None:
-    """What a run cost; None where it was not measured."""
+    """Cost of a run; None if its steps or samples were not counted."""
     factor = scale(outcome, objective)
     if outcome.step_ms is None or factor is None:
         return None
@@ -81,14 +85,25 @@ def cost(outcome: Outcome, objective: Objective) -> Cost | None:
     return Cost(step * factor, low * factor, high * factor)
 
 
+def measured_cost(trial: Trial, objective: Objective) -> Cost | None:
+    """Cost of a trial; None unless it measured its configuration."""
+    return cost(trial.outcome, objective) if trial.outcome.measured else None
+
+
+def comparable_cost(trial: Trial, objective: Objective) -> Cost | None:
+    """Cost of a trial that was measured, or stopped early because it was slower; else None."""
+    is_comparable = trial.outcome.measured or trial.outcome.state is State.STOPPED_EARLY
+    return cost(trial.outcome, objective) if is_comparable else None
+
+
 @dataclass(frozen=True)
 class Spread:
-    """How much runs of one configuration differ, by all configurations that were run again."""
+    """How much runs of one configuration differ, over all configurations that were run again."""
 
     squares: float
-    """Sum of the squared deviations from their configuration's mean, as shares of it."""
+    """Sum of the squared deviations from the configuration's mean, as shares of that mean."""
     freedom: int
-    """Runs less configurations."""
+    """Number of runs minus number of configurations."""
 
 
 def spread_of(groups: Iterable[Sequence[Cost]]) -> Spread:
@@ -102,11 +117,11 @@ def spread_of(groups: Iterable[Sequence[Cost]]) -> Spread:
 
 
 def pool(costs: Sequence[Cost], spread: Spread | None = None) -> Cost:
-    """All runs of one configuration.
+    """Cost of one configuration over all its runs.
 
     Args:
-        costs: Of each run.
-        spread: Of all configurations, this one among them. By default of this one alone.
+        costs: The cost of each run.
+        spread: The spread over all configurations, including this one. By default of this one alone.
     """
     count = len(costs)
     mean = math.fsum(one.ms for one in costs) / count
@@ -124,13 +139,12 @@ def pool(costs: Sequence[Cost], spread: Spread | None = None) -> Cost:
 
 
 def by_config(trials: Iterable[Trial], objective: Objective) -> dict[str, tuple[Config, Cost]]:
-    """Each measured configuration with its cost, by key. Probes do not count: their live steps are
-    few, and what surrounds them is not as in training."""
+    """Each measured configuration with its cost, by key. Probes do not count: they have few live steps,
+    between cached ones."""
     runs: dict[str, tuple[Config, list[Cost]]] = {}
     for trial in trials:
-        if trial.kind.value == "probe" or not trial.outcome.measured:
-            continue
-        if one := cost(trial.outcome, objective):
+        one = measured_cost(trial, objective)
+        if one is not None and trial.kind is not Kind.PROBE:
             runs.setdefault(key(trial.knobs), (trial.knobs, []))[1].append(one)
     spread = spread_of(costs for _, costs in runs.values())
     return {name: (config, pool(costs, spread)) for name, (config, costs) in runs.items()}
@@ -138,7 +152,8 @@ def by_config(trials: Iterable[Trial], objective: Objective) -> dict[str, tuple[
 
 @dataclass(frozen=True)
 class Gain:
-    """How much less one costs than another, in percent of the other, with its 95 % interval."""
+    """How much less the winner costs than the baseline, in percent of the baseline, with its 95 %
+    interval."""
 
     pct: float
     low: float
@@ -152,15 +167,16 @@ class Gain:
 
 
 def gain(baseline: Sequence[Cost], winner: Sequence[Cost]) -> Gain | None:
-    """The gain of interleaved runs: two-sample interval by the pooled spread of the runs (Student),
-    and at least as wide as the intervals of the runs themselves make it, in which is what differs
-    from run to run."""
+    """The gain of interleaved runs, with a two-sample interval from their pooled spread (Student).
+
+    The interval is at least as wide as the runs' own intervals imply. These contain the variation
+    between runs.
+    """
     pairs = min(len(baseline), len(winner))
     if pairs == 0:
         return None
     before, after = pool(baseline), pool(winner)
-    within = math.hypot(*(_standard(side) for side in (baseline, winner)))
-    half = within
+    half = math.hypot(_standard(baseline), _standard(winner))
     freedom = len(baseline) + len(winner) - 2
     if freedom > 0:
         squares = math.fsum(
@@ -176,10 +192,10 @@ def gain(baseline: Sequence[Cost], winner: Sequence[Cost]) -> Gain | None:
 
 
 def _standard(runs: Sequence[Cost]) -> float:
-    """Half-width of the mean of runs by their own intervals, and by what differs from run to run."""
+    """Half-width of the mean of runs, from their own intervals and the variation between runs."""
     return math.hypot(*map(_half, runs)) / len(runs)
 
 
 def _half(one: Cost) -> float:
-    """Half-width of one run's interval, in which is what differs from run to run."""
+    """Half-width of one run's interval, which contains the variation between runs."""
     return max(one.half, run_half(one.ms))

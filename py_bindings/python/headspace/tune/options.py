@@ -1,10 +1,11 @@
-"""The command line of `headspace tune`, and the file that may stand for it."""
+"""Parses the command line of `headspace tune`, and the TOML file that may replace it."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,163 +31,19 @@ not understood; 130 when it was interrupted."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What was asked for."""
+class ParsedArguments:
+    """The parsed command line."""
 
     space: Space
     command: list[str]
     options: argparse.Namespace
 
 
-def parser() -> argparse.ArgumentParser:
-    """All options; their names with `_` are the file's keys."""
-    made = argparse.ArgumentParser(
-        prog="headspace tune",
-        usage="headspace tune [OPTIONS] --knob NAME=VALUES ... -- COMMAND ...",
-        description="Find the knobs with which training runs fastest: baseline, floor, what the "
-        "verdicts propose, then a sampler over the rest.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = made.add_argument
-    add("--knob", action="append", default=[], metavar="NAME=VALUES", help="a knob and its values")
-    add(
-        "--constraint",
-        action="append",
-        default=[],
-        metavar="EXPRESSION",
-        help="an expression that must be true, such as 'decode_threads + demux_threads <= 4'",
-    )
-    add(
-        "--file",
-        type=Path,
-        metavar="FILE",
-        help="a TOML file with [knobs], constraints, command "
-        "and options by the names they have here; options of the command line override the file",
-    )
-    add(
-        "--dir",
-        type=Path,
-        default=Path("headspace-tune"),
-        metavar="DIR",
-        help="folder for all results (default: headspace-tune)",
-    )
-    add(
-        "--objective",
-        choices=[o.value for o in Objective],
-        default="step",
-        help="step: time a step; throughput: time a sample, for knobs that change the batch",
-    )
-    add(
-        "--experiments",
-        type=_count,
-        default=40,
-        metavar="N",
-        help="maximum number of experiments (default: 40)",
-    )
-    add(
-        "--time",
-        type=_duration,
-        default=float("inf"),
-        metavar="TIME",
-        help="start no new experiment after this time, such as 90m (default: no limit)",
-    )
-    add(
-        "--patience",
-        type=_count,
-        default=10,
-        metavar="N",
-        help="stop after N experiments without a better one (default: 10)",
-    )
-    add(
-        "--near-floor",
-        type=_percent,
-        default=0.05,
-        metavar="PERCENT",
-        help="stop when the best step is within PERCENT of the floor (default: 5%%)",
-    )
-    add(
-        "--measure",
-        type=_duration,
-        default=60.0,
-        metavar="TIME",
-        help="end an experiment after this much steady training; `inf`: let it end by itself (default: 60s)",
-    )
-    add(
-        "--timeout",
-        type=_duration,
-        default=1800.0,
-        metavar="TIME",
-        help="maximum time of one experiment (default: 30m)",
-    )
-    add(
-        "--startup",
-        type=_duration,
-        default=600.0,
-        metavar="TIME",
-        help="maximum time until its first step (default: 10m)",
-    )
-    add(
-        "--stall",
-        type=_duration,
-        default=120.0,
-        metavar="TIME",
-        help="time without a step after which an experiment counts as hung (default: 2m)",
-    )
-    add(
-        "--repeats",
-        type=_whole,
-        default=1,
-        metavar="N",
-        help="how many times to rerun configurations whose intervals overlap (default: 1)",
-    )
-    add(
-        "--confirm",
-        type=_whole,
-        default=2,
-        metavar="N",
-        help="runs of winner and baseline in turn at the end (default: 2)",
-    )
-    add(
-        "--parallel",
-        type=_count,
-        default=1,
-        metavar="N",
-        help="experiments at once; cores and GPUs are divided among them (default: 1)",
-    )
-    add(
-        "--storage",
-        metavar="URL",
-        help="an Optuna storage: sqlite:///PATH, journal:PATH, "
-        "or the URL of a database, as docs/tune.md shows (default: study.db in the folder)",
-    )
-    add(
-        "--study", default="headspace-tune", metavar="NAME", help="name of the study in the storage"
-    )
-    add("--seed", type=_whole, default=0, metavar="N", help="seed of the sampler (default: 0)")
-    add("--no-probe", dest="probe", action="store_false", help="do not measure the floor")
-    add(
-        "--no-early-stop",
-        dest="early_stop",
-        action="store_false",
-        help="do not stop experiments early that are slower than the best one",
-    )
-    add(
-        "--no-inject",
-        dest="inject",
-        action="store_false",
-        help="the program calls headspace.wrap itself: do not start it under `headspace run`",
-    )
-    add("--quiet", action="store_true", help="print only the result")
-    return made
-
-
-def parse(words: Sequence[str]) -> Asked:
+def parse(words: Sequence[str]) -> ParsedArguments:
     """Reads the command line.
 
     Raises:
-        TuneError: If knobs, constraints, the file or the command are not in order.
+        TuneError: If knobs, constraints, the file or the command are invalid.
         SystemExit: As argparse does, with 2.
     """
     words = list(words)
@@ -197,23 +54,23 @@ def parse(words: Sequence[str]) -> Asked:
     kept: Mapping[str, Any] = read_file(first.file) if first.file else {}
     defaults = _defaults(options, kept)
     options.set_defaults(**defaults)
-    asked = options.parse_args(own)
+    arguments = options.parse_args(own)
     knobs = {knob.name: knob for knob in _file_knobs(kept)}
-    given = list(map(parse_knob, asked.knob))
+    given = list(map(parse_knob, arguments.knob))
     for knob in given:
         if sum(other.name == knob.name for other in given) > 1:
             raise TuneError(f"`--knob {knob.name}=…` is given twice")
-        # One that is in the file as well is as the command line says.
+        # The command line overrides the file.
         knobs[knob.name] = knob
     if "probe" in knobs:
         raise TuneError(
             "`probe` cannot name a knob: {probe:WORDS|OTHERS} tells the run that measures the floor"
         )
-    constraints = [*_texts(kept, "constraints"), *asked.constraint]
+    constraints = [*_texts(kept, "constraints"), *arguments.constraint]
     space = Space(tuple(knobs.values()), tuple(map(Constraint, constraints)))
     if not command:
         command = _file_command(kept)
-    return Asked(space, command, asked)
+    return ParsedArguments(space, command, arguments)
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -316,11 +173,16 @@ def _count(text: str) -> int:
     return number
 
 
-def _percent(text: str) -> float:
+def _number(text: str) -> float:
+    """The number; not a number if the text is none."""
     try:
-        share = float(text.strip().removesuffix("%")) / 100
+        return float(text)
     except ValueError:
-        share = -1.0
+        return math.nan
+
+
+def _percent(text: str) -> float:
+    share = _number(text.strip().removesuffix("%")) / 100
     if not 0 <= share <= 10:
         raise argparse.ArgumentTypeError(f"`{text}` is no percentage (write `5%`)")
     return share
@@ -329,10 +191,112 @@ def _percent(text: str) -> float:
 def _duration(text: str) -> float:
     units = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
     unit = next((unit for unit in units if text.endswith(unit)), "")
-    try:
-        seconds = float(text.removesuffix(unit)) * units.get(unit, 1.0)
-    except ValueError:
-        seconds = -1.0
+    seconds = _number(text.removesuffix(unit)) * units.get(unit, 1.0)
     if not seconds > 0:
         raise argparse.ArgumentTypeError(f"`{text}` is no time (write `90s`, `30m` or `2h`)")
     return seconds
+
+
+#: The name of each reader's value in the help text.
+_METAVARS: dict[Callable[[str], float], str] = {
+    _count: "N",
+    _whole: "N",
+    _percent: "PERCENT",
+    _duration: "TIME",
+}
+
+#: Options with a number: name, reader, default and help text.
+_LIMITS: tuple[tuple[str, Callable[[str], float], str, str], ...] = (
+    ("--experiments", _count, "40", "maximum number of experiments"),
+    ("--time", _duration, "inf", "start no new experiment after this time, such as 90m"),
+    ("--patience", _count, "10", "stop after N experiments without a better one"),
+    ("--near-floor", _percent, "5%", "stop when the best step is within PERCENT of the floor"),
+    (
+        "--measure",
+        _duration,
+        "60s",
+        "end an experiment after this much steady training; `inf`: let it end by itself",
+    ),
+    ("--timeout", _duration, "30m", "maximum time of one experiment"),
+    ("--startup", _duration, "10m", "maximum time until its first step"),
+    ("--stall", _duration, "2m", "time without a step after which an experiment counts as hung"),
+    ("--repeats", _whole, "1", "how many times to rerun configurations whose intervals overlap"),
+    ("--confirm", _whole, "2", "runs of winner and baseline in turn at the end"),
+    ("--parallel", _count, "1", "experiments at once; cores and GPUs are divided among them"),
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    """All options; their names with `_` are the file's keys."""
+    made = argparse.ArgumentParser(
+        prog="headspace tune",
+        usage="headspace tune [OPTIONS] --knob NAME=VALUES ... -- COMMAND ...",
+        description="Find the knobs with which training runs fastest: baseline, floor, what the "
+        "verdicts propose, then a sampler over the rest.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("--knob", action="append", default=[], metavar="NAME=VALUES", help="a knob and its values")
+    add(
+        "--constraint",
+        action="append",
+        default=[],
+        metavar="EXPRESSION",
+        help="an expression that must be true, such as 'decode_threads + demux_threads <= 4'",
+    )
+    add(
+        "--file",
+        type=Path,
+        metavar="FILE",
+        help="a TOML file with [knobs], constraints, command "
+        "and options by the names they have here; options of the command line override the file",
+    )
+    add(
+        "--dir",
+        type=Path,
+        default=Path("headspace-tune"),
+        metavar="DIR",
+        help="folder for all results (default: headspace-tune)",
+    )
+    add(
+        "--objective",
+        choices=[o.value for o in Objective],
+        default="step",
+        help="step: time a step; throughput: time a sample, for knobs that change the batch",
+    )
+    for option, read, default, what in _LIMITS:
+        shown = "no limit" if default == "inf" else "%(default)s"
+        add(
+            option,
+            type=read,
+            default=default,
+            metavar=_METAVARS[read],
+            help=f"{what} (default: {shown})",
+        )
+    add(
+        "--storage",
+        metavar="URL",
+        help="an Optuna storage: sqlite:///PATH, journal:PATH, "
+        "or the URL of a database, as docs/tune.md shows (default: study.db in the folder)",
+    )
+    add(
+        "--study", default="headspace-tune", metavar="NAME", help="name of the study in the storage"
+    )
+    add("--seed", type=_whole, default=0, metavar="N", help="seed of the sampler (default: 0)")
+    add("--no-probe", dest="probe", action="store_false", help="do not measure the floor")
+    add(
+        "--no-early-stop",
+        dest="early_stop",
+        action="store_false",
+        help="do not stop experiments early that are slower than the best one",
+    )
+    add(
+        "--no-inject",
+        dest="inject",
+        action="store_false",
+        help="the program calls headspace.wrap itself: do not start it under `headspace run`",
+    )
+    add("--quiet", action="store_true", help="print only the result")
+    return made

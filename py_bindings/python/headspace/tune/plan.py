@@ -1,9 +1,11 @@
-"""What to try next.
+"""Decides which experiment to run next, and when the search is over.
 
-Baseline; the baseline with a probe, for the floor; what the verdict of the best so far proposes; then
-the sampler over the rest. When the search is over, contenders whose intervals overlap are run again,
-and the winner and the baseline take turns, which one worker does. Pure: from the outcomes so far to the next experiment, so
-that it runs as well on recorded outcomes (`tests/python/study_tune.py`).
+The order is: the baseline; the baseline with a probe, for the floor; what the verdict of the best
+configuration proposes; then the sampler's choices. When the search is over, configurations whose
+intervals overlap are run again. At the end one worker runs the winner and the baseline in turn.
+
+Planning is a pure function of the outcomes, so it also runs on recorded outcomes
+(`tests/python/study_tune.py`).
 """
 
 from __future__ import annotations
@@ -13,21 +15,31 @@ from dataclasses import dataclass, field
 
 from headspace.tune import remedies
 from headspace.tune.bounds import bound
-from headspace.tune.experiment import SEARCHING, Experiment, Kind, Proposal, State, Trial
+from headspace.tune.experiment import COUNTED, SEARCHING, Experiment, Kind, Proposal, State, Trial
 from headspace.tune.knobs import Config, Space, key
-from headspace.tune.objective import Cost, Gain, Objective, by_config, cost, gain, scale
+from headspace.tune.objective import (
+    Cost,
+    Gain,
+    Objective,
+    by_config,
+    comparable_cost,
+    cost,
+    gain,
+    measured_cost,
+    scale,
+)
 from headspace.tune.sampler import suggest
 
-#: A new best counts for patience from this gain on, as a share of the best before.
+#: Smallest gain over the previous best that resets patience, as a share of the previous best.
 LEAST_GAIN = 0.01
 
-#: Runs that a winner is chosen by.
+#: Kinds of runs by which the winner is chosen.
 CHOOSING = (*SEARCHING, Kind.REPEAT)
 
-#: Contenders that are run again at most, the best among them.
+#: Most contenders that are run again, the best one included.
 CONTENDERS = 3
 
-#: Why throughput cannot be searched for.
+#: Error text if the objective is `throughput` and samples were not counted.
 UNCOUNTED = (
     "the objective `throughput` needs the number of samples in a batch, which the baseline's loader does "
     "not tell: say it in the script, `headspace.wrap(loader, batch_size=N)` with `--no-inject`, or use "
@@ -37,34 +49,34 @@ UNCOUNTED = (
 
 @dataclass(frozen=True)
 class Limits:
-    """When the search is over, and how sure it has to be."""
+    """When the search ends, and how often measurements are repeated."""
 
     experiments: int = 40
-    """Experiments at most, baseline and probe among them, repetitions and confirmation not."""
+    """Most experiments. Baseline and probe count, repetitions and confirmations do not."""
     patience: int = 10
-    """Experiments without a better one after which it is over."""
+    """The search ends after so many experiments without a better one."""
     near_floor: float = 0.05
-    """Over when the best is above the floor by at most this share of it."""
+    """The search ends when the best is above the floor by at most this share of the floor."""
     probe: bool = True
     """Whether the floor is measured."""
     repeats: int = 1
-    """How often contenders are run again."""
+    """How many times contenders are run again."""
     confirm: int = 2
-    """How often the winner and the baseline take turns at the end."""
+    """How many times the winner and the baseline are each run at the end, in turn."""
     objective: Objective = Objective.STEP
-    """What is made small."""
+    """The quantity that is minimised."""
     seed: int = 0
     """Of the sampler."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """What comes next depends on experiments that run now."""
+    """The next experiment depends on experiments that are still running."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """Nothing comes next."""
+    """The search is over."""
 
     reason: str
     failed: bool = False
@@ -75,29 +87,40 @@ Next = Proposal | Wait | Done
 
 @dataclass(frozen=True)
 class Standing:
-    """Where the search stands."""
+    """The state of the search."""
 
     baseline: Trial | None
     floor_ms: float | None
-    """The cost with free data."""
+    """Cost if data were free."""
     best: Config | None
     best_cost: Cost | None
     best_trial: Trial | None
-    """Its first measurement."""
+    """The first measurement of the best configuration."""
     costs: dict[str, tuple[Config, Cost]] = field(default_factory=dict)
 
-    @property
-    def remaining_pct(self) -> float | None:
-        """The headspace that is left, in percent of the best; negative where it is below the floor."""
-        if self.floor_ms is None or self.best_cost is None:
-            return None
-        return 100 * (1 - self.floor_ms / self.best_cost.ms)
+    def contenders(self) -> dict[str, Cost]:
+        """Costs of the configurations whose intervals reach down to the best one's, by key."""
+        best = self.best_cost
+        if best is None:
+            return {}
+        return {name: one for name, (_, one) in self.costs.items() if one.low <= best.high}
+
+
+def first_of(trials: Sequence[Trial], kind: Kind) -> Trial | None:
+    """The first trial of a kind."""
+    return next((t for t in trials if t.kind is kind), None)
+
+
+def _first_measurement(trials: Sequence[Trial], name: str) -> Trial:
+    """The first trial that measured the configuration with this key."""
+    return next(
+        t for t in trials if t.kind in SEARCHING and t.outcome.measured and key(t.knobs) == name
+    )
 
 
 def standing(trials: Sequence[Trial], objective: Objective) -> Standing:
-    """The best and the floor by the outcomes so far."""
-    baseline = next((t for t in trials if t.kind is Kind.BASELINE), None)
-    probe = next((t for t in trials if t.kind is Kind.PROBE), None)
+    """The state of the search by the outcomes so far."""
+    baseline, probe = first_of(trials, Kind.BASELINE), first_of(trials, Kind.PROBE)
     floor = None
     if probe is not None:
         factor = scale(probe.outcome, objective)
@@ -107,14 +130,11 @@ def standing(trials: Sequence[Trial], objective: Objective) -> Standing:
     if not costs:
         return Standing(baseline, floor, None, None, None)
     name, (config, best) = min(costs.items(), key=lambda item: item[1][1].ms)
-    first = next(
-        t for t in trials if t.kind in SEARCHING and t.outcome.measured and key(t.knobs) == name
-    )
-    return Standing(baseline, floor, config, best, first, costs)
+    return Standing(baseline, floor, config, best, _first_measurement(trials, name), costs)
 
 
 class Planner:
-    """Says what to try next."""
+    """Decides which experiment comes next."""
 
     def __init__(self, space: Space, limits: Limits | None = None, worker: str = "") -> None:
         self.space = space
@@ -131,16 +151,15 @@ class Planner:
         """The next experiment.
 
         Args:
-            trials: Those that have ended, by number.
-            pending: Those that run now.
-            over: Why the search is over, for a reason that is not in the outcomes, such as the time.
-            others: Workers besides this one that live.
+            trials: Experiments that have ended, ordered by number.
+            pending: Experiments that are running.
+            over: Why the search is over, if the reason is not in the outcomes, such as the time limit.
+            others: Other workers that are alive.
         """
-        waiting = [e for e in pending if e.kind in SEARCHING or e.kind is Kind.PROBE]
         first = self._first(trials, pending)
         if first is not None:
             return first
-        reason = over or self._over(trials, len(waiting))
+        reason = over or self._over(trials, pending)
         if reason is None:
             tried = self._explore(trials, pending)
             if tried is not None:
@@ -151,9 +170,9 @@ class Planner:
         return self._settle(trials, others) or Done(reason)
 
     def _first(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Next | None:
-        """Baseline and probe."""
+        """Baseline and probe; None if both were proposed."""
         now = self.space.baseline
-        baseline = next((t for t in trials if t.kind is Kind.BASELINE), None)
+        baseline = first_of(trials, Kind.BASELINE)
         if baseline is None:
             if any(e.kind is Kind.BASELINE for e in pending):
                 return Wait()
@@ -162,23 +181,21 @@ class Planner:
             return Done(f"the baseline was not measured: {_why(baseline)}", failed=True)
         if cost(baseline.outcome, self.limits.objective) is None:
             return Done(UNCOUNTED, failed=True)
-        known = [t for t in trials if t.kind is Kind.PROBE]
-        asked = any(e.kind is Kind.PROBE for e in pending)
-        if self.limits.probe and not known and not asked:
+        if self.limits.probe and Kind.PROBE not in _kinds(trials, pending):
             return Proposal(
                 Kind.PROBE, now, "How fast it would be if data were free.", baseline.number
             )
         return None
 
-    def _over(self, trials: Sequence[Trial], waiting: int) -> str | None:
+    def _over(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> str | None:
         """Why the search is over; None while it is not."""
         limits, now = self.limits, standing(trials, self.limits.objective)
-        spent = sum(t.kind in SEARCHING or t.kind is Kind.PROBE for t in trials)
+        spent = sum(kind in COUNTED for kind in _kinds(trials, pending))
         if now.floor_ms and now.best_cost:
             above = now.best_cost.ms / now.floor_ms - 1
             if above <= limits.near_floor:
                 return f"the best is within {100 * limits.near_floor:g} % of the floor"
-        if spent + waiting >= limits.experiments:
+        if spent >= limits.experiments:
             runs = "experiment was" if limits.experiments == 1 else "experiments were"
             return f"{limits.experiments} {runs} run"
         since = self._since_best(trials)
@@ -187,12 +204,12 @@ class Planner:
         return None
 
     def _since_best(self, trials: Sequence[Trial]) -> int:
-        """Experiments since one was better than all before."""
+        """Number of experiments since the last one that was better than all before it."""
         best, since = float("inf"), 0
         for trial in trials:
             if trial.kind not in SEARCHING:
                 continue
-            one = cost(trial.outcome, self.limits.objective) if trial.outcome.measured else None
+            one = measured_cost(trial, self.limits.objective)
             if one is not None and one.ms < (1 - LEAST_GAIN) * best:
                 best, since = one.ms, 0
             else:
@@ -200,15 +217,17 @@ class Planner:
         return since
 
     def _explore(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Proposal | None:
-        """What remedies propose, else the sampler; None where all was tried."""
-        now = standing(trials, self.limits.objective)
+        """A proposal of the remedies, else of the sampler. None if every configuration was tried."""
         known = {key(t.knobs) for t in trials} | {key(e.knobs) for e in pending}
         promising = self._remedy(trials, known)
         if promising is not None:
             return promising
-        tried = [(t.knobs, self._told(t)) for t in trials if t.kind in SEARCHING]
+        now = standing(trials, self.limits.objective)
+        objective = self.limits.objective
+        costs = [(t.knobs, comparable_cost(t, objective)) for t in trials if t.kind in SEARCHING]
+        tried = [(config, one.ms if one else None) for config, one in costs]
         running = [e.knobs for e in pending if e.kind in SEARCHING]
-        least, best = bound(self.space, trials, self.limits.objective), now.best_cost
+        least, best = bound(self.space, trials, objective), now.best_cost
         config = suggest(
             self.space,
             tried,
@@ -222,42 +241,29 @@ class Planner:
         return Proposal(Kind.SAMPLE, config, "The sampler's choice from all outcomes.", parent)
 
     def _remedy(self, trials: Sequence[Trial], known: set[str]) -> Proposal | None:
-        """The remedy that promises most, of the best and of those that may be as good."""
-        found = []
+        """The remedy with the lowest predicted cost, among those of all contenders."""
+        found: list[tuple[float, int, remedies.Proposed]] = []
         for trial in self._contenders(trials):
-            for proposed in remedies.proposals(self.space, trial.knobs, trial.outcome.summary):
-                promised = self._as_cost(proposed.predicted_ms, trial)
-                if promised is not None and key(proposed.knobs) not in known:
-                    found.append((promised, trial.number, proposed))
+            factor = scale(trial.outcome, self.limits.objective) or 0.0
+            found += [
+                (proposed.predicted_ms * factor, trial.number, proposed)
+                for proposed in remedies.proposals(self.space, trial.knobs, trial.outcome.summary)
+                if factor and key(proposed.knobs) not in known
+            ]
         if not found:
             return None
         promised, parent, proposed = min(found, key=lambda one: one[:2])
-        told = promised if proposed.is_predicted else None
-        return Proposal(Kind.REMEDY, proposed.knobs, proposed.reason, parent, told)
+        predicted = promised if proposed.is_predicted else None
+        return Proposal(Kind.REMEDY, proposed.knobs, proposed.reason, parent, predicted)
 
     def _contenders(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Measurements that may be as good as the best, and the probe of such a one: it knows the
-        floor."""
+        """Trials that may be as good as the best. A probe can be one: its verdict knows the floor."""
         best = standing(trials, self.limits.objective).best_cost
-        measured = [
-            (trial, own)
-            for trial in trials
-            if trial.outcome.measured and (own := cost(trial.outcome, self.limits.objective))
-        ]
-        return [trial for trial, own in measured if best is not None and own.low <= best.high]
-
-    def _as_cost(self, step_ms: float, verdict: Trial) -> float | None:
-        factor = scale(verdict.outcome, self.limits.objective)
-        return step_ms * factor if factor else None
-
-    def _told(self, trial: Trial) -> float | None:
-        """What the sampler is told of an experiment."""
-        told = trial.outcome.measured or trial.outcome.state is State.STOPPED_EARLY
-        one = cost(trial.outcome, self.limits.objective) if told else None
-        return one.ms if one else None
+        measured = ((trial, measured_cost(trial, self.limits.objective)) for trial in trials)
+        return [trial for trial, one in measured if one and best and one.low <= best.high]
 
     def _settle(self, trials: Sequence[Trial], others: Collection[str]) -> Proposal | Wait | None:
-        """Contenders again, then the winner and the baseline in turn; None when that is done."""
+        """Runs contenders again, then the winner and the baseline in turn. None when that is done."""
         if not _is_settled(trials):
             again = self._again(trials)
             if again is not None:
@@ -275,31 +281,19 @@ class Planner:
         mine = made.get(self.worker, [])
         turn = len(mine)
         attempt = mine[0].experiment.proposal.attempt if mine else len(made)
-        # Winner, baseline, baseline, winner: what drifts evenly falls on both alike.
-        config, reason = (
-            (winner.knobs, "The winner, in turn with the baseline.")
-            if turn % 4 in (0, 3)
-            else (now, "The baseline, in turn with the winner.")
-        )
+        config, reason = now, "The baseline, in turn with the winner."
+        # Winner, baseline, baseline, winner: an even drift then affects both alike.
+        if turn % 4 in (0, 3):
+            config, reason = winner.knobs, "The winner, in turn with the baseline."
+        parent = winner.number
         return Proposal(
-            Kind.CONFIRM,
-            config,
-            reason,
-            winner.number,
-            turn=turn,
-            by=self.worker,
-            attempt=attempt,
+            Kind.CONFIRM, config, reason, parent, turn=turn, by=self.worker, attempt=attempt
         )
 
     def _again(self, trials: Sequence[Trial]) -> Proposal | None:
-        """The contender that has been run least often, while some is not settled."""
+        """The next contender to run again; None if each was run often enough."""
         now = standing(trials, self.limits.objective)
-        best = now.best_cost
-        if best is None or not self.limits.repeats:
-            return None
-        near = sorted(
-            (one.ms, name) for name, (_, one) in now.costs.items() if one.low <= best.high
-        )
+        near = sorted((one.ms, name) for name, one in now.contenders().items())
         again = [t for t in trials if t.kind is Kind.REPEAT]
         searched = _last(trials, SEARCHING)
         now_again = sum(t.number > searched for t in again)
@@ -309,10 +303,15 @@ class Planner:
             config, one = now.costs[name]
             turn = sum(key(t.knobs) == name for t in again)
             if turn < self.limits.repeats:
-                first = next(t for t in trials if t.kind in SEARCHING and key(t.knobs) == name)
+                first = _first_measurement(trials, name)
                 reason = "Its interval overlaps with others': a lucky run is not to win."
                 return Proposal(Kind.REPEAT, config, reason, first.number, one.ms, turn + 1)
         return None
+
+
+def _kinds(trials: Sequence[Trial], pending: Sequence[Experiment]) -> list[Kind]:
+    """Kinds of all experiments, ended and running."""
+    return [trial.kind for trial in trials] + [experiment.kind for experiment in pending]
 
 
 def _last(trials: Sequence[Trial], kinds: Collection[Kind]) -> int:
@@ -321,13 +320,13 @@ def _last(trials: Sequence[Trial], kinds: Collection[Kind]) -> int:
 
 
 def _is_settled(trials: Sequence[Trial]) -> bool:
-    """Whether the winner of all that was searched is being confirmed, or is confirmed: what the
-    confirmation shows does not choose another."""
+    """Whether the confirmation of the winner has begun since the last search. Its results do not change
+    the winner."""
     return _last(trials, (Kind.CONFIRM,)) > _last(trials, SEARCHING)
 
 
 def _confirmations(trials: Sequence[Trial], winner: Trial) -> dict[str, list[Trial]]:
-    """The turns of each worker that confirms that winner, the latest to begin last."""
+    """The confirming runs of that winner by worker, ordered by the worker's first run."""
     made: dict[str, list[Trial]] = {}
     for trial in trials:
         if trial.kind is Kind.CONFIRM and trial.experiment.proposal.parent == winner.number:
@@ -336,34 +335,34 @@ def _confirmations(trials: Sequence[Trial], winner: Trial) -> dict[str, list[Tri
 
 
 def winner_of(trials: Sequence[Trial], objective: Objective) -> Trial | None:
-    """The first measurement of the configuration that won: the one that is being confirmed, unless
-    more was searched since, else the best of those that were run most often among its contenders."""
+    """The first measurement of the winning configuration.
+
+    That is the configuration under confirmation, unless the search went on since. Otherwise it is the
+    best of the contenders that were run most often.
+    """
     if _is_settled(trials):
         last = max((t for t in trials if t.kind is Kind.CONFIRM), key=lambda t: t.number)
         return next(t for t in trials if t.number == last.experiment.proposal.parent)
-    now = standing(trials, objective)
-    if now.best_cost is None:
+    near = standing(trials, objective).contenders()
+    if not near:
         return None
-    near = {name: one for name, (_, one) in now.costs.items() if one.low <= now.best_cost.high}
-    # Runs of an earlier confirmation do not keep out what was found since.
+    # Runs of an earlier confirmation do not count: they would exclude newer configurations.
     chosen = [key(t.knobs) for t in trials if t.outcome.measured and t.kind in CHOOSING]
     most = max(chosen.count(name) for name in near)
     name = min((one.ms, name) for name, one in near.items() if chosen.count(name) == most)[1]
-    return next(
-        t for t in trials if t.kind in SEARCHING and t.outcome.measured and key(t.knobs) == name
-    )
+    return _first_measurement(trials, name)
 
 
 def confirmed_gain(trials: Sequence[Trial], objective: Objective) -> Gain | None:
-    """By how much the winner is faster than the baseline in the runs in which they took turns."""
+    """How much faster the winner is than the baseline in the confirming runs."""
     winner = winner_of(trials, objective)
     made = _confirmations(trials, winner) if winner else {}
     if winner is None or not made:
         return None
     sides: tuple[list[Cost], list[Cost]] = ([], [])
-    # Of several confirmations, the one that got furthest: they may be of different machines.
+    # Only the longest confirmation counts: several may come from different machines.
     for trial in max(made.values(), key=len):
-        one = cost(trial.outcome, objective) if trial.outcome.measured else None
+        one = measured_cost(trial, objective)
         if one is not None:
             sides[key(trial.knobs) == key(winner.knobs)].append(one)
     baseline, won = sides
@@ -371,7 +370,7 @@ def confirmed_gain(trials: Sequence[Trial], objective: Objective) -> Gain | None
 
 
 def pooled(trials: Sequence[Trial], config: Config, objective: Objective) -> Cost | None:
-    """All runs of a configuration together."""
+    """Cost of a configuration over all its runs."""
     found = by_config(trials, objective).get(key(config))
     return None if found is None else found[1]
 

@@ -1,7 +1,7 @@
-"""Two pictures of a search, as SVG that follows the reader's light or dark theme.
+"""Draws two plots of a search as SVG, which follow the reader's light or dark theme.
 
-`progress.svg`: the step of each experiment with its interval, the best so far, the floor, and the use
-of the SMs where there is a GPU. `tree.svg`: which experiment led to which, with what was changed.
+`progress.svg` shows the cost of each experiment with its interval, the best so far, the floor, and SM
+utilisation if there is a GPU. `tree.svg` shows which experiment led to which, with the changed knobs.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-from headspace.tune.experiment import SEARCHING, Kind, State, Trial
+from headspace.tune.experiment import COUNTED, SEARCHING, Kind, State, Trial
 from headspace.tune.knobs import Space
-from headspace.tune.objective import Cost, Objective, cost
+from headspace.tune.objective import Cost, Objective, comparable_cost
 from headspace.tune.plan import standing, winner_of
 
 _STYLE = """
@@ -38,7 +38,7 @@ text { fill: var(--ink); font: 13px system-ui, -apple-system, "Segoe UI", Roboto
 .good { fill: var(--best); font-weight: 600; } .badtext { fill: var(--bad); }
 """
 
-#: From a value to a place in the picture.
+#: Converts a value to a coordinate of the plot.
 Scale = Callable[[float], float]
 
 WIDTH = 960
@@ -67,7 +67,7 @@ def _line(css: str, x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def ticks_of(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers between two, about so many."""
+    """About `about` round numbers between `low` and `high`."""
     span = high - low
     if span <= 0 or not math.isfinite(span):
         return [low]
@@ -78,33 +78,31 @@ def ticks_of(low: float, high: float, about: int = 5) -> list[float]:
     return [step * k for k in range(first, math.floor(high / step) + 1)]
 
 
-def progress_svg(trials: Sequence[Trial], space: Space, objective: Objective) -> str:
-    """Experiments from left to right, their cost upwards."""
+def progress_svg(trials: Sequence[Trial], objective: Objective) -> str:
+    """The progress plot: experiments from left to right, cost upwards."""
     shown = [t for t in trials if t.kind is not Kind.PROBE]
-    costs = [(t, cost(t.outcome, objective) if _has_cost(t) else None) for t in shown]
+    costs = [(t, comparable_cost(t, objective)) for t in shown]
     now = standing(trials, objective)
     has_sm = any(t.outcome.summary.get("steady_sm_utilization_pct") is not None for t in shown)
     height = TOP + PANEL + (GAP + SMALL if has_sm else 0) + 64
-    unit = "ms a step" if objective is Objective.STEP else "ms a sample"
     body = [_text(24, 30, f"Steady step of {len(shown)} experiments", "title"), _legend()]
     known = [one for _, one in costs if one is not None]
     if not known:
         body.append(_text(LEFT, TOP + 40, "No experiment was measured yet.", "quiet"))
         return _document(WIDTH, height, "headspace tune: progress", body)
     top = max(min(one.high, 1.3 * one.ms) for one in known) * 1.04
-    bottom = 0.0
     right = WIDTH - RIGHT
 
     def x(place: float) -> float:
         return LEFT + (place + 0.5) * (right - LEFT) / max(len(shown), 1)
 
     def y(ms: float) -> float:
-        return TOP + PANEL * (1 - (min(ms, top) - bottom) / (top - bottom))
+        return TOP + PANEL * (1 - min(ms, top) / top)
 
-    for tick in ticks_of(bottom, top):
+    for tick in ticks_of(0.0, top):
         body.append(_line("rule", LEFT, y(tick), right, y(tick)))
         body.append(_text(LEFT - 8, y(tick) + 4, f"{tick:g}", "quiet", "end"))
-    body.append(_text(24, TOP - 6, unit, "quiet"))
+    body.append(_text(24, TOP - 6, objective.unit, "quiet"))
     body += _marks(costs, x, y)
     body += _running_best(costs, x, y, right)
     if now.floor_ms is not None:
@@ -143,10 +141,6 @@ def _legend() -> str:
         parts.append(mark.format(x=f"{x:g}", a=f"{x - 4:g}") + _text(x + 10, 30, words, "quiet"))
         x += 34 + 7 * len(words)
     return "".join(parts)
-
-
-def _has_cost(trial: Trial) -> bool:
-    return trial.outcome.measured or trial.outcome.state is State.STOPPED_EARLY
 
 
 def _marks(costs: Sequence[tuple[Trial, Cost | None]], x: Scale, y: Scale) -> list[str]:
@@ -218,8 +212,8 @@ ROW, COLUMN, BOX = 46, 40, 460
 
 
 def tree_svg(trials: Sequence[Trial], space: Space, objective: Objective) -> str:
-    """Each experiment below the one that led to it, one a row."""
-    shown = [t for t in trials if t.kind in SEARCHING or t.kind is Kind.PROBE]
+    """The tree plot: one experiment per row, each below the one that led to it."""
+    shown = [t for t in trials if t.kind in COUNTED]
     numbers = {t.number for t in shown}
     children: dict[int | None, list[Trial]] = {}
     for trial in shown:
@@ -272,7 +266,7 @@ def _node(
     won: bool,
     trials: Sequence[Trial],
 ) -> list[str]:
-    one = cost(trial.outcome, objective) if _has_cost(trial) else None
+    one = comparable_cost(trial, objective)
     parent = next((t for t in trials if t.number == trial.experiment.proposal.parent), None)
     words = {Kind.BASELINE: "baseline", Kind.PROBE: "probe of the baseline"}.get(trial.kind, "")
     words = words or space.describe(trial.knobs, parent.knobs if parent else None) or "the same"

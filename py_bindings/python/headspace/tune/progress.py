@@ -1,5 +1,5 @@
-"""What is said on stderr while a search goes on: a line for each experiment that has ended, and on a
-terminal one that is drawn anew beneath them."""
+"""Prints the progress of a search on stderr: one line per experiment that has ended, and on a terminal a
+status line below them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from headspace.tune.plan import Limits, Standing
 
 BAR = 24
 
-#: What most experiments are; the others are named.
+#: Kinds that are not named in a line, since most experiments have them.
 _SEARCHED = tuple(kind for kind in SEARCHING if kind is not Kind.BASELINE)
 
 
 class Progress:
-    """Writes to a stream; nothing where `quiet`."""
+    """Writes to a stream; if `quiet`, nothing."""
 
     def __init__(
         self, space: Space, limits: Limits, quiet: bool = False, stream: TextIO | None = None
@@ -34,10 +34,10 @@ class Progress:
         self._drawn = 0.0
 
     def ended(self, trial: Trial) -> None:
-        """Tells of an experiment that has ended, with all its knobs."""
+        """Prints the result of an experiment, with all its knobs."""
         label = "" if trial.kind in _SEARCHED else f"{trial.kind.value}: "
         knobs = self._space.describe(trial.knobs)
-        self._say(f"#{trial.number:<3} {self._result(trial):<34}  {label}{knobs}")
+        self.note(f"#{trial.number:<3} {self._result(trial):<34}  {label}{knobs}")
 
     def _result(self, trial: Trial) -> str:
         outcome = trial.outcome
@@ -53,13 +53,13 @@ class Progress:
                 return "too few steps to measure"
             return f"{state}: {first}"[:78] if first else state
         promised = trial.experiment.proposal.predicted_ms
-        told = f"{one.ms:.4g} ms ±{one.half:.2g}"
+        text = f"{one.ms:.4g} ms ±{one.half:.2g}"
         if promised is not None and trial.kind in SEARCHING:
-            told += f" (predicted {promised:.1f})"
-        return told
+            text += f" (predicted {promised:.1f})"
+        return text
 
     def draw(self, now: Standing, spent: int, running: Sequence[str]) -> None:
-        """Draws the line at the bottom, on a terminal, a few times a second."""
+        """Updates the status line on a terminal, a few times a second."""
         if not self._live or time.monotonic() - self._drawn < 0.2:
             return
         self._drawn = time.monotonic()
@@ -75,17 +75,14 @@ class Progress:
         self._stream.write(f"\r\x1b[2K{line[:width]}")
         self._stream.flush()
 
-    def note(self, text: str) -> None:
-        """Says something besides."""
-        self._say(text)
-
     def clear(self) -> None:
-        """Takes the line at the bottom away."""
+        """Removes the status line."""
         if self._live:
             self._stream.write("\r\x1b[2K")
             self._stream.flush()
 
-    def _say(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Prints a line above the status line."""
         if self._quiet:
             return
         self.clear()

@@ -1,8 +1,8 @@
-"""From what a verdict proposes to knobs.
+"""Converts the remedies of a verdict to configurations of knobs.
 
-A remedy says `decode.concurrency` from 1 to 2, and that the step would be 54 ms then. Here it becomes
-the configuration in which the knob that turns that has that value. Sure remedies are first tried
-together: an experiment is dear, and they were reckoned with the same model.
+A remedy says, for example, that the step takes 54 ms if `decode.concurrency` goes from 1 to 2. This
+module sets the knob that changes this setting. Remedies with high confidence are first tried together:
+experiments are expensive, and one model predicted them all.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 from headspace.tune.knobs import Config, Knob, Space, Value, key
 
-#: Confidence from which on a remedy counts as sure.
+#: Lowest confidence of a remedy that counts as sure.
 SURE = 0.5
 
 
 @dataclass(frozen=True)
 class Move:
-    """One knob turned."""
+    """A change of one knob."""
 
     knob: str
     value: Value
@@ -28,7 +28,7 @@ class Move:
     sure: bool
     what: str
     is_whole: bool = True
-    """Whether the knob goes as far as the remedy asks: else its prediction is of something else."""
+    """Whether the knob goes as far as the remedy says. Otherwise the prediction does not apply."""
 
 
 @dataclass(frozen=True)
@@ -38,26 +38,28 @@ class Proposed:
     knobs: Config
     reason: str
     predicted_ms: float
-    """Of the remedies as they were told."""
+    """The prediction of the remedies."""
     is_predicted: bool = True
-    """Whether that holds for these knobs."""
+    """Whether the prediction applies to these knobs."""
 
 
 def proposals(space: Space, now: Config, summary: Mapping[str, Any]) -> Iterator[Proposed]:
-    """What the verdict of a run with the knobs `now` proposes, the most promising first: the sure
-    remedies together, then with those that are hoped for, then one by one."""
+    """Configurations that the verdict of a run with the knobs `now` leads to, the most promising first.
+
+    The order is: the sure remedies together, all remedies together, each one alone.
+    """
     found = moves(space, now, summary)
     sure = [move for move in found if move.sure]
     seen = {key(now)}
     for group in (sure, found, *([move] for move in found)):
-        proposed = _together(space, now, group)
+        proposed = _combine(space, now, group)
         if proposed is not None and key(proposed.knobs) not in seen:
             seen.add(key(proposed.knobs))
             yield proposed
 
 
-def _together(space: Space, now: Config, group: Sequence[Move]) -> Proposed | None:
-    """As many of the moves as go together."""
+def _combine(space: Space, now: Config, group: Sequence[Move]) -> Proposed | None:
+    """Applies as many of the moves as are possible together."""
     config, taken = dict(now), list[Move]()
     for move in group:
         tried = {**config, move.knob: move.value}
@@ -72,15 +74,15 @@ def _together(space: Space, now: Config, group: Sequence[Move]) -> Proposed | No
 
 
 def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
-    """The remedies that some knob can apply, best first."""
+    """The remedies that a knob can apply, the best first."""
     last = {queue["name"] for queue in summary.get("queues", ()) if queue.get("last")}
     found = []
     for remedy in summary.get("remedies", ()):
-        for knob in _that_turn(space, remedy, last):
-            value = _value(knob, now[knob.name], remedy)
-            if value is None or value == now[knob.name]:
+        for knob in _knobs_for(space, remedy, last):
+            target = _target(knob, now[knob.name], remedy)
+            if target is None or target[0] == now[knob.name]:
                 continue
-            is_whole = _reaches(knob, now[knob.name], value, remedy)
+            value, is_whole = target
             cut = "" if is_whole else f" (`{knob.name}` goes to {knob.text(value)} only.)"
             found.append(
                 Move(
@@ -96,8 +98,8 @@ def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
     return found
 
 
-def _that_turn(space: Space, remedy: Mapping[str, Any], last: set[str]) -> list[Knob]:
-    """The knobs that turn what a remedy changes, the one that says so most plainly first."""
+def _knobs_for(space: Space, remedy: Mapping[str, Any], last: set[str]) -> list[Knob]:
+    """The knobs that change the setting of a remedy, the most specific one first."""
     names = [str(remedy.get("code", ""))]
     change = remedy.get("change")
     if change:
@@ -119,36 +121,25 @@ def _that_turn(space: Space, remedy: Mapping[str, Any], last: set[str]) -> list[
     return [knob for _, knob in sorted(ranked, key=lambda pair: pair[0])]
 
 
-def _value(knob: Knob, now: Value, remedy: Mapping[str, Any]) -> Value | None:
-    """What the remedy turns the knob to; None where the knob has nothing in that direction."""
+def _target(knob: Knob, now: Value, remedy: Mapping[str, Any]) -> tuple[Value, bool] | None:
+    """The value that the remedy sets the knob to, and whether it goes as far as the remedy says.
+
+    None if the knob has no value in that direction.
+    """
     change = remedy.get("change")
     if knob.is_switch:
         wanted = str(change["to"]).lower() if change else "true"
-        return wanted in ("true", "yes", "on", "1")
+        return wanted in ("true", "yes", "on", "1"), True
     if not knob.is_number or isinstance(now, str) or not change:
         return None
     try:
         start, end = float(change["from"]), float(change["to"])
     except ValueError:
         return None
-    goal = _goal(start, end, float(now))
-    value = knob.at_least(goal) if end > start else knob.at_most(goal)
-    if value is None or isinstance(value, str):
+    # The knob may count in another unit than the remedy: then it changes by the same factor.
+    goal = end if start == now else now * (end / start if start > 0 else 2.0)
+    is_increase = end > start
+    value = knob.at_least(goal) if is_increase else knob.at_most(goal)
+    if isinstance(value, str) or (value > now) != is_increase:
         return None
-    return value if (float(value) > float(now)) == (end > start) else None
-
-
-def _goal(start: float, end: float, now: float) -> float:
-    """Where a remedy from `start` to `end` takes a knob. It may be counted otherwise than the remedy
-    counts: its direction is what matters then."""
-    return end if start == now else now * (end / start if start > 0 else 2.0)
-
-
-def _reaches(knob: Knob, now: Value, value: Value, remedy: Mapping[str, Any]) -> bool:
-    """Whether a number goes as far as the remedy asks."""
-    change = remedy.get("change")
-    if not change or not knob.is_number or isinstance(now, str) or isinstance(value, str):
-        return True
-    start, end = float(change["from"]), float(change["to"])
-    goal = _goal(start, end, float(now))
-    return float(value) >= goal if end > start else float(value) <= goal
+    return value, value >= goal if is_increase else value <= goal

@@ -1,4 +1,4 @@
-"""What is said at the end: the best command, its gain with the interval, and what is left."""
+"""Writes the final report of a search: the best command, its gain with the interval, and what is left."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from headspace.tune.command import Template
 from headspace.tune.experiment import SEARCHING, Kind, Trial
 from headspace.tune.knobs import Space, key
-from headspace.tune.objective import Cost
-from headspace.tune.plan import Limits, confirmed_gain, pooled, standing, winner_of
+from headspace.tune.objective import Cost, Objective
+from headspace.tune.plan import Limits, confirmed_gain, first_of, pooled, standing, winner_of
 from headspace.tune.search import bottleneck_of
 
 
 def report(
     trials: Sequence[Trial], space: Space, template: Template, limits: Limits, reason: str
 ) -> list[str]:
-    """The lines, as the verdict has them; the last one is the command."""
+    """The lines of the report, in the layout of the verdict. The last one is the command."""
     objective = limits.objective
-    unit = "ms/step" if objective.value == "step" else "ms/sample"
+    unit = "ms/step" if objective is Objective.STEP else "ms/sample"
     won = winner_of(trials, objective)
     if won is None:
         return [f"tune       nothing was measured: {reason}"]
@@ -33,11 +33,11 @@ def report(
     after = pooled(trials, won.knobs, objective)
     if before is None or after is None:
         return [*lines, "           the winner was not measured"]
-    lines.append(f"baseline   {_told(before, unit)}   {space.describe(space.baseline)}")
+    lines.append(f"baseline   {_format_cost(before, unit)}   {space.describe(space.baseline)}")
     if key(won.knobs) == key(space.baseline):
         lines.append("best       the baseline: no configuration that was tried is faster")
     else:
-        lines.append(f"best       {_told(after, unit)}   {space.describe(won.knobs)}")
+        lines.append(f"best       {_format_cost(after, unit)}   {space.describe(won.knobs)}")
         confirmed = confirmed_gain(trials, objective)
         if confirmed is None:
             less = 100 * (1 - after.ms / before.ms)
@@ -55,35 +55,35 @@ def report(
                     "longer runs"
                 )
                 unsure = True
-    lines += _left(trials, now.floor_ms, after.ms, unit)
+    lines += _floor_line(trials, now.floor_ms, after.ms, unit)
     if binds := bottleneck_of(trials, won.knobs):
         lines.append(f"binds      {binds}")
     failed = [t for t in trials if not t.outcome.measured and t.outcome.state.value not in _MEANT]
     if failed:
-        told = ", ".join(f"#{t.number} {t.outcome.state.value.replace('_', ' ')}" for t in failed)
-        lines.append(f"failed     {told}")
+        states = ", ".join(f"#{t.number} {t.outcome.state.value.replace('_', ' ')}" for t in failed)
+        lines.append(f"failed     {states}")
     heading = "the candidate" if unsure else "run it as"
     return [*lines, heading, f"    {template.line(won.knobs)}"]
 
 
-def _told(cost: Cost, unit: str) -> str:
-    """A cost with its interval, and the runs that it is the mean of."""
-    told = f"{cost.ms:.1f} {unit} ±{cost.half:.1f}"
+def _format_cost(cost: Cost, unit: str) -> str:
+    """A cost with its interval, and the number of runs if there are several."""
+    text = f"{cost.ms:.1f} {unit} ±{cost.half:.1f}"
     if cost.span is None:
-        return told
+        return text
     least, most = cost.span
-    return f"{told} ({cost.runs} runs, {least:.1f} to {most:.1f})"
+    return f"{text} ({cost.runs} runs, {least:.1f} to {most:.1f})"
 
 
 _MEANT = ("finished", "stopped_early")
 
 
-def _left(trials: Sequence[Trial], floor: float | None, best: float, unit: str) -> list[str]:
+def _floor_line(trials: Sequence[Trial], floor: float | None, best: float, unit: str) -> list[str]:
     if floor is not None:
         left = 100 * (1 - floor / best)
-        told = f"{left:.1f} % of headspace is left" if left > 0 else "no headspace is left"
-        return [f"floor      {floor:.1f} {unit}: {told}"]
-    probe = next((t for t in trials if t.kind is Kind.PROBE), None)
+        text = f"{left:.1f} % of headspace is left" if left > 0 else "no headspace is left"
+        return [f"floor      {floor:.1f} {unit}: {text}"]
+    probe = first_of(trials, Kind.PROBE)
     if probe is None:
         return ["floor      unknown: no probe was run"]
     why = probe.outcome.detail.splitlines()[0] if probe.outcome.detail else ""

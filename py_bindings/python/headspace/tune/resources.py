@@ -1,8 +1,8 @@
-"""Places for several experiments at once: cores and GPUs are divided, never shared.
+"""Divides cores and GPUs among experiments that run at the same time. None is shared.
 
-Two threads of one core share its units, so they stay together. An experiment in a place sees only the
-place's cores and GPUs, which every other one sees as many of: outcomes compare with each other, and
-not with those of the whole machine.
+The two threads of a core share its execution units, so they stay together. Each experiment sees an
+equal number of cores and GPUs. So outcomes compare with each other, but not with outcomes on the whole
+machine.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from headspace.tune.errors import TuneError
 
 @dataclass(frozen=True)
 class Place:
-    """What one experiment may use."""
+    """The cores and GPUs of one experiment."""
 
     number: int = 0
     cores: tuple[int, ...] = ()
-    """Empty: all there are."""
+    """Hardware threads. Empty means all."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def places(count: int) -> list[Place]:
-    """So many places of equal size on this machine.
+    """Divides this machine into `count` equal parts.
 
     Raises:
-        TuneError: If cores or GPUs are too few for that.
+        TuneError: If there are too few cores or GPUs.
     """
     if count == 1:
         return [Place()]
@@ -57,7 +57,7 @@ def places(count: int) -> list[Place]:
 
 
 def whole_cores(threads: set[int], sys: Path = Path("/sys/devices/system/cpu")) -> list[set[int]]:
-    """The cores of these hardware threads, in order, each with those of its threads."""
+    """Groups hardware threads by core, in order."""
     cores: list[set[int]] = []
     for thread in sorted(threads):
         if any(thread in core for core in cores):
@@ -80,7 +80,7 @@ def _listed(text: str) -> set[int]:
 
 
 def visible_gpus(proc: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    """The GPUs that this process may use, as in CUDA_VISIBLE_DEVICES."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [gpu.strip() for gpu in visible.split(",") if gpu.strip() not in ("", "-1")]

@@ -1,8 +1,8 @@
-"""Results as files: `results.tsv`, `experiments.jsonl`, `progress.svg` and `tree.svg`.
+"""Writes the result files: `results.tsv`, `experiments.jsonl`, `progress.svg` and `tree.svg`.
 
-The table has the columns of SPDL's master table, by the same names and meanings, so that what reads
-the one reads the other: the probe is the row `headspace_cache`. Files are replaced whole, so that a
-reader never sees half of one.
+The table has the columns of SPDL's master table, with the same names and meanings, so the same tools
+read both. The probe is the row `headspace_cache`. Files are replaced whole, so a reader never sees a
+part of one.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ _SUMMARY = (
 
 
 def write(folder: Path, trials: Sequence[Trial], space: Space, objective: Objective) -> None:
-    """Writes all of them anew."""
+    """Writes all result files."""
     replace(folder / "results.tsv", table(trials, space))
     lines = [json.dumps(line(trial), ensure_ascii=False) + "\n" for trial in trials]
     replace(folder / "experiments.jsonl", "".join(lines))
-    replace(folder / "progress.svg", progress_svg(trials, space, objective))
+    replace(folder / "progress.svg", progress_svg(trials, objective))
     replace(folder / "tree.svg", tree_svg(trials, space, objective))
 
 
 def replace(path: Path, text: str) -> None:
-    """Writes a file in one piece."""
+    """Replaces a file atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
@@ -121,7 +121,7 @@ def _row(trial: Trial, space: Space, parent: Trial | None) -> dict[str, object]:
 
 
 def notes(trial: Trial) -> str:
-    """Why it was run, what was promised, and how it ended where that was not in order."""
+    """Why an experiment was run, its prediction, and what went wrong, if anything did."""
     proposal, outcome = trial.experiment.proposal, trial.outcome
     parts = [proposal.reason]
     if proposal.predicted_ms is not None:

@@ -1,7 +1,7 @@
-"""The loop: claims what the plan says is next, runs it, records its outcome, until nothing is next.
+"""Runs the search: claims the next experiment, runs it and records its outcome, until the plan is done.
 
-The outcome is recorded before anything is made of it. All else (files, pictures, what is printed) is
-made from what is recorded, so that a search that was killed goes on as if it had not been.
+Each outcome is recorded before anything else uses it. Files, plots and printed lines are made from the
+records. So a search that was killed continues as if it had not been.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from types import FrameType
 
 from headspace.tune import results
 from headspace.tune.command import Template
-from headspace.tune.experiment import SEARCHING, Experiment, Kind, Trial
+from headspace.tune.experiment import COUNTED, Experiment, Kind, Trial
 from headspace.tune.knobs import Config, Space
 from headspace.tune.launch import Running, Setup, end_leftovers
-from headspace.tune.objective import Objective, cost, scale
+from headspace.tune.objective import measured_cost
 from headspace.tune.plan import Done, Limits, Next, Planner, Wait, standing
 from headspace.tune.progress import Progress
 from headspace.tune.resources import Place
 from headspace.tune.store import Store
 
-#: Seconds between two looks at what runs.
+#: Seconds between two polls of the running experiments.
 POLL_S = 0.05
 
-#: Seconds between two looks at what other workers do.
+#: Seconds between two reads of what other workers have recorded.
 ASK_S = 1.0
 
 
 @dataclass(frozen=True)
 class Job:
-    """All that a search is about."""
+    """The configuration of a search."""
 
     folder: Path
     space: Space
@@ -42,7 +42,7 @@ class Job:
     setup: Setup
     places: Sequence[Place]
     seconds: float
-    """After so many no experiment is begun, those before a resume among them."""
+    """No experiment starts after so many seconds. Time before a resume counts."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Search:
         self._interrupted = False
 
     def run(self) -> Ended:
-        """Searches until nothing is next, or a signal comes."""
+        """Searches until the plan is done, or a signal arrives."""
         handlers = {
             number: signal.signal(number, self._interrupt)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -121,18 +121,18 @@ class Search:
         return self._planner.next(trials, pending, over, self._store.others())
 
     def _forget_failed_baseline(self) -> None:
-        """A search that could not begin begins again: what was wrong may have been put right."""
+        """Ignores a baseline that was not measured, so that it runs again: the cause may be fixed."""
         for trial in self._store.read()[0]:
-            told = trial.outcome.measured and cost(trial.outcome, self._job.limits.objective)
-            if trial.kind is Kind.BASELINE and not told:
+            measured = measured_cost(trial, self._job.limits.objective)
+            if trial.kind is Kind.BASELINE and measured is None:
                 self._store.forget(trial)
 
     def _take_over(self) -> None:
-        """Gives up what was run by tuners that are gone, and ends what they left."""
-        for given in self._store.give_up_lost():
-            ended = end_leftovers(given.experiment) if given.here else 0
+        """Gives up the experiments of tuners that have exited, and ends their processes."""
+        for lost in self._store.give_up_lost():
+            ended = end_leftovers(lost.experiment) if lost.here else 0
             left = f"; {ended} processes of it were ended" if ended else ""
-            self._progress.note(f"#{given.experiment.number} is given up: its tuner is gone{left}")
+            self._progress.note(f"#{lost.experiment.number} is given up: its tuner is gone{left}")
         self._refresh()
 
     def _refresh(self) -> None:
@@ -140,7 +140,7 @@ class Search:
         results.write(self._job.folder, self._trials, self._job.space, self._job.limits.objective)
 
     def _drop(self, lost: Sequence[Experiment]) -> None:
-        """Ends what another worker gave up, since this one seemed to be gone. The search goes on."""
+        """Ends experiments that another worker gave up, since this worker seemed dead."""
         for running in self._running:
             if running.experiment in lost:
                 running.ask_to_end()
@@ -152,26 +152,26 @@ class Search:
         self._running.append(Running(experiment, command, folder, place, self._job.setup))
 
     def _reap(self) -> bool:
-        """Records what has ended. Whether something has."""
+        """Records the experiments that have ended. Returns whether there were any."""
         best = self._best_step()
         ended = []
         for running in self._running:
             outcome = running.poll(best)
-            if outcome is not None:
-                ended.append(running)
-                if not self._store.record(running.experiment, outcome):
-                    number = running.experiment.number
-                    self._progress.note(f"#{number} does not count: another worker gave it up")
+            if outcome is None:
+                continue
+            ended.append(running)
+            if not self._store.record(running.experiment, outcome):
+                number = running.experiment.number
+                self._progress.note(f"#{number} does not count: another worker gave it up")
         for running in ended:
             self._running.remove(running)
             self._free.append(running.place)
             self._free.sort(key=lambda place: place.number)
         if ended:
             self._refresh()
-            by_number = {trial.number: trial for trial in self._trials}
-            for running in ended:
-                trial = by_number.get(running.experiment.number)
-                if trial is not None:
+            numbers = {running.experiment.number for running in ended}
+            for trial in self._trials:
+                if trial.number in numbers:
                     self._progress.ended(trial)
         return bool(ended)
 
@@ -181,7 +181,7 @@ class Search:
         return best.high if best else None
 
     def _draw(self) -> None:
-        spent = sum(t.kind in SEARCHING or t.kind is Kind.PROBE for t in self._trials)
+        spent = sum(trial.kind in COUNTED for trial in self._trials)
         words = [
             f"#{running.experiment.number} {running.experiment.kind.value} {running.progress}"
             for running in self._running
@@ -189,18 +189,8 @@ class Search:
         self._progress.draw(standing(self._trials, self._job.limits.objective), spent, words)
 
 
-def floor_of(trials: Sequence[Trial], objective: Objective) -> tuple[float, float] | None:
-    """The floor's interval, as a cost."""
-    for trial in trials:
-        interval = trial.outcome.summary.get("floor_ci_ms")
-        factor = scale(trial.outcome, objective)
-        if trial.kind is Kind.PROBE and interval and factor:
-            return interval[0] * factor, interval[1] * factor
-    return None
-
-
 def bottleneck_of(trials: Sequence[Trial], config: Config) -> str:
-    """What limits a configuration, by its last run that tells."""
+    """The bottleneck of a configuration, by its last run that has one."""
     for trial in reversed(trials):
         found = trial.outcome.summary.get("bottleneck")
         if trial.knobs == config and trial.outcome.measured and found:

@@ -1,9 +1,10 @@
-"""What was run, kept in an Optuna study: a trial for each experiment.
+"""Stores experiments and their outcomes in an Optuna study, one trial per experiment.
 
-The experiment, its owner and its outcome are attributes of the trial. A claim is a trial made in state
-RUNNING with its experiment, in one transaction. Who then finds the same experiment under a smaller
-number takes the claim back: so no two workers do the same, whatever the storage. A trial whose owner
-is gone is given up, and its experiment is planned anew; a finished one never is.
+The experiment, its owner and its outcome are attributes of the trial. A worker claims an experiment by
+creating a trial in state RUNNING, in one transaction. If it then finds the same experiment under a
+smaller number, it withdraws its claim. So no two workers run the same experiment, whatever the storage.
+If the owner of a trial has exited, another worker gives the trial up and the experiment is planned
+again. A finished trial is never given up.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,26 +42,27 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
-#: Seconds between two signs of life.
+#: Seconds between two heartbeats of a worker.
 BEAT_S = 15.0
 
-#: Seconds without one after which an owner on another machine is taken for gone.
+#: Seconds without a heartbeat after which an owner on another machine counts as dead.
 GONE_S = 120.0
 
-#: Seconds that a worker waits for another's transaction: it is silent meanwhile, and not gone.
+#: Seconds that a worker waits for another one's transaction. It sends no heartbeat meanwhile, so this is
+#: less than `GONE_S`.
 LOCK_S = 30.0
 
-#: How often something that others may do at the same time is tried.
+#: How many times an operation is tried that other workers may do at the same time.
 TRIES = 6
 
 
 class StorageError(TuneError):
-    """The storage fails while the search goes on. What was recorded is kept."""
+    """The storage failed during the search. Recorded outcomes are kept."""
 
 
 @contextlib.contextmanager
 def _storage() -> Iterator[None]:
-    """Errors of the storage as ours."""
+    """Converts Optuna's errors to `StorageError`."""
     from optuna.exceptions import OptunaError
 
     try:
@@ -69,24 +72,27 @@ def _storage() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Given:
-    """An experiment that is given up: its owner is gone."""
+class LostExperiment:
+    """An experiment whose owner exited without recording its outcome."""
 
     experiment: Experiment
     here: bool
-    """Whether it ran on this machine."""
+    """Whether its owner ran on this machine."""
 
 
-class Signs:
-    """Signs of life of others, by when they changed. Clocks of machines differ: only that a sign is
-    another than before counts, and how long that is ago on this machine's own monotonic clock."""
+class Heartbeats:
+    """When the heartbeats of other workers last changed.
+
+    Clocks of machines differ. So only a change of the value counts, and its time is measured on this
+    machine's monotonic clock.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seen: dict[object, tuple[object, float]] = {}
 
     def silent_s(self, who: object, sign: object) -> float:
-        """Seconds since the sign of somebody was first seen as it is now."""
+        """Seconds since the current heartbeat of a worker or trial was first seen."""
         now = self._clock()
         known = self._seen.get(who)
         if known is None or known[0] != sign:
@@ -95,7 +101,7 @@ class Signs:
 
 
 class Store:
-    """One study."""
+    """A study, as one worker uses it."""
 
     def __init__(
         self,
@@ -105,17 +111,18 @@ class Store:
         settings: Mapping[str, Any],
         folder: Path | None = None,
     ) -> None:
-        """Opens the study, or makes it.
+        """Opens the study, or creates it.
 
         Args:
-            url: Where it is.
-            study: Its name.
+            url: URL of the storage.
+            study: Name of the study.
             space: The knobs.
-            settings: What all workers must agree about.
-            folder: This worker's: with the machine it tells workers apart, also after a resume.
+            settings: Settings that must be the same in all workers.
+            folder: Folder of this worker. Together with the machine it identifies the worker, also
+                after a resume.
 
         Raises:
-            TuneError: If it cannot be opened, or is of other knobs or another command.
+            TuneError: If the study cannot be opened, or has other knobs or another command.
         """
         optuna = optuna_module()
         from optuna.trial import TrialState
@@ -125,36 +132,27 @@ class Store:
         self._space = space
         self._me = owner()
         self.worker = f"{self._me['host']}:{folder or os.getpid()}"
-        self._signs = Signs()
+        self._heartbeats = Heartbeats()
         self._beaten = float("-inf")
         self._url = _public(url)
         self._storage = _open(url)
-        for attempt in range(TRIES):
-            try:
-                made = optuna.create_study(
-                    storage=self._storage, study_name=study, load_if_exists=True
-                )
-                break
-            except Exception as error:
-                # Another worker is making it at this moment.
-                if attempt == TRIES - 1:
-                    raise TuneError(
-                        f"cannot open the study `{study}` in `{self._url}`: {error}"
-                    ) from error
-                time.sleep(0.1 * 2**attempt)
+        create = partial(optuna.create_study, study_name=study, load_if_exists=True)
+        try:
+            made = _retry(lambda: create(storage=self._storage))
+        except Exception as error:
+            raise TuneError(f"cannot open the study `{study}` in `{self._url}`: {error}") from error
         self._study = self._storage.get_study_id_from_name(made.study_name)
         self._agree(dict(settings), study)
         self._spent_before = self._spent()
         self._began = time.monotonic()
 
     def _agree(self, settings: dict[str, Any], study: str) -> None:
-        """All workers, and those who resume, search for the same."""
-        kept = self._storage.get_study_user_attrs(self._study)
-        known = kept.get("headspace")
+        """Checks that this worker has the settings of the study, or stores them in a new one."""
+        known = self._attribute("headspace", {})
+        # A reader has no settings of its own.
+        if not known and settings:
+            self._set_attribute("headspace", settings)
         if not known:
-            # A reader has no settings of its own.
-            if settings:
-                self._storage.set_study_user_attr(self._study, "headspace", settings)
             return
         for name, value in settings.items():
             if known.get(name) != value:
@@ -164,9 +162,16 @@ class Store:
                     "`--study`, or remove the old)"
                 )
 
+    def _attribute(self, name: str, default: Any) -> Any:
+        """An attribute of the study."""
+        return self._storage.get_study_user_attrs(self._study).get(name, default)
+
+    def _set_attribute(self, name: str, value: Any) -> None:
+        self._storage.set_study_user_attr(self._study, name, value)
+
     @_storage()
     def read(self) -> tuple[list[Trial], list[Experiment]]:
-        """What has ended, and what runs now, by number."""
+        """Experiments that have ended, and experiments that are running, ordered by number."""
         ended, running = [], []
         for trial in self._all():
             experiment, outcome = _experiment(trial), trial.user_attrs.get("outcome")
@@ -179,31 +184,28 @@ class Store:
         return ended, running
 
     @_storage()
-    def give_up_lost(self) -> list[Given]:
-        """Gives up what was run by tuners that are gone, and completes what they had recorded."""
-        given = []
+    def give_up_lost(self) -> list[LostExperiment]:
+        """Gives up experiments whose tuner has exited, and closes trials with a recorded outcome."""
+        lost = []
         for trial in self._all():
-            if trial.state is not self._states.RUNNING or _experiment(trial) is None:
+            experiment, attributes = _experiment(trial), trial.user_attrs
+            if trial.state is not self._states.RUNNING or experiment is None:
                 continue
-            if "outcome" in trial.user_attrs:
-                self._close(trial._trial_id, outcome_from_dict(trial.user_attrs["outcome"]))
+            if "outcome" in attributes:
+                self._close(trial._trial_id, outcome_from_dict(attributes["outcome"]))
                 continue
-            who = trial.user_attrs.get("owner", {})
-            beat = trial.user_attrs.get("beat")
-            if lives(who, self._signs.silent_s(trial._trial_id, beat)):
-                continue
-            experiment = _experiment(trial)
-            if experiment is not None and self._fail(trial._trial_id, "given_up"):
-                given.append(Given(experiment, _here(who)))
-        return given
+            who, silent_s = attributes.get("owner", {}), self._silent_s(trial)
+            if not lives(who, silent_s) and self._fail(trial._trial_id, "given_up"):
+                lost.append(LostExperiment(experiment, _here(who)))
+        return lost
 
     @_storage()
     def claim(
         self, plan: Callable[[Sequence[Trial], Sequence[Experiment]], Next]
     ) -> Experiment | Next:
-        """Takes what `plan` says comes next; not a proposal: there is nothing to take.
+        """Claims the experiment that `plan` proposes. Any other answer of `plan` is returned as it is.
 
-        The plan is asked again where another worker took the same a moment earlier.
+        If another worker claimed the same experiment a moment earlier, `plan` is called again.
         """
         while True:
             trials, running = self.read()
@@ -224,8 +226,11 @@ class Store:
 
     @_storage()
     def record(self, experiment: Experiment, outcome: Outcome) -> bool:
-        """Keeps an outcome: from now on it is never lost and never repeated. False where another worker
-        gave the experiment up: somebody runs it anew, and this outcome is of no use."""
+        """Records an outcome. From now on it is never lost and never repeated.
+
+        Returns False if another worker gave the experiment up. Then it is run again, and this outcome is
+        not used.
+        """
         trial_id = self._id(experiment)
         try:
             self._storage.set_trial_user_attr(trial_id, "outcome", outcome_to_dict(outcome))
@@ -237,82 +242,75 @@ class Store:
 
     @_storage()
     def release(self, experiment: Experiment) -> None:
-        """Gives an experiment back that was interrupted."""
+        """Gives up an experiment that was interrupted, so that it can be run again."""
         self._fail(self._id(experiment), "given_up")
 
     @_storage()
     def beat(self, experiments: Sequence[Experiment]) -> list[Experiment]:
-        """Shows that this worker lives, every `BEAT_S` seconds. Those of its experiments that another
-        worker gave up."""
+        """Records a heartbeat of this worker, every `BEAT_S` seconds.
+
+        Returns those of its experiments that another worker gave up.
+        """
         if time.monotonic() - self._beaten < BEAT_S:
             return []
         self._beaten = time.monotonic()
-        self._show(self._sign())
+        self._record_heartbeat(time.time())
         lost = []
         for experiment in experiments:
             try:
-                self._storage.set_trial_user_attr(self._id(experiment), "beat", self._sign())
+                self._storage.set_trial_user_attr(self._id(experiment), "beat", time.time())
             except self._finished:
                 lost.append(experiment)
         return lost
 
     @_storage()
     def leave(self) -> None:
-        """Says that this worker is not there any more."""
-        self._show(None)
+        """Records that this worker has left."""
+        self._record_heartbeat(None)
 
-    def _show(self, sign: float | None) -> None:
+    def _record_heartbeat(self, sign: float | None) -> None:
         shown = {"owner": self._me, "beat": sign}
-        self._storage.set_study_user_attr(self._study, f"worker {self.worker}", shown)
+        self._set_attribute(f"worker {self.worker}", shown)
         self._spend()
 
     def _spend(self) -> None:
-        # Workers that search at the same time spend the same time.
-        spent = max(self._spent(), self.spent_s)
-        self._storage.set_study_user_attr(self._study, "spent_s", spent)
-
-    @staticmethod
-    def _sign() -> float:
-        """Another each time. By the clock, so that who looks at the study sees when it was."""
-        return time.time()
+        # Time during which several workers search counts once.
+        self._set_attribute("spent_s", max(self._spent(), self.spent_s))
 
     @_storage()
     def others(self) -> set[str]:
-        """The workers besides this one that live, as far as they have shown."""
+        """The other workers that are alive, by their heartbeats."""
         found = set()
         for name, shown in self._storage.get_study_user_attrs(self._study).items():
             kind, _, worker = name.partition(" ")
             if kind != "worker" or worker == self.worker or shown["beat"] is None:
                 continue
-            if lives(shown["owner"], self._signs.silent_s(worker, shown["beat"])):
+            if lives(shown["owner"], self._heartbeats.silent_s(worker, shown["beat"])):
                 found.add(worker)
         return found
 
     @property
     def spent_s(self) -> float:
-        """Seconds for which this study was searched, now and before it was resumed."""
+        """Seconds that this study was searched, in this session and in earlier ones."""
         return self._spent_before + time.monotonic() - self._began
 
     def _spent(self) -> float:
-        kept = self._storage.get_study_user_attrs(self._study)
-        return float(kept.get("spent_s", 0.0))
+        return float(self._attribute("spent_s", 0.0))
 
     @_storage()
     def forget(self, trial: Trial) -> None:
-        """Lets an outcome count for nothing, so that its experiment is planned anew."""
-        numbers = [*self._forgotten(), trial.number]
-        self._storage.set_study_user_attr(self._study, "forgotten", numbers)
+        """Ignores an outcome from now on, so that its experiment is planned again."""
+        self._set_attribute("forgotten", [*self._attribute("forgotten", []), trial.number])
 
-    def _forgotten(self) -> list[int]:
-        found: list[int] = self._storage.get_study_user_attrs(self._study).get("forgotten", [])
-        return found
+    def _silent_s(self, trial: FrozenTrial) -> float:
+        return self._heartbeats.silent_s(trial._trial_id, trial.user_attrs.get("beat"))
 
     def _all(self) -> list[FrozenTrial]:
-        forgotten = self._forgotten()
+        forgotten = self._attribute("forgotten", [])
         trials = self._storage.get_all_trials(self._study, deepcopy=False)
         for trial in trials:
             if trial.state is self._states.RUNNING:
-                self._signs.silent_s(trial._trial_id, trial.user_attrs.get("beat"))
+                self._silent_s(trial)
         return sorted((t for t in trials if t.number not in forgotten), key=lambda t: t.number)
 
     def _id(self, experiment: Experiment) -> int:
@@ -330,22 +328,23 @@ class Store:
             user_attrs={
                 "experiment": proposal_to_dict(proposal),
                 "owner": self._me,
-                "beat": self._sign(),
+                "beat": time.time(),
                 "token": secrets.token_hex(6),
             },
         )
 
     def _close(self, trial_id: int, outcome: Outcome) -> None:
-        states = self._states
-        if outcome.step_ms is not None and outcome.state is State.FINISHED:
-            self._set(trial_id, states.COMPLETE, [outcome.step_ms])
-        elif outcome.step_ms is not None and outcome.state is State.STOPPED_EARLY:
-            self._set(trial_id, states.PRUNED, [outcome.step_ms])
-        else:
-            self._set(trial_id, states.FAIL, None)
+        states = {State.FINISHED: self._states.COMPLETE, State.STOPPED_EARLY: self._states.PRUNED}
+        state, values = self._states.FAIL, None
+        if outcome.step_ms is not None and outcome.state in states:
+            state, values = states[outcome.state], [outcome.step_ms]
+        try:
+            self._storage.set_trial_state_values(trial_id, state, values)
+        except self._finished:
+            pass  # Another worker completed it at this moment.
 
     def _fail(self, trial_id: int, why: str) -> bool:
-        """Whether it was this worker who closed it."""
+        """Marks a trial as failed. Returns whether this worker was the one that closed it."""
         try:
             self._storage.set_trial_user_attr(trial_id, why, True)
             closed: bool = self._storage.set_trial_state_values(trial_id, self._states.FAIL)
@@ -353,11 +352,17 @@ class Store:
         except self._finished:
             return False
 
-    def _set(self, trial_id: int, state: Any, values: list[float] | None) -> None:
+
+def _retry(act: Callable[[], Any]) -> Any:
+    """Calls `act` again if it fails: another worker may create the same thing at this moment."""
+    for attempt in range(TRIES - 1):
         try:
-            self._storage.set_trial_state_values(trial_id, state, values)
-        except self._finished:
-            pass  # Another worker completed it at this moment.
+            return act()
+        except ImportError:
+            raise
+        except Exception:
+            time.sleep(0.1 * 2**attempt)
+    return act()
 
 
 def _public(url: str) -> str:
@@ -366,7 +371,7 @@ def _public(url: str) -> str:
 
 
 def _open(url: str) -> BaseStorage:
-    """A storage by what names it: `journal:PATH`, `sqlite:///PATH`, or any URL that Optuna knows."""
+    """Opens a storage: `journal:PATH`, `sqlite:///PATH`, or any URL that Optuna supports."""
     from optuna.storages import JournalStorage, RDBStorage
     from optuna.storages.journal import JournalFileBackend
 
@@ -381,27 +386,22 @@ def _open(url: str) -> BaseStorage:
         )
     # Workers wait for each other's transactions.
     engine = {"connect_args": {"timeout": LOCK_S}} if kind == "sqlite" else {}
-    for attempt in range(TRIES):
-        try:
-            return RDBStorage(url, engine_kwargs=engine)
-        except ImportError as error:
-            missing = getattr(error.__cause__ or error, "name", None) or "its driver"
-            raise TuneError(
-                f"the storage `{_public(url)}` needs the Python module `{missing}`, which is not installed: for "
-                "`postgresql+psycopg://…` it comes with `python -m pip install 'psycopg[binary]'`, for "
-                "`mysql+pymysql://…` with `python -m pip install PyMySQL`"
-            ) from error
-        except Exception as error:
-            # Another worker is making the tables at this moment.
-            if attempt == TRIES - 1:
-                why = str(getattr(error, "orig", None) or error).strip()
-                raise TuneError(f"cannot open the storage `{_public(url)}`: {why}") from error
-            time.sleep(0.1 * 2**attempt)
-    raise TuneError(f"cannot open the storage `{_public(url)}`")
+    try:
+        return _retry(lambda: RDBStorage(url, engine_kwargs=engine))
+    except ImportError as error:
+        missing = getattr(error.__cause__ or error, "name", None) or "its driver"
+        raise TuneError(
+            f"the storage `{_public(url)}` needs the Python module `{missing}`, which is not "
+            "installed: for `postgresql+psycopg://…` it comes with `python -m pip install "
+            "'psycopg[binary]'`, for `mysql+pymysql://…` with `python -m pip install PyMySQL`"
+        ) from error
+    except Exception as error:
+        why = str(getattr(error, "orig", None) or error).strip()
+        raise TuneError(f"cannot open the storage `{_public(url)}`: {why}") from error
 
 
 def _shown(values: Sequence[Any]) -> BaseDistribution:
-    """A knob as Optuna's own tools show it."""
+    """The distribution by which Optuna's own tools show a knob."""
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
     first, last, steps = values[0], values[-1], len(values) - 1
@@ -421,7 +421,7 @@ def _experiment(trial: FrozenTrial) -> Experiment | None:
 
 
 def owner() -> dict[str, Any]:
-    """This process, told apart from any other that has its number on another machine, in another
+    """Identifies this process, also among processes with the same number on another machine, in another
     container or after a restart."""
     return {
         "host": socket.gethostname(),
@@ -438,7 +438,7 @@ def _here(who: Mapping[str, Any]) -> bool:
 
 
 def lives(who: Mapping[str, Any], silent_s: float) -> bool:
-    """Whether the owner still runs: here by its process, elsewhere by how long it has been silent."""
+    """Whether an owner is alive: on this machine by its process, elsewhere by its last heartbeat."""
     if _here(who):
         started = _started(int(who["pid"]))
         return started is not None and started == who.get("started")
@@ -446,7 +446,7 @@ def lives(who: Mapping[str, Any], silent_s: float) -> bool:
 
 
 def _started(pid: int) -> int | None:
-    """When a process started, in ticks since boot; None where there is none, or only its remains."""
+    """When a process started, in ticks since boot; None if it does not exist or is a zombie."""
     stat = _read(f"/proc/{pid}/stat")
     fields = stat.rpartition(")")[2].split()
     return int(fields[19]) if len(fields) > 19 and fields[0] != "Z" else None

@@ -1,7 +1,7 @@
-"""What Python imports at its start under `headspace run`, which puts this folder on PYTHONPATH.
+"""Installs the import hooks at Python's start. `headspace run` adds this folder to PYTHONPATH.
 
 It removes its own folder from the path, installs the hooks, and then runs the user's own `sitecustomize`,
-if there is one. No error of it reaches the program.
+if there is one. Its errors do not reach the program.
 """
 
 

@@ -1,13 +1,13 @@
-"""A platform for SPDL's autoresearch engine: experiments are measured by headspace, unedited.
+"""Provides a platform for SPDL's autoresearch engine that measures unedited scripts with headspace.
 
     spdl autoresearch engine --workflow spdl.autoresearch.pipeline_optimization:create_workflow \\
         --workdir search -- --platform headspace --agent codex --source-dir . \\
         --pipeline-script train.py --base-launch-command 'python train.py'
 
 The engine finds it by the entry point ``headspace`` of the group ``spdl.autoresearch.platforms``.
-Experiments are local processes under ``headspace run``. What the engine asks its coding agent to add
-to the script before anything can be measured (timing, and a cache for its headspace experiment) is
-answered without the agent, by the script as it is: the headspace experiment is a probe.
+Experiments are local processes under ``headspace run``. The engine asks its coding agent to add timing to
+the script, and a cache for its headspace experiment. The platform answers these prompts with the
+unchanged script, without the agent: the headspace experiment is a probe.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Availability(NamedTuple):
 
 
 class Provider:
-    """What the entry point names: it makes the platform for one run of the engine."""
+    """The entry point. It creates the platform for one run of the engine."""
 
     #: As in ``--platform headspace``.
     name = "headspace"
@@ -43,7 +43,7 @@ class Provider:
     priority = 20
 
     def is_available(self, config: dict[str, Any], workdir: Path | None) -> Availability:
-        """Everywhere, but for the engine's modes that run something else than the experiment."""
+        """Available unless the engine's mode runs something else than the full experiment."""
         if not _settings.enabled():
             return Availability(False, "`HEADSPACE` turns headspace off")
         mode = str(config.get("local_execution_mode", "full"))
@@ -54,8 +54,8 @@ class Provider:
     def create(self, config: dict[str, Any], workdir: Path | None, agent: Any) -> Any:
         """The platform: the engine's own for local work, with our jobs and evidence.
 
-        Experiments go one at a time, since two on one machine would measure each other. The engine's
-        own ``--max-concurrency N``, before the ``--``, says otherwise.
+        Experiments run one at a time, since two on one machine would affect each other's measurements.
+        The engine's own ``--max-concurrency N``, before the ``--``, overrides this.
         """
         from spdl.autoresearch.pipeline_optimization._platform import create_platform
 

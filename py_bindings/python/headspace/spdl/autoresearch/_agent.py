@@ -1,8 +1,8 @@
-"""The engine's coding agent, spared the edits that only measuring would need.
+"""Answers prompts for measurement edits with the unchanged script, and passes all others to the agent.
 
-The engine has its agent write timing into the script, rewrite it around a cache for the headspace
-experiment, and hand back the unchanged script for the baseline. All three are answered here with the
-script as it is. Everything else is the agent's.
+The engine asks its coding agent to add timing to the script, to rewrite it around a cache for the
+headspace experiment, and to return the unchanged script for the baseline. This module answers all three
+with the script as it is.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ __all__ = ["Agent"]
 
 _log = logging.getLogger(__name__)
 
-#: Prompts that ask for an edit to measure by, by the engine's names.
+#: The engine's names of the prompts that ask for measurement edits.
 _MEASURING = ("instrument", "headspace")
-#: The experiment that is the script as it is, by the engine's name.
+#: The engine's name of the experiment with the unchanged script.
 _BASELINE = "baseline"
 
 _KNOWLEDGE = """
@@ -41,7 +41,7 @@ class _Kept(str):
 
 
 class Agent:
-    """The coding agent that the engine was given, asked only what it is needed for."""
+    """Wraps the engine's coding agent, which gets only the prompts that need it."""
 
     def __init__(self, agent: Any) -> None:
         self._agent = agent

@@ -1,8 +1,8 @@
-"""A summary in the engine's own names of events and log lines.
+"""Converts a summary to the engine's events and log lines.
 
-Stages log `pipeline:<pipeline>:<place>:<name>[<concurrency>]_<metric>`, queues the same with `_queue`
-behind the name (`prompts/knowledge/how_to_interpret_pipeline_stats.md`, spdl 0.8). Times are in
-seconds, rates in items a second. What was not measured is left out.
+Stages log `pipeline:<pipeline>:<place>:<name>[<concurrency>]_<metric>`. Queues log the same with `_queue`
+after the name (`prompts/knowledge/how_to_interpret_pipeline_stats.md`, spdl 0.8). Times are in seconds,
+rates in items per second. Missing values are omitted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def events(found: Measured) -> list[tuple[str, float]]:
 
 
 def log_lines(found: Measured) -> Iterator[str]:
-    """What an instrumented script would have printed."""
+    """The lines that an instrumented script would have printed."""
     if not found.steps:
         return
     summary = found.summary
@@ -59,9 +59,8 @@ def log_lines(found: Measured) -> Iterator[str]:
     if step is not None:
         line += f" step_time_ms={step:.1f}"
     if summary.get("wait_ms") is not None:
-        line += (
-            f" fetch_time_ms={summary['wait_ms']:.1f} compute_time_ms={summary['compute_ms']:.1f}"
-        )
+        line += f" fetch_time_ms={summary['wait_ms']:.1f}"
+        line += f" compute_time_ms={summary['compute_ms']:.1f}"
     yield line
 
 
@@ -81,8 +80,8 @@ def system(found: Measured) -> str:
         if isinstance(resources.get(name), int | float)
     ]
     for gpu in resources.get("gpus", ()):
-        told = [f"{key}={value:.4g}" for key, value in gpu.items() if _is_number(key, value)]
-        lines.append(f"gpu {gpu.get('ordinal', 0)}: {' '.join(told)}")
+        values = [f"{key}={value:.4g}" for key, value in gpu.items() if _is_number(key, value)]
+        lines.append(f"gpu {gpu.get('ordinal', 0)}: {' '.join(values)}")
     return "\n".join(lines)
 
 

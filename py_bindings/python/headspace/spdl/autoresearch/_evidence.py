@@ -1,12 +1,12 @@
-"""What the engine's analysis is handed of an experiment: numbers of the records, in its own words.
+"""Collects the evidence of an experiment for the engine's analysis, from the records.
 
-- The JSON block that the analysis has to answer with, filled in, so that there is nothing to estimate.
-- The verdict, and the pipeline's events by the names that SPDL's stages log them by.
-- Of a failure the traceback. A job that failed has no metrics here: the engine would take the best of
-  them for a result.
+- The JSON block that the analysis must answer with, filled in, so that nothing has to be estimated.
+- The verdict, and the pipeline's events under the names that SPDL's stages log.
+- The traceback of a failure. A job that failed has no metrics here: the engine could take the best of
+  them as a result.
 
-The engine tells a failure at start-up from one at work by the words of the evidence: any metric's name
-in it means that work had begun. So without a batch none is named, and the word is `startup`.
+The engine distinguishes failures at start-up from later ones by the text of the evidence: any metric's
+name means that work had begun. So without a batch the text has no metric's name, but `startup`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headspace.spdl.autoresearch._records import Measured, measured
 
 __all__ = ["Evidence"]
 
-#: The engine's signs that an experiment had begun its work (`_failures.py`, spdl 0.8).
+#: Words by which the engine sees that an experiment had begun its work (`_failures.py`, spdl 0.8).
 _MARKERS = ("step_time", "ttfb", "data_readiness", "sm_util", "[autoresearch]")
 _TRACEBACK = "Traceback (most recent call last):"
 #: Lines of a traceback, and of a log without one.
@@ -38,7 +38,7 @@ class Evidence:
         self._jobs = jobs
 
     def collect(self, job_id: str, metrics_dir: Path) -> Any:
-        """What is known of a job that has ended. Files of it are left in ``metrics_dir``."""
+        """The evidence of a job that has ended. Its files are written to ``metrics_dir``."""
         from spdl.autoresearch.pipeline_optimization._platform import _MetricsEvidence
 
         metrics_dir.mkdir(parents=True, exist_ok=True)
@@ -63,27 +63,17 @@ class Evidence:
         )
 
     def _answer(self, job: Job | None, found: Measured, error: str | None) -> dict[str, Any]:
-        """The block to answer with. That of a job that ended well is kept, to compare others with."""
-        if error is not None:
-            return block(found, mode="failed", error=error)
-        mode = "measure" if job is None else job.mode
-        duration = None if job is None else self._jobs.duration(job.job_id)
+        """The JSON block for the analysis. The metrics of a successful job are stored for comparisons."""
+        if error is not None or job is None:
+            return block(found, mode="failed", error=error or "")
         others = {
             other.run_id: metrics
             for other in self._jobs.ended()
             if other.mode == "measure" and (metrics := self._kept(other.job_id))
         }
-        answer = block(
-            found,
-            mode=mode,
-            others=others,
-            run_id="" if job is None else job.run_id,
-            duration_s=duration,
-        )
-        if job is not None:
-            (self._jobs.folder(job.job_id) / "metrics.json").write_text(
-                json.dumps(answer["metrics"], indent=2) + "\n"
-            )
+        duration = self._jobs.duration(job.job_id)
+        answer = block(found, mode=job.mode, others=others, run_id=job.run_id, duration_s=duration)
+        _write_json(self._jobs.folder(job.job_id) / "metrics.json", answer["metrics"])
         return answer
 
     def _kept(self, job_id: str) -> dict[str, Any] | None:
@@ -112,25 +102,29 @@ def _summary(found: Measured, answer: dict[str, Any], error: str | None) -> str:
 
 
 def _keep(metrics_dir: Path, found: Measured, answer: dict[str, Any]) -> None:
-    (metrics_dir / "answer.json").write_text(json.dumps(answer, indent=2) + "\n")
+    _write_json(metrics_dir / "answer.json", answer)
     if found.summary:
-        (metrics_dir / "summary.json").write_text(json.dumps(found.summary, indent=2) + "\n")
+        _write_json(metrics_dir / "summary.json", found.summary)
     rows = events(found)
     if rows:
         lines = (f"{name}\t{value:.9g}\n" for name, value in rows)
         (metrics_dir / "pipeline_stats.tsv").write_text("event\tvalue\n" + "".join(lines))
 
 
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n")
+
+
 def _tail(log: Path, *, tell_metrics: bool) -> str:
-    """The last traceback and what follows it; where there is none, the last lines."""
+    """The last traceback and the lines after it. Without a traceback, the last lines."""
     try:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
         return "(no log)"
     if not tell_metrics:
-        told = [line for line in lines if not any(word in line.lower() for word in _MARKERS)]
-        left_out = len(lines) - len(told)
-        lines = [*told, f"({left_out} lines left out)"] if left_out else told
+        kept = [line for line in lines if not any(word in line.lower() for word in _MARKERS)]
+        left_out = len(lines) - len(kept)
+        lines = [*kept, f"({left_out} lines left out)"] if left_out else kept
     starts = [i for i, line in enumerate(lines) if _TRACEBACK in line]
     if starts:
         return "\n".join(lines[starts[-1] :][:_TRACEBACK_LINES])
@@ -148,9 +142,7 @@ def _ending(exit_code: int | None, *, was_cancelled: bool) -> str:
 
 
 def _failure(how: str, found: Measured, tail: str) -> str:
-    """When and how a job failed, and its own words."""
-    if found.steps:
-        when = f"after {found.steps} batches"
-    else:
-        when = "during startup, before its first batch"
+    """When and how a job failed, with the end of its log."""
+    startup = "during startup, before its first batch"
+    when = f"after {found.steps} batches" if found.steps else startup
     return f"The job failed {when}: {how}.\n{tail}"

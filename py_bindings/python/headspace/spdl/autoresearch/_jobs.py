@@ -1,4 +1,4 @@
-"""Experiments as local processes under ``headspace run``, in a folder each.
+"""Runs experiments as local processes under ``headspace run``, each in its own folder.
 
     <workdir>/headspace/<job>/
     ├── job.json     what was launched
@@ -8,8 +8,8 @@
     ├── cancelled    where the engine had it ended; `probed` where it was because its probe was done
     └── records/     headspace's run folders
 
-A job outlives the engine. All that is known of it is in its folder, so that an engine that was killed
-and started again finds it: running, or ended with the exit code that it had.
+A job can outlive the engine. Its whole state is in its folder. So an engine that was killed and
+restarted finds the job: running, or ended with its exit code.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from headspace.spdl.autoresearch._records import Progress
 
 __all__ = ["Job", "Jobs"]
 
-#: Names a job's folder in the environment of all its processes.
+#: Environment variable with the job's folder, set in all its processes.
 MARK = "HEADSPACE_SPDL_JOB"
 
-# The shell stays to tell how the command ended. It traps no signal: what it starts would have its
-# handlers until it is another program, and a signal that comes in between would be lost.
+# The shell stays, to write the exit code of the command. It traps no signal: until `exec` the child would
+# have the shell's handlers, and a signal in between would be lost.
 _LEAD = """
 folder=$1; shift
 echo $$ > "$folder/pid.new" && mv "$folder/pid.new" "$folder/pid"
@@ -67,30 +67,33 @@ class Jobs:
     def __init__(self, workdir: Path | None) -> None:
         # Absolute, since a job is known by its folder's name.
         self._workdir = None if workdir is None else workdir.absolute()
-        #: Those that this process started, to be reaped.
+        #: The jobs that this process started, and must reap.
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._progress: dict[str, Progress] = {}
 
     def folder(self, job_id: str) -> Path:
-        """Where all of a job lies."""
+        """The folder of a job."""
         if self._workdir is None:
             raise RuntimeError("no job was launched, and the engine named no workdir")
         return self._workdir / "headspace" / job_id
 
     def job(self, job_id: str) -> Job | None:
-        """What was launched; None where there is no such job."""
+        """The job with this id; None if there is none."""
         try:
             return Job(**json.loads((self.folder(job_id) / "job.json").read_text()))
         except (FileNotFoundError, ValueError, TypeError):
             return None
 
     def ended(self) -> list[Job]:
-        """The jobs that ended well, in the order in which they began."""
+        """The jobs that succeeded, ordered by start."""
+        jobs = [job for job in self._all() if self._has_succeeded(job.job_id)]
+        return sorted(jobs, key=lambda job: job.started_at)
+
+    def _all(self) -> list[Job]:
         if self._workdir is None:
             return []
         names = [path.parent.name for path in (self._workdir / "headspace").glob("*/job.json")]
-        jobs = [job for job in map(self.job, names) if job and self._has_succeeded(job.job_id)]
-        return sorted(jobs, key=lambda job: job.started_at)
+        return [job for job in map(self.job, names) if job is not None]
 
     def launch(self, command: str, workdir: Path) -> str:
         """Starts ``command``, a line for the shell, in ``workdir``, and returns its job's name."""
@@ -118,25 +121,25 @@ class Jobs:
         return job_id
 
     def status(self, job_id: str) -> str:
-        """``RUNNING``, ``SUCCEEDED`` or ``FAILED``. Never waits for a job, but for one to be ended."""
+        """``RUNNING``, ``SUCCEEDED`` or ``FAILED``. Waits only while it ends a job whose probe is done."""
         job = self.job(job_id)
         if job is None:
             return "FAILED"
         if self.exit_code(job_id) is None and self._is_alive(job_id):
-            if job.mode != "probe" or not self._look(job_id).is_probed:
+            if job.mode != "probe" or not self._read_progress(job_id).is_probed:
                 return "RUNNING"
-            # The rest of a probed run tells nothing more.
+            # After its probe a run gives no further information.
             _write(self.folder(job_id) / "probed", "")
             if not self._end(job_id):
                 return "RUNNING"
         return "SUCCEEDED" if self._has_succeeded(job_id) else "FAILED"
 
     def progress(self, job_id: str) -> str | None:
-        """Another text whenever a training loop took another batch; None before the first one."""
-        return self._look(job_id).text
+        """A text that changes whenever a loop takes another batch; None before the first batch."""
+        return self._read_progress(job_id).text
 
     def cancel(self, job_id: str) -> bool:
-        """Ends a job and all that it started. True where nothing of it runs any more."""
+        """Ends a job and all its processes. Returns whether none of them is left."""
         if self._is_alive(job_id):
             _write(self.folder(job_id) / "cancelled", "")
         return self._end(job_id)
@@ -144,7 +147,7 @@ class Jobs:
     def duration(self, job_id: str) -> float | None:
         """Seconds that an experiment ran.
 
-        None for a probe and for what failed: the engine draws the shortest as the best.
+        None for a probe and for a failed job: the engine plots the shortest as the best.
         """
         job = self.job(job_id)
         if job is None or job.mode == "probe":
@@ -156,23 +159,20 @@ class Jobs:
         return (self.folder(job_id) / "exit").stat().st_mtime - job.started_at
 
     def exit_code(self, job_id: str) -> int | None:
-        """That of the command as a shell has it; None while it runs, and where it was killed."""
-        try:
-            return int((self.folder(job_id) / "exit").read_text())
-        except (FileNotFoundError, ValueError):
-            return None
+        """The command's exit code in a shell; None while it runs, and if the shell was killed."""
+        return _read_number(self.folder(job_id) / "exit")
 
     def was_cancelled(self, job_id: str) -> bool:
-        """Whether the engine had it ended, as it does with a job that stalls."""
+        """Whether the engine cancelled the job. It cancels jobs that stall."""
         return (self.folder(job_id) / "cancelled").exists()
 
     def _has_succeeded(self, job_id: str) -> bool:
-        """Of a job that has ended: well, or because all was known."""
+        """Whether a job that has ended succeeded, or was ended after its probe."""
         if (self.folder(job_id) / "probed").exists():
             return True
         return self.exit_code(job_id) == 0 and not self.was_cancelled(job_id)
 
-    def _look(self, job_id: str) -> Progress:
+    def _read_progress(self, job_id: str) -> Progress:
         progress = self._progress.get(job_id)
         if progress is None:
             progress = self._progress[job_id] = Progress(self.folder(job_id) / "records")
@@ -182,10 +182,7 @@ class Jobs:
     def _pid(self, job_id: str) -> int | None:
         if job_id in self._children:
             return self._children[job_id].pid
-        try:
-            return int((self.folder(job_id) / "pid").read_text())
-        except (FileNotFoundError, ValueError):
-            return None
+        return _read_number(self.folder(job_id) / "pid")
 
     def _is_alive(self, job_id: str) -> bool:
         child = self._children.get(job_id)
@@ -198,17 +195,14 @@ class Jobs:
         pid = self._pid(job_id)
         if pid is None or not self._is_alive(job_id):
             return not self._is_alive(job_id)
-        # Its shell may be gone at once while the command still completes its records.
+        # The shell may exit at once while the command is still writing its records.
         Ending(pid, (MARK, str(self.folder(job_id)))).wait()
         return not self._is_alive(job_id)
 
     def _end_orphans(self, run_id: str) -> None:
-        """Of an engine that was killed after a launch and before it noted it."""
-        if self._workdir is None:
-            return
-        for path in (self._workdir / "headspace").glob("*/job.json"):
-            job = self.job(path.parent.name)
-            if job is not None and job.run_id == run_id:
+        """Ends jobs of an engine that was killed after a launch and before it recorded the launch."""
+        for job in self._all():
+            if job.run_id == run_id:
                 self._end(job.job_id)
 
     def _new_folder(self, run_id: str) -> tuple[str, Path]:
@@ -226,9 +220,9 @@ class Jobs:
 def _prepared(workdir: Path) -> tuple[str, dict[str, Any]]:
     """The experiment that the engine has just prepared, and its specification.
 
-    The engine tells a launch no more than the command. But it writes ``meta.json`` as the last act
-    of preparing an experiment and ``job_id.txt`` as the first after its launch, so the experiment is
-    the one that has the first and not yet the second. Launches come in the order of preparation.
+    The engine passes only the command to a launch. But preparing an experiment ends with writing
+    ``meta.json``, and after the launch the engine first writes ``job_id.txt``. So the experiment is the
+    one that has the first file and not yet the second. Launches follow the order of preparation.
     """
     waiting = []
     for meta in workdir.glob("runs/*/meta.json"):
@@ -246,7 +240,7 @@ def _prepared(workdir: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _runs(pid: int, folder: Path) -> bool:
-    """Whether that process is the job's: a number is used again, the folder is not."""
+    """Whether that process belongs to the job. Process ids are reused, the folder is not."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -254,8 +248,15 @@ def _runs(pid: int, folder: Path) -> bool:
     return os.fsencode(folder) in words
 
 
+def _read_number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
 def _write(path: Path, text: str) -> None:
-    """The file is there whole or not at all."""
+    """Writes a file atomically."""
     new = path.with_name(f"{path.name}.new")
     new.write_text(text)
     new.replace(path)

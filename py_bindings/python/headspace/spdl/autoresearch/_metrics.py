@@ -1,6 +1,6 @@
-"""The JSON block that the engine's analysis asks for, from a summary.
+"""Converts a summary to the JSON block that the engine's analysis needs.
 
-Names and meanings are the engine's (`prompts/analyze.md`, spdl 0.8), which those of the summary are.
+Names and meanings are the engine's (`prompts/analyze.md`, spdl 0.8). The summary has the same ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["block"]
 _BASELINE = "000_baseline"
 #: Remedies worth a finding each.
 _REMEDIES = 3
-#: A smaller gain is none: such a remedy says where not to look.
+#: Smallest gain that is printed as a prediction, in percent. A remedy below it says what does not help.
 _WORTH_PCT = 1.0
 
 Metrics = dict[str, Any]
@@ -34,36 +34,36 @@ def block(
     """Metrics and findings.
 
     Args:
-        found: What the records tell.
+        found: The records' content.
         mode: `measure`, `probe`, or `failed`.
         error: Why it failed.
-        others: The metrics of experiments that ended well, by the engine's name of each.
+        others: Metrics of the experiments that succeeded, by the engine's name of the experiment.
         run_id: The engine's name of this one.
-        duration_s: Seconds that it ran. The engine counts a practice as tried only where it is told
-            this, or the use of a GPU.
+        duration_s: Seconds that it ran. The engine counts a practice as tried only if it has
+            this or the use of a GPU.
     """
     if mode == "failed":
-        told = error.partition("\n")[0]
-        metrics: Metrics = {"notes": told}
+        notes = error.partition("\n")[0]
+        metrics: Metrics = {"notes": notes}
         if found.steps:
             metrics = {**_nothing(), **metrics}
-        return {"metrics": metrics, "findings": [told]}
+        return {"metrics": metrics, "findings": [notes]}
     if not found.steps:
-        told = (
+        notes = (
             "nothing was measured: no loop over a loader that headspace knows was seen; "
             "`headspace.wrap` names one"
         )
-        return {"metrics": {**_nothing(), "notes": told}, "findings": [told]}
+        return {"metrics": {**_nothing(), "notes": notes}, "findings": [notes]}
     metrics = _floor(found) if mode == "probe" else _live(found)
     if mode == "measure":
         metrics["duration_s"] = _rounded(duration_s)
         metrics.update(_compared(metrics, dict(others or {}), run_id))
-    told = _headspace(found) if mode == "probe" else _bottleneck(found)
-    return {"metrics": {**metrics, "notes": told}, "findings": _findings(found, told)}
+    notes = _headspace(found) if mode == "probe" else _bottleneck(found)
+    return {"metrics": {**metrics, "notes": notes}, "findings": _findings(found, notes)}
 
 
 def _nothing() -> Metrics:
-    """Every metric, not measured."""
+    """All metrics as not measured."""
     return {
         "step_time_ms": None,
         "steady_step_time_ms": None,
@@ -97,10 +97,10 @@ def _live(found: Measured) -> Metrics:
 
 
 def _floor(found: Measured) -> Metrics:
-    """The headspace experiment's: a training run whose data is free.
+    """Metrics of the headspace experiment: a training run with free data.
 
-    Its mean is its steady step too, since the engine scales its throughput by their ratio, meant for
-    a cache that has to fill first.
+    Mean step and steady step are the same. The engine scales the throughput by their ratio, which is meant
+    for a cache that has to fill first.
     """
     metrics = _nothing()
     summary = found.summary
@@ -121,7 +121,7 @@ def _compared(metrics: Metrics, others: dict[str, Metrics], run_id: str) -> Metr
     if mine is None:
         return {}
     others.pop(run_id, None)
-    told: Metrics = {
+    compared: Metrics = {
         "is_best_so_far": all(
             theirs is None or theirs[0] != mine[0] or theirs[1] < mine[1]
             for theirs in map(_speed, others.values())
@@ -129,12 +129,12 @@ def _compared(metrics: Metrics, others: dict[str, Metrics], run_id: str) -> Metr
     }
     baseline = _speed(others.get(_BASELINE, metrics))
     if baseline is not None and baseline[0] == mine[0]:
-        told["improvement_vs_baseline_pct"] = _rounded(100.0 * (mine[1] / baseline[1] - 1.0))
-    return told
+        compared["improvement_vs_baseline_pct"] = _rounded(100.0 * (mine[1] / baseline[1] - 1.0))
+    return compared
 
 
 def _speed(metrics: Metrics) -> tuple[str, float] | None:
-    """What the engine compares by: samples a second, else steps a second. More is better."""
+    """The rate by which the engine compares: samples per second, else steps per second."""
     if metrics.get("throughput_samples_per_s"):
         return "samples", float(metrics["throughput_samples_per_s"])
     if metrics.get("steady_step_time_ms"):
@@ -159,16 +159,16 @@ def _headspace(found: Measured) -> str:
 def _bottleneck(found: Measured) -> str:
     summary = found.summary
     wait = summary.get("wait_pct")
-    told = "" if wait is None else f"{wait:.0f} % of a step is waiting for data"
+    notes = "" if wait is None else f"{wait:.0f} % of a step is waiting for data"
     bottleneck = summary.get("bottleneck") or {}
     if bottleneck:
         name = bottleneck.get("name") or bottleneck["kind"]
-        told += f"; {name} limits: {bottleneck['evidence']}"
-    return told or "no step in steady state"
+        notes += f"; {name} limits: {bottleneck['evidence']}"
+    return notes or "no step in steady state"
 
 
-def _findings(found: Measured, told: str) -> list[str]:
-    findings = [told]
+def _findings(found: Measured, notes: str) -> list[str]:
+    findings = [notes]
     interval = found.summary.get("steady_step_ci_ms")
     if interval:
         low, high = interval
@@ -186,5 +186,5 @@ def _findings(found: Measured, told: str) -> list[str]:
 
 
 def _rounded(value: Any) -> Any:
-    """To what is worth reading: the interval of a run is wider."""
+    """Rounds to three digits after the point. The interval of a run is wider."""
     return round(value, 3) if isinstance(value, float) else value

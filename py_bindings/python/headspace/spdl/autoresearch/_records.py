@@ -1,4 +1,4 @@
-"""What a job's records say: how far it is while it runs, and what came out of it."""
+"""Reads a job's records: its progress while it runs, and its results after it has ended."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["Measured", "Progress", "measured"]
 
 Record = dict[str, Any]
 
-#: A report takes a fraction of a second; of a long run with many ranks, some.
+#: Seconds that a report may take. It takes less than one, for a long run with many ranks a few.
 _REPORT_S = 120.0
 
 
 class Progress:
-    """How far a job is, by what was added to its records since the last call.
+    """The progress of a job, by new records since the last call.
 
-    The records themselves grow all the time. A job gets on when its loops take batches.
+    Records also grow without progress. A job makes progress when its loops take batches.
     """
 
     def __init__(self, records: Path) -> None:
         self._records = records
-        #: By run folder: a job may train in several processes at once.
+        #: By run folder: a job may have several runs at the same time.
         self._runs: dict[Path, Follower] = {}
         self._ranks: set[tuple[Path, int]] = set()
         self._probed: set[tuple[Path, int]] = set()
@@ -46,7 +46,7 @@ class Progress:
         return bool(self._ranks) and self._probed == self._ranks
 
     def read(self) -> None:
-        """Reads what is new."""
+        """Reads new records."""
         for run in self._records.glob("*/"):
             if run not in self._runs and any(run.glob("rank*.jsonl")):
                 self._runs[run] = Follower(run)
@@ -61,16 +61,16 @@ class Progress:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a job's records tell once it has ended."""
+    """The contents of a job's records after its end."""
 
     summary: Record
-    """The last ``summary`` record; empty where nothing was measured."""
+    """The last ``summary`` record; empty if nothing was measured."""
     verdict: str
     """As ``headspace report`` prints it."""
     run: Record
     """The ``run`` record of the first rank."""
     sm: list[float] = field(default_factory=list)
-    """SM utilisation as it was read tick by tick, over all GPUs and ranks, in percent."""
+    """SM utilisation at each tick, of all GPUs and ranks, in percent."""
 
     @property
     def steps(self) -> int:
@@ -85,7 +85,7 @@ class Measured:
 
 
 def measured(records: Path) -> Measured:
-    """Reads the records of a job. Where its command left several runs, the longest counts."""
+    """Reads the records of a job. If its command left several runs, the longest one counts."""
     best: tuple[int, Path, Record] | None = None
     for folder in sorted(path for path in records.glob("*") if path.is_dir()):
         text = _report("--json", str(folder))
@@ -119,7 +119,7 @@ def _sm(tick: Record) -> Iterator[float]:
 
 
 def _new(follower: Follower) -> Iterator[tuple[int, Record]]:
-    """Ranks and records that were written since the last call. None where they cannot be read."""
+    """Ranks and records that were written since the last call; nothing if they cannot be read."""
     more = True
     while more:
         try:
@@ -131,7 +131,7 @@ def _new(follower: Follower) -> Iterator[tuple[int, Record]]:
 
 
 def _report(*args: str) -> str:
-    """What ``headspace report`` prints; empty where it finds nothing."""
+    """The output of ``headspace report``; empty if it finds nothing."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "headspace", "report", *args],
