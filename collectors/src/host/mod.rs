@@ -133,9 +133,7 @@ impl Collector for Host {
                 self.runnable.map(procfs::float),
             ),
         ];
-        let known =
-            |(metric, value): (_, Option<f64>)| Some(Reading::new(metric, Scope::Host, value?));
-        out.extend(readings.into_iter().filter_map(known));
+        procfs::append_plain(out, &Scope::Host, readings);
         Ok(())
     }
 }

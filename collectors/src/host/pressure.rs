@@ -13,7 +13,7 @@ use headspace_agent::model::reading::Attributes;
 use headspace_agent::model::{Reading, Scope};
 use headspace_agent::port::{CollectError, Collector};
 
-use super::cgroup::{Controller, Groups, Standing, Version};
+use super::cgroup::{Controller, Groups, Version};
 use crate::procfs::{self, float, lines, number, words};
 
 /// This source's name.
@@ -106,7 +106,7 @@ impl Pressure {
                 }
             }
         }
-        if let Standing::Levels([Some(files), ..]) = self.groups.now() {
+        if let Ok([Some(files), ..]) = self.groups.now() {
             for (file, (_, attributes)) in files.iter().zip(RESOURCES) {
                 if let Ok(bytes) = procfs::read(file, &mut self.buffer) {
                     append(bytes, &Scope::Cgroup, attributes, false, out);

@@ -78,10 +78,7 @@ impl Network {
             buffer: Vec::new(),
         };
         let counts = procfs::read(&network.counts, &mut network.buffer).map_err(|error| {
-            CollectError::unsupported(format!(
-                "`{}` cannot be read: {error}",
-                network.counts.display()
-            ))
+            CollectError::unsupported(procfs::unreadable(&network.counts, &error))
         })?;
         // All that was counted before the run counts, as for other totals since boot.
         for (name, raws) in parse(counts) {
@@ -144,20 +141,12 @@ impl Collector for Network {
     }
 
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
-        self.follow().map_err(|error| {
-            CollectError::Transient(format!(
-                "`{}` cannot be read: {error}",
-                self.counts.display()
-            ))
-        })?;
-        for (total, attributes) in self
-            .totals()
-            .into_iter()
-            .zip([attributes::NETWORK_RECEIVE, attributes::NETWORK_TRANSMIT])
-        {
-            let metric = &metric::NETWORK_IO;
-            out.push(Reading::with(metric, Scope::Host, attributes, float(total)));
-        }
+        self.follow()
+            .map_err(|error| CollectError::Transient(procfs::unreadable(&self.counts, &error)))?;
+        let directions = [attributes::NETWORK_RECEIVE, attributes::NETWORK_TRANSMIT];
+        let series = directions.map(|direction| (&metric::NETWORK_IO, direction));
+        let totals = self.totals().map(|total| Some(float(total)));
+        procfs::append(out, &Scope::Host, series, totals);
         Ok(())
     }
 }

@@ -87,14 +87,9 @@ impl Collector for PerfHardware {
         self.watch.look(|_, time| time)?;
         let groups = &self.watch.groups;
         for group in groups.consumer().into_iter().chain([groups.all()]) {
-            for ((_, metric, attributes), total) in EVENTS.into_iter().zip(group.total) {
-                let scope = group.scope.clone();
-                out.extend(
-                    total.map(|total| {
-                        Reading::with(metric, scope, attributes, procfs::float(total))
-                    }),
-                );
-            }
+            let series = EVENTS.map(|(_, metric, attributes)| (metric, attributes));
+            let totals = group.total.map(|total| total.map(procfs::float));
+            procfs::append(out, &group.scope, series, totals);
         }
         for group in groups.groups().chain([groups.all()]) {
             append_ratios(out, group);
@@ -108,9 +103,7 @@ fn append_ratios(out: &mut Vec<Reading>, group: &Group<6>) {
         (&metric::PERF_IPC, per_cycle(&group.recent)),
         (&metric::PERF_CACHE_MISS_RATIO, miss_ratio(&group.recent)),
     ];
-    let known =
-        |(metric, value): (_, Option<f64>)| Some(Reading::new(metric, group.scope.clone(), value?));
-    out.extend(readings.into_iter().filter_map(known));
+    procfs::append_plain(out, &group.scope, readings);
 }
 
 /// Instructions per cycle; absent where no cycle was counted.

@@ -74,7 +74,5 @@ fn append(out: &mut Vec<Reading>, group: &Group<2>) {
         (&metric::THREAD_CPU_TIME, nanos.map(|nanos| nanos / 1e9)),
         (&metric::THREAD_PAGE_FAULTS, faults),
     ];
-    let known =
-        |(metric, value): (_, Option<f64>)| Some(Reading::new(metric, group.scope.clone(), value?));
-    out.extend(readings.into_iter().filter_map(known));
+    procfs::append_plain(out, &group.scope, readings);
 }

@@ -12,15 +12,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use headspace_agent::model::metric::{self, Metric};
-use headspace_agent::model::reading::Attributes;
-use headspace_agent::model::{Reading, Scope, attributes};
+use headspace_agent::model::{Reading, Scope, metric};
 use headspace_agent::port::{CollectError, Collector, ConsumerThread, Pace};
 
 use super::groups::{Counts, Groups};
 use super::names::{CONSUMER, group_of};
 use super::tasks::Tasks;
-use crate::procfs;
+use crate::procfs::{self, SWITCHES, float};
 
 /// This source's name.
 pub const NAME: &str = "threads";
@@ -31,9 +29,10 @@ pub const READS: &str = "context switches and waiting for a core, by name of the
 /// How often threads are looked at at most.
 const PACE: Duration = Duration::from_secs(2);
 
-/// The last seen values of a thread, in the order of [`METRICS`], and its time on a core.
+/// The last counts of a thread, and its time on a core.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
+    /// Voluntary and involuntary switches, and the time in the run queue in nanoseconds.
     counts: Counts<3>,
     running: u64,
 }
@@ -143,47 +142,18 @@ impl Collector for Threads {
             CollectError::Transient(format!("the threads cannot be listed: {error}"))
         })?;
         for group in self.groups.groups() {
-            for (index, (metric, attributes)) in METRICS.into_iter().enumerate() {
-                append(out, metric, attributes, &group.scope, group.total[index]);
-            }
+            let [voluntary, involuntary, waiting_ns] = group.total.map(|total| total.map(float));
+            procfs::append(out, &group.scope, SWITCHES, [voluntary, involuntary]);
+            append_waiting(out, &group.scope, waiting_ns);
         }
-        // The switches of the process are known exactly, ended threads included, elsewhere.
-        let (metric, attributes) = METRICS[WAITING];
-        let waiting = self.groups.all().total[WAITING];
-        append(out, metric, attributes, &Scope::Process, waiting);
+        // The source `process` has the exact switches of the process, including ended threads.
+        let [.., waiting_ns] = self.groups.all().total;
+        append_waiting(out, &Scope::Process, waiting_ns.map(float));
         Ok(())
     }
 }
 
-const METRICS: [(&Metric, Attributes); 3] = [
-    (
-        &metric::PROCESS_CONTEXT_SWITCHES,
-        attributes::SWITCH_VOLUNTARY,
-    ),
-    (
-        &metric::PROCESS_CONTEXT_SWITCHES,
-        attributes::SWITCH_INVOLUNTARY,
-    ),
-    (&metric::THREAD_RUN_QUEUE_TIME, &[]),
-];
-
-/// The index of [`metric::THREAD_RUN_QUEUE_TIME`], which is in nanoseconds until it is reported.
-const WAITING: usize = 2;
-
-fn append(
-    out: &mut Vec<Reading>,
-    metric: &'static Metric,
-    attributes: Attributes,
-    scope: &Scope,
-    value: Option<u64>,
-) {
-    let Some(value) = value.map(procfs::float) else {
-        return;
-    };
-    let value = if metric.unit == "s" {
-        value / 1e9
-    } else {
-        value
-    };
-    out.push(Reading::with(metric, scope.clone(), attributes, value));
+fn append_waiting(out: &mut Vec<Reading>, scope: &Scope, nanos: Option<f64>) {
+    let seconds = nanos.map(|nanos| nanos / 1e9);
+    procfs::append_plain(out, scope, [(&metric::THREAD_RUN_QUEUE_TIME, seconds)]);
 }

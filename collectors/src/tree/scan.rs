@@ -13,7 +13,7 @@ use headspace_agent::port::CollectError;
 
 use crate::procfs::parse;
 use crate::procfs::walk::{Process, Walker, is_gone};
-use crate::procfs::{self, number, value};
+use crate::procfs::{self, IO_KEYS, number, value};
 
 /// Maximum number of attempts while members end. Each takes milliseconds even with hundreds of members.
 /// If workers end faster than that, the next tick tries again.
@@ -23,11 +23,9 @@ const TRIES: usize = 8;
 /// ticks; minor and major page faults.
 pub(super) type Used = [u64; 4];
 
-/// Bytes read from and written to storage, then bytes of all read and write calls.
+/// Bytes in the order of [`IO_KEYS`]: read from and written to storage, then bytes of all read and write
+/// calls.
 pub(super) type Bytes = [u64; 4];
-
-/// The keys of `/proc/<pid>/io`, in the order of [`Bytes`].
-const IO: [&str; 4] = ["read_bytes", "write_bytes", "rchar", "wchar"];
 
 /// A process of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,12 +82,9 @@ pub(super) struct Scanner {
 impl Scanner {
     pub(super) fn at(root: &Path) -> Result<Self, CollectError> {
         let mut walker = Walker::at(root);
-        if let Err(error) = walker.own() {
-            return Err(CollectError::unsupported(format!(
-                "`{}` cannot be read: {error} (is /proc mounted?)",
-                procfs::below(root, "/proc/self/stat").display()
-            )));
-        }
+        walker
+            .own()
+            .map_err(|error| procfs::no_proc(root, &error))?;
         Ok(Self {
             walker,
             buffer: Vec::new(),
@@ -183,10 +178,7 @@ impl Scanner {
             Ok(bytes) => parse::statm(bytes).map(|memory| [memory.resident, memory.anonymous()]),
             Err(_) => None,
         };
-        let io = match procfs::read(&folder.join("io"), &mut self.buffer) {
-            Ok(bytes) => io_bytes(bytes),
-            Err(_) => None,
-        };
+        let io = procfs::read(&folder.join("io"), &mut self.buffer).ok();
         Ok(Some(Member {
             process,
             parent: stat.parent,
@@ -197,7 +189,7 @@ impl Scanner {
                 stat.children_minor_faults,
                 stat.children_major_faults,
             ],
-            io,
+            io: io.and_then(io_bytes),
             pages,
             threads: if ended { 0 } else { stat.threads },
         }))
@@ -207,7 +199,7 @@ impl Scanner {
 /// All four values, or `None`.
 fn io_bytes(file: &[u8]) -> Option<Bytes> {
     let mut bytes = Bytes::default();
-    for (slot, key) in bytes.iter_mut().zip(IO) {
+    for (slot, key) in bytes.iter_mut().zip(IO_KEYS) {
         *slot = value(file, key).and_then(number)?;
     }
     Some(bytes)

@@ -1,7 +1,7 @@
 //! Which folders are this process's group and its ancestors, controller by controller.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::Version;
@@ -60,17 +60,16 @@ pub(super) fn own_group(membership: &[u8], controller: Controller) -> Own {
             return Own::Unknown;
         };
         if controller.is_in(names) {
-            return Own::Group(Version::V1, path(group.to_vec()));
+            return Own::Group(Version::V1, path(group));
         }
         if id == b"0" && names.is_empty() {
-            unified = Own::Group(Version::V2, path(group.to_vec()));
+            unified = Own::Group(Version::V2, path(group));
         }
     }
-    if membership.ends_with(b"\n") {
-        unified
-    } else {
-        Own::Unknown
+    if !membership.ends_with(b"\n") {
+        return Own::Unknown;
     }
+    unified
 }
 
 /// The folder of `group`, then those of its ancestors that can be seen; `None` where the group
@@ -134,8 +133,8 @@ impl Mount {
     }
 }
 
-fn path(bytes: Vec<u8>) -> PathBuf {
-    PathBuf::from(OsString::from_vec(bytes))
+fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
 }
 
 #[cfg(test)]
