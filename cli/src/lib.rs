@@ -23,6 +23,7 @@ mod top;
 mod tune;
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,6 +63,14 @@ pub struct Context<'a> {
     /// The folder that makes a Python process import headspace, if it is on its path. The Python
     /// package provides it.
     pub inject: Option<PathBuf>,
+}
+
+impl Context<'_> {
+    /// Prints an error message. Returns the exit code `code`.
+    fn fail(&mut self, message: impl Display, code: i32) -> io::Result<i32> {
+        writeln!(self.err, "headspace: {message}")?;
+        Ok(code)
+    }
 }
 
 /// The settings of the sources from the environment: `HEADSPACE_NVML_LIB` and `CUDA_VISIBLE_DEVICES`.

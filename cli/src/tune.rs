@@ -13,13 +13,12 @@ pub(crate) fn absent(args: &TuneArgs, context: &mut Context<'_>) -> io::Result<i
         .iter()
         .map(|word| word.to_string_lossy())
         .collect();
-    writeln!(
-        context.err,
-        "headspace: `tune` is a part of the Python package, and this is the plain program: `pip \
-         install '.[tune]'` in a clone of headspace, then `python -m headspace tune {}`",
+    let message = format!(
+        "`tune` is a part of the Python package, and this is the plain program: `pip install \
+         '.[tune]'` in a clone of headspace, then `python -m headspace tune {}`",
         words.join(" ")
-    )?;
-    Ok(EXIT_USAGE)
+    );
+    context.fail(message, EXIT_USAGE)
 }
 
 #[cfg(test)]

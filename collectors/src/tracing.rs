@@ -149,14 +149,13 @@ impl StageLayer {
     fn enter(&self, span: u64, place: Place) {
         let layer = self.address();
         with_open(|open| {
-            let of_layer = || open.iter().rev().filter(|open| open.layer == layer);
-            if of_layer().any(|open| open.span == span) {
-                let same = open.iter_mut().rev();
-                let mut same = same.filter(|open| (open.layer, open.span) == (layer, span));
-                same.next()?.again += 1;
+            let is_same = |open: &&mut Open| (open.layer, open.span) == (layer, span);
+            if let Some(same) = open.iter_mut().rev().find(is_same) {
+                same.again += 1;
                 return Some(());
             }
-            let within = of_layer().next().map_or(0, |around| around.place.number);
+            let around = open.iter().rev().find(|open| open.layer == layer);
+            let within = around.map_or(0, |around| around.place.number);
             place.slot.note_within(place.number, within);
             open.push(Open {
                 layer,

@@ -133,13 +133,9 @@ impl History {
     /// Total depth of a queue over all its processes. The last known depth of a process counts until
     /// its next sample, because a tick reports only a few queues in turn.
     pub(crate) fn depth(&self, name: &str) -> Column {
-        let numbers: Vec<usize> = (0..self.queues.len())
-            .filter(|number| {
-                self.queues
-                    .get(*number)
-                    .is_some_and(|(known, _)| known == name)
-            })
-            .collect();
+        let queues = self.queues.iter().enumerate();
+        let of_name = queues.filter(|(_, (known, _))| known == name);
+        let numbers: Vec<usize> = of_name.map(|(number, _)| number).collect();
         let mut last: BTreeMap<usize, f64> = BTreeMap::new();
         let depth = |point: &Point| {
             let mut seen = false;

@@ -9,16 +9,9 @@ pub(crate) struct Text<'a>(pub(crate) &'a str);
 
 impl Render for Text<'_> {
     fn render_to(&self, buffer: &mut String) {
-        let is_line_end = |c| c == '\n';
         let is_direction = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        let clean: String = (self.0.chars())
-            .map(|c| match c {
-                c if is_line_end(c) => c,
-                c if c.is_control() || is_direction(c) => ' ',
-                c => c,
-            })
-            .collect();
-        clean.render_to(buffer);
+        let is_unsafe = |c: char| c != '\n' && (c.is_control() || is_direction(c));
+        self.0.replace(is_unsafe, " ").render_to(buffer);
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::str::FromStr;
 
 use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderMap, Method, Uri};
@@ -22,9 +23,11 @@ pub(super) const COOKIE_NAME: &str = "headspace_token";
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(String);
 
-impl Token {
+impl FromStr for Token {
+    type Err = String;
+
     /// Parses a token: at least 16 characters that need no escapes in URLs and cookies.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
         if text.chars().all(plain) && text.len() >= LEAST_TOKEN {
             Ok(Self(text.to_owned()))
@@ -35,7 +38,9 @@ impl Token {
             ))
         }
     }
+}
 
+impl Token {
     /// Compares in constant time, so that timing reveals only the length.
     fn is(&self, given: &str) -> bool {
         self.0.as_bytes().ct_eq(given.as_bytes()).into()
@@ -137,7 +142,7 @@ mod tests {
     const TOKEN: &str = "0123456789abcdef";
 
     fn access(host: &str, address: &str, token: Option<&str>) -> Access {
-        let token = token.map(|token| Token::parse(token).unwrap());
+        let token = token.map(|token| Token::from_str(token).unwrap());
         Access::new(host, address.parse().unwrap(), token)
     }
 
@@ -214,9 +219,9 @@ mod tests {
 
     #[test]
     fn a_short_token_or_one_that_needs_escapes_is_refused_and_none_is_printed() {
-        assert!(Token::parse("short").is_err());
-        assert!(Token::parse("has a space and is long").is_err());
-        let token = Token::parse(TOKEN).unwrap();
+        assert!(Token::from_str("short").is_err());
+        assert!(Token::from_str("has a space and is long").is_err());
+        let token = Token::from_str(TOKEN).unwrap();
         assert!(!format!("{token:?}").contains(TOKEN));
     }
 }

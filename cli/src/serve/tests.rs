@@ -53,7 +53,7 @@ impl Server {
             path: Some(folder.path().to_path_buf()),
             host: "127.0.0.1".to_owned(),
             port: 0,
-            token: token.map(|token| Token::parse(token).unwrap()),
+            token: token.map(|token| token.parse().unwrap()),
         };
         let follower = Follower::open(folder.path()).unwrap();
         let (listener, address) = listen(&args).unwrap();
@@ -268,7 +268,7 @@ fn an_address_for_others_needs_a_token() {
     };
     let error = listen(&args).unwrap_err().to_string();
     assert!(error.contains("--token"), "{error}");
-    args.token = Some(Token::parse(TOKEN).unwrap());
+    args.token = Some(TOKEN.parse().unwrap());
     assert!(listen(&args).is_ok());
 }
 

@@ -73,15 +73,17 @@ impl Device {
 /// # Errors
 ///
 /// Returns [`CollectError::Unsupported`] with the reason if all are lost.
-pub(super) fn any_left(devices: &[&Arc<Device>]) -> Result<(), CollectError> {
-    let mut reasons = Vec::new();
-    for device in devices {
-        match device.lost() {
-            None => return Ok(()),
-            Some(reason) => reasons.push(format!("`{}` is lost: {reason}", device.scope())),
-        }
+pub(super) fn any_left<'a>(
+    devices: impl Iterator<Item = &'a Arc<Device>>,
+) -> Result<(), CollectError> {
+    let lost = |device: &Arc<Device>| {
+        let reason = device.lost()?;
+        Some(format!("`{}` is lost: {reason}", device.scope()))
+    };
+    match devices.map(lost).collect::<Option<Vec<_>>>() {
+        None => Ok(()),
+        Some(reasons) => Err(CollectError::unsupported(reasons.join("; "))),
     }
-    Err(CollectError::unsupported(reasons.join("; ")))
 }
 
 /// The devices that the process may use, in its own order.

@@ -354,8 +354,7 @@ impl Collector for Gpm {
                 window.read(device, at, self.clock.as_ref(), out);
             }
         }
-        let devices: Vec<_> = self.devices.iter().map(|watched| &watched.device).collect();
-        any_left(&devices)?;
+        any_left(self.devices.iter().map(|watched| &watched.device))?;
         let nothing = |watched: &Watched| watched.windows.iter().all(|w| w.rows.is_empty());
         if self.devices.iter().all(nothing) {
             return Err(CollectError::unsupported(

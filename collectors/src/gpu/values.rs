@@ -34,11 +34,11 @@ pub(super) enum Of {
 }
 
 /// A row: one call of the driver.
+#[derive(Debug)]
 pub(super) struct Value {
-    /// Long-run interval between two calls.
-    pub(super) every: Duration,
-    /// The same interval on a device for which GPM gives more information.
-    pub(super) beside_gpm: Duration,
+    /// Long-run interval between two calls in seconds, and the interval on a device for which GPM gives
+    /// more information.
+    pub(super) every_s: [u64; 2],
     pub(super) of: Of,
     /// Reads the value. Also returns the driver's refresh interval, if the driver reports one.
     pub(super) read: Read,
@@ -96,13 +96,8 @@ pub(super) static VALUES: [Value; 17] = [
     row([60, 60], Of::Used, memory_limit),
 ];
 
-const fn row([every, beside_gpm]: [u64; 2], of: Of, read: Read) -> Value {
-    Value {
-        every: Duration::from_secs(every),
-        beside_gpm: Duration::from_secs(beside_gpm),
-        of,
-        read,
-    }
+const fn row(every_s: [u64; 2], of: Of, read: Read) -> Value {
+    Value { every_s, of, read }
 }
 
 impl Value {

@@ -159,13 +159,9 @@ impl<const N: usize> Groups<N> {
                 _ => return,
             };
             let enters = name.clone();
-            for (name, shown) in leaves
-                .into_iter()
-                .map(|name| (name, false))
-                .chain([(enters, true)])
-            {
+            for name in leaves.into_iter().chain([enters]) {
                 if let Some(named) = self.named.get_mut(&name) {
-                    named.shown = shown;
+                    named.shown = !named.shown;
                 }
             }
         }

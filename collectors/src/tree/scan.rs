@@ -11,7 +11,7 @@ use std::path::Path;
 
 use headspace_agent::port::CollectError;
 
-use crate::procfs::parse;
+use crate::procfs::parse::{self, Stat};
 use crate::procfs::walk::{Process, Walker, is_gone};
 use crate::procfs::{self, IO_KEYS, number, value};
 
@@ -121,7 +121,7 @@ impl Scanner {
             members.push(member);
         }
         for &process in &processes {
-            if !self.lives(process)? {
+            if self.stat(process)?.is_none() {
                 return Ok(None);
             }
         }
@@ -140,34 +140,29 @@ impl Scanner {
         // children that changes during reading may also miss a process.
         let mut elsewhere = Vec::new();
         for &process in known {
-            if !all.contains(&process) && self.lives(process)? {
+            if !all.contains(&process) && self.stat(process)?.is_some() {
                 elsewhere.push(process.pid);
             }
         }
         if !elsewhere.is_empty() {
-            for process in self.walker.trees(&elsewhere)? {
-                if all.insert(process) {
-                    found.push(process);
-                }
-            }
+            let trees = self.walker.trees(&elsewhere)?;
+            found.extend(trees.into_iter().filter(|&process| all.insert(process)));
         }
         Ok(Some(found).filter(|_| !self.walker.missed()))
     }
 
-    fn lives(&mut self, process: Process) -> io::Result<bool> {
+    /// Reads `stat` of a process; `None` if it has ended.
+    fn stat(&mut self, process: Process) -> io::Result<Option<Stat>> {
         match self.walker.stat(process.pid) {
-            Ok(stat) => Ok(stat.started == process.started),
-            Err(error) if is_gone(&error) => Ok(false),
+            Ok(stat) => Ok(Some(stat).filter(|stat| stat.started == process.started)),
+            Err(error) if is_gone(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     fn read(&mut self, process: Process) -> io::Result<Option<Member>> {
-        let stat = match self.walker.stat(process.pid) {
-            Ok(stat) if stat.started == process.started => stat,
-            Ok(_) => return Ok(None),
-            Err(error) if is_gone(&error) => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(stat) = self.stat(process)? else {
+            return Ok(None);
         };
         let ended = matches!(stat.state, b'Z' | b'X') && stat.threads == 1;
         let folder = self.walker.folder(process.pid);

@@ -105,7 +105,7 @@ impl FoundWorkers {
         let many = self.seen.len();
         let turn = (place + many - (self.looks * LOOKED_INTO) % many) % many < LOOKED_INTO;
         seen.identity.number_is_free()
-            || ((turn || seen.file.is_finished()) && !seen.identity.lives())
+            || ((turn || seen.file.header.is_finished()) && !seen.identity.lives())
     }
 
     /// A name that no other running worker has, and that is not in `besides`. Names may repeat: each

@@ -166,7 +166,8 @@ impl Rank {
     }
 }
 
-fn push<T>(all: &mut VecDeque<T>, one: T, most: usize) {
+/// Appends an item, and removes the oldest one if there are already `most`.
+pub(super) fn push<T>(all: &mut VecDeque<T>, one: T, most: usize) {
     if all.len() >= most {
         all.pop_front();
     }

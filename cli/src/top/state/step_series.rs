@@ -6,6 +6,8 @@ use headspace_agent::model::BoundedSeries;
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{LoopTick, Phase, TickRecord};
 
+use super::rank::push;
+
 /// Number of points kept for the last minutes, and for the whole run.
 const POINTS: usize = 512;
 
@@ -135,10 +137,7 @@ impl Default for StepSeries {
 
 impl StepSeries {
     pub(crate) fn push(&mut self, moment: Moment) {
-        if self.recent.len() >= POINTS {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(moment);
+        push(&mut self.recent, moment, POINTS);
         self.whole.push(moment, 1.0, Moment::merge);
     }
 
