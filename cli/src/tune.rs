@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_plain_program_says_where_the_search_is_and_repeats_the_words() {
+    fn the_plain_program_prints_where_the_search_is_and_repeats_the_arguments() {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut context = Context {
             out: &mut out,

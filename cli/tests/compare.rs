@@ -164,7 +164,7 @@ const SLOWER: Written = Written {
 };
 
 #[test]
-fn a_tenth_slower_is_told_and_fails_a_limit_of_5_percent() {
+fn a_run_slower_by_a_tenth_is_reported_and_fails_a_limit_of_5_percent() {
     let (_base, a, b) = two(&USUAL, &SLOWER);
 
     let plain = headspace(&["compare", &a, &b]);
@@ -192,7 +192,7 @@ fn a_tenth_slower_is_told_and_fails_a_limit_of_5_percent() {
 }
 
 #[test]
-fn a_limit_within_the_interval_raises_no_alarm_and_says_so() {
+fn a_limit_inside_the_interval_is_reported_as_inconclusive() {
     let (_base, a, b) = two(&USUAL, &SLOWER);
 
     let said = headspace(&["compare", &a, &b, "--fail-if-slower", "10"]);
@@ -328,7 +328,7 @@ fn a_folder_of_runs_is_a_side_and_narrows_the_interval() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_said_and_the_code_is_2() {
+fn runs_that_cannot_be_compared_are_reported_with_code_2() {
     let (base, a, b) = two(&USUAL, &USUAL);
     let short = base.path().join("short");
     write(&short, 0, &Written { ticks: 0, ..USUAL });
@@ -502,5 +502,5 @@ fn ranks_count_together_in_a_comparison_but_not_as_repeated_runs() {
 
     assert_eq!(said.code, EXIT_OK);
     assert!(said.out.contains("8 ranks, 23840 steps"), "{}", said.out);
-    assert!(said.out.contains("One run a side"), "{}", said.out);
+    assert!(said.out.contains("One run per side"), "{}", said.out);
 }

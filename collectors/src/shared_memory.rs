@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_mebibyte_costs_is_measured() {
+    fn the_cost_of_a_mebibyte_is_measured() {
         let cost = mib_ms().unwrap();
         assert!(cost > 0.001 && cost < 50.0, "{cost}");
     }

@@ -123,7 +123,7 @@ fn each_kernel_is_described() {
 }
 
 #[test]
-fn each_kernel_tells_its_cores_and_how_busy_they_were() {
+fn cores_and_their_utilisation_are_read_on_each_kernel() {
     for (name, online, affinity, quota) in [
         ("linux-4.18", 4.0, 2.0, Some(1.5)),
         ("linux-5.15-arm64", 2.0, 2.0, None),
@@ -270,7 +270,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn a_cut_file_takes_readings_away_and_changes_none(
+    fn a_truncated_file_removes_readings_and_changes_none(
         kernel in prop::sample::select(&KERNELS[..]),
         file in prop::sample::select(&FILES[..]),
         cut: prop::sample::Index,

@@ -48,7 +48,7 @@ fn spin_until(mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn cpu_time_grows_by_what_the_process_spins() {
+fn cpu_time_grows_by_the_time_that_the_process_spins() {
     let mut source = Process::new().unwrap();
     let before = tick(&mut source).unwrap();
 
@@ -81,7 +81,7 @@ fn cpu_time_agrees_with_the_clock_ticks_of_stat() {
 }
 
 #[test]
-fn resident_memory_grows_by_what_is_touched_and_falls_when_it_is_given_back() {
+fn resident_memory_grows_by_touched_pages_and_falls_when_they_are_freed() {
     const SIZE: usize = 64 << 20;
     let before = process();
 

@@ -81,7 +81,7 @@ fn threads_that_spin_are_runnable() {
 }
 
 #[test]
-fn more_threads_than_cores_press_on_the_cores_or_it_says_why_that_is_not_seen() {
+fn more_threads_than_cores_cause_cpu_pressure_or_a_stated_reason() {
     let mut source = match Pressure::new() {
         Ok(source) => source,
         Err(error) => {
@@ -100,7 +100,7 @@ fn more_threads_than_cores_press_on_the_cores_or_it_says_why_that_is_not_seen() 
 }
 
 #[test]
-fn memory_that_is_touched_is_charged_to_the_group_or_it_says_why_that_is_not_seen() {
+fn touched_memory_is_charged_to_the_group_or_there_is_a_stated_reason() {
     let mut source = match ControlGroup::new() {
         Ok(source) => source,
         Err(error) => {
@@ -165,7 +165,7 @@ fn a_file_written_and_read_past_the_cache_moves_the_disk_under_it() {
 }
 
 #[test]
-fn what_goes_over_loopback_is_no_network() {
+fn bytes_over_loopback_are_not_counted() {
     let Ok(mut source) = Network::new() else {
         return not_here("platform: a network namespace of loopback alone");
     };

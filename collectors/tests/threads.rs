@@ -107,7 +107,7 @@ fn linux_4_18_groups_threads_by_name_and_keeps_the_agent_apart() {
 }
 
 #[test]
-fn linux_5_15_without_times_tells_switches_only() {
+fn linux_5_15_without_schedstat_reports_only_switches() {
     let told = tick(&mut Threads::at(fixture("linux-5.15-arm64"), nobody()).unwrap()).unwrap();
 
     assert_eq!(told["thread:decode"][VOLUNTARY], 700.0);
@@ -193,7 +193,7 @@ proptest! {
 }
 
 #[test]
-fn the_consumer_is_told_apart_and_its_waits_are_counted() {
+fn the_consumer_is_listed_separately_and_its_waits_are_counted() {
     let _alone = alone();
     let consumer = nobody();
     let mut source = Threads::new(consumer.clone()).unwrap();
@@ -299,7 +299,7 @@ fn time_on_the_core_is_counted_thread_by_thread_and_kept_when_they_end() {
 }
 
 #[test]
-fn nothing_stays_open_and_nothing_is_taken_of_many_threads() {
+fn no_descriptor_stays_open_and_few_are_used_for_many_threads() {
     let _alone = alone();
     let counters = || {
         let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
@@ -488,7 +488,7 @@ fn instructions_and_cycles(config: u64) -> Answer {
 }
 
 #[test]
-fn what_the_processor_counts_is_told_and_what_it_does_not_is_absent() {
+fn existing_processor_counters_are_reported_and_missing_ones_are_absent() {
     let _alone = alone();
     if perf(nobody()).is_none() {
         return;
@@ -560,7 +560,7 @@ fn a_refusal_is_explained_and_remedied() {
 }
 
 #[test]
-fn this_machine_counts_or_says_why_not() {
+fn this_machine_has_counters_or_a_stated_reason() {
     let _alone = alone();
     let consumer = nobody();
     consumer.set_here();

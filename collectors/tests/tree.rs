@@ -150,7 +150,7 @@ fn linux_5_15_without_lists_of_children_finds_them_by_their_parents_and_no_stran
 }
 
 #[test]
-fn what_may_not_be_read_of_a_member_is_absent_for_the_tree_and_the_rest_is_there() {
+fn a_value_that_is_unreadable_for_one_member_is_absent_for_the_tree() {
     let readings = tree_of(fixture("linux-6.18")).unwrap();
     let memory = memory_of(fixture("linux-6.18")).unwrap();
 
@@ -180,7 +180,7 @@ fn a_root_with_nothing_to_read_is_unsupported_with_the_reason() {
 }
 
 #[test]
-fn what_walks_tables_of_processes_does_not_do_so_on_the_tick() {
+fn sources_that_walk_process_tables_are_not_read_by_the_tick() {
     assert_eq!(
         Tree::new().unwrap().pace(),
         Pace::Background(Duration::from_secs(1))
@@ -209,7 +209,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_cut_file_yields_nothing_rather_than_part_of_the_whole(
+    fn a_truncated_file_gives_no_reading_of_the_tree(
         file in prop::sample::select(&READ[..]),
         cut: prop::sample::Index,
     ) {
@@ -402,7 +402,7 @@ fn a_storm_of_children_loses_nothing_and_counts_nothing_twice() {
 }
 
 #[test]
-fn what_children_burn_is_counted_once_while_they_live_and_after() {
+fn cpu_time_of_children_is_counted_once_while_they_run_and_afterwards() {
     let _alone = alone();
     let mut tree = Tree::new().unwrap();
     let cpu = |readings: &BTreeMap<String, f64>| readings[USER] + readings[SYSTEM];
@@ -447,7 +447,7 @@ fn what_children_burn_is_counted_once_while_they_live_and_after() {
 }
 
 #[test]
-fn a_worker_whose_parent_has_gone_still_counts_and_is_not_lost_when_it_ends() {
+fn a_worker_whose_parent_has_ended_is_still_counted_also_after_its_end() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let pipes = ["parent", "worker"].map(|name| folder.path().join(name));
@@ -501,7 +501,7 @@ fn a_worker_whose_parent_has_gone_still_counts_and_is_not_lost_when_it_ends() {
 }
 
 #[test]
-fn a_child_that_waits_to_be_taken_note_of_is_no_process_and_hides_nothing() {
+fn a_zombie_is_not_counted_as_a_process_and_hides_no_usage() {
     let _alone = alone();
     let (mut tree, mut memory) = (Tree::new().unwrap(), TreeMemory::new().unwrap());
     let mut child = Command::new("true").spawn().unwrap();
@@ -521,7 +521,7 @@ fn a_child_that_waits_to_be_taken_note_of_is_no_process_and_hides_nothing() {
 }
 
 #[test]
-fn children_that_nobody_takes_note_of_keep_their_counts() {
+fn the_counts_of_children_that_no_parent_reaps_are_kept() {
     let _alone = alone();
     // In a process of its own: what becomes of children is a setting of the whole process.
     let status = Command::new(std::env::current_exe().unwrap())

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_equal_is_not_named_and_neither_is_where_the_records_are() {
+    fn equal_settings_and_the_location_of_the_records_are_not_changes() {
         let a = run(&["train.py", "--lr", "0.1", "--epochs", "3"], 32);
         let mut b = run(&["train.py", "--lr", "0.2", "--epochs", "3"], 64);
         b.versions.insert("spdl".to_owned(), "0.8".to_owned());
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn words_added_to_the_command_line_are_told_alone() {
+    fn only_the_words_added_to_the_command_line_are_shown() {
         let argv = |words: &[&str]| changed(&[run(&["t.py", "-v"], 1)], &[run(words, 1)]);
 
         assert_eq!(

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_the_cursor_does_not_reach_the_terminal() {
+    fn control_characters_do_not_reach_the_terminal() {
         let mut text = String::new();
         Column::beside(3).write(&mut text, "gpu", "off", "a\x1b[2Jb\nc");
 

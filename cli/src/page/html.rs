@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn json_in_a_script_cannot_end_it_and_says_the_same() {
+    fn json_cannot_end_its_script_element_and_keeps_its_value() {
         let text = "</script><!--<script>&\u{2028}";
         let json = serde_json::to_string(text).unwrap();
         let inline = inline_json(&json);

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_less_waiting_saves_at_most_is_no_headspace() {
+    fn an_upper_bound_is_not_printed_as_headspace() {
         let waiting = SummaryRecord {
             headspace_upper_bound_pct: Some(67.0),
             ..SummaryRecord::default()

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_token_or_one_that_needs_escapes_is_refused_and_none_is_printed() {
+    fn short_tokens_and_tokens_that_need_escapes_are_refused_and_tokens_are_never_printed() {
         assert!(Token::from_str("short").is_err());
         assert!(Token::from_str("has a space and is long").is_err());
         let token = Token::from_str(TOKEN).unwrap();

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_table_is_never_markup() {
+    fn text_in_the_table_is_never_markup() {
         let folder = tempfile::tempdir().unwrap();
         let table = "name\tnotes\n000\t<script>alert(1)</script>\\nmore\n";
         std::fs::write(folder.path().join("results.tsv"), table).unwrap();

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_names_what_leaves_no_device() {
+    fn the_reason_names_the_setting_that_leaves_no_device() {
         assert!(reason(&none(Some("7"), 2, None)).contains("`CUDA_VISIBLE_DEVICES=7`"));
         assert!(reason(&none(None, 0, None)).contains("no GPU"));
         assert!(reason(&none(None, 2, None)).contains("MIG"));

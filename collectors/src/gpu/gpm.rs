@@ -372,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percent_becomes_a_share_and_rubbish_nothing() {
+    fn percent_becomes_a_share_and_an_invalid_value_is_dropped() {
         assert_eq!(share(0.0), Some(0.0));
         assert_eq!(share(87.319_999), Some(0.8732));
         assert_eq!(share(100.0), Some(1.0));

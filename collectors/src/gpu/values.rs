@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_gpu_and_one_with_set_clocks_are_not_held_down() {
+    fn an_idle_gpu_and_one_with_fixed_clocks_are_not_throttled() {
         assert_eq!(held(ThrottleReasons::NONE), [""; 0]);
         assert_eq!(
             held(ThrottleReasons::GPU_IDLE | ThrottleReasons::APPLICATIONS_CLOCKS_SETTING),
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_is_told_by_its_cause() {
+    fn each_throttle_reason_is_reported_by_its_cause() {
         assert_eq!(held(ThrottleReasons::SW_POWER_CAP), ["power"]);
         assert_eq!(held(ThrottleReasons::SW_THERMAL_SLOWDOWN), ["thermal"]);
         assert_eq!(
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_of_32_bits_is_none() {
+    fn a_32_bit_total_is_rejected() {
         assert_eq!(total(&SampleValue::U64(1 << 40)).ok(), Some(1 << 40));
         assert_eq!(total(&SampleValue::I64(7)).ok(), Some(7));
         assert!(total(&SampleValue::I64(-1)).is_err());
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_all_of_the_time_is_no_utilisation() {
+    fn a_share_above_100_percent_is_invalid() {
         assert_eq!(share(100).ok(), Some(1.0));
         assert!(share(101).is_err());
     }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn affinity_is_what_proc_says_of_the_main_thread() {
+    fn affinity_equals_the_mask_of_the_main_thread_in_proc() {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let allowed = status
             .lines()
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_filled_again_does_not_grow() {
+    fn a_mask_that_is_read_again_does_not_grow() {
         let mut cores = affinity();
         let (once, capacity) = (cores.clone(), cores.words.capacity());
 
@@ -199,7 +199,7 @@ mod tests {
         }
 
         #[test]
-        fn a_list_holds_what_was_written_to_it(
+        fn a_parsed_list_contains_exactly_the_written_cores(
             ranges in prop::collection::vec((0usize..9000, 0usize..40), 1..20)
         ) {
             let mut expected = BTreeSet::new();

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_told_not_to_account_says_how_to_change_that() {
+    fn a_kernel_with_disabled_accounting_is_reported_with_the_remedy() {
         let told = |error| off(&error, Path::new("/proc/pressure"));
         for number in [libc::EOPNOTSUPP, libc::ENOENT] {
             let error = told(io::Error::from_raw_os_error(number));
@@ -229,14 +229,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cut_file_has_no_total_that_the_whole_one_has_not(cut in 0..FILE.len()) {
+        fn a_truncated_file_has_only_totals_of_the_whole_file(cut in 0..FILE.len()) {
             let whole = totals(FILE.as_bytes(), false);
             let told = totals(&FILE.as_bytes()[..cut], false);
             prop_assert!(told.iter().all(|total| whole.contains(total)));
         }
 
         #[test]
-        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = totals(&bytes, false);
         }
     }

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_missing_from_either_look_leaves_the_share_unknown() {
+    fn without_a_core_in_both_readings_the_share_is_unknown() {
         let after = "cpu0 130 0 50 1070 10 0 0 0 0 0\n";
 
         assert_eq!(between(after, "0-1"), None);
@@ -162,12 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn two_looks_within_one_clock_tick_tell_nothing() {
+    fn two_readings_within_one_clock_tick_give_no_share() {
         assert_eq!(between(BEFORE, "0-1"), None);
     }
 
     #[test]
-    fn a_line_that_is_short_cut_or_negative_is_left_out() {
+    fn short_truncated_and_negative_lines_are_skipped() {
         assert_eq!(look("cpu0 1 2 3 4\n"), []);
         assert_eq!(look("cpu0 1 2 3 4 5 6 7 8 9 10"), []);
         assert_eq!(look("cpu0 1 2 3 -4 5 6 7 8 9 10\n"), []);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_that_looks_is_not_among_the_runnable() {
+    fn the_reading_thread_is_not_counted_as_runnable() {
         assert_eq!(
             runnable(b"cpu 1\nprocs_running 3\nprocs_blocked 0\n"),
             Some(2)
@@ -222,7 +222,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_file_has_no_core_that_the_whole_one_has_not(cut in 0usize..BEFORE.len()) {
+        fn a_truncated_file_has_only_cores_of_the_whole_file(cut in 0usize..BEFORE.len()) {
             let whole = look(BEFORE);
             prop_assert!(look(&BEFORE[..cut]).iter().all(|time| whole.contains(time)));
         }

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_or_in_memory_has_no_device() {
+    fn network_and_in_memory_file_systems_have_no_device() {
         for path in ["/data/far/x", "/dev/shm/x", "/proc/self/stat"] {
             assert_eq!(at(path), None, "{path}");
         }
@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let mounts = parse(&bytes);
             let _ = device(&mounts, Path::new("/a"), |_| true);
             let _ = (mount(&bytes), path(&bytes));

@@ -201,7 +201,7 @@ eth0:1:      10       1    0    0    0     0          0         0       20      
 ";
 
     #[test]
-    fn bytes_are_told_apart_even_where_the_number_touches_the_name() {
+    fn bytes_are_parsed_even_if_the_number_directly_follows_the_name() {
         let found: Vec<_> = parse(FILE.as_bytes()).collect();
 
         assert_eq!(
@@ -216,13 +216,13 @@ eth0:1:      10       1    0    0    0     0          0         0       20      
 
     proptest! {
         #[test]
-        fn a_cut_file_has_no_interface_that_the_whole_one_has_not(cut in 0..FILE.len()) {
+        fn a_truncated_file_has_only_interfaces_of_the_whole_file(cut in 0..FILE.len()) {
             let whole: Vec<_> = parse(FILE.as_bytes()).collect();
             prop_assert!(parse(&FILE.as_bytes()[..cut]).all(|one| whole.contains(&one)));
         }
 
         #[test]
-        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = parse(&bytes).count();
         }
     }

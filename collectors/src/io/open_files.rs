@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_with_very_many_files_is_looked_at_in_part() {
+    fn only_some_files_of_a_process_with_very_many_are_read() {
         let process = tempfile::tempdir().unwrap();
         fs::create_dir(process.path().join("fd")).unwrap();
         for number in 0..MOST_IN_ONE + 10 {

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_entry_in_sys_the_device_itself_is_told_or_nothing() {
+    fn without_an_entry_in_sys_the_device_itself_is_used_or_none() {
         assert_eq!(of(&Device::Numbers(8, 1)), ["sda1"]);
         assert!(of(&Device::Numbers(8, 2)).is_empty());
         assert!(of(&Device::File("/dev/absent".into())).is_empty());

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_six_that_use_most_are_told_apart() {
+    fn the_six_groups_with_the_highest_usage_are_listed() {
         let mut groups = Groups::<1>::new();
         let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
         let added: Vec<_> = names
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_uses_next_to_nothing_is_with_the_rest() {
+    fn groups_with_almost_no_usage_are_added_to_others() {
         let told = look(
             &mut Groups::new(),
             &[("python", 1000), ("idle", 9), ("never", 0)],
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_consumer_is_told_even_where_it_used_nothing() {
+    fn the_consumer_is_listed_even_without_usage() {
         let mut groups = Groups::new();
         let told = look(&mut groups, &[("python", 1000), (CONSUMER, 0)]);
 
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_comer_takes_the_place_of_the_least_once_it_has_used_twice_as_much() {
+    fn a_later_group_replaces_the_smallest_one_once_it_has_used_twice_as_much() {
         let mut groups = Groups::new();
         look(
             &mut groups,
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_read_of_anybody_is_absent() {
+    fn a_count_that_no_thread_has_is_absent() {
         let mut groups = Groups::<2>::new();
         groups.begin();
         groups.add("a", 1, &[Some(1), None]);
@@ -270,7 +270,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_group_goes_back_and_nothing_is_lost_or_counted_twice(
+        fn no_group_decreases_and_nothing_is_lost_or_counted_twice(
             looks in prop::collection::vec(prop::collection::vec((0u32..300, 0u64..1000), 0..20), 1..30)
         ) {
             let mut groups = Groups::new();

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_half_of_the_time_counts_twice() {
+    fn counts_of_half_of_the_time_are_doubled() {
         assert_eq!(scaled(raw(0, 0, 0), raw(50, 200, 100)), Some((100, 200)));
         assert_eq!(
             scaled(raw(50, 200, 100), raw(60, 300, 200)),

@@ -126,14 +126,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cut_file_yields_nothing(cut: prop::sample::Index) {
+        fn a_truncated_file_gives_nothing(cut: prop::sample::Index) {
             prop_assert_eq!(status(&STATUS.as_bytes()[..cut.index(STATUS.len())]), None);
             let line = b"36025493 23987365 116\n";
             prop_assert_eq!(times(&line[..cut.index(line.len())]), None);
         }
 
         #[test]
-        fn any_bytes_yield_something_or_nothing(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = (times(&bytes), status(&bytes));
         }
     }

@@ -228,7 +228,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = value(&bytes, "a");
             let _ = number(&bytes);
             prop_assert!(lines(&bytes).flat_map(words).all(|word| !word.contains(&b' ')));

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_that_are_none_stay() {
+    fn invalid_escapes_are_kept() {
         assert_eq!(bytes_of(br"\04"), br"\04");
         assert_eq!(bytes_of(br"\\040\400\"), br"\ \400\");
         assert_eq!(bytes_of(br"\048"), br"\048");
@@ -84,12 +84,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_path_is_what_the_kernel_escaped(bytes: Vec<u8>) {
+        fn a_path_equals_the_path_that_the_kernel_escaped(bytes: Vec<u8>) {
             prop_assert_eq!(bytes_of(&escape(&bytes)), bytes);
         }
 
         #[test]
-        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = MountLine::of(&bytes);
         }
     }

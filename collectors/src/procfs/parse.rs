@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_hold_spaces_parentheses_and_newlines() {
+    fn a_name_may_contain_spaces_parentheses_and_newlines() {
         for name in [
             "python3",
             "a b",
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_no_threads_or_no_pages_is_not_believed() {
+    fn a_process_without_threads_or_pages_is_invalid() {
         assert_eq!(
             stat(format!("1 (a) {}", TAIL.replace(" 11 ", " 0 ")).as_bytes()),
             None
@@ -159,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_yield_something_or_nothing(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = (stat(&bytes), statm(&bytes));
         }
 
@@ -173,7 +173,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_file_yields_nothing(name in prop::collection::vec(any::<u8>(), 0..16), cut: prop::sample::Index) {
+        fn a_truncated_file_gives_nothing(name in prop::collection::vec(any::<u8>(), 0..16), cut: prop::sample::Index) {
             let mut line = b"4242 (".to_vec();
             line.extend(name);
             line.extend(b") ");

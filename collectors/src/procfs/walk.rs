@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_has_no_tree() {
+    fn a_process_that_has_ended_has_no_tree() {
         let child = shell(0);
         let pid = child.id();
         end(child);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_without_its_last_space_was_cut() {
+    fn a_list_without_its_last_space_was_truncated() {
         let list = |bytes| child_list(bytes).collect::<Vec<_>>();
         assert_eq!(list(b"12 345 "), [12, 345]);
         assert_eq!(list(b"12 34"), [12]);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_parents_ends() {
+    fn a_cycle_of_parents_terminates() {
         let root = tempfile::tempdir().unwrap();
         for (pid, child) in [(7, 8), (8, 7)] {
             let task = root.path().join(format!("proc/{pid}/task/{pid}"));

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_gone_has_no_open_files() {
+    fn a_process_that_has_ended_has_no_open_files() {
         assert_eq!(descriptors(Path::new("/proc/4194305")), Some(0));
         assert!(descriptors(Path::new("/proc/self")) >= Some(3));
         assert_eq!(descriptors(Path::new("/")), None);

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_two_numbers_and_what_follows() {
+    fn a_name_is_two_numbers_and_a_rest() {
         let identity = Identity {
             pid: 47,
             started: 82,

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_v1_group_with_the_cpu_controller_decides_wherever_it_stands() {
+    fn a_v1_group_with_the_cpu_controller_is_used_wherever_it_is_listed() {
         assert_eq!(
             own("0::/user\n4:cpu,cpuacct:/a:b\n"),
             group(Version::V1, "/a:b")
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn without_one_the_unified_hierarchy_decides_and_cpuset_is_not_cpu() {
+    fn without_a_v1_group_the_unified_hierarchy_is_used_and_cpuset_is_not_cpu() {
         assert_eq!(
             own("7:cpuset:/a\n6:cpuacct:/b\n0::/user\n"),
             group(Version::V2, "/user")
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_or_strange_is_unknown_and_an_empty_one_names_no_group() {
+    fn a_malformed_file_is_unknown_and_an_empty_file_means_no_group() {
         assert_eq!(own(""), Own::None);
         assert_eq!(own("0::/user"), Own::Unknown);
         assert_eq!(own("garbage\n"), Own::Unknown);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_line_or_another_hierarchy_is_no_mount() {
+    fn a_truncated_line_or_another_hierarchy_is_no_mount() {
         let wrong: [&[u8]; 4] = [
             b"",
             b"31 23 0:28 / /sys/fs/cgroup rw",
@@ -221,7 +221,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = own_group(&bytes, Controller::Memory);
             for version in [Version::V1, Version::V2] {
                 let _ = Mount::of(&bytes, version, Controller::Cpu);
