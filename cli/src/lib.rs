@@ -2,7 +2,7 @@
 //! this machine.
 //!
 //! [`main`] never ends the process and never panics, so that the Python wheel can call it through
-//! its extension module. What is printed goes to the standard streams, or with [`run`] to any.
+//! its extension module. Output goes to the standard streams, or with [`run`] to any others.
 //!
 //! ```
 //! let code = headspace::main(["headspace", "--version"].map(Into::into).into_iter());

@@ -1,4 +1,4 @@
-//! `headspace tune` without the Python package. The search is part of that package, whose command
+//! Handles `headspace tune` without the Python package. The search is part of that package, whose command
 //! handles `tune` before it calls this crate.
 
 use std::io;

@@ -1,4 +1,4 @@
-//! All sources of this build: each is opened at once, and listed whether it works or not.
+//! Opens all sources of this build, and lists each one whether it works or not.
 //!
 //! This is the only list of sources. A session reads those that opened, the run's first record names
 //! all of them, and `headspace doctor` explains them. A new source is one line here.

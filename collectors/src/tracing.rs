@@ -1,4 +1,4 @@
-//! Spans of a Rust program as stages, for a loader that is instrumented with `tracing` already.
+//! Counts spans of a Rust program as stages, for a loader that is already instrumented with `tracing`.
 //!
 //! Each span is one call of a stage, and the span's name is the stage's name. The duration of a call is
 //! the time for which its span is entered. A future's span is entered only while it is polled, so
@@ -182,7 +182,7 @@ impl StageLayer {
             }
             let left = open.remove(index);
             let busy = left.place.slot.suspend(&self.clock, left.entered);
-            // One that is left before those above it is not around them.
+            // A span that is left before its inner spans does not contain them.
             if index == open.len()
                 && let Some(around) = open.iter_mut().rev().find(|open| open.layer == layer)
             {

@@ -1,4 +1,4 @@
-//! `headspace compare`: the differences between two sides of runs, for people, programs and CI.
+//! Runs `headspace compare`, which prints the differences between two sides of runs as text or JSON.
 
 mod settings;
 mod show;
@@ -18,7 +18,7 @@ use crate::find::find;
 use crate::skipped::tell_skipped;
 use crate::{Context, EXIT_OK, EXIT_SLOWER, EXIT_USAGE};
 
-/// A run that was read for a comparison.
+/// A run and its measured times.
 struct Read {
     run: Run,
     measured: Measured,

@@ -1,4 +1,4 @@
-//! The settings that differ between two sides, from the `run` records. All fields are compared, so a
+//! Finds the settings that differ between two sides, from the `run` records. All fields are compared, so a
 //! new field needs no change here.
 
 use std::collections::BTreeMap;
@@ -99,13 +99,8 @@ fn command_line(a: &[RunRecord], b: &[RunRecord]) -> Option<SettingChange> {
         return None;
     }
     let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
-    let behind = a
-        .iter()
-        .rev()
-        .zip(b.iter().rev())
-        .take(a.len().min(b.len()) - same)
-        .take_while(|(a, b)| a == b)
-        .count();
+    let ends = a[same..].iter().rev().zip(b[same..].iter().rev());
+    let behind = ends.take_while(|(a, b)| a == b).count();
     // A value alone is not informative, but `--lr 0.1` is.
     let option = same > 0 && a.get(same - 1).is_some_and(|word| word.starts_with('-'));
     let from = same - usize::from(option);

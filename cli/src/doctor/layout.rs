@@ -1,4 +1,4 @@
-//! Text in a column next to a name and a state, for a narrow terminal.
+//! Lays out text in a column next to a name and a state, for a narrow terminal.
 
 use headspace_exporters::encode::text::{left, paragraph, width};
 

@@ -1,4 +1,4 @@
-//! The history of a rank: its ticks in order, in bounded memory.
+//! Stores the tick history of a rank in bounded memory.
 //!
 //! Ticks become points of a [`BoundedSeries`]. All points cover equal intervals, because ticks in old
 //! files are themselves long. When adjacent points merge, durations and their histograms are added, and
@@ -67,7 +67,7 @@ struct Looks {
 pub(crate) type Column = Vec<Option<f64>>;
 
 impl History {
-    /// Keeps at most `most` points (at least 16).
+    /// Creates a history of at most `most` points (at least 16).
     pub(crate) fn new(most: usize) -> Self {
         Self {
             points: BoundedSeries::new(most.max(16)),

@@ -1,4 +1,4 @@
-//! Text and sections as HTML. `maud` builds the markup and escapes every text, so no name of a stage,
+//! Renders text and sections as HTML. `maud` builds the markup and escapes every text, so no name of a stage,
 //! path or notice can inject markup.
 
 use headspace_agent::wording::section::{Block, Entry, Fact, Row, Section, SectionId, Table};

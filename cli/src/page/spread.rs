@@ -1,4 +1,4 @@
-//! The durations of one point: their exact sum, and the non-empty buckets.
+//! Stores the durations of one point: their exact sum, and the non-empty buckets.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The state of a run so far, from its records. The page is made from it.
+//! Stores the state of a run so far, from its records, and makes the page from it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

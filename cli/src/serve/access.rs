@@ -1,4 +1,4 @@
-//! Access control, based on a request's head alone.
+//! Decides whether a request is permitted, from its head alone.
 //!
 //! `Host` must name this server (the exporters' `transport/host.rs` explains why). If there is a token,
 //! each request must contain it: in `Authorization: Bearer`, or in the cookie that the server sets in
@@ -42,8 +42,8 @@ impl FromStr for Token {
 
 impl Token {
     /// Compares in constant time, so that timing reveals only the length.
-    fn is(&self, given: &str) -> bool {
-        self.0.as_bytes().ct_eq(given.as_bytes()).into()
+    fn matches(&self, candidate: &str) -> bool {
+        self.0.as_bytes().ct_eq(candidate.as_bytes()).into()
     }
 
     pub(super) fn cookie(&self) -> String {
@@ -102,14 +102,14 @@ impl Access {
         let Some(token) = &self.token else {
             return Decision::Allowed;
         };
-        if brought(headers).any(|given| token.is(given)) {
+        if tokens_in(headers).any(|candidate| token.matches(candidate)) {
             return Decision::Allowed;
         }
         let query = uri.query().unwrap_or_default();
         let given = query
             .split('&')
             .find_map(|pair| pair.strip_prefix("token="));
-        if !given.is_some_and(|given| token.is(given)) {
+        if !given.is_some_and(|candidate| token.matches(candidate)) {
             return Decision::NoToken;
         }
         Decision::Enter {
@@ -120,7 +120,7 @@ impl Access {
 }
 
 /// The tokens in a request.
-fn brought(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+fn tokens_in(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let text = |name| {
         let values = headers.get_all(name).iter();
         values.filter_map(|value| value.to_str().ok())

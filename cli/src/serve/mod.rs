@@ -1,4 +1,4 @@
-//! `headspace serve`: the page of a run while it goes on, and its data for programs.
+//! Runs `headspace serve`, which shows a run as a live web page and serves its data to programs.
 //!
 //! A separate process reads the run's files, so it cannot delay training. All content comes from
 //! records and from files built into the program: no path of a request is ever used as a path on disk.

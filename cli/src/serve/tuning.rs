@@ -1,4 +1,4 @@
-//! The page of a search: the results of `headspace tune` in a folder, as a page with pictures.
+//! Makes the page of a search: the results of `headspace tune` in a folder, with pictures.
 //!
 //! The file names are constants. The files are read for each request, because the search may still be
 //! running. They are served only if the folder belongs to a search.

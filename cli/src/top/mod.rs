@@ -1,4 +1,4 @@
-//! `headspace top`: a run in the terminal, live, from another process.
+//! Runs `headspace top`, which shows a run live in a terminal, from another process.
 //!
 //! ```text
 //! source ─ records ─▶ state ─▶ view ─▶ terminal

@@ -1,4 +1,4 @@
-//! The devices that the process may use, and whether they still respond.
+//! Finds the devices that the process may use, and remembers which of them are lost.
 //!
 //! All sources of this module share them: after one source finds a device lost, no source queries it
 //! again.

@@ -1,4 +1,4 @@
-//! The source `gpu`: the values of each device that single driver calls return.
+//! The source `gpu` reads the values of each device that single driver calls return.
 //!
 //! A value that a device does not support is dropped for that device after the first call. Other values
 //! are not affected. A total that decreases is invalid, and is dropped as well.

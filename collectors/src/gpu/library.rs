@@ -1,4 +1,4 @@
-//! The driver's management library (NVML): loaded once, never unloaded.
+//! Loads the driver's management library (NVML) once, and never unloads it.
 //!
 //! The library is leaked on purpose. Unloading it would call `nvmlShutdown`, but other users in the
 //! process may still rely on the library, and the wrapper panics if that call is missing. A second

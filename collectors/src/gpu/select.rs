@@ -1,4 +1,4 @@
-//! Which GPUs the process may use, and in which order: parses `CUDA_VISIBLE_DEVICES` as CUDA does.
+//! Parses `CUDA_VISIBLE_DEVICES` as CUDA does: which GPUs the process may use, and in which order.
 //!
 //! CUDA does not report an invalid list. It uses the entries before the first invalid one, and none at
 //! all if the list names a device twice. This module does the same. Entries are numbers or unique ids.

@@ -1,4 +1,4 @@
-//! The values of a device that a single driver call returns.
+//! Reads the values of a device that a single driver call returns.
 //!
 //! A row of [`VALUES`] is one driver call, which returns one or several values. The row states how
 //! often to read it, on which devices, and with which call. Never called:

@@ -1,4 +1,4 @@
-//! The source `cgroup`: how often the container's limits were reached.
+//! The source `cgroup` counts how often the container's limits were reached.
 //!
 //! The readings come from the tightest group above the process: the lowest quota for CPU time, the
 //! lowest limit for memory, and the nearest group among equals. That group restricts the process, and
@@ -82,18 +82,16 @@ impl ControlGroup {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where no group above this process has a limit or counts
-    /// memory.
+    /// Returns [`CollectError::Unsupported`] if no group above this process has a limit or counts memory.
     pub fn new() -> Result<Self, CollectError> {
         Self::at("/")
     }
 
-    /// Watches those that `proc` and `sys` below `root` describe.
+    /// Watches the groups that `proc` and `sys` below `root` describe.
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where no group above this process has a limit or counts
-    /// memory.
+    /// Returns [`CollectError::Unsupported`] if no group above this process has a limit or counts memory.
     pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let mut source = Self {

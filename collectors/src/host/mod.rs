@@ -1,4 +1,4 @@
-//! What this machine allows the process to use, and how busy that is.
+//! The source `host` reads the cores that the process may use, and how busy they are.
 //!
 //! The readings are: cores online, cores in the affinity mask, the tightest CPU quota of the control
 //! groups above the process, and the smaller of the last two. Also the share of time for which the

@@ -1,4 +1,4 @@
-//! The source `pressure`: how long work waited for cores, storage and memory (PSI).
+//! The source `pressure` reads how long work waited for cores, storage and memory (PSI).
 //!
 //! `/proc/pressure` describes the whole machine. The same files in the process's own v2 group describe
 //! only its container. The group at the root of the hierarchy is the machine, and is not reported
@@ -69,7 +69,7 @@ impl Pressure {
         Self::at("/")
     }
 
-    /// Watches those that `proc` and `sys` below `root` describe.
+    /// Watches the machine and the group that `proc` and `sys` below `root` describe.
     ///
     /// # Errors
     ///
@@ -93,13 +93,13 @@ impl Pressure {
         }
     }
 
-    /// Appends what can be read; the first error of the machine's files.
+    /// Appends the totals that can be read. Returns the first error of the machine's files.
     fn read(&mut self, out: &mut Vec<Reading>) -> Option<io::Error> {
         let mut first = None;
         for (file, (name, attributes)) in self.machine.iter().zip(RESOURCES) {
             match procfs::read(file, &mut self.buffer) {
-                // No machine is ever fully out of cores, and the kernel writes a zero that says
-                // nothing (Documentation/accounting/psi.rst).
+                // `full` is undefined for the cores of a machine; the kernel writes zero there
+                // (Documentation/accounting/psi.rst).
                 Ok(bytes) => append(bytes, &Scope::Host, attributes, name == "cpu", out),
                 Err(error) => {
                     first.get_or_insert(error);
@@ -145,9 +145,9 @@ fn group_files(_: Version, folder: &Path) -> GroupFiles {
 
 /// Why there is no pressure, and what to do.
 fn off(error: &io::Error, folder: &Path) -> CollectError {
-    // EOPNOTSUPP: the kernel could, and was told not to.
-    let told_not_to = error.raw_os_error() == Some(libc::EOPNOTSUPP);
-    if told_not_to || error.kind() == ErrorKind::NotFound {
+    // EOPNOTSUPP: the kernel has the accounting, but it is disabled.
+    let is_disabled = error.raw_os_error() == Some(libc::EOPNOTSUPP);
+    if is_disabled || error.kind() == ErrorKind::NotFound {
         return CollectError::remediable(
             format!(
                 "the kernel does not account for pressure (`{}` is absent or refuses)",

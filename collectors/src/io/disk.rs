@@ -1,4 +1,4 @@
-//! The source `disk`: activity of the block devices that store the data.
+//! The source `disk` reads the activity of the block devices that store the data.
 //!
 //! These are the devices of the files that this process and its descendants have open, and of their
 //! working directories. They are searched for rarely: files open and close too fast to follow, but
@@ -81,7 +81,7 @@ impl Disk {
         Self::at("/")
     }
 
-    /// Watches those that `proc` and `sys` below `root` describe.
+    /// Watches the devices that `proc` and `sys` below `root` describe.
     ///
     /// # Errors
     ///

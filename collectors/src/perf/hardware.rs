@@ -1,4 +1,4 @@
-//! Processor counters per thread: instructions, cycles, cache misses.
+//! The source `perf_hardware` reads processor counters per thread: instructions, cycles, cache misses.
 //!
 //! Most virtual machines have no such counters, and some processors lack some of them. A missing
 //! counter has no reading. Only user mode is counted. If a processor has fewer counters than requested,
@@ -64,8 +64,7 @@ impl PerfHardware {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where the processor counts nothing for this process, with what
-    /// to do about it.
+    /// Returns [`CollectError::Unsupported`] with a remedy if this process can read no counter.
     pub fn new(consumer: ConsumerThread) -> Result<Self, CollectError> {
         let root = Path::new("/");
         Watch::new(EVENTS.map(|(event, ..)| event.into()), root, consumer)
@@ -106,13 +105,13 @@ fn append_ratios(out: &mut Vec<Reading>, group: &Group<6>) {
     procfs::append_plain(out, &group.scope, readings);
 }
 
-/// Instructions per cycle; absent where no cycle was counted.
+/// Instructions per cycle; absent if no cycle was counted.
 fn per_cycle(counts: &Counts<6>) -> Option<f64> {
     let (instructions, cycles) = (counts[0]?, counts[1]?);
     (cycles > 0).then(|| procfs::float(instructions) / procfs::float(cycles))
 }
 
-/// Misses per access, 1 at most; absent where no access was counted.
+/// Misses per access, at most 1; absent if no access was counted.
 fn miss_ratio(counts: &Counts<6>) -> Option<f64> {
     let (references, misses) = (counts[2]?, counts[3]?);
     // The two counts may cover different times and be scaled.

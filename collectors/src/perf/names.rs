@@ -13,7 +13,7 @@ pub(super) const OTHERS: &str = "others";
 
 /// The group of a thread with that name: `pt_autograd_12` and `pt_autograd_3` are `pt_autograd`.
 ///
-/// The kernel keeps 15 bytes of a name, and any bytes at all.
+/// The kernel keeps 15 bytes of a name, which need not be valid UTF-8.
 pub(super) fn group_of(name: &[u8]) -> Cow<'_, str> {
     if name.starts_with(b"headspace-") || name.starts_with(b"hs-") {
         return Cow::Borrowed(AGENT);

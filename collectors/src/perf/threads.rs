@@ -1,4 +1,4 @@
-//! How often threads leave their core, and how long they wait for one.
+//! The source `threads` reads how often threads leave their core, and how long they wait for one.
 //!
 //! A thread that leaves voluntarily waits for something: data, a lock, a device. A thread that is
 //! preempted, or waits in the run queue, lacks a core. Both values come from `/proc/self/task`, because
@@ -26,7 +26,7 @@ pub const NAME: &str = "threads";
 /// What it reads.
 pub const READS: &str = "context switches and waiting for a core, by name of the thread, the training thread separately";
 
-/// How often threads are looked at at most.
+/// Minimum interval between two readings.
 const PACE: Duration = Duration::from_secs(2);
 
 /// The last counts of a thread, and its time on a core.
@@ -51,16 +51,16 @@ impl Threads {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where they cannot be listed or tell nothing.
+    /// Returns [`CollectError::Unsupported`] if no thread can be read.
     pub fn new(consumer: ConsumerThread) -> Result<Self, CollectError> {
         Self::at("/", consumer)
     }
 
-    /// Watches the threads of the process that `proc/self` below `root` is.
+    /// Watches the threads of the process to which `proc/self` below `root` refers.
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where they cannot be listed or tell nothing.
+    /// Returns [`CollectError::Unsupported`] if no thread can be read.
     pub fn at(root: impl AsRef<Path>, consumer: ConsumerThread) -> Result<Self, CollectError> {
         let mut tasks = Tasks::at(root.as_ref());
         let tids = tasks.list().unwrap_or_default();
@@ -94,7 +94,7 @@ impl Threads {
                     Some(status.involuntary),
                     times.map(|times| times.waiting),
                 ],
-                // Where the kernel keeps no times, who switches most is seen to use most.
+                // Without times in the kernel, the number of switches stands for the usage.
                 running: times.map_or(status.voluntary + status.involuntary, |times| times.running),
             };
             let before = self.seen.get(&tid).copied().unwrap_or_default();
@@ -113,8 +113,8 @@ impl Threads {
     }
 }
 
-/// Growth since the last look, and what to compare with at the next. A thread whose counts went
-/// back is another one with the same number.
+/// The increase since the last reading, and the values for the next comparison. A thread whose counts
+/// decreased is another thread with the same id.
 fn grown(before: Seen, now: Seen) -> (u64, Counts<3>, Seen) {
     let pairs = || before.counts.into_iter().zip(now.counts);
     let went_back = pairs().any(|(before, now)| before.zip(now).is_some_and(|(b, n)| n < b));

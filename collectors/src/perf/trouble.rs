@@ -1,4 +1,4 @@
-//! Why the kernel refuses an event, and what to do about it.
+//! Explains why the kernel refuses an event, and what to do about it.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The usage of this process: CPU time, memory, threads, I/O, context switches, page faults.
+//! The source `process` reads the usage of this process: CPU time, memory, threads, I/O, context switches,
+//! page faults.
 //!
 //! CPU time, page faults and context switches come from `getrusage`. Its resolution is microseconds,
 //! while `/proc/self/stat` counts ticks of 10 ms. It also includes ended threads, which
@@ -44,20 +45,20 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where nothing at all can be read.
+    /// Returns [`CollectError::Unsupported`] if nothing at all can be read.
     pub fn new() -> Result<Self, CollectError> {
         Self::at("/")
     }
 
     /// Watches the process that `proc/self` below `root` describes.
     ///
-    /// With a root other than `/` the kernel is not asked, so that one process's files are never
-    /// mixed with another's totals: CPU time and page faults then come from `stat`, and context
-    /// switches are absent, since no file holds their total.
+    /// With a root other than `/` there are no system calls, so that files of one process are never mixed
+    /// with totals of another. CPU time and page faults then come from `stat`. Context switches are absent,
+    /// because no file contains their total.
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where nothing at all can be read.
+    /// Returns [`CollectError::Unsupported`] if nothing at all can be read.
     pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let folder = procfs::below(root, "/proc/self");

@@ -1,4 +1,4 @@
-//! A total that never decreases, from a kernel counter that may.
+//! Keeps a total that never decreases, from a kernel counter that may decrease.
 //!
 //! 32-bit counters wrap (a disk's milliseconds after 49 days). Counters also restart when their object
 //! is created again (an interface, a control group).

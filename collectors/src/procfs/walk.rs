@@ -91,7 +91,7 @@ impl Walker {
         let scan = (!self.lists_children).then(|| self.children_of_all());
         let children = scan.transpose()?;
         let mut found: Vec<Process> = Vec::new();
-        let mut waiting = VecDeque::from_iter(roots.iter().copied());
+        let mut waiting: VecDeque<u32> = roots.iter().copied().collect();
         let mut seen = HashSet::new();
         self.missed = false;
         while let Some(pid) = waiting.pop_front() {

@@ -1,4 +1,4 @@
-//! Proportional memory and open files: accurate, but expensive to read.
+//! The source `tree_memory` reads proportional memory and open files, which are accurate but expensive.
 //!
 //! Resident memory counts a shared page once for each process that maps it. Each forked worker
 //! therefore appears to hold the parent's memory again. Proportional memory (PSS) divides a shared page

@@ -1,4 +1,4 @@
-//! The combined usage of the process and all its descendants, most of which are loader workers.
+//! The source `tree` reads the combined usage of the process and its descendants, mostly loader workers.
 //!
 //! Workers start and end at any time. When a parent waits for a child that has ended, the kernel adds
 //! the child's CPU time, page faults and I/O to the parent's account of ended children. The sum over

@@ -1,4 +1,4 @@
-//! A scan of all members of the tree that counts each of them exactly once.
+//! Scans all members of the tree, and counts each of them exactly once.
 //!
 //! If a child ends between the reading of its own counts and of its parent's, it would be counted twice
 //! or not at all. So a scan finds the members, reads their counts, and then checks that each still

@@ -1,4 +1,4 @@
-//! The location of the files, and which trainer a process works for.
+//! Finds the folder of the files, and the trainer for which a process works.
 
 use std::fs::{self, DirBuilder};
 use std::io;

@@ -1,4 +1,4 @@
-//! The layout of a worker's file: a header page that identifies the owner, and its slots.
+//! Defines the layout of a worker's file: a header page that identifies the owner, and its slots.
 //!
 //! Two processes can share a file only if both were built from the same version with the same layout.
 //! Files of another layout are ignored.

@@ -1,4 +1,4 @@
-//! The trainer's side: finds the files of its workers, and reports the workers' state.
+//! Finds the files of a trainer's workers, and reports the workers' state.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};

@@ -1,4 +1,4 @@
-//! Stages, queues and workers as last reported.
+//! Stores stages, queues and workers as last reported.
 //!
 //! If there are many, a tick reports a few in turn. Each report covers the time since the entry's
 //! previous report, so each entry has its own interval.

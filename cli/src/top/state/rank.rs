@@ -1,4 +1,4 @@
-//! One process of the run.
+//! Keeps the state of one process of the run.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Steps over time: the last minutes tick by tick, and the whole run with the same number of points.
+//! Stores steps over time: the last minutes tick by tick, and the whole run in as many points.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The styles of the screen: colours that are readable on a dark and on a light background, or none.
+//! Defines the styles of the screen: colours that are readable on a dark and on a light background, or none.
 
 use ratatui::style::{Color, Modifier, Style};
 

@@ -1,4 +1,4 @@
-//! Cells, bars and lines of text with a given width.
+//! Formats cells, bars and lines of text with a fixed width.
 
 use headspace_agent::wording::units::{duration_ms, percent};
 use headspace_exporters::encode::text::{self, keep_beginning};
