@@ -1,4 +1,4 @@
-//! `headspace compare`, and `report` of several ranks, on folders as runs leave them.
+//! Tests `headspace compare`, and `report` of several ranks, on folders of runs.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -18,7 +18,7 @@ use headspace_exporters::encode::json_lines::encode;
 use headspace_exporters::run_folder::rank_path;
 use tempfile::TempDir;
 
-/// A run as it is written for a test.
+/// A run that a test writes.
 #[derive(Clone, Copy)]
 struct Written {
     wait_ms: f64,
@@ -366,7 +366,7 @@ fn a_run_too_short_for_an_interval_is_shown_but_never_judged() {
     );
 }
 
-/// A pipe whose reader is gone.
+/// A pipe whose reader has closed it.
 struct Closed;
 
 impl Write for Closed {
@@ -427,7 +427,7 @@ fn a_run_that_an_exception_ended_is_compared_and_named() {
     assert!(words.join(" ").contains(note), "{}", said.out);
 }
 
-/// Eight ranks in step: rank 5 waits 4 ms longer for its data, and the others for it.
+/// Eight synchronous ranks: rank 5 waits 4 ms longer for its data, and the others wait for rank 5.
 fn ranks_in_step(folder: &Path) {
     for rank in 0..8 {
         let wait_ms = if rank == 5 { 6.0 } else { 2.0 };

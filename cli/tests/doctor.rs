@@ -1,4 +1,4 @@
-//! `headspace doctor` on this machine, with sources of the caller's beside the catalog's.
+//! Tests `headspace doctor` on this machine, with sources of the catalog and of the caller.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -154,7 +154,7 @@ fn a_report_opens_no_source() {
     assert!(!opened);
 }
 
-/// A library that is named is the one that is tried, whatever the environment says.
+/// A named library is the only one that is tried, regardless of the environment.
 #[test]
 fn the_settings_of_the_sources_are_read_from_the_environment_once() {
     let done = Command::new(env!("CARGO_BIN_EXE_headspace"))

@@ -1,4 +1,4 @@
-//! `headspace report` on folders as runs leave them.
+//! Tests `headspace report` on folders of runs.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -69,7 +69,7 @@ struct Said {
     err: String,
 }
 
-/// Runs the command in this process, with `base` as the place of runs.
+/// Runs the command in this process, with `base` as the folder of runs.
 fn headspace(base: &Path, args: &[&str]) -> Said {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = headspace::run(

@@ -1,5 +1,5 @@
-//! The quota on the layouts of control groups that kernels, init systems and container engines
-//! make.
+//! Tests the quota on the layouts of control groups that kernels, init systems and container engines
+//! create.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 

@@ -1,4 +1,4 @@
-//! Pressure, throttling and limits, disks and network on files of several kernels, whole and
+//! Tests pressure, throttling and limits, disks and network on files of several kernels, complete and
 //! damaged.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
@@ -27,7 +27,7 @@ use proptest::prelude::*;
 
 type Readings = BTreeMap<String, f64>;
 
-/// The readings at that second by `scope key`.
+/// The readings at a second, by `scope key`.
 fn at(source: &mut impl Collector, second: u64) -> Result<Readings, CollectError> {
     let mut readings = Vec::new();
     source.collect(Duration::from_secs(second), &mut readings)?;
@@ -352,7 +352,7 @@ fn readings_are_missing_only_while_the_file_of_devices_is_missing() {
     ));
     write(root.path(), "proc/diskstats", whole);
 
-    // The look that found nothing is not repeated before its time.
+    // A search that found nothing is not repeated early.
     assert!((4..40).any(|second| !at(&mut source, second).unwrap().is_empty()));
 }
 
@@ -435,7 +435,7 @@ fn interfaces_that_go_come_back_or_begin_anew_never_take_bytes_away() {
     assert_eq!(received(&[("eth0", 1_100, 0), ("eth1", 50, 0)]), 1_150.0);
     assert_eq!(received(&[("eth0", 1_100, 0)]), 1_150.0);
     assert_eq!(received(&[("eth0", 1_200, 0), ("eth1", 7, 0)]), 1_257.0);
-    // One that is new may have a past elsewhere.
+    // A new interface may have earlier counts from another namespace.
     assert_eq!(received(&[("eth0", 1_200, 0), ("wg0", 9_000, 0)]), 1_257.0);
     assert_eq!(received(&[("eth0", 1_200, 0), ("wg0", 9_003, 0)]), 1_260.0);
 }
@@ -463,7 +463,7 @@ const FILES: [&str; 19] = [
     "sys/fs/cgroup/memory/api/f863/memory.usage_in_bytes",
 ];
 
-/// The readings of all four; none of one that is off.
+/// The readings of all four sources, without those of a source that is off.
 fn all(root: &Path) -> Readings {
     let mut readings = Readings::new();
     let pressure = Pressure::at(root).and_then(|mut source| at(&mut source, 1));
@@ -491,8 +491,8 @@ proptest! {
         write(root.path(), file, &content[..=cut.index(content.len() - 1)]);
 
         for (key, value) in all(root.path()) {
-            // A sum over lines is smaller when a line is gone before the first look; later it never
-            // goes back.
+            // A sum over lines is smaller if a line is missing before the first reading. Later it never
+            // decreases.
             let smaller = key.contains("network") && whole[&key] >= value;
             prop_assert!(smaller || whole.get(&key) == Some(&value), "{}", key);
         }

@@ -14,7 +14,7 @@ fn watched(ranks: u32, seconds: u64) -> PageState {
 #[test]
 fn an_hour_of_eight_ranks_is_a_small_page() {
     let mut watched = watched(1, 1500);
-    // Points are as many after an hour, and a test should be quick.
+    // The number of points does not depend on the length of the run, so a short run is enough.
     for rank in 1..8 {
         for record in hour::records(rank, 490) {
             watched.take(rank, record);
@@ -135,7 +135,7 @@ fn a_stage_called_like_markup_changes_nothing() {
         assert!(!document.contains("<img"), "markup from outside");
         assert!(!document.contains("<script>alert"), "a script from outside");
     }
-    // Data, style, three scripts: what the page itself has.
+    // The data, the style and the three scripts of the page itself.
     assert_eq!(watched.page().file().matches("</script").count(), 4);
 }
 

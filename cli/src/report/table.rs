@@ -1,8 +1,8 @@
 //! Formats tables as plain text: several runs, and the ranks of one run.
 
-use headspace_agent::model::Mode;
 use std::fmt::Write as _;
 
+use headspace_agent::model::Mode;
 use headspace_agent::model::ranks::{RankSummary, RanksRecord};
 use headspace_agent::model::record::SummaryRecord;
 use headspace_agent::wording::units::{duration_ms, percent};
@@ -71,9 +71,8 @@ const OTHERS: usize = 5;
 
 /// The table of runs, one line each.
 pub(super) fn runs(several: &[Reported<'_>]) -> String {
-    let mut rows = vec![head(
-        "run mode steps step waiting floor headspace samples/s",
-    )];
+    let names = "run,mode,steps,step,waiting,floor,headspace,samples/s";
+    let mut rows = vec![head(names)];
     let mut marks = Marks::default();
     for one in several {
         let s = one.summary;

@@ -45,7 +45,7 @@ const FEW: usize = 2;
 /// Read every second.
 const SM: [Id; 1] = [Id::SmUtil];
 
-/// Read every 10 s where there are more than a [`FEW`] devices.
+/// Read every 10 s with more than [`FEW`] devices.
 const PARTS: [Row; 3] = [
     (Id::SmOccupancy, &metric::GPU_SM_OCCUPANCY, &[]),
     (Id::AnyTensorUtil, &metric::GPU_TENSOR_UTILIZATION, &[]),

@@ -52,7 +52,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where nothing at all can be read.
+    /// Returns [`CollectError::Unsupported`] if nothing at all can be read.
     pub fn new() -> Result<Self, CollectError> {
         Self::at("/")
     }
@@ -64,7 +64,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where nothing at all can be read.
+    /// Returns [`CollectError::Unsupported`] if nothing at all can be read.
     pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let mut host = Self {

@@ -64,7 +64,7 @@ impl Pressure {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where the kernel does not account for pressure.
+    /// Returns [`CollectError::Unsupported`] if the kernel does not account for pressure.
     pub fn new() -> Result<Self, CollectError> {
         Self::at("/")
     }
@@ -73,7 +73,7 @@ impl Pressure {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where the kernel does not account for pressure.
+    /// Returns [`CollectError::Unsupported`] if the kernel does not account for pressure.
     pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let folder = procfs::below(root, "/proc/pressure");

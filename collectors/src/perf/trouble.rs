@@ -44,7 +44,7 @@ pub(super) fn explain(error: &io::Error, what: &str, root: &Path) -> CollectErro
     }
 }
 
-/// `kernel.perf_event_paranoid`; absent where the kernel is built without perf.
+/// `kernel.perf_event_paranoid`; absent if the kernel is built without perf.
 fn paranoia(root: &Path) -> Option<i32> {
     let path = procfs::below(root, "/proc/sys/kernel/perf_event_paranoid");
     let mut buffer = Vec::new();

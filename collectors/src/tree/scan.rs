@@ -91,8 +91,8 @@ impl Scanner {
         })
     }
 
-    /// Scans the tree. The scan includes all `known` members that are still running, whoever their
-    /// parent is now.
+    /// Scans the tree. The scan includes all `known` members that are still running, whichever process is
+    /// their parent now.
     pub(super) fn scan(&mut self, known: &[Process]) -> Result<Scan, CollectError> {
         let mut trouble = None;
         for _ in 0..TRIES {

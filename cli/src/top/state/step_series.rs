@@ -159,7 +159,7 @@ impl StepSeries {
         whole.chunks(each).filter_map(joined).collect()
     }
 
-    /// Length of the whole run in seconds, as far as ticks cover it.
+    /// Length of all ticks of the run together, in seconds.
     pub(crate) fn span_s(&self) -> f64 {
         let whole = self.whole.buckets().iter();
         whole.map(|moment| moment.span_s).sum()

@@ -1,4 +1,4 @@
-//! Tests of the fold, with records as a trainer writes them.
+//! Tests the fold, with records as a trainer writes them.
 
 use headspace_agent::model::record::{
     EndRecord, LoopTick, Phase, QueueTick, RecordBody, RunRecord, RunState, StageTick,
