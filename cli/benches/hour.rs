@@ -13,7 +13,7 @@ use headspace_agent::model::{Distribution, Record, RecordBody};
 /// Steps in a tick.
 pub(crate) const STEPS: u64 = 100;
 
-/// The records of a rank for so many seconds: a run, a tick a second, a summary at the end.
+/// The records of a rank: a run, one tick per second, and a summary at the end.
 pub(crate) fn records(rank: u32, seconds: u64) -> Vec<Record> {
     let run = RunRecord {
         world_size: 8,
@@ -153,7 +153,7 @@ pub(crate) fn tick(rank: u32, second: u64) -> TickRecord {
 }
 
 #[allow(clippy::too_many_lines, reason = "one record, field by field")]
-/// What it comes to.
+/// The summary of the run.
 pub(crate) fn summary(rank: u32, seconds: u64) -> SummaryRecord {
     let wait_ms = if rank == 3 { 8.2 } else { 6.2 };
     let stage = |name: &str, mean_ms: f64, limit_ms: f64, busy_pct: f64| StageSummary {

@@ -63,7 +63,7 @@ fn folder() -> &'static Path {
     folder.path()
 }
 
-/// What everybody pays who looks at all records.
+/// The cost of reading all records, which every reader pays.
 #[divan::bench(sample_count = 3, sample_size = 1)]
 fn read_the_records_alone(bencher: Bencher<'_, '_>) {
     let folder = folder();
@@ -80,21 +80,21 @@ fn read_the_records_alone(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// `report --html`, but for writing the file.
+/// The cost of `report --html` without writing the file.
 #[divan::bench(sample_count = 3, sample_size = 1)]
 fn read_and_render_one_file(bencher: Bencher<'_, '_>) {
     let folder = folder();
     bencher.bench_local(|| PageState::read(folder).unwrap().page().file());
 }
 
-/// What a look of `serve` costs while somebody watches.
+/// The cost of one poll of `serve` while a page is open.
 #[divan::bench(sample_count = 20, sample_size = 1)]
 fn render_the_data_again(bencher: Bencher<'_, '_>) {
     let page = PageState::read(folder()).unwrap();
     bencher.bench_local(|| serde_json::to_string(&page.page()).unwrap());
 }
 
-/// What somebody waits for who opens the page.
+/// The time to open the page.
 #[divan::bench(sample_count = 20, sample_size = 1)]
 fn first_byte_of_the_served_page(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| {
@@ -104,13 +104,13 @@ fn first_byte_of_the_served_page(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// And until its charts have all their numbers.
+/// The time until the charts of the page are complete.
 #[divan::bench(sample_count = 20, sample_size = 1)]
 fn served_page_and_its_data(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| answer("/").len() + answer("/api/page").len());
 }
 
-/// Seconds until `serve` has read everything: until it gives as much as the page's `data` is long.
+/// Seconds until `serve` has read everything: until its response is as long as the page's `data`.
 fn whole(data: usize) -> f64 {
     let begun = Instant::now();
     while answer("/api/page").len() < data {
@@ -134,7 +134,7 @@ fn answer(path: &str) -> Vec<u8> {
     bytes
 }
 
-/// Where the command serves the run. Its thread goes on until the benchmark ends.
+/// The address at which the command serves the run. Its thread runs until the benchmark ends.
 fn served() -> SocketAddr {
     static AT: OnceLock<SocketAddr> = OnceLock::new();
     *AT.get_or_init(|| {
@@ -158,7 +158,7 @@ fn served() -> SocketAddr {
     })
 }
 
-/// Hands each line on.
+/// Sends each line to a channel.
 struct Told(mpsc::Sender<String>);
 
 impl Write for Told {

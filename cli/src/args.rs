@@ -1,4 +1,4 @@
-//! The command line.
+//! Defines the command line: the commands, their options and their help.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -166,15 +166,12 @@ With three or more runs a side, the variation between runs is measured as well.
 Exit code: 0; 1 if --fail-if-slower is given and B is slower by more; 2 if a side cannot be read or is \
 too short, or for an error in the command line.")]
 pub(crate) struct CompareArgs {
-    /// The baseline.
-    #[arg(value_name = "A", help = "The baseline: a run, or a folder of runs")]
+    /// The baseline: a run, or a folder of runs
+    #[arg(value_name = "A")]
     pub(crate) a: PathBuf,
 
-    /// What is compared with the baseline.
-    #[arg(
-        value_name = "B",
-        help = "What is compared with it: a run, or a folder of runs"
-    )]
+    /// What is compared with it: a run, or a folder of runs
+    #[arg(value_name = "B")]
     pub(crate) b: PathBuf,
 
     /// Exit with 1 if B is slower than A by more than this: if the whole 95 % confidence interval lies
@@ -213,8 +210,12 @@ pub(crate) struct ServeArgs {
     pub(crate) port: u16,
 
     /// Token that requests must have: as `Authorization: Bearer`, or once in the address as `?token=`
-    #[arg(long, value_name = "TOKEN", env = "HEADSPACE_TOKEN", hide_env_values = true,
-          value_parser = crate::serve::token)]
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "HEADSPACE_TOKEN",
+        hide_env_values = true
+    )]
     pub(crate) token: Option<crate::serve::Token>,
 }
 
@@ -225,7 +226,8 @@ fn mode(text: &str) -> Result<Mode, String> {
         .ok_or_else(|| "write `measure`, `probe` or `replay`".to_owned())
 }
 
-/// Lets through what names a function, also of a class, in a module: `package.module:Class.function`.
+/// Checks that the text names a function, or one of a class, in a module:
+/// `package.module:Class.function`.
 fn function(text: &str) -> Result<String, String> {
     let is_path = |path: &str| {
         path.split('.').all(|name| {
@@ -245,7 +247,7 @@ fn function(text: &str) -> Result<String, String> {
     }
 }
 
-/// Lets through what Python reads: `250ms`, `2s` or `2`.
+/// Checks that Python can parse the duration: `250ms`, `2s` or `2`.
 fn duration(text: &str) -> Result<String, String> {
     let (number, scale) = match text.strip_suffix("ms") {
         Some(number) => (number, 1e-3),
@@ -257,7 +259,7 @@ fn duration(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads `5%`, `5 %` or `5`.
+/// Parses `5%`, `5 %` or `5`.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim_end();
     match number.parse::<f64>() {

@@ -2,7 +2,7 @@
 //! this machine.
 //!
 //! [`main`] never ends the process and never panics, so that the Python wheel can call it through
-//! its extension module. What is printed goes to the standard streams, or with [`run`] to any.
+//! its extension module. Output goes to the standard streams, or with [`run`] to any others.
 //!
 //! ```
 //! let code = headspace::main(["headspace", "--version"].map(Into::into).into_iter());
@@ -23,6 +23,7 @@ mod top;
 mod tune;
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,6 +63,14 @@ pub struct Context<'a> {
     /// The folder that makes a Python process import headspace, if it is on its path. The Python
     /// package provides it.
     pub inject: Option<PathBuf>,
+}
+
+impl Context<'_> {
+    /// Prints an error message. Returns the exit code `code`.
+    fn fail(&mut self, message: impl Display, code: i32) -> io::Result<i32> {
+        writeln!(self.err, "headspace: {message}")?;
+        Ok(code)
+    }
 }
 
 /// The settings of the sources from the environment: `HEADSPACE_NVML_LIB` and `CUDA_VISIBLE_DEVICES`.

@@ -1,5 +1,5 @@
-//! The sources that need a Python interpreter. The Python package implements them; this crate only
-//! contains their names.
+//! Lists the sources that need a Python interpreter. The Python package implements them; this crate
+//! contains only their names.
 
 use headspace_agent::model::Reading;
 use headspace_agent::port::{CollectError, Collector};

@@ -9,9 +9,9 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::args::{ProbeArgs, RunArgs};
+use crate::args::RunArgs;
 use crate::{Context, EXIT_USAGE};
 
 /// The exit code of a shell if the command cannot be executed.
@@ -40,12 +40,9 @@ pub(crate) fn run(args: &RunArgs, context: &mut Context<'_>) -> io::Result<i32> 
     let switched_off = std::env::var("HEADSPACE").is_ok_and(|value| is_off(&value));
     if !switched_off {
         let Some(folder) = context.inject.as_deref() else {
-            writeln!(
-                context.err,
-                "headspace: this is the plain program: `run` needs the Python package (`pip install \
-                 .` in a clone of headspace, then `python -m headspace run`)"
-            )?;
-            return Ok(EXIT_USAGE);
+            let message = "this is the plain program: `run` needs the Python package (`pip install \
+                           .` in a clone of headspace, then `python -m headspace run`)";
+            return context.fail(message, EXIT_USAGE);
         };
         let ours = settings(args)?;
         command.envs(environment(folder, ours, &|name| std::env::var_os(name)));
@@ -63,12 +60,8 @@ pub(crate) fn run(args: &RunArgs, context: &mut Context<'_>) -> io::Result<i32> 
     context.err.flush()?;
     let error = command.exec();
     let (code, why) = refusal(program, &error);
-    writeln!(
-        context.err,
-        "headspace: cannot run `{}`: {why}",
-        program.to_string_lossy()
-    )?;
-    Ok(code)
+    let program = program.to_string_lossy();
+    context.fail(format!("cannot run `{program}`: {why}"), code)
 }
 
 /// Whether a value of `HEADSPACE` disables it, by the same rule as in Python.
@@ -112,45 +105,35 @@ fn refusal(program: &OsStr, error: &io::Error) -> (i32, String) {
 
 /// The options as environment variables for Python.
 fn settings(args: &RunArgs) -> io::Result<BTreeMap<&'static str, OsString>> {
-    let mut ours = BTreeMap::new();
-    if let Some(mode) = args.mode {
-        ours.insert("HEADSPACE_MODE", mode.as_str().into());
-    }
-    if let Some(dir) = &args.dir {
-        // The script may change its working directory.
-        ours.insert("HEADSPACE_DIR", std::path::absolute(dir)?.into_os_string());
-    }
-    if let Some(interval) = &args.interval {
-        ours.insert("HEADSPACE_INTERVAL", interval.into());
-    }
-    if args.quiet {
-        ours.insert("HEADSPACE_QUIET", "1".into());
-    }
-    if let Some(name) = &args.loop_name {
-        ours.insert("HEADSPACE_LOOP", name.into());
-    }
-    ours.extend(probe_settings(&args.probe));
-    if let Some(function) = &args.batch_from {
-        ours.insert("HEADSPACE_BATCH_FROM", function.into());
-    }
-    // The command keeps this pid, and only the process with it reports that nothing was measured.
-    ours.insert("HEADSPACE_RUN_PID", std::process::id().to_string().into());
-    Ok(ours)
-}
-
-/// The options of the probe as environment variables for Python.
-fn probe_settings(args: &ProbeArgs) -> impl Iterator<Item = (&'static str, OsString)> {
-    let switch = |is_on: bool| is_on.then_some(1);
-    [
-        ("HEADSPACE_PROBE_STEPS", args.probe_steps),
-        ("HEADSPACE_NUM_CACHES", args.num_caches),
-        ("HEADSPACE_STOP_AFTER_PROBE", switch(args.stop_after_probe)),
-        ("HEADSPACE_EXACTLY_ONCE", switch(args.exactly_once)),
-        ("HEADSPACE_RETURN_CACHES_AFTER", args.return_caches_after),
-        ("HEADSPACE_STOP_AFTER", args.stop_after),
-    ]
-    .into_iter()
-    .filter_map(|(name, value)| Some((name, value?.to_string().into())))
+    // The script may change its working directory.
+    let dir = args.dir.as_ref().map(std::path::absolute).transpose()?;
+    let text = |text: &Option<String>| text.as_ref().map(OsString::from);
+    let number = |number: Option<u32>| number.map(|number| number.to_string().into());
+    let switch = |is_on: bool| is_on.then(|| "1".into());
+    let probe = &args.probe;
+    let all = [
+        ("HEADSPACE_MODE", args.mode.map(|mode| mode.as_str().into())),
+        ("HEADSPACE_DIR", dir.map(PathBuf::into_os_string)),
+        ("HEADSPACE_INTERVAL", text(&args.interval)),
+        ("HEADSPACE_QUIET", switch(args.quiet)),
+        ("HEADSPACE_LOOP", text(&args.loop_name)),
+        ("HEADSPACE_BATCH_FROM", text(&args.batch_from)),
+        ("HEADSPACE_PROBE_STEPS", number(probe.probe_steps)),
+        ("HEADSPACE_NUM_CACHES", number(probe.num_caches)),
+        ("HEADSPACE_STOP_AFTER_PROBE", switch(probe.stop_after_probe)),
+        ("HEADSPACE_EXACTLY_ONCE", switch(probe.exactly_once)),
+        (
+            "HEADSPACE_RETURN_CACHES_AFTER",
+            number(probe.return_caches_after),
+        ),
+        ("HEADSPACE_STOP_AFTER", number(probe.stop_after)),
+        // The command keeps this pid, and only the process with it reports that nothing was measured.
+        ("HEADSPACE_RUN_PID", number(Some(std::process::id()))),
+    ];
+    let set = all.into_iter();
+    Ok(set
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect())
 }
 
 /// The variables to set: `ours`, and those that inject headspace.

@@ -16,7 +16,7 @@ fn made(before: &[(&str, &str)], ours: &[(&'static str, &str)]) -> HashMap<Strin
 }
 
 #[test]
-fn the_folder_comes_first_and_what_was_there_stays_behind_it() {
+fn the_injected_folder_comes_before_the_existing_paths() {
     assert_eq!(made(&[], &[])["PYTHONPATH"], "/inject");
     assert_eq!(
         made(&[("PYTHONPATH", "/a:/b")], &[])["PYTHONPATH"],
@@ -31,7 +31,7 @@ fn the_folder_comes_first_and_what_was_there_stays_behind_it() {
 }
 
 #[test]
-fn what_the_environment_was_is_told_to_whoever_restores_it() {
+fn the_previous_environment_is_passed_on_so_that_it_can_be_restored() {
     let set = made(
         &[("PYTHONPATH", "/a"), ("HEADSPACE_MODE", "measure")],
         &[("HEADSPACE_DIR", "/runs"), ("HEADSPACE_MODE", "probe")],

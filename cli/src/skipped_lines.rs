@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn skipped_lines_are_counted_by_what_is_wrong_with_them() {
+    fn skipped_lines_are_counted_by_reason() {
         let skipped = Skipped {
             cut: 1,
             foreign: 2,

@@ -1,4 +1,4 @@
-//! `headspace tune` without the Python package. The search is part of that package, whose command
+//! Handles `headspace tune` without the Python package. The search is part of that package, whose command
 //! handles `tune` before it calls this crate.
 
 use std::io;
@@ -13,13 +13,12 @@ pub(crate) fn absent(args: &TuneArgs, context: &mut Context<'_>) -> io::Result<i
         .iter()
         .map(|word| word.to_string_lossy())
         .collect();
-    writeln!(
-        context.err,
-        "headspace: `tune` is a part of the Python package, and this is the plain program: `pip \
-         install '.[tune]'` in a clone of headspace, then `python -m headspace tune {}`",
+    let message = format!(
+        "`tune` is a part of the Python package, and this is the plain program: `pip install \
+         '.[tune]'` in a clone of headspace, then `python -m headspace tune {}`",
         words.join(" ")
-    )?;
-    Ok(EXIT_USAGE)
+    );
+    context.fail(message, EXIT_USAGE)
 }
 
 #[cfg(test)]
@@ -27,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_plain_program_says_where_the_search_is_and_repeats_the_words() {
+    fn the_plain_program_prints_where_the_search_is_and_repeats_the_arguments() {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut context = Context {
             out: &mut out,

@@ -1,4 +1,4 @@
-//! `headspace compare`, and `report` of several ranks, on folders as runs leave them.
+//! Tests `headspace compare`, and `report` of several ranks, on folders of runs.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -18,7 +18,7 @@ use headspace_exporters::encode::json_lines::encode;
 use headspace_exporters::run_folder::rank_path;
 use tempfile::TempDir;
 
-/// A run as it is written for a test.
+/// A run that a test writes.
 #[derive(Clone, Copy)]
 struct Written {
     wait_ms: f64,
@@ -164,7 +164,7 @@ const SLOWER: Written = Written {
 };
 
 #[test]
-fn a_tenth_slower_is_told_and_fails_a_limit_of_5_percent() {
+fn a_run_slower_by_a_tenth_is_reported_and_fails_a_limit_of_5_percent() {
     let (_base, a, b) = two(&USUAL, &SLOWER);
 
     let plain = headspace(&["compare", &a, &b]);
@@ -192,7 +192,7 @@ fn a_tenth_slower_is_told_and_fails_a_limit_of_5_percent() {
 }
 
 #[test]
-fn a_limit_within_the_interval_raises_no_alarm_and_says_so() {
+fn a_limit_inside_the_interval_is_reported_as_inconclusive() {
     let (_base, a, b) = two(&USUAL, &SLOWER);
 
     let said = headspace(&["compare", &a, &b, "--fail-if-slower", "10"]);
@@ -328,7 +328,7 @@ fn a_folder_of_runs_is_a_side_and_narrows_the_interval() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_said_and_the_code_is_2() {
+fn runs_that_cannot_be_compared_are_reported_with_code_2() {
     let (base, a, b) = two(&USUAL, &USUAL);
     let short = base.path().join("short");
     write(&short, 0, &Written { ticks: 0, ..USUAL });
@@ -366,7 +366,7 @@ fn a_run_too_short_for_an_interval_is_shown_but_never_judged() {
     );
 }
 
-/// A pipe whose reader is gone.
+/// A pipe whose reader has closed it.
 struct Closed;
 
 impl Write for Closed {
@@ -427,7 +427,7 @@ fn a_run_that_an_exception_ended_is_compared_and_named() {
     assert!(words.join(" ").contains(note), "{}", said.out);
 }
 
-/// Eight ranks in step: rank 5 waits 4 ms longer for its data, and the others for it.
+/// Eight synchronous ranks: rank 5 waits 4 ms longer for its data, and the others wait for rank 5.
 fn ranks_in_step(folder: &Path) {
     for rank in 0..8 {
         let wait_ms = if rank == 5 { 6.0 } else { 2.0 };

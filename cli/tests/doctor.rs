@@ -1,4 +1,4 @@
-//! `headspace doctor` on this machine, with sources of the caller's beside the catalog's.
+//! Tests `headspace doctor` on this machine, with sources of the catalog and of the caller.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -51,7 +51,7 @@ fn names(json: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn every_source_of_the_catalog_and_of_the_caller_is_told_of_in_their_order() {
+fn all_sources_of_the_catalog_and_then_of_the_caller_are_listed_in_order() {
     let json: Value = serde_json::from_str(&doctor(&["--json"], locked)).unwrap();
     let catalog = Catalog::open(&Settings::default());
     let mut expected: Vec<_> = catalog.entries.iter().map(|entry| entry.name).collect();
@@ -90,7 +90,7 @@ fn the_cost_adds_up_over_the_sources_that_are_on() {
 }
 
 #[test]
-fn the_text_fits_a_narrow_terminal_and_says_what_to_do() {
+fn the_text_fits_a_narrow_terminal_and_contains_remedies() {
     let text = doctor(&[], locked);
     let lines: Vec<&str> = text.lines().collect();
 
@@ -111,7 +111,7 @@ fn the_text_fits_a_narrow_terminal_and_says_what_to_do() {
 }
 
 #[test]
-fn the_plain_program_says_what_needs_python() {
+fn the_plain_program_lists_the_sources_that_need_python() {
     let done = Command::new(env!("CARGO_BIN_EXE_headspace"))
         .args(["doctor", "--json"])
         .output()
@@ -154,9 +154,9 @@ fn a_report_opens_no_source() {
     assert!(!opened);
 }
 
-/// A library that is named is the one that is tried, whatever the environment says.
+/// A named library is the only one that is tried, regardless of the environment.
 #[test]
-fn what_the_sources_are_told_comes_from_the_environment_once() {
+fn the_settings_of_the_sources_are_read_from_the_environment_once() {
     let done = Command::new(env!("CARGO_BIN_EXE_headspace"))
         .args(["doctor", "--json"])
         .env("HEADSPACE_NVML_LIB", "/nowhere/libnvidia-ml.so.1")

@@ -1,4 +1,4 @@
-//! `headspace report` on folders as runs leave them.
+//! Tests `headspace report` on folders of runs.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -69,7 +69,7 @@ struct Said {
     err: String,
 }
 
-/// Runs the command in this process, with `base` as the place of runs.
+/// Runs the command in this process, with `base` as the folder of runs.
 fn headspace(base: &Path, args: &[&str]) -> Said {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = headspace::run(
@@ -130,7 +130,7 @@ fn without_a_path_the_newest_run_is_reported() {
 }
 
 #[test]
-fn json_of_one_run_is_its_summary_with_null_for_what_was_not_measured() {
+fn json_of_one_run_is_its_summary_with_null_for_missing_values() {
     let base = base();
     write_run(base.path(), "run", 0, summary(640));
 
@@ -178,7 +178,7 @@ fn json_of_several_runs_is_a_list_in_the_order_given() {
 }
 
 #[test]
-fn the_shape_of_json_depends_on_what_was_asked_for_and_not_on_what_could_be_read() {
+fn the_shape_of_json_depends_on_the_requested_runs_and_not_on_the_readable_ones() {
     let base = base();
     write_run(base.path(), "runs/a", 0, summary(640));
     let (a, missing) = (path_in(&base, "runs/a"), path_in(&base, "missing"));
@@ -323,7 +323,7 @@ fn a_rank_file_is_reported_alone_with_its_older_parts() {
 }
 
 #[test]
-fn an_empty_file_is_named_as_given_and_said_to_be_of_a_run_that_has_written_nothing() {
+fn an_empty_file_is_reported_by_its_path_as_a_run_without_records() {
     let base = base();
     fs::create_dir(base.path().join("run")).unwrap();
     fs::write(base.path().join("run/rank0.jsonl"), "").unwrap();
@@ -344,7 +344,7 @@ fn an_empty_file_is_named_as_given_and_said_to_be_of_a_run_that_has_written_noth
 }
 
 #[test]
-fn a_run_without_a_summary_says_how_many_records_it_has() {
+fn a_run_without_a_summary_is_reported_with_its_number_of_records() {
     let base = base();
     fs::create_dir(base.path().join("run")).unwrap();
     let file = base.path().join("run/rank0.jsonl");
@@ -359,7 +359,7 @@ fn a_run_without_a_summary_says_how_many_records_it_has() {
 }
 
 #[test]
-fn a_killed_run_says_how_old_its_numbers_are_and_which_lines_were_skipped() {
+fn a_killed_run_is_reported_with_the_age_of_its_numbers_and_its_skipped_lines() {
     let base = base();
     let killed = SummaryRecord {
         state: RunState::Running,
@@ -391,7 +391,7 @@ fn a_killed_run_says_how_old_its_numbers_are_and_which_lines_were_skipped() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_and_the_rest_is_reported() {
+fn unreadable_runs_are_named_and_the_others_are_reported() {
     let base = base();
     write_run(base.path(), "run", 0, summary(640));
     fs::create_dir(base.path().join("empty")).unwrap();
@@ -419,7 +419,7 @@ fn what_cannot_be_read_is_named_and_the_rest_is_reported() {
 }
 
 #[test]
-fn no_run_yet_says_how_to_get_one() {
+fn without_a_run_the_message_explains_how_to_make_one() {
     let base = base();
 
     for args in [&["report"][..], &["report", "--json"]] {

@@ -1,7 +1,7 @@
-//! What one tick costs.
+//! Measures the cost of one tick.
 //!
 //! `cargo bench -p headspace-collectors --bench tick`; the target is 1 ms for all sources together.
-//! `file_opened` and `file_kept` show what opening a file anew at each tick adds.
+//! `file_opened` and `file_kept` show the cost of opening a file again at each tick.
 //!
 //! Baseline, November 2026, virtual machine with 2 Xeon cores at 2.3 GHz, Linux 6.18, medians:
 //! `process` 7.7 µs (8.3 with 10 threads, 14 with 100, 59 with 1,000), `host` 13 µs; a file opened
@@ -55,7 +55,7 @@ fn tick_of_host(bencher: Bencher) {
     collect(bencher, &mut Host::new().expect("/proc is there"));
 }
 
-/// Nothing where the source is off here.
+/// Measures nothing if the source is off on this machine.
 fn collect_if_on<C: Collector>(bencher: Bencher, source: Result<C, CollectError>) {
     if let Ok(mut source) = source {
         collect(bencher, &mut source);
@@ -77,13 +77,13 @@ fn tick_of_network(bencher: Bencher) {
     collect_if_on(bencher, Network::new());
 }
 
-/// On a thread of its own; each tenth time it looks for the files in use, which dominates.
+/// Has its own thread. Every tenth reading searches for the files in use, which dominates the cost.
 #[divan::bench]
 fn reading_of_disk(bencher: Bencher) {
     collect_if_on(bencher, Disk::new());
 }
 
-/// All of the sources that work here, a second apart by their own reckoning.
+/// All sources that work here. The time that they receive advances by one second per reading.
 fn collect_all(bencher: Bencher, wanted: impl Fn(&dyn Collector) -> bool) {
     let mut sources = Catalog::open(&Settings::default()).into_collectors();
     sources.retain(|source| wanted(&**source));
@@ -92,7 +92,7 @@ fn collect_all(bencher: Bencher, wanted: impl Fn(&dyn Collector) -> bool) {
     bencher.bench_local(|| {
         readings.clear();
         for source in &mut sources {
-            // One that has nothing to say this time is no fault of the benchmark.
+            // A source may fail this time, which is not a fault of the benchmark.
             let _ = source.collect(at, &mut readings);
         }
         at += Duration::from_secs(1);
@@ -100,19 +100,19 @@ fn collect_all(bencher: Bencher, wanted: impl Fn(&dyn Collector) -> bool) {
     });
 }
 
-/// What the tick's own thread reads.
+/// The sources that the tick's own thread reads.
 #[divan::bench]
 fn tick_of_all_sources(bencher: Bencher) {
     collect_all(bencher, |source| source.pace() == Pace::Tick);
 }
 
-/// What threads of their own read: every source once, at whatever pace it is really asked.
+/// The sources with their own threads: each is read once, regardless of its pace.
 #[divan::bench]
 fn reading_of_all_sources_apart(bencher: Bencher) {
     collect_all(bencher, |source| source.pace() != Pace::Tick);
 }
 
-/// As in a training process: the kernel adds up counts over all threads at each look.
+/// As in a training process: the kernel adds up counts over all threads at each reading.
 #[divan::bench(args = [10, 100, 1_000])]
 fn tick_of_process_with_threads(bencher: Bencher, threads: usize) {
     let end = std::sync::Barrier::new(threads + 1);
@@ -163,7 +163,7 @@ fn file_kept(bencher: Bencher, path: &str) {
     bencher.bench_local(|| file.read_at(&mut buffer, 0));
 }
 
-/// The sources that count threads one by one. Each has a thread of its own and a pace of 2 s.
+/// The sources that count each thread. Each source has its own thread and a pace of 2 s.
 #[cfg(feature = "perf")]
 mod of_threads {
     use std::sync::Barrier;
@@ -173,7 +173,7 @@ mod of_threads {
     use headspace_collectors::perf::{Perf, PerfHardware, Threads};
 
     fn beside(bencher: Bencher, threads: usize, source: Option<impl Collector>) {
-        // Not here: a machine without these counters.
+        // This machine does not have these counters.
         let Some(mut source) = source else { return };
         let end = Barrier::new(threads);
         std::thread::scope(|scope| {
@@ -207,8 +207,8 @@ mod of_threads {
     }
 }
 
-/// The sources that walk the tree of processes. Each has a thread of its own and a pace of 1 s, of
-/// 30 s for memory.
+/// The sources that walk the tree of processes. Each has its own thread and a pace of 1 s, or 30 s for
+/// memory.
 #[cfg(feature = "tree")]
 mod of_the_tree {
     use std::process::{Child, Command, Stdio};

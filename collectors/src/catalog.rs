@@ -1,4 +1,4 @@
-//! All sources of this build: each is opened at once, and listed whether it works or not.
+//! Opens all sources of this build, and lists each one whether it works or not.
 //!
 //! This is the only list of sources. A session reads those that opened, the run's first record names
 //! all of them, and `headspace doctor` explains them. A new source is one line here.
@@ -74,23 +74,19 @@ impl Entry {
         }
     }
 
-    /// What the records say of it.
+    /// The record of this source.
     #[must_use]
     pub fn to_record(&self) -> SourceRecord {
-        let (reason, remedy) = match &self.opened {
-            Ok(_) => (None, None),
+        let (state, reason, remedy) = match &self.opened {
+            Ok(_) => (SourceState::On, None, None),
             Err(CollectError::Unsupported { reason, remedy }) => {
-                (Some(reason.clone()), remedy.clone())
+                (SourceState::Off, Some(reason.clone()), remedy.clone())
             }
-            Err(CollectError::Transient(reason)) => (Some(reason.clone()), None),
+            Err(CollectError::Transient(reason)) => (SourceState::Off, Some(reason.clone()), None),
         };
         SourceRecord {
             name: self.name.to_owned(),
-            state: if self.opened.is_ok() {
-                SourceState::On
-            } else {
-                SourceState::Off
-            },
+            state,
             reads: self.reads.to_owned(),
             reason,
             remedy,
@@ -104,42 +100,41 @@ impl Catalog {
     #[must_use]
     pub fn open(settings: &Settings) -> Self {
         let mut catalog = Self::default();
-        let entries = &mut catalog.entries;
         #[cfg(feature = "process")]
-        entries.push(Entry::new(
-            process::NAME,
-            process::READS,
-            process::Process::new(),
-        ));
+        catalog.add(process::NAME, process::READS, process::Process::new());
         #[cfg(feature = "host")]
         {
-            entries.push(Entry::new(host::NAME, host::READS, host::Host::new()));
-            let (name, reads) = (host::pressure::NAME, host::pressure::READS);
-            entries.push(Entry::new(name, reads, host::Pressure::new()));
-            let (name, reads) = (host::control_group::NAME, host::control_group::READS);
-            entries.push(Entry::new(name, reads, host::ControlGroup::new()));
+            use host::{control_group, pressure};
+            catalog.add(host::NAME, host::READS, host::Host::new());
+            catalog.add(pressure::NAME, pressure::READS, host::Pressure::new());
+            let group = host::ControlGroup::new();
+            catalog.add(control_group::NAME, control_group::READS, group);
         }
         #[cfg(feature = "tree")]
         {
-            entries.push(Entry::new(tree::NAME, tree::READS, tree::Tree::new()));
-            let (name, reads) = (tree::memory::NAME, tree::memory::READS);
-            entries.push(Entry::new(name, reads, tree::TreeMemory::new()));
+            use tree::memory;
+            catalog.add(tree::NAME, tree::READS, tree::Tree::new());
+            catalog.add(memory::NAME, memory::READS, tree::TreeMemory::new());
         }
         #[cfg(feature = "io")]
         {
-            entries.push(Entry::new(io::disk::NAME, io::disk::READS, io::Disk::new()));
-            let (name, reads) = (io::network::NAME, io::network::READS);
-            entries.push(Entry::new(name, reads, io::Network::new()));
+            use io::{disk, network};
+            catalog.add(disk::NAME, disk::READS, io::Disk::new());
+            catalog.add(network::NAME, network::READS, io::Network::new());
         }
         #[cfg(feature = "perf")]
         {
+            use perf::{core_switches, hardware, thread_cpu};
             let consumer = || settings.consumer.clone();
-            let (name, reads) = (perf::core_switches::NAME, perf::core_switches::READS);
-            entries.push(Entry::new(name, reads, perf::Threads::new(consumer())));
-            let (name, reads) = (perf::thread_cpu::NAME, perf::thread_cpu::READS);
-            entries.push(Entry::new(name, reads, perf::Perf::new(consumer())));
-            let (name, reads) = (perf::hardware::NAME, perf::hardware::READS);
-            entries.push(Entry::new(name, reads, perf::PerfHardware::new(consumer())));
+            let opened = perf::Threads::new(consumer());
+            catalog.add(core_switches::NAME, core_switches::READS, opened);
+            catalog.add(
+                thread_cpu::NAME,
+                thread_cpu::READS,
+                perf::Perf::new(consumer()),
+            );
+            let opened = perf::PerfHardware::new(consumer());
+            catalog.add(hardware::NAME, hardware::READS, opened);
         }
         #[cfg(feature = "gpu")]
         {
@@ -150,48 +145,55 @@ impl Catalog {
                 settings.driver_patience,
                 &catalog.gpus,
             );
-            add_gpus(entries, opened);
+            catalog.add_gpus(opened);
         }
         catalog
     }
 
-    /// What the records say of the sources.
+    fn add<C: Collector>(
+        &mut self,
+        name: &'static str,
+        reads: &'static str,
+        opened: Result<C, CollectError>,
+    ) {
+        self.entries.push(Entry::new(name, reads, opened));
+    }
+
+    /// Adds the sources of the GPUs. While the driver is not open, the number of GPUs is unknown, so the
+    /// sources of single GPUs are missing.
+    #[cfg(feature = "gpu")]
+    fn add_gpus(&mut self, opened: gpu::slow_driver::Opened) {
+        use gpu::{gpm, processes};
+        match opened {
+            gpu::slow_driver::Opened::Now(gpus) => {
+                self.add(gpu::NAME, gpu::READS, gpus.device);
+                self.add(gpm::NAME, gpm::READS, gpus.gpm);
+                self.add(processes::NAME, processes::READS, gpus.processes);
+                for device in gpus.presence {
+                    self.add(device.name(), gpu::presence::READS, Ok(device));
+                }
+            }
+            gpu::slow_driver::Opened::Later(opening) => {
+                let reads = [gpu::READS, gpm::READS, processes::READS];
+                for (source, reads) in opening.sources().into_iter().zip(reads) {
+                    self.add(source.name(), reads, Ok(source));
+                }
+            }
+        }
+    }
+
+    /// The records of all sources.
     #[must_use]
     pub fn records(&self) -> Vec<SourceRecord> {
         self.entries.iter().map(Entry::to_record).collect()
     }
 
-    /// Those that work.
+    /// The sources that work.
     #[must_use]
     pub fn into_collectors(self) -> Vec<Box<dyn Collector>> {
         self.entries
             .into_iter()
             .filter_map(|entry| entry.opened.ok())
             .collect()
-    }
-}
-
-/// The sources of the GPUs: a driver that is not open yet has the same, but those of single GPUs,
-/// whose number nobody knows.
-#[cfg(feature = "gpu")]
-fn add_gpus(entries: &mut Vec<Entry>, opened: gpu::slow_driver::Opened) {
-    let processes = (gpu::processes::NAME, gpu::processes::READS);
-    match opened {
-        gpu::slow_driver::Opened::Now(gpus) => {
-            entries.push(Entry::new(gpu::NAME, gpu::READS, gpus.device));
-            entries.push(Entry::new(gpu::gpm::NAME, gpu::gpm::READS, gpus.gpm));
-            entries.push(Entry::new(processes.0, processes.1, gpus.processes));
-            for device in gpus.presence {
-                let name = device.name();
-                entries.push(Entry::new(name, gpu::presence::READS, Ok(device)));
-            }
-        }
-        gpu::slow_driver::Opened::Later(opening) => {
-            entries.push(Entry::new(gpu::NAME, gpu::READS, Ok(opening.device())));
-            let gpm = opening.gpm();
-            entries.push(Entry::new(gpu::gpm::NAME, gpu::gpm::READS, Ok(gpm)));
-            let (name, reads) = processes;
-            entries.push(Entry::new(name, reads, Ok(opening.processes())));
-        }
     }
 }

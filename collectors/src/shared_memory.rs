@@ -1,4 +1,4 @@
-//! The cost of passing memory between processes on this machine. Measured once, in about three
+//! Measures the cost of passing memory between processes on this machine. Measuring takes about three
 //! milliseconds of CPU time of the calling thread.
 //!
 //! CPU time is measured instead of elapsed time, because other programs may use the cores meanwhile.
@@ -19,12 +19,12 @@ const TIMES: u32 = 3;
 
 const PAGE: usize = 4096;
 
-/// Milliseconds of CPU time to map a mebibyte of shared memory, to read a byte of each page for the first
-/// time and to give the memory back.
+/// Milliseconds of CPU time to map a mebibyte of shared memory, to read one byte of each page for the
+/// first time, and to free the memory.
 ///
 /// # Errors
 ///
-/// Those of the system, where it gives no shared memory or no CPU time.
+/// Returns the system's error if it provides no shared memory or no CPU time.
 pub fn mib_ms() -> io::Result<f64> {
     let mut cheapest = Duration::MAX;
     for _ in 0..TIMES {
@@ -37,7 +37,7 @@ fn cpu_time() -> io::Result<Duration> {
     thread_cpu_time().ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
-/// CPU time to read memory that was written elsewhere, and to give it back.
+/// CPU time to read memory that was written elsewhere, and to free it.
 fn hand_over() -> io::Result<Duration> {
     let bytes = (MIB as usize) << 20;
     let mut file = anonymous_file()?;
@@ -47,19 +47,19 @@ fn hand_over() -> io::Result<Duration> {
     }
     let begun = cpu_time()?;
     read_all(&file, bytes)?;
-    // The last descriptor: its memory is free again.
+    // This was the last descriptor, so the memory is freed.
     drop(file);
     Ok(cpu_time()?.saturating_sub(begun))
 }
 
-/// A file that is nothing but memory, as torch and multiprocessing share it.
+/// A file in memory only, as torch and multiprocessing use it for sharing.
 fn anonymous_file() -> io::Result<File> {
     Ok(memfd_create(c"headspace-shared-memory", MemfdFlags::CLOEXEC)?.into())
 }
 
-/// Maps the file, reads a byte of each page, and takes the mapping back.
+/// Maps the file, reads one byte of each page, and removes the mapping.
 fn read_all(file: &File, bytes: usize) -> io::Result<()> {
-    // SAFETY: the kernel chooses a place where nothing else is; the descriptor is open.
+    // SAFETY: the kernel chooses an unused address range; the descriptor is open.
     let memory = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -74,10 +74,10 @@ fn read_all(file: &File, bytes: usize) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     for offset in (0..bytes).step_by(PAGE) {
-        // SAFETY: the mapping is `bytes` long, and the file behind it as well: no page is missing.
+        // SAFETY: the mapping and its file are `bytes` long, so no page is missing.
         std::hint::black_box(unsafe { memory.cast::<u8>().add(offset).read_volatile() });
     }
-    // SAFETY: exactly what was mapped above, to which no reference is left.
+    // SAFETY: this is exactly the mapping from above, and no reference to it is left.
     if unsafe { libc::munmap(memory, bytes) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_mebibyte_costs_is_measured() {
+    fn the_cost_of_a_mebibyte_is_measured() {
         let cost = mib_ms().unwrap();
         assert!(cost > 0.001 && cost < 50.0, "{cost}");
     }

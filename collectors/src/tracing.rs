@@ -1,4 +1,4 @@
-//! Spans of a Rust program as stages, for a loader that is instrumented with `tracing` already.
+//! Counts spans of a Rust program as stages, for a loader that is already instrumented with `tracing`.
 //!
 //! Each span is one call of a stage, and the span's name is the stage's name. The duration of a call is
 //! the time for which its span is entered. A future's span is entered only while it is polled, so
@@ -149,14 +149,13 @@ impl StageLayer {
     fn enter(&self, span: u64, place: Place) {
         let layer = self.address();
         with_open(|open| {
-            let of_layer = || open.iter().rev().filter(|open| open.layer == layer);
-            if of_layer().any(|open| open.span == span) {
-                let same = open.iter_mut().rev();
-                let mut same = same.filter(|open| (open.layer, open.span) == (layer, span));
-                same.next()?.again += 1;
+            let is_same = |open: &&mut Open| (open.layer, open.span) == (layer, span);
+            if let Some(same) = open.iter_mut().rev().find(is_same) {
+                same.again += 1;
                 return Some(());
             }
-            let within = of_layer().next().map_or(0, |around| around.place.number);
+            let around = open.iter().rev().find(|open| open.layer == layer);
+            let within = around.map_or(0, |around| around.place.number);
             place.slot.note_within(place.number, within);
             open.push(Open {
                 layer,
@@ -183,7 +182,7 @@ impl StageLayer {
             }
             let left = open.remove(index);
             let busy = left.place.slot.suspend(&self.clock, left.entered);
-            // One that is left before those above it is not around them.
+            // A span that is left before its inner spans does not contain them.
             if index == open.len()
                 && let Some(around) = open.iter_mut().rev().find(|open| open.layer == layer)
             {

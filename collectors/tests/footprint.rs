@@ -1,6 +1,6 @@
-//! What the sources hold from tick to tick: no memory more, and no descriptor.
+//! Checks that a tick of the sources allocates no memory and keeps no descriptor.
 //!
-//! One test only, alone in its process, since it counts for the process as a whole.
+//! There is only one test in this process, because it counts for the whole process.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -68,7 +68,7 @@ fn a_tick_leaves_no_descriptor_open_and_allocates_nothing_once_warm() {
     let allocations = ALLOCATIONS.load(Ordering::Relaxed);
     (0..1_000).for_each(|_| tick());
 
-    // The harness's main thread waits meanwhile; a tick that allocated would show a thousand.
+    // The main thread of the test harness waits meanwhile. A tick that allocated would cause a thousand.
     let allocated = ALLOCATIONS.load(Ordering::Relaxed) - allocations;
     assert!(allocated < 100, "{allocated} allocations in 1,000 ticks");
     assert_eq!(descriptors(), before);

@@ -1,4 +1,4 @@
-//! What the sources read on files of several kernels, whole and damaged.
+//! Tests the sources on files of several kernels, complete and damaged.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 #![allow(
@@ -123,7 +123,7 @@ fn each_kernel_is_described() {
 }
 
 #[test]
-fn each_kernel_tells_its_cores_and_how_busy_they_were() {
+fn cores_and_their_utilisation_are_read_on_each_kernel() {
     for (name, online, affinity, quota) in [
         ("linux-4.18", 4.0, 2.0, Some(1.5)),
         ("linux-5.15-arm64", 2.0, 2.0, None),
@@ -149,7 +149,7 @@ fn each_kernel_tells_its_cores_and_how_busy_they_were() {
             "{name}"
         );
         assert_eq!(readings["headspace.host.cpu.utilization"], 0.75, "{name}");
-        // `procs_running 3`, of which one looks.
+        // `procs_running 3` includes the reading thread.
         assert_eq!(readings["headspace.host.threads.runnable"], 2.0, "{name}");
     }
 }
@@ -232,7 +232,7 @@ fn files_that_vanish_cost_the_tick_and_come_back() {
 
 #[test]
 fn files_that_cannot_be_read_are_absent() {
-    // A folder instead of a file refuses to be read, whoever asks.
+    // A folder in the place of a file cannot be read.
     let root = copy_of("linux-6.18");
     for path in ["proc/self/io", "proc/self/statm", "proc/stat"] {
         fs::remove_file(root.path().join(path)).unwrap();
@@ -270,7 +270,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn a_cut_file_takes_readings_away_and_changes_none(
+    fn a_truncated_file_removes_readings_and_changes_none(
         kernel in prop::sample::select(&KERNELS[..]),
         file in prop::sample::select(&FILES[..]),
         cut: prop::sample::Index,
@@ -279,7 +279,7 @@ proptest! {
         let whole = both(root.path());
         let described = describe_at(&root);
         let Ok(content) = fs::read(root.path().join(file)) else { return Ok(()) };
-        // An empty list of groups is no cut one: a kernel without a mounted hierarchy writes that.
+        // An empty list of groups is valid: a kernel without a mounted hierarchy writes it.
         write(root.path(), file, &content[..=cut.index(content.len() - 1)]);
 
         for (key, value) in both(root.path()) {
@@ -306,7 +306,7 @@ proptest! {
     }
 }
 
-/// The readings of both sources; none of one that is off.
+/// The readings of both sources, without those of a source that is off.
 fn both(root: &Path) -> BTreeMap<String, f64> {
     let process = Process::at(root).and_then(|mut source| tick(&mut source));
     let host = Host::at(root).and_then(|mut source| tick(&mut source));

@@ -1,5 +1,5 @@
-//! The quota on the layouts of control groups that kernels, init systems and container engines
-//! make.
+//! Tests the quota on the layouts of control groups that kernels, init systems and container engines
+//! create.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -291,7 +291,7 @@ fn a_group_that_cannot_be_seen_leaves_quota_and_usable_unknown() {
 }
 
 #[test]
-fn a_strange_limit_anywhere_above_leaves_quota_and_usable_unknown() {
+fn an_invalid_limit_of_any_ancestor_leaves_quota_and_usable_cores_unknown() {
     for strange in ["", "100000 100000", "0 100000\n", "lots\n", "-5 100000\n"] {
         let root = machine([
             ("proc/self/cgroup", "0::/a\n"),

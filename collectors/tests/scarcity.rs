@@ -1,4 +1,4 @@
-//! Pressure, throttling and limits, disks and network on files of several kernels, whole and
+//! Tests pressure, throttling and limits, disks and network on files of several kernels, complete and
 //! damaged.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
@@ -27,7 +27,7 @@ use proptest::prelude::*;
 
 type Readings = BTreeMap<String, f64>;
 
-/// The readings at that second by `scope key`.
+/// The readings at a second, by `scope key`.
 fn at(source: &mut impl Collector, second: u64) -> Result<Readings, CollectError> {
     let mut readings = Vec::new();
     source.collect(Duration::from_secs(second), &mut readings)?;
@@ -53,7 +53,7 @@ fn pressure(scope: &str, resource: &str, stalled: &str) -> String {
 }
 
 #[test]
-fn a_kernel_without_pressure_says_what_to_boot_with() {
+fn a_kernel_without_pressure_is_reported_with_the_boot_option() {
     let error = Pressure::at(fixture("linux-4.18")).map(drop).unwrap_err();
 
     let CollectError::Unsupported { reason, remedy } = error else {
@@ -64,7 +64,7 @@ fn a_kernel_without_pressure_says_what_to_boot_with() {
 }
 
 #[test]
-fn pressure_of_machine_and_container_is_told_apart_and_no_machine_is_fully_out_of_cores() {
+fn pressure_of_machine_and_container_is_separate_and_full_cpu_pressure_of_the_machine_is_skipped() {
     let readings = at(&mut Pressure::at(fixture("linux-5.15-arm64")).unwrap(), 1).unwrap();
 
     assert_eq!(readings[&pressure("host", "cpu", "some")], 981_122.000_112);
@@ -76,7 +76,7 @@ fn pressure_of_machine_and_container_is_told_apart_and_no_machine_is_fully_out_o
 }
 
 #[test]
-fn the_root_of_the_hierarchy_is_the_machine_and_is_not_told_twice() {
+fn the_root_of_the_hierarchy_is_the_machine_and_is_not_reported_twice() {
     let readings = at(&mut Pressure::at(fixture("linux-6.18")).unwrap(), 1).unwrap();
 
     assert_eq!(readings[&pressure("host", "memory", "full")], 19.830_338);
@@ -100,7 +100,7 @@ fn pressure_files_that_go_cost_the_tick_and_come_back() {
 }
 
 #[test]
-fn the_group_with_the_tightest_quota_tells_of_throttling_and_the_job_of_memory() {
+fn throttling_comes_from_the_group_with_the_tightest_quota_and_memory_from_the_job() {
     let readings = at(&mut ControlGroup::at(fixture("linux-4.18")).unwrap(), 1).unwrap();
 
     expect(
@@ -118,7 +118,7 @@ fn the_group_with_the_tightest_quota_tells_of_throttling_and_the_job_of_memory()
 }
 
 #[test]
-fn a_container_without_a_quota_is_not_throttled_and_tells_of_its_memory() {
+fn a_container_without_a_quota_is_not_throttled_and_reports_its_memory() {
     let readings = at(
         &mut ControlGroup::at(fixture("linux-5.15-arm64")).unwrap(),
         1,
@@ -254,7 +254,7 @@ fn the_disks_under_the_folder_and_the_open_files_are_told() {
 }
 
 #[test]
-fn a_container_tells_of_the_disk_mounted_into_it() {
+fn a_container_reports_the_disk_mounted_into_it() {
     let root = with_files(
         "linux-5.15-arm64",
         "/app",
@@ -339,7 +339,7 @@ fn the_files_of_a_worker_count_as_those_of_the_process() {
 }
 
 #[test]
-fn a_file_of_devices_that_goes_costs_the_reading_and_comes_back() {
+fn readings_are_missing_only_while_the_file_of_devices_is_missing() {
     let root = with_files("linux-6.18", "/", "pipe:[1]", &[("254:0", "vda")]);
     let mut source = Disk::at(&root).unwrap();
     let file = root.path().join("proc/diskstats");
@@ -352,7 +352,7 @@ fn a_file_of_devices_that_goes_costs_the_reading_and_comes_back() {
     ));
     write(root.path(), "proc/diskstats", whole);
 
-    // The look that found nothing is not repeated before its time.
+    // A search that found nothing is not repeated early.
     assert!((4..40).any(|second| !at(&mut source, second).unwrap().is_empty()));
 }
 
@@ -435,7 +435,7 @@ fn interfaces_that_go_come_back_or_begin_anew_never_take_bytes_away() {
     assert_eq!(received(&[("eth0", 1_100, 0), ("eth1", 50, 0)]), 1_150.0);
     assert_eq!(received(&[("eth0", 1_100, 0)]), 1_150.0);
     assert_eq!(received(&[("eth0", 1_200, 0), ("eth1", 7, 0)]), 1_257.0);
-    // One that is new may have a past elsewhere.
+    // A new interface may have earlier counts from another namespace.
     assert_eq!(received(&[("eth0", 1_200, 0), ("wg0", 9_000, 0)]), 1_257.0);
     assert_eq!(received(&[("eth0", 1_200, 0), ("wg0", 9_003, 0)]), 1_260.0);
 }
@@ -463,7 +463,7 @@ const FILES: [&str; 19] = [
     "sys/fs/cgroup/memory/api/f863/memory.usage_in_bytes",
 ];
 
-/// The readings of all four; none of one that is off.
+/// The readings of all four sources, without those of a source that is off.
 fn all(root: &Path) -> Readings {
     let mut readings = Readings::new();
     let pressure = Pressure::at(root).and_then(|mut source| at(&mut source, 1));
@@ -480,7 +480,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn a_cut_file_takes_readings_away_and_changes_none(
+    fn a_truncated_file_removes_readings_and_changes_none(
         kernel in prop::sample::select(&KERNELS[..]),
         file in prop::sample::select(&FILES[..]),
         cut: prop::sample::Index,
@@ -491,8 +491,8 @@ proptest! {
         write(root.path(), file, &content[..=cut.index(content.len() - 1)]);
 
         for (key, value) in all(root.path()) {
-            // A sum over lines is smaller when a line is gone before the first look; later it never
-            // goes back.
+            // A sum over lines is smaller if a line is missing before the first reading. Later it never
+            // decreases.
             let smaller = key.contains("network") && whole[&key] >= value;
             prop_assert!(smaller || whole.get(&key) == Some(&value), "{}", key);
         }

@@ -1,4 +1,4 @@
-//! The sources on the machine that runs the tests, against other ways to know the same.
+//! Compares the sources on this machine with other ways to read the same values.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 #![allow(
@@ -24,7 +24,7 @@ use headspace_collectors::process::Process;
 use skip::not_here;
 use support::tick;
 
-/// Far beyond what any of the waits below takes.
+/// Much longer than any of the waits below.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 const USER: &str = "process.cpu.time{cpu.mode=user}";
@@ -48,7 +48,7 @@ fn spin_until(mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn cpu_time_grows_by_what_the_process_spins() {
+fn cpu_time_grows_by_the_time_that_the_process_spins() {
     let mut source = Process::new().unwrap();
     let before = tick(&mut source).unwrap();
 
@@ -57,7 +57,7 @@ fn cpu_time_grows_by_what_the_process_spins() {
 
 #[test]
 fn cpu_time_agrees_with_the_clock_ticks_of_stat() {
-    // The library's own reading of `stat`, by hand: fields 14 and 15 behind the name.
+    // Parses fields 14 and 15 of `stat` independently.
     let by_hand = || {
         let stat = fs::read_to_string("/proc/self/stat").unwrap();
         let fields: Vec<_> = stat
@@ -81,7 +81,7 @@ fn cpu_time_agrees_with_the_clock_ticks_of_stat() {
 }
 
 #[test]
-fn resident_memory_grows_by_what_is_touched_and_falls_when_it_is_given_back() {
+fn resident_memory_grows_by_touched_pages_and_falls_when_they_are_freed() {
     const SIZE: usize = 64 << 20;
     let before = process();
 
@@ -91,12 +91,12 @@ fn resident_memory_grows_by_what_is_touched_and_falls_when_it_is_given_back() {
     drop(touched);
     let after = process();
 
-    // Half: tests beside this one free memory at the same time, and the kernel counts in batches.
+    // Half is enough: concurrent tests free memory, and the kernel counts in batches.
     let half = (SIZE / 2) as f64;
     assert!(with["process.memory.usage"] >= before["process.memory.usage"] + half);
     assert!(with["process.memory.virtual"] >= before["process.memory.virtual"] + half);
     assert!(after["process.memory.usage"] <= with["process.memory.usage"] - half);
-    // Touching costs a fault a page, or one a huge page.
+    // Touching costs one fault per page, or per huge page.
     let faults = "process.paging.faults{system.paging.fault.type=minor}";
     assert!(with[faults] >= before[faults] + 32.0);
 }
@@ -121,7 +121,7 @@ fn threads_are_counted_while_they_live() {
         thread.join().unwrap();
     }
 
-    // Wide: the test harness starts and ends threads of its own meanwhile, fewer than 20.
+    // The margin is wide: meanwhile the test harness starts and ends fewer than 20 threads.
     assert!(during >= before + 20.0, "{before} {during}");
 }
 
@@ -224,7 +224,7 @@ fn spinning_keeps_the_cores_busy() {
     let cores = tick(&mut source).unwrap()["headspace.host.cpu.affinity"];
     let mut best = 0.0f64;
 
-    // One thread that spins keeps one core busy, less what the clock's ticks hide.
+    // A spinning thread keeps one core busy, minus the resolution of the clock ticks.
     let mut last = Instant::now();
     spin_until(|| {
         if last.elapsed() >= Duration::from_millis(200) {

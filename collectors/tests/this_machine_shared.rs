@@ -1,5 +1,5 @@
-//! The sources of what is shared with others, on the machine that runs the tests: they move when
-//! something is done, and not when something else is.
+//! Tests the sources of shared resources on this machine: values change with the activity that they
+//! measure, and not with other activity.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -23,15 +23,15 @@ use headspace_collectors::io::{Disk, Network};
 use skip::not_here;
 use support::tick;
 
-/// Far beyond what any of the waits below takes.
+/// Much longer than any of the waits below.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 const MIB: usize = 1 << 20;
 
-/// Sent over loopback.
+/// Number of bytes sent over loopback.
 const SIZE: usize = 256 * MIB;
 
-/// Calls until it answers yes.
+/// Calls a function until it returns true.
 fn until(mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
@@ -43,7 +43,7 @@ fn until(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Ends the threads also where the body panics, or the scope would wait for them.
+/// Ends the threads even if the body panics. Otherwise the scope would wait for them forever.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -52,7 +52,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Runs `body` while so many threads spin.
+/// Runs `body` while other threads spin.
 fn while_spinning(threads: usize, body: impl FnOnce()) {
     let end = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -81,7 +81,7 @@ fn threads_that_spin_are_runnable() {
 }
 
 #[test]
-fn more_threads_than_cores_press_on_the_cores_or_it_says_why_that_is_not_seen() {
+fn more_threads_than_cores_cause_cpu_pressure_or_a_stated_reason() {
     let mut source = match Pressure::new() {
         Ok(source) => source,
         Err(error) => {
@@ -100,7 +100,7 @@ fn more_threads_than_cores_press_on_the_cores_or_it_says_why_that_is_not_seen() 
 }
 
 #[test]
-fn memory_that_is_touched_is_charged_to_the_group_or_it_says_why_that_is_not_seen() {
+fn touched_memory_is_charged_to_the_group_or_there_is_a_stated_reason() {
     let mut source = match ControlGroup::new() {
         Ok(source) => source,
         Err(error) => {
@@ -114,7 +114,7 @@ fn memory_that_is_touched_is_charged_to_the_group_or_it_says_why_that_is_not_see
     else {
         return not_here("platform: a group with a quota alone");
     };
-    // Others of the group free memory meanwhile, so more than once.
+    // Other processes of the group may free memory meanwhile, so the test repeats.
     let mut held = Vec::new();
     until(|| {
         if held.len() < 8 {
@@ -137,7 +137,7 @@ fn disks(source: &mut Disk, key: &str) -> f64 {
 fn a_file_written_and_read_past_the_cache_moves_the_disk_under_it() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let mut file = tempfile::tempfile_in(folder).unwrap();
-    // Kept open under its name, which is how the disk under it is found.
+    // The file stays open, because its disk is found by the path of an open file.
     let _kept = tempfile::NamedTempFile::new_in(folder).unwrap();
     let Ok(mut source) = Disk::new() else {
         return not_here("platform: no block devices");
@@ -165,7 +165,7 @@ fn a_file_written_and_read_past_the_cache_moves_the_disk_under_it() {
 }
 
 #[test]
-fn what_goes_over_loopback_is_no_network() {
+fn bytes_over_loopback_are_not_counted() {
     let Ok(mut source) = Network::new() else {
         return not_here("platform: a network namespace of loopback alone");
     };
@@ -183,7 +183,7 @@ fn what_goes_over_loopback_is_no_network() {
     sender.join().unwrap();
 
     assert_eq!(received, SIZE as u64);
-    // Others may use the network meanwhile, though not as much within a second.
+    // Other programs may use the network meanwhile, but not that much within a second.
     for (key, after) in tick(&mut source).unwrap() {
         assert!(after - before[&key] < (SIZE / 2) as f64, "{key}");
     }

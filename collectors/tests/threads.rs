@@ -1,5 +1,5 @@
-//! Threads one by one, on recorded files and on this machine; hardware counters by way of the
-//! system call's hooks, so that the real path is read where no processor counts.
+//! Tests the sources of threads on recorded files and on this machine. Hooks of the system call simulate
+//! hardware counters, so that the real code is tested without them.
 
 #![allow(
     clippy::unwrap_used,
@@ -65,7 +65,7 @@ fn nobody() -> ConsumerThread {
     ConsumerThread::default()
 }
 
-/// Counters are counted, and threads named: one test at a time.
+/// Tests count counters and name threads, so only one test runs at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -101,13 +101,13 @@ fn linux_4_18_groups_threads_by_name_and_keeps_the_agent_apart() {
     assert_eq!(switches("thread:others"), (12.0, 0.0));
     assert_eq!(told["thread:pt_autograd"][QUEUE], 5.0);
     assert_eq!(told["process"][QUEUE], 41.0 + 1.5 + 5.0 + 0.01 + 0.0001);
-    // The process's own switches are told elsewhere, ended threads included.
+    // Another source reports the switches of the process, including ended threads.
     assert_eq!(told["process"].len(), 1);
     assert_eq!(told.len(), 6);
 }
 
 #[test]
-fn linux_5_15_without_times_tells_switches_only() {
+fn linux_5_15_without_schedstat_reports_only_switches() {
     let told = tick(&mut Threads::at(fixture("linux-5.15-arm64"), nobody()).unwrap()).unwrap();
 
     assert_eq!(told["thread:decode"][VOLUNTARY], 700.0);
@@ -193,7 +193,7 @@ proptest! {
 }
 
 #[test]
-fn the_consumer_is_told_apart_and_its_waits_are_counted() {
+fn the_consumer_is_listed_separately_and_its_waits_are_counted() {
     let _alone = alone();
     let consumer = nobody();
     let mut source = Threads::new(consumer.clone()).unwrap();
@@ -206,7 +206,7 @@ fn the_consumer_is_told_apart_and_its_waits_are_counted() {
         let after = tick(&mut source).unwrap();
 
         let waited = after["thread:consumer"][VOLUNTARY] - before["thread:consumer"][VOLUNTARY];
-        // A wait that ends by time-out leaves the core once, unless the time is up before.
+        // A wait that times out leaves the core once, unless the time is over before the wait begins.
         assert!((100.0..1000.0).contains(&waited), "{waited}");
     });
     let ended = tick(&mut source).unwrap();
@@ -241,7 +241,7 @@ fn threads_that_share_a_core_wait_for_it() {
     }
 }
 
-/// The source, or nothing where the kernel does not let this process count.
+/// The source, or `None` if the kernel does not let this process count.
 fn perf(consumer: ConsumerThread) -> Option<Perf> {
     match Perf::new(consumer) {
         Ok(source) => Some(source),
@@ -299,7 +299,7 @@ fn time_on_the_core_is_counted_thread_by_thread_and_kept_when_they_end() {
 }
 
 #[test]
-fn nothing_stays_open_and_nothing_is_taken_of_many_threads() {
+fn no_descriptor_stays_open_and_few_are_used_for_many_threads() {
     let _alone = alone();
     let counters = || {
         let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
@@ -330,7 +330,7 @@ fn nothing_stays_open_and_nothing_is_taken_of_many_threads() {
 #[test]
 fn few_descriptors_and_a_program_that_closes_those_of_others() {
     let _alone = alone();
-    // In a process of its own: both are matters of the whole process.
+    // In its own process, because both settings apply to the whole process.
     let status = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -373,7 +373,7 @@ fn in_a_process_that_tidies_up() {
         }
         tick(&mut source).unwrap();
         let ours = counters();
-        // A 32nd of 128, two a thread.
+        // 1/32 of 128, with two counters per thread.
         assert_eq!(ours.len(), 4);
 
         let content = "somebody else's file".repeat(100);
@@ -381,10 +381,10 @@ fn in_a_process_that_tidies_up() {
         std::io::Write::write_all(&mut file, content.as_bytes()).unwrap();
         let begun = burned(&tick(&mut source).unwrap());
         for &fd in &ours {
-            // SAFETY: what `fd` was is closed, as a program that tidies up does.
+            // SAFETY: this closes a descriptor of the source on purpose, as other code may do.
             assert!(unsafe { libc::dup2(file.as_raw_fd(), fd) } >= 0);
         }
-        // All share one position: a read of any would move it.
+        // All descriptors share one position, so reading any of them would move it.
         // SAFETY: the call takes no pointer.
         let position = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_SET) };
         assert_eq!(position, 0);
@@ -395,7 +395,7 @@ fn in_a_process_that_tidies_up() {
         let position = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_CUR) };
         assert_eq!(position, 0);
 
-        // It counts again, with descriptors of its own.
+        // The source counts again, with new descriptors.
         burn(Duration::from_millis(20));
         let later = burned(&tick(&mut source).unwrap());
         assert!(later >= begun + 0.015, "{begun} {later}");
@@ -403,7 +403,7 @@ fn in_a_process_that_tidies_up() {
         drop(source);
         assert_eq!(counters().len(), 0);
         for &fd in &ours {
-            // SAFETY: it is open still, and closed here once.
+            // SAFETY: the descriptor is still open, and is closed only here.
             assert_eq!(unsafe { libc::close(fd) }, 0, "{fd} was closed");
         }
         end.wait();
@@ -414,7 +414,7 @@ fn burned(told: &Told) -> f64 {
     told["thread:consumer"][CPU]
 }
 
-/// Answers for hardware events as a processor would.
+/// Simulates the hardware events of a processor.
 struct Processor {
     answer: fn(u64) -> Answer,
     real: RealHooks,
@@ -422,7 +422,7 @@ struct Processor {
 
 #[derive(Clone, Copy)]
 enum Answer {
-    /// Counts with a software event in its place.
+    /// Counts a software event instead.
     Software(u32),
     Error(c_int),
 }
@@ -461,14 +461,14 @@ impl Hooks for Processor {
     }
 }
 
-/// Runs `work` on a machine whose processor answers so.
+/// Runs `work` with a simulated processor.
 fn with_processor<T>(answer: fn(u64) -> Answer, work: impl FnOnce() -> T) -> T {
     let real = RealHooks;
-    // SAFETY: `Processor` calls the system with what it was given; only this thread's calls go
-    // through it, and it is taken away again below.
+    // SAFETY: `Processor` makes the system calls with unchanged arguments. Only calls of this thread use it,
+    // and it is removed again below.
     unsafe { set_thread_hooks(Box::new(Processor { answer, real })) };
     let result = work();
-    // SAFETY: puts the system's own calls back.
+    // SAFETY: restores the calls of the system.
     unsafe { clear_thread_hooks() };
     result
 }
@@ -488,7 +488,7 @@ fn instructions_and_cycles(config: u64) -> Answer {
 }
 
 #[test]
-fn what_the_processor_counts_is_told_and_what_it_does_not_is_absent() {
+fn existing_processor_counters_are_reported_and_missing_ones_are_absent() {
     let _alone = alone();
     if perf(nobody()).is_none() {
         return;
@@ -516,7 +516,7 @@ fn what_the_processor_counts_is_told_and_what_it_does_not_is_absent() {
         told.values()
             .all(|scope| scope.keys().all(|key| !key.contains("stalled")))
     );
-    // Of groups but the consumer's, ratios only.
+    // Groups other than the consumer's have only ratios.
     for (scope, readings) in &told {
         if scope.starts_with("thread:") && scope != "thread:consumer" {
             assert!(readings.len() <= 2, "{scope} {readings:?}");
@@ -548,7 +548,7 @@ fn a_refusal_is_explained_and_remedied() {
     ] {
         assert!(refused(refusal).1.is_some());
     }
-    // What is forbidden can be remedied, so that is what is told of.
+    // A missing permission has a remedy, so it is reported first.
     let (_, remedy) = refused(|config| {
         Answer::Error(if config == 0 {
             libc::ENOENT
@@ -560,7 +560,7 @@ fn a_refusal_is_explained_and_remedied() {
 }
 
 #[test]
-fn this_machine_counts_or_says_why_not() {
+fn this_machine_has_counters_or_a_stated_reason() {
     let _alone = alone();
     let consumer = nobody();
     consumer.set_here();

@@ -1,4 +1,4 @@
-//! The tree on recorded files, damaged ones, and real children that come and go.
+//! Tests the sources of the process tree on recorded files, damaged files, and real child processes.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 #![allow(
@@ -65,7 +65,7 @@ fn tree_of(root: impl AsRef<Path>) -> Result<BTreeMap<String, f64>, CollectError
     tick(&mut Tree::at(root)?)
 }
 
-/// By scope and key.
+/// Readings by scope and key.
 fn memory_of(root: impl AsRef<Path>) -> Result<BTreeMap<String, f64>, CollectError> {
     let mut readings = Vec::new();
     TreeMemory::at(root)?.collect(Duration::ZERO, &mut readings)?;
@@ -150,7 +150,7 @@ fn linux_5_15_without_lists_of_children_finds_them_by_their_parents_and_no_stran
 }
 
 #[test]
-fn what_may_not_be_read_of_a_member_is_absent_for_the_tree_and_the_rest_is_there() {
+fn a_value_that_is_unreadable_for_one_member_is_absent_for_the_tree() {
     let readings = tree_of(fixture("linux-6.18")).unwrap();
     let memory = memory_of(fixture("linux-6.18")).unwrap();
 
@@ -180,7 +180,7 @@ fn a_root_with_nothing_to_read_is_unsupported_with_the_reason() {
 }
 
 #[test]
-fn what_walks_tables_of_processes_does_not_do_so_on_the_tick() {
+fn sources_that_walk_process_tables_are_not_read_by_the_tick() {
     assert_eq!(
         Tree::new().unwrap().pace(),
         Pace::Background(Duration::from_secs(1))
@@ -191,7 +191,7 @@ fn what_walks_tables_of_processes_does_not_do_so_on_the_tick() {
     );
 }
 
-/// Every file that the sources read, of which kernels have some.
+/// Every file that the sources read. Each kernel has some of them.
 const READ: [&str; 10] = [
     "proc/self/stat",
     "proc/24117/stat",
@@ -209,7 +209,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_cut_file_yields_nothing_rather_than_part_of_the_whole(
+    fn a_truncated_file_gives_no_reading_of_the_tree(
         file in prop::sample::select(&READ[..]),
         cut: prop::sample::Index,
     ) {
@@ -219,7 +219,7 @@ proptest! {
         let content = fs::read(root.path().join(file)).unwrap();
         write(root.path(), file, &content[..cut.index(content.len())]);
 
-        // Who is not in a list of children is no child, whatever the list was meant to be.
+        // A process that is missing in the list of children is not a child, even if the list is damaged.
         if !file.ends_with("children") {
             for (key, value) in tree_of(&root).unwrap_or_default() {
                 prop_assert_eq!(Some(&value), whole.get(&key), "{}", key);
@@ -253,7 +253,7 @@ proptest! {
     }
 }
 
-/// Real children of this process are in every tree of it: one test at a time.
+/// All real children of this process are in its tree, so only one test runs at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -268,12 +268,12 @@ fn wait_until(mut done: impl FnMut() -> bool) {
             begin.elapsed() < DEADLINE,
             "not reached within {DEADLINE:?}"
         );
-        // Between two looks the children get the core.
+        // Between two readings the children get the core.
         std::thread::park_timeout(Duration::from_millis(2));
     }
 }
 
-/// A tick, when the processes hold still for long enough.
+/// A tick, repeated until no process ends during it.
 fn look(tree: &mut Tree) -> BTreeMap<String, f64> {
     let begin = Instant::now();
     loop {
@@ -298,15 +298,14 @@ fn let_go(child: &mut Child) {
     drop(child.stdin.take());
 }
 
-/// Reads and writes that many MiB by call.
+/// Reads and writes MiB with system calls.
 fn move_mebibytes(count: u32) -> String {
     format!("dd if=/dev/zero of=/dev/null bs=1M count={count} 2>/dev/null")
 }
 
 const MEBIBYTE: f64 = 1_048_576.0;
 
-/// CPU seconds and page faults of the children that have ended and were waited for, as the kernel
-/// tells their parent.
+/// CPU seconds and page faults of reaped children, as the kernel reports them to their parent.
 fn waited_for() -> (f64, f64) {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: `usage` is writable, and the call fills it.
@@ -347,7 +346,7 @@ fn a_storm_of_children_loses_nothing_and_counts_nothing_twice() {
         for _ in 0..3 {
             scope.spawn(|| {
                 for _ in 0..CHILDREN / 3 {
-                    // A child, and a child of it, that end when they like.
+                    // A child and a grandchild, which end at any time.
                     let script = format!("{}; true", move_mebibytes(1));
                     let mut child = shell(&script);
                     child.wait().unwrap();
@@ -365,7 +364,7 @@ fn a_storm_of_children_loses_nothing_and_counts_nothing_twice() {
                 }
                 looks += 1;
                 last = now;
-                // Stops when all have been waited for, which the moved bytes tell.
+                // Stops when all children have been reaped, which the number of bytes shows.
                 let moved = last
                     .get(REQUESTED_WRITE)
                     .map(|now| now - before[REQUESTED_WRITE]);
@@ -382,14 +381,14 @@ fn a_storm_of_children_loses_nothing_and_counts_nothing_twice() {
     let waited = waited_for();
     if let Some(read) = end.get(REQUESTED_READ) {
         let moved = (read - before[REQUESTED_READ]) / MEBIBYTE;
-        // Programs read their libraries' headers and the source its files: some KiB each.
+        // Programs also read their libraries, and the source its files: some KiB each.
         let known = f64::from(CHILDREN);
         assert!(
             (known..known * 1.2).contains(&moved),
             "{moved} MiB of {known}"
         );
     }
-    // The kernel's own account of ended children, to the fault and to the clock tick.
+    // Compares with the kernel's account of ended children, exact to one fault and one clock tick.
     let children = waited.1 - waited_before.1;
     let own = own_faults() - faults_before;
     let counted = end[MINOR] - before[MINOR];
@@ -402,7 +401,7 @@ fn a_storm_of_children_loses_nothing_and_counts_nothing_twice() {
 }
 
 #[test]
-fn what_children_burn_is_counted_once_while_they_live_and_after() {
+fn cpu_time_of_children_is_counted_once_while_they_run_and_afterwards() {
     let _alone = alone();
     let mut tree = Tree::new().unwrap();
     let cpu = |readings: &BTreeMap<String, f64>| readings[USER] + readings[SYSTEM];
@@ -410,7 +409,7 @@ fn what_children_burn_is_counted_once_while_they_live_and_after() {
     let mut children: Vec<_> = (0..2)
         .map(|_| shell("i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; echo; read line"))
         .collect();
-    // They say when they wait, and then they have burned what they burn.
+    // The children report when they wait. Their CPU time is then complete.
     wait_until(|| {
         children.iter().all(|child| {
             let wchan = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
@@ -427,8 +426,8 @@ fn what_children_burn_is_counted_once_while_they_live_and_after() {
 
     assert!(burned > 0.05, "{burned}");
     let own_part = |readings: &BTreeMap<String, f64>| cpu(readings) - cpu(&before.0);
-    // Clock ticks of 10 ms, rounded down for each of three processes and two modes; what this
-    // process uses itself meanwhile is in both.
+    // Clock ticks of 10 ms are rounded down for each of three processes and two modes. Both values include
+    // the usage of this process.
     assert!(
         own_part(&living) >= burned - 0.07,
         "{} {burned}",
@@ -447,7 +446,7 @@ fn what_children_burn_is_counted_once_while_they_live_and_after() {
 }
 
 #[test]
-fn a_worker_whose_parent_has_gone_still_counts_and_is_not_lost_when_it_ends() {
+fn a_worker_whose_parent_has_ended_is_still_counted_also_after_its_end() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let pipes = ["parent", "worker"].map(|name| folder.path().join(name));
@@ -501,7 +500,7 @@ fn a_worker_whose_parent_has_gone_still_counts_and_is_not_lost_when_it_ends() {
 }
 
 #[test]
-fn a_child_that_waits_to_be_taken_note_of_is_no_process_and_hides_nothing() {
+fn a_zombie_is_not_counted_as_a_process_and_hides_no_usage() {
     let _alone = alone();
     let (mut tree, mut memory) = (Tree::new().unwrap(), TreeMemory::new().unwrap());
     let mut child = Command::new("true").spawn().unwrap();
@@ -521,9 +520,9 @@ fn a_child_that_waits_to_be_taken_note_of_is_no_process_and_hides_nothing() {
 }
 
 #[test]
-fn children_that_nobody_takes_note_of_keep_their_counts() {
+fn the_counts_of_children_that_no_parent_reaps_are_kept() {
     let _alone = alone();
-    // In a process of its own: what becomes of children is a setting of the whole process.
+    // In its own process, because the setting for children applies to the whole process.
     let status = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -553,7 +552,7 @@ fn in_a_process_that_ignores_its_children() {
     let mut last = before.clone();
     for round in 1..=3u32 {
         let mut child = shell(&format!("{}; read line", move_mebibytes(4)));
-        // Its `dd` was waited for, so its bytes are in the shell's account.
+        // The shell has reaped its `dd`, so the bytes are in the shell's account.
         wait_until(|| {
             let readings = look(&mut tree);
             !has_io || (moved(&readings) >= f64::from(4 * round) && readings[PROCESSES] == 2.0)
@@ -589,7 +588,7 @@ fn open_files_and_proportional_memory_are_those_of_this_process() {
     let with = told();
     drop(held);
 
-    // Tests beside this one open and close a few.
+    // Concurrent tests open and close a few.
     assert!((40.0..60.0).contains(&(files(&with) - files(&before))));
     let listed = fs::read_dir("/proc/self/fd").unwrap().count() as f64 - 1.0;
     assert!((files(&told()) - listed).abs() < 10.0);

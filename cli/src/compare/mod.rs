@@ -1,4 +1,4 @@
-//! `headspace compare`: the differences between two sides of runs, for people, programs and CI.
+//! Runs `headspace compare`, which prints the differences between two sides of runs as text or JSON.
 
 mod settings;
 mod show;
@@ -18,7 +18,7 @@ use crate::find_runs::find;
 use crate::skipped_lines::tell_skipped;
 use crate::{Context, EXIT_OK, EXIT_SLOWER, EXIT_USAGE};
 
-/// A run that was read for a comparison.
+/// A run and its measured times.
 struct Read {
     run: Run,
     measured: Measured,
@@ -60,12 +60,8 @@ pub(crate) fn compare(args: &CompareArgs, context: &mut Context<'_>) -> io::Resu
     };
     let (side_a, side_b) = (of(&args.a, &a), of(&args.b, &b));
     let mut found = comparison_record(analyse(&side_a, &side_b, args.fail_if_slower));
-    let ran = |runs: &[Read]| {
-        runs.iter()
-            .filter_map(Read::ran)
-            .cloned()
-            .collect::<Vec<_>>()
-    };
+    let ran =
+        |runs: &[Read]| -> Vec<RunRecord> { runs.iter().filter_map(Read::ran).cloned().collect() };
     found.changed = settings::changed(&ran(&a), &ran(&b));
     let text = if args.json {
         serde_json::to_string_pretty(&found)? + "\n"
@@ -73,28 +69,18 @@ pub(crate) fn compare(args: &CompareArgs, context: &mut Context<'_>) -> io::Resu
         show::text(&found)
     };
     let code = exit_code(&found);
-    match context
-        .out
-        .write_all(text.as_bytes())
-        .and_then(|()| context.out.flush())
-    {
+    let written = context.out.write_all(text.as_bytes());
+    match written.and_then(|()| context.out.flush()) {
         // Whether B is slower does not depend on whether the output is read.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        Err(error) => {
-            writeln!(context.err, "headspace: cannot print: {error}")?;
-            return Ok(EXIT_USAGE);
-        }
+        Err(error) => return context.fail(format!("cannot print: {error}"), EXIT_USAGE),
         Ok(()) => {}
     }
     if code == EXIT_USAGE {
-        writeln!(
-            context.err,
-            "headspace: whether B is slower cannot be judged: {}",
-            found
-                .notes
-                .first()
-                .map_or("there is no interval", String::as_str)
-        )?;
+        let why = found.notes.first();
+        let why = why.map_or("there is no interval", String::as_str);
+        let message = format!("whether B is slower cannot be judged: {why}");
+        return context.fail(message, code);
     }
     Ok(code)
 }

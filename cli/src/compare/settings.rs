@@ -1,4 +1,4 @@
-//! The settings that differ between two sides, from the `run` records. All fields are compared, so a
+//! Finds the settings that differ between two sides, from the `run` records. All fields are compared, so a
 //! new field needs no change here.
 
 use std::collections::BTreeMap;
@@ -99,13 +99,8 @@ fn command_line(a: &[RunRecord], b: &[RunRecord]) -> Option<SettingChange> {
         return None;
     }
     let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
-    let behind = a
-        .iter()
-        .rev()
-        .zip(b.iter().rev())
-        .take(a.len().min(b.len()) - same)
-        .take_while(|(a, b)| a == b)
-        .count();
+    let ends = a[same..].iter().rev().zip(b[same..].iter().rev());
+    let behind = ends.take_while(|(a, b)| a == b).count();
     // A value alone is not informative, but `--lr 0.1` is.
     let option = same > 0 && a.get(same - 1).is_some_and(|word| word.starts_with('-'));
     let from = same - usize::from(option);
@@ -149,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_equal_is_not_named_and_neither_is_where_the_records_are() {
+    fn equal_settings_and_the_location_of_the_records_are_not_changes() {
         let a = run(&["train.py", "--lr", "0.1", "--epochs", "3"], 32);
         let mut b = run(&["train.py", "--lr", "0.2", "--epochs", "3"], 64);
         b.versions.insert("spdl".to_owned(), "0.8".to_owned());
@@ -185,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn words_added_to_the_command_line_are_told_alone() {
+    fn only_the_words_added_to_the_command_line_are_shown() {
         let argv = |words: &[&str]| changed(&[run(&["t.py", "-v"], 1)], &[run(words, 1)]);
 
         assert_eq!(

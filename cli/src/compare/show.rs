@@ -1,8 +1,8 @@
-//! A comparison as text for a terminal of 80 columns.
+//! Formats a comparison as text for a terminal of 80 columns.
 
 use headspace_agent::model::Mode;
 use headspace_agent::model::comparison::{
-    Change, ComparedRun, ComparisonRecord, ComparisonVerdict, Gate, JudgedBy, SideRecord,
+    Change, ComparisonRecord, ComparisonVerdict, Gate, JudgedBy, SideRecord,
 };
 use headspace_agent::model::record::Estimate;
 use headspace_agent::wording::units::{duration_ms, duration_s, percent};
@@ -53,16 +53,12 @@ fn describe(letter: &str, side: &SideRecord) -> Vec<String> {
     if side.runs.len() > 1 {
         facts.push(format!("{} runs", side.runs.len()));
     }
-    let ranks = |run: &ComparedRun| run.ranks;
-    if let Some(ranks) = side.runs.iter().map(ranks).max().filter(|ranks| *ranks > 1) {
+    let ranks = side.runs.iter().map(|run| run.ranks).max();
+    if let Some(ranks) = ranks.filter(|ranks| *ranks > 1) {
         facts.push(format!("{ranks} ranks"));
     }
-    if let Some(mode) = side
-        .runs
-        .first()
-        .map(|run| run.mode)
-        .filter(|mode| *mode != Mode::Measure)
-    {
+    let mode = side.runs.first().map(|run| run.mode);
+    if let Some(mode) = mode.filter(|mode| *mode != Mode::Measure) {
         facts.push(format!("mode {}", mode.as_str()));
     }
     facts.push(format!("{steps} steps, {} steady", duration_s(seconds)));
@@ -75,16 +71,12 @@ fn numbers(found: &ComparisonRecord) -> Vec<Vec<String>> {
     let head = ["", "A", "B", "change", "95 % interval"];
     let mut rows = vec![head.map(ToOwned::to_owned).to_vec()];
     rows.push(in_percent("step", &found.step_ms));
-    match found.judged_by {
-        JudgedBy::Step => {}
-        JudgedBy::Sample => rows.push(in_percent("step a sample", &found.sample_ms)),
-        JudgedBy::UndisturbedStep => {
-            rows.push(in_percent("  given a core", &found.undisturbed_ms));
-        }
-        JudgedBy::UndisturbedSample => {
-            rows.push(in_percent("step a sample", &found.sample_ms));
-            rows.push(in_percent("  given a core", &found.undisturbed_ms));
-        }
+    let by = found.judged_by;
+    if matches!(by, JudgedBy::Sample | JudgedBy::UndisturbedSample) {
+        rows.push(in_percent("step a sample", &found.sample_ms));
+    }
+    if matches!(by, JudgedBy::UndisturbedStep | JudgedBy::UndisturbedSample) {
+        rows.push(in_percent("  given a core", &found.undisturbed_ms));
     }
     let parts = [
         ("  waiting for data", &found.wait_ms),
@@ -125,60 +117,57 @@ fn numbers(found: &ComparisonRecord) -> Vec<Vec<String>> {
     rows
 }
 
-fn row(name: &str, values: [Option<String>; 4]) -> Vec<String> {
-    let cells = values.map(|cell| cell.unwrap_or_else(|| NOTHING.to_owned()));
+/// A row: the name, both values, and the change with its interval.
+fn row(
+    name: &str,
+    change: &Change,
+    show: impl Fn(f64) -> String,
+    [shift, interval]: [Option<String>; 2],
+) -> Vec<String> {
+    let cells = [change.a.map(&show), change.b.map(&show), shift, interval];
+    let cells = cells.map(|cell| cell.unwrap_or_else(|| NOTHING.to_owned()));
     std::iter::once(name.to_owned()).chain(cells).collect()
 }
 
 /// A row with durations, and their change in percent.
 fn in_percent(name: &str, change: &Change) -> Vec<String> {
-    let shift = change
-        .difference_pct
+    let interval = change.difference_pct;
+    let shift = interval
         .map(|pct| pct.value)
         .or_else(|| Some(100.0 * (change.b? / change.a.filter(|a| *a > 0.0)? - 1.0)));
-    let cells = [
-        change.a.map(duration_ms),
-        change.b.map(duration_ms),
-        shift.map(|pct| format!("{} %", signed(pct, 1))),
-        change
-            .difference_pct
-            .map(|pct| format!("{} %", range(pct, |pct| signed(pct, 1)))),
-    ];
-    if change.difference_pct.is_some() {
-        row(name, cells)
-    } else {
-        let mut row = row(name, cells);
+    let mut row = row(
+        name,
+        change,
+        duration_ms,
+        [shift.map(pct), interval.map(pct_range)],
+    );
+    if interval.is_none() {
         row.pop();
-        row
     }
+    row
 }
 
 /// A row with durations, and their change in milliseconds.
 fn in_ms(name: &str, change: &Change) -> Vec<String> {
     let difference = change.difference;
-    row(
-        name,
-        [
-            change.a.map(duration_ms),
-            change.b.map(duration_ms),
-            difference.map(|d| format!("{} ms", signed(d.value, decimals(d)))),
-            difference.map(|d| format!("{} ms", range(d, |ms| signed(ms, decimals(d))))),
-        ],
-    )
+    let shift = difference.map(|d| format!("{} ms", signed(d.value, decimals(d))));
+    let interval = difference.map(|d| format!("{} ms", range(d, decimals(d))));
+    row(name, change, duration_ms, [shift, interval])
 }
 
 /// A row with numbers without a unit.
 fn in_counts(name: &str, change: &Change) -> Vec<String> {
     let shift = change.difference_pct;
-    row(
-        name,
-        [
-            change.a.map(|count| format!("{count:.2}")),
-            change.b.map(|count| format!("{count:.2}")),
-            shift.map(|pct| format!("{} %", signed(pct.value, 1))),
-            shift.map(|pct| format!("{} %", range(pct, |pct| signed(pct, 1)))),
-        ],
-    )
+    let cells = [shift.map(|shift| pct(shift.value)), shift.map(pct_range)];
+    row(name, change, |count| format!("{count:.2}"), cells)
+}
+
+fn pct(value: f64) -> String {
+    format!("{} %", signed(value, 1))
+}
+
+fn pct_range(interval: Estimate) -> String {
+    format!("{} %", range(interval, 1))
 }
 
 /// The number of decimals with which half the interval has one significant digit.
@@ -190,8 +179,9 @@ fn decimals(d: Estimate) -> usize {
     }
 }
 
-fn range(estimate: Estimate, show: impl Fn(f64) -> String) -> String {
-    format!("{} to {}", show(estimate.low), show(estimate.high))
+fn range(interval: Estimate, decimals: usize) -> String {
+    let [low, high] = [interval.low, interval.high].map(|end| signed(end, decimals));
+    format!("{low} to {high}")
 }
 
 /// Formats a number with its sign, even if it is positive: `+1.2`, `−3.4`, `0.0`.
@@ -209,11 +199,7 @@ fn signed(value: f64, decimals: usize) -> String {
 fn settings(found: &ComparisonRecord) -> String {
     let mut rows = vec![vec!["changed".to_owned(), "A".to_owned(), "B".to_owned()]];
     for change in &found.changed {
-        let value = |value: &Option<String>| {
-            value
-                .as_deref()
-                .map_or_else(|| NOTHING.to_owned(), |value| keep_end(value, VALUE))
-        };
+        let value = |value: &Option<String>| keep_end(value.as_deref().unwrap_or(NOTHING), VALUE);
         rows.push(vec![
             format!("  {}", keep_end(&change.name, NAME)),
             value(&change.a),
@@ -228,10 +214,10 @@ fn judged(found: &ComparisonRecord) -> (&'static str, Option<Estimate>) {
         JudgedBy::Step => ("step", found.step_ms.difference_pct),
         JudgedBy::Sample => ("step a sample", found.sample_ms.difference_pct),
         JudgedBy::UndisturbedStep => ("step given a core", found.undisturbed_ms.difference_pct),
-        JudgedBy::UndisturbedSample => (
-            "step a sample given a core",
-            found.undisturbed_ms.difference_pct,
-        ),
+        JudgedBy::UndisturbedSample => {
+            let pct = found.undisturbed_ms.difference_pct;
+            ("step a sample given a core", pct)
+        }
     }
 }
 
@@ -242,34 +228,22 @@ fn verdict(found: &ComparisonRecord) -> String {
     let how = |value: f64| if value < 0.0 { "shorter" } else { "longer" };
     let by = percent(pct.value.abs(), 1);
     let change = format!("its {what} is {by} % {}", how(pct.value));
-    let interval = |low: f64, high: f64| {
-        format!(
-            "(95 % interval {} to {} %)",
-            percent(low, 1),
-            percent(high, 1)
-        )
+    let (word, low, high) = match found.verdict {
+        ComparisonVerdict::Slower => ("slower", pct.low, pct.high),
+        ComparisonVerdict::Faster => ("faster", -pct.high, -pct.low),
+        _ => {
+            return format!(
+                "No measurable difference: B's {what} is {by} % {} (95 % interval {} %).",
+                how(pct.value),
+                range(pct, 1)
+            );
+        }
     };
-    match found.verdict {
-        ComparisonVerdict::Slower => {
-            format!(
-                "B is slower than A: {change} {}.",
-                interval(pct.low, pct.high)
-            )
-        }
-        ComparisonVerdict::Faster => {
-            format!(
-                "B is faster than A: {change} {}.",
-                interval(-pct.high, -pct.low)
-            )
-        }
-        _ => format!(
-            "No measurable difference: B's {what} is {by} % {} (95 % interval {} to {} \
-             %).",
-            how(pct.value),
-            signed(pct.low, 1),
-            signed(pct.high, 1)
-        ),
-    }
+    format!(
+        "B is {word} than A: {change} (95 % interval {} to {} %).",
+        percent(low, 1),
+        percent(high, 1)
+    )
 }
 
 fn gate(found: &ComparisonRecord) -> Option<String> {

@@ -77,21 +77,17 @@ pub(super) fn examine(entries: Vec<Entry>, patience: Patience) -> Vec<Examined> 
                 let answers = answers.clone();
                 let cpu_rest = source.cpu_rest();
                 let work = move || attend(index, source, pace, patience, &answers);
-                let started = thread::Builder::new().spawn(work);
-                if started.is_ok() {
+                if thread::Builder::new().spawn(work).is_ok() {
                     apart.push(Apart::new(index, pace, cpu_rest));
                 } else {
-                    switch_off(
-                        &mut examined[index],
-                        "the system gives no thread for it",
-                        None,
-                    );
+                    let reason = "the system gives no thread for it".to_owned();
+                    switch_off(&mut examined[index], reason, None);
                 }
             }
         }
     }
     drop(answers);
-    let cpu_before: Vec<_> = inline.iter().map(Inline::cpu_time).collect();
+    let cpu_before: Vec<_> = inline.iter().map(|one| one.source.cpu_time()).collect();
     let ticking = Instant::now();
     for round in 0..patience.rounds {
         if round > 0 {
@@ -101,7 +97,7 @@ pub(super) fn examine(entries: Vec<Entry>, patience: Patience) -> Vec<Examined> 
     }
     let seconds = ticking.elapsed().as_secs_f64();
     for (one, before) in inline.into_iter().zip(cpu_before) {
-        let used = one.cpu_time().saturating_sub(before);
+        let used = one.source.cpu_time().saturating_sub(before);
         let found = &mut examined[one.index];
         if used > Duration::ZERO {
             found.own_cpu_us_per_s = Some(micros(used) / seconds);
@@ -109,11 +105,8 @@ pub(super) fn examine(entries: Vec<Entry>, patience: Patience) -> Vec<Examined> 
         found.tick_us = median(&one.took_us);
         one.outcome.apply(found);
     }
-    gather(
-        &mut apart,
-        &answered,
-        patience.deadline.saturating_sub(begin.elapsed()),
-    );
+    let left = patience.deadline.saturating_sub(begin.elapsed());
+    gather(&mut apart, &answered, left);
     for one in apart {
         let index = one.index;
         one.apply(&mut examined[index], patience.deadline);
@@ -158,19 +151,17 @@ impl Outcome {
 
     fn apply(self, found: &mut Examined) {
         match self.error {
-            Some(CollectError::Unsupported { reason, remedy }) => {
-                switch_off(found, &reason, remedy);
-            }
-            Some(CollectError::Transient(reason)) => switch_off(found, &reason, None),
+            Some(CollectError::Unsupported { reason, remedy }) => switch_off(found, reason, remedy),
+            Some(CollectError::Transient(reason)) => switch_off(found, reason, None),
             None => {}
         }
     }
 }
 
 /// Marks a source as disabled that opened but returns no readings.
-fn switch_off(found: &mut Examined, reason: &str, remedy: Option<String>) {
+fn switch_off(found: &mut Examined, reason: String, remedy: Option<String>) {
     found.record.state = SourceState::Off;
-    found.record.reason = Some(reason.to_owned());
+    found.record.reason = Some(reason);
     found.record.remedy = remedy;
     found.tick_us = None;
     found.own_cpu_us_per_s = None;
@@ -209,10 +200,6 @@ impl Inline {
             self.took_us.push(micros(took));
         }
         self.outcome.add(result);
-    }
-
-    fn cpu_time(&self) -> Duration {
-        self.source.cpu_time()
     }
 }
 
@@ -261,7 +248,7 @@ impl Apart {
     fn apply(self, found: &mut Examined, deadline: Duration) {
         if !self.outcome.read && self.outcome.error.is_none() {
             let reason = format!("it did not answer within {} s", deadline.as_secs_f64());
-            switch_off(found, &reason, None);
+            switch_off(found, reason, None);
             return;
         }
         if let (Some(cpu_us), Some(took_us)) = (median(&self.cpu_us), median(&self.took_us)) {
@@ -287,10 +274,8 @@ fn attend(
     for read in 1.. {
         let (start, cpu_before) = (Instant::now(), own_cpu_time(&*source));
         let result = collect(&mut *source, start - begin, &mut readings);
-        let (took, cpu) = (
-            start.elapsed(),
-            own_cpu_time(&*source).saturating_sub(cpu_before),
-        );
+        let took = start.elapsed();
+        let cpu = own_cpu_time(&*source).saturating_sub(cpu_before);
         outcome.add(result.clone());
         let late = begin.elapsed() + pace > patience.window;
         let last = outcome.is_final() || read >= patience.reads || (outcome.read && late);

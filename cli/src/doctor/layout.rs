@@ -1,4 +1,4 @@
-//! Text in a column next to a name and a state, for a narrow terminal.
+//! Lays out text in a column next to a name and a state, for a narrow terminal.
 
 use headspace_exporters::encode::text::{left, paragraph, width};
 
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_the_cursor_does_not_reach_the_terminal() {
+    fn control_characters_do_not_reach_the_terminal() {
         let mut text = String::new();
         Column::beside(3).write(&mut text, "gpu", "off", "a\x1b[2Jb\nc");
 

@@ -1,4 +1,5 @@
-//! `headspace doctor`: which sources work here, why others do not, and what measuring costs.
+//! Runs `headspace doctor`, which reports the working sources, the reasons why others are off, and the cost
+//! of measuring.
 //!
 //! It contains no list of sources. It opens and reads what [`Catalog::open`] lists and what the caller
 //! adds, as a session does.

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_that_several_share_is_told_once() {
+    fn a_reason_that_several_sources_share_is_printed_once() {
         let found = [
             ("gpu", "no driver"),
             ("disk", "no disk"),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_aligned_and_says_why_and_what_to_do() {
+    fn the_text_is_aligned_and_contains_reasons_and_remedies() {
         let text = Findings::new(&examined(), 41.4).to_text();
 
         assert_eq!(
@@ -250,7 +250,7 @@ cost                41 ns a batch, on the training thread
     }
 
     #[test]
-    fn the_json_says_null_where_there_is_nothing_to_say() {
+    fn missing_values_are_null_in_the_json() {
         let json = serde_json::to_value(Findings::new(&examined(), 41.4)).unwrap_or_default();
 
         assert_eq!(json["sources"][0]["state"], "on");

@@ -1,4 +1,4 @@
-//! The charts of a rank, as columns of numbers with titles, units and names. The page's script decides
+//! Makes the charts of a rank: columns of numbers with titles, units and names. The page's script decides
 //! how to draw them.
 
 use std::collections::BTreeSet;
@@ -135,19 +135,12 @@ impl Drawn<'_> {
         let mut named: Vec<_> = queues.iter().collect();
         named.sort_by_key(|queue| !queue.last);
         named.truncate(MOST_QUEUES);
-        let name = |name: &str, last| {
-            if last {
-                format!("{name} (before the loop)")
-            } else {
-                name.to_owned()
-            }
-        };
         let lines = named.into_iter().map(|queue| {
-            line(
-                name(&queue.name, queue.last),
-                "",
-                self.history.depth(&queue.name),
-            )
+            let mut name = queue.name.clone();
+            if queue.last {
+                name += " (before the loop)";
+            }
+            line(name, "", self.history.depth(&queue.name))
         });
         Chart {
             id: "queues",
@@ -159,20 +152,14 @@ impl Drawn<'_> {
     }
 
     fn gpus(&self) -> Vec<Chart> {
-        let scopes: BTreeSet<u32> = self
-            .history
-            .readings()
-            .iter()
-            .filter_map(|key| match key.scope {
-                Scope::Gpu(ordinal) => Some(ordinal),
-                _ => None,
-            })
-            .collect();
-        scopes
-            .into_iter()
-            .take(MOST_GPUS)
-            .map(|gpu| self.gpu(gpu))
-            .collect()
+        let ordinal = |key: &ReadingKey<'_>| match key.scope {
+            Scope::Gpu(ordinal) => Some(ordinal),
+            _ => None,
+        };
+        let readings = self.history.readings().iter();
+        let ordinals: BTreeSet<u32> = readings.filter_map(ordinal).collect();
+        let shown = ordinals.into_iter().take(MOST_GPUS);
+        shown.map(|ordinal| self.gpu(ordinal)).collect()
     }
 
     fn gpu(&self, ordinal: u32) -> Chart {
@@ -236,11 +223,8 @@ impl Drawn<'_> {
             value,
         };
         let busy = ReadingKey::new(&metric::HOST_CPU_UTILIZATION, Scope::Host);
-        let busy = self.history.level(&busy);
-        let busy = busy
-            .into_iter()
-            .map(|share| Some(share? * usable?))
-            .collect();
+        let busy = self.history.level(&busy).into_iter();
+        let busy = busy.map(|share| Some(share? * usable?)).collect();
         Chart {
             id: "cores",
             title: "Cores in use".to_owned(),

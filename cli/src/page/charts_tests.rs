@@ -70,7 +70,7 @@ fn cores_and_their_causes_are_rates_of_totals() {
 }
 
 #[test]
-fn what_was_not_measured_has_no_line() {
+fn values_that_were_not_measured_have_no_line() {
     let charts = drawn(0);
     assert!(charts.is_empty(), "{charts:?}");
 }

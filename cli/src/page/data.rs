@@ -1,5 +1,5 @@
-//! The data for the page's script: parts of the page as HTML, charts as numbers, and updates with what
-//! changed since the last transfer.
+//! Makes the data for the page's script: parts of the page as HTML, charts as numbers, and updates with
+//! the changes since the last transfer.
 
 use serde::Serialize;
 
@@ -143,11 +143,9 @@ impl Page {
             return None;
         }
         let parts = self.parts.iter().zip(&before.parts);
-        let parts = parts
-            .filter(|(new, old)| new != old)
-            .map(|(new, _)| new.clone());
+        let changed = parts.filter(|(new, old)| new != old);
         let mut update = Update {
-            parts: parts.collect(),
+            parts: changed.map(|(new, _)| new.clone()).collect(),
             ranks: Vec::new(),
         };
         for (place, (new, old)) in self.ranks.iter().zip(&before.ranks).enumerate() {

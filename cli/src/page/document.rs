@@ -1,4 +1,4 @@
-//! The page as an HTML document: its parts, its style, and the script with the data of its charts.
+//! Makes the HTML document of the page: its parts, its style, and the script with the data of its charts.
 //!
 //! The document comes in two forms. A file is self-contained and loads nothing. A server delivers style
 //! and script under separate paths, so that its content security policy can forbid all other sources.

@@ -1,4 +1,4 @@
-//! The durations of one point: their exact sum, and the non-empty buckets.
+//! Stores the durations of one point: their exact sum, and the non-empty buckets.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn added_parts_are_what_all_of_them_are_at_once() {
+    fn merging_parts_gives_the_same_result_as_adding_all_durations() {
         let mut parts = of(&[10, 30, 30]);
         parts.add(&of(&[]));
         parts.add(&of(&[20, 30, 400]));

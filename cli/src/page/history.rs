@@ -1,4 +1,4 @@
-//! The history of a rank: its ticks in order, in bounded memory.
+//! Stores the tick history of a rank in bounded memory.
 //!
 //! Ticks become points of a [`BoundedSeries`]. All points cover equal intervals, because ticks in old
 //! files are themselves long. When adjacent points merge, durations and their histograms are added, and
@@ -67,7 +67,7 @@ struct Looks {
 pub(crate) type Column = Vec<Option<f64>>;
 
 impl History {
-    /// Keeps at most `most` points (at least 16).
+    /// Creates a history of at most `most` points (at least 16).
     pub(crate) fn new(most: usize) -> Self {
         Self {
             points: BoundedSeries::new(most.max(16)),
@@ -133,13 +133,9 @@ impl History {
     /// Total depth of a queue over all its processes. The last known depth of a process counts until
     /// its next sample, because a tick reports only a few queues in turn.
     pub(crate) fn depth(&self, name: &str) -> Column {
-        let numbers: Vec<usize> = (0..self.queues.len())
-            .filter(|number| {
-                self.queues
-                    .get(*number)
-                    .is_some_and(|(known, _)| known == name)
-            })
-            .collect();
+        let queues = self.queues.iter().enumerate();
+        let of_name = queues.filter(|(_, (known, _))| known == name);
+        let numbers: Vec<usize> = of_name.map(|(number, _)| number).collect();
         let mut last: BTreeMap<usize, f64> = BTreeMap::new();
         let depth = |point: &Point| {
             let mut seen = false;

@@ -129,7 +129,7 @@ fn a_total_that_is_written_now_and_then_grows_evenly_between() {
 }
 
 #[test]
-fn levels_are_weighted_by_time_and_what_no_chart_shows_is_not_kept() {
+fn levels_are_weighted_by_time_and_readings_without_a_chart_are_dropped() {
     let key = "headspace.gpu.sm.utilization{source=gpm}";
     let mut history = History::new(16);
     history.take(&reading(1.0, "gpu:0", key, 0.2));

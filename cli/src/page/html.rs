@@ -1,4 +1,4 @@
-//! Text and sections as HTML. `maud` builds the markup and escapes every text, so no name of a stage,
+//! Renders text and sections as HTML. `maud` builds the markup and escapes every text, so no name of a stage,
 //! path or notice can inject markup.
 
 use headspace_agent::wording::section::{Block, Entry, Fact, Row, Section, SectionId, Table};
@@ -9,16 +9,9 @@ pub(crate) struct Text<'a>(pub(crate) &'a str);
 
 impl Render for Text<'_> {
     fn render_to(&self, buffer: &mut String) {
-        let is_line_end = |c| c == '\n';
         let is_direction = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        let clean: String = (self.0.chars())
-            .map(|c| match c {
-                c if is_line_end(c) => c,
-                c if c.is_control() || is_direction(c) => ' ',
-                c => c,
-            })
-            .collect();
-        clean.render_to(buffer);
+        let is_unsafe = |c: char| c != '\n' && (c.is_control() || is_direction(c));
+        self.0.replace(is_unsafe, " ").render_to(buffer);
     }
 }
 
@@ -205,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn json_in_a_script_cannot_end_it_and_says_the_same() {
+    fn json_cannot_end_its_script_element_and_keeps_its_value() {
         let text = "</script><!--<script>&\u{2028}";
         let json = serde_json::to_string(text).unwrap();
         let inline = inline_json(&json);

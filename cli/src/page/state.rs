@@ -1,4 +1,4 @@
-//! The state of a run so far, from its records. The page is made from it.
+//! Stores the state of a run so far, from its records, and makes the page from it.
 
 use crate::skipped_lines::describe;
 use std::collections::BTreeMap;
@@ -49,8 +49,7 @@ impl PageState {
     pub fn new(place: &Path) -> Self {
         Self {
             place: place.to_path_buf(),
-            ranks: BTreeMap::new(),
-            trouble: None,
+            ..Self::default()
         }
     }
 
@@ -134,11 +133,9 @@ impl PageState {
 
     /// The first rank that has a summary, or else the first rank.
     fn main(&self) -> Option<&Rank> {
-        let told = |rank: &&Rank| rank.run.last_summary().is_some();
-        self.ranks
-            .values()
-            .find(told)
-            .or(self.ranks.values().next())
+        let has_summary = |rank: &&Rank| rank.run.last_summary().is_some();
+        let mut ranks = self.ranks.values();
+        ranks.clone().find(has_summary).or(ranks.next())
     }
 
     /// The combined results of all ranks, if there are several.
@@ -185,24 +182,20 @@ impl PageState {
             unfinished_s: rank_run.and_then(RankRun::unfinished_s),
             ..Verdict::new(summary.unwrap_or(&nothing))
         };
-        let notices = self.ranks.values().flat_map(|rank| {
-            rank.run
-                .notices
-                .iter()
-                .map(|notice| (rank.run.rank, notice))
-        });
+        let runs = || self.ranks.values().map(|rank| &rank.run);
+        let notices = runs().flat_map(|run| run.notices.iter().map(|notice| (run.rank, notice)));
         let facts = Facts {
             verdict,
             has_summary: summary.is_some(),
             main_rank: rank_run.map_or(0, |run| run.rank),
             ranks: together.as_ref(),
-            summaries: self.summaries(),
+            summaries: runs()
+                .filter_map(|run| Some((run.rank, run.last_summary()?)))
+                .collect(),
             notices: notices.collect(),
             trouble: self.trouble.as_deref(),
-            skipped: self
-                .ranks
-                .values()
-                .map(|rank| rank.run.tally.skipped)
+            skipped: runs()
+                .map(|run| run.tally.skipped)
                 .find(|skipped| skipped.total() > 0)
                 .map(describe),
         };
@@ -213,19 +206,9 @@ impl PageState {
         }
     }
 
-    fn summaries(&self) -> Vec<(u32, &SummaryRecord)> {
-        let told = self.ranks.iter();
-        told.filter_map(|(number, rank)| Some((*number, rank.run.last_summary()?)))
-            .collect()
-    }
-
     fn charts(&self) -> Vec<RankCharts> {
-        let first = self
-            .ranks
-            .values()
-            .map(|rank| rank.began_unix_nano)
-            .min()
-            .unwrap_or(0);
+        let began = self.ranks.values().map(|rank| rank.began_unix_nano);
+        let first = began.min().unwrap_or(0);
         let of = |(number, rank): (&u32, &Rank)| {
             let history = rank.history.as_ref()?;
             let drawn = Drawn {

@@ -1,5 +1,5 @@
-//! The parts of the page that need no script: the verdict, the bottleneck, the remedies, and the tables
-//! with the details.
+//! Makes the parts of the page that need no script: the verdict, the bottleneck, the remedies, and the
+//! tables with the details.
 
 use headspace_agent::model::Mode;
 use headspace_agent::model::ranks::RanksRecord;
@@ -67,23 +67,19 @@ impl Facts<'_> {
             html: html.into_string(),
         };
         let verdict = of(&[SectionId::Step, SectionId::Floor, SectionId::Savings]);
+        let advice = of(&[SectionId::Bottleneck, SectionId::Remedies]);
+        let notes = of(&[SectionId::Found, SectionId::Lost]);
         vec![
             part("head", self.head()),
             part("verdict", self.verdict(&verdict)),
-            part(
-                "way",
-                way(&of(&[SectionId::Bottleneck, SectionId::Remedies])),
-            ),
+            part("way", way(&advice)),
             part("stages", titled(&[SectionId::Stages])),
             part("queues", titled(&[SectionId::Queues, SectionId::Ready])),
             part("loops", titled(&[SectionId::Loop])),
             part("gpus", titled(&[SectionId::Gpu])),
             part("cpu", titled(&[SectionId::Cpu])),
             part("ranks", self.ranks()),
-            part(
-                "told",
-                self.notes(&of(&[SectionId::Found, SectionId::Lost])),
-            ),
+            part("told", self.notes(&notes)),
             part("about", self.about(&of(&[SectionId::Cost, SectionId::Run]))),
         ]
     }
@@ -154,27 +150,19 @@ impl Facts<'_> {
 
     /// Findings, losses, and notices without duplicates.
     fn notes(&self, sections: &[&Section]) -> Markup {
-        let mut notes: Vec<(&str, &str, String)> = Vec::new();
-        notes.extend(
-            self.trouble
-                .map(|text| ("warning", "trouble", text.to_owned())),
-        );
+        let trouble = self.trouble.map(str::to_owned);
+        let trouble = trouble.map(|text| ("warning", "trouble", text));
+        let mut notes: Vec<(&str, &str, String)> = trouble.into_iter().collect();
         for section in sections {
-            let class = if section.id == SectionId::Lost {
-                "warning"
-            } else {
-                "found"
-            };
+            let is_lost = section.id == SectionId::Lost;
+            let class = if is_lost { "warning" } else { "found" };
             notes.extend(section.blocks.iter().filter_map(|block| match block {
                 Block::Sentence(words) => Some((class, section.id.label(), words.clone())),
                 _ => None,
             }));
         }
-        notes.extend(
-            self.skipped
-                .clone()
-                .map(|text| ("warning", "skipped", text)),
-        );
+        let skipped = self.skipped.clone();
+        notes.extend(skipped.map(|text| ("warning", "skipped", text)));
         // Ranks mostly have the same notices.
         let mut texts: Vec<&str> = Vec::new();
         for (rank, notice) in &self.notices {

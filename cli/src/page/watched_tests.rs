@@ -14,7 +14,7 @@ fn watched(ranks: u32, seconds: u64) -> PageState {
 #[test]
 fn an_hour_of_eight_ranks_is_a_small_page() {
     let mut watched = watched(1, 1500);
-    // Points are as many after an hour, and a test should be quick.
+    // The number of points does not depend on the length of the run, so a short run is enough.
     for rank in 1..8 {
         for record in hour::records(rank, 490) {
             watched.take(rank, record);
@@ -27,7 +27,7 @@ fn an_hour_of_eight_ranks_is_a_small_page() {
 }
 
 #[test]
-fn the_page_says_what_the_summary_says() {
+fn the_page_shows_the_numbers_of_the_summary() {
     let page = watched(1, 60).page();
     let part = |id: &str| &page.parts.iter().find(|part| part.id == id).unwrap().html;
     for words in ["11.2 ms", "6.2 ms", "5.0 ms", "54.9 % ± 0.8", "up to 2.2x"] {
@@ -40,7 +40,7 @@ fn the_page_says_what_the_summary_says() {
 }
 
 #[test]
-fn ranks_are_told_side_by_side() {
+fn ranks_are_shown_side_by_side() {
     let watched = watched(4, 60);
     let page = watched.page();
     let ranks = &page
@@ -59,7 +59,7 @@ fn ranks_are_told_side_by_side() {
 }
 
 #[test]
-fn what_is_new_makes_the_page_before_the_page_of_now() {
+fn an_update_turns_the_previous_page_into_the_current_one() {
     let mut watched = watched(2, 465);
     let mut shown = watched.page();
     for second in 466..490 {
@@ -97,7 +97,7 @@ fn what_is_new_makes_the_page_before_the_page_of_now() {
 }
 
 #[test]
-fn what_is_new_after_a_second_is_little() {
+fn the_update_after_one_second_is_small() {
     let mut watched = watched(1, 400);
     let before = watched.page();
     let mut record = hour::records(0, 0).remove(0);
@@ -135,12 +135,12 @@ fn a_stage_called_like_markup_changes_nothing() {
         assert!(!document.contains("<img"), "markup from outside");
         assert!(!document.contains("<script>alert"), "a script from outside");
     }
-    // Data, style, three scripts: what the page itself has.
+    // The data, the style and the three scripts of the page itself.
     assert_eq!(watched.page().file().matches("</script").count(), 4);
 }
 
 #[test]
-fn a_file_asks_nobody_for_anything() {
+fn a_file_loads_no_other_resource() {
     let file = watched(2, 30).page().file();
     for fetches in ["src=", "@import", "url(", "<link rel=\"stylesheet\""] {
         assert!(!file.contains(fetches), "{fetches}");

@@ -1,4 +1,4 @@
-//! `headspace report`: the verdict of one run, a table of several, or either as JSON.
+//! Runs `headspace report`, which prints the verdict of one run, a table of several runs, or JSON.
 
 mod html;
 mod perfetto;
@@ -52,7 +52,7 @@ impl<'a> Reported<'a> {
     }
 
     /// The last summary, with the combined results of all ranks if there are several.
-    fn told(&self) -> Record {
+    fn complete_record(&self) -> Record {
         let mut record = self.record.clone();
         if let RecordBody::Summary(summary) = &mut record.body {
             summary.ranks = self.ranks.cloned().map(Box::new);
@@ -80,7 +80,7 @@ pub(crate) fn report(args: &ReportArgs, context: &mut Context<'_>) -> io::Result
             .collect()
     };
     // The number of requested runs determines the shape of the JSON, not the number of readable ones.
-    let asked = found.iter().map(Vec::len).sum();
+    let requested = found.iter().map(Vec::len).sum();
     for found in found {
         // A folder of runs needs one readable run; a run that was named must be readable.
         let mut answered = false;
@@ -104,7 +104,7 @@ pub(crate) fn report(args: &ReportArgs, context: &mut Context<'_>) -> io::Result
     }
     let reported: Vec<Reported<'_>> = runs.iter().filter_map(Reported::of).collect();
     let text = if args.json {
-        json(&reported, asked)?
+        json(&reported, requested)?
     } else {
         text(&reported)
     };
@@ -143,13 +143,12 @@ fn verdict(one: &Reported<'_>) -> String {
 
 /// The summaries as JSON: an object if one run was requested, or else a list. The list may have one
 /// element or none if some runs could not be read.
-fn json(reported: &[Reported<'_>], asked: usize) -> io::Result<String> {
-    let text = if asked > 1 {
-        serde_json::to_string_pretty(&reported.iter().map(Reported::told).collect::<Vec<_>>())?
-    } else if let [one] = reported {
-        serde_json::to_string_pretty(&one.told())?
-    } else {
-        return Ok(String::new());
+fn json(reported: &[Reported<'_>], requested: usize) -> io::Result<String> {
+    let records: Vec<Record> = reported.iter().map(Reported::complete_record).collect();
+    let text = match records.as_slice() {
+        _ if requested > 1 => serde_json::to_string_pretty(&records)?,
+        [one] => serde_json::to_string_pretty(one)?,
+        _ => return Ok(String::new()),
     };
     Ok(text + "\n")
 }

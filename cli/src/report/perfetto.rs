@@ -1,4 +1,4 @@
-//! `headspace report --perfetto`: one run as a trace.
+//! Writes one run as a trace (`headspace report --perfetto`).
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -16,46 +16,36 @@ use crate::find_runs::only;
 use crate::skipped_lines::tell_skipped;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 
-/// Writes the trace of the run that was named, or else of the newest.
+/// Writes the trace of the requested run, or else of the newest.
 pub(super) fn write(args: &ReportArgs, file: &Path, context: &mut Context<'_>) -> io::Result<i32> {
     let run = match only(&args.paths, &context.runs, &FoundRun::read) {
-        Ok(run) => run,
+        Ok(Ok(found)) => found.run,
+        Ok(Err(error)) => return context.fail(error, EXIT_UNREADABLE),
         Err(count) => {
-            writeln!(
-                context.err,
-                "headspace: `--perfetto` writes the trace of one run, and {count} were named: name \
-                 one"
-            )?;
-            return Ok(EXIT_USAGE);
-        }
-    };
-    let run = match run {
-        Ok(run) => run.run,
-        Err(error) => {
-            writeln!(context.err, "headspace: {error}")?;
-            return Ok(EXIT_UNREADABLE);
+            let message = format!(
+                "`--perfetto` writes the trace of one run, and {count} were named: name one"
+            );
+            return context.fail(message, EXIT_USAGE);
         }
     };
     tell_skipped(&run, context)?;
     if run.tally().records == 0 {
-        let place = run.folder.display();
-        writeln!(context.err, "headspace: `{place}` holds no record")?;
-        return Ok(EXIT_UNREADABLE);
+        let message = format!("`{}` holds no record", run.folder.display());
+        return context.fail(message, EXIT_UNREADABLE);
     }
+    let place = file.display();
     match trace(&run, file) {
         Ok(size) => {
             writeln!(
                 context.out,
-                "{} ({}): open it at https://ui.perfetto.dev",
-                file.display(),
+                "{place} ({}): open it at https://ui.perfetto.dev",
                 bytes(size as f64)
             )?;
             Ok(EXIT_OK)
         }
         Err(error) => {
-            let place = file.display();
-            writeln!(context.err, "headspace: cannot write `{place}`: {error}")?;
-            Ok(EXIT_UNREADABLE)
+            let message = format!("cannot write `{place}`: {error}");
+            context.fail(message, EXIT_UNREADABLE)
         }
     }
 }

@@ -77,7 +77,7 @@ mod tests {
     const COLUMNS: usize = 100;
 
     #[test]
-    fn what_the_ranks_say_together_fits_the_width_of_the_verdict() {
+    fn the_combined_results_of_the_ranks_fit_the_width_of_the_verdict() {
         let ranks = RanksRecord {
             read: 7,
             world_size: Some(8),

@@ -1,8 +1,8 @@
-//! Aligned columns of plain text: several runs side by side, and the ranks of one.
+//! Formats tables as plain text: several runs, and the ranks of one run.
 
-use headspace_agent::model::Mode;
 use std::fmt::Write as _;
 
+use headspace_agent::model::Mode;
 use headspace_agent::model::ranks::{RankSummary, RanksRecord};
 use headspace_agent::model::record::SummaryRecord;
 use headspace_agent::wording::units::{duration_ms, percent};
@@ -52,17 +52,12 @@ impl Marks {
             text += "* no end recorded: killed, or still running; the numbers are of its last summary\n";
         }
         if !self.crashed.is_empty() {
-            let named = self.crashed.iter().take(MOST_CRASHES).cloned();
-            let mut named: Vec<String> = named.collect();
-            match self.crashed.len().saturating_sub(MOST_CRASHES) {
-                0 => {}
-                more => named.push(format!("{more} more")),
+            let named = &self.crashed[..self.crashed.len().min(MOST_CRASHES)];
+            let mut named = named.join(", ");
+            if self.crashed.len() > MOST_CRASHES {
+                let _ = write!(named, ", {} more", self.crashed.len() - MOST_CRASHES);
             }
-            let _ = writeln!(
-                text,
-                "! ended by an uncaught exception: {}",
-                named.join(", ")
-            );
+            let _ = writeln!(text, "! ended by an uncaught exception: {named}");
         }
         text
     }
@@ -76,17 +71,8 @@ const OTHERS: usize = 5;
 
 /// The table of runs, one line each.
 pub(super) fn runs(several: &[Reported<'_>]) -> String {
-    let head = [
-        "run",
-        "mode",
-        "steps",
-        "step",
-        "waiting",
-        "floor",
-        "headspace",
-        "samples/s",
-    ];
-    let mut rows = vec![head.map(ToOwned::to_owned).to_vec()];
+    let names = "run,mode,steps,step,waiting,floor,headspace,samples/s";
+    let mut rows = vec![head(names)];
     let mut marks = Marks::default();
     for one in several {
         let s = one.summary;
@@ -108,17 +94,8 @@ pub(super) fn runs(several: &[Reported<'_>]) -> String {
 
 /// The table of ranks, one line each: the first 16 and the slowest one.
 pub(super) fn ranks(ranks: &[RankRun], together: &RanksRecord) -> String {
-    let head = [
-        "rank",
-        "steps",
-        "step",
-        "waiting",
-        "compute",
-        "for others",
-        "floor",
-        "headspace",
-    ];
-    let mut rows = vec![head.map(ToOwned::to_owned).to_vec()];
+    let names = "rank,steps,step,waiting,compute,for others,floor,headspace";
+    let mut rows = vec![head(names)];
     let mut marks = Marks::default();
     let shown = |(at, rank): &(usize, &RankRun)| *at < SHOWN || Some(rank.rank) == together.slowest;
     for (_, rank) in ranks.iter().enumerate().filter(shown) {
@@ -154,15 +131,17 @@ pub(super) fn ranks(ranks: &[RankRun], together: &RanksRecord) -> String {
     text + &marks.footnotes()
 }
 
+/// The first row, from the names of the columns separated by commas.
+fn head(names: &str) -> Vec<String> {
+    names.split(',').map(ToOwned::to_owned).collect()
+}
+
 /// The headspace, if a probe measured it.
 fn headspace(s: &SummaryRecord) -> String {
     match (s.headspace_pct, s.headspace_ci_pct) {
         (Some(pct), Some((low, high))) => {
-            format!(
-                "{} % ± {}",
-                percent(pct, 1),
-                percent((high - pct).max(pct - low), 1)
-            )
+            let half_width = percent((high - pct).max(pct - low), 1);
+            format!("{} % ± {half_width}", percent(pct, 1))
         }
         (Some(pct), None) => format!("{} %", percent(pct, 1)),
         (None, _) => NOTHING.to_owned(),
@@ -186,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_less_waiting_saves_at_most_is_no_headspace() {
+    fn an_upper_bound_is_not_printed_as_headspace() {
         let waiting = SummaryRecord {
             headspace_upper_bound_pct: Some(67.0),
             ..SummaryRecord::default()

@@ -1,4 +1,4 @@
-//! Access control, based on a request's head alone.
+//! Decides whether a request is permitted, from its head alone.
 //!
 //! `Host` must name this server (the exporters' `transport/host_header.rs` explains why). If there is a token,
 //! each request must contain it: in `Authorization: Bearer`, or in the cookie that the server sets in
@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::str::FromStr;
 
 use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderMap, Method, Uri};
@@ -22,9 +23,11 @@ pub(super) const COOKIE_NAME: &str = "headspace_token";
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(String);
 
-impl Token {
+impl FromStr for Token {
+    type Err = String;
+
     /// Parses a token: at least 16 characters that need no escapes in URLs and cookies.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
         if text.chars().all(plain) && text.len() >= LEAST_TOKEN {
             Ok(Self(text.to_owned()))
@@ -35,10 +38,12 @@ impl Token {
             ))
         }
     }
+}
 
+impl Token {
     /// Compares in constant time, so that timing reveals only the length.
-    fn is(&self, given: &str) -> bool {
-        self.0.as_bytes().ct_eq(given.as_bytes()).into()
+    fn matches(&self, candidate: &str) -> bool {
+        self.0.as_bytes().ct_eq(candidate.as_bytes()).into()
     }
 
     pub(super) fn cookie(&self) -> String {
@@ -97,14 +102,14 @@ impl Access {
         let Some(token) = &self.token else {
             return Decision::Allowed;
         };
-        if brought(headers).any(|given| token.is(given)) {
+        if tokens_in(headers).any(|candidate| token.matches(candidate)) {
             return Decision::Allowed;
         }
         let query = uri.query().unwrap_or_default();
         let given = query
             .split('&')
             .find_map(|pair| pair.strip_prefix("token="));
-        if !given.is_some_and(|given| token.is(given)) {
+        if !given.is_some_and(|candidate| token.matches(candidate)) {
             return Decision::NoToken;
         }
         Decision::Enter {
@@ -115,7 +120,7 @@ impl Access {
 }
 
 /// The tokens in a request.
-fn brought(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+fn tokens_in(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let text = |name| {
         let values = headers.get_all(name).iter();
         values.filter_map(|value| value.to_str().ok())
@@ -137,7 +142,7 @@ mod tests {
     const TOKEN: &str = "0123456789abcdef";
 
     fn access(host: &str, address: &str, token: Option<&str>) -> Access {
-        let token = token.map(|token| Token::parse(token).unwrap());
+        let token = token.map(|token| Token::from_str(token).unwrap());
         Access::new(host, address.parse().unwrap(), token)
     }
 
@@ -213,10 +218,10 @@ mod tests {
     }
 
     #[test]
-    fn a_short_token_or_one_that_needs_escapes_is_refused_and_none_is_printed() {
-        assert!(Token::parse("short").is_err());
-        assert!(Token::parse("has a space and is long").is_err());
-        let token = Token::parse(TOKEN).unwrap();
+    fn short_tokens_and_tokens_that_need_escapes_are_refused_and_tokens_are_never_printed() {
+        assert!(Token::from_str("short").is_err());
+        assert!(Token::from_str("has a space and is long").is_err());
+        let token = Token::from_str(TOKEN).unwrap();
         assert!(!format!("{token:?}").contains(TOKEN));
     }
 }

@@ -1,4 +1,4 @@
-//! The page's updates as server-sent events.
+//! Sends the page's updates as server-sent events.
 //!
 //! A listener has only a position in a bounded ring buffer. A listener that is too slow or asleep
 //! receives the whole page when it returns. Nobody waits for it.

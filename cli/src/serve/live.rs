@@ -1,4 +1,4 @@
-//! The current state of the run, shared by all viewers, and its updates.
+//! Holds the current state of the run for all viewers, and publishes its updates.
 //!
 //! A thread reads the run's files. Each update is relative to the page that was last published, under
 //! one lock. A new listener therefore first gets that page and then misses no update.
@@ -18,9 +18,9 @@ use tokio::sync::broadcast;
 use crate::page::{Page, PageState, Update};
 
 /// Interval between two reads of the files.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Number of updates that a listener may be behind. One that is further behind receives the whole page.
+/// Maximum number of updates that a listener may be behind. Beyond that it receives the whole page.
 const BEHIND: usize = 16;
 
 /// An event for listeners: its name and its data.
@@ -74,7 +74,7 @@ impl Live {
             now.watched.take(rank, record);
         }
         if self.news.receiver_count() > 0 {
-            self.tell(&mut now);
+            self.publish(&mut now);
         }
     }
 
@@ -82,12 +82,12 @@ impl Live {
     pub(super) fn set_trouble(&self, trouble: Option<String>) {
         let mut now = self.lock();
         if now.watched.set_trouble(trouble) && self.news.receiver_count() > 0 {
-            self.tell(&mut now);
+            self.publish(&mut now);
         }
     }
 
     /// Publishes the changes to listeners. Never waits for them.
-    fn tell(&self, now: &mut Now) {
+    fn publish(&self, now: &mut Now) {
         let page = now.watched.page();
         let news = match page.since(&now.page) {
             Some(update) if update == Update::default() => None,
@@ -104,7 +104,7 @@ impl Live {
     /// Starts to listen: the page, and a receiver of its updates.
     pub(super) fn listen(&self) -> (News, broadcast::Receiver<News>) {
         let mut now = self.lock();
-        self.tell(&mut now);
+        self.publish(&mut now);
         let json = serde_json::to_string(&now.page).unwrap_or_else(|_| "null".to_owned());
         let page = News {
             event: "page",
@@ -152,7 +152,7 @@ pub(super) fn follow(live: Arc<Live>, mut follower: Follower) -> io::Result<Foll
                         false
                     }
                 };
-                let wait = if more { Duration::ZERO } else { LOOK };
+                let wait = if more { Duration::ZERO } else { POLL_INTERVAL };
                 if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! `headspace serve`: the page of a run while it goes on, and its data for programs.
+//! Runs `headspace serve`, which shows a run as a live web page and serves its data to programs.
 //!
 //! A separate process reads the run's files, so it cannot delay training. All content comes from
 //! records and from files built into the program: no path of a request is ever used as a path on disk.
@@ -51,48 +51,29 @@ pub(crate) fn serve(args: &ServeArgs, context: &mut Context<'_>) -> io::Result<i
         (None, None) => Follower::of_base(&context.runs),
         (None, Some(path)) => match Follower::open(path) {
             Ok(follower) => follower,
-            Err(error) => {
-                writeln!(context.err, "headspace: {error}")?;
-                return Ok(EXIT_UNREADABLE);
-            }
+            Err(error) => return context.fail(error, EXIT_UNREADABLE),
         },
     };
-    let place = args
-        .path
-        .as_ref()
-        .unwrap_or(&context.runs)
-        .display()
-        .to_string();
     let (listener, address) = match listen(args) {
         Ok(listening) => listening,
-        Err(error) => {
-            writeln!(context.err, "headspace: {error}")?;
-            return Ok(EXIT_USAGE);
-        }
+        Err(error) => return context.fail(error, EXIT_USAGE),
     };
     let access = Access::new(&args.host, address, args.token.clone());
-    let with = if args.token.is_some() {
-        ", with the token"
-    } else {
-        ""
-    };
+    let place = args.path.as_ref().unwrap_or(&context.runs).display();
+    let with = args.token.as_ref().map_or("", |_| ", with the token");
     writeln!(
         context.out,
         "http://{address}/{with} shows {place} (Ctrl-C ends it)"
     )?;
     if tuning.is_some() {
-        writeln!(
-            context.out,
-            "http://{address}{} shows the search",
-            search_page::PAGE
-        )?;
+        let page = search_page::PAGE;
+        writeln!(context.out, "http://{address}{page} shows the search")?;
     }
     context.out.flush()?;
-    if let Err(error) = run(listener, access, follower, tuning) {
-        writeln!(context.err, "headspace: {error}")?;
-        return Ok(EXIT_UNREADABLE);
+    match run(listener, access, follower, tuning) {
+        Ok(()) => Ok(EXIT_OK),
+        Err(error) => context.fail(error, EXIT_UNREADABLE),
     }
-    Ok(EXIT_OK)
 }
 
 fn listen(args: &ServeArgs) -> Result<(TcpListener, SocketAddr), ServeError> {
@@ -143,11 +124,6 @@ fn run(
     drop(following);
     runtime.shutdown_background();
     done.map_err(ServeError::Start)
-}
-
-/// Parses the option `--token`.
-pub(crate) fn token(text: &str) -> Result<Token, String> {
-    Token::parse(text)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The routes of the server. There are no others, and no path of a request is looked up on disk.
+//! Defines all routes of the server. No path of a request is looked up on disk.
 
 use std::sync::Arc;
 

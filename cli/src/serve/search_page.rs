@@ -1,4 +1,4 @@
-//! The page of a search: the results of `headspace tune` in a folder, as a page with pictures.
+//! Makes the page of a search: the results of `headspace tune` in a folder, with pictures.
 //!
 //! The file names are constants. The files are read for each request, because the search may still be
 //! running. They are served only if the folder belongs to a search.
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_table_is_never_markup() {
+    fn text_in_the_table_is_never_markup() {
         let folder = tempfile::tempdir().unwrap();
         let table = "name\tnotes\n000\t<script>alert(1)</script>\\nmore\n";
         std::fs::write(folder.path().join("results.tsv"), table).unwrap();

@@ -53,7 +53,7 @@ impl Server {
             path: Some(folder.path().to_path_buf()),
             host: "127.0.0.1".to_owned(),
             port: 0,
-            token: token.map(|token| Token::parse(token).unwrap()),
+            token: token.map(|token| token.parse().unwrap()),
         };
         let follower = Follower::open(folder.path()).unwrap();
         let (listener, address) = listen(&args).unwrap();
@@ -104,7 +104,7 @@ fn code(answer: &str) -> &str {
 }
 
 #[test]
-fn every_route_answers_and_every_answer_forbids_what_the_page_does_not_need() {
+fn every_route_responds_with_a_restrictive_content_security_policy() {
     let server = Server::start(None);
     for path in [
         "/",
@@ -134,7 +134,7 @@ fn every_route_answers_and_every_answer_forbids_what_the_page_does_not_need() {
 }
 
 #[test]
-fn the_summary_is_what_report_prints_as_json() {
+fn the_summary_is_the_json_that_report_prints() {
     let server = Server::start(None);
     let answer = server.get("/api/summary");
     let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -204,7 +204,7 @@ fn another_name_another_method_and_a_missing_token_are_refused() {
 }
 
 #[test]
-fn what_is_written_while_somebody_watches_arrives() {
+fn records_written_while_a_page_is_open_arrive_there() {
     let server = Server::start(None);
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -230,7 +230,7 @@ fn what_is_written_while_somebody_watches_arrives() {
 }
 
 #[test]
-fn pages_beyond_the_limit_are_told_to_come_later_and_others_are_answered() {
+fn pages_beyond_the_limit_must_retry_later_and_other_requests_are_answered() {
     let server = Server::start(None);
     let open: Vec<TcpStream> = (0..routes::LISTENERS)
         .map(|_| {
@@ -268,12 +268,12 @@ fn an_address_for_others_needs_a_token() {
     };
     let error = listen(&args).unwrap_err().to_string();
     assert!(error.contains("--token"), "{error}");
-    args.token = Some(Token::parse(TOKEN).unwrap());
+    args.token = Some(TOKEN.parse().unwrap());
     assert!(listen(&args).is_ok());
 }
 
 #[test]
-fn files_that_cannot_be_read_are_told_on_the_page_until_they_can() {
+fn the_page_reports_unreadable_files_until_they_can_be_read() {
     let live = Live::default();
     let told = || {
         live.page()

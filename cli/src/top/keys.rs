@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn tab_goes_through_the_ranks_to_all_of_them_and_round() {
+    fn tab_cycles_through_the_ranks_and_the_view_of_all_ranks() {
         let ranks = [0, 2, 5];
         let shown = |tabs: usize| after(&vec![Act::NextRank; tabs], &ranks, 0).shown;
         assert_eq!(

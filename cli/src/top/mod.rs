@@ -1,4 +1,4 @@
-//! `headspace top`: a run in the terminal, live, from another process.
+//! Runs `headspace top`, which shows a run live in a terminal, from another process.
 //!
 //! ```text
 //! source ─ records ─▶ state ─▶ view ─▶ terminal
@@ -38,21 +38,14 @@ const READ_AT_ONCE: Duration = Duration::from_millis(100);
 /// Runs the command.
 pub(crate) fn top(args: &TopArgs, context: &mut Context<'_>) -> io::Result<i32> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        writeln!(
-            context.err,
-            "headspace: `top` draws on a terminal, and this is none (`headspace report` prints a \
-             run once, also while it goes on)"
-        )?;
-        return Ok(EXIT_USAGE);
+        let message = "`top` draws on a terminal, and this is none (`headspace report` prints a \
+                       run once, also while it goes on)";
+        return context.fail(message, EXIT_USAGE);
     }
-    let (source, place) = match Source::open(args.path.as_deref(), &context.runs) {
-        Ok(opened) => opened,
-        Err(error) => {
-            writeln!(context.err, "headspace: {error}")?;
-            return Ok(EXIT_UNREADABLE);
-        }
-    };
-    Watching::new(source, place).run(&mut Terminal::enter()?)
+    match Source::open(args.path.as_deref(), &context.runs) {
+        Ok((source, place)) => Watching::new(source, place).run(&mut Terminal::enter()?),
+        Err(error) => context.fail(error, EXIT_UNREADABLE),
+    }
 }
 
 /// The main loop, which connects state and view.

@@ -1,4 +1,4 @@
-//! The source of the records: a run's files, or a pipe or socket to which the trainer writes.
+//! Reads records from a run's files, or from a pipe or socket to which the trainer writes.
 
 use std::fs::File;
 use std::os::unix::fs::FileTypeExt;
@@ -29,7 +29,7 @@ pub(super) enum Source {
 
 /// The result of polling a source.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Looked {
+pub(super) struct Polled {
     /// Whether any record came.
     pub(super) came: bool,
     /// Whether more records are available already.
@@ -70,7 +70,7 @@ impl Source {
     }
 
     /// Adds new records to the state.
-    pub(super) fn poll(&mut self, state: &mut State) -> Result<Looked, String> {
+    pub(super) fn poll(&mut self, state: &mut State) -> Result<Polled, String> {
         match self {
             Self::Files(follower) => {
                 let polled = follower.poll().map_err(|error| error.to_string())?;
@@ -82,27 +82,27 @@ impl Source {
                 for (rank, record) in polled.records {
                     state.take(rank, record);
                 }
-                Ok(Looked {
+                Ok(Polled {
                     came,
                     more: polled.more,
                 })
             }
             Self::Stream(receive) => {
-                let mut looked = Looked::default();
+                let mut polled = Polled::default();
                 for _ in 0..WAITING {
                     match receive.try_recv() {
                         Ok(record) => {
                             state.take(record.rank, record);
-                            looked.came = true;
+                            polled.came = true;
                         }
-                        Err(TryRecvError::Empty) => return Ok(looked),
+                        Err(TryRecvError::Empty) => return Ok(polled),
                         Err(TryRecvError::Disconnected) => {
                             return Err("the stream's reader ended".to_owned());
                         }
                     }
                 }
-                looked.more = true;
-                Ok(looked)
+                polled.more = true;
+                Ok(polled)
             }
         }
     }

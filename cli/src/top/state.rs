@@ -1,4 +1,4 @@
-//! The state behind the screen: a fold over the records.
+//! Keeps the state behind the screen: a fold over the records.
 //!
 //! Pure: the time comes from the records and from the caller that draws. Memory is bounded by the
 //! number of ranks, stages and queues, not by the length of the run.
@@ -46,9 +46,9 @@ impl State {
 
     /// Number of processes in the run: as the records state, but at least the number of ranks seen.
     pub(crate) fn world_size(&self) -> usize {
-        let told = self.ranks.values().filter_map(|rank| rank.run.as_ref());
-        let told = told.map(|run| run.world_size as usize).max().unwrap_or(1);
-        told.max(self.ranks.len())
+        let runs = self.ranks.values().filter_map(|rank| rank.run.as_ref());
+        let recorded = runs.map(|run| run.world_size as usize).max();
+        recorded.unwrap_or(1).max(self.ranks.len())
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) enum Shown {
     clippy::struct_excessive_bools,
     reason = "each is a key that switches something on and off"
 )]
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Choice {
     pub(crate) shown: Shown,
     /// Number of lines by which the list is scrolled.
@@ -54,16 +54,9 @@ pub(crate) struct Choice {
     pub(crate) verdict: bool,
 }
 
-impl Default for Choice {
+impl Default for Shown {
     fn default() -> Self {
-        Self {
-            shown: Shown::Rank(0),
-            scroll: 0,
-            paused: false,
-            help: false,
-            whole: false,
-            verdict: false,
-        }
+        Self::Rank(0)
     }
 }
 
@@ -102,31 +95,26 @@ pub(crate) fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>) -> usize {
     .areas(frame.area());
     frame.render_widget(header::line(scene, top.width), top);
     frame.render_widget(help::footer(scene), bottom);
+    let scroll = scene.choice.scroll;
     if scene.choice.help {
-        return list(
-            frame,
-            middle,
-            help::lines(scene.palette),
-            scene.choice.scroll,
-        );
+        return list(frame, middle, help::lines(scene.palette), scroll);
     }
     if scene.state.ranks.is_empty() {
-        let lines = header::waiting(scene);
-        return list(frame, middle, lines, scene.choice.scroll);
+        return list(frame, middle, header::waiting(scene), scroll);
     }
     let Some((_, rank)) = scene.rank() else {
-        let lines = ranks::lines(scene, middle.width);
-        return list(frame, middle, lines, scene.choice.scroll);
+        return list(frame, middle, ranks::lines(scene, middle.width), scroll);
     };
     let verdict = verdict::sections(rank, scene, middle.width);
     if scene.choice.verdict {
-        return list(frame, middle, verdict::lines(verdict), scene.choice.scroll);
+        return list(frame, middle, verdict::lines(verdict), scroll);
     }
     let height = middle.height;
     let told = if height < 18 { 3 } else { (height / 4).max(6) };
     let verdict = verdict::shortened(verdict, usize::from(told));
     let told = u16::try_from(verdict.len()).unwrap_or(u16::MAX);
-    let gap = u16::from(airy(height));
+    // Empty lines only if there is room.
+    let gap = u16::from(height >= 34);
     let [now, chart, _, verdict_area, _, body] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length((height / 3).clamp(4, 14)),
@@ -155,19 +143,9 @@ fn draw_body(frame: &mut Frame<'_>, area: Rect, rank: &Rank, scene: &Scene<'_>) 
         Constraint::Min(0),
     ])
     .areas(area);
-    let one = list(frame, left, body::pipeline(rank, scene, left.width), scroll);
-    let two = list(
-        frame,
-        right,
-        body::machine(rank, scene, right.width),
-        scroll,
-    );
-    one.max(two)
-}
-
-/// Whether there is room for empty lines.
-fn airy(height: u16) -> bool {
-    height >= 34
+    let pipeline = body::pipeline(rank, scene, left.width);
+    let machine = body::machine(rank, scene, right.width);
+    list(frame, left, pipeline, scroll).max(list(frame, right, machine, scroll))
 }
 
 /// Draws scrolled lines. Returns by how many lines they can be scrolled.

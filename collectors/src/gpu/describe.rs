@@ -1,4 +1,4 @@
-//! Short descriptions of the devices for the `run` record, with the number of decoders of each.
+//! Describes the devices for the `run` record, with the number of decoders of each.
 //!
 //! No driver call returns the number of decoders (NVDEC) of a GPU. If the GPU supports MIG, the profile
 //! of the largest slice contains it, and a slice reports its own number. Otherwise a table of common

@@ -1,4 +1,4 @@
-//! The devices that the process may use, and whether they still respond.
+//! Finds the devices that the process may use, and remembers which of them are lost.
 //!
 //! All sources of this module share them: after one source finds a device lost, no source queries it
 //! again.
@@ -73,15 +73,17 @@ impl Device {
 /// # Errors
 ///
 /// Returns [`CollectError::Unsupported`] with the reason if all are lost.
-pub(super) fn any_left(devices: &[&Arc<Device>]) -> Result<(), CollectError> {
-    let mut reasons = Vec::new();
-    for device in devices {
-        match device.lost() {
-            None => return Ok(()),
-            Some(reason) => reasons.push(format!("`{}` is lost: {reason}", device.scope())),
-        }
+pub(super) fn any_left<'a>(
+    devices: impl Iterator<Item = &'a Arc<Device>>,
+) -> Result<(), CollectError> {
+    let lost = |device: &Arc<Device>| {
+        let reason = device.lost()?;
+        Some(format!("`{}` is lost: {reason}", device.scope()))
+    };
+    match devices.map(lost).collect::<Option<Vec<_>>>() {
+        None => Ok(()),
+        Some(reasons) => Err(CollectError::unsupported(reasons.join("; "))),
     }
-    Err(CollectError::unsupported(reasons.join("; ")))
 }
 
 /// The devices that the process may use, in its own order.
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_names_what_leaves_no_device() {
+    fn the_reason_names_the_setting_that_leaves_no_device() {
         assert!(reason(&none(Some("7"), 2, None)).contains("`CUDA_VISIBLE_DEVICES=7`"));
         assert!(reason(&none(None, 0, None)).contains("no GPU"));
         assert!(reason(&none(None, 2, None)).contains("MIG"));

@@ -1,4 +1,4 @@
-//! The source `gpu`: the values of each device that single driver calls return.
+//! The source `gpu` reads the values of each device that single driver calls return.
 //!
 //! A value that a device does not support is dropped for that device after the first call. Other values
 //! are not affected. A total that decreases is invalid, and is dropped as well.
@@ -37,11 +37,12 @@ pub struct Gpu {
 #[derive(Debug)]
 struct Watched {
     device: Arc<Device>,
-    asked: Vec<Asked>,
+    polled: Vec<Polled>,
 }
 
 /// A value that a device may have.
-struct Asked {
+#[derive(Debug)]
+struct Polled {
     value: &'static Value,
     cadence: Cadence,
     /// The driver's own refresh interval.
@@ -49,14 +50,6 @@ struct Asked {
     count: u32,
     /// The last totals, in the order of the readings.
     totals: Vec<f64>,
-}
-
-impl std::fmt::Debug for Asked {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Asked")
-            .field("cadence", &self.cadence)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Gpu {
@@ -72,7 +65,7 @@ impl Gpu {
             let values = VALUES.iter().filter(|value| value.applies_to(device));
             Watched {
                 device: Arc::clone(device),
-                asked: values.map(|value| Asked::new(value, beside_gpm)).collect(),
+                polled: values.map(|value| Polled::new(value, beside_gpm)).collect(),
             }
         };
         Self {
@@ -82,16 +75,13 @@ impl Gpu {
     }
 }
 
-impl Asked {
+impl Polled {
     fn new(value: &'static Value, beside_gpm: bool) -> Self {
-        let every = if beside_gpm {
-            value.beside_gpm
-        } else {
-            value.every
-        };
+        let [alone, with_gpm] = value.every_s;
+        let every_s = if beside_gpm { with_gpm } else { alone };
         Self {
             value,
-            cadence: Cadence::new(every),
+            cadence: Cadence::new(Duration::from_secs(every_s)),
             refresh: Duration::ZERO,
             count: 0,
             totals: Vec::new(),
@@ -155,12 +145,11 @@ impl Collector for Gpu {
     fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
         let rank_gpu = &self.rank_gpu;
         let read = (self.devices.iter_mut()).filter(|w| rank_gpu.reads(w.device.ordinal));
-        for Watched { device, asked } in read {
-            asked.retain_mut(|value| value.read(device, at, out));
+        for Watched { device, polled } in read {
+            polled.retain_mut(|value| value.read(device, at, out));
         }
-        let devices: Vec<_> = self.devices.iter().map(|watched| &watched.device).collect();
-        any_left(&devices)?;
-        if self.devices.iter().all(|watched| watched.asked.is_empty()) {
+        any_left(self.devices.iter().map(|watched| &watched.device))?;
+        if self.devices.iter().all(|watched| watched.polled.is_empty()) {
             return Err(CollectError::unsupported(
                 "the driver tells none of the values of these GPUs",
             ));

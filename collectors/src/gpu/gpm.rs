@@ -45,7 +45,7 @@ const FEW: usize = 2;
 /// Read every second.
 const SM: [Id; 1] = [Id::SmUtil];
 
-/// Read every 10 s where there are more than a [`FEW`] devices.
+/// Read every 10 s with more than [`FEW`] devices.
 const PARTS: [Row; 3] = [
     (Id::SmOccupancy, &metric::GPU_SM_OCCUPANCY, &[]),
     (Id::AnyTensorUtil, &metric::GPU_TENSOR_UTILIZATION, &[]),
@@ -354,8 +354,7 @@ impl Collector for Gpm {
                 window.read(device, at, self.clock.as_ref(), out);
             }
         }
-        let devices: Vec<_> = self.devices.iter().map(|watched| &watched.device).collect();
-        any_left(&devices)?;
+        any_left(self.devices.iter().map(|watched| &watched.device))?;
         let nothing = |watched: &Watched| watched.windows.iter().all(|w| w.rows.is_empty());
         if self.devices.iter().all(nothing) {
             return Err(CollectError::unsupported(
@@ -373,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percent_becomes_a_share_and_rubbish_nothing() {
+    fn percent_becomes_a_share_and_an_invalid_value_is_dropped() {
         assert_eq!(share(0.0), Some(0.0));
         assert_eq!(share(87.319_999), Some(0.8732));
         assert_eq!(share(100.0), Some(1.0));

@@ -1,4 +1,4 @@
-//! The driver's management library (NVML): loaded once, never unloaded.
+//! Loads the driver's management library (NVML) once, and never unloads it.
 //!
 //! The library is leaked on purpose. Unloading it would call `nvmlShutdown`, but other users in the
 //! process may still rely on the library, and the wrapper panics if that call is missing. A second
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_library_is_said_to_be_absent() {
+    fn a_missing_library_is_reported_as_missing() {
         let (reason, remedy) = reason(load(Some(Path::new("/nowhere/libnvidia-ml.so.1"))));
 
         assert!(reason.contains("/nowhere/libnvidia-ml.so.1"), "{reason}");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_no_nvml_is_told_apart_from_an_absent_one() {
+    fn another_library_is_not_reported_as_a_missing_one() {
         let (reason, remedy) = reason(load(Some(Path::new("libc.so.6"))));
 
         assert!(
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_library_is_told_of_in_the_loaders_words() {
+    fn a_file_that_is_no_library_is_reported_with_the_loaders_message() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("libnvidia-ml.so.1");
         std::fs::write(&path, "not an ELF file").unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_device_an_absent_value_and_a_passing_fault_are_told_apart() {
+    fn lost_devices_missing_values_and_transient_faults_are_distinguished() {
         assert_eq!(Fault::of(&NvmlError::GpuLost), Fault::Lost);
         assert_eq!(Fault::of(&NvmlError::NotSupported), Fault::Absent);
         assert_eq!(Fault::of(&NvmlError::NoPermission), Fault::Absent);

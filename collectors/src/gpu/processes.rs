@@ -23,7 +23,7 @@ use nvml_wrapper::struct_wrappers::device::{ProcessInfo, ProcessUtilizationSampl
 use super::device::{Device, any_left};
 use super::library::Fault;
 use super::read_interval::{Cadence, FASTEST};
-use crate::procfs::walk::Walker;
+use crate::procfs::{self, walk::Walker};
 
 /// This source's name.
 pub const NAME: &str = "gpu_processes";
@@ -65,12 +65,11 @@ struct Watched {
     last: u64,
 }
 
-/// An amount, divided by owner.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Split {
-    own: f64,
-    others: f64,
-}
+/// An amount of this process tree, and of other processes.
+type Split = [f64; 2];
+
+/// The attributes of a [`Split`].
+const OWNERS: [Attributes; 2] = [&[("owner", "own")], &[("owner", "others")]];
 
 impl Processes {
     /// Watches the devices whose processes the driver can list.
@@ -182,19 +181,18 @@ impl Watched {
     }
 
     fn push(&self, metric: &'static Metric, split: Split, out: &mut Vec<Reading>) {
-        for (attributes, value) in [(OWN, split.own), (OTHERS, split.others)] {
-            out.push(Reading::with(
-                metric,
-                self.device.scope(),
-                attributes,
-                value,
-            ));
-        }
+        let series = OWNERS.map(|owner| (metric, owner));
+        procfs::append(out, &self.device.scope(), series, split.map(Some));
+    }
+
+    /// The processes on the device; `None` if the driver does not list them now.
+    fn running(&mut self) -> Option<Vec<ProcessInfo>> {
+        let is_absent = |error: &NvmlError| self.device.judge(error) == Fault::Absent;
+        running(self.device.used())
+            .inspect_err(|error| self.memory &= !is_absent(error))
+            .ok()
     }
 }
-
-const OWN: Attributes = &[("owner", "own")];
-const OTHERS: Attributes = &[("owner", "others")];
 
 /// Memory of this process tree in bytes, or 0 if the driver does not report it. `None` if the process
 /// tree has no context on the device.
@@ -211,20 +209,12 @@ fn own_bytes(processes: &[ProcessInfo], own: &HashSet<u32>) -> Option<f64> {
 
 /// Memory in bytes by owner; `None` unless the driver reports it for every process.
 fn memory(processes: &[ProcessInfo], own: &HashSet<u32>) -> Option<Split> {
-    let mut split = Split {
-        own: 0.0,
-        others: 0.0,
-    };
+    let mut split = [0.0; 2];
     for process in processes {
         let UsedGpuMemory::Used(bytes) = process.used_gpu_memory else {
             return None;
         };
-        let owner = if own.contains(&process.pid) {
-            &mut split.own
-        } else {
-            &mut split.others
-        };
-        *owner += bytes as f64;
+        split[usize::from(!own.contains(&process.pid))] += bytes as f64;
     }
     Some(split)
 }
@@ -246,10 +236,7 @@ fn time(samples: &[ProcessUtilizationSample], own: &HashSet<u32>) -> Option<Spli
             .sum();
         (sum.min(1.0) * 10_000.0).round() / 10_000.0
     };
-    (!sums.is_empty()).then(|| Split {
-        own: share(true),
-        others: share(false),
-    })
+    (!sums.is_empty()).then(|| [true, false].map(share))
 }
 
 impl Collector for Processes {
@@ -270,19 +257,8 @@ impl Collector for Processes {
         self.looks = self.looks.saturating_add(1);
         for watched in &mut self.devices {
             let is_read = is_searched || self.rank_gpu.reads(watched.device.ordinal);
-            let list = match watched.device.lost() {
-                Some(_) => None,
-                None if !is_read => None,
-                None => match running(watched.device.used()) {
-                    Ok(list) => Some(list),
-                    Err(error) => {
-                        let absent = watched.device.judge(&error) == Fault::Absent;
-                        watched.memory &= !absent;
-                        None
-                    }
-                },
-            };
-            lists.push(list);
+            let is_read = is_read && watched.device.lost().is_none();
+            lists.push(is_read.then(|| watched.running()).flatten());
         }
         // The descendants are determined only if they are needed.
         let own = if lists.iter().flatten().any(|list| !list.is_empty()) {
@@ -310,8 +286,7 @@ impl Collector for Processes {
                 watched.read(&own, list, out);
             }
         }
-        let devices: Vec<_> = self.devices.iter().map(|watched| &watched.device).collect();
-        any_left(&devices)
+        any_left(self.devices.iter().map(|watched| &watched.device))
     }
 }
 
@@ -344,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn children_are_own_and_the_rest_are_others() {
+    fn memory_of_children_belongs_to_this_process_tree() {
         let processes = [
             process(10, UsedGpuMemory::Used(100)),
             process(11, UsedGpuMemory::Used(20)),
@@ -353,17 +328,11 @@ mod tests {
 
         let split = memory(&processes, &own());
 
-        assert_eq!(
-            split,
-            Some(Split {
-                own: 120.0,
-                others: 3.0
-            })
-        );
+        assert_eq!(split, Some([120.0, 3.0]));
     }
 
     #[test]
-    fn memory_that_is_not_told_of_all_is_not_told_at_all() {
+    fn without_the_memory_of_every_process_there_is_no_reading() {
         let processes = [
             process(10, UsedGpuMemory::Used(100)),
             process(99, UsedGpuMemory::Unavailable),
@@ -373,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_the_mean_of_each_process_added_up_by_owner() {
+    fn time_is_the_sum_over_an_owner_of_the_mean_of_each_process() {
         let samples = [
             sample(10, 40),
             sample(10, 20),
@@ -383,18 +352,12 @@ mod tests {
 
         let split = time(&samples, &own());
 
-        assert_eq!(
-            split,
-            Some(Split {
-                own: 0.4,
-                others: 0.5
-            })
-        );
+        assert_eq!(split, Some([0.4, 0.5]));
     }
 
     #[test]
-    fn without_a_sample_there_is_no_time_rather_than_none_used() {
+    fn without_a_valid_sample_there_is_no_reading_of_time() {
         assert_eq!(time(&[], &own()), None);
-        assert_eq!(time(&[sample(10, 1_000)], &own()), None, "rubbish");
+        assert_eq!(time(&[sample(10, 1_000)], &own()), None, "invalid share");
     }
 }

@@ -81,22 +81,20 @@ impl Opening {
         gpus.take()
     }
 
-    /// The source `gpu`, which waits until the GPUs are open.
+    /// The sources `gpu`, `gpu_gpm` and `gpu_processes`, which wait until the GPUs are open.
     #[must_use]
-    pub fn device(&self) -> LateSource {
-        LateSource::new(self, super::NAME, |gpus| boxed(&mut gpus.device))
-    }
-
-    /// The source `gpu_gpm`, which waits until the GPUs are open.
-    #[must_use]
-    pub fn gpm(&self) -> LateSource {
-        LateSource::new(self, gpm::NAME, |gpus| boxed(&mut gpus.gpm))
-    }
-
-    /// The source `gpu_processes`, which waits until the GPUs are open.
-    #[must_use]
-    pub fn processes(&self) -> LateSource {
-        LateSource::new(self, processes::NAME, |gpus| boxed(&mut gpus.processes))
+    pub fn sources(&self) -> [LateSource; 3] {
+        let sources: [(&'static str, Take); 3] = [
+            (super::NAME, |gpus| boxed(&mut gpus.device)),
+            (gpm::NAME, |gpus| boxed(&mut gpus.gpm)),
+            (processes::NAME, |gpus| boxed(&mut gpus.processes)),
+        ];
+        sources.map(|(name, take)| LateSource {
+            opening: self.clone(),
+            name,
+            take,
+            source: None,
+        })
     }
 }
 
@@ -119,15 +117,6 @@ pub struct LateSource {
 }
 
 impl LateSource {
-    fn new(opening: &Opening, name: &'static str, take: Take) -> Self {
-        Self {
-            opening: opening.clone(),
-            name,
-            take,
-            source: None,
-        }
-    }
-
     fn opened(&mut self) -> Result<&mut Box<dyn Collector>, CollectError> {
         if let Some(source) = self.source.take() {
             return Ok(self.source.insert(source));

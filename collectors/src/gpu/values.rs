@@ -1,4 +1,4 @@
-//! The values of a device that a single driver call returns.
+//! Reads the values of a device that a single driver call returns.
 //!
 //! A row of [`VALUES`] is one driver call, which returns one or several values. The row states how
 //! often to read it, on which devices, and with which call. Never called:
@@ -34,11 +34,11 @@ pub(super) enum Of {
 }
 
 /// A row: one call of the driver.
+#[derive(Debug)]
 pub(super) struct Value {
-    /// Long-run interval between two calls.
-    pub(super) every: Duration,
-    /// The same interval on a device for which GPM gives more information.
-    pub(super) beside_gpm: Duration,
+    /// Long-run interval between two calls in seconds, and the interval on a device for which GPM gives
+    /// more information.
+    pub(super) every_s: [u64; 2],
     pub(super) of: Of,
     /// Reads the value. Also returns the driver's refresh interval, if the driver reports one.
     pub(super) read: Read,
@@ -96,13 +96,8 @@ pub(super) static VALUES: [Value; 17] = [
     row([60, 60], Of::Used, memory_limit),
 ];
 
-const fn row([every, beside_gpm]: [u64; 2], of: Of, read: Read) -> Value {
-    Value {
-        every: Duration::from_secs(every),
-        beside_gpm: Duration::from_secs(beside_gpm),
-        of,
-        read,
-    }
+const fn row(every_s: [u64; 2], of: Of, read: Read) -> Value {
+    Value { every_s, of, read }
 }
 
 impl Value {
@@ -339,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_gpu_and_one_with_set_clocks_are_not_held_down() {
+    fn an_idle_gpu_and_one_with_fixed_clocks_are_not_throttled() {
         assert_eq!(held(ThrottleReasons::NONE), [""; 0]);
         assert_eq!(
             held(ThrottleReasons::GPU_IDLE | ThrottleReasons::APPLICATIONS_CLOCKS_SETTING),
@@ -348,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_is_told_by_its_cause() {
+    fn each_throttle_reason_is_reported_by_its_cause() {
         assert_eq!(held(ThrottleReasons::SW_POWER_CAP), ["power"]);
         assert_eq!(held(ThrottleReasons::SW_THERMAL_SLOWDOWN), ["thermal"]);
         assert_eq!(
@@ -363,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_of_32_bits_is_none() {
+    fn a_32_bit_total_is_rejected() {
         assert_eq!(total(&SampleValue::U64(1 << 40)).ok(), Some(1 << 40));
         assert_eq!(total(&SampleValue::I64(7)).ok(), Some(7));
         assert!(total(&SampleValue::I64(-1)).is_err());
@@ -371,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_all_of_the_time_is_no_utilisation() {
+    fn a_share_above_100_percent_is_invalid() {
         assert_eq!(share(100).ok(), Some(1.0));
         assert!(share(101).is_err());
     }

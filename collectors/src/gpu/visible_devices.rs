@@ -1,4 +1,4 @@
-//! Which GPUs the process may use, and in which order: parses `CUDA_VISIBLE_DEVICES` as CUDA does.
+//! Parses `CUDA_VISIBLE_DEVICES` as CUDA does: which GPUs the process may use, and in which order.
 //!
 //! CUDA does not report an invalid list. It uses the entries before the first invalid one, and none at
 //! all if the list names a device twice. This module does the same. Entries are numbers or unique ids.
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_read_as_far_as_it_goes() {
+    fn text_after_a_number_is_ignored() {
         assert_eq!(whole(Some("1x,2gpu"), &four()), [1, 2]);
     }
 
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn unique_ids_may_be_cut_short_while_they_stay_unique() {
+    fn a_unique_prefix_of_an_id_selects_the_device() {
         assert_eq!(whole(Some("GPU-c44,GPU-aa11"), &four()), [3, 0]);
         assert_eq!(whole(Some("GPU-ab"), &four()), [1]);
         assert_eq!(whole(Some("GPU-b"), &four()), [2]);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_entry_decides_what_the_list_is_made_of() {
+    fn the_first_entry_decides_whether_the_list_contains_numbers_or_ids() {
         assert_eq!(whole(Some("0,GPU-b33"), &four()), [0]);
         assert_eq!(whole(Some("GPU-b33,0"), &four()), [2]);
     }

@@ -1,4 +1,4 @@
-//! The source `cgroup`: how often the container's limits were reached.
+//! The source `cgroup` counts how often the container's limits were reached.
 //!
 //! The readings come from the tightest group above the process: the lowest quota for CPU time, the
 //! lowest limit for memory, and the nearest group among equals. That group restricts the process, and
@@ -7,18 +7,17 @@
 //! and there is no reading. When another group becomes the tightest, the totals continue from their
 //! last values.
 
-use std::cmp::Ordering;
 use std::path::Path;
 use std::time::Duration;
 
-use headspace_agent::model::metric::{self, Metric};
+use headspace_agent::model::metric;
 use headspace_agent::model::reading::Attributes;
 use headspace_agent::model::{Reading, Scope};
 use headspace_agent::port::{CollectError, Collector};
 
-use super::cgroup::{Controller, CpuGroup, Groups, MemoryGroup, Standing, Unknown};
-use crate::procfs::float;
+use super::cgroup::{Controller, CpuGroup, Groups, MemoryGroup, tightest};
 use crate::procfs::monotonic_total::Carry;
+use crate::procfs::{self, float};
 
 /// This source's name.
 pub const NAME: &str = "cgroup";
@@ -27,7 +26,7 @@ pub const NAME: &str = "cgroup";
 pub const READS: &str = "throttling by the CPU quota, memory, its limit and events, of this \
                          process's control group and those above it";
 
-/// In the order of a group's events.
+/// The attributes of a group's events, in their order.
 const EVENTS: [Attributes; 4] = [
     &[("event", "high")],
     &[("event", "max")],
@@ -45,10 +44,10 @@ pub struct ControlGroup {
     buffer: Vec<u8>,
 }
 
-/// Totals of a group that may be exchanged for another.
+/// Totals that continue when another group becomes the tightest.
 #[derive(Debug)]
 struct Totals<const N: usize> {
-    /// Which group the totals are followed in, counted from the process's own.
+    /// Index of the group whose counters are followed; 0 is the process's own.
     group: Option<usize>,
     carries: [Option<Carry>; N],
 }
@@ -61,25 +60,20 @@ impl<const N: usize> Totals<N> {
         }
     }
 
-    /// The totals, the counters of that group being at `raws`.
+    /// The totals; `raws` are the current counters of that group.
     fn follow(&mut self, group: usize, raws: [Option<u64>; N]) -> [Option<u64>; N] {
         let same = self
             .group
             .replace(group)
             .is_none_or(|before| before == group);
-        let mut totals = [None; N];
-        for ((carry, raw), total) in self.carries.iter_mut().zip(raws).zip(&mut totals) {
-            let Some(raw) = raw else { continue };
-            *total = Some(match carry {
-                None => carry.insert(Carry::from_start(raw)).total(),
-                Some(carry) if same => carry.follow(raw),
-                Some(carry) => {
-                    carry.switch_to(raw);
-                    carry.total()
-                }
-            });
-        }
-        totals
+        std::array::from_fn(|index| {
+            let raw = raws[index]?;
+            let carry = self.carries[index].get_or_insert_with(|| Carry::from_start(raw));
+            if !same {
+                carry.switch_to(raw);
+            }
+            Some(carry.follow(raw))
+        })
     }
 }
 
@@ -88,18 +82,16 @@ impl ControlGroup {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where no group above this process has a limit or counts
-    /// memory.
+    /// Returns [`CollectError::Unsupported`] if no group above this process has a limit or counts memory.
     pub fn new() -> Result<Self, CollectError> {
         Self::at("/")
     }
 
-    /// Watches those that `proc` and `sys` below `root` describe.
+    /// Watches the groups that `proc` and `sys` below `root` describe.
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where no group above this process has a limit or counts
-    /// memory.
+    /// Returns [`CollectError::Unsupported`] if no group above this process has a limit or counts memory.
     pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let mut source = Self {
@@ -125,32 +117,31 @@ impl ControlGroup {
     }
 
     fn read_cpu(&mut self, out: &mut Vec<Reading>) {
-        let Standing::Levels(groups) = self.cpu.now() else {
+        let Ok(groups) = self.cpu.now() else {
             return;
         };
         let buffer = &mut self.buffer;
-        let limits = groups.iter().map(|group| group.cores(buffer));
+        let limits = groups.iter().map(|group| group.level.cores(buffer));
         let Ok(Some((at, _))) = tightest(limits, f64::total_cmp) else {
             return;
         };
         let Some(counts) = groups[at].throttled(buffer) else {
             return;
         };
-        let raws = [counts.periods, counts.exhausted, counts.nanos].map(Some);
-        let [periods, throttled, nanos] = self.quota.follow(at, raws);
-        push(out, &metric::CGROUP_CPU_PERIODS, &[], periods.map(float));
-        push(
-            out,
-            &metric::CGROUP_CPU_THROTTLED_PERIODS,
-            &[],
-            throttled.map(float),
-        );
-        let seconds = nanos.map(|nanos| float(nanos) / 1e9);
-        push(out, &metric::CGROUP_CPU_THROTTLED_TIME, &[], seconds);
+        let [periods, throttled, nanos] = self.quota.follow(at, counts.map(Some));
+        let readings = [
+            (&metric::CGROUP_CPU_PERIODS, periods.map(float)),
+            (&metric::CGROUP_CPU_THROTTLED_PERIODS, throttled.map(float)),
+            (
+                &metric::CGROUP_CPU_THROTTLED_TIME,
+                nanos.map(|nanos| float(nanos) / 1e9),
+            ),
+        ];
+        procfs::append_plain(out, &Scope::Cgroup, readings);
     }
 
     fn read_memory(&mut self, out: &mut Vec<Reading>) {
-        let Standing::Levels(groups) = self.memory.now() else {
+        let Ok(groups) = self.memory.now() else {
             return;
         };
         let buffer = &mut self.buffer;
@@ -160,18 +151,19 @@ impl ControlGroup {
         };
         let (at, limit) = tightest.map_or((0, None), |(at, limit)| (at, Some(limit)));
         let Some(group) = groups.get(at) else { return };
-        let usage = group.usage(buffer);
-        push(out, &metric::CGROUP_MEMORY_USAGE, &[], usage.map(float));
-        push(out, &metric::CGROUP_MEMORY_LIMIT, &[], limit.map(float));
+        let readings = [
+            (&metric::CGROUP_MEMORY_USAGE, group.usage(buffer).map(float)),
+            (&metric::CGROUP_MEMORY_LIMIT, limit.map(float)),
+        ];
+        procfs::append_plain(out, &Scope::Cgroup, readings);
+        let events = EVENTS.map(|event| (&metric::CGROUP_MEMORY_EVENTS, event));
         let totals = self.events.follow(at, group.events(buffer));
-        for (attributes, total) in EVENTS.into_iter().zip(totals) {
-            push(
-                out,
-                &metric::CGROUP_MEMORY_EVENTS,
-                attributes,
-                total.map(float),
-            );
-        }
+        procfs::append(
+            out,
+            &Scope::Cgroup,
+            events,
+            totals.map(|total| total.map(float)),
+        );
     }
 }
 
@@ -192,50 +184,12 @@ impl Collector for ControlGroup {
     }
 }
 
-/// The lowest limit and which group has it, the first of equals.
-fn tightest<T>(
-    limits: impl Iterator<Item = Result<Option<T>, Unknown>>,
-    order: impl Fn(&T, &T) -> Ordering,
-) -> Result<Option<(usize, T)>, Unknown> {
-    let mut lowest: Option<(usize, T)> = None;
-    for (at, limit) in limits.enumerate() {
-        let Some(limit) = limit? else { continue };
-        let lower = lowest
-            .as_ref()
-            .is_none_or(|(_, before)| order(&limit, before) == Ordering::Less);
-        if lower {
-            lowest = Some((at, limit));
-        }
-    }
-    Ok(lowest)
-}
-
-fn push(
-    out: &mut Vec<Reading>,
-    metric: &'static Metric,
-    attributes: Attributes,
-    value: Option<f64>,
-) {
-    out.extend(value.map(|value| Reading::with(metric, Scope::Cgroup, attributes, value)));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_tightest_is_the_lowest_limit_and_the_nearest_of_equals() {
-        let of =
-            |limits: &[Result<Option<u64>, Unknown>]| tightest(limits.iter().copied(), u64::cmp);
-
-        let four = [Ok(None), Ok(Some(5)), Ok(Some(3)), Ok(Some(3))];
-        assert_eq!(of(&four), Ok(Some((2, 3))));
-        assert_eq!(of(&[Ok(None), Ok(None)]), Ok(None));
-        assert_eq!(of(&[Ok(Some(5)), Err(Unknown)]), Err(Unknown));
-    }
-
-    #[test]
-    fn totals_go_on_when_another_group_becomes_the_tightest() {
+    fn totals_continue_when_another_group_becomes_the_tightest() {
         let mut totals = Totals::<1>::new();
 
         assert_eq!(totals.follow(0, [Some(10)]), [Some(10)]);

@@ -1,15 +1,15 @@
-//! Sets of cores: which are online, and which this process may run on.
+//! Reads sets of cores: the online ones, and those on which this process may run.
 
 use std::iter;
 
 use crate::procfs::number;
 
-/// Highest core number believed, plus one. The kernel is built for 8,192 at most.
+/// Highest valid core number, plus one. Kernels support at most 8,192 cores.
 const MAX_CORES: usize = 65_536;
 
 const WORD_BITS: usize = libc::c_ulong::BITS as usize;
 
-/// A set of cores, as a bit a core. Empty means unknown: no process is without a core.
+/// A set of cores, with one bit per core. An empty set means unknown, because every process has a core.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Cores {
     words: Vec<libc::c_ulong>,
@@ -30,7 +30,7 @@ impl Cores {
         self.words.clear();
     }
 
-    /// Keeps only the cores that are in `other` as well.
+    /// Keeps only the cores that are also in `other`.
     pub(super) fn keep(&mut self, other: &Self) {
         for (index, word) in self.words.iter_mut().enumerate() {
             *word &= other.words.get(index).copied().unwrap_or(0);
@@ -47,8 +47,8 @@ impl Cores {
         }
     }
 
-    /// Makes the set that of a list as the kernel writes it, `0-3,8,10-11`; empty where the list is
-    /// strange.
+    /// Replaces the set by the cores in a list of the kernel, such as `0-3,8,10-11`. The set is empty if the
+    /// list is malformed.
     pub(super) fn read_list(&mut self, list: &[u8]) {
         self.clear();
         if self.try_list(list).is_none() {
@@ -72,11 +72,11 @@ impl Cores {
         Some(())
     }
 
-    /// Makes the set that of the cores which the process's main thread may run on; empty where the
-    /// kernel does not say.
+    /// Replaces the set by the cores on which the process's main thread may run. The set is empty if the
+    /// system call fails.
     ///
-    /// The main thread's, because threads and worker processes inherit it, while other threads may
-    /// be pinned for a purpose of their own. The kernel leaves out cores that are offline.
+    /// Threads and worker processes inherit the mask of the main thread. Other threads may be pinned for
+    /// their own purpose. The kernel omits offline cores.
     pub(super) fn read_affinity(&mut self) {
         self.clear();
         // The id of a process is the id of its main thread; 0 would be the calling thread.
@@ -84,7 +84,8 @@ impl Cores {
             return;
         };
         let first = (1024 / WORD_BITS).max(self.words.capacity());
-        // The kernel refuses a mask shorter than its own, so try longer ones (sched_getaffinity(2)).
+        // The kernel refuses a mask shorter than its own, so longer ones are tried
+        // (sched_getaffinity(2)).
         for length in iter::successors(Some(first), |length| Some(length * 2)) {
             if length > MAX_CORES / WORD_BITS {
                 break;
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn affinity_is_what_proc_says_of_the_main_thread() {
+    fn affinity_equals_the_mask_of_the_main_thread_in_proc() {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let allowed = status
             .lines()
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_filled_again_does_not_grow() {
+    fn a_mask_that_is_read_again_does_not_grow() {
         let mut cores = affinity();
         let (once, capacity) = (cores.clone(), cores.words.capacity());
 
@@ -199,7 +200,7 @@ mod tests {
         }
 
         #[test]
-        fn a_list_holds_what_was_written_to_it(
+        fn a_parsed_list_contains_exactly_the_written_cores(
             ranges in prop::collection::vec((0usize..9000, 0usize..40), 1..20)
         ) {
             let mut expected = BTreeSet::new();

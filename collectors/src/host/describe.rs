@@ -1,4 +1,4 @@
-//! The machine in a few words, for the first record of a run.
+//! Describes the machine for the first record of a run.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use headspace_agent::model::record::HostRecord;
 use super::usable_cores::Limits;
 use crate::procfs::{self, number, value, words};
 
-/// Describes this machine. What cannot be read is absent.
+/// Describes this machine. Values that cannot be read are absent.
 #[must_use]
 pub fn describe() -> HostRecord {
     describe_at("/")
@@ -63,7 +63,7 @@ fn memory_bytes(meminfo: &[u8]) -> Option<u64> {
         .flatten()
 }
 
-/// Text that a person may read in one line: printable, trimmed, not empty.
+/// The text, trimmed; `None` if it is empty or not printable in one line.
 fn text(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?.trim();
     (!text.is_empty() && !text.chars().any(char::is_control)).then(|| text.to_owned())
@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_yield_something_or_nothing(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = (cpu_model(&bytes), memory_bytes(&bytes), text(&bytes));
         }
     }

@@ -1,4 +1,4 @@
-//! What this machine allows the process to use, and how busy that is.
+//! The source `host` reads the cores that the process may use, and how busy they are.
 //!
 //! The readings are: cores online, cores in the affinity mask, the tightest CPU quota of the control
 //! groups above the process, and the smaller of the last two. Also the share of time for which the
@@ -52,7 +52,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where nothing at all can be read.
+    /// Returns [`CollectError::Unsupported`] if nothing at all can be read.
     pub fn new() -> Result<Self, CollectError> {
         Self::at("/")
     }
@@ -64,7 +64,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where nothing at all can be read.
+    /// Returns [`CollectError::Unsupported`] if nothing at all can be read.
     pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let mut host = Self {
@@ -133,9 +133,7 @@ impl Collector for Host {
                 self.runnable.map(procfs::float),
             ),
         ];
-        let known =
-            |(metric, value): (_, Option<f64>)| Some(Reading::new(metric, Scope::Host, value?));
-        out.extend(readings.into_iter().filter_map(known));
+        procfs::append_plain(out, &Scope::Host, readings);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The source `pressure`: how long work waited for cores, storage and memory (PSI).
+//! The source `pressure` reads how long work waited for cores, storage and memory (PSI).
 //!
 //! `/proc/pressure` describes the whole machine. The same files in the process's own v2 group describe
 //! only its container. The group at the root of the hierarchy is the machine, and is not reported
@@ -13,7 +13,7 @@ use headspace_agent::model::reading::Attributes;
 use headspace_agent::model::{Reading, Scope};
 use headspace_agent::port::{CollectError, Collector};
 
-use super::cgroup::{Controller, Groups, Standing, Version};
+use super::cgroup::{Controller, Groups, Version};
 use crate::procfs::{self, float, lines, number, words};
 
 /// This source's name.
@@ -64,16 +64,16 @@ impl Pressure {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where the kernel does not account for pressure.
+    /// Returns [`CollectError::Unsupported`] if the kernel does not account for pressure.
     pub fn new() -> Result<Self, CollectError> {
         Self::at("/")
     }
 
-    /// Watches those that `proc` and `sys` below `root` describe.
+    /// Watches the machine and the group that `proc` and `sys` below `root` describe.
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where the kernel does not account for pressure.
+    /// Returns [`CollectError::Unsupported`] if the kernel does not account for pressure.
     pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let folder = procfs::below(root, "/proc/pressure");
@@ -93,20 +93,20 @@ impl Pressure {
         }
     }
 
-    /// Appends what can be read; the first error of the machine's files.
+    /// Appends the totals that can be read. Returns the first error of the machine's files.
     fn read(&mut self, out: &mut Vec<Reading>) -> Option<io::Error> {
         let mut first = None;
         for (file, (name, attributes)) in self.machine.iter().zip(RESOURCES) {
             match procfs::read(file, &mut self.buffer) {
-                // No machine is ever fully out of cores, and the kernel writes a zero that says
-                // nothing (Documentation/accounting/psi.rst).
+                // `full` is undefined for the cores of a machine; the kernel writes zero there
+                // (Documentation/accounting/psi.rst).
                 Ok(bytes) => append(bytes, &Scope::Host, attributes, name == "cpu", out),
                 Err(error) => {
                     first.get_or_insert(error);
                 }
             }
         }
-        if let Standing::Levels([Some(files), ..]) = self.groups.now() {
+        if let Ok([Some(files), ..]) = self.groups.now() {
             for (file, (_, attributes)) in files.iter().zip(RESOURCES) {
                 if let Ok(bytes) = procfs::read(file, &mut self.buffer) {
                     append(bytes, &Scope::Cgroup, attributes, false, out);
@@ -145,9 +145,9 @@ fn group_files(_: Version, folder: &Path) -> GroupFiles {
 
 /// Why there is no pressure, and what to do.
 fn off(error: &io::Error, folder: &Path) -> CollectError {
-    // EOPNOTSUPP: the kernel could, and was told not to.
-    let told_not_to = error.raw_os_error() == Some(libc::EOPNOTSUPP);
-    if told_not_to || error.kind() == ErrorKind::NotFound {
+    // EOPNOTSUPP: the kernel has the accounting, but it is disabled.
+    let is_disabled = error.raw_os_error() == Some(libc::EOPNOTSUPP);
+    if is_disabled || error.kind() == ErrorKind::NotFound {
         return CollectError::remediable(
             format!(
                 "the kernel does not account for pressure (`{}` is absent or refuses)",
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_told_not_to_account_says_how_to_change_that() {
+    fn a_kernel_with_disabled_accounting_is_reported_with_the_remedy() {
         let told = |error| off(&error, Path::new("/proc/pressure"));
         for number in [libc::EOPNOTSUPP, libc::ENOENT] {
             let error = told(io::Error::from_raw_os_error(number));
@@ -229,14 +229,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cut_file_has_no_total_that_the_whole_one_has_not(cut in 0..FILE.len()) {
+        fn a_truncated_file_has_only_totals_of_the_whole_file(cut in 0..FILE.len()) {
             let whole = totals(FILE.as_bytes(), false);
             let told = totals(&FILE.as_bytes()[..cut], false);
             prop_assert!(told.iter().all(|total| whole.contains(total)));
         }
 
         #[test]
-        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = totals(&bytes, false);
         }
     }

@@ -1,4 +1,4 @@
-//! How busy cores were between two readings of `/proc/stat`.
+//! Measures how busy cores were between two readings of `/proc/stat`.
 //!
 //! Idle time and waiting for a disk (`iowait`) count as idle. Time stolen by the hypervisor counts as
 //! busy, because the core was not available to us. Guest time is counted once, because the kernel
@@ -7,7 +7,7 @@
 use super::cores::Cores;
 use crate::procfs::{lines, number, words};
 
-/// What one core has done since boot, in clock ticks.
+/// Times of one core since boot, in clock ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CoreTime {
     core: usize,
@@ -16,7 +16,7 @@ pub(super) struct CoreTime {
     waiting: u64,
 }
 
-/// Replaces `times` by the cores of `/proc/stat`, in its order; empty where it has none.
+/// Replaces `times` by the cores in `/proc/stat`, in the order of the file.
 pub(super) fn read_into(bytes: &[u8], times: &mut Vec<CoreTime>) {
     times.clear();
     // The lines of the cores come first, after that of all cores together.
@@ -27,11 +27,10 @@ pub(super) fn read_into(bytes: &[u8], times: &mut Vec<CoreTime>) {
     );
 }
 
-/// Threads of the machine that run or wait for a core, the one that reads the file left out: it
-/// runs, and would be seen on an idle machine too.
+/// Number of threads of the machine that run or wait for a core, without the one that reads the file: it
+/// runs even on an otherwise idle machine.
 ///
-/// `/proc/loadavg` has the same number in a file of its own; here it comes with what is read
-/// anyway.
+/// `/proc/loadavg` has the same number, but would be one more file to read.
 pub(super) fn runnable(bytes: &[u8]) -> Option<u64> {
     let line = lines(bytes).find(|line| line.starts_with(b"procs_running "))?;
     let running = number(words(line).nth(1)?)?;
@@ -61,8 +60,8 @@ fn core(line: &[u8]) -> Option<CoreTime> {
 
 /// The share of time, in `[0, 1]`, that the cores of the set were busy from `before` to `after`.
 ///
-/// Unknown where a core of the set is missing from either, where its counters were set back, and
-/// where the kernel's clock has not ticked in between.
+/// `None` if a core of the set is missing in one of the readings, if its counters decreased, or if the
+/// kernel's clock has not ticked in between.
 pub(super) fn utilization(before: &[CoreTime], after: &[CoreTime], set: &Cores) -> Option<f64> {
     let (mut busy, mut idle, mut found) = (0u64, 0u64, 0u32);
     for (index, now) in after
@@ -71,7 +70,7 @@ pub(super) fn utilization(before: &[CoreTime], after: &[CoreTime], set: &Cores) 
         .filter(|(_, time)| set.contains(time.core))
     {
         let same = |time: &&CoreTime| time.core == now.core;
-        // At the same place, unless a core came or went.
+        // At the same index, unless a core was added or removed.
         let then = before
             .get(index)
             .filter(same)
@@ -80,12 +79,12 @@ pub(super) fn utilization(before: &[CoreTime], after: &[CoreTime], set: &Cores) 
         let worked = now.busy.checked_sub(then.busy)?;
         found = found.saturating_add(1);
         busy = busy.saturating_add(worked);
-        // These two may step back a little (proc(5) on `iowait`): then they stand still.
+        // These two may decrease a little (proc(5) on `iowait`), which counts as no change.
         idle = idle
             .saturating_add(now.idle.saturating_sub(then.idle))
             .saturating_add(now.waiting.saturating_sub(then.waiting));
     }
-    // In some containers `/proc/stat` numbers the cores anew, which the set does not.
+    // In some containers `/proc/stat` renumbers the cores, but the affinity mask does not.
     if found == 0 || found != set.len() {
         return None;
     }
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_missing_from_either_look_leaves_the_share_unknown() {
+    fn without_a_core_in_both_readings_the_share_is_unknown() {
         let after = "cpu0 130 0 50 1070 10 0 0 0 0 0\n";
 
         assert_eq!(between(after, "0-1"), None);
@@ -162,12 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn two_looks_within_one_clock_tick_tell_nothing() {
+    fn two_readings_within_one_clock_tick_give_no_share() {
         assert_eq!(between(BEFORE, "0-1"), None);
     }
 
     #[test]
-    fn a_line_that_is_short_cut_or_negative_is_left_out() {
+    fn short_truncated_and_negative_lines_are_skipped() {
         assert_eq!(look("cpu0 1 2 3 4\n"), []);
         assert_eq!(look("cpu0 1 2 3 4 5 6 7 8 9 10"), []);
         assert_eq!(look("cpu0 1 2 3 -4 5 6 7 8 9 10\n"), []);
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_that_looks_is_not_among_the_runnable() {
+    fn the_reading_thread_is_not_counted_as_runnable() {
         assert_eq!(
             runnable(b"cpu 1\nprocs_running 3\nprocs_blocked 0\n"),
             Some(2)
@@ -222,7 +221,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_file_has_no_core_that_the_whole_one_has_not(cut in 0usize..BEFORE.len()) {
+        fn a_truncated_file_has_only_cores_of_the_whole_file(cut in 0usize..BEFORE.len()) {
             let whole = look(BEFORE);
             prop_assert!(look(&BEFORE[..cut]).iter().all(|time| whole.contains(time)));
         }

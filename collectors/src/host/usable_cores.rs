@@ -1,20 +1,20 @@
-//! How many cores there are, and how many of them the process may use.
+//! Counts the cores of the machine and the cores that the process may use.
 
 use std::path::{Path, PathBuf};
 
-use super::cgroup::{Cgroups, Quota, Version};
+use super::cgroup::{Controller, Groups, Level, Limit, Version, tightest};
 use super::cores::Cores;
 use crate::procfs;
 
-/// What is known at one moment.
+/// The limits at one time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Snapshot {
     /// Cores online.
     pub(super) online: Option<u32>,
     /// Cores in the affinity mask.
     pub(super) affinity: Option<u32>,
-    /// The tightest CPU quota.
-    pub(super) quota: Quota,
+    /// The tightest CPU quota, in cores.
+    pub(super) quota: Limit<f64>,
 }
 
 impl Snapshot {
@@ -23,26 +23,20 @@ impl Snapshot {
         self.online.is_some() || self.affinity.is_some() || self.cores_quota().is_some()
     }
 
-    /// Cores' worth of time that the quota allows; absent without one.
+    /// CPU time that the quota allows, in cores; absent if there is no quota, or if it is unknown.
     pub(super) fn cores_quota(&self) -> Option<f64> {
-        match self.quota {
-            Quota::Cores(cores) => Some(cores),
-            Quota::Unlimited | Quota::Unknown => None,
-        }
+        self.quota.ok().flatten()
     }
 
-    /// Cores' worth of time that the process may use; absent unless both limits are known.
+    /// CPU time that the process may use, in cores; absent unless both limits are known.
     pub(super) fn usable(&self) -> Option<f64> {
         let affinity = f64::from(self.affinity?);
-        match self.quota {
-            Quota::Cores(cores) => Some(cores.min(affinity)),
-            Quota::Unlimited => Some(affinity),
-            Quota::Unknown => None,
-        }
+        let quota = self.quota.ok()?;
+        Some(quota.map_or(affinity, |cores| cores.min(affinity)))
     }
 }
 
-/// Reads them anew each time: cores go offline, masks and quotas are changed.
+/// Reads the limits. They are read again each time, because cores go offline and limits change.
 #[derive(Debug)]
 pub(super) struct Limits {
     ask_kernel: bool,
@@ -50,7 +44,7 @@ pub(super) struct Limits {
     status: PathBuf,
     online: Cores,
     affinity: Cores,
-    cgroups: Cgroups,
+    groups: Groups<Level>,
     buffer: Vec<u8>,
 }
 
@@ -62,7 +56,7 @@ impl Limits {
             status: procfs::below(root, "/proc/self/status"),
             online: Cores::default(),
             affinity: Cores::default(),
-            cgroups: Cgroups::at(root),
+            groups: Groups::at(root, Controller::Cpu, Level::at),
             buffer: Vec::new(),
         }
     }
@@ -82,21 +76,28 @@ impl Limits {
         Snapshot {
             online: count(&self.online),
             affinity: count(&self.affinity),
-            quota: self.cgroups.quota(),
+            quota: self.quota(),
         }
     }
 
-    /// The mask of the last [`read`](Self::read); empty where it is unknown.
+    /// The tightest CPU quota of all groups.
+    fn quota(&mut self) -> Limit<f64> {
+        let buffer = &mut self.buffer;
+        let limits = self.groups.now()?.iter().map(|level| level.cores(buffer));
+        Ok(tightest(limits, f64::total_cmp)?.map(|(_, cores)| cores))
+    }
+
+    /// The mask of the last [`read`](Self::read); empty if it is unknown.
     pub(super) fn affinity(&self) -> &Cores {
         &self.affinity
     }
 
-    /// The interface that told the quota of the last [`read`](Self::read).
+    /// The interface that provided the quota of the last [`read`](Self::read).
     pub(super) fn version(&self) -> Option<Version> {
-        self.cgroups.version()
+        self.groups.version()
     }
 
-    /// The mask as `/proc/self/status` has it, which may name cores that are not there.
+    /// Reads the mask in `/proc/self/status`, which may contain cores that do not exist.
     fn read_allowed(&mut self) {
         let Ok(status) = procfs::read(&self.status, &mut self.buffer) else {
             return;
@@ -111,6 +112,7 @@ impl Limits {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cgroup::Unknown;
     use super::*;
 
     #[test]
@@ -124,10 +126,10 @@ mod tests {
             .usable()
         };
 
-        assert_eq!(usable(Some(4), Quota::Cores(1.5)), Some(1.5));
-        assert_eq!(usable(Some(1), Quota::Cores(1.5)), Some(1.0));
-        assert_eq!(usable(Some(4), Quota::Unlimited), Some(4.0));
-        assert_eq!(usable(Some(4), Quota::Unknown), None);
-        assert_eq!(usable(None, Quota::Cores(1.5)), None);
+        assert_eq!(usable(Some(4), Ok(Some(1.5))), Some(1.5));
+        assert_eq!(usable(Some(1), Ok(Some(1.5))), Some(1.0));
+        assert_eq!(usable(Some(4), Ok(None)), Some(4.0));
+        assert_eq!(usable(Some(4), Err(Unknown)), None);
+        assert_eq!(usable(None, Ok(Some(1.5))), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The source `disk`: activity of the block devices that store the data.
+//! The source `disk` reads the activity of the block devices that store the data.
 //!
 //! These are the devices of the files that this process and its descendants have open, and of their
 //! working directories. They are searched for rarely: files open and close too fast to follow, but
@@ -15,7 +15,7 @@ use headspace_agent::model::reading::Attributes;
 use headspace_agent::model::{Reading, Scope, attributes};
 use headspace_agent::port::{CollectError, Collector, Pace};
 
-use super::diskstats::{self, SECTOR, Stats};
+use super::diskstats::{self, SECTOR};
 use super::{mounts, open_files, sysblock};
 use crate::procfs::monotonic_total::Carry;
 use crate::procfs::walk::Walker;
@@ -27,13 +27,13 @@ pub const NAME: &str = "disk";
 /// What it reads.
 pub const READS: &str = "bytes, operations and use of the devices under the files in use";
 
-/// Every so many readings the files in use are looked at anew.
-const LOOK_EVERY: u32 = 10;
+/// Number of readings between two searches for the files in use.
+const SEARCH_EVERY: u32 = 10;
 
-/// Most devices watched.
+/// Maximum number of watched devices.
 const MOST_DEVICES: usize = 8;
 
-/// Most processes whose files are looked at.
+/// Maximum number of processes whose files are searched.
 const MOST_PROCESSES: usize = 64;
 
 const PACE: Duration = Duration::from_secs(2);
@@ -46,35 +46,22 @@ pub struct Disk {
     mounts: PathBuf,
     walker: Walker,
     devices: Vec<Device>,
-    /// Readings until the next look at the files in use.
-    until_look: u32,
+    /// Number of readings until the next search.
+    until_search: u32,
     buffer: Vec<u8>,
 }
 
-/// A device that is watched.
+/// A watched device.
 #[derive(Debug)]
 struct Device {
     name: Arc<str>,
-    /// In the order of [`counters`]; `None` before the first reading.
+    /// In the order of [`diskstats::counters`]; `None` before the first reading.
     totals: Option<[Carry; 7]>,
-    /// When it was read last, and how long it had been busy then, in milliseconds.
+    /// Time of the last reading, and the busy time at that time, in milliseconds.
     busy: Option<(Duration, u64)>,
 }
 
-/// The counters of a device, that of its busy time last.
-fn counters(stats: &Stats) -> [u64; 7] {
-    [
-        stats.read_sectors,
-        stats.written_sectors,
-        stats.reads,
-        stats.writes,
-        stats.read_ms,
-        stats.write_ms,
-        stats.busy_ms,
-    ]
-}
-
-/// What they are told as, and what one of their unit is.
+/// The metrics of the first six counters, and the factor of each.
 static METRICS: [(&Metric, Attributes, f64); 6] = [
     (&metric::DISK_IO, attributes::DISK_READ, SECTOR as f64),
     (&metric::DISK_IO, attributes::DISK_WRITE, SECTOR as f64),
@@ -94,7 +81,7 @@ impl Disk {
         Self::at("/")
     }
 
-    /// Watches those that `proc` and `sys` below `root` describe.
+    /// Watches the devices that `proc` and `sys` below `root` describe.
     ///
     /// # Errors
     ///
@@ -107,19 +94,18 @@ impl Disk {
             mounts: procfs::below(root, "/proc/self/mountinfo"),
             walker: Walker::at(root),
             devices: Vec::new(),
-            until_look: 0,
+            until_search: 0,
             buffer: Vec::new(),
         };
-        let off =
-            |why: String| CollectError::unsupported(format!("`{}` {why}", disk.stats.display()));
-        match procfs::read(&disk.stats, &mut disk.buffer) {
-            Ok([]) => Err(off("tells of no devices".into())),
-            Ok(_) => Ok(disk),
-            Err(error) => Err(off(format!("cannot be read: {error}"))),
-        }
+        let reason = match procfs::read(&disk.stats, &mut disk.buffer) {
+            Ok([]) => format!("`{}` tells of no devices", disk.stats.display()),
+            Ok(_) => return Ok(disk),
+            Err(error) => procfs::unreadable(&disk.stats, &error),
+        };
+        Err(CollectError::unsupported(reason))
     }
 
-    /// The numbers of the processes that descend from this one; none where they cannot be found.
+    /// The pids of all descendants of this process; none if they cannot be found.
     fn descendants(&mut self) -> Vec<u32> {
         let Ok(own) = self.walker.own() else {
             return Vec::new();
@@ -129,8 +115,8 @@ impl Disk {
         numbers.filter(|&pid| pid != own.pid).collect()
     }
 
-    /// Finds the devices under the files in use that are not watched yet.
-    fn look(&mut self) {
+    /// Finds devices of files in use that are not watched yet.
+    fn search(&mut self) {
         if self.devices.len() == MOST_DEVICES {
             return;
         }
@@ -168,32 +154,23 @@ impl Disk {
 }
 
 impl Device {
-    fn append(&mut self, at: Duration, stats: &Stats, out: &mut Vec<Reading>) {
-        let raws = counters(stats);
+    fn append(&mut self, at: Duration, counters: [u64; 7], out: &mut Vec<Reading>) {
         let carries = self
             .totals
-            .get_or_insert_with(|| raws.map(Carry::from_start));
-        let mut totals = [0; 7];
-        for ((carry, raw), total) in carries.iter_mut().zip(raws).zip(&mut totals) {
-            *total = carry.follow(raw);
-        }
+            .get_or_insert_with(|| counters.map(Carry::from_start));
+        let totals: [u64; 7] = std::array::from_fn(|index| carries[index].follow(counters[index]));
+        let scope = Scope::Disk(Arc::clone(&self.name));
         for ((metric, attributes, unit), total) in METRICS.iter().zip(totals) {
-            let scope = Scope::Disk(Arc::clone(&self.name));
-            out.push(Reading::with(
-                metric,
-                scope,
-                attributes,
-                float(total) * unit,
-            ));
+            let value = float(total) * unit;
+            out.push(Reading::with(metric, scope.clone(), attributes, value));
         }
         let [.., busy_ms] = totals;
         if let Some((before, busy_before)) = self.busy.replace((at, busy_ms)) {
             let passed = at.saturating_sub(before).as_secs_f64();
             let busy = float(busy_ms - busy_before) / 1e3;
             if passed > 0.0 {
-                // The kernel counts by its own clock ticks, so it may exceed what has passed.
+                // The kernel counts in its own clock ticks, so busy time may exceed elapsed time.
                 let share = (busy / passed).min(1.0);
-                let scope = Scope::Disk(Arc::clone(&self.name));
                 out.push(Reading::new(&metric::DISK_UTILIZATION, scope, share));
             }
         }
@@ -210,21 +187,17 @@ impl Collector for Disk {
     }
 
     fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
-        if self.until_look == 0 {
-            self.look();
-            self.until_look = LOOK_EVERY;
+        if self.until_search == 0 {
+            self.search();
+            self.until_search = SEARCH_EVERY;
         }
-        self.until_look -= 1;
-        let stats = procfs::read(&self.stats, &mut self.buffer).map_err(|error| {
-            CollectError::Transient(format!(
-                "`{}` cannot be read: {error}",
-                self.stats.display()
-            ))
-        })?;
+        self.until_search -= 1;
+        let stats = procfs::read(&self.stats, &mut self.buffer)
+            .map_err(|error| CollectError::Transient(procfs::unreadable(&self.stats, &error)))?;
         for device in &mut self.devices {
-            // A device may be taken out.
-            if let Some(stats) = diskstats::of(stats, &device.name) {
-                device.append(at, &stats, out);
+            // A device may be removed during the run.
+            if let Some(counters) = diskstats::counters(stats, &device.name) {
+                device.append(at, counters, out);
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::procfs::mountinfo::{MountLine, path};
 use crate::procfs::{lines, number};
 
-/// A device, by its numbers or by the name it was mounted by.
+/// A device, by its numbers or by the name with which it was mounted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Device {
     Numbers(u32, u32),
@@ -22,20 +22,19 @@ pub(super) enum Device {
 pub(super) struct Mount {
     at: PathBuf,
     device: Option<Device>,
-    /// A folder that an overlay takes its files from.
+    /// A folder from which an overlay takes its files.
     below: Option<PathBuf>,
 }
 
-/// Reads `/proc/self/mountinfo`; lines that are cut or strange are left out.
+/// Parses `/proc/self/mountinfo`. Truncated and malformed lines are omitted.
 pub(super) fn parse(mountinfo: &[u8]) -> Vec<Mount> {
     lines(mountinfo).filter_map(mount).collect()
 }
 
-/// The device under a path, where there is one.
+/// The device under a path, if there is one.
 ///
-/// A network file system and one in memory have none. That of an overlay is the one under the
-/// folder it writes to (or reads from), where that folder can be seen from here, which `exists`
-/// tells.
+/// Network and in-memory file systems have no device. The device of an overlay is the one under the folder
+/// to which it writes (or from which it reads), if `exists` returns that this folder is visible here.
 pub(super) fn device<'a>(
     mounts: &'a [Mount],
     path: &Path,
@@ -48,7 +47,8 @@ pub(super) fn device<'a>(
     })
 }
 
-/// The mount that a path lies on: of the longest mount points, the last, which hides the others.
+/// The mount that contains a path: the last one with the longest mount point, because it hides the
+/// others.
 fn over<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts
         .iter()
@@ -64,7 +64,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
         .splitn(2, |&byte| byte == b':')
         .map(|word| u32::try_from(number(word)?).ok());
     let (major, minor) = (numbers.next()??, numbers.next()??);
-    // Major 0 is a number that the file system made up.
+    // Major 0 means that the file system has assigned the number itself.
     let device = if major > 0 {
         Some(Device::Numbers(major, minor))
     } else {
@@ -78,7 +78,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// The folder that an overlay writes to, else the first that it reads from.
+/// The folder to which an overlay writes, or else the first from which it reads.
 fn folder(options: &[u8]) -> Option<PathBuf> {
     let option = |name: &[u8]| {
         options
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_or_in_memory_has_no_device() {
+    fn network_and_in_memory_file_systems_have_no_device() {
         for path in ["/data/far/x", "/dev/shm/x", "/proc/self/stat"] {
             assert_eq!(at(path), None, "{path}");
         }
@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let mounts = parse(&bytes);
             let _ = device(&mounts, Path::new("/a"), |_| true);
             let _ = (mount(&bytes), path(&bytes));

@@ -1,4 +1,4 @@
-//! The source `network`: bytes over the network interfaces.
+//! The source `network` counts the bytes over the network interfaces.
 //!
 //! Each byte is counted once. Loopback is not counted. An interface on top of others (a bond, a bridge,
 //! a VLAN) is not counted, because its bytes pass through those. If there are physical devices, virtual
@@ -28,9 +28,9 @@ pub const READS: &str = "bytes over the network interfaces of this namespace";
 pub struct Network {
     counts: PathBuf,
     interfaces: PathBuf,
-    /// By name; those that have gone stay, so that the totals do not go back.
+    /// By name. Removed interfaces stay, so that the totals never decrease.
     followed: HashMap<Box<[u8]>, Interface>,
-    /// Whether virtual interfaces count. Decided once, so that the totals do not go back.
+    /// Whether virtual interfaces count. Decided once, so that the totals never decrease.
     with_virtual: bool,
     buffer: Vec<u8>,
 }
@@ -45,11 +45,11 @@ struct Interface {
 /// How an interface's bytes relate to those of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Hardware, or the hypervisor's stand-in for it.
+    /// Hardware, or a device that the hypervisor provides.
     Device,
-    /// Made by the kernel.
+    /// Created by the kernel.
     Virtual,
-    /// On top of others, or loopback.
+    /// On top of other interfaces, or loopback.
     Neither,
 }
 
@@ -58,16 +58,16 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where there is no interface but loopback.
+    /// Returns [`CollectError::Unsupported`] if there is no interface except loopback.
     pub fn new() -> Result<Self, CollectError> {
         Self::at("/")
     }
 
-    /// Watches those that `proc` and `sys` below `root` describe.
+    /// Watches the interfaces that `proc` and `sys` below `root` describe.
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where there is no interface but loopback.
+    /// Returns [`CollectError::Unsupported`] if there is no interface except loopback.
     pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let mut network = Self {
@@ -78,12 +78,9 @@ impl Network {
             buffer: Vec::new(),
         };
         let counts = procfs::read(&network.counts, &mut network.buffer).map_err(|error| {
-            CollectError::unsupported(format!(
-                "`{}` cannot be read: {error}",
-                network.counts.display()
-            ))
+            CollectError::unsupported(procfs::unreadable(&network.counts, &error))
         })?;
-        // All that was counted before the run counts, as for other totals since boot.
+        // Bytes before the run are included, as in other totals since boot.
         for (name, raws) in parse(counts) {
             let interface = Interface {
                 carries: raws.map(Carry::from_start),
@@ -101,7 +98,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Follows the counts, which may name interfaces that have just been made.
+    /// Reads the counters, and adds interfaces that are new.
     fn follow(&mut self) -> std::io::Result<()> {
         let counts = procfs::read(&self.counts, &mut self.buffer)?;
         for (name, raws) in parse(counts) {
@@ -111,7 +108,7 @@ impl Network {
                 }
             } else {
                 let interface = Interface {
-                    // It may have come from another namespace, with a past.
+                    // It may come from another namespace, with bytes that were counted there.
                     carries: raws.map(Carry::from_now),
                     kind: kind(&self.interfaces, name),
                 };
@@ -121,7 +118,7 @@ impl Network {
         Ok(())
     }
 
-    /// Received and transmitted bytes of those that count.
+    /// Received and transmitted bytes of the interfaces that count.
     fn totals(&self) -> [u64; 2] {
         let counts = |one: &&Interface| match one.kind {
             Kind::Device => true,
@@ -144,37 +141,29 @@ impl Collector for Network {
     }
 
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
-        self.follow().map_err(|error| {
-            CollectError::Transient(format!(
-                "`{}` cannot be read: {error}",
-                self.counts.display()
-            ))
-        })?;
-        for (total, attributes) in self
-            .totals()
-            .into_iter()
-            .zip([attributes::NETWORK_RECEIVE, attributes::NETWORK_TRANSMIT])
-        {
-            let metric = &metric::NETWORK_IO;
-            out.push(Reading::with(metric, Scope::Host, attributes, float(total)));
-        }
+        self.follow()
+            .map_err(|error| CollectError::Transient(procfs::unreadable(&self.counts, &error)))?;
+        let directions = [attributes::NETWORK_RECEIVE, attributes::NETWORK_TRANSMIT];
+        let series = directions.map(|direction| (&metric::NETWORK_IO, direction));
+        let totals = self.totals().map(|total| Some(float(total)));
+        procfs::append(out, &Scope::Host, series, totals);
         Ok(())
     }
 }
 
-/// The interfaces of `/proc/self/net/dev` with the bytes they have received and transmitted.
+/// The interfaces in `/proc/self/net/dev`, each with its received and transmitted bytes.
 fn parse(bytes: &[u8]) -> impl Iterator<Item = (&[u8], [u64; 2])> {
     lines(bytes).filter_map(|line| {
         let colon = line.iter().rposition(|&byte| byte == b':')?;
         let mut numbers = words(&line[colon + 1..]).map(number);
         let (received, sent) = (numbers.next()??, numbers.nth(7)??);
-        // The fields behind show that the line is whole.
+        // The fields after them show that the line is complete.
         numbers.nth(6)??;
         Some((line[..colon].trim_ascii(), [received, sent]))
     })
 }
 
-/// What an interface is, by its folder in `/sys`; virtual where that does not tell.
+/// The kind of an interface, from its folder in `/sys`; virtual if the folder does not show it.
 fn kind(interfaces: &Path, name: &[u8]) -> Kind {
     if name == b"lo" {
         return Kind::Neither;
@@ -212,7 +201,7 @@ eth0:1:      10       1    0    0    0     0          0         0       20      
 ";
 
     #[test]
-    fn bytes_are_told_apart_even_where_the_number_touches_the_name() {
+    fn bytes_are_parsed_even_if_the_number_directly_follows_the_name() {
         let found: Vec<_> = parse(FILE.as_bytes()).collect();
 
         assert_eq!(
@@ -227,13 +216,13 @@ eth0:1:      10       1    0    0    0     0          0         0       20      
 
     proptest! {
         #[test]
-        fn a_cut_file_has_no_interface_that_the_whole_one_has_not(cut in 0..FILE.len()) {
+        fn a_truncated_file_has_only_interfaces_of_the_whole_file(cut in 0..FILE.len()) {
             let whole: Vec<_> = parse(FILE.as_bytes()).collect();
             prop_assert!(parse(&FILE.as_bytes()[..cut]).all(|one| whole.contains(&one)));
         }
 
         #[test]
-        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = parse(&bytes).count();
         }
     }

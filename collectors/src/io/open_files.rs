@@ -1,4 +1,4 @@
-//! The files that processes hold open, and the folder they work in.
+//! Lists the open files of processes, and their working directories.
 //!
 //! Only names are read. No file is opened and no file system is accessed, so one that does not answer
 //! cannot block the caller.
@@ -7,18 +7,18 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Most descriptors looked at in one process, and in all together.
+/// Maximum number of descriptors that are read in one process, and in all processes together.
 const MOST_IN_ONE: usize = 128;
 const MOST: usize = 512;
 
-/// The paths that the processes in these folders of `/proc` use: files and folders that exist
-/// under their name. Each may be named more than once.
+/// The paths that the processes in these folders of `/proc` use. Deleted files are omitted; a path may
+/// occur several times.
 pub(super) fn paths(processes: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut left = MOST;
     for process in processes {
         found.extend(target(&process.join("cwd")));
-        // One that is gone, or of another user, has nothing to tell.
+        // The process has ended, or belongs to another user.
         let Ok(descriptors) = fs::read_dir(process.join("fd")) else {
             continue;
         };
@@ -33,7 +33,7 @@ pub(super) fn paths(processes: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     found
 }
 
-/// What a link of `/proc` points to, if that is a path: sockets, pipes and deleted files are not.
+/// The target of a link in `/proc`, if it is a path: sockets, pipes and deleted files have none.
 fn target(link: &Path) -> Option<PathBuf> {
     let target = fs::read_link(link).ok()?;
     let gone = target.as_os_str().as_bytes().ends_with(b" (deleted)");
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_with_very_many_files_is_looked_at_in_part() {
+    fn only_some_files_of_a_process_with_very_many_are_read() {
         let process = tempfile::tempdir().unwrap();
         fs::create_dir(process.path().join("fd")).unwrap();
         for number in 0..MOST_IN_ONE + 10 {

@@ -1,4 +1,4 @@
-//! From a device to the whole disks under it, through `/sys/dev/block`.
+//! Finds the whole disks under a device, through `/sys/dev/block`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use super::diskstats;
 use super::mounts::Device;
 use crate::procfs;
 
-/// Most levels of devices upon devices (LVM upon RAID upon partitions is three).
+/// Maximum number of levels of stacked devices (LVM on RAID on partitions has three).
 const MOST_LEVELS: usize = 6;
 
-/// The names of the disks under a device; none where `/sys` does not know it.
+/// The names of the disks under a device; none if `/sys` does not contain the device.
 ///
-/// A partition is its disk. What is put together of others (`dm`, `md`) is these.
+/// A partition is replaced by its disk, and a composite device (`dm`, `md`) by its parts.
 pub(super) fn disks(root: &Path, device: &Device, diskstats: &[u8]) -> Vec<String> {
     let folder = match device {
         Device::Numbers(major, minor) => {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_entry_in_sys_the_device_itself_is_told_or_nothing() {
+    fn without_an_entry_in_sys_the_device_itself_is_used_or_none() {
         assert_eq!(of(&Device::Numbers(8, 1)), ["sda1"]);
         assert!(of(&Device::Numbers(8, 2)).is_empty());
         assert!(of(&Device::File("/dev/absent".into())).is_empty());

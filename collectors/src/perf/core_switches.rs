@@ -1,4 +1,4 @@
-//! How often threads leave their core, and how long they wait for one.
+//! The source `threads` reads how often threads leave their core, and how long they wait for one.
 //!
 //! A thread that leaves voluntarily waits for something: data, a lock, a device. A thread that is
 //! preempted, or waits in the run queue, lacks a core. Both values come from `/proc/self/task`, because
@@ -12,15 +12,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use headspace_agent::model::metric::{self, Metric};
-use headspace_agent::model::reading::Attributes;
-use headspace_agent::model::{Reading, Scope, attributes};
+use headspace_agent::model::{Reading, Scope, metric};
 use headspace_agent::port::{CollectError, Collector, ConsumerThread, Pace};
 
 use super::groups::{Counts, Groups};
 use super::names::{CONSUMER, group_of};
 use super::thread_list::Tasks;
-use crate::procfs;
+use crate::procfs::{self, SWITCHES, float};
 
 /// This source's name.
 pub const NAME: &str = "threads";
@@ -28,12 +26,13 @@ pub const NAME: &str = "threads";
 /// What it reads.
 pub const READS: &str = "context switches and waiting for a core, by name of the thread, the training thread separately";
 
-/// How often threads are looked at at most.
+/// Minimum interval between two readings.
 const PACE: Duration = Duration::from_secs(2);
 
-/// The last seen values of a thread, in the order of [`METRICS`], and its time on a core.
+/// The last counts of a thread, and its time on a core.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
+    /// Voluntary and involuntary switches, and the time in the run queue in nanoseconds.
     counts: Counts<3>,
     running: u64,
 }
@@ -52,16 +51,16 @@ impl Threads {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where they cannot be listed or tell nothing.
+    /// Returns [`CollectError::Unsupported`] if no thread can be read.
     pub fn new(consumer: ConsumerThread) -> Result<Self, CollectError> {
         Self::at("/", consumer)
     }
 
-    /// Watches the threads of the process that `proc/self` below `root` is.
+    /// Watches the threads of the process to which `proc/self` below `root` refers.
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where they cannot be listed or tell nothing.
+    /// Returns [`CollectError::Unsupported`] if no thread can be read.
     pub fn at(root: impl AsRef<Path>, consumer: ConsumerThread) -> Result<Self, CollectError> {
         let mut tasks = Tasks::at(root.as_ref());
         let tids = tasks.list().unwrap_or_default();
@@ -95,7 +94,7 @@ impl Threads {
                     Some(status.involuntary),
                     times.map(|times| times.waiting),
                 ],
-                // Where the kernel keeps no times, who switches most is seen to use most.
+                // Without times in the kernel, the number of switches stands for the usage.
                 running: times.map_or(status.voluntary + status.involuntary, |times| times.running),
             };
             let before = self.seen.get(&tid).copied().unwrap_or_default();
@@ -114,8 +113,8 @@ impl Threads {
     }
 }
 
-/// Growth since the last look, and what to compare with at the next. A thread whose counts went
-/// back is another one with the same number.
+/// The increase since the last reading, and the values for the next comparison. A thread whose counts
+/// decreased is another thread with the same id.
 fn grown(before: Seen, now: Seen) -> (u64, Counts<3>, Seen) {
     let pairs = || before.counts.into_iter().zip(now.counts);
     let went_back = pairs().any(|(before, now)| before.zip(now).is_some_and(|(b, n)| n < b));
@@ -143,47 +142,18 @@ impl Collector for Threads {
             CollectError::Transient(format!("the threads cannot be listed: {error}"))
         })?;
         for group in self.groups.groups() {
-            for (index, (metric, attributes)) in METRICS.into_iter().enumerate() {
-                append(out, metric, attributes, &group.scope, group.total[index]);
-            }
+            let [voluntary, involuntary, waiting_ns] = group.total.map(|total| total.map(float));
+            procfs::append(out, &group.scope, SWITCHES, [voluntary, involuntary]);
+            append_waiting(out, &group.scope, waiting_ns);
         }
-        // The switches of the process are known exactly, ended threads included, elsewhere.
-        let (metric, attributes) = METRICS[WAITING];
-        let waiting = self.groups.all().total[WAITING];
-        append(out, metric, attributes, &Scope::Process, waiting);
+        // The source `process` has the exact switches of the process, including ended threads.
+        let [.., waiting_ns] = self.groups.all().total;
+        append_waiting(out, &Scope::Process, waiting_ns.map(float));
         Ok(())
     }
 }
 
-const METRICS: [(&Metric, Attributes); 3] = [
-    (
-        &metric::PROCESS_CONTEXT_SWITCHES,
-        attributes::SWITCH_VOLUNTARY,
-    ),
-    (
-        &metric::PROCESS_CONTEXT_SWITCHES,
-        attributes::SWITCH_INVOLUNTARY,
-    ),
-    (&metric::THREAD_RUN_QUEUE_TIME, &[]),
-];
-
-/// The index of [`metric::THREAD_RUN_QUEUE_TIME`], which is in nanoseconds until it is reported.
-const WAITING: usize = 2;
-
-fn append(
-    out: &mut Vec<Reading>,
-    metric: &'static Metric,
-    attributes: Attributes,
-    scope: &Scope,
-    value: Option<u64>,
-) {
-    let Some(value) = value.map(procfs::float) else {
-        return;
-    };
-    let value = if metric.unit == "s" {
-        value / 1e9
-    } else {
-        value
-    };
-    out.push(Reading::with(metric, scope.clone(), attributes, value));
+fn append_waiting(out: &mut Vec<Reading>, scope: &Scope, nanos: Option<f64>) {
+    let seconds = nanos.map(|nanos| nanos / 1e9);
+    procfs::append_plain(out, scope, [(&metric::THREAD_RUN_QUEUE_TIME, seconds)]);
 }

@@ -1,4 +1,4 @@
-//! One counter of one thread. Other code may close its descriptor.
+//! Reads one counter of one thread. Other code may close its descriptor.
 //!
 //! Some programs close all descriptors that they do not know, and files opened later get the same
 //! numbers. So each use first checks that the number is still this counter (a perf file with the
@@ -15,13 +15,13 @@ use perf_event::Builder;
 use perf_event::events::Event;
 use rustix::io::{FdFlags, fcntl_setfd};
 
-/// The values of a counter. All three only grow.
+/// The values of a counter. None of them decreases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Raw {
     pub(super) count: u64,
     /// Nanoseconds that the thread ran.
     pub(super) enabled: u64,
-    /// Of these, how many the processor counted: fewer where counters take turns.
+    /// Nanoseconds of these in which the processor counted: fewer if counters take turns.
     pub(super) running: u64,
 }
 
@@ -32,24 +32,24 @@ pub(super) struct Lost;
 /// A counter of one event of one thread, in user mode.
 #[derive(Debug)]
 pub(super) struct Sensor {
-    /// `None` once it is given up.
+    /// `None` once it is abandoned.
     counter: Option<OwnedFd>,
-    /// The kernel's number of the event.
+    /// The kernel's id of the event.
     id: u64,
     /// The process that opened it.
     owner: Owner,
-    /// What it was at the last advance.
+    /// The values at the last advance.
     base: Raw,
 }
 
 impl Sensor {
-    /// Begins to count, from 0.
+    /// Opens the counter, which starts at 0.
     pub(super) fn open(event: impl Into<Event>, tid: i32) -> io::Result<Self> {
         let mut builder = Builder::new().kind(event).observe_pid(tid);
         builder.enabled(true);
         let counter = builder.build()?;
         let id = counter.id();
-        // SAFETY: the library has opened the descriptor, and gives it away here.
+        // SAFETY: the library has opened the descriptor, and transfers its ownership here.
         let counter = unsafe { OwnedFd::from_raw_fd(counter.into_raw_fd()) };
         fcntl_setfd(&counter, FdFlags::CLOEXEC)?;
         Ok(Self {
@@ -79,7 +79,7 @@ impl Sensor {
 
     fn read(&self) -> Option<Raw> {
         let mut bytes = [0; 3 * size_of::<u64>()];
-        // A read of a counter does not wait.
+        // Reading a counter does not block.
         let read = rustix::io::read(self.counter.as_ref()?, &mut bytes).ok()?;
         let mut values = [0; 3];
         let (words, _) = bytes.as_chunks();
@@ -87,7 +87,7 @@ impl Sensor {
             *value = u64::from_ne_bytes(*word);
         }
         let [count, enabled, running] = values;
-        // A counter that could not be placed reads as empty.
+        // Reading a counter that the processor could not schedule returns no bytes.
         (read == bytes.len()).then_some(Raw {
             count,
             enabled,
@@ -105,10 +105,10 @@ impl Sensor {
             return false;
         }
         let mut id = 0u64;
-        // SAFETY: it is a counter of perf, to which this request means: write the id of the event,
-        // 8 bytes, to `id`.
-        let told = unsafe { libc::ioctl(descriptor, IOC_ID, &raw mut id) };
-        told == 0 && id == self.id
+        // SAFETY: the descriptor is a perf counter. For it, this request writes the id of the event (8
+        // bytes) to `id`.
+        let status = unsafe { libc::ioctl(descriptor, IOC_ID, &raw mut id) };
+        status == 0 && id == self.id
     }
 }
 
@@ -124,13 +124,13 @@ impl Drop for Sensor {
     }
 }
 
-/// The growth between two readings, as if the processor had counted all of the time.
+/// The increase between two readings, scaled to the full time.
 fn scaled(before: Raw, now: Raw) -> Option<(u64, u64)> {
     let count = now.count.checked_sub(before.count)?;
     let enabled = now.enabled.checked_sub(before.enabled)?;
     let running = now.running.checked_sub(before.running)?;
     if running == 0 {
-        // The thread did not run, or the processor counted other things.
+        // The thread did not run, or the processor counted other events.
         return (enabled == 0 && count == 0).then_some((0, 0));
     }
     let estimate = u128::from(count) * u128::from(enabled.max(running)) / u128::from(running);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_half_of_the_time_counts_twice() {
+    fn counts_of_half_of_the_time_are_doubled() {
         assert_eq!(scaled(raw(0, 0, 0), raw(50, 200, 100)), Some((100, 200)));
         assert_eq!(
             scaled(raw(50, 200, 100), raw(60, 300, 200)),

@@ -18,19 +18,19 @@ const MOST: usize = 6;
 /// A group is listed if it used at least this fraction of the total: 1/100.
 const WORTH: u64 = 100;
 
-/// Names kept in mind; more share the group of the rest.
+/// Maximum number of remembered names. Threads with other names are counted in `others`.
 const MOST_NAMES: usize = 256;
 
-/// Of what is counted, in the order of the source; absent where it could not be read.
+/// Counts in the order of the source; absent if they could not be read.
 pub(super) type Counts<const N: usize> = [Option<u64>; N];
 
 /// One group, or all threads together.
 #[derive(Debug, Clone)]
 pub(super) struct Group<const N: usize> {
     pub(super) scope: Scope,
-    /// Since the first look.
+    /// Since the first reading.
     pub(super) total: Counts<N>,
-    /// Since the look before.
+    /// Since the previous reading.
     pub(super) recent: Counts<N>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Group<const N: usize> {
 struct Named<const N: usize> {
     group: Group<N>,
     shown: bool,
-    /// What it used since the first look, told apart or not: the order of the groups.
+    /// Usage since the first reading, listed or not. Groups are ordered by it.
     used: u64,
 }
 
@@ -88,7 +88,7 @@ impl<const N: usize> Groups<N> {
         }
     }
 
-    /// Begins a look.
+    /// Begins a reading.
     pub(super) fn begin(&mut self) {
         let named = self.named.values_mut().map(|named| &mut named.group);
         for group in named.chain([&mut self.others, &mut self.all]) {
@@ -96,8 +96,7 @@ impl<const N: usize> Groups<N> {
         }
     }
 
-    /// A thread of that group has counted so much since the last look, and `used` so much of what
-    /// groups are ordered by.
+    /// Adds the increase of one thread's counts to its group. Groups are ordered by `used`.
     pub(super) fn add(&mut self, group: &str, used: u64, counts: &Counts<N>) {
         self.all.add(counts);
         self.used = self.used.saturating_add(used);
@@ -118,7 +117,7 @@ impl<const N: usize> Groups<N> {
         }
     }
 
-    /// Ends a look: decides which groups are told apart, and adds what was counted.
+    /// Ends a reading: decides which groups are listed, and adds the counts.
     pub(super) fn end(&mut self) {
         self.choose();
         for named in self.named.values_mut() {
@@ -154,30 +153,26 @@ impl<const N: usize> Groups<N> {
             };
             let leaves = match least {
                 _ if count < MOST => None,
-                // Twice: groups that use alike do not change places at each look.
+                // The factor 2 prevents groups with similar usage from alternating.
                 Some((least, named)) if best.used / 2 > named.used => Some(least.clone()),
                 _ => return,
             };
             let enters = name.clone();
-            for (name, shown) in leaves
-                .into_iter()
-                .map(|name| (name, false))
-                .chain([(enters, true)])
-            {
+            for name in leaves.into_iter().chain([enters]) {
                 if let Some(named) = self.named.get_mut(&name) {
-                    named.shown = shown;
+                    named.shown = !named.shown;
                 }
             }
         }
     }
 
-    /// The groups told apart, then the rest.
+    /// The listed groups, then the rest.
     pub(super) fn groups(&self) -> impl Iterator<Item = &Group<N>> {
         let named = self.named.values().filter(|named| named.shown);
         named.map(|named| &named.group).chain([&self.others])
     }
 
-    /// The consumer's group, where it was seen.
+    /// The consumer's group, if it has appeared.
     pub(super) fn consumer(&self) -> Option<&Group<N>> {
         self.named.get(CONSUMER).map(|named| &named.group)
     }
@@ -196,18 +191,18 @@ mod tests {
 
     use super::*;
 
-    fn look(groups: &mut Groups<1>, added: &[(&str, u64)]) -> HashMap<String, u64> {
+    fn read(groups: &mut Groups<1>, added: &[(&str, u64)]) -> HashMap<String, u64> {
         groups.begin();
         for (name, count) in added {
             groups.add(name, *count, &[Some(*count)]);
         }
         groups.end();
-        let told = |group: &Group<1>| Some((group.scope.to_string(), group.total[0]?));
-        groups.groups().filter_map(told).collect()
+        let listed = |group: &Group<1>| Some((group.scope.to_string(), group.total[0]?));
+        groups.groups().filter_map(listed).collect()
     }
 
     #[test]
-    fn the_six_that_use_most_are_told_apart() {
+    fn the_six_groups_with_the_highest_usage_are_listed() {
         let mut groups = Groups::<1>::new();
         let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
         let added: Vec<_> = names
@@ -216,45 +211,45 @@ mod tests {
             .map(|(name, used)| (name, used * 100))
             .collect();
 
-        let told = look(&mut groups, &added);
+        let listed = read(&mut groups, &added);
 
-        assert_eq!(told.len(), 7);
-        assert_eq!(told["thread:others"], 300);
-        assert_eq!(told["thread:h"], 800);
+        assert_eq!(listed.len(), 7);
+        assert_eq!(listed["thread:others"], 300);
+        assert_eq!(listed["thread:h"], 800);
         assert_eq!(groups.all().total, [Some(3600)]);
     }
 
     #[test]
-    fn what_uses_next_to_nothing_is_with_the_rest() {
-        let told = look(
+    fn groups_with_almost_no_usage_are_added_to_others() {
+        let listed = read(
             &mut Groups::new(),
             &[("python", 1000), ("idle", 9), ("never", 0)],
         );
         assert_eq!(
-            told,
+            listed,
             HashMap::from([("thread:python".into(), 1000), ("thread:others".into(), 9)])
         );
     }
 
     #[test]
-    fn the_consumer_is_told_even_where_it_used_nothing() {
+    fn the_consumer_is_listed_even_without_usage() {
         let mut groups = Groups::new();
-        let told = look(&mut groups, &[("python", 1000), (CONSUMER, 0)]);
+        let listed = read(&mut groups, &[("python", 1000), (CONSUMER, 0)]);
 
-        assert_eq!(told["thread:consumer"], 0);
+        assert_eq!(listed["thread:consumer"], 0);
         assert_eq!(groups.consumer().unwrap().total, [Some(0)]);
     }
 
     #[test]
-    fn a_late_comer_takes_the_place_of_the_least_once_it_has_used_twice_as_much() {
+    fn a_later_group_replaces_the_smallest_one_once_it_has_used_twice_as_much() {
         let mut groups = Groups::new();
-        look(
+        read(
             &mut groups,
             &["a", "b", "c", "d", "e", "f"].map(|name| (name, 100)),
         );
 
-        let alike = look(&mut groups, &[("late", 150)]);
-        let more = look(&mut groups, &[("late", 60)]);
+        let alike = read(&mut groups, &[("late", 150)]);
+        let more = read(&mut groups, &[("late", 60)]);
 
         assert!(!alike.contains_key("thread:late"));
         assert_eq!((alike["thread:others"], more["thread:others"]), (150, 150));
@@ -262,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_read_of_anybody_is_absent() {
+    fn a_count_that_no_thread_has_is_absent() {
         let mut groups = Groups::<2>::new();
         groups.begin();
         groups.add("a", 1, &[Some(1), None]);
@@ -274,23 +269,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_group_goes_back_and_nothing_is_lost_or_counted_twice(
-            looks in prop::collection::vec(prop::collection::vec((0u32..300, 0u64..1000), 0..20), 1..30)
+        fn no_group_decreases_and_nothing_is_lost_or_counted_twice(
+            readings in prop::collection::vec(prop::collection::vec((0u32..300, 0u64..1000), 0..20), 1..30)
         ) {
             let mut groups = Groups::new();
             let mut truth = 0;
             let mut last = HashMap::<String, u64>::new();
-            for added in looks {
+            for added in readings {
                 truth += added.iter().map(|(_, count)| count).sum::<u64>();
                 let added: Vec<_> = added.iter().map(|(name, count)| (name.to_string(), *count)).collect();
                 let added: Vec<_> = added.iter().map(|(name, count)| (name.as_str(), *count)).collect();
-                let told = look(&mut groups, &added);
-                prop_assert!(told.len() <= 9);
-                for (name, total) in &told {
+                let listed = read(&mut groups, &added);
+                prop_assert!(listed.len() <= 9);
+                for (name, total) in &listed {
                     prop_assert!(last.get(name).is_none_or(|last| last <= total), "{name}");
                 }
-                last.extend(told);
-                // Those no longer told apart keep what they had.
+                last.extend(listed);
+                // Groups that are no longer listed keep their totals.
                 prop_assert_eq!(last.values().sum::<u64>(), truth);
                 prop_assert_eq!(groups.all().total[0].unwrap_or(0), truth);
             }

@@ -1,4 +1,4 @@
-//! Processor counters per thread: instructions, cycles, cache misses.
+//! The source `perf_hardware` reads processor counters per thread: instructions, cycles, cache misses.
 //!
 //! Most virtual machines have no such counters, and some processors lack some of them. A missing
 //! counter has no reading. Only user mode is counted. If a processor has fewer counters than requested,
@@ -64,8 +64,7 @@ impl PerfHardware {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where the processor counts nothing for this process, with what
-    /// to do about it.
+    /// Returns [`CollectError::Unsupported`] with a remedy if this process can read no counter.
     pub fn new(consumer: ConsumerThread) -> Result<Self, CollectError> {
         let root = Path::new("/");
         Watch::new(EVENTS.map(|(event, ..)| event.into()), root, consumer)
@@ -87,14 +86,9 @@ impl Collector for PerfHardware {
         self.watch.look(|_, time| time)?;
         let groups = &self.watch.groups;
         for group in groups.consumer().into_iter().chain([groups.all()]) {
-            for ((_, metric, attributes), total) in EVENTS.into_iter().zip(group.total) {
-                let scope = group.scope.clone();
-                out.extend(
-                    total.map(|total| {
-                        Reading::with(metric, scope, attributes, procfs::float(total))
-                    }),
-                );
-            }
+            let series = EVENTS.map(|(_, metric, attributes)| (metric, attributes));
+            let totals = group.total.map(|total| total.map(procfs::float));
+            procfs::append(out, &group.scope, series, totals);
         }
         for group in groups.groups().chain([groups.all()]) {
             append_ratios(out, group);
@@ -108,18 +102,16 @@ fn append_ratios(out: &mut Vec<Reading>, group: &Group<6>) {
         (&metric::PERF_IPC, per_cycle(&group.recent)),
         (&metric::PERF_CACHE_MISS_RATIO, miss_ratio(&group.recent)),
     ];
-    let known =
-        |(metric, value): (_, Option<f64>)| Some(Reading::new(metric, group.scope.clone(), value?));
-    out.extend(readings.into_iter().filter_map(known));
+    procfs::append_plain(out, &group.scope, readings);
 }
 
-/// Instructions per cycle; absent where no cycle was counted.
+/// Instructions per cycle; absent if no cycle was counted.
 fn per_cycle(counts: &Counts<6>) -> Option<f64> {
     let (instructions, cycles) = (counts[0]?, counts[1]?);
     (cycles > 0).then(|| procfs::float(instructions) / procfs::float(cycles))
 }
 
-/// Misses per access, 1 at most; absent where no access was counted.
+/// Misses per access, at most 1; absent if no access was counted.
 fn miss_ratio(counts: &Counts<6>) -> Option<f64> {
     let (references, misses) = (counts[2]?, counts[3]?);
     // The two counts may cover different times and be scaled.

@@ -1,6 +1,6 @@
-//! The threads of this process one by one: what they use, and what they wait for.
+//! Reads the usage and the waits of each thread of this process.
 //!
-//! Three sources, since each can be missing by itself:
+//! There are three sources, because each can be missing independently:
 //! - [`Threads`] (`core_switches`): context switches and waiting for a core, from `/proc/self/task`;
 //! - [`Perf`] (`perf`): CPU time and page faults, from the kernel's own events;
 //! - [`PerfHardware`] (`perf_hardware`): instructions, cycles and cache misses, from the processor's

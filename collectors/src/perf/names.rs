@@ -13,7 +13,7 @@ pub(super) const OTHERS: &str = "others";
 
 /// The group of a thread with that name: `pt_autograd_12` and `pt_autograd_3` are `pt_autograd`.
 ///
-/// The kernel keeps 15 bytes of a name, and any bytes at all.
+/// The kernel keeps 15 bytes of a name, which need not be valid UTF-8.
 pub(super) fn group_of(name: &[u8]) -> Cow<'_, str> {
     if name.starts_with(b"headspace-") || name.starts_with(b"hs-") {
         return Cow::Borrowed(AGENT);
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_separators_at_the_end_do_not_tell_threads_apart() {
+    fn numbers_and_separators_at_the_end_do_not_separate_threads() {
         for (name, group) in [
             ("python3.11", "python"),
             ("pt_data_pin", "pt_data_pin"),
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_of_the_agent_are_one_group_and_nobody_takes_a_name_that_has_a_meaning() {
+    fn threads_of_the_agent_are_one_group_and_reserved_names_are_renamed() {
         assert_eq!(group_of(b"headspace-tick"), AGENT);
         assert_eq!(group_of(b"hs-tree_memory"), AGENT);
         assert_eq!(group_of(b"consumer_3"), "consumer (named)");

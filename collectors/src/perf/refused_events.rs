@@ -1,4 +1,4 @@
-//! Why the kernel refuses an event, and what to do about it.
+//! Explains why the kernel refuses an event, and what to do about it.
 
 use std::io;
 use std::path::Path;
@@ -44,7 +44,7 @@ pub(super) fn explain(error: &io::Error, what: &str, root: &Path) -> CollectErro
     }
 }
 
-/// `kernel.perf_event_paranoid`; absent where the kernel is built without perf.
+/// `kernel.perf_event_paranoid`; absent if the kernel is built without perf.
 fn paranoia(root: &Path) -> Option<i32> {
     let path = procfs::below(root, "/proc/sys/kernel/perf_event_paranoid");
     let mut buffer = Vec::new();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_administrator_keeps_to_himself_is_remedied_by_a_sysctl() {
+    fn a_permission_of_the_administrator_only_has_a_sysctl_as_remedy() {
         for code in [libc::EACCES, libc::EPERM] {
             let (reason, remedy) = explained(code, Some("4\n"));
             assert!(
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_container_forbids_is_remedied_by_a_capability() {
+    fn a_refusal_by_the_container_has_a_capability_as_remedy() {
         for (code, level) in [
             (libc::EPERM, Some("2\n")),
             (libc::EACCES, Some("-1\n")),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn other_errors_say_what_the_kernel_said() {
+    fn other_errors_contain_the_kernels_message() {
         assert!(explained(libc::EINVAL, None).0.contains("Invalid argument"));
         assert!(explained(libc::EMFILE, None).1.unwrap().contains("ulimit"));
     }

@@ -1,4 +1,4 @@
-//! CPU time and page faults per thread, from the kernel's own events.
+//! The source `perf` reads CPU time and page faults per thread, from the kernel's own events.
 //!
 //! Every kernel with perf counts them, and unprivileged programs may read them. CPU time includes
 //! kernel mode. Page faults are those in user mode, because only these are visible to unprivileged
@@ -38,8 +38,7 @@ impl Perf {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where the kernel counts nothing for this process, with what
-    /// to do about it.
+    /// Returns [`CollectError::Unsupported`] with a remedy if this process can read no counter.
     pub fn new(consumer: ConsumerThread) -> Result<Self, CollectError> {
         let root = Path::new("/");
         let events = [Software::TASK_CLOCK, Software::PAGE_FAULTS].map(Event::from);
@@ -74,7 +73,5 @@ fn append(out: &mut Vec<Reading>, group: &Group<2>) {
         (&metric::THREAD_CPU_TIME, nanos.map(|nanos| nanos / 1e9)),
         (&metric::THREAD_PAGE_FAULTS, faults),
     ];
-    let known =
-        |(metric, value): (_, Option<f64>)| Some(Reading::new(metric, group.scope.clone(), value?));
-    out.extend(readings.into_iter().filter_map(known));
+    procfs::append_plain(out, &group.scope, readings);
 }

@@ -1,4 +1,4 @@
-//! The threads of this process: which there are, and what `/proc/self/task` says of each.
+//! Lists the threads of this process, and parses the files of each in `/proc/self/task`.
 
 use std::fs;
 use std::io;
@@ -17,11 +17,11 @@ pub(super) struct Tasks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
     pub(super) running: u64,
-    /// It could have run but had no core.
+    /// Time in the run queue, without a core.
     pub(super) waiting: u64,
 }
 
-/// What is used of `status`.
+/// The values that are used from `status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Status<'a> {
     pub(super) name: &'a [u8],
@@ -41,7 +41,7 @@ impl Tasks {
         &self.folder
     }
 
-    /// The numbers of all threads, in no order.
+    /// The ids of all threads, in no particular order.
     pub(super) fn list(&self) -> io::Result<Vec<i32>> {
         let tid = |entry: fs::DirEntry| {
             let tid = number(entry.file_name().as_encoded_bytes())?;
@@ -55,7 +55,7 @@ impl Tasks {
 
     pub(super) fn name(&mut self, tid: i32) -> Option<&[u8]> {
         let comm = self.read(tid, "comm")?;
-        // A name may hold a newline; the last one ends it.
+        // A name may contain a newline; the last one ends it.
         comm.strip_suffix(b"\n")
     }
 
@@ -73,7 +73,7 @@ impl Tasks {
     }
 }
 
-/// Three numbers. All of them 0 means that the kernel does not count: who is seen has run.
+/// Parses three numbers. All of them are 0 if the kernel does not count, because every thread has run.
 fn times(schedstat: &[u8]) -> Option<Times> {
     let mut fields = words(lines(schedstat).next()?).map(number);
     let (running, waiting) = (fields.next()??, fields.next()??);
@@ -126,14 +126,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cut_file_yields_nothing(cut: prop::sample::Index) {
+        fn a_truncated_file_gives_nothing(cut: prop::sample::Index) {
             prop_assert_eq!(status(&STATUS.as_bytes()[..cut.index(STATUS.len())]), None);
             let line = b"36025493 23987365 116\n";
             prop_assert_eq!(times(&line[..cut.index(line.len())]), None);
         }
 
         #[test]
-        fn any_bytes_yield_something_or_nothing(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = (times(&bytes), status(&bytes));
         }
     }

@@ -208,8 +208,8 @@ impl<const N: usize> Watch<N> {
 }
 
 impl<const N: usize> Watched<N> {
-    /// What was counted since the last look, in how many nanoseconds of the thread, and how many
-    /// counters were taken from us.
+    /// The increase since the last reading, the nanoseconds that the thread ran in that time, and the number
+    /// of lost counters.
     fn advance(&mut self) -> (Counts<N>, u64, u32) {
         let (mut counts, mut time, mut lost) = ([None; N], 0, 0);
         for (count, slot) in counts.iter_mut().zip(&mut self.sensors) {
@@ -230,7 +230,7 @@ impl<const N: usize> Watched<N> {
     }
 }
 
-/// How many threads may be watched with so many counters each; one at least.
+/// Maximum number of watched threads with this many counters each; at least one.
 fn thread_limit(counters: usize) -> usize {
     let open = getrlimit(Resource::Nofile).current;
     share(open.unwrap_or(u64::MAX), counters)

@@ -1,4 +1,4 @@
-//! How long this process has lived, for the time that a run takes to get going.
+//! Measures the age of this process, from which the start-up time of a run follows.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::procfs::{self, parse};
 
-/// Time from the start of the calling process to now; absent where `/proc` does not tell.
+/// Time from the start of the calling process to now; absent if `/proc` cannot be read.
 ///
-/// The kernel notes the start in clock ticks, so this is exact to 10 ms. A process starts when it
-/// is forked: what its program does before the interpreter runs is in it.
+/// The kernel records the start in clock ticks, so this is exact to 10 ms. A process starts when it is
+/// forked, so time before the interpreter runs is included.
 #[must_use]
 pub fn started_at() -> Option<Duration> {
     let mut buffer = Vec::new();

@@ -1,4 +1,5 @@
-//! The usage of this process: CPU time, memory, threads, I/O, context switches, page faults.
+//! The source `process` reads the usage of this process: CPU time, memory, threads, I/O, context switches,
+//! page faults.
 //!
 //! CPU time, page faults and context switches come from `getrusage`. Its resolution is microseconds,
 //! while `/proc/self/stat` counts ticks of 10 ms. It also includes ended threads, which
@@ -12,17 +13,14 @@ mod usage;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use headspace_agent::model::metric::{self, Metric};
-use headspace_agent::model::reading::Attributes;
-use headspace_agent::model::{Reading, Scope, attributes};
+use headspace_agent::model::{Reading, Scope, metric};
 use headspace_agent::port::{CollectError, Collector};
-
 use rustix::param::clock_ticks_per_second;
 
 pub use age::started_at;
 use usage::Usage;
 
-use crate::procfs::{self, parse};
+use crate::procfs::{self, IO, IO_KEYS, parse};
 
 /// This source's name.
 pub const NAME: &str = "process";
@@ -47,20 +45,20 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where nothing at all can be read.
+    /// Returns [`CollectError::Unsupported`] if nothing at all can be read.
     pub fn new() -> Result<Self, CollectError> {
         Self::at("/")
     }
 
     /// Watches the process that `proc/self` below `root` describes.
     ///
-    /// With a root other than `/` the kernel is not asked, so that one process's files are never
-    /// mixed with another's totals: CPU time and page faults then come from `stat`, and context
-    /// switches are absent, since no file holds their total.
+    /// With a root other than `/` there are no system calls, so that files of one process are never mixed
+    /// with totals of another. CPU time and page faults then come from `stat`. Context switches are absent,
+    /// because no file contains their total.
     ///
     /// # Errors
     ///
-    /// [`CollectError::Unsupported`] where nothing at all can be read.
+    /// Returns [`CollectError::Unsupported`] if nothing at all can be read.
     pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let folder = procfs::below(root, "/proc/self");
@@ -86,55 +84,33 @@ impl Process {
         let stat = procfs::read(&self.stat, &mut self.buffer)
             .ok()
             .and_then(parse::stat);
-        let usage = if self.ask_kernel {
-            Usage::of_this_process()
-        } else {
-            None
-        }
-        .or_else(|| Usage::from_stat(stat.as_ref()?, clock_ticks_per_second()));
+        let kernel = self.ask_kernel.then(Usage::of_this_process).flatten();
+        let usage = kernel.or_else(|| Usage::from_stat(stat.as_ref()?, clock_ticks_per_second()));
         if let Some(usage) = usage {
             usage.append(out);
         }
-        if let Some(stat) = stat {
-            push(
-                out,
-                &metric::PROCESS_THREAD_COUNT,
-                &[],
-                Some(procfs::float(stat.threads)),
-            );
-        }
-
         let memory = procfs::read(&self.statm, &mut self.buffer)
             .ok()
             .and_then(parse::statm);
-        if let Some(memory) = memory {
-            push(
-                out,
-                &metric::PROCESS_MEMORY_USAGE,
-                &[],
-                procfs::bytes_of_pages(memory.resident),
-            );
-            push(
-                out,
+        let bytes =
+            |pages: fn(&parse::Memory) -> u64| procfs::bytes_of_pages(pages(memory.as_ref()?));
+        let readings = [
+            (
+                &metric::PROCESS_THREAD_COUNT,
+                stat.map(|stat| procfs::float(stat.threads)),
+            ),
+            (&metric::PROCESS_MEMORY_USAGE, bytes(|m| m.resident)),
+            (
                 &metric::PROCESS_MEMORY_ANONYMOUS,
-                &[],
-                procfs::bytes_of_pages(memory.anonymous()),
-            );
-            push(
-                out,
-                &metric::PROCESS_MEMORY_VIRTUAL,
-                &[],
-                procfs::bytes_of_pages(memory.mapped),
-            );
-        }
-
+                bytes(parse::Memory::anonymous),
+            ),
+            (&metric::PROCESS_MEMORY_VIRTUAL, bytes(|m| m.mapped)),
+        ];
+        procfs::append_plain(out, &Scope::Process, readings);
         if let Ok(io) = procfs::read(&self.io, &mut self.buffer) {
-            for (metric, attributes, key) in IO {
-                let bytes = procfs::value(io, key)
-                    .and_then(procfs::number)
-                    .map(procfs::float);
-                push(out, metric, attributes, bytes);
-            }
+            let bytes = IO_KEYS.map(|key| procfs::value(io, key).and_then(procfs::number));
+            let values = bytes.map(|bytes| bytes.map(procfs::float));
+            procfs::append(out, &Scope::Process, IO, values);
         }
     }
 }
@@ -154,37 +130,4 @@ impl Collector for Process {
         }
         Ok(())
     }
-}
-
-/// The keys of `/proc/self/io` that have a metric.
-static IO: [(&Metric, Attributes, &str); 4] = [
-    (
-        &metric::PROCESS_DISK_IO,
-        attributes::DISK_READ,
-        "read_bytes",
-    ),
-    (
-        &metric::PROCESS_DISK_IO,
-        attributes::DISK_WRITE,
-        "write_bytes",
-    ),
-    (
-        &metric::PROCESS_IO_REQUESTED,
-        attributes::DISK_READ,
-        "rchar",
-    ),
-    (
-        &metric::PROCESS_IO_REQUESTED,
-        attributes::DISK_WRITE,
-        "wchar",
-    ),
-];
-
-fn push(
-    out: &mut Vec<Reading>,
-    metric: &'static Metric,
-    attributes: Attributes,
-    value: Option<f64>,
-) {
-    out.extend(value.map(|value| Reading::with(metric, Scope::Process, attributes, value)));
 }

@@ -16,6 +16,11 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use headspace_agent::model::metric::{self, Metric};
+use headspace_agent::model::reading::Attributes;
+use headspace_agent::model::{Reading, Scope, attributes};
+use headspace_agent::port::CollectError;
+
 /// Maximum number of bytes read from one file; the rest is ignored.
 ///
 /// `/proc/stat` of a machine with 1,024 cores has about 100 KiB before its interrupt counts, and a
@@ -73,7 +78,7 @@ pub(crate) fn value<'a>(bytes: &'a [u8], key: &str) -> Option<&'a [u8]> {
     })
 }
 
-/// A decimal number: digits only, and it fits.
+/// Parses a decimal number that consists of digits only and fits in 64 bits.
 pub(crate) fn number(word: &[u8]) -> Option<u64> {
     if word.is_empty() || !word.iter().all(u8::is_ascii_digit) {
         return None;
@@ -81,12 +86,81 @@ pub(crate) fn number(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// A number as a reading holds it. Exact up to 2^53: bytes and events of many years.
+/// A metric with its attributes.
+pub(crate) type Series = (&'static Metric, Attributes);
+
+/// CPU time in user mode and in kernel mode, minor and major page faults. The sources `process` and
+/// `tree` report them.
+pub(crate) static USAGE: [Series; 4] = [
+    (&metric::PROCESS_CPU_TIME, attributes::CPU_USER),
+    (&metric::PROCESS_CPU_TIME, attributes::CPU_SYSTEM),
+    (&metric::PROCESS_PAGING_FAULTS, attributes::FAULT_MINOR),
+    (&metric::PROCESS_PAGING_FAULTS, attributes::FAULT_MAJOR),
+];
+
+/// Context switches of a process or a thread.
+pub(crate) static SWITCHES: [Series; 2] = [
+    (
+        &metric::PROCESS_CONTEXT_SWITCHES,
+        attributes::SWITCH_VOLUNTARY,
+    ),
+    (
+        &metric::PROCESS_CONTEXT_SWITCHES,
+        attributes::SWITCH_INVOLUNTARY,
+    ),
+];
+
+/// The keys of `/proc/<pid>/io` that have a metric.
+pub(crate) const IO_KEYS: [&str; 4] = ["read_bytes", "write_bytes", "rchar", "wchar"];
+
+/// The metrics of [`IO_KEYS`].
+pub(crate) static IO: [Series; 4] = [
+    (&metric::PROCESS_DISK_IO, attributes::DISK_READ),
+    (&metric::PROCESS_DISK_IO, attributes::DISK_WRITE),
+    (&metric::PROCESS_IO_REQUESTED, attributes::DISK_READ),
+    (&metric::PROCESS_IO_REQUESTED, attributes::DISK_WRITE),
+];
+
+/// Appends one reading per known value.
+pub(crate) fn append(
+    out: &mut Vec<Reading>,
+    scope: &Scope,
+    series: impl IntoIterator<Item = Series>,
+    values: impl IntoIterator<Item = Option<f64>>,
+) {
+    for ((metric, attributes), value) in series.into_iter().zip(values) {
+        out.extend(value.map(|value| Reading::with(metric, scope.clone(), attributes, value)));
+    }
+}
+
+/// Like [`append`], for metrics without attributes.
+pub(crate) fn append_plain(
+    out: &mut Vec<Reading>,
+    scope: &Scope,
+    readings: impl IntoIterator<Item = (&'static Metric, Option<f64>)>,
+) {
+    for (metric, value) in readings {
+        out.extend(value.map(|value| Reading::new(metric, scope.clone(), value)));
+    }
+}
+
+/// The reason why a file has no content.
+pub(crate) fn unreadable(path: &Path, error: &io::Error) -> String {
+    format!("`{}` cannot be read: {error}", path.display())
+}
+
+/// The error of a source that finds no `/proc`.
+pub(crate) fn no_proc(root: &Path, error: &io::Error) -> CollectError {
+    let stat = below(root, "/proc/self/stat");
+    CollectError::unsupported(unreadable(&stat, error) + " (is /proc mounted?)")
+}
+
+/// Converts an integer to the value of a reading. Exact up to 2^53: bytes and events of many years.
 pub(crate) fn float(value: u64) -> f64 {
     value as f64
 }
 
-/// Bytes of so many pages, as a reading holds them; `None` where they do not fit.
+/// Converts a number of pages to bytes; `None` if the number of bytes does not fit in 64 bits.
 pub(crate) fn bytes_of_pages(pages: u64) -> Option<f64> {
     let size = u64::try_from(rustix::param::page_size()).ok()?;
     pages.checked_mul(size).map(float)
@@ -154,7 +228,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = value(&bytes, "a");
             let _ = number(&bytes);
             prop_assert!(lines(&bytes).flat_map(words).all(|word| !word.contains(&b' ')));

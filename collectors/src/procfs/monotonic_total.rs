@@ -1,4 +1,4 @@
-//! A total that never decreases, from a kernel counter that may.
+//! Keeps a total that never decreases, from a kernel counter that may decrease.
 //!
 //! 32-bit counters wrap (a disk's milliseconds after 49 days). Counters also restart when their object
 //! is created again (an interface, a control group).
@@ -65,14 +65,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_of_32_bits_that_wraps_goes_on() {
+    fn the_total_continues_when_a_32_bit_counter_wraps() {
         let mut carry = Carry::from_start(u64::from(u32::MAX) - 9);
 
         assert_eq!(carry.follow(20), (1 << 32) + 20);
     }
 
     #[test]
-    fn a_counter_that_begins_anew_adds_what_it_has_counted_since() {
+    fn a_restarted_counter_adds_its_new_count() {
         let mut carry = Carry::from_start(1_000);
 
         assert_eq!(carry.follow(30), 1_030);
@@ -92,7 +92,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_total_never_goes_back(raws in prop::collection::vec(any::<u64>(), 1..50)) {
+        fn the_total_never_decreases(raws in prop::collection::vec(any::<u64>(), 1..50)) {
             let mut carry = Carry::from_start(raws[0]);
             let mut before = carry.total();
             for raw in raws {

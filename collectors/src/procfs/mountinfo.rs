@@ -1,4 +1,4 @@
-//! Lines of `/proc/self/mountinfo` (proc(5)): what is mounted where.
+//! Parses lines of `/proc/self/mountinfo` (proc(5)), the table of mounts.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -6,22 +6,22 @@ use std::path::PathBuf;
 
 /// The fields of a line that this crate uses, as the kernel writes them.
 pub(crate) struct MountLine<'a> {
-    /// Numbers of the device, `major:minor`.
+    /// Numbers of the device: `major:minor`.
     pub(crate) numbers: &'a [u8],
-    /// The part of the file system that the mount point shows.
+    /// The part of the file system that is visible at the mount point.
     pub(crate) root: &'a [u8],
     /// The mount point.
     pub(crate) at: &'a [u8],
     /// Kind of file system.
     pub(crate) kind: &'a [u8],
-    /// What is mounted: a device's path, or whatever the file system calls it.
+    /// The path of the mounted device, or another name that the file system uses.
     pub(crate) source: &'a [u8],
     /// Options of the file system, separated by commas.
     pub(crate) options: &'a [u8],
 }
 
 impl<'a> MountLine<'a> {
-    /// `None` where the line is cut off.
+    /// Parses a line; `None` if it is truncated.
     pub(crate) fn of(line: &'a [u8]) -> Option<Self> {
         let mut fields = line.split(|&byte| byte == b' ');
         let (numbers, root, at) = (fields.nth(2)?, fields.next()?, fields.next()?);
@@ -38,7 +38,7 @@ impl<'a> MountLine<'a> {
     }
 }
 
-/// A path as the kernel writes it: a space is `\040`, and likewise tab, newline and backslash.
+/// Decodes a path, in which the kernel escapes space, tab, newline and backslash: a space is `\040`.
 pub(crate) fn path(field: &[u8]) -> PathBuf {
     let octal = |digits: &[u8]| {
         let [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7'] = *digits else {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_that_are_none_stay() {
+    fn invalid_escapes_are_kept() {
         assert_eq!(bytes_of(br"\04"), br"\04");
         assert_eq!(bytes_of(br"\\040\400\"), br"\ \400\");
         assert_eq!(bytes_of(br"\048"), br"\048");
@@ -84,12 +84,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_path_is_what_the_kernel_escaped(bytes: Vec<u8>) {
+        fn a_path_equals_the_path_that_the_kernel_escaped(bytes: Vec<u8>) {
             prop_assert_eq!(bytes_of(&escape(&bytes)), bytes);
         }
 
         #[test]
-        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = MountLine::of(&bytes);
         }
     }

@@ -1,15 +1,15 @@
-//! The files of one process as numbers, or `None` if they are truncated or malformed.
+//! Parses the files of one process to numbers, or to `None` if they are truncated or malformed.
 
 use super::{lines, number, words};
 
-/// What is used of `/proc/<pid>/stat` (proc(5)).
+/// The values that are used from `/proc/<pid>/stat` (proc(5)).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Stat {
-    /// The number of the process, as this `/proc` counts.
+    /// The pid in the namespace of this `/proc`.
     pub(crate) pid: u32,
     /// One letter; `Z` is a zombie.
     pub(crate) state: u8,
-    /// The number of its parent; 0 where that is none of this namespace.
+    /// The pid of its parent; 0 if the parent is in another namespace.
     pub(crate) parent: u32,
     /// Page faults that needed no disk.
     pub(crate) minor_faults: u64,
@@ -35,9 +35,9 @@ pub(crate) struct Stat {
 
 /// Reads `/proc/<pid>/stat`.
 ///
-/// The second field is the command's name in parentheses, and the name itself may hold spaces,
-/// parentheses and newlines: the fields begin after the last `)`. A name is too short to pass for
-/// the fields if the file is cut within it.
+/// The second field is the command's name in parentheses. The name may contain spaces, parentheses and
+/// newlines, so the other fields begin after the last `)`. If the file is truncated within the name, the
+/// name is too short to look like the fields.
 pub(crate) fn stat(bytes: &[u8]) -> Option<Stat> {
     let name_end = bytes.iter().rposition(|&byte| byte == b')')?;
     let (name, rest) = bytes.split_at(name_end + 1);
@@ -67,19 +67,19 @@ pub(crate) fn stat(bytes: &[u8]) -> Option<Stat> {
     (stat.threads > 0).then_some(stat)
 }
 
-/// What is used of `/proc/<pid>/statm`.
+/// The values that are used from `/proc/<pid>/statm`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Memory {
     /// Pages of address space. At least 1: a running program is mapped.
     pub(crate) mapped: u64,
     /// Pages in memory.
     pub(crate) resident: u64,
-    /// Of these, pages that a file or a shared segment stands behind.
+    /// Resident pages that a file or a shared segment backs.
     pub(crate) shared: u64,
 }
 
 impl Memory {
-    /// Pages in memory that nothing else stands behind.
+    /// Resident pages that no file or shared segment backs.
     pub(crate) fn anonymous(&self) -> u64 {
         self.resident.saturating_sub(self.shared)
     }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_hold_spaces_parentheses_and_newlines() {
+    fn a_name_may_contain_spaces_parentheses_and_newlines() {
         for name in [
             "python3",
             "a b",
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_no_threads_or_no_pages_is_not_believed() {
+    fn a_process_without_threads_or_pages_is_invalid() {
         assert_eq!(
             stat(format!("1 (a) {}", TAIL.replace(" 11 ", " 0 ")).as_bytes()),
             None
@@ -159,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_yield_something_or_nothing(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = (stat(&bytes), statm(&bytes));
         }
 
@@ -173,7 +173,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_file_yields_nothing(name in prop::collection::vec(any::<u8>(), 0..16), cut: prop::sample::Index) {
+        fn a_truncated_file_gives_nothing(name in prop::collection::vec(any::<u8>(), 0..16), cut: prop::sample::Index) {
             let mut line = b"4242 (".to_vec();
             line.extend(name);
             line.extend(b") ");

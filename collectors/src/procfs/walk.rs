@@ -6,9 +6,8 @@
 //!
 //! Processes start and end during a walk, so its result is approximate. A caller that needs exactness
 //! walks again and compares pid and start time, which identify a process.
-//! looks again, and compares by number and start, which no two processes share.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,7 +39,7 @@ pub(crate) struct Walker {
 }
 
 impl Walker {
-    /// Looks at `proc` below `root`.
+    /// Reads `proc` below `root`.
     pub(crate) fn at(root: &Path) -> Self {
         let mut walker = Self {
             proc: below(root, "/proc"),
@@ -89,18 +88,13 @@ impl Walker {
     /// Returns an error if an existing process cannot be read. Without lists of children, also if the
     /// machine's processes cannot be listed.
     pub(crate) fn trees(&mut self, roots: &[u32]) -> io::Result<Vec<Process>> {
-        let children = if self.lists_children {
-            None
-        } else {
-            Some(self.children_of_all()?)
-        };
+        let scan = (!self.lists_children).then(|| self.children_of_all());
+        let children = scan.transpose()?;
         let mut found: Vec<Process> = Vec::new();
-        let mut waiting: Vec<u32> = roots.to_vec();
+        let mut waiting: VecDeque<u32> = roots.iter().copied().collect();
         let mut seen = HashSet::new();
         self.missed = false;
-        let mut next = 0;
-        while let Some(&pid) = waiting.get(next) {
-            next += 1;
+        while let Some(pid) = waiting.pop_front() {
             if found.len() == MOST || !seen.insert(pid) {
                 continue;
             }
@@ -128,7 +122,7 @@ impl Walker {
     }
 
     /// Appends the children of all threads of a process.
-    fn append_children(&mut self, pid: u32, out: &mut Vec<u32>) {
+    fn append_children(&mut self, pid: u32, out: &mut VecDeque<u32>) {
         let Ok(threads) = fs::read_dir(self.folder(pid).join("task")) else {
             return;
         };
@@ -263,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_has_no_tree() {
+    fn a_process_that_has_ended_has_no_tree() {
         let child = shell(0);
         let pid = child.id();
         end(child);
@@ -274,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_without_its_last_space_was_cut() {
+    fn a_list_without_its_last_space_was_truncated() {
         let list = |bytes| child_list(bytes).collect::<Vec<_>>();
         assert_eq!(list(b"12 345 "), [12, 345]);
         assert_eq!(list(b"12 34"), [12]);
@@ -283,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_parents_ends() {
+    fn a_cycle_of_parents_terminates() {
         let root = tempfile::tempdir().unwrap();
         for (pid, child) in [(7, 8), (8, 7)] {
             let task = root.path().join(format!("proc/{pid}/task/{pid}"));

@@ -112,7 +112,7 @@ fn siblings_on_several_threads_are_calls_at_once() {
 }
 
 #[test]
-fn only_spans_that_the_filter_lets_pass_are_stages_and_none_of_our_own() {
+fn only_spans_that_pass_the_filter_are_stages_and_ours_never_are() {
     let filter = Targets::new()
         .with_target("my_loader", LevelFilter::DEBUG)
         .with_target("headspace_agent", LevelFilter::TRACE);

@@ -1,4 +1,4 @@
-//! Proportional memory and open files: accurate, but expensive to read.
+//! The source `tree_memory` reads proportional memory and open files, which are accurate but expensive.
 //!
 //! Resident memory counts a shared page once for each process that maps it. Each forked worker
 //! therefore appears to hold the parent's memory again. Proportional memory (PSS) divides a shared page
@@ -70,12 +70,8 @@ impl TreeMemory {
             counts_itself: procfs::is_this_machine(root),
             buffer: Vec::new(),
         };
-        let own = source.walker.own().map_err(|error| {
-            CollectError::unsupported(format!(
-                "`{}` cannot be read: {error} (is /proc mounted?)",
-                procfs::below(root, "/proc/self/stat").display()
-            ))
-        })?;
+        let own = source.walker.own();
+        let own = own.map_err(|error| procfs::no_proc(root, &error))?;
         // This does not read `smaps_rollup` itself, because that is the expensive part.
         let folder = source.walker.folder(own.pid);
         if !folder.join("smaps_rollup").exists() && !folder.join("fd").exists() {
@@ -86,9 +82,7 @@ impl TreeMemory {
         }
         Ok(source)
     }
-}
 
-impl TreeMemory {
     /// The PSS of a process in bytes; 0 if it has just ended, absent without permission.
     fn proportional(&mut self, folder: &Path) -> Option<u64> {
         match procfs::read(&folder.join("smaps_rollup"), &mut self.buffer) {
@@ -173,12 +167,16 @@ fn proportional_bytes(rollup: &[u8]) -> Option<u64> {
 
 fn append(out: &mut Vec<Reading>, scope: &Scope, memory: Option<u64>, files: Option<u64>) {
     let readings = [
-        (&metric::PROCESS_MEMORY_PROPORTIONAL, memory),
-        (&metric::PROCESS_FILE_DESCRIPTOR_COUNT, files),
+        (
+            &metric::PROCESS_MEMORY_PROPORTIONAL,
+            memory.map(procfs::float),
+        ),
+        (
+            &metric::PROCESS_FILE_DESCRIPTOR_COUNT,
+            files.map(procfs::float),
+        ),
     ];
-    out.extend(readings.into_iter().filter_map(|(metric, value)| {
-        Some(Reading::new(metric, scope.clone(), procfs::float(value?)))
-    }));
+    procfs::append_plain(out, scope, readings);
 }
 
 #[cfg(test)]
@@ -205,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_gone_has_no_open_files() {
+    fn a_process_that_has_ended_has_no_open_files() {
         assert_eq!(descriptors(Path::new("/proc/4194305")), Some(0));
         assert!(descriptors(Path::new("/proc/self")) >= Some(3));
         assert_eq!(descriptors(Path::new("/")), None);

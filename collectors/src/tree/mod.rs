@@ -1,4 +1,4 @@
-//! The combined usage of the process and all its descendants, most of which are loader workers.
+//! The source `tree` reads the combined usage of the process and its descendants, mostly loader workers.
 //!
 //! Workers start and end at any time. When a parent waits for a child that has ended, the kernel adds
 //! the child's CPU time, page faults and I/O to the parent's account of ended children. The sum over
@@ -19,11 +19,8 @@ mod tree_totals;
 use std::path::Path;
 use std::time::Duration;
 
-use headspace_agent::model::metric::{self, Metric};
-use headspace_agent::model::reading::Attributes;
-use headspace_agent::model::{Reading, Scope, attributes};
+use headspace_agent::model::{Reading, Scope, metric};
 use headspace_agent::port::{CollectError, Collector, Pace};
-
 use rustix::param::clock_ticks_per_second;
 
 pub use self::memory::TreeMemory;
@@ -91,50 +88,18 @@ impl Collector for Tree {
         let totals = self.ledger.update(scan.members);
 
         let clock_rate = procfs::float(clock_ticks_per_second());
-        let seconds = |ticks: u64| Some(procfs::float(ticks) / clock_rate);
-        let [user, system, minor, major] = totals.used;
-        let io = |index: usize| totals.io.map(|io| procfs::float(io[index]));
-        let readings: [(&'static Metric, Attributes, Option<f64>); 12] = [
-            (
-                &metric::PROCESS_CPU_TIME,
-                attributes::CPU_USER,
-                seconds(user),
-            ),
-            (
-                &metric::PROCESS_CPU_TIME,
-                attributes::CPU_SYSTEM,
-                seconds(system),
-            ),
-            (
-                &metric::PROCESS_PAGING_FAULTS,
-                attributes::FAULT_MINOR,
-                Some(procfs::float(minor)),
-            ),
-            (
-                &metric::PROCESS_PAGING_FAULTS,
-                attributes::FAULT_MAJOR,
-                Some(procfs::float(major)),
-            ),
-            (&metric::PROCESS_DISK_IO, attributes::DISK_READ, io(0)),
-            (&metric::PROCESS_DISK_IO, attributes::DISK_WRITE, io(1)),
-            (&metric::PROCESS_IO_REQUESTED, attributes::DISK_READ, io(2)),
-            (&metric::PROCESS_IO_REQUESTED, attributes::DISK_WRITE, io(3)),
-            (&metric::PROCESS_MEMORY_USAGE, &[], resident),
-            (&metric::PROCESS_MEMORY_ANONYMOUS, &[], anonymous),
-            (
-                &metric::PROCESS_THREAD_COUNT,
-                &[],
-                Some(procfs::float(threads)),
-            ),
-            (&metric::PROCESS_COUNT, &[], Some(procfs::float(processes))),
+        let [user, system, minor, major] = totals.used.map(procfs::float);
+        let usage = [user / clock_rate, system / clock_rate, minor, major];
+        procfs::append(out, &Scope::Tree, procfs::USAGE, usage.map(Some));
+        let bytes = totals.io.into_iter().flatten().map(procfs::float);
+        procfs::append(out, &Scope::Tree, procfs::IO, bytes.map(Some));
+        let readings = [
+            (&metric::PROCESS_MEMORY_USAGE, resident),
+            (&metric::PROCESS_MEMORY_ANONYMOUS, anonymous),
+            (&metric::PROCESS_THREAD_COUNT, Some(procfs::float(threads))),
+            (&metric::PROCESS_COUNT, Some(procfs::float(processes))),
         ];
-        out.extend(
-            readings
-                .into_iter()
-                .filter_map(|(metric, attributes, value)| {
-                    Some(Reading::with(metric, Scope::Tree, attributes, value?))
-                }),
-        );
+        procfs::append_plain(out, &Scope::Tree, readings);
         Ok(())
     }
 }

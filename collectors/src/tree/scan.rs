@@ -1,4 +1,4 @@
-//! A scan of all members of the tree that counts each of them exactly once.
+//! Scans all members of the tree, and counts each of them exactly once.
 //!
 //! If a child ends between the reading of its own counts and of its parent's, it would be counted twice
 //! or not at all. So a scan finds the members, reads their counts, and then checks that each still
@@ -11,9 +11,9 @@ use std::path::Path;
 
 use headspace_agent::port::CollectError;
 
-use crate::procfs::parse;
+use crate::procfs::parse::{self, Stat};
 use crate::procfs::walk::{Process, Walker, is_gone};
-use crate::procfs::{self, number, value};
+use crate::procfs::{self, IO_KEYS, number, value};
 
 /// Maximum number of attempts while members end. Each takes milliseconds even with hundreds of members.
 /// If workers end faster than that, the next tick tries again.
@@ -23,11 +23,9 @@ const TRIES: usize = 8;
 /// ticks; minor and major page faults.
 pub(super) type Used = [u64; 4];
 
-/// Bytes read from and written to storage, then bytes of all read and write calls.
+/// Bytes in the order of [`IO_KEYS`]: read from and written to storage, then bytes of all read and write
+/// calls.
 pub(super) type Bytes = [u64; 4];
-
-/// The keys of `/proc/<pid>/io`, in the order of [`Bytes`].
-const IO: [&str; 4] = ["read_bytes", "write_bytes", "rchar", "wchar"];
 
 /// A process of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,20 +82,17 @@ pub(super) struct Scanner {
 impl Scanner {
     pub(super) fn at(root: &Path) -> Result<Self, CollectError> {
         let mut walker = Walker::at(root);
-        if let Err(error) = walker.own() {
-            return Err(CollectError::unsupported(format!(
-                "`{}` cannot be read: {error} (is /proc mounted?)",
-                procfs::below(root, "/proc/self/stat").display()
-            )));
-        }
+        walker
+            .own()
+            .map_err(|error| procfs::no_proc(root, &error))?;
         Ok(Self {
             walker,
             buffer: Vec::new(),
         })
     }
 
-    /// Scans the tree. The scan includes all `known` members that are still running, whoever their
-    /// parent is now.
+    /// Scans the tree. The scan includes all `known` members that are still running, whichever process is
+    /// their parent now.
     pub(super) fn scan(&mut self, known: &[Process]) -> Result<Scan, CollectError> {
         let mut trouble = None;
         for _ in 0..TRIES {
@@ -126,7 +121,7 @@ impl Scanner {
             members.push(member);
         }
         for &process in &processes {
-            if !self.lives(process)? {
+            if self.stat(process)?.is_none() {
                 return Ok(None);
             }
         }
@@ -145,34 +140,29 @@ impl Scanner {
         // children that changes during reading may also miss a process.
         let mut elsewhere = Vec::new();
         for &process in known {
-            if !all.contains(&process) && self.lives(process)? {
+            if !all.contains(&process) && self.stat(process)?.is_some() {
                 elsewhere.push(process.pid);
             }
         }
         if !elsewhere.is_empty() {
-            for process in self.walker.trees(&elsewhere)? {
-                if all.insert(process) {
-                    found.push(process);
-                }
-            }
+            let trees = self.walker.trees(&elsewhere)?;
+            found.extend(trees.into_iter().filter(|&process| all.insert(process)));
         }
         Ok(Some(found).filter(|_| !self.walker.missed()))
     }
 
-    fn lives(&mut self, process: Process) -> io::Result<bool> {
+    /// Reads `stat` of a process; `None` if it has ended.
+    fn stat(&mut self, process: Process) -> io::Result<Option<Stat>> {
         match self.walker.stat(process.pid) {
-            Ok(stat) => Ok(stat.started == process.started),
-            Err(error) if is_gone(&error) => Ok(false),
+            Ok(stat) => Ok(Some(stat).filter(|stat| stat.started == process.started)),
+            Err(error) if is_gone(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     fn read(&mut self, process: Process) -> io::Result<Option<Member>> {
-        let stat = match self.walker.stat(process.pid) {
-            Ok(stat) if stat.started == process.started => stat,
-            Ok(_) => return Ok(None),
-            Err(error) if is_gone(&error) => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(stat) = self.stat(process)? else {
+            return Ok(None);
         };
         let ended = matches!(stat.state, b'Z' | b'X') && stat.threads == 1;
         let folder = self.walker.folder(process.pid);
@@ -183,10 +173,7 @@ impl Scanner {
             Ok(bytes) => parse::statm(bytes).map(|memory| [memory.resident, memory.anonymous()]),
             Err(_) => None,
         };
-        let io = match procfs::read(&folder.join("io"), &mut self.buffer) {
-            Ok(bytes) => io_bytes(bytes),
-            Err(_) => None,
-        };
+        let io = procfs::read(&folder.join("io"), &mut self.buffer).ok();
         Ok(Some(Member {
             process,
             parent: stat.parent,
@@ -197,7 +184,7 @@ impl Scanner {
                 stat.children_minor_faults,
                 stat.children_major_faults,
             ],
-            io,
+            io: io.and_then(io_bytes),
             pages,
             threads: if ended { 0 } else { stat.threads },
         }))
@@ -207,7 +194,7 @@ impl Scanner {
 /// All four values, or `None`.
 fn io_bytes(file: &[u8]) -> Option<Bytes> {
     let mut bytes = Bytes::default();
-    for (slot, key) in bytes.iter_mut().zip(IO) {
+    for (slot, key) in bytes.iter_mut().zip(IO_KEYS) {
         *slot = value(file, key).and_then(number)?;
     }
     Some(bytes)

@@ -1,5 +1,5 @@
-//! Totals of a process tree that never decrease and count nothing twice, even while processes start and
-//! end.
+//! Keeps totals of a process tree that never decrease and count nothing twice, even while processes start
+//! and end.
 //!
 //! The counts of a member that has ended normally reappear in its parent's account of ended children
 //! (`reaped`), or in that of a further ancestor if the parent has ended too. There are exceptions. If

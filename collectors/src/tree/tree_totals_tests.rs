@@ -163,7 +163,7 @@ fn run(events: &[Event], kind: Parent, orphans: bool, mut check: impl FnMut(&Ker
 
 proptest! {
     #[test]
-    fn what_parents_take_note_of_is_counted_to_the_last_fault(events in events()) {
+    fn usage_of_reaped_children_is_counted_to_the_last_page_fault(events in events()) {
         run(&events, Parent::Waits, false, |kernel, totals| {
             assert_eq!(totals.used, kernel.truth);
             assert_eq!(totals.io, Some(kernel.truth_io));
@@ -182,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_seen_is_kept_where_nobody_takes_note(events in events(), looks in 1usize..3) {
+    fn the_last_known_usage_is_kept_if_no_parent_reaps(events in events(), looks in 1usize..3) {
         // Scan after every event except an end: everything lost was then seen before.
         let mut all = Vec::new();
         for event in events {
@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn nonsense_ends_and_goes_not_back(
+    fn inconsistent_input_terminates_and_totals_never_decrease(
         looks in prop::collection::vec(prop::collection::vec((1u32..6, 0u32..6, 0u64..9, 0u64..9), 0..6), 1..8)
     ) {
         let mut ledger = Ledger::default();

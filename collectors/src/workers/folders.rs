@@ -1,4 +1,4 @@
-//! The location of the files, and which trainer a process works for.
+//! Finds the folder of the files, and the trainer for which a process works.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_marker_is_made_where_only_this_user_can_look() {
+    fn a_marker_is_created_where_only_this_user_has_access() {
         let folder = tempfile::tempdir().unwrap();
         let places = Folders::below(&[folder.path()]);
 
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_ended_trainers_of_this_namespace_left_is_swept() {
+    fn only_files_of_ended_trainers_of_this_namespace_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let places = Folders::below(&[folder.path()]);
         let own = places.mark().unwrap();

@@ -5,7 +5,8 @@ use std::path::Path;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use crate::procfs::{self, parse};
+use crate::procfs;
+use crate::procfs::parse::{self, Stat};
 
 /// The identity of a process: the start time distinguishes it from a later process with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,13 +21,13 @@ impl Identity {
     /// This process; `None` if `/proc` cannot be read.
     #[must_use]
     pub fn here() -> Option<Self> {
-        look("self").map(|found| found.identity)
+        stat("self").as_ref().map(identity)
     }
 
     /// Whether the process is running. A zombie is not.
     pub(super) fn lives(self) -> bool {
-        look(&self.pid.to_string())
-            .is_some_and(|found| found.identity == self && !matches!(found.state, b'Z' | b'X'))
+        stat(&self.pid.to_string())
+            .is_some_and(|stat| identity(&stat) == self && !matches!(stat.state, b'Z' | b'X'))
     }
 
     /// Whether no process has this pid. This check costs less than [`lives`](Self::lives).
@@ -51,24 +52,17 @@ impl std::fmt::Display for Identity {
     }
 }
 
-struct Looked {
-    identity: Identity,
-    parent: u32,
-    state: u8,
+/// Reads `stat` of a process; `None` if it has ended.
+fn stat(pid: &str) -> Option<Stat> {
+    let path = Path::new("/proc").join(pid).join("stat");
+    parse::stat(procfs::read(&path, &mut Vec::new()).ok()?)
 }
 
-fn look(pid: &str) -> Option<Looked> {
-    let mut buffer = Vec::new();
-    let path = Path::new("/proc").join(pid).join("stat");
-    let stat = parse::stat(procfs::read(&path, &mut buffer).ok()?)?;
-    Some(Looked {
-        identity: Identity {
-            pid: stat.pid,
-            started: stat.started,
-        },
-        parent: stat.parent,
-        state: stat.state,
-    })
+fn identity(stat: &Stat) -> Identity {
+    Identity {
+        pid: stat.pid,
+        started: stat.started,
+    }
 }
 
 /// The ancestors of this process, its parent first.
@@ -76,14 +70,11 @@ pub(super) fn ancestors() -> impl Iterator<Item = Identity> {
     /// In a deeper process tree, no trainer is searched for beyond this depth.
     const MOST: usize = 64;
 
-    let mut pid = look("self").map_or(0, |own| own.parent);
+    let mut pid = stat("self").map_or(0, |own| own.parent);
     std::iter::from_fn(move || {
-        if pid == 0 {
-            return None;
-        }
-        let found = look(&pid.to_string())?;
-        pid = found.parent;
-        Some(found.identity)
+        let ancestor = stat(&pid.to_string())?;
+        pid = ancestor.parent;
+        Some(identity(&ancestor))
     })
     .take(MOST)
 }
@@ -109,7 +100,7 @@ mod tests {
     fn one_that_waits_for_its_parent_has_ended() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
-        let identity = look(&pid.to_string()).unwrap().identity;
+        let identity = identity(&stat(&pid.to_string()).unwrap());
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
         while identity.lives() {
             assert!(std::time::Instant::now() < deadline);
@@ -121,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_two_numbers_and_what_follows() {
+    fn a_name_is_two_numbers_and_a_rest() {
         let identity = Identity {
             pid: 47,
             started: 82,

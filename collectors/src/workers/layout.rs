@@ -1,4 +1,4 @@
-//! The layout of a worker's file: a header page that identifies the owner, and its slots.
+//! Defines the layout of a worker's file: a header page that identifies the owner, and its slots.
 //!
 //! Two processes can share a file only if both were built from the same version with the same layout.
 //! Files of another layout are ignored.
@@ -101,7 +101,8 @@ impl Header {
         self.finished.store(1, Ordering::Release);
     }
 
-    fn is_finished(&self) -> bool {
+    /// Whether the worker marked a normal end.
+    pub(super) fn is_finished(&self) -> bool {
         self.finished.load(Ordering::Acquire) == 1
     }
 }
@@ -119,11 +120,6 @@ impl File {
         };
         let header = &self.header;
         header.is_finished() || (header.ended_at_rest.load(Ordering::Relaxed) == 1 && at_rest())
-    }
-
-    /// Whether the worker marked a normal end.
-    pub(super) fn is_finished(&self) -> bool {
-        self.header.is_finished()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The trainer's side: finds the files of its workers, and reports the workers' state.
+//! Finds the files of a trainer's workers, and reports the workers' state.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -105,7 +105,7 @@ impl FoundWorkers {
         let many = self.seen.len();
         let turn = (place + many - (self.looks * LOOKED_INTO) % many) % many < LOOKED_INTO;
         seen.identity.number_is_free()
-            || ((turn || seen.file.is_finished()) && !seen.identity.lives())
+            || ((turn || seen.file.header.is_finished()) && !seen.identity.lives())
     }
 
     /// A name that no other running worker has, and that is not in `besides`. Names may repeat: each

@@ -1,4 +1,4 @@
-//! `SIGTERM` to a worker from its trainer or its parent counts as a normal end.
+//! Records `SIGTERM` to a worker from its trainer or its parent as a normal end.
 //!
 //! torch's loader sends `SIGTERM` to a worker that has not ended within five seconds. Loaders of other
 //! libraries send it at once, and `multiprocessing` sends it when the trainer exits. The worker then

@@ -88,7 +88,7 @@ fn told(workers: &[Worker]) -> Vec<(String, WorkerState)> {
 }
 
 #[test]
-fn the_trainer_reads_what_a_worker_counts() {
+fn the_trainer_reads_the_counts_of_a_worker() {
     let mut trainer = trainer();
     let worker = trainer.worker(Some("worker 3"));
     let slots = worker.slots();
@@ -136,7 +136,7 @@ fn every_slot_of_a_file_has_its_room() {
 }
 
 #[test]
-fn one_that_goes_without_a_word_is_told_once_as_lost_and_its_counts_with_it() {
+fn a_worker_that_ends_without_a_mark_is_reported_once_as_lost_with_its_counts() {
     let mut trainer = trainer();
     let worker = trainer.worker(None);
     worker
@@ -158,7 +158,7 @@ fn one_that_goes_without_a_word_is_told_once_as_lost_and_its_counts_with_it() {
 }
 
 #[test]
-fn one_that_said_that_it_ends_is_finished_once_it_is_gone() {
+fn a_worker_that_marked_its_end_is_finished_once_it_has_ended() {
     let mut trainer = trainer();
     trainer.worker(None).finish();
     // Only the memory stays, so values that the worker counts meanwhile still arrive.
@@ -188,7 +188,7 @@ fn one_that_is_ended_while_it_waits_is_lost_only_amidst_a_stage() {
 }
 
 #[test]
-fn a_kill_is_seen_within_a_few_looks_however_many_workers_there_are() {
+fn a_kill_is_found_within_a_few_polls_for_any_number_of_workers() {
     let mut trainer = trainer();
     for _ in 0..100 {
         trainer.worker(None);
@@ -241,7 +241,7 @@ fn two_that_live_never_have_one_label() {
 }
 
 #[test]
-fn what_is_not_a_whole_file_of_ours_is_left_unread() {
+fn incomplete_and_foreign_files_are_not_read() {
     type Damage = fn(&fs::File);
     let damages: [Damage; 6] = [
         |file| file.set_len(0).unwrap(),
@@ -285,7 +285,7 @@ fn foreign_files_are_left_alone_until_the_end() {
 }
 
 #[test]
-fn without_a_trainer_there_is_no_file_and_after_its_end_nobody_wants_it() {
+fn without_a_trainer_there_is_no_file_and_after_its_end_it_is_not_wanted() {
     let trainer = trainer();
     let worker = trainer.worker(None);
     let slots = worker.slots();
@@ -333,7 +333,7 @@ fn thousands_of_workers_one_after_another_share_the_memory_of_a_few() {
 }
 
 #[test]
-fn a_pool_that_is_made_anew_between_two_looks_has_the_names_of_one() {
+fn a_pool_recreated_between_two_polls_reuses_its_names() {
     let mut trainer = trainer();
     for (number, started) in [100, 100, 200, 200].into_iter().enumerate() {
         trainer.worker(Some("pool worker"));

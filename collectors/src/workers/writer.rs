@@ -1,4 +1,4 @@
-//! The worker's side: its own file, with space for its counters.
+//! Creates a worker's own file, with space for its counters.
 
 use std::fs::{self, OpenOptions};
 use std::io;

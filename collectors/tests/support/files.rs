@@ -1,4 +1,4 @@
-//! Roots of made-up machines.
+//! Creates root folders of simulated machines.
 
 use std::fs;
 use std::path::Path;

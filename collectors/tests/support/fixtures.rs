@@ -1,4 +1,4 @@
-//! `/proc` and `/sys` of real machines.
+//! Provides recorded `/proc` and `/sys` of real machines.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A copy of a machine's files, to be changed.
+/// A copy of a machine's files that a test may change.
 pub(crate) fn copy_of(name: &str) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     copy(&fixture(name), root.path());
     root
 }
 
-/// The same into a folder, which is made where it is not there.
+/// Copies them into a folder, which is created if it does not exist.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

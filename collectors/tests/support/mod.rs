@@ -1,4 +1,4 @@
-//! What a source reads, and the roots of made-up machines to read it from.
+//! Helpers of the tests: readings of a source, and root folders of simulated machines.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! Tests that cannot run on a machine say so.
+//! Reports tests that cannot run on this machine.
 
-/// Says aloud that a test cannot run here. With `CI=true` that is a failure, unless no installation
-/// could bring what is missing: then `reason` begins with `platform: `.
+/// Prints that a test cannot run here. With `CI=true` that is a failure, unless no installation could
+/// provide what is missing: then `reason` begins with `platform: `.
 pub(crate) fn not_here(reason: &str) {
     let in_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
     assert!(

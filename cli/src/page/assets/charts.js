@@ -2,7 +2,7 @@
 "use strict";
 
 const headspaceCharts = (() => {
-  // Seconds between two times on an axis: what people count in.
+  // Seconds between two labels of a time axis.
   const TIMES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200]
     .concat([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].map((days) => 86400 * days));
   const tone = (name) =>
@@ -30,8 +30,8 @@ const headspaceCharts = (() => {
     if (text !== undefined) made.textContent = text;
     return made;
   };
-  // What is read less often than the steps are told has no value at most times. Its line is broken only
-  // where it is silent for three times as long as it usually is.
+  // Readings that are rarer than ticks have no value at most points. Their line has a gap only where no
+  // value came for three times the usual interval.
   const silences = (u, line, from, to, gaps) => {
     const told = u.data[0].filter((_, at) => u.data[line][at] != null);
     const between = told.slice(1).map((time, at) => time - told[at]).sort((a, b) => a - b);
@@ -45,7 +45,7 @@ const headspaceCharts = (() => {
     return null;
   };
 
-  // One chart in a figure of its own. `update` takes new numbers for the same lines.
+  // One chart in its own figure. `update` replaces the numbers of its lines.
   class Chart {
     constructor(chart, atS, replays, height) {
       this.hidden = new Set();
@@ -133,7 +133,7 @@ const headspaceCharts = (() => {
       }, this.data(), this.plot);
     }
 
-    // Where batches came from a cache.
+    // Shades the intervals with batches from a cache.
     bands(u) {
       const { ctx, bbox } = u;
       ctx.save();
@@ -157,7 +157,7 @@ const headspaceCharts = (() => {
       ctx.restore();
     }
 
-    // Levels of the whole run, with what they are.
+    // Draws the values that are constant over the run, with their labels.
     marks(u) {
       const { ctx, bbox } = u;
       for (const mark of this.chart.marks) {
@@ -188,10 +188,10 @@ const headspaceCharts = (() => {
       }
     }
 
-    // The numbers under the pointer.
+    // Shows the numbers under the pointer.
     point(u) {
       const at = u.cursor.idx;
-      // Of charts that move together only the one pointed at tells its numbers.
+      // Synchronised charts share the cursor, but only the chart under the pointer shows its numbers.
       const pointed = this.plot.matches(":hover") || document.activeElement === this.plot;
       if (at == null || u.cursor.left < 0 || !pointed) {
         this.tip.hidden = true;
@@ -231,7 +231,7 @@ const headspaceCharts = (() => {
       this.tip.hidden = true;
     }
 
-    // The legend with the latest numbers, and the same in words.
+    // Shows the legend with the latest numbers, and the same in words for screen readers.
     tell() {
       const words = [];
       const items = this.chart.lines.map((line, at) => {

@@ -1,4 +1,4 @@
-// Puts the page's data in its places: from the document itself, or from the server that shows it.
+// Shows the page's data, which comes from the document itself or from the server.
 "use strict";
 
 (() => {
@@ -17,7 +17,7 @@
     return id === "step" ? (narrow ? 210 : 280) : narrow ? 160 : 190;
   };
 
-  // The steps of all ranks in one chart. Their times differ, so they are joined.
+  // Puts the steps of all ranks in one chart. Their times differ, so they are joined.
   const together = (ranks) => {
     const steps = ranks.map((rank) => {
       const chart = rank.charts.find((one) => one.id === "step");
@@ -143,8 +143,8 @@
     events.addEventListener("update", (event) => update(JSON.parse(event.data)));
     events.addEventListener("error", () => {
       say("off", "connection lost, trying again");
-      // It tries again by itself where a connection is lost, but not where an answer is an error:
-      // too many pages are open, or something on the way has nobody behind it yet.
+      // The browser reconnects by itself after a lost connection, but not after an error response: too
+      // many pages are open, or a proxy cannot reach the server yet.
       if (events.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
     });
   };

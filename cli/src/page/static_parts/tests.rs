@@ -62,7 +62,7 @@ fn an_upper_bound_is_called_one_and_the_floor_unknown() {
 }
 
 #[test]
-fn a_gain_that_cannot_be_told_from_none_is_no_speedup() {
+fn without_a_measurable_gain_no_speedup_is_shown() {
     let summary = SummaryRecord {
         floor_step_ms: Some(29.9),
         headspace_pct: Some(0.3),
@@ -87,7 +87,7 @@ fn a_run_too_short_for_a_number_has_none() {
 }
 
 #[test]
-fn the_bar_is_to_scale_and_says_the_same_in_words() {
+fn the_bar_is_to_scale_and_its_label_has_the_same_numbers() {
     let html = html(&SummaryRecord {
         floor_step_ms: Some(10.0),
         ..measured()

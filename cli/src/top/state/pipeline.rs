@@ -1,4 +1,4 @@
-//! Stages, queues and workers as last reported.
+//! Stores stages, queues and workers as last reported.
 //!
 //! If there are many, a tick reports a few in turn. Each report covers the time since the entry's
 //! previous report, so each entry has its own interval.
@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use headspace_agent::model::Distribution;
 use headspace_agent::model::record::{QueueTick, StageTick, TickRecord};
+
+use super::rank::push;
 
 /// Minimum number of entries reported per tick (the first ticks report more).
 const TOLD_AT_ONCE: usize = 3;
@@ -100,11 +102,7 @@ impl Parts {
             update(&mut self.queues, key, queue, tick);
         }
         for (name, depth) in depths {
-            let looks = self.looks.entry(name.to_owned()).or_default();
-            if looks.len() >= LOOKS {
-                looks.pop_front();
-            }
-            looks.push_back(depth);
+            push(self.looks.entry(name.to_owned()).or_default(), depth, LOOKS);
         }
     }
 
@@ -112,7 +110,7 @@ impl Parts {
     pub(crate) fn stages(&self) -> Vec<StageNow> {
         let named = self.stage_names.iter();
         named
-            .map(|name| stage(name, self.of_stage(name).map(|(_, entry)| entry)))
+            .map(|name| stage(name, self.of_stage(name)))
             .filter(|stage| stage.processes > 0)
             .collect()
     }
@@ -179,12 +177,13 @@ impl Parts {
         all
     }
 
-    fn of_stage(&self, name: &str) -> impl Iterator<Item = (&Key, &Entry<StageTick>)> {
+    fn of_stage(&self, name: &str) -> impl Iterator<Item = &Entry<StageTick>> {
         let rests = self.rests(self.stages.len());
         self.stages
             .range((name.to_owned(), None)..)
             .take_while(move |((n, _), _)| n == name)
-            .filter(move |(_, entry)| self.at_s - entry.at_s <= rests)
+            .map(|(_, entry)| entry)
+            .filter(move |entry| self.at_s - entry.at_s <= rests)
     }
 
     /// Seconds without a report after which one of `entries` entries counts as idle.

@@ -1,4 +1,4 @@
-//! One process of the run.
+//! Keeps the state of one process of the run.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -166,7 +166,8 @@ impl Rank {
     }
 }
 
-fn push<T>(all: &mut VecDeque<T>, one: T, most: usize) {
+/// Appends an item, and removes the oldest one if there are already `most`.
+pub(super) fn push<T>(all: &mut VecDeque<T>, one: T, most: usize) {
     if all.len() >= most {
         all.pop_front();
     }

@@ -1,10 +1,12 @@
-//! Steps over time: the last minutes tick by tick, and the whole run with the same number of points.
+//! Stores steps over time: the last minutes tick by tick, and the whole run in as many points.
 
 use std::collections::VecDeque;
 
 use headspace_agent::model::BoundedSeries;
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{LoopTick, Phase, TickRecord};
+
+use super::rank::push;
 
 /// Number of points kept for the last minutes, and for the whole run.
 const POINTS: usize = 512;
@@ -135,10 +137,7 @@ impl Default for StepSeries {
 
 impl StepSeries {
     pub(crate) fn push(&mut self, moment: Moment) {
-        if self.recent.len() >= POINTS {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(moment);
+        push(&mut self.recent, moment, POINTS);
         self.whole.push(moment, 1.0, Moment::merge);
     }
 
@@ -160,7 +159,7 @@ impl StepSeries {
         whole.chunks(each).filter_map(joined).collect()
     }
 
-    /// Length of the whole run in seconds, as far as ticks cover it.
+    /// Length of all ticks of the run together, in seconds.
     pub(crate) fn span_s(&self) -> f64 {
         let whole = self.whole.buckets().iter();
         whole.map(|moment| moment.span_s).sum()

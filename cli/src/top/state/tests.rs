@@ -1,4 +1,4 @@
-//! Tests of the fold, with records as a trainer writes them.
+//! Tests the fold, with records as a trainer writes them.
 
 use headspace_agent::model::record::{
     EndRecord, LoopTick, Phase, QueueTick, RecordBody, RunRecord, RunState, StageTick,
@@ -94,7 +94,7 @@ fn a_long_run_takes_bounded_room_and_keeps_its_beginning() {
 }
 
 #[test]
-fn a_stage_is_what_all_its_processes_say_over_the_time_since_each_was_told_of() {
+fn a_stage_combines_its_processes_over_the_time_since_each_was_last_reported() {
     let mut first = tick(0, Phase::Live, 10.0);
     first.stages = vec![
         stage("decode", Some("worker 0"), 50, 20.0, 1),

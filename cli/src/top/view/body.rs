@@ -1,16 +1,13 @@
-//! The list: queues and stages, then GPUs, the machine, workers and notices.
+//! Renders the scrollable list: queues and stages, then GPUs, the machine, workers and notices.
 
 use headspace_agent::model::record::Severity;
 use headspace_agent::model::{Scope, metric};
-use headspace_agent::wording::units::{bytes, duration_ms, percent};
+use headspace_agent::wording::units::bytes;
 use ratatui::text::{Line, Span};
 
 use super::super::state::{QueueNow, Rank, StageNow};
 use super::Scene;
-use super::text::{bar, left, rate, spark, wrapped};
-
-/// Width of a bar, in columns.
-const BAR: usize = 10;
+use super::text::{BAR, bar, left, ms_or_dash, rate, share_pct, spark, wrapped};
 
 /// Queues and stages.
 pub(super) fn pipeline(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
@@ -85,27 +82,17 @@ fn queue_line(queue: &QueueNow, scene: &Scene<'_>, width: usize) -> Line<'static
     };
     let deepest = queue.history.iter().copied().fold(1.0, f64::max);
     let most = queue.capacity.map_or(deepest, |capacity| capacity as f64);
-    let mut spans = vec![Span::raw(format!(
-        " {} {depth:>9}  ",
-        left(&queue.name, 16)
-    ))];
-    spans.extend(bar(
-        queue.depth / most.max(1.0),
-        BAR,
-        palette.level(),
-        palette.label(),
-    ));
-    let share = |share: f64| format!("{} %", percent(share * 100.0, 0));
+    let name = left(&queue.name, 16);
+    let mut spans = vec![Span::raw(format!(" {name} {depth:>9}  "))];
+    spans.extend(bar(queue.depth / most.max(1.0), palette));
     spans.push(Span::raw(format!(
         " {:>6} {:>6}  ",
-        share(queue.empty),
-        share(queue.full)
+        share_pct(queue.empty),
+        share_pct(queue.full)
     )));
     let room = width.saturating_sub(56).min(48).min(queue.history.len());
-    spans.push(Span::styled(
-        spark(&queue.history, most, room),
-        palette.level(),
-    ));
+    let history = spark(&queue.history, most, room);
+    spans.push(Span::styled(history, palette.level()));
     Line::from(spans)
 }
 
@@ -115,25 +102,22 @@ fn stage_line(stage: &StageNow, binds: bool, scene: &Scene<'_>) -> Line<'static>
         Some(_) => format!("└ {}", stage.name),
         None => stage.name.clone(),
     };
-    let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), duration_ms);
     let mut spans = vec![Span::raw(format!(
-        " {} {:>4} %  ",
+        " {} {:>6}  ",
         left(&name, 16),
-        percent(stage.busy * 100.0, 0)
+        share_pct(stage.busy)
     ))];
-    spans.extend(bar(stage.busy, BAR, palette.level(), palette.label()));
+    spans.extend(bar(stage.busy, palette));
     spans.push(Span::raw(format!(
         " {:>9} {:>9} {:>8} {:>6}",
-        ms(stage.p50_ms),
-        ms(stage.p95_ms),
+        ms_or_dash(stage.p50_ms),
+        ms_or_dash(stage.p95_ms),
         rate(stage.calls_per_s),
         stage.concurrency
     )));
     if stage.failures > 0 {
-        spans.push(Span::styled(
-            format!(" {} failed", stage.failures),
-            palette.warning(),
-        ));
+        let failed = format!(" {} failed", stage.failures);
+        spans.push(Span::styled(failed, palette.warning()));
     }
     if binds {
         spans.push(Span::styled(" ◂ limit", palette.warning()));
@@ -144,13 +128,10 @@ fn stage_line(stage: &StageNow, binds: bool, scene: &Scene<'_>) -> Line<'static>
 fn gpu_lines(gpu: u32, rank: &Rank, scene: &Scene<'_>, lines: &mut Vec<Line<'static>>) {
     let palette = scene.palette;
     let scope = Scope::Gpu(gpu);
-    let known = rank
-        .run
-        .as_ref()
-        .and_then(|run| run.gpus.iter().find(|g| g.ordinal == gpu));
-    let name = known
-        .and_then(|known| known.name.clone())
-        .unwrap_or_default();
+    let mut known = rank.run.iter().flat_map(|run| &run.gpus);
+    let known = known.find(|known| known.ordinal == gpu);
+    let name = known.and_then(|known| known.name.as_deref());
+    let name = name.unwrap_or_default();
     let mut facts = Vec::new();
     if let Some(watts) = rank.reading(&scope, &metric::GPU_POWER) {
         facts.push(format!("{watts:.0} W"));
@@ -158,23 +139,21 @@ fn gpu_lines(gpu: u32, rank: &Rank, scene: &Scene<'_>, lines: &mut Vec<Line<'sta
     if let Some(degrees) = rank.reading(&scope, &metric::GPU_TEMPERATURE) {
         facts.push(format!("{degrees:.0} °C"));
     }
-    lines.push(head(
-        scene,
-        &format!(" gpu {gpu}  {name}   {}", facts.join("  ")),
-    ));
-    let mut level = |label: String, share: f64, more: String| {
+    let title = format!(" gpu {gpu}  {name}   {}", facts.join("  "));
+    lines.push(head(scene, &title));
+    let mut level = |label: &str, share: f64, more: String| {
         let mut spans = vec![Span::raw(format!(
-            "   {} {:>4} %  ",
-            left(&label, 14),
-            percent(share * 100.0, 0)
+            "   {} {:>6}  ",
+            left(label, 14),
+            share_pct(share)
         ))];
-        spans.extend(bar(share, BAR, palette.level(), palette.label()));
+        spans.extend(bar(share, palette));
         spans.push(Span::raw(more));
         lines.push(Line::from(spans));
     };
     let mut sm = rank.readings(&scope, &metric::GPU_SM_UTILIZATION);
     if let Some((_, share)) = sm.next() {
-        level("SMs".to_owned(), share, String::new());
+        level("SMs", share, String::new());
     }
     for (key, share) in rank.readings(&scope, &metric::GPU_UTILIZATION) {
         let label = match key.attribute("hw.gpu.task") {
@@ -183,34 +162,33 @@ fn gpu_lines(gpu: u32, rank: &Rank, scene: &Scene<'_>, lines: &mut Vec<Line<'sta
             Some("encoder") if share > 0.0 => "all encoders",
             _ => continue,
         };
-        level(label.to_owned(), share, String::new());
+        level(label, share, String::new());
     }
     for (key, share) in rank.readings(&scope, &metric::GPU_ENGINE_UTILIZATION) {
         let engine = key.attribute("engine").unwrap_or_default();
         if engine.starts_with("nvdec") || share > 0.0 {
-            level(engine.to_owned(), share, String::new());
+            level(engine, share, String::new());
         }
     }
     let used = rank.reading(&scope, &metric::GPU_MEMORY_USAGE);
     let limit = rank.reading(&scope, &metric::GPU_MEMORY_LIMIT);
     if let (Some(used), Some(limit)) = (used, limit.filter(|limit| *limit > 0.0)) {
         let more = format!("  {} of {}", bytes(used), bytes(limit));
-        level("memory".to_owned(), used / limit, more);
+        level("memory", used / limit, more);
     }
 }
 
 /// Cores and memory.
 fn host(rank: &Rank, scene: &Scene<'_>) -> Vec<Line<'static>> {
-    let palette = scene.palette;
     let mut spans = Vec::new();
     if let Some(share) = rank.reading(&Scope::Host, &metric::HOST_CPU_UTILIZATION) {
         let cores = rank.reading(&Scope::Host, &metric::HOST_CPU_USABLE);
         let cores = cores.map_or(String::new(), |cores| format!("of {cores:.0} "));
         spans.push(Span::raw(format!(
-            "   cores {:>3} % {cores} ",
-            percent(share * 100.0, 0)
+            "   cores {:>5} {cores} ",
+            share_pct(share)
         )));
-        spans.extend(bar(share, BAR, palette.level(), palette.label()));
+        spans.extend(bar(share, scene.palette));
     }
     let memory = |scope| rank.reading(&scope, &metric::PROCESS_MEMORY_USAGE);
     if let Some(memory) = memory(Scope::Tree).or_else(|| memory(Scope::Process)) {
@@ -242,17 +220,16 @@ fn workers(rank: &Rank, scene: &Scene<'_>) -> Vec<Line<'static>> {
             "calls/s"
         ),
     )];
-    let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), duration_ms);
     for worker in workers {
         let mut name = worker.name.as_str();
         for stage in &worker.stages {
             lines.push(Line::from(format!(
-                " {} {} {:>4} % {:>9} {:>9} {:>8}",
+                " {} {} {:>6} {:>9} {:>9} {:>8}",
                 left(name, 16),
                 left(&stage.name, 10),
-                percent(stage.busy * 100.0, 0),
-                ms(stage.p50_ms),
-                ms(stage.p95_ms),
+                share_pct(stage.busy),
+                ms_or_dash(stage.p50_ms),
+                ms_or_dash(stage.p95_ms),
                 rate(stage.calls_per_s)
             )));
             name = "";
@@ -268,12 +245,11 @@ fn notices(rank: &Rank, scene: &Scene<'_>, width: usize) -> Vec<Line<'static>> {
     }
     let mut lines = vec![head(scene, " notices, the newest first (UTC)")];
     for told in rank.notices.iter().rev() {
-        let (style, mark) = match told.notice.severity {
+        let (style, mut mark) = match told.notice.severity {
             Severity::Warning => (scene.palette.warning(), "!"),
             Severity::Info => (scene.palette.plain(), " "),
         };
         let mut clock = time_of_day(told.at_unix_nano);
-        let mut mark = mark;
         for line in wrapped(&told.notice.text, width.saturating_sub(14).max(20)) {
             lines.push(Line::from(vec![
                 Span::styled(format!("   {clock:8} "), scene.palette.label()),

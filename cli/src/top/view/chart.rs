@@ -1,4 +1,4 @@
-//! Steps over time: one column per interval, with compute at the bottom and wait on top, and the floor
+//! Draws steps over time: one column per interval, with compute at the bottom and wait on top, and the floor
 //! as a horizontal line.
 
 use headspace_agent::model::record::Phase;

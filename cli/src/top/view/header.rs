@@ -1,14 +1,14 @@
-//! The first line, and the current steps.
+//! Renders the first line of the screen, and the line with the current steps.
 
 use std::fmt::Write as _;
 
-use headspace_agent::wording::units::{duration_ms, duration_s, percent};
+use headspace_agent::wording::units::{duration_ms, duration_s};
 use headspace_exporters::encode::text::{self, keep_beginning};
 use ratatui::text::{Line, Span};
 
 use super::super::state::{Life, Rank};
-use super::text::{clock, grouped, rate};
-use super::{Palette, Scene, Shown};
+use super::text::{clock, grouped, rate, share_pct};
+use super::{Palette, Scene};
 
 /// The run, the rank that is shown, and the rank's status.
 pub(super) fn line(scene: &Scene<'_>, width: u16) -> Line<'static> {
@@ -95,12 +95,11 @@ pub(super) fn now(rank: &Rank, palette: Palette, width: u16) -> Line<'static> {
     if let Some(step) = now.step_ms() {
         part("step", duration_ms(step), palette.plain());
         if let Some(wait) = now.wait_ms() {
-            let share = if step > 0.0 {
-                format!(" ({} %)", percent(100.0 * (wait / step).min(1.0), 0))
-            } else {
-                String::new()
-            };
-            part("wait", duration_ms(wait) + &share, palette.wait());
+            let mut value = duration_ms(wait);
+            if step > 0.0 {
+                let _ = write!(value, " ({})", share_pct((wait / step).min(1.0)));
+            }
+            part("wait", value, palette.wait());
         }
     }
     if let Some(compute) = now.compute_ms() {
@@ -123,9 +122,4 @@ pub(super) fn now(rank: &Rank, palette: Palette, width: u16) -> Line<'static> {
         }
     }
     Line::from(spans)
-}
-
-/// Whether all ranks are shown.
-pub(super) fn shows_all(scene: &Scene<'_>) -> bool {
-    scene.choice.shown == Shown::All
 }

@@ -1,8 +1,8 @@
-//! The help page, which lists the keys.
+//! Renders the help page, which lists the keys, and the bottom line.
 
 use ratatui::text::{Line, Span};
 
-use super::{Palette, Scene, header};
+use super::{Palette, Scene, Shown};
 
 const KEYS: &[(&str, &str)] = &[
     ("q, Ctrl-C", "quit"),
@@ -45,13 +45,10 @@ pub(super) fn lines(palette: Palette) -> Vec<Line<'static>> {
 pub(super) fn footer(scene: &Scene<'_>) -> Line<'static> {
     let many = scene.state.ranks.len() > 1;
     let mut text = String::from(" q quit  ? help  p ");
-    text.push_str(if scene.choice.paused {
-        "go on "
-    } else {
-        "pause "
-    });
+    let paused = scene.choice.paused;
+    text.push_str(if paused { "go on " } else { "pause " });
     text.push_str(" ↑↓ scroll  w whole run  v verdict");
-    if many && header::shows_all(scene) {
+    if many && scene.choice.shown == Shown::All {
         text.push_str("  0-9 rank");
     } else if many {
         text.push_str("  Tab rank  a all");

@@ -1,4 +1,4 @@
-//! Colours that can be read on a dark and on a light background, or none.
+//! Defines the styles of the screen: colours that are readable on a dark and on a light background, or none.
 
 use ratatui::style::{Color, Modifier, Style};
 
@@ -25,10 +25,10 @@ impl Palette {
 
     /// Colours of the 256-colour palette with a lightness halfway between black and white.
     fn colour(self, index: u8) -> Style {
-        if self.colour {
-            Style::new().fg(Color::Indexed(index))
-        } else {
-            Style::new()
+        let colour = self.colour.then_some(Color::Indexed(index));
+        Style {
+            fg: colour,
+            ..Style::new()
         }
     }
 

@@ -1,22 +1,19 @@
-//! All ranks in a table, one line each.
+//! Renders all ranks as a table, one line each.
 
-use headspace_agent::wording::units::{duration_ms, percent};
 use ratatui::text::{Line, Span};
 
 use super::super::state::{Moment, Rank};
 use super::Scene;
 use super::header::alive;
-use super::text::{grouped, left, spark};
+use super::text::{grouped, left, ms_or_dash, share_pct, spark};
 
 /// Number of columns before the history.
 const BEFORE: usize = 92;
 
 /// The table.
-#[expect(clippy::too_many_lines, reason = "one column after another")]
 pub(super) fn lines(scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
     let palette = scene.palette;
     let room = usize::from(width).saturating_sub(BEFORE + 1).min(60);
-    let waits = |rank: &Rank| rank.now.and_then(|now| now.wait_ms());
     let slowest = slowest(scene);
     let mut lines = vec![
         Line::from(""),
@@ -36,44 +33,8 @@ pub(super) fn lines(scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
         ),
     ];
     for (number, rank) in &scene.state.ranks {
-        let now = rank.now.unwrap_or_default();
-        let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), duration_ms);
-        let share = match (waits(rank), now.step_ms()) {
-            (Some(wait), Some(step)) if step > 0.0 => {
-                format!("{} %", percent(100.0 * (wait / step).min(1.0), 0))
-            }
-            _ => "-".to_owned(),
-        };
-        let life = alive(rank.life(scene.now_unix_nano));
-        let mut spans = vec![Span::raw(format!(
-            " {number:<6}{}{:>9}{:>11}",
-            left(&life, 16),
-            grouped(rank.steps),
-            ms(now.step_ms())
-        ))];
-        spans.push(Span::styled(
-            format!("{:>11}", ms(now.wait_ms())),
-            palette.wait(),
-        ));
-        spans.push(Span::raw(format!("{share:>8}")));
-        spans.push(Span::styled(
-            format!("{:>11}", ms(now.compute_ms())),
-            palette.compute(),
-        ));
-        let mark = if slowest == Some(*number) {
-            "◂ waits most"
-        } else {
-            ""
-        };
-        spans.push(Span::styled(format!("  {mark:<12}"), palette.warning()));
-        let moments = rank.step_series.last(room);
-        let steps: Vec<f64> = moments.iter().filter_map(Moment::step_ms).collect();
-        let most = steps.iter().copied().fold(0.0, f64::max);
-        if room > 8 {
-            let history = spark(&steps, most, steps.len().min(room));
-            spans.push(Span::styled(format!("  {history}"), palette.level()));
-        }
-        lines.push(Line::from(spans));
+        let is_slowest = slowest == Some(*number);
+        lines.push(row(*number, rank, is_slowest, room, scene));
     }
     let missing = scene.state.world_size() - scene.state.ranks.len();
     if missing > 0 {
@@ -84,6 +45,45 @@ pub(super) fn lines(scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
         )));
     }
     lines
+}
+
+/// The line of one rank. `room` is the width of its history.
+fn row(
+    number: u32,
+    rank: &Rank,
+    is_slowest: bool,
+    room: usize,
+    scene: &Scene<'_>,
+) -> Line<'static> {
+    let palette = scene.palette;
+    let now = rank.now.unwrap_or_default();
+    let share = match (now.wait_ms(), now.step_ms()) {
+        (Some(wait), Some(step)) if step > 0.0 => share_pct((wait / step).min(1.0)),
+        _ => "-".to_owned(),
+    };
+    let life = alive(rank.life(scene.now_unix_nano));
+    let [step, wait, compute] = [now.step_ms(), now.wait_ms(), now.compute_ms()]
+        .map(|ms| format!("{:>11}", ms_or_dash(ms)));
+    let mark = if is_slowest { "◂ waits most" } else { "" };
+    let mut spans = vec![
+        Span::raw(format!(
+            " {number:<6}{}{:>9}{step}",
+            left(&life, 16),
+            grouped(rank.steps)
+        )),
+        Span::styled(wait, palette.wait()),
+        Span::raw(format!("{share:>8}")),
+        Span::styled(compute, palette.compute()),
+        Span::styled(format!("  {mark:<12}"), palette.warning()),
+    ];
+    let moments = rank.step_series.last(room);
+    let steps: Vec<f64> = moments.iter().filter_map(Moment::step_ms).collect();
+    let most = steps.iter().copied().fold(0.0, f64::max);
+    if room > 8 {
+        let history = spark(&steps, most, steps.len().min(room));
+        spans.push(Span::styled(format!("  {history}"), palette.level()));
+    }
+    Line::from(spans)
 }
 
 /// The rank that waits longest for its data, if it waits clearly longer than the others.

@@ -1,8 +1,10 @@
-//! Cells, bars and lines of text with a given width.
+//! Formats cells, bars and lines of text with a fixed width.
 
+use headspace_agent::wording::units::{duration_ms, percent};
 use headspace_exporters::encode::text::{self, keep_beginning};
-use ratatui::style::Style;
 use ratatui::text::Span;
+
+use super::Palette;
 
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -31,13 +33,26 @@ pub(super) fn cells(share: f64, width: usize) -> usize {
     filled.max(1)
 }
 
-/// A bar such as `████····`: `share` (in `[0, 1]`) of the width.
-pub(super) fn bar(share: f64, width: usize, style: Style, rest: Style) -> Vec<Span<'static>> {
-    let filled = cells(share, width).min(width);
-    vec![
-        Span::styled("█".repeat(filled), style),
-        Span::styled("·".repeat(width - filled), rest),
+/// Width of a bar, in columns.
+pub(super) const BAR: usize = 10;
+
+/// A bar such as `████······`, filled to `share` (in `[0, 1]`).
+pub(super) fn bar(share: f64, palette: Palette) -> [Span<'static>; 2] {
+    let filled = cells(share, BAR).min(BAR);
+    [
+        Span::styled("█".repeat(filled), palette.level()),
+        Span::styled("·".repeat(BAR - filled), palette.label()),
     ]
+}
+
+/// A share in percent without decimals: `42 %`.
+pub(super) fn share_pct(share: f64) -> String {
+    format!("{} %", percent(share * 100.0, 0))
+}
+
+/// A duration, or `-` if it was not measured.
+pub(super) fn ms_or_dash(ms: Option<f64>) -> String {
+    ms.map_or_else(|| "-".to_owned(), duration_ms)
 }
 
 /// A sparkline of values between 0 and `most`, newest last, right-aligned in `width` cells.
@@ -110,11 +125,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_is_as_wide_as_asked_and_shows_the_least_share() {
-        for (share, filled) in [(0.0, 0), (0.001, 1), (0.5, 4), (1.0, 8), (7.0, 8)] {
-            let spans = bar(share, 8, Style::new(), Style::new());
+    fn a_bar_has_a_fixed_width_and_shows_the_smallest_share() {
+        for (share, filled) in [(0.0, 0), (0.001, 1), (0.5, 5), (1.0, 10), (7.0, 10)] {
+            let spans = bar(share, Palette::new(false));
             assert_eq!(spans[0].content.chars().count(), filled, "{share}");
-            assert_eq!(spans[0].width() + spans[1].width(), 8);
+            assert_eq!(spans[0].width() + spans[1].width(), BAR);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The verdict's sections, as `headspace report` prints them.
+//! Renders the verdict's sections, as `headspace report` prints them.
 
 use headspace_agent::wording::section::{Section, SectionId};
 use headspace_agent::wording::verdict::{Detail, NO_SUMMARY, Verdict};

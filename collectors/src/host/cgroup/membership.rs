@@ -1,30 +1,30 @@
-//! Which folders are this process's group and its ancestors, controller by controller.
+//! Finds the folders of this process's group and of its ancestors, for each controller.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::Version;
 use crate::procfs::mountinfo::{self, MountLine};
 use crate::procfs::{self, lines};
 
-/// Most groups one within another. Real systems have fewer than 20; each costs a file or two at
-/// each tick.
+/// Maximum depth of nested groups. Real systems have fewer than 20. Each group costs one or two files per
+/// tick.
 const MAX_DEPTH: usize = 64;
 
-/// What a hierarchy of groups decides over.
+/// The resource that a hierarchy of groups limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Controller {
     /// CPU time.
     Cpu,
     /// Memory.
     Memory,
-    /// Nothing: the unified hierarchy, whatever controllers it has.
+    /// None: the unified hierarchy, with any controllers.
     Unified,
 }
 
 impl Controller {
-    /// Whether it is one of the names, as v1 lists them: `cpu,cpuacct`.
+    /// Whether a v1 list such as `cpu,cpuacct` contains it.
     fn is_in(self, names: &[u8]) -> bool {
         let own: &[u8] = match self {
             Self::Cpu => b"cpu",
@@ -35,46 +35,45 @@ impl Controller {
     }
 }
 
-/// The group that decides over something.
+/// The group of this process for one controller.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Own {
-    /// This one, by its path in its hierarchy.
+    /// The group, by its path in its hierarchy.
     Group(Version, PathBuf),
-    /// No hierarchy was ever mounted, and then the file is empty.
+    /// There is no group: the file is empty if no hierarchy was ever mounted.
     None,
-    /// The file is cut or strange, or names no group that could hold the controller.
+    /// The file is truncated or malformed, or contains no group that could have the controller.
     Unknown,
 }
 
-/// Finds it in `/proc/self/cgroup`.
+/// Finds the group in `/proc/self/cgroup`.
 pub(super) fn own_group(membership: &[u8], controller: Controller) -> Own {
     if membership.is_empty() {
         return Own::None;
     }
     let mut unified = Own::Unknown;
     for line in lines(membership) {
-        // `id:controllers:path`; the path may hold colons.
+        // `id:controllers:path`; the path may contain colons.
         let mut fields = line.splitn(3, |&byte| byte == b':');
         let (Some(id), Some(names), Some(group)) = (fields.next(), fields.next(), fields.next())
         else {
             return Own::Unknown;
         };
         if controller.is_in(names) {
-            return Own::Group(Version::V1, path(group.to_vec()));
+            return Own::Group(Version::V1, path(group));
         }
         if id == b"0" && names.is_empty() {
-            unified = Own::Group(Version::V2, path(group.to_vec()));
+            unified = Own::Group(Version::V2, path(group));
         }
     }
-    if membership.ends_with(b"\n") {
-        unified
-    } else {
-        Own::Unknown
+    if !membership.ends_with(b"\n") {
+        return Own::Unknown;
     }
+    unified
 }
 
-/// The folder of `group`, then those of its ancestors that can be seen; `None` where the group
-/// itself cannot.
+/// The folder of `group`, then the folders of its visible ancestors; `None` if the group itself is not
+/// visible.
 pub(super) fn folders(
     root: &Path,
     mountinfo: &[u8],
@@ -86,20 +85,20 @@ pub(super) fn folders(
         .filter_map(|line| Mount::of(line, version, controller))
         .filter_map(|mount| {
             let within = group.strip_prefix(&mount.from).ok()?.to_owned();
-            // `..` is a group outside the process's cgroup namespace, which no folder shows.
+            // `..` is a group outside the process's cgroup namespace, which has no folder here.
             let plain = within
                 .components()
                 .all(|part| matches!(part, Component::Normal(_)));
             plain.then_some((within, mount.at))
         })
         .collect();
-    // The longest way down is the mount that shows the most ancestors.
+    // The mount with the longest path below it shows the most ancestors.
     mounts.sort_by_key(|(within, _)| std::cmp::Reverse(within.components().count()));
     mounts.into_iter().find_map(|(within, at)| {
         let depth = within.components().count();
         let top = procfs::below(root, at);
         let own = top.join(within);
-        // Another mount may lie over this one, and then it shows no groups.
+        // If another mount covers this one, no groups are visible.
         let shown = depth < MAX_DEPTH && own.join("cgroup.procs").exists();
         shown.then(|| {
             own.ancestors()
@@ -112,15 +111,15 @@ pub(super) fn folders(
 
 /// A mounted hierarchy.
 struct Mount {
-    /// The group that the mount point shows.
+    /// The group at the mount point.
     from: PathBuf,
     /// The mount point.
     at: PathBuf,
 }
 
 impl Mount {
-    /// Reads a line of `/proc/self/mountinfo` (proc(5)), if it mounts the hierarchy that holds the
-    /// controller in this version.
+    /// Parses a line of `/proc/self/mountinfo` (proc(5)), if it mounts the hierarchy of the controller in
+    /// this version.
     fn of(line: &[u8], version: Version, controller: Controller) -> Option<Self> {
         let line = MountLine::of(line)?;
         let fits = match version {
@@ -134,8 +133,8 @@ impl Mount {
     }
 }
 
-fn path(bytes: Vec<u8>) -> PathBuf {
-    PathBuf::from(OsString::from_vec(bytes))
+fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
 }
 
 #[cfg(test)]
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_v1_group_with_the_cpu_controller_decides_wherever_it_stands() {
+    fn a_v1_group_with_the_cpu_controller_is_used_wherever_it_is_listed() {
         assert_eq!(
             own("0::/user\n4:cpu,cpuacct:/a:b\n"),
             group(Version::V1, "/a:b")
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn without_one_the_unified_hierarchy_decides_and_cpuset_is_not_cpu() {
+    fn without_a_v1_group_the_unified_hierarchy_is_used_and_cpuset_is_not_cpu() {
         assert_eq!(
             own("7:cpuset:/a\n6:cpuacct:/b\n0::/user\n"),
             group(Version::V2, "/user")
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_or_strange_is_unknown_and_an_empty_one_names_no_group() {
+    fn a_malformed_file_is_unknown_and_an_empty_file_means_no_group() {
         assert_eq!(own(""), Own::None);
         assert_eq!(own("0::/user"), Own::Unknown);
         assert_eq!(own("garbage\n"), Own::Unknown);
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_line_or_another_hierarchy_is_no_mount() {
+    fn a_truncated_line_or_another_hierarchy_is_no_mount() {
         let wrong: [&[u8]; 4] = [
             b"",
             b"31 23 0:28 / /sys/fs/cgroup rw",
@@ -222,7 +221,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = own_group(&bytes, Controller::Memory);
             for version in [Version::V1, Version::V2] {
                 let _ = Mount::of(&bytes, version, Controller::Cpu);

@@ -1,110 +1,79 @@
-//! A group's memory: how much is charged to it, how much may be, and how often that was too little.
+//! A group's memory: its usage, its limit, and how often memory was scarce.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::limit::one_word;
-use super::{Unknown, Version, keyed};
+use super::limit::{one_number, one_word, read_limit};
+use super::{Limit, Unknown, Version, keyed};
 use crate::procfs::{self, number};
 
-/// A v1 limit from here on is none: without one the kernel writes the largest number of whole pages
-/// below 2^63, which depends on the page size. No machine has an exbibyte.
+/// A v1 limit from this value on means that there is none. Without a limit the kernel writes the largest
+/// number of whole pages below 2^63, which depends on the page size. No machine has an exbibyte.
 const UNLIMITED: u64 = 1 << 60;
 
-/// The kinds of events, as v2 names them, in the order of [`Events`].
-pub(in super::super) const KINDS: usize = 4;
+/// How often memory became scarce: `high`, `max`, `oom`, `oom_kill`. Events that the interface does not
+/// count are absent.
+pub(in super::super) type Events = [Option<u64>; 4];
 
-/// How often memory became scarce: `high`, `max`, `oom`, `oom_kill`. What the interface does not
-/// count is absent.
-pub(in super::super) type Events = [Option<u64>; KINDS];
-
-/// A group that memory is charged to.
+/// A group to which memory is charged.
 #[derive(Debug)]
-pub(in super::super) enum MemoryGroup {
-    V1(V1),
-    V2(V2),
-}
-
-#[derive(Debug)]
-pub(in super::super) struct V1 {
+pub(in super::super) struct MemoryGroup {
+    version: Version,
     usage: PathBuf,
     limit: PathBuf,
-    hits: PathBuf,
-    control: PathBuf,
-}
-
-#[derive(Debug)]
-pub(in super::super) struct V2 {
-    current: PathBuf,
-    max: PathBuf,
     events: PathBuf,
+    /// How often usage reached the limit. Only v1 has this file.
+    hits: PathBuf,
 }
 
 impl MemoryGroup {
     pub(in super::super) fn at(version: Version, group: &Path) -> Self {
-        match version {
-            Version::V1 => Self::V1(V1 {
-                usage: group.join("memory.usage_in_bytes"),
-                limit: group.join("memory.limit_in_bytes"),
-                hits: group.join("memory.failcnt"),
-                control: group.join("memory.oom_control"),
-            }),
-            Version::V2 => Self::V2(V2 {
-                current: group.join("memory.current"),
-                max: group.join("memory.max"),
-                events: group.join("memory.events"),
-            }),
+        let (usage, limit, events) = match version {
+            Version::V1 => (
+                "memory.usage_in_bytes",
+                "memory.limit_in_bytes",
+                "memory.oom_control",
+            ),
+            Version::V2 => ("memory.current", "memory.max", "memory.events"),
+        };
+        Self {
+            version,
+            usage: group.join(usage),
+            limit: group.join(limit),
+            events: group.join(events),
+            hits: group.join("memory.failcnt"),
         }
     }
 
-    /// Bytes charged to it and to the groups below it, page cache included.
+    /// Bytes charged to it and to the groups below it, including the page cache.
     pub(in super::super) fn usage(&self, buffer: &mut Vec<u8>) -> Option<u64> {
-        let file = match self {
-            Self::V1(files) => &files.usage,
-            Self::V2(files) => &files.current,
-        };
-        one_number(file, buffer)
+        one_number(&self.usage, buffer)
     }
 
-    /// Bytes that may be; absent where there is no limit.
-    pub(in super::super) fn limit(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>, Unknown> {
-        let file = match self {
-            Self::V1(files) => &files.limit,
-            Self::V2(files) => &files.max,
+    /// Maximum number of bytes. The root of the v2 hierarchy has no limit.
+    pub(in super::super) fn limit(&self, buffer: &mut Vec<u8>) -> Limit<u64> {
+        let Some(bytes) = read_limit(&self.limit, buffer)? else {
+            return Ok(None);
         };
-        match procfs::read(file, buffer) {
-            Ok(bytes) => {
-                let word = one_word(bytes).ok_or(Unknown)?;
-                if word == b"max" && matches!(self, Self::V2(_)) {
-                    return Ok(None);
-                }
-                let limit = number(word).ok_or(Unknown)?;
-                Ok(Some(limit).filter(|&limit| limit < UNLIMITED))
-            }
-            // The root of the v2 hierarchy has no such file.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(_) => Err(Unknown),
+        let word = one_word(bytes).ok_or(Unknown)?;
+        if word == b"max" && self.version == Version::V2 {
+            return Ok(None);
         }
+        let limit = number(word).ok_or(Unknown)?;
+        Ok(Some(limit).filter(|&limit| limit < UNLIMITED))
     }
 
-    /// How often it was too little.
+    /// How often memory was scarce.
     pub(in super::super) fn events(&self, buffer: &mut Vec<u8>) -> Events {
-        match self {
-            Self::V1(files) => {
-                let hits = one_number(&files.hits, buffer);
-                let control = procfs::read(&files.control, buffer).unwrap_or_default();
-                [None, hits, None, keyed(control, "oom_kill")]
-            }
-            Self::V2(files) => {
-                let events = procfs::read(&files.events, buffer).unwrap_or_default();
-                ["high", "max", "oom", "oom_kill"].map(|key| keyed(events, key))
-            }
+        let hits = match self.version {
+            Version::V1 => one_number(&self.hits, buffer),
+            Version::V2 => None,
+        };
+        let events = procfs::read(&self.events, buffer).unwrap_or_default();
+        match self.version {
+            Version::V1 => [None, hits, None, keyed(events, "oom_kill")],
+            Version::V2 => ["high", "max", "oom", "oom_kill"].map(|key| keyed(events, key)),
         }
     }
-}
-
-fn one_number(file: &Path, buffer: &mut Vec<u8>) -> Option<u64> {
-    number(one_word(procfs::read(file, buffer).ok()?)?)
 }
 
 #[cfg(test)]
@@ -115,9 +84,7 @@ mod tests {
 
     use super::*;
 
-    type Limit = Result<Option<u64>, Unknown>;
-
-    fn group(version: Version, files: &[(&str, &str)]) -> (Option<u64>, Limit, Events) {
+    fn group(version: Version, files: &[(&str, &str)]) -> (Option<u64>, Limit<u64>, Events) {
         let folder = tempfile::tempdir().unwrap();
         for (name, content) in files {
             fs::write(folder.path().join(name), content).unwrap();
@@ -131,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn v2_tells_usage_limit_and_four_kinds_of_events() {
+    fn v2_reports_usage_limit_and_four_kinds_of_events() {
         let files = [
             ("memory.current", "123456789\n"),
             ("memory.max", "8589934592\n"),
@@ -189,24 +156,21 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_absent_or_cut_tell_nothing() {
-        assert_eq!(group(Version::V1, &[]), (None, Ok(None), [None; KINDS]));
+    fn missing_or_truncated_files_give_no_value() {
+        assert_eq!(group(Version::V1, &[]), (None, Ok(None), [None; 4]));
         let cut = [
             ("memory.current", "1234"),
             ("memory.max", "85899"),
             ("memory.events", "high"),
         ];
-        assert_eq!(
-            group(Version::V2, &cut),
-            (None, Err(Unknown), [None; KINDS])
-        );
+        assert_eq!(group(Version::V2, &cut), (None, Err(Unknown), [None; 4]));
         let strange = [("memory.limit_in_bytes", "max\n")];
         assert_eq!(group(Version::V1, &strange).1, Err(Unknown));
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = keyed(&bytes, "max");
         }
     }

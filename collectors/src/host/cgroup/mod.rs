@@ -13,11 +13,11 @@ mod membership;
 mod memory;
 mod throttle;
 
+use std::cmp::Ordering;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use limit::Level;
-pub(super) use limit::Quota;
+pub(super) use limit::Level;
 pub(super) use membership::Controller;
 use membership::Own;
 pub(super) use memory::MemoryGroup;
@@ -28,14 +28,14 @@ use crate::procfs;
 /// The kernel interface that provides the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
-    /// One hierarchy a controller; `cpu.cfs_quota_us`.
+    /// One hierarchy per controller; `cpu.cfs_quota_us`.
     V1,
     /// The unified hierarchy; `cpu.max`.
     V2,
 }
 
 impl Version {
-    /// As records spell it.
+    /// Its name in the records.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::V1 => "v1",
@@ -44,7 +44,7 @@ impl Version {
     }
 }
 
-/// The number of the first line `key number`, as flat-keyed files have them.
+/// The number in the first line `key number` of a flat-keyed file.
 fn keyed(bytes: &[u8], key: &str) -> Option<u64> {
     procfs::lines(bytes).find_map(|line| {
         let mut words = procfs::words(line);
@@ -56,7 +56,28 @@ fn keyed(bytes: &[u8], key: &str) -> Option<u64> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unknown;
 
-/// Where the process stands among the groups of one controller; of each group `L` is kept.
+/// A limit; `None` if there is none.
+pub(super) type Limit<T> = Result<Option<T>, Unknown>;
+
+/// The lowest limit and its index, the first one if several are equal.
+pub(super) fn tightest<T>(
+    limits: impl Iterator<Item = Limit<T>>,
+    order: impl Fn(&T, &T) -> Ordering,
+) -> Limit<(usize, T)> {
+    let mut lowest: Option<(usize, T)> = None;
+    for (at, limit) in limits.enumerate() {
+        if let Some(limit) = limit?
+            && lowest
+                .as_ref()
+                .is_none_or(|(_, low)| order(&limit, low).is_lt())
+        {
+            lowest = Some((at, limit));
+        }
+    }
+    Ok(lowest)
+}
+
+/// The position of the process among the groups of one controller. `L` is stored for each group.
 #[derive(Debug)]
 enum Place<L> {
     /// The kernel has no such control groups, or this process is in none.
@@ -67,28 +88,17 @@ enum Place<L> {
     Levels(Version, Vec<L>),
 }
 
-/// What is known of the groups at one moment.
-#[derive(Debug)]
-pub(super) enum Standing<'a, L> {
-    /// Something could not be read or seen.
-    Unknown,
-    /// There are no groups.
-    NoGroup,
-    /// The process's own group first, then its ancestors.
-    Levels(&'a [L]),
-}
-
 /// Follows the process through the groups of one controller.
 #[derive(Debug)]
 pub(super) struct Groups<L> {
     root: PathBuf,
     controller: Controller,
-    /// What is kept of the group in that folder.
+    /// Makes the value that is stored for the group in a folder.
     keep: fn(Version, &Path) -> L,
     membership: PathBuf,
-    /// What `membership` held when `place` was found. Processes are moved rarely.
+    /// The content of `membership` when `place` was found. Processes are moved rarely.
     seen: Vec<u8>,
-    /// `None` until found, and where the last attempt failed.
+    /// `None` until it is found, and after a failed attempt.
     place: Option<Place<L>>,
     buffer: Vec<u8>,
 }
@@ -106,8 +116,9 @@ impl<L> Groups<L> {
         }
     }
 
-    /// The groups now: a process moved since the last call has others.
-    pub(super) fn now(&mut self) -> Standing<'_, L> {
+    /// The current groups: the process's own first, then its ancestors. Empty if there are none. They
+    /// change if the process is moved between two calls.
+    pub(super) fn now(&mut self) -> Result<&[L], Unknown> {
         match procfs::read(&self.membership, &mut self.buffer) {
             Ok(now) => {
                 if self.place.is_none() || now != self.seen {
@@ -116,22 +127,22 @@ impl<L> Groups<L> {
                     self.place = self.find();
                 }
             }
-            // A kernel without control groups has no such file, while it has the others.
+            // A kernel without control groups lacks this file, but has the others.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let alive = procfs::below(&self.root, "/proc/self/stat").exists();
                 self.place = alive.then_some(Place::NoGroup);
                 self.seen.clear();
             }
-            Err(_) => return Standing::Unknown,
+            Err(_) => return Err(Unknown),
         }
         match &self.place {
-            None | Some(Place::Hidden) => Standing::Unknown,
-            Some(Place::NoGroup) => Standing::NoGroup,
-            Some(Place::Levels(_, levels)) => Standing::Levels(levels),
+            None | Some(Place::Hidden) => Err(Unknown),
+            Some(Place::NoGroup) => Ok(&[]),
+            Some(Place::Levels(_, levels)) => Ok(levels),
         }
     }
 
-    /// The interface of the groups that the last look found; absent where it found none.
+    /// The interface of the groups that [`now`](Self::now) found last; absent if it found none.
     pub(super) fn version(&self) -> Option<Version> {
         match &self.place {
             Some(Place::Levels(version, _)) => Some(*version),
@@ -139,7 +150,7 @@ impl<L> Groups<L> {
         }
     }
 
-    /// Finds the place that `self.seen` names; `None` where the next attempt may do better.
+    /// Finds the groups that `self.seen` names; `None` if another attempt may succeed.
     fn find(&mut self) -> Option<Place<L>> {
         let (version, group) = match membership::own_group(&self.seen, self.controller) {
             Own::Group(version, group) => (version, group),
@@ -156,35 +167,17 @@ impl<L> Groups<L> {
     }
 }
 
-/// The CPU time that the groups allow this process: the tightest limit of all.
-#[derive(Debug)]
-pub(super) struct Cgroups {
-    groups: Groups<Level>,
-    buffer: Vec<u8>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Cgroups {
-    pub(super) fn at(root: &Path) -> Self {
-        Self {
-            groups: Groups::at(root, Controller::Cpu, Level::at),
-            buffer: Vec::new(),
-        }
-    }
+    #[test]
+    fn the_tightest_is_the_lowest_limit_and_the_first_of_equal_ones() {
+        let find = |limits: &[Limit<u64>]| tightest(limits.iter().copied(), u64::cmp);
 
-    /// The tightest limit now. A limit changed, or a process moved, since the last call counts.
-    pub(super) fn quota(&mut self) -> Quota {
-        match self.groups.now() {
-            Standing::Unknown => Quota::Unknown,
-            Standing::NoGroup => Quota::Unlimited,
-            Standing::Levels(levels) => levels
-                .iter()
-                .map(|level| level.read(&mut self.buffer))
-                .fold(Quota::Unlimited, Quota::tighter),
-        }
-    }
-
-    /// The interface that told the last quota; absent where none did.
-    pub(super) fn version(&self) -> Option<Version> {
-        self.groups.version()
+        let four = [Ok(None), Ok(Some(5)), Ok(Some(3)), Ok(Some(3))];
+        assert_eq!(find(&four), Ok(Some((2, 3))));
+        assert_eq!(find(&[Ok(None), Ok(None)]), Ok(None));
+        assert_eq!(find(&[Ok(Some(5)), Err(Unknown)]), Err(Unknown));
     }
 }

@@ -1,28 +1,16 @@
-//! How often and how long a group's CPU quota held it back.
+//! How often and for how long a group's CPU quota throttled it.
 
 use std::path::{Path, PathBuf};
 
-use super::limit::{Level, Quota};
-use super::{Unknown, Version, keyed};
+use super::limit::Level;
+use super::{Version, keyed};
 use crate::procfs;
 
 /// A group that may have a CPU quota.
 #[derive(Debug)]
 pub(in super::super) struct CpuGroup {
-    level: Level,
-    /// The file that counts.
+    pub(in super::super) level: Level,
     stat: PathBuf,
-}
-
-/// What a group's quota has done since the group was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct Throttled {
-    /// Periods in which the group had something to run.
-    pub(in super::super) periods: u64,
-    /// Those in which the quota ran out.
-    pub(in super::super) exhausted: u64,
-    /// How long it was kept from running, in nanoseconds, added up over cores.
-    pub(in super::super) nanos: u64,
 }
 
 impl CpuGroup {
@@ -33,30 +21,23 @@ impl CpuGroup {
         }
     }
 
-    /// Cores' worth of time that it allows; absent where it has no limit.
-    pub(in super::super) fn cores(&self, buffer: &mut Vec<u8>) -> Result<Option<f64>, Unknown> {
-        match self.level.read(buffer) {
-            Quota::Cores(cores) => Ok(Some(cores)),
-            Quota::Unlimited => Ok(None),
-            Quota::Unknown => Err(Unknown),
-        }
-    }
-
-    /// What its quota has done.
-    pub(in super::super) fn throttled(&self, buffer: &mut Vec<u8>) -> Option<Throttled> {
+    /// Totals since the group was created: periods in which the group had work, periods in which the
+    /// quota ran out, and the throttled time in nanoseconds, added up over cores.
+    pub(in super::super) fn throttled(&self, buffer: &mut Vec<u8>) -> Option<[u64; 3]> {
         parse(procfs::read(&self.stat, buffer).ok()?)
     }
 }
 
-/// Reads `cpu.stat`: v1 counts nanoseconds in `throttled_time`, v2 microseconds in
+/// Parses `cpu.stat`: v1 counts nanoseconds in `throttled_time`, v2 microseconds in
 /// `throttled_usec`.
-fn parse(bytes: &[u8]) -> Option<Throttled> {
-    Some(Throttled {
-        periods: keyed(bytes, "nr_periods")?,
-        exhausted: keyed(bytes, "nr_throttled")?,
-        nanos: keyed(bytes, "throttled_time")
-            .or_else(|| keyed(bytes, "throttled_usec")?.checked_mul(1_000))?,
-    })
+fn parse(bytes: &[u8]) -> Option<[u64; 3]> {
+    let nanos = keyed(bytes, "throttled_time")
+        .or_else(|| keyed(bytes, "throttled_usec")?.checked_mul(1_000))?;
+    Some([
+        keyed(bytes, "nr_periods")?,
+        keyed(bytes, "nr_throttled")?,
+        nanos,
+    ])
 }
 
 #[cfg(test)]
@@ -70,19 +51,15 @@ mod tests {
         nr_throttled 30\nthrottled_usec 1500000\nnr_bursts 0\n";
 
     #[test]
-    fn both_versions_tell_the_same_in_their_own_units() {
-        let expected = Throttled {
-            periods: 200,
-            exhausted: 30,
-            nanos: 1_500_000_000,
-        };
+    fn both_versions_give_the_same_totals_from_their_own_units() {
+        let expected = Some([200, 30, 1_500_000_000]);
 
-        assert_eq!(parse(V1), Some(expected));
-        assert_eq!(parse(V2), Some(expected));
+        assert_eq!(parse(V1), expected);
+        assert_eq!(parse(V2), expected);
     }
 
     #[test]
-    fn a_group_without_these_counts_tells_nothing() {
+    fn a_group_without_these_counters_has_no_totals() {
         assert_eq!(parse(b"usage_usec 9\nuser_usec 8\nsystem_usec 1\n"), None);
         assert_eq!(
             parse(b"nr_periods 1\nnr_throttled -1\nthrottled_usec 1\n"),
@@ -92,14 +69,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cut_file_tells_the_same_or_nothing(v1: bool, cut: prop::sample::Index) {
+        fn a_truncated_file_gives_the_same_totals_or_none(v1: bool, cut: prop::sample::Index) {
             let whole = if v1 { V1 } else { V2 };
-            let told = parse(&whole[..cut.index(whole.len())]);
-            prop_assert!(told.is_none() || told == parse(whole));
+            let totals = parse(&whole[..cut.index(whole.len())]);
+            prop_assert!(totals.is_none() || totals == parse(whole));
         }
 
         #[test]
-        fn any_bytes_are_taken_apart_without_a_panic(bytes: Vec<u8>) {
+        fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = parse(&bytes);
         }
     }
