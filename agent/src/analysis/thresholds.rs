@@ -1,9 +1,9 @@
 //! The constants that decide what limits a loop and what would help, in one place.
 //!
-//! Each has a unit and a source. Without a named source, the value was chosen on pipelines of `make study` that
-//! tests do not use. `make study` makes each threshold alone a fifth smaller and larger, and prints in how many
-//! of its pipelines the bottleneck changes: no verdict should depend on one constant. Counts are whole numbers
-//! and are not varied. [`confidence`] has the confidence of each conclusion.
+//! Each has a unit and a source. Without a named source, the value was chosen on pipelines of `make study`
+//! that tests do not use. `make study` makes each threshold alone a fifth smaller and larger, and prints in
+//! how many of its pipelines the bottleneck changes: no verdict should depend on one constant. Counts are
+//! whole numbers and are not varied. [`confidence`] has the confidence of each conclusion.
 
 pub(super) mod confidence;
 pub(super) mod counts;
@@ -157,8 +157,8 @@ thresholds! {
 
     // The stages and their order.
 
-    /// The concurrent calls of a stage, compared with its declared concurrency. Above this, the declaration is
-    /// too low. Source: SPDL's ordered stages start up to two extra calls; the value is chosen.
+    /// The concurrent calls of a stage, compared with its declared concurrency. Above this, the declaration
+    /// is too low. Source: SPDL's ordered stages start up to two extra calls; the value is chosen.
     max_over_declared: 1.25, "ratio";
 
     /// The items that make a batch, as counted. Below this, the first stage takes several items per call.
@@ -188,7 +188,8 @@ thresholds! {
     /// The rest of a call beside its work. Below this, it is ignored.
     negligible_rest: 0.03, "share of a call";
 
-    /// The cores that the loop's own part uses. Above this, it is work on the cores, not waiting for a device.
+    /// The cores that the loop's own part uses. Above this, it is work on the cores, not waiting for a
+    /// device.
     min_loop_cores: 0.3, "cores";
 
     /// The floor, compared with the loop's own part. Above this, it is the time of an asynchronous device.
@@ -291,8 +292,8 @@ thresholds! {
     /// The number of worker processes that is tried at most if the cores are not known, or are more.
     max_workers: 16.0, "processes";
 
-    /// The step with a number of workers, compared with the shortest step with any number. The smallest number
-    /// of workers up to this is proposed.
+    /// The step with a number of workers, compared with the shortest step with any number. The smallest
+    /// number of workers up to this is proposed.
     max_over_shortest_step: 1.03, "ratio";
 
     /// The step with more processes than cores counts as this much longer. Source: with two workers on two
@@ -329,9 +330,9 @@ thresholds! {
     /// each page). Source: 8 ms were measured for 24 MB.
     worker_memory_read: 1.45, "ratio";
 
-    /// The same for a worker that writes the memory: the kernel clears each page, the batch is copied into it,
-    /// and the original is freed. Source: for 24 MB, 18 ms of a worker that collates into shared memory, and
-    /// 25 ms of a worker whose data set makes the batch.
+    /// The same for a worker that writes the memory: the kernel clears each page, the batch is copied into
+    /// it, and the original is freed. Source: for 24 MB, 18 ms of a worker that collates into shared memory,
+    /// and 25 ms of a worker whose data set makes the batch.
     worker_memory_write: 3.9, "ratio";
 
     /// A worker's time to send messages and objects, compared with the time to receive them. Source: for 16
@@ -346,7 +347,8 @@ thresholds! {
     /// Python's switch interval (`sys.getswitchinterval()`, 5 ms).
     worker_lock_wait_ms: 2.5, "ms";
 
-    // Evidence. From these values on, a measurement is part of the evidence. They change no bottleneck either.
+    // Evidence. From these values on, a measurement is part of the evidence. They change no bottleneck
+    // either.
 
     /// The cores that a stage or other programs use.
     shown_cores: 0.1, "cores";

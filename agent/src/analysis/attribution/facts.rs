@@ -1,5 +1,5 @@
-//! The input of [`attribution`](super::attribution): what stages, queues, resources and the loop did in the same
-//! part of a run.
+//! The input of [`attribution`](super::attribution): what stages, queues, resources and the loop did in the
+//! same part of a run.
 //!
 //! A running session, records or a simulator supply these facts.
 

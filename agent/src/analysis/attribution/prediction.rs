@@ -131,14 +131,10 @@ pub(super) fn limit_ms(simulated: &SimulatedPipeline) -> f64 {
         return simulated.inline_ms();
     }
     let calls = simulated.calls();
-    // Threads of other programs want a core even if few threads of the pipeline do.
-    let beside = simulated.core_slowdown(1.0);
+    // Threads of other programs use the cores even if few threads of the pipeline do.
+    let slowdown = simulated.core_slowdown(1.0);
     let stations = (calls.iter().zip(&simulated.stations)).map(|(calls, station)| {
-        let parts = station.parts.iter().map(|(supply, ms)| match supply {
-            Supply::Cores => beside * ms,
-            _ => *ms,
-        });
-        calls * parts.sum::<f64>() / f64::from(station.servers.max(1))
+        calls * station.slowed_ms(slowdown) / f64::from(station.servers.max(1))
     });
     let own = simulated.loop_ms * simulated.loop_cores;
     let pools = (0..simulated.pools.len()).map(|pool| pool_ms(simulated, pool));

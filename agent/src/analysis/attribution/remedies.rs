@@ -1,7 +1,7 @@
 //! Proposes remedies: each changes one term of the model, which is then simulated again.
 //!
-//! They are sorted by gain times confidence, so a certain gain comes before a possible one. If the gain cannot
-//! be predicted, the remedy has the minimum that the laws promise, and is marked as such.
+//! They are sorted by gain times confidence, so a certain gain comes before a possible one. If the gain
+//! cannot be predicted, the remedy has the minimum that the laws promise, and is marked as such.
 
 pub(super) mod action;
 mod background;

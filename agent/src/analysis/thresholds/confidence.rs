@@ -1,5 +1,5 @@
-//! Confidence in conclusions, from 0 to 1. All values are chosen: no study measures them. From 0.7 on the verdict
-//! says "likely".
+//! Confidence in conclusions, from 0 to 1. All values are chosen: no study measures them. From 0.7 on the
+//! verdict says "likely".
 
 // The bottleneck.
 
@@ -29,8 +29,8 @@ const MIN_SIMULATION: f64 = 0.3;
 /// What the error of a simulation costs, as a multiple of the error.
 const PER_ERROR: f64 = 2.0;
 
-/// Confidence in a bottleneck by simulation. `error` is the difference of the simulated and the measured step, as
-/// a share.
+/// Confidence in a bottleneck by simulation. `error` is the difference of the simulated and the measured
+/// step, as a share.
 pub(crate) fn by_simulation(error: f64) -> f64 {
     (EXACT_SIMULATION - PER_ERROR * error).max(MIN_SIMULATION)
 }

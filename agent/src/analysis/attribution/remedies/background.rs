@@ -1,5 +1,5 @@
-//! Proposes background loading for a loop that loads by itself. The batches must then be transferred to the loop,
-//! which has a cost.
+//! Proposes background loading for a loop that loads by itself. The batches must then be transferred to the
+//! loop, which has a cost.
 
 use super::super::bottleneck::{Term, at_least, replace};
 use super::super::queueing_model::{Model, whole};

@@ -1,5 +1,5 @@
-//! Proposes the remedies that change neither concurrency nor buffers: cheaper calls, other processes, cores, the
-//! disk, garbage collection, page-locked memory.
+//! Proposes the remedies that change neither concurrency nor buffers: cheaper calls, other processes, cores,
+//! the disk, garbage collection, page-locked memory.
 
 use super::super::bottleneck::{Term, at_least, limit_ms, lock_contended, relieve};
 use super::super::evidence::inner;
@@ -63,8 +63,8 @@ fn most_work(context: &Context<'_>) -> Option<usize> {
     (0..nodes.len()).max_by(|a, b| work(*a).total_cmp(&work(*b)))
 }
 
-/// Proposes to run the loader's threads in processes. There must be such threads: the training thread is not one
-/// of the loader's, and if no other thread works, no other thread holds the lock.
+/// Proposes to run the loader's threads in processes. There must be such threads: the training thread is not
+/// one of the loader's, and if no other thread works, no other thread holds the lock.
 fn subprocess(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let here = (0..model.nodes.len()).any(|stage| model.runs_here(stage));
