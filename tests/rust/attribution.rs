@@ -7,10 +7,11 @@
 
 mod simulator;
 
-use headspace_agent::analysis::attribution::facts::{LoaderFacts, PipelineFacts};
+use headspace_agent::analysis::attribution::facts::PipelineFacts;
 use headspace_agent::analysis::attribution::{Attribution, Limit, Remedy, attribute};
 use headspace_agent::model::record::{
-    ComputeGpu, Estimate, GpuRule, GpuUse, QueueSummary, Resource, ResourcesRecord, StageSummary,
+    ComputeGpu, Estimate, GpuRule, GpuUse, LoaderRecord, QueueSummary, Resource, ResourcesRecord,
+    StageSummary,
 };
 use headspace_agent::wording::{bottleneck_record, remedy_record};
 use simulator::line::draw::Blind;
@@ -289,9 +290,9 @@ fn without_workers_the_training_thread_is_named_and_no_thread_is_invented() {
         queues: vec![sink(2, 0.0)],
         step_ms: 22.0,
         wait_ms: 18.4,
-        loader: LoaderFacts {
+        loader: LoaderRecord {
             workers: Some(0),
-            ..LoaderFacts::default()
+            ..LoaderRecord::default()
         },
         resources: ResourcesRecord {
             cores_used: Some(1.0),
@@ -611,7 +612,6 @@ fn without_stages_there_is_no_verdict_on_stages() {
     let facts = PipelineFacts {
         step_ms: 30.0,
         wait_ms: 20.0,
-        loader: LoaderFacts::default(),
         ..PipelineFacts::default()
     };
     assert_eq!(attribute(&facts), Attribution::default());

@@ -61,13 +61,13 @@ fn no_verdict_hangs_on_one_threshold() {
     }
     println!("bottlenecks of {VARIED} pipelines that change with one threshold, in %");
     println!(
-        "{:18} {:26} {:>6} {:>6}",
+        "{:32} {:26} {:>6} {:>6}",
         "threshold", "unit", "x 0.8", "x 1.2"
     );
     let pct = |count: u32| 100.0 * f64::from(count) / VARIED as f64;
     let (low, high) = changed.split_at(lower.len());
     for ((name, unit, _), (low, high)) in lower.iter().zip(low.iter().zip(high)) {
-        println!("{name:18} {unit:26} {:6.1} {:6.1}", pct(*low), pct(*high));
+        println!("{name:32} {unit:26} {:6.1} {:6.1}", pct(*low), pct(*high));
     }
     let most = changed.into_iter().map(pct).fold(0.0, f64::max);
     assert!(most <= MOST_CHANGED_PCT, "{most:.1} %");

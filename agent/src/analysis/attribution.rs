@@ -12,7 +12,6 @@
 mod bottleneck;
 mod call_times;
 mod conclusion;
-mod confidence;
 mod evidence;
 pub mod facts;
 mod from_summary;

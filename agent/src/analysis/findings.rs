@@ -1,53 +1,53 @@
-//! What stands out in a run: its resources, its probe, its stages.
+//! Lists notable facts about a run: its resources, its probe, its stages.
 //!
-//! A finding says what was seen and how much of it; which stage it slows, and what a remedy would
-//! gain, is attribution's to say. Each threshold is where the effect can reach the step time.
+//! A finding is a measurement above a threshold, from which it can affect the step time. Attribution
+//! determines which stage a finding slows and what a remedy would gain.
 
 use crate::model::record::{Estimate, GpuUse, ResourcesRecord};
 
-/// Share of quota periods that ran out, or of time a GPU's clocks were held down, in percent.
+/// Share of periods in which the quota ran out, or of time in which a GPU's clocks were reduced, in percent.
 const THROTTLED_PCT: f64 = 5.0;
 
 /// Share of time that the training thread waits for a core, in percent.
 const RUN_QUEUE_PCT: f64 = 5.0;
 
-/// A fifth of Python's switch interval (`sys.getswitchinterval()`, 5 ms), which is what a thread
-/// waits at most for one other thread that runs Python code.
+/// Mean wait for the interpreter lock. Source: a fifth of Python's switch interval
+/// (`sys.getswitchinterval()`, 5 ms), which is the longest wait for one other thread that runs Python code.
 const GIL_WAIT_MS: f64 = 1.0;
 
-/// Cores' worth of work of threads beside the one that trains.
+/// Cores that the threads other than the training thread use.
 const OTHER_THREADS_CORES: f64 = 0.1;
 
-/// Share of time in which the garbage collector stops everything, in percent.
+/// Share of time in which the garbage collector stops the process, in percent.
 const GC_PCT: f64 = 1.0;
 
-/// Share of time in which something waits for storage, in percent.
+/// Share of time in which a task waits for storage, in percent.
 const IO_PRESSURE_PCT: f64 = 10.0;
 
-/// The same for memory: reclaim is rare where memory suffices.
+/// The same for memory. Reclaim is rare if there is enough memory.
 const MEMORY_PRESSURE_PCT: f64 = 1.0;
 
-/// Use of all decoders together that leaves nothing for more of them, in percent.
+/// Mean utilization of all decoders from which on they are busy, in percent.
 const DECODERS_BUSY_PCT: f64 = 95.0;
 
-/// Share of a GPU's used memory that others hold, in percent.
+/// Share of a GPU's used memory that other processes hold, in percent.
 const OTHERS_MEMORY_PCT: f64 = 10.0;
 
-/// Something that stands out. Percentages are of time, unless they say otherwise.
+/// A notable fact. Percentages are shares of time if not stated otherwise.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Finding {
     /// The CPU quota ran out.
     CpuThrottled {
-        /// Share of its periods.
+        /// Share of the quota's periods.
         pct: f64,
-        /// Cores that it allows.
+        /// Cores that the quota allows.
         cores: Option<f64>,
     },
     /// The training thread waited for a core.
     Oversubscribed {
         /// Share of time.
         pct: f64,
-        /// Threads ready to run on average, and cores.
+        /// Mean number of runnable threads, and cores.
         threads_and_cores: Option<(f64, f64)>,
     },
     /// Threads waited for Python's interpreter lock.
@@ -74,78 +74,78 @@ pub enum Finding {
     },
     /// Memory grows with the steps.
     MemoryGrows {
-        /// Bytes a step.
+        /// Bytes per step.
         growth: Estimate,
-        /// Whether that is the memory of this process and its children, not of this process alone.
+        /// Whether the children's memory is included.
         with_children: bool,
     },
-    /// Something about a GPU.
+    /// A notable fact about a GPU.
     Gpu {
-        /// The process's own number for it.
+        /// The process's number of the GPU.
         ordinal: u32,
-        /// What it is.
+        /// The fact.
         finding: GpuFinding,
     },
     /// The step time kept changing.
     NoSteadyState {
         /// Steps after which it last changed.
         changed: usize,
-        /// Steps of the run, and how many would be enough, where more steps would help.
+        /// Steps of the run, and the steps that would be enough, if more steps would help.
         enough: Option<(u64, usize)>,
     },
     /// The loop changed cached batches in place.
     BatchesMutated {
-        /// How many.
+        /// Number of changed batches.
         mutated: u32,
-        /// Of how many.
+        /// Number of cached batches.
         cached: u32,
     },
     /// The probe gave no number.
     NoHeadspace {
-        /// Why, as its record says it.
+        /// The reason, as in the probe's record.
         reason: String,
     },
     /// The probe's number is less certain than its steps alone say.
     UnsteadyProbe {
-        /// Why, as its record says it.
+        /// The reason, as in the probe's record.
         warning: String,
     },
     /// Calls of a stage ended in exceptions.
     CallsFail {
         /// The stage.
         stage: String,
-        /// How many failed.
+        /// Number of failed calls.
         failures: u64,
-        /// Of how many.
+        /// Number of calls.
         calls: u64,
     },
 }
 
-/// What stands out about a GPU.
+/// A notable fact about a GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GpuFinding {
     /// All its video decoders are busy.
     DecodersBusy {
-        /// How many it has.
+        /// Number of decoders.
         engines: u32,
-        /// Share of their time.
+        /// Mean utilization of the decoders.
         pct: f64,
     },
-    /// Its clocks were held down.
+    /// Its clocks were reduced.
     Throttled {
         /// Share of time.
         pct: f64,
-        /// What held them down, as the records name it.
+        /// The cause, as in the records.
         by: String,
     },
     /// Memory errors that could not be corrected.
     MemoryErrors {
-        /// How many.
+        /// Number of errors.
         errors: f64,
     },
     /// Other processes hold some of its memory.
     Shared {
-        /// Share of its memory in use.
+        /// Share of the memory in use.
         pct: f64,
     },
 }
@@ -177,7 +177,7 @@ impl Finding {
     }
 }
 
-/// What stands out in the resources.
+/// Lists the findings about resources.
 #[must_use]
 pub fn findings(resources: &ResourcesRecord) -> Vec<Finding> {
     let host = [
@@ -191,8 +191,9 @@ pub fn findings(resources: &ResourcesRecord) -> Vec<Finding> {
         growth(resources),
     ];
     // Busy decoders and other processes' memory are normal on another rank's GPU.
-    let own = (resources.own_gpus()).flat_map(|gpu| [of(gpu, decoders), of(gpu, shared)]);
-    let all = (resources.gpus.iter()).flat_map(|gpu| [of(gpu, clocks), of(gpu, memory_errors)]);
+    let own = (resources.own_gpus()).flat_map(|gpu| [about(gpu, decoders), about(gpu, shared)]);
+    let all =
+        (resources.gpus.iter()).flat_map(|gpu| [about(gpu, clocks), about(gpu, memory_errors)]);
     host.into_iter().chain(own).chain(all).flatten().collect()
 }
 
@@ -209,7 +210,7 @@ fn throttled(r: &ResourcesRecord) -> Option<Finding> {
 }
 
 fn oversubscribed(r: &ResourcesRecord) -> Option<Finding> {
-    // A thread that a quota stops is waiting for a core too.
+    // A thread that is stopped by a quota also waits for a core.
     if above(r.throttled_pct, THROTTLED_PCT).is_some() {
         return None;
     }
@@ -221,7 +222,7 @@ fn oversubscribed(r: &ResourcesRecord) -> Option<Finding> {
 
 fn gil(r: &ResourcesRecord) -> Option<Finding> {
     let wait_ms = above(r.gil_wait_ms, GIL_WAIT_MS)?;
-    // One thread that computes in Python makes whoever asks wait, and hinders nobody.
+    // A single thread that computes in Python makes the GIL probe wait, but delays no other thread.
     above(r.other_threads_cores, OTHER_THREADS_CORES)?;
     Some(Finding::GilContended { wait_ms })
 }
@@ -240,7 +241,7 @@ fn growth(r: &ResourcesRecord) -> Option<Finding> {
     })
 }
 
-fn of(gpu: &GpuUse, rule: impl Fn(&GpuUse) -> Option<GpuFinding>) -> Option<Finding> {
+fn about(gpu: &GpuUse, rule: impl Fn(&GpuUse) -> Option<GpuFinding>) -> Option<Finding> {
     Some(Finding::Gpu {
         ordinal: gpu.ordinal,
         finding: rule(gpu)?,
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_read_and_nothing_amiss_say_nothing() {
+    fn without_notable_readings_there_are_no_findings() {
         assert_eq!(codes(&ResourcesRecord::default()), [""; 0]);
         let calm = ResourcesRecord {
             throttled_pct: Some(0.0),
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_that_computes_holds_nobody_up() {
+    fn a_single_computing_thread_does_not_contend_for_the_lock() {
         let with_others = |cores| ResourcesRecord {
             gil_wait_ms: Some(5.0),
             other_threads_cores: cores,
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_quota_does_is_not_blamed_on_too_many_threads() {
+    fn waits_caused_by_a_quota_are_not_reported_as_oversubscription() {
         let waiting = |throttled_pct| ResourcesRecord {
             consumer_run_queue_pct: Some(70.0),
             throttled_pct,
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn one_saturated_decoder_of_seven_is_not_all_of_them() {
+    fn one_busy_decoder_of_seven_is_no_finding() {
         let decoding = |busy| ResourcesRecord {
             gpus: vec![GpuUse {
                 nvdec_busy: Some(busy),

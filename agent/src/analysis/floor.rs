@@ -1,15 +1,14 @@
 //! Estimates the floor and the headspace from the probe's windows, or gives the reason for no number.
 //!
 //! With L the mean settled live step and F the mean step in replay, the headspace is (L - F) / L. If the
-//! cached batches are not typical, F is corrected by double sampling (see `content`). Means are used, not
-//! medians, because they add up to the duration of a run.
-//! `content`). Means, not medians: they add up to the time a run takes.
+//! cached batches are not typical, F is corrected by double sampling (see `batch_content`). Means are used,
+//! not medians, because they add up to the duration of a run.
 //!
 //! **Interval.** Both series are resampled in moving blocks within their windows. If the cached batches
 //! differ from each other, batches are resampled instead of steps, because the batches are the sample.
-//! Deviations are expanded for the number of blocks (see [`bootstrap`](super::statistics::bootstrap)). Random levels
-//! add the remaining differences between windows, live and in replay (see `drift`). The interval holds the
-//! middle 95 % of 1000 resampled headspaces.
+//! Deviations are expanded for the number of blocks (see [`bootstrap`](super::statistics::bootstrap)).
+//! Random levels add the remaining differences between windows, live and in replay (see `drift`). The
+//! interval holds the middle 95 % of 1000 resampled headspaces.
 //!
 //! **Other programs.** Waits for a core that other programs cause are set to the same level in both phases
 //! (see `core_waits`). The headspace is therefore the one with the same other programs running. Subtracting
@@ -18,7 +17,8 @@
 //! result would be two thirds. If live windows disagree, the interval gets wider and there is a warning.
 //! There is no number only if the interval becomes too wide.
 //!
-//! **Asynchronous devices.** A replay that timed only kernel launches gives no number (see `asynchronous`).
+//! **Asynchronous devices.** A replay that timed only kernel launches gives no number (see
+//! `asynchronous_device`).
 //!
 //! **Negative results.** Free data cannot make training slower. A headspace below 0 is therefore reported
 //! as 0, with an unchanged interval, if the interval contains 0. If the interval lies below 0, replay was
@@ -222,10 +222,9 @@ impl Series {
         let kept: Vec<&Kept<'_>> = kept.iter().filter(|window| window.phase == phase).collect();
         let windows: Vec<Vec<f64>> = kept.iter().map(|window| window.step_ms()).collect();
         let steps: usize = windows.iter().map(Vec::len).sum();
-        let compute: f64 = kept
-            .iter()
-            .map(|window| window.mean_compute_ms() * window.steps.len() as f64)
-            .sum();
+        let total_compute_ms =
+            |window: &&Kept<'_>| window.mean_compute_ms() * window.steps.len() as f64;
+        let compute: f64 = kept.iter().map(total_compute_ms).sum();
         Self {
             mean_ms: mean(&windows.concat()),
             mean_compute_ms: compute / f64::max(steps as f64, 1.0),

@@ -1,20 +1,20 @@
-//! Whether memory grows without end, and how fast.
+//! Detects memory that grows without end, and estimates how fast.
 //!
-//! The slope is the median of the slopes between all pairs of points (Theil, Proc. KNAW 53, 1950;
-//! Sen, JASA 63, 1968): a third of the points may be spikes without moving it far. Its interval is
-//! Sen's, from the variance of Kendall's S, widened for neighbouring points that resemble each
-//! other: by the autocorrelation of the residuals' ranks (Hamed and Rao, Journal of Hydrology 204,
-//! 1998) with Kendall's correction of its bias in short series (Biometrika 41, 1954).
+//! The slope is the median of the slopes between all pairs of points (Theil, Proc. KNAW 53, 1950; Sen, JASA
+//! 63, 1968). A third of the points may be spikes without much effect. Its interval is Sen's, from the
+//! variance of Kendall's S. It is widened for the correlation of neighbouring points, by the autocorrelation
+//! of the residuals' ranks (Hamed and Rao, Journal of Hydrology 204, 1998) with Kendall's correction of its
+//! bias in short series (Biometrika 41, 1954).
 //!
-//! A slope is not yet a leak. What is called growth must also
-//! - exceed the swing around the line, which a sawtooth sampled at an unlucky rate does not;
-//! - lift the lower envelope from third to third: whatever has a period that is seen twice comes
-//!   back to its floor in two of the thirds;
-//! - go on as fast late as early: a warm-up that saturates does not;
-//! - stand still nowhere: a plateau and a single step do.
+//! A positive slope is not yet a leak. Growth is reported only if it also satisfies these conditions:
+//! - It exceeds the swing around the line. A sawtooth sampled at an unlucky rate does not.
+//! - The lower envelope rises from third to third. A series whose period is seen twice returns to its minimum
+//!   in two of the thirds.
+//! - It is as fast late as early. A warm-up that saturates is not.
+//! - It never stops. A plateau and a single step stop.
 //!
-//! Of 5,000 random courses of each kind (`make study`, November 2026; `tests/rust/growth.rs`) were
-//! called a leak:
+//! Of 5,000 random series of each kind (`make study`, November 2026; `tests/rust/growth.rs`), this share was
+//! reported as a leak:
 //!
 //! | leaks | | others | |
 //! |---|---|---|---|
@@ -24,62 +24,62 @@
 //! | 20 MiB in 20 points, noise of 3 MiB | 98.8 % | one or two steps | 1.9 % |
 //! | the same under a sawtooth of 6 MiB | 97.5 % | | |
 //!
-//! The interval of those found holds the true rate in 93 % (noise that lasts) to 99.6 % (sawtooth).
-//! With 14 to 18 points alone: leaks 92.8 to 98.8 %, others at most 1.7 %.
-//! Nobody who sees no more can tell a leak from a saturation whose time constant is half the time
-//! seen or more (64 % are called one), or from a random walk (10 %).
+//! The interval of a detected leak contains the true rate in 93 % (noise that lasts) to 99.6 % (sawtooth).
+//! With only 14 to 18 points: leaks 92.8 to 98.8 %, others at most 1.7 %.
+//! Two cases cannot be distinguished from a leak: a saturation whose time constant is at least half the
+//! observed time (64 % are reported), and a random walk (10 %).
 
 use super::statistics::bootstrap::expansion;
-use super::statistics::{NORMAL, mean};
+use super::statistics::{NORMAL, block_means, mean};
 use crate::model::record::Estimate;
 
-/// Fewest points that a verdict is based on.
+/// Minimum number of points for a result.
 pub const FEWEST_POINTS: usize = 14;
 
-/// Most points that are looked at one by one; of more, neighbours are averaged. Time and memory
-/// grow with the square: 256 points have 32,640 pairs.
+/// Maximum number of points. If there are more, neighbours are averaged. Time and memory grow with the
+/// square: 256 points have 32,640 pairs.
 pub const MOST_POINTS: usize = 256;
 
-/// Fewest points in a third of the time seen.
+/// Minimum number of points in each third of the observed time.
 const FEWEST_IN_THIRD: usize = 4;
 
-/// The growth over the time seen is at least this many times the range that four fifths of the
-/// points keep to around the line.
+/// Minimum growth over the observed time, as a multiple of the range around the line that contains four
+/// fifths of the points.
 const LEAST_SWINGS: f64 = 1.3;
 
-/// The growth over the time seen is at least this share of the memory in use: less is what
-/// allocators keep back.
+/// Minimum growth over the observed time, as a share of the memory in use. Allocators may retain less than
+/// this.
 const LEAST_SHARE: f64 = 0.001;
 
-/// From third to third, the lower envelope rises by at least this share of what the line does.
+/// Minimum rise of the lower envelope from third to third, as a share of the line's rise.
 const LEAST_LIFT: f64 = 0.2;
 
-/// From the second third to the last, the level rises by at least this share of what it did before.
+/// Minimum rise of the level from the second third to the last, as a share of the rise before.
 const LEAST_CONTINUATION: f64 = 0.5;
 
-/// Within any quarter of the time seen, memory moves by at least this share of what the line does.
+/// Minimum range of the memory within any quarter of the observed time, as a share of the line's rise.
 const LEAST_MOVE: f64 = 0.2;
 
-/// Why no growth can be told.
+/// Why no growth is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoGrowth {
     /// The run was too short, or its points are too unevenly spread.
     TooFewPoints,
-    /// The slope may be zero, or is small beside what memory does anyway.
+    /// The slope may be zero, or is small compared with the other changes of the memory.
     Noise,
-    /// Memory rose, but in a way that ends: a warm-up, a plateau, a step, a sawtooth.
+    /// The memory rose, but not steadily: a warm-up, a plateau, a step, a sawtooth.
     NotSteady,
 }
 
-/// By how much memory grows, with the 95 % interval of that.
+/// Estimates the growth of memory, with its 95 % interval.
 ///
-/// `points` are pairs of a place (steps or seconds, ascending) and the bytes in use there, of the
-/// steady part of a run; points out of order or not finite are left out. The estimate is in bytes
-/// per step or second, and above zero.
+/// `points` are pairs of a position (steps or seconds, ascending) and the bytes in use, from the steady part
+/// of a run. Points that are out of order or not finite are left out. The estimate is in bytes per step or
+/// second, and above zero.
 ///
 /// # Errors
 ///
-/// [`NoGrowth`] where memory does not grow, or nobody can tell.
+/// [`NoGrowth`] if the memory does not grow, or if the points do not show it.
 pub fn growth(points: &[(f64, f64)]) -> Result<Estimate, NoGrowth> {
     let points = clean(points);
     let (Some(begin), Some(end)) = (points.first(), points.last()) else {
@@ -106,22 +106,18 @@ pub fn growth(points: &[(f64, f64)]) -> Result<Estimate, NoGrowth> {
     }
 
     let lift = LEAST_LIFT * grown / 3.0;
-    let rises = |of: fn(&[f64]) -> f64| {
-        let [one, two, three] = thirds.each_ref().map(|third| of(third));
+    let rises = |level: fn(&[f64]) -> f64| {
+        let [one, two, three] = thirds.each_ref().map(|third| level(third));
         (two - one, three - two)
     };
     let (early, late) = rises(lowest);
     let (before, after) = rises(middle_mean);
-    let steady = early >= lift
+    let is_steady = early >= lift
         && late >= lift
         && after >= LEAST_CONTINUATION * before
         && before > 0.0
         && never_still(&points, span / 4.0, LEAST_MOVE * grown / 4.0);
-    if steady {
-        Ok(estimate)
-    } else {
-        Err(NoGrowth::NotSteady)
-    }
+    is_steady.then_some(estimate).ok_or(NoGrowth::NotSteady)
 }
 
 /// The points that are finite and in order, at most [`MOST_POINTS`].
@@ -137,15 +133,12 @@ fn clean(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
         return kept;
     }
     let length = kept.len().div_ceil(MOST_POINTS);
-    let mean_of = |of: fn(&(f64, f64)) -> f64, chunk: &[(f64, f64)]| {
-        mean(&chunk.iter().map(of).collect::<Vec<_>>())
-    };
-    kept.chunks_exact(length)
-        .map(|chunk| (mean_of(|p| p.0, chunk), mean_of(|p| p.1, chunk)))
-        .collect()
+    let (x, y): (Vec<f64>, Vec<f64>) = kept.into_iter().unzip();
+    let means = block_means(&x, length).into_iter();
+    means.zip(block_means(&y, length)).collect()
 }
 
-/// The values in each third of the time seen, sorted; `None` where one has too few.
+/// The sorted values in each third of the observed time; `None` if a third has too few.
 fn thirds(points: &[(f64, f64)], begin: f64, span: f64) -> Option<[Vec<f64>; 3]> {
     let mut thirds: [Vec<f64>; 3] = Default::default();
     for &(x, y) in points {
@@ -175,11 +168,11 @@ fn slopes(points: &[(f64, f64)]) -> Vec<f64> {
     slopes
 }
 
-/// Sen's interval: the slopes whose ranks lie as far from the middle as Kendall's S may by chance.
+/// Sen's interval: the slopes whose ranks are as far from the middle as Kendall's S may be by chance.
 fn interval(slopes: &[f64], slope: f64, count: usize, inflation: f64) -> Estimate {
     let (pairs, n) = (slopes.len() as f64, count as f64);
     let variance = n * (n - 1.0) * (2.0 * n + 5.0) / 18.0 * inflation;
-    // The inflation is itself an estimate, from as many points as count as independent.
+    // The inflation is itself an estimate. Its degrees of freedom follow from the independent points.
     let reach = NORMAL * expansion(n / inflation - 2.0) * variance.sqrt() / pairs / 2.0;
     Estimate {
         value: slope,
@@ -188,7 +181,7 @@ fn interval(slopes: &[f64], slope: f64, count: usize, inflation: f64) -> Estimat
     }
 }
 
-/// By how many times the variance of a slope is larger than that of independent points.
+/// Factor by which the variance of a slope is larger than with independent points.
 fn inflation(residuals: &[f64]) -> f64 {
     let ranks = ranks(residuals);
     let n = ranks.len() as f64;
@@ -198,7 +191,7 @@ fn inflation(residuals: &[f64]) -> f64 {
         return 1.0;
     }
     let mut sum = 0.0;
-    // Up to where it has died away: what follows is noise of the estimate.
+    // Up to the first lag without correlation: the rest is noise of the estimate.
     for lag in 1..ranks.len() / 3 {
         let product: f64 = ranks
             .iter()
@@ -226,7 +219,7 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Whether the values in every window of that length differ by at least `least`.
+/// Whether the values in every window of `length` differ by at least `least`.
 fn never_still(points: &[(f64, f64)], length: f64, least: f64) -> bool {
     let end = points.last().map_or(0.0, |last| last.0);
     points
@@ -243,16 +236,16 @@ fn never_still(points: &[(f64, f64)], length: f64, least: f64) -> bool {
 }
 
 fn lowest(sorted: &[f64]) -> f64 {
-    sorted.first().copied().unwrap_or_default()
+    quantile(sorted, 0.0)
 }
 
-/// Mean of the sorted values without the fifth at either end.
+/// Mean of the sorted values without the lowest and the highest fifth.
 fn middle_mean(sorted: &[f64]) -> f64 {
     let cut = sorted.len() / 5;
     mean(&sorted[cut..sorted.len() - cut])
 }
 
-/// The value below which that share of the sorted values lies.
+/// The value below which the share `share` of the sorted values lies.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let last = sorted.len().saturating_sub(1);
     let place = share.clamp(0.0, 1.0) * last as f64;

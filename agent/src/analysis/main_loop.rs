@@ -1,23 +1,23 @@
-//! Which of a program's loops its numbers are about.
+//! Selects the main loop of a program, which the verdict is about.
 //!
-//! The run decides with everything it knows, and writes the name to its summaries. A reader uses the last
-//! summary. Without one it applies the same rule to the records it has.
+//! The run selects it with all facts, and writes its name to the summaries. A reader uses the name in the
+//! last summary. Without a summary, it applies the same rule to the records.
 
 use super::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
 use crate::model::RecordBody;
 use crate::model::record::SummaryRecord;
 
-/// Steps that make the smallest number.
+/// Minimum number of steps for a result.
 const ENOUGH_STEPS: u64 = LEAST_WARMUP as u64 + LEAST_STEADY;
 
-/// Loops, or stages, that a reader tells apart. More are no training script.
+/// Maximum number of loops, or of stages, that a reader distinguishes. A training script has fewer.
 pub(super) const MOST_NAMES: usize = 4096;
 
-/// What is known of a loop. What is not known is false or 0.
+/// Facts about a loop. Unknown facts are false or 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, in the order of their weight"
+    reason = "the fields are independent facts, in the order of the criteria"
 )]
 pub struct Candidate {
     /// The user named it as the training loop.
@@ -26,7 +26,7 @@ pub struct Candidate {
     pub probed: bool,
     /// It evaluates, or feeds another loop.
     pub secondary: bool,
-    /// It has steps enough for a number.
+    /// It has enough steps for a result.
     pub measurable: bool,
     /// It trains a model.
     pub trains: bool,
@@ -37,7 +37,7 @@ pub struct Candidate {
 }
 
 /// Returns the index of the main loop. Criteria, in order: named by the user; probed; took steps and neither
-/// evaluates nor feeds another loop; has enough steps for a number; trains a model; took the most time.
+/// evaluates nor feeds another loop; has enough steps for a result; trains a model; took the most time.
 #[must_use]
 pub fn select_main_loop(candidates: impl IntoIterator<Item = Candidate>) -> Option<usize> {
     let rank = |c: &Candidate| {
@@ -66,7 +66,7 @@ pub struct MainLoop {
 }
 
 impl MainLoop {
-    /// Takes the next record.
+    /// Adds the next record.
     pub fn add_record(&mut self, body: &RecordBody) {
         match body {
             RecordBody::Tick(tick) => {
@@ -84,7 +84,7 @@ impl MainLoop {
         }
     }
 
-    /// Takes what a tick says of a loop: batches received, and the seconds of its steps.
+    /// Adds the steps of a loop in a tick: batches received, and their duration in seconds.
     pub fn add_steps(&mut self, name: &str, steps: u64, seconds: f64) {
         if let Some(candidate) = self.candidate(name) {
             candidate.steps += steps;
@@ -93,14 +93,14 @@ impl MainLoop {
         }
     }
 
-    /// Takes a summary.
+    /// Adds a summary, which may name the main loop.
     pub fn add_summary(&mut self, summary: &SummaryRecord) {
         if summary.loop_name.is_some() {
             self.named_by_summary.clone_from(&summary.loop_name);
         }
     }
 
-    /// What is known of that loop, from now on; `None` where there are too many.
+    /// The facts about the loop called `name`; `None` if there are too many loops.
     fn candidate(&mut self, name: &str) -> Option<&mut Candidate> {
         let known = self.loops.iter().position(|(known, _)| known == name);
         let number = known.unwrap_or(self.loops.len());
@@ -113,7 +113,7 @@ impl MainLoop {
         self.loops.get_mut(number).map(|(_, candidate)| candidate)
     }
 
-    /// Its name; `None` before the first loop.
+    /// The name of the main loop; `None` before the first loop.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         let candidates = self.loops.iter().map(|(_, candidate)| *candidate);
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_takes_the_loop_that_most_time_was_spent_in_until_a_summary_names_one() {
+    fn a_reader_selects_the_loop_with_the_most_time_until_a_summary_names_one() {
         let mut main = MainLoop::default();
         assert_eq!(main.name(), None);
         main.add_steps("check", 5, 60.0);

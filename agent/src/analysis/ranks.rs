@@ -1,16 +1,16 @@
-//! Which rank the others wait for, and why.
+//! Finds the rank that the other ranks wait for, and the cause.
 //!
-//! Where ranks exchange gradients in every step, all steps are as long as those of the slowest rank,
-//! and its step says nothing. Its wait does: the rank whose data comes late waits for it, and the
-//! others, which have theirs, wait for that rank inside their compute. So the rank with the longest
-//! wait is the slow one, and what the others compute longer than it is their waiting. A rank whose
-//! own compute is long cannot be seen so, since the others' computes are then as long.
+//! If ranks exchange gradients in every step, all steps are as long as those of the slowest rank, so the
+//! steps do not show which rank is slow. The waits do: a rank whose data is late waits for its data, and the
+//! other ranks wait for that rank inside their compute. So the rank with the longest wait is the slow one,
+//! and the extra compute of the others is waiting. A rank with a long compute of its own cannot be found in
+//! this way, because the computes of the others are then equally long.
 //!
-//! Where the steps differ, no one waits for anyone in each step, and the slowest is the one with the
-//! longest step; its wait or its compute is what exceeds that of the others.
+//! If the steps differ, the ranks do not wait for each other in each step. The slowest rank is then the one
+//! with the longest step. The cause is its wait or its compute, whichever exceeds that of the others by more.
 //!
-//! Ranks are added one at a time, and each is reduced to a few numbers; histograms are merged. The
-//! cost is linear in the ranks.
+//! Ranks are added one at a time, and each is reduced to a few numbers. Histograms are merged. The cost is
+//! linear in the number of ranks.
 
 use super::statistics::precision::Known;
 use super::tick_series::{Asked, Quantity, TickSeries};
@@ -18,13 +18,13 @@ use crate::model::Distribution;
 use crate::model::ranks::{RankCause, RankSummary, RanksRecord, SpreadRecord};
 use crate::model::record::{Estimate, RunState, SummaryRecord};
 
-/// Least excess of a slow rank, as a share of the step. Less is not worth a search.
+/// Minimum excess of a slow rank, as a share of the step.
 const RELEVANT: f64 = 0.02;
 
-/// Where noise hides an excess of this share of the step, nothing can be said.
+/// If noise can hide an excess of this share of the step, the ranks do not count as balanced.
 const BLIND: f64 = 0.1;
 
-/// Ranks that are named one by one where many are missing.
+/// Maximum number of missing or unfinished ranks that are listed.
 const NAMED: usize = 16;
 
 /// The ranks of a run, added one at a time.
@@ -40,7 +40,7 @@ pub struct Ranks {
     compute: Distribution,
 }
 
-/// A rank with numbers.
+/// The means of a rank that has a steady state.
 #[derive(Debug, Clone, Copy)]
 struct Member {
     rank: u32,
@@ -49,18 +49,18 @@ struct Member {
     compute: Option<Known>,
 }
 
-/// The ranks together, and what was concluded of the slowest.
+/// The record of all ranks, and the evidence for the slowest one.
 ///
 /// The record has no text of its evidence: [`ranks_record`](crate::wording::ranks::ranks_record) adds it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RanksTogether {
     /// The numbers.
     pub record: RanksRecord,
-    /// What the slowest rank, or that there is none, was concluded from.
+    /// The evidence for the slowest rank, or that there is none.
     pub evidence: RankEvidence,
 }
 
-/// What the slowest rank was concluded from. Durations are compared with the quick ranks (lower quartile).
+/// The evidence for the slowest rank. Durations are compared with the fast ranks (lower quartile).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum RankEvidence {
     /// Fewer than two ranks have a steady state.
@@ -76,31 +76,31 @@ pub enum RankEvidence {
     Balanced,
     /// The steps differ: the ranks do not wait for each other in each step.
     StepsDiffer {
-        /// By how much its step is longer.
+        /// The excess of its step.
         step_ms: f64,
-        /// By how much its wait and its compute are longer, where both are known.
+        /// The excess of its wait and of its compute, if both are known.
         wait_and_compute_ms: Option<(f64, f64)>,
     },
-    /// The steps are alike and its wait is longer: the others wait for it within their compute.
+    /// The steps are equally long and its wait is longer: the others wait for it within their compute.
     WaitsLonger {
-        /// By how much.
+        /// The excess of its wait.
         wait_ms: f64,
     },
 }
 
-/// What was found of the slowest rank.
+/// The slowest rank and the cause, as in the record.
 #[derive(Default)]
 struct Finding {
     slowest: Option<u32>,
     cause: RankCause,
     excess_ms: Option<Estimate>,
     evidence: RankEvidence,
-    /// Compute of the slowest rank, where the others wait for it in theirs.
-    others_beyond_ms: Option<f64>,
+    /// Compute of the slowest rank, if the others wait for it within their compute.
+    slowest_compute_ms: Option<f64>,
 }
 
 impl Ranks {
-    /// Adds a rank. `summary` is its last one; `None` where it left none.
+    /// Adds a rank. `summary` is its last one; `None` if it left none.
     pub fn add(
         &mut self,
         rank: u32,
@@ -142,7 +142,7 @@ impl Ranks {
         }
     }
 
-    /// What they say together; `None` where no rank left a summary.
+    /// Returns the result; `None` if no rank left a summary.
     #[must_use]
     pub fn finish(mut self) -> Option<RanksTogether> {
         if self.seen.is_empty() {
@@ -150,19 +150,19 @@ impl Ranks {
         }
         self.seen.sort_unstable();
         self.each.sort_by_key(|rank| rank.rank);
-        let missing = missing(&self.seen, self.world_size);
+        let (missing_count, missing) = missing(&self.seen, self.world_size);
         let finding = slowest(&self.members);
-        if let Some(beyond) = finding.others_beyond_ms {
+        if let Some(slowest) = finding.slowest_compute_ms {
             for rank in &mut self.each {
-                rank.others_ms = rank.compute_ms.map(|compute| (compute - beyond).max(0.0));
+                rank.others_ms = rank.compute_ms.map(|compute| (compute - slowest).max(0.0));
             }
         }
         let steps = self.each.iter().map(|rank| rank.steps);
         let record = RanksRecord {
             read: count(self.seen.len()),
             world_size: self.world_size,
-            missing_count: missing.0,
-            missing: missing.1,
+            missing_count,
+            missing,
             unfinished_count: count(self.unfinished.len()),
             unfinished: self.unfinished.iter().take(NAMED).copied().collect(),
             steps: steps.clone().min().zip(steps.max()),
@@ -182,11 +182,11 @@ impl Ranks {
     }
 }
 
-/// How many ranks of the run are not among `seen`, which is sorted, and the first of them.
+/// The number of ranks that are not in the sorted `seen`, and the first of them.
 fn missing(seen: &[u32], world_size: Option<u32>) -> (u32, Vec<u32>) {
     let world = world_size.unwrap_or(0);
     let within = seen.iter().filter(|rank| **rank < world).count();
-    // As many as were seen are passed over before the last of those named is found.
+    // The search ends after at most `seen.len() + NAMED` ranks, however large the world size is.
     let named = (0..world)
         .filter(|rank| seen.binary_search(rank).is_err())
         .take(NAMED)
@@ -229,16 +229,14 @@ fn slowest(members: &[Member]) -> Finding {
     }
 }
 
-/// The steps differ: the ranks do not wait for each other in each of them.
+/// The finding if the steps differ: the ranks do not wait for each other in each step.
 fn apart(members: &[Member], found: &StandsOut) -> Finding {
     let slow = members.get(found.at);
-    let wait = slow.and_then(|slow| {
-        Some(slow.wait?.mean - quartile(members.iter().filter_map(|m| Some(m.wait?.mean)))?)
-    });
-    let compute = slow.and_then(|slow| {
-        Some(slow.compute?.mean - quartile(members.iter().filter_map(|m| Some(m.compute?.mean)))?)
-    });
-    let wait_and_compute_ms = wait.zip(compute);
+    let excess = |part: fn(&Member) -> Option<Known>| {
+        let fast = quartile(members.iter().filter_map(|m| Some(part(m)?.mean)))?;
+        Some(part(slow?)?.mean - fast)
+    };
+    let wait_and_compute_ms = excess(|m| m.wait).zip(excess(|m| m.compute));
     let cause = match wait_and_compute_ms {
         Some((wait, compute)) if wait >= compute => RankCause::Data,
         Some(_) => RankCause::Compute,
@@ -252,11 +250,11 @@ fn apart(members: &[Member], found: &StandsOut) -> Finding {
             step_ms: found.by,
             wait_and_compute_ms,
         },
-        others_beyond_ms: None,
+        ..Finding::default()
     }
 }
 
-/// The steps are alike and the waits are not: the others wait for the rank that waits for data.
+/// The finding if only the waits differ: the others wait for the rank that waits for data.
 fn together(members: &[Member], found: &StandsOut) -> Finding {
     let slow = members.get(found.at);
     Finding {
@@ -264,17 +262,17 @@ fn together(members: &[Member], found: &StandsOut) -> Finding {
         cause: RankCause::Data,
         excess_ms: Some(found.excess()),
         evidence: RankEvidence::WaitsLonger { wait_ms: found.by },
-        others_beyond_ms: slow.and_then(|slow| Some(slow.compute?.mean)),
+        slowest_compute_ms: slow.and_then(|slow| Some(slow.compute?.mean)),
     }
 }
 
-/// The rank with the most of something.
+/// The rank with the largest value of a quantity.
 struct StandsOut {
-    /// Its place.
+    /// Index of the rank.
     at: usize,
-    /// By how much it exceeds the quick ranks.
+    /// Excess over the fast ranks.
     by: f64,
-    /// How much that may be noise.
+    /// Half-width of the interval of `by`.
     error: f64,
     step_ms: f64,
 }
@@ -293,8 +291,8 @@ impl StandsOut {
     }
 }
 
-/// Compares the rank with the most of `what` to the lower quartile; `None` where that is known of
-/// fewer than two ranks, or not how well.
+/// Compares the rank with the largest value of `what` with the lower quartile. Returns `None` if fewer than
+/// two ranks have a value with an error.
 fn stands_out(members: &[Member], what: impl Fn(&Member) -> Option<Known>) -> Option<StandsOut> {
     let values: Vec<(usize, f64, f64)> = members
         .iter()
@@ -305,21 +303,21 @@ fn stands_out(members: &[Member], what: impl Fn(&Member) -> Option<Known>) -> Op
         })
         .collect();
     let ranks = values.len() as f64;
-    let quick = quartile(values.iter().map(|value| value.1))?;
+    let fast = quartile(values.iter().map(|value| value.1))?;
     let usual = quartile(values.iter().map(|value| value.2))?;
     let (at, most, error) = values.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    // The largest of so many is beyond this many errors in one of 40 cases at most, if none stands
-    // out (the tail of a normal variable is below exp(−x²/2): Chernoff).
+    // If no rank stands out, the largest of `ranks` values exceeds this many errors in at most one of 40
+    // cases (the tail of a normal variable is below exp(−x²/2): Chernoff).
     let errors = (2.0 * (ranks * 40.0).ln()).sqrt();
     (ranks >= 2.0).then(|| StandsOut {
         at,
-        by: most - quick,
+        by: most - fast,
         error: errors * error.hypot(usual),
         step_ms: quartile(members.iter().map(|member| member.step.mean)).unwrap_or(most),
     })
 }
 
-/// The lower quartile: what the quick ranks have, be they many or few.
+/// The lower quartile: the value of the fast ranks, whether they are many or few.
 fn quartile(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);

@@ -1,9 +1,10 @@
-//! From a run's readings to what it had and used: a pure function.
+//! Computes the available and used resources of a run from its readings: a pure function.
 //!
-//! Every value is a mean, a rate or a maximum over one part of the run, most often the steady state
-//! of its main loop. What was not read is absent.
+//! Each value is a mean, a rate or a maximum over one part of the run, usually the steady state of its main
+//! loop. A value without readings is absent.
 
 use super::growth::growth;
+use super::statistics::mean;
 use crate::model::metric::{
     CGROUP_CPU_PERIODS, CGROUP_CPU_THROTTLED_PERIODS, DISK_UTILIZATION, GC_PAUSE_LONGEST,
     GC_PAUSE_TIME, GIL_WAIT_TIME, GIL_WAITS, GPU_ECC_ERRORS, GPU_ENGINE_UTILIZATION,
@@ -15,32 +16,32 @@ use crate::model::metric::{
 };
 use crate::model::reading::Attributes;
 use crate::model::reading_series::Span;
-use crate::model::record::{ComputeGpu, GpuRecord, GpuUse, ResourcesRecord};
+use crate::model::record::{ComputeGpu, Estimate, GpuRecord, GpuUse, ResourcesRecord};
 use crate::model::{ReadingSeries, Scope, attributes};
 
-/// The part of a run that its resources are told of.
+/// A part of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Part {
-    /// Where it begins, in seconds since the run began.
+    /// Begin, in seconds since the run began.
     pub from_s: f64,
-    /// Where it ends.
+    /// End, in seconds since the run began.
     pub to_s: f64,
-    /// Steps in a second of it; `None` where there is no steady state.
+    /// Steps per second; `None` without a steady state.
     pub steps_per_s: Option<f64>,
 }
 
-/// Bytes that memory must have grown by to be told of: the agent's own first minutes take less.
+/// Minimum growth of memory that is reported, in bytes. The agent itself grows by less in its first minutes.
 const LEAST_GROWTH: f64 = 4.0 * 1024.0 * 1024.0;
 
-/// Moments of a state that make a share of time.
-const FEWEST_LOOKS: usize = 10;
+/// Minimum number of readings of a state for a share of time.
+const MIN_READINGS: usize = 10;
 
-/// Cores that were busy, on average.
+/// Mean number of busy cores.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CoresInUse {
-    /// With work of this process and its children, but for the thread that takes the batches.
+    /// Used by this process and its children, except the thread that receives the batches.
     pub own_beside_loop: f64,
-    /// With work of other programs.
+    /// Used by other programs.
     pub others: f64,
 }
 
@@ -56,14 +57,14 @@ pub fn cores_in_use(span: &Span<'_>) -> Option<CoresInUse> {
     })
 }
 
-/// Mean cores that other programs use, where this process and its children use `own`.
+/// Mean number of cores that other programs use, if this process and its children use `own`.
 fn others(span: &Span<'_>, own: f64) -> Option<f64> {
     let usable = span.mean(&HOST_CPU_USABLE, &Scope::Host, &[])?;
     let all = usable * span.mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[])?;
     Some((all - own).max(0.0))
 }
 
-/// What was had and used in that part. `compute_gpu` is the one that the rank computes on.
+/// The available and used resources in `part`. `compute_gpu` is the GPU that the rank computes on.
 #[must_use]
 #[expect(clippy::too_many_lines, reason = "one record, field by field")]
 pub fn resources(
@@ -139,8 +140,8 @@ pub fn resources(
     }
 }
 
-/// Use of the SMs of the GPU that the rank computes on, in percent, or else of all GPUs together; `None`
-/// where nothing tells it.
+/// SM utilization of the GPU that the rank computes on, in percent. If that GPU is not known, the mean of all
+/// GPUs. `None` without readings.
 #[must_use]
 pub fn sm_utilization_pct(
     history: &ReadingSeries,
@@ -148,18 +149,16 @@ pub fn sm_utilization_pct(
     compute_gpu: Option<ComputeGpu>,
 ) -> Option<f64> {
     let span = history.between(from_s, to_s);
-    let read = |ordinal: u32| Some((ordinal, 100.0 * sm(&span, ordinal)?.0));
-    let all: Vec<(u32, f64)> = ordinals(history).filter_map(read).collect();
-    let own = compute_gpu.map(|own| own.ordinal);
-    let own = own.filter(|own| all.iter().any(|(ordinal, _)| ordinal == own));
-    let each: Vec<f64> = (all.iter())
-        .filter(|(ordinal, _)| own.is_none_or(|own| own == *ordinal))
-        .map(|(_, pct)| *pct)
-        .collect();
-    (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
+    let read = |ordinal| Some(100.0 * sm(&span, ordinal)?.0);
+    let own = compute_gpu.and_then(|own| read(own.ordinal));
+    own.or_else(|| {
+        let all: Vec<f64> = ordinals(history).filter_map(read).collect();
+        (!all.is_empty()).then(|| mean(&all))
+    })
 }
 
-/// Of the process with its children where they are read in this run, else of the process alone.
+/// The value of the process with its children, if they are read in this run. Otherwise that of the process
+/// alone.
 fn whole_tree<T>(span: &Span<'_>, value: impl Fn(&Scope) -> Option<T>) -> Option<T> {
     let has_tree = span.keys().any(|key| key.scope == Scope::Tree);
     value(if has_tree {
@@ -169,14 +168,14 @@ fn whole_tree<T>(span: &Span<'_>, value: impl Fn(&Scope) -> Option<T>) -> Option
     })
 }
 
-/// Share of time in percent, of the container where it tells, else of the machine.
+/// Pressure of the container if it is known, otherwise of the machine, in percent of time.
 fn pressure(span: &Span<'_>, which: Attributes) -> Option<f64> {
     let rate = |scope| span.rate(&PRESSURE_TIME, &scope, which);
     Some(100.0 * rate(Scope::Cgroup).or_else(|| rate(Scope::Host))?)
 }
 
-/// Cores' worth of CPU time of the threads of this process that neither take the batches nor are
-/// the agent's.
+/// Mean number of cores that this process uses, without the thread that receives the batches and without the
+/// agent's threads.
 fn other_threads(span: &Span<'_>) -> Option<f64> {
     let rate = |scope: &Scope| span.rate(&THREAD_CPU_TIME, scope, &[]);
     let all = rate(&Scope::Process)?;
@@ -185,9 +184,10 @@ fn other_threads(span: &Span<'_>) -> Option<f64> {
     Some((all - consumer - agent).max(0.0))
 }
 
-/// The process's own memory first: that of its children together changes with their number. Pages
-/// of files come and go as the kernel likes, so they do not count.
-fn memory_growth(span: &Span<'_>, part: Part) -> Option<(Scope, crate::model::record::Estimate)> {
+/// Growth of memory, and its scope. The process's own memory comes first, because that of its children
+/// changes with their number. Pages of files do not count, because the kernel adds and drops them at any
+/// time.
+fn memory_growth(span: &Span<'_>, part: Part) -> Option<(Scope, Estimate)> {
     let steps_per_s = part.steps_per_s.filter(|rate| *rate > 0.0)?;
     [Scope::Process, Scope::Tree].into_iter().find_map(|scope| {
         let points: Vec<(f64, f64)> = span
@@ -211,7 +211,7 @@ fn busiest_disk(history: &ReadingSeries, span: &Span<'_>) -> Option<f64> {
         .reduce(f64::max)
 }
 
-/// The GPUs that any reading is of.
+/// The GPUs that have readings.
 fn ordinals(history: &ReadingSeries) -> impl Iterator<Item = u32> {
     let mut ordinals: Vec<u32> = history
         .keys()
@@ -225,7 +225,7 @@ fn ordinals(history: &ReadingSeries) -> impl Iterator<Item = u32> {
     ordinals.into_iter()
 }
 
-/// The attributes under which a metric was read of one GPU.
+/// The attributes with which a metric of one GPU was read.
 fn attributes_of(span: &Span<'_>, metric: &'static Metric, scope: &Scope) -> Vec<Attributes> {
     span.keys()
         .filter(|key| key.metric == metric && key.scope == *scope)
@@ -238,7 +238,7 @@ fn attribute(attributes: Attributes, name: &str) -> Option<&'static str> {
     Some(attributes.iter().find(|(key, _)| *key == name)?.1)
 }
 
-/// Use of the SMs as a share, and where it comes from.
+/// SM utilization as a share, and its source.
 fn sm(span: &Span<'_>, ordinal: u32) -> Option<(f64, Option<&'static str>)> {
     let scope = Scope::Gpu(ordinal);
     attributes_of(span, &GPU_SM_UTILIZATION, &scope)
@@ -260,8 +260,8 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
         .collect();
     let throttled = attributes_of(span, &GPU_THROTTLED, &scope)
         .into_iter()
-        // Each reading is of one moment.
-        .filter(|attributes| span.series(&GPU_THROTTLED, &scope, attributes).len() >= FEWEST_LOOKS)
+        // Each reading is the state at one moment.
+        .filter(|attributes| span.series(&GPU_THROTTLED, &scope, attributes).len() >= MIN_READINGS)
         .filter_map(|attributes| {
             Some((
                 of(&GPU_THROTTLED, attributes)?,
@@ -269,6 +269,7 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
             ))
         })
         .reduce(|a, b| if b.0 > a.0 { b } else { a });
+    let counted = u32::try_from(decoders.len()).ok();
     let owned = |owner| of(&GPU_MEMORY_OWNED, owner);
     let (own, others) = (owned(&[("owner", "own")]), owned(&[("owner", "others")]));
     GpuUse {
@@ -277,15 +278,9 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
         sm_source: sm.and_then(|(_, source)| source.map(ToOwned::to_owned)),
         any_kernel_pct: of(&GPU_UTILIZATION, &[("hw.gpu.task", "general")]).map(|s| 100.0 * s),
         nvdec_busy: (!decoders.is_empty()).then(|| decoders.iter().sum()),
-        nvdec_engines: gpus
-            .iter()
-            .find(|gpu| gpu.ordinal == ordinal)
+        nvdec_engines: (gpus.iter().find(|gpu| gpu.ordinal == ordinal))
             .and_then(|gpu| gpu.nvdec_engines)
-            .or_else(|| {
-                u32::try_from(decoders.len())
-                    .ok()
-                    .filter(|count| *count > 0)
-            }),
+            .or(counted.filter(|count| *count > 0)),
         decoder_pct: of(&GPU_UTILIZATION, &[("hw.gpu.task", "decoder")]).map(|s| 100.0 * s),
         memory_peak_bytes: span.max(&GPU_MEMORY_USAGE, &scope, &[]),
         memory_bytes: span.last(&GPU_MEMORY_LIMIT, &scope, &[]),

@@ -1,4 +1,4 @@
-//! Means, variances and Student's t: what several analyses need.
+//! Computes means, variances and Student's t for several analyses.
 
 pub mod bootstrap;
 pub mod precision;
@@ -7,29 +7,29 @@ pub mod steady_state;
 /// Half of a 95 % interval in standard errors: the 97.5 % quantile of the normal distribution.
 pub(super) const NORMAL: f64 = 1.959_964;
 
-/// Fewest batches that tell how much their means vary.
+/// Minimum number of batches to estimate how much their means vary.
 const LEAST_BATCHES: usize = 4;
 
-/// Steps of the integral over half of Student's distribution: more than six digits are right.
+/// Steps of the integral over half of Student's distribution. The result has more than six correct digits.
 const STEPS: i32 = 256;
 
-/// Degrees of freedom of an error from 8 batches, which [`batch_means_variance`] makes all others comparable
-/// with.
+/// Degrees of freedom of an error from 8 batches. [`batch_means_variance`] makes all errors comparable to
+/// these.
 pub const FREEDOM: f64 = 7.0;
 
-/// Arithmetic mean, 0 of nothing.
+/// Arithmetic mean; 0 without values.
 pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Sample variance, 0 of fewer than two.
+/// Sample variance; 0 for fewer than two values.
 pub(super) fn variance(values: &[f64]) -> f64 {
     let centre = mean(values);
     let squares: f64 = values.iter().map(|x| (x - centre).powi(2)).sum();
     squares / values.len().saturating_sub(1).max(1) as f64
 }
 
-/// Mean of each run of `length` values; a shorter rest is left out.
+/// Mean of each block of `length` values. An incomplete last block is left out.
 #[must_use]
 pub fn block_means(values: &[f64], length: usize) -> Vec<f64> {
     values.chunks_exact(length.max(1)).map(mean).collect()
@@ -40,11 +40,12 @@ pub(super) fn standard_error(low: f64, high: f64) -> f64 {
     (high - low) / 2.0 / NORMAL
 }
 
-/// The squared standard error of `sum / weight` of a correlated series, from pairs of weight and sum in
-/// order: by the spread of about so many batches of equal weight (batch means: Law, "Simulation Modeling
-/// and Analysis", chapter 9). `None` of fewer than four batches.
+/// The squared standard error of `sum / weight` of a correlated series, from ordered pairs of weight and sum.
+/// It is the spread of about `batches` batches of equal weight (batch means: Law, "Simulation Modeling and
+/// Analysis", chapter 9). `None` for fewer than four batches.
 ///
-/// Fewer batches know their spread less well: the error is as much larger as makes [`FREEDOM`] hold.
+/// The spread of few batches is less certain. The error is increased so that [`FREEDOM`] degrees of freedom
+/// apply.
 pub(super) fn batch_means_variance(parts: &[(f64, f64)], batches: usize) -> Option<f64> {
     let weight: f64 = parts.iter().map(|part| part.0).sum();
     let mean = parts.iter().map(|part| part.1).sum::<f64>() / weight;
@@ -67,7 +68,7 @@ pub(super) fn batch_means_variance(parts: &[(f64, f64)], batches: usize) -> Opti
     })
 }
 
-/// Half of a 95 % interval in standard errors that are known with so many degrees of freedom.
+/// Half of a 95 % interval in standard errors, with `freedom` degrees of freedom.
 pub(super) fn student(freedom: f64) -> f64 {
     student_quantile(freedom, 0.975)
 }
@@ -75,8 +76,8 @@ pub(super) fn student(freedom: f64) -> f64 {
 /// Quantile of Student's t with `freedom` degrees of freedom, at least 1, for a probability from one half to
 /// less than 1.
 ///
-/// With `t = sqrt(freedom) * sinh(u)` the density of `u` is proportional to `cosh(u)^-freedom`. It is added
-/// up by Simpson's rule from the middle on, and the last step is found by Newton's method.
+/// With `t = sqrt(freedom) * sinh(u)` the density of `u` is proportional to `cosh(u)^-freedom`. It is
+/// integrated by Simpson's rule from the middle on. Newton's method gives the last step.
 #[must_use]
 pub fn student_quantile(freedom: f64, probability: f64) -> f64 {
     let freedom = freedom.max(1.0);
@@ -85,7 +86,7 @@ pub fn student_quantile(freedom: f64, probability: f64) -> f64 {
         let middle = 4.0 * density(from + length / 2.0);
         length / 6.0 * (density(from) + middle + density(from + length))
     };
-    // Beyond, the density is lost in rounding.
+    // Above this limit, the density is below the rounding error.
     let step = 1e17_f64.powf(1.0 / freedom).acosh() / f64::from(STEPS);
     let starts = || (0..STEPS).map(|number| f64::from(number) * step);
     let half: f64 = starts().map(|from| area(from, step)).sum();
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn students_t_is_as_in_the_tables() {
+    fn quantiles_of_students_t_match_the_tables() {
         // Abramowitz and Stegun, "Handbook of Mathematical Functions", table 26.10; the last line by
         // integrating the density.
         let table = [
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn few_batches_make_a_wider_error_than_many_of_the_same_spread() {
+    fn few_batches_have_a_larger_error_than_many_with_the_same_spread() {
         let error = |count: usize| {
             let parts: Vec<(f64, f64)> = (0..count)
                 .map(|i| (1.0, if i % 2 == 0 { 9.0 } else { 11.0 }))
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_of_a_normal_estimate_gives_back_its_error() {
+    fn the_interval_of_a_normal_estimate_determines_its_error() {
         let found = standard_error(10.0 - 2.0 * NORMAL, 10.0 + 2.0 * NORMAL);
 
         assert!((found - 2.0).abs() < 1e-12);

@@ -5,11 +5,11 @@
 //! else.
 
 use super::conclusion::{Bottleneck, Limit};
-use super::confidence;
 use super::evidence::evidence;
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::{SimulatedPipeline, Supply};
+use crate::analysis::attribution::thresholds::{confidence, counts};
 use crate::model::record::Resource;
 
 /// Something that can limit throughput.
@@ -40,16 +40,16 @@ pub(super) struct Binding {
 pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
     let model = predictor.model;
     let found = suspects(predictor)?;
-    let held_up = match found.term {
+    let cause = match found.term {
         Term::Compute if starved(model) => Some(cores_or_quota(model)),
         Term::Compute if lock_contended(model) => Some(Term::Gil),
         Term::Stage(stage) if waits_for_lock(model, stage) => Some(Term::Gil),
         _ => None,
     };
-    Some(held_up.map_or(found, |term| Binding {
+    Some(cause.map_or(found, |term| Binding {
         term,
         limit_ms: 0.0,
-        confidence: confidence::BY_WAITING,
+        confidence: confidence::SLOWED_TERM,
     }))
 }
 
@@ -58,24 +58,20 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
     let model = predictor.model;
     let step = model.facts.step_ms;
     if let Some(free) = compute_bound(model) {
-        return Some(Binding {
-            term: Term::Compute,
-            ..free
-        });
+        return Some(free);
     }
     if model.simulated.inline {
         let slowest = slowest(model)?;
         return Some(Binding {
             term: Term::Stage(slowest),
             limit_ms: model.facts.wait_ms,
-            confidence: confidence::INLINE,
+            confidence: confidence::ON_TRAINING_THREAD,
         });
     }
-    let confidence = confidence::by_simulation(predictor.miss);
-    let found = if predictor.believed() {
-        relieved(predictor, confidence).or_else(|| by_law(model, confidence::BY_LAW))
-    } else {
-        by_law(model, confidence::BY_LAW_ALONE)
+    let found = match predictor.error() {
+        Some(error) => relieved(predictor, confidence::by_simulation(error))
+            .or_else(|| by_law(model, confidence::LONGEST_LIMIT)),
+        None => by_law(model, confidence::LONGEST_LIMIT_ONLY),
     }?;
     Some(suspected(model, found).unwrap_or(Binding {
         limit_ms: limit_ms(model, found.term).min(step),
@@ -86,26 +82,26 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
 /// Whether the loop's thread waits for a core so much that its own part only appears slow.
 fn starved(model: &Model<'_>) -> bool {
     let waits = model.facts.resources.consumer_run_queue_pct;
-    waits.is_some_and(|pct| pct >= model.thresholds.starved_thread_pct)
+    at_least(waits, model.thresholds.starved_thread_pct)
 }
 
 /// Whether threads wait long for the interpreter lock, and more than one of them holds it. A single thread
 /// that computes in Python makes the GIL probe wait, but delays no other thread.
 pub(super) fn lock_contended(model: &Model<'_>) -> bool {
-    let r = &model.facts.resources;
-    let long = model
-        .thresholds
-        .gil_wait_ms
-        .max(model.thresholds.gil_wait_share * model.facts.step_ms);
-    r.other_threads_cores
-        .is_some_and(|cores| cores >= model.thresholds.gil_other_threads)
-        && r.gil_wait_ms.is_some_and(|ms| ms >= long)
+    let (r, t) = (&model.facts.resources, model.thresholds);
+    let long_ms = (t.long_gil_wait_ms).max(t.long_gil_wait * model.facts.step_ms);
+    at_least(r.other_threads_cores, t.min_gil_threads) && at_least(r.gil_wait_ms, long_ms)
+}
+
+/// Whether the value is known and not below `least`.
+pub(super) fn at_least(value: Option<f64>, least: f64) -> bool {
+    value.is_some_and(|value| value >= least)
 }
 
 /// Whether a stage of this process has a low CPU share while the interpreter lock is contended.
 pub(super) fn waits_for_lock(model: &Model<'_>, stage: usize) -> bool {
-    let waits =
-        |cpu: f64| cpu > model.thresholds.gil_waiter_cpu && cpu < model.thresholds.gil_free_cpu;
+    let t = model.thresholds;
+    let waits = |cpu: f64| cpu > t.min_gil_waiter_cpu && cpu < t.max_gil_waiter_cpu;
     !model.simulated.inline
         && model.runs_here(stage)
         && lock_contended(model)
@@ -122,14 +118,14 @@ fn compute_bound(model: &Model<'_>) -> Option<Binding> {
     let starved = facts.resources.consumer_run_queue_pct.unwrap_or(0.0) / 100.0;
     let stopped = facts.resources.gc_pct.unwrap_or(0.0);
     let t = &model.thresholds;
-    (spared < t.negligible_wait && starved < t.negligible_core_wait && stopped < t.gc_pct)
+    (spared < t.negligible_wait && starved < t.negligible_core_wait && stopped < t.candidate_gc_pct)
         .then_some(Binding {
             term: Term::Compute,
             limit_ms: model.free_ms,
             confidence: if facts.floor_ms.is_some() {
-                confidence::FLOOR
+                confidence::MEASURED_FLOOR
             } else {
-                confidence::NO_WAIT
+                confidence::NEGLIGIBLE_WAIT
             },
         })
 }
@@ -141,26 +137,23 @@ type Gain = (Term, f64);
 fn relieved(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
     let model = predictor.model;
     let step = model.facts.step_ms;
+    let gain = |term| 1.0 - predictor.step_ms(&relieve(model, term)) / step;
     let mut gains: Vec<Gain> = terms(model)
         .into_iter()
-        .map(|term| {
-            let gain = 1.0 - predictor.step_ms(&relieve(model, term)) / step;
-            (term, gain)
-        })
+        .map(|term| (term, gain(term)))
         .collect();
     gains.sort_by(|a, b| b.1.total_cmp(&a.1));
     let best = *gains
         .first()
         .filter(|(_, gain)| *gain >= model.thresholds.min_gain)?;
     let best = longest(model, &gains, best);
-    let cored = for_want_of_cores(model, &gains).unwrap_or(best.0);
-    let found = *gains.iter().find(|(term, _)| *term == cored)?;
-    let found = beside_the_loop(model, &gains, found);
-    let (term, gain) = absorbed(model, &gains, found);
+    let found = replace_by_cores(model, &gains).unwrap_or(best);
+    let found = replace_loop(model, &gains, found);
+    let (term, gain) = replace_by_jitter(model, &gains, found);
     let second = gains.iter().find(|(other, _)| *other != term);
     let confidence = match second {
         _ if term == Term::Jitter => confidence::JITTER * confidence,
-        Some((_, second)) if *second > model.thresholds.close_second * gain => {
+        Some((_, second)) if *second > model.thresholds.close_second_gain * gain => {
             confidence::CLOSE_SECOND * confidence
         }
         _ => confidence,
@@ -189,95 +182,82 @@ fn longest(model: &Model<'_>, gains: &[Gain], best: Gain) -> Gain {
 
 /// The cores (or the CPU quota), if the term with the highest gain is slow only because it waits for a
 /// core.
-fn for_want_of_cores(model: &Model<'_>, gains: &[Gain]) -> Option<Term> {
+fn replace_by_cores(model: &Model<'_>, gains: &[Gain]) -> Option<Gain> {
     if !starved(model) {
         return None;
     }
     // A thread that holds the lock also waits for a core, so the other threads wait longer.
-    let all_taken = model
-        .uses
-        .cores
-        .is_some_and(|used| used >= model.thresholds.exhausted_cores);
+    let exhausted = at_least(
+        model.uses.cores,
+        model.thresholds.exhausted_core_utilization,
+    );
     match gains.first()?.0 {
         Term::Compute => {}
-        Term::Gil if all_taken => {}
+        Term::Gil if exhausted => {}
         _ => return None,
     }
-    gains
+    find_gain(gains, model.thresholds.min_gain, |term| {
+        matches!(term, Term::Cores | Term::Quota)
+    })
+}
+
+/// The first of the terms that gains at least `least`.
+fn find_gain(gains: &[Gain], least: f64, is_one: impl Fn(Term) -> bool) -> Option<Gain> {
+    let mut found = gains
         .iter()
-        .find(|(term, gain)| {
-            matches!(term, Term::Cores | Term::Quota) && *gain >= model.thresholds.min_gain
-        })
-        .map(|(term, _)| *term)
+        .filter(|(term, gain)| is_one(*term) && *gain >= least);
+    found.next().copied()
 }
 
 /// Replaces the loop's own part by a term that removes the waiting, if the loop's own part gains more but
 /// does not fill the step. Faster data can only remove the waiting.
-fn beside_the_loop(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
+fn replace_loop(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
     let filled = model.free_ms / model.facts.step_ms;
-    if found.0 != Term::Compute || filled >= model.thresholds.reached_limit {
+    if found.0 != Term::Compute || filled >= model.thresholds.min_binding_limit {
         return found;
     }
     let enough = (model.thresholds.comparable_gain * (1.0 - filled)).max(model.thresholds.min_gain);
-    gains
-        .iter()
-        .find(|(term, gain)| *term != Term::Compute && *gain >= enough)
-        .copied()
-        .unwrap_or(found)
+    find_gain(gains, enough, |term| term != Term::Compute).unwrap_or(found)
 }
 
 /// Replaces a stage by jitter if the stage's mean time is short enough. Buffers would then absorb its slow
 /// calls.
-fn absorbed(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
+fn replace_by_jitter(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
     let Term::Stage(stage) = found.0 else {
         return found;
     };
-    if model.nodes[stage].limit_ms >= model.thresholds.reached_limit * model.facts.step_ms {
+    if model.nodes[stage].limit_ms >= model.thresholds.min_binding_limit * model.facts.step_ms {
         return found;
     }
-    gains
-        .iter()
-        .find(|(term, gain)| {
-            *term == Term::Jitter && *gain >= model.thresholds.comparable_gain * found.1
-        })
-        .copied()
-        .unwrap_or(found)
+    let enough = model.thresholds.comparable_gain * found.1;
+    find_gain(gains, enough, |term| term == Term::Jitter).unwrap_or(found)
 }
 
-/// The terms that may bind.
+/// The terms that are tried as the bottleneck.
 fn terms(model: &Model<'_>) -> Vec<Term> {
-    let step = model.facts.step_ms;
+    let (uses, t) = (&model.uses, model.thresholds);
+    let long_ms = t.candidate_limit * model.facts.step_ms;
     let mut terms: Vec<Term> = (0..model.nodes.len())
-        .filter(|stage| {
-            model.nodes[*stage].limit_ms > model.thresholds.candidate_limit * step
-                && !held_up(model, *stage)
-        })
+        .filter(|stage| model.nodes[*stage].limit_ms > long_ms && !is_blocked(model, *stage))
         .map(Term::Stage)
         .collect();
     terms.extend((0..model.pools.len()).map(Term::Pool));
-    let busy = |used: Option<f64>, least: f64| used.is_some_and(|used| used >= least);
-    if busy(model.uses.cores, model.thresholds.candidate_utilization) {
+    if at_least(uses.cores, t.candidate_utilization) {
         terms.push(cores_or_quota(model));
     }
     if model.gil_binds() {
         terms.push(Term::Gil);
     }
-    if busy(model.uses.disk, model.thresholds.saturated_utilization)
-        && (model.reader.is_some() || model.nodes.is_empty())
-    {
+    let no_stages = model.nodes.is_empty();
+    let reads = model.reader.is_some() || no_stages;
+    if reads && at_least(uses.disk, t.saturated_utilization) {
         terms.push(Term::Disk);
     }
-    if busy(model.uses.engines, model.thresholds.candidate_utilization)
-        && (model.decoder.is_some() || model.nodes.is_empty())
-    {
+    let decodes = model.decoder.is_some() || no_stages;
+    if decodes && at_least(uses.engines, t.candidate_utilization) {
         terms.push(Term::Engines);
     }
-    if model
-        .facts
-        .resources
-        .gc_pct
-        .is_some_and(|pct| pct >= model.thresholds.gc_pct)
-    {
+    if at_least(model.facts.resources.gc_pct, t.candidate_gc_pct) {
         terms.push(Term::Gc);
     }
     terms.extend([Term::Jitter, Term::Compute]);
@@ -285,14 +265,14 @@ fn terms(model: &Model<'_>) -> Vec<Term> {
 }
 
 /// Whether a stage waits for the next one: the queue between them is always full.
-fn held_up(model: &Model<'_>, stage: usize) -> bool {
+fn is_blocked(model: &Model<'_>, stage: usize) -> bool {
     let full = model.nodes[stage].after.and_then(|queue| queue.full_pct);
-    full.is_some_and(|pct| pct >= model.thresholds.always_full_pct)
+    at_least(full, model.thresholds.always_full_queue_pct)
 }
 
 fn cores_or_quota(model: &Model<'_>) -> Term {
     let throttled = model.facts.resources.throttled_pct;
-    if throttled.is_some_and(|pct| pct >= model.thresholds.throttled_pct) {
+    if at_least(throttled, model.thresholds.exhausted_quota_pct) {
         Term::Quota
     } else {
         Term::Cores
@@ -302,24 +282,26 @@ fn cores_or_quota(model: &Model<'_>) -> Term {
 /// The pipeline without the limit of `term`.
 pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
     let mut t = model.simulated.clone();
+    let relief = f64::from(counts::RELIEF);
     match term {
-        Term::Stage(stage) => t.stations[stage].servers *= 4,
-        Term::Pool(pool) => t.pools[pool] *= 4,
-        Term::Cores | Term::Quota => t.cores *= 4.0,
+        Term::Stage(stage) => t.stations[stage].servers *= counts::RELIEF,
+        Term::Pool(pool) => t.pools[pool] *= counts::RELIEF,
+        Term::Cores | Term::Quota => t.cores *= relief,
         Term::Gil => replace(&mut t, Supply::Gil, Supply::Cores),
         Term::Disk => replace(&mut t, Supply::Disk, Supply::Free),
-        Term::Engines => t.engines *= 4.0,
+        Term::Engines => t.engines *= relief,
         Term::Gc => without_collection(model, &mut t),
         Term::Jitter => {
+            let larger = |room: u32| room.saturating_mul(counts::RELIEF_OF_BUFFERS);
             for station in &mut t.stations {
-                station.room = station.room.saturating_mul(16);
-                station.ahead = station.ahead.map(|ahead| ahead.saturating_mul(16));
+                station.room = larger(station.room);
+                station.ahead = station.ahead.map(larger);
             }
         }
         Term::Memory => {}
         Term::Compute => {
-            t.loop_ms *= 0.25;
-            t.device_ms = t.device_ms.map(|ms| 0.25 * ms);
+            t.loop_ms /= relief;
+            t.device_ms = t.device_ms.map(|ms| ms / relief);
         }
     }
     t
@@ -356,7 +338,7 @@ pub(super) fn without_collection(model: &Model<'_>, simulated: &mut SimulatedPip
 fn by_law(model: &Model<'_>, confidence: f64) -> Option<Binding> {
     let step = model.facts.step_ms;
     let stages = (0..model.nodes.len())
-        .filter(|stage| !held_up(model, *stage))
+        .filter(|stage| !is_blocked(model, *stage))
         .map(Term::Stage);
     let mut best: Option<(Term, f64)> = None;
     // A resource explains why a stage waits for it, so resources come first.
@@ -371,7 +353,7 @@ fn by_law(model: &Model<'_>, confidence: f64) -> Option<Binding> {
         }
     }
     let (term, limit) = best?;
-    (limit >= model.thresholds.reached_limit * step).then_some(Binding {
+    (limit >= model.thresholds.min_binding_limit * step).then_some(Binding {
         term,
         limit_ms: limit,
         confidence,
@@ -399,30 +381,16 @@ pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
 /// always busy, cores and lock are free, and yet the loop's own code is slower than alone or has a low
 /// number of instructions per cycle.
 pub(super) fn memory_suspect(model: &Model<'_>, stage: usize) -> bool {
-    let r = &model.facts.resources;
+    let (r, t) = (&model.facts.resources, model.thresholds);
     let node = &model.nodes[stage];
-    let works = node.concurrency >= 2.0
-        && node
-            .measured_cpu()
-            .is_some_and(|cpu| cpu > model.thresholds.saturated_utilization);
-    let cores_free = model
-        .uses
-        .cores
-        .is_none_or(|used| used < model.thresholds.candidate_utilization);
-    let lock_free = r
-        .gil_wait_ms
-        .is_none_or(|ms| ms < model.thresholds.gil_wait_ms);
+    let works = node.concurrency >= t.min_memory_calls
+        && (node.measured_cpu()).is_some_and(|cpu| cpu > t.saturated_utilization);
+    let cores_free = !at_least(model.uses.cores, t.candidate_utilization);
+    let lock_free = !at_least(r.gil_wait_ms, t.long_gil_wait_ms);
     let slower = model.facts.contention_ms.unwrap_or(0.0) / model.free_ms.max(1e-9);
     let shown = match r.consumer_ipc {
-        Some(ipc) => {
-            ipc < model.thresholds.stalled_ipc
-                || (ipc < model.thresholds.slow_ipc
-                    && slower > model.thresholds.contention_with_ipc)
-        }
-        None => {
-            slower > model.thresholds.contention_without_ipc
-                && node.concurrency >= model.thresholds.calls_without_ipc
-        }
+        Some(ipc) => ipc < t.stalled_ipc || (ipc < t.slow_ipc && slower > t.contention_with_ipc),
+        None => slower > t.contention_without_ipc && node.concurrency >= t.calls_without_ipc,
     };
     works && cores_free && lock_free && shown
 }
@@ -434,7 +402,7 @@ fn suspected(model: &Model<'_>, found: Binding) -> Option<Binding> {
     memory_suspect(model, stage).then_some(Binding {
         term: Term::Memory,
         limit_ms: model.nodes[stage].limit_ms,
-        confidence: confidence::SUSPECTED * found.confidence,
+        confidence: confidence::INDIRECT_SIGNS * found.confidence,
     })
 }
 

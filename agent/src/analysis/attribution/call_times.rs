@@ -1,4 +1,4 @@
-//! How long one call takes compared with the mean: a distribution from a stage's percentiles.
+//! Derives the distribution of call times from a stage's percentiles, relative to the mean.
 
 use crate::analysis::statistics::bootstrap::Rng;
 use crate::model::record::StageSummary;
@@ -6,29 +6,29 @@ use crate::model::record::StageSummary;
 /// Normal score of the 75th percentile.
 const Z75: f64 = 0.674;
 
-/// Width of a sharp step between quantiles.
-const SHARP: f64 = 1e-3;
+/// Width of a jump between quantiles.
+const JUMP: f64 = 1e-3;
 
-/// How many times the lower one the higher of two neighbouring percentiles is, where they lie far
-/// apart. Of a log-normal distribution none of those that are known do.
+/// Two neighbouring percentiles are far apart if their ratio is above this. The known percentiles of a
+/// log-normal distribution are closer.
 const FAR: f64 = 3.0;
 
-/// Quantiles of a call's time over its mean, straight lines between them.
+/// Quantiles of a call's time divided by its mean, with linear interpolation.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Times {
-    /// Probability and value, both rising.
+    /// Probability and value, both ascending.
     knots: Vec<(f64, f64)>,
 }
 
 impl Times {
-    /// Every call alike.
+    /// All calls take the same time.
     pub(super) fn constant() -> Self {
         Self {
             knots: vec![(0.0, 1.0), (1.0, 1.0)],
         }
     }
 
-    /// Around a mean with a coefficient of variation, as if normal.
+    /// A normal distribution with the coefficient of variation `cv`, without its tails.
     pub(super) fn around(cv: f64) -> Self {
         let at = |p: f64, z: f64| (p, (1.0 + cv.clamp(0.0, 0.6) * z).max(0.02));
         let knots = vec![
@@ -42,7 +42,8 @@ impl Times {
         Self { knots }.of_mean_one()
     }
 
-    /// As the percentiles of a stage say. What lies above the last of them makes up the mean.
+    /// The distribution with the percentiles of a stage. The part above the last one is chosen so that the
+    /// mean matches.
     pub(super) fn of(stage: &StageSummary) -> Self {
         let (Some(mean), Some(p50), Some(p95), Some(p99)) =
             (stage.mean_ms, stage.p50_ms, stage.p95_ms, stage.p99_ms)
@@ -52,8 +53,8 @@ impl Times {
         if mean <= 0.0 || p50 <= 0.0 || p95 < p50 || p99 < p95 {
             return Self::constant();
         }
-        // Below the median as far as above it, on a scale of ratios. The body tells by how much: a
-        // few calls that take many times longer say nothing of those that take less.
+        // Logarithms are symmetric about the median. The 75th percentile determines their width, because a
+        // few very slow calls do not say how fast the fast ones are.
         let body = stage.p75_ms.map_or(f64::INFINITY, |p75| p75 / p50);
         let below = |z: f64, q: f64| p50 / body.powf(z / Z75).min(q / p50);
         let mut knots = vec![
@@ -67,11 +68,10 @@ impl Times {
             (0.95, Some(p95)),
             (0.99, Some(p99)),
         ];
+        let known = known.into_iter().filter_map(|(p, value)| Some((p, value?)));
         for (p, value) in known {
             let below = knots.last().map_or(0.0, |(_, value)| *value);
-            if let Some(value) = value {
-                knots.push((p, value.max(below)));
-            }
+            knots.push((p, value.max(below)));
         }
         tail(&mut knots, stage.slow_pct, 3.0 * p50);
         let missing = (mean - area(&knots) - 0.01 * p99).max(0.0);
@@ -88,8 +88,8 @@ impl Times {
         self
     }
 
-    /// So many calls' times over the mean, in random order. Together they have the distribution's
-    /// shape and mean as exactly as so many can, which spares a simulation most of its noise.
+    /// Relative times of `calls` calls in random order: evenly spaced quantiles. They have the distribution's
+    /// shape and mean with hardly any sampling noise.
     pub(super) fn draw(&self, calls: usize, rng: &mut Rng) -> Vec<f64> {
         let mut drawn: Vec<f64> = (0..calls)
             .map(|call| self.at((call as f64 + 0.5) / calls as f64))
@@ -101,7 +101,7 @@ impl Times {
         drawn
     }
 
-    /// The time over the mean that a share `p` of the calls does not exceed.
+    /// The quantile of the probability `p`.
     fn at(&self, p: f64) -> f64 {
         let above = self.knots.iter().position(|(at, _)| *at > p);
         let above = above.unwrap_or(self.knots.len() - 1).max(1);
@@ -110,8 +110,8 @@ impl Times {
     }
 }
 
-/// Where slow calls begin: a share of them takes more than `slow_ms`. Between percentiles that lie
-/// far apart hardly any call lies, so that there the step is a sharp one.
+/// Adds the quantile at which slow calls begin: `slow_pct` of the calls take more than `slow_ms`. If the
+/// neighbouring percentiles are far apart, hardly any call lies between them, so the quantile jumps there.
 fn tail(knots: &mut Vec<(f64, f64)>, slow_pct: Option<f64>, slow_ms: f64) {
     let Some(p) = slow_pct.map(|pct| 1.0 - pct / 100.0) else {
         return;
@@ -121,17 +121,17 @@ fn tail(knots: &mut Vec<(f64, f64)>, slow_pct: Option<f64>, slow_ms: f64) {
     let (Some((before, low)), Some((after, high))) = (before, knots.get(at).copied()) else {
         return;
     };
-    if p - before < SHARP || after - p < SHARP || low >= slow_ms || high <= slow_ms {
+    if p - before < JUMP || after - p < JUMP || low >= slow_ms || high <= slow_ms {
         return;
     }
     if high > FAR * low {
-        knots.splice(at..at, [(p - SHARP / 2.0, low), (p + SHARP / 2.0, high)]);
+        knots.splice(at..at, [(p - JUMP / 2.0, low), (p + JUMP / 2.0, high)]);
     } else {
         knots.insert(at, (p, slow_ms));
     }
 }
 
-/// Mean of a distribution given by quantiles.
+/// Mean of a distribution from its quantiles.
 fn area(knots: &[(f64, f64)]) -> f64 {
     knots
         .windows(2)
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_tenth_makes_the_others_neither_slower_nor_faster() {
+    fn a_slow_tail_does_not_change_the_times_of_other_calls() {
         // Of a hundred calls 92 take 26 ms and 8 take 200.
         let stage = StageSummary {
             mean_ms: Some(39.9),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn without_percentiles_every_call_is_alike() {
+    fn without_percentiles_all_calls_take_the_same_time() {
         assert_eq!(Times::of(&StageSummary::default()), Times::constant());
     }
 }

@@ -4,9 +4,7 @@ use super::bottleneck::Term;
 use super::handover_cost::Price;
 use super::queueing_model::Model;
 use super::stage_order::Node;
-
-/// Maximum number of stages of a pool that are named.
-const MOST_SHARERS: usize = 3;
+use crate::analysis::attribution::thresholds::counts;
 
 /// The measurements behind a conclusion. Shares are from 0 to 1, percentages (`_pct`) from 0 to 100.
 #[derive(Debug, Clone, PartialEq)]
@@ -179,17 +177,14 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
 }
 
 fn of_cores(model: &Model<'_>) -> CoresEvidence {
-    let r = &model.facts.resources;
+    let (r, t) = (&model.facts.resources, model.thresholds);
     CoresEvidence {
         used: r.cores_used.unwrap_or(0.0),
         usable: r.cores_usable.unwrap_or(0.0),
         most: most_cores(model),
-        others: r
-            .others_cores
-            .filter(|others| *others >= model.thresholds.told_cores),
+        others: r.others_cores.filter(|others| *others >= t.shown_cores),
         runnable_threads: (r.runnable_threads).filter(|threads| Some(*threads) > r.cores_usable),
-        run_queue_pct: (r.consumer_run_queue_pct)
-            .filter(|pct| *pct >= model.thresholds.told_core_wait_pct),
+        run_queue_pct: (r.consumer_run_queue_pct).filter(|pct| *pct >= t.shown_core_wait_pct),
     }
 }
 
@@ -198,15 +193,15 @@ fn most_cores(model: &Model<'_>) -> Option<(String, f64)> {
     let step = model.facts.step_ms;
     let used = model.nodes.iter().filter_map(|node| {
         let cores = node.active(step) * node.cpu()?;
-        (cores >= model.thresholds.told_cores).then_some((node, cores))
+        (cores >= model.thresholds.shown_cores).then_some((node, cores))
     });
     let (node, cores) = used.max_by(|a, b| a.1.total_cmp(&b.1))?;
     Some((node.stage.name.clone(), cores))
 }
 
 fn of_stage(model: &Model<'_>, stage: usize) -> StageEvidence {
-    let node = &model.nodes[stage];
-    let notable = |pct: &f64| *pct >= model.thresholds.told_queue_pct;
+    let (node, t) = (&model.nodes[stage], model.thresholds);
+    let notable = |pct: &f64| *pct >= t.shown_queue_pct;
     StageEvidence {
         concurrency: node.concurrency,
         busy: (node.stage.busy_pct)
@@ -214,10 +209,7 @@ fn of_stage(model: &Model<'_>, stage: usize) -> StageEvidence {
             .min(1.0),
         full_before_pct: node.before.and_then(|queue| queue.full_pct).filter(notable),
         empty_after_pct: node.after.and_then(|queue| queue.empty_pct).filter(notable),
-        slow_pct: node
-            .stage
-            .slow_pct
-            .filter(|pct| *pct >= model.thresholds.told_slow_pct),
+        slow_pct: (node.stage.slow_pct).filter(|pct| *pct >= t.shown_slow_calls_pct),
         inner: inner(model, stage).map(|(name, share)| (name.to_owned(), share)),
     }
 }
@@ -225,7 +217,7 @@ fn of_stage(model: &Model<'_>, stage: usize) -> StageEvidence {
 fn on_the_training_thread(model: &Model<'_>) -> Evidence {
     let facts = model.facts;
     let without_workers = facts.loader.workers == Some(0);
-    let price = without_workers.then(|| Price::of(&facts.loader));
+    let price = without_workers.then(|| Price::of(facts, model.thresholds));
     Evidence::TrainingThread {
         wait_ms: facts.wait_ms,
         step_ms: facts.step_ms,
@@ -240,18 +232,18 @@ fn of_pool(model: &Model<'_>, pool: usize) -> Evidence {
     let pool = &model.pools[pool];
     let mut stages: Vec<&Node<'_>> = pool.stages.iter().map(|s| &model.nodes[*s]).collect();
     stages.sort_by(|a, b| b.busy_ms().total_cmp(&a.busy_ms()));
-    let named = stages.iter().take(MOST_SHARERS);
+    let named = stages.iter().take(counts::NAMED_STAGES);
     Evidence::Pool {
         threads: pool.threads,
         busy: pool.busy().min(1.0),
         stages: named.map(|node| node.stage.name.clone()).collect(),
-        more: stages.len().saturating_sub(MOST_SHARERS),
+        more: stages.len().saturating_sub(counts::NAMED_STAGES),
     }
 }
 
 /// The nested stage that takes most of a stage's time, and its share.
 pub(super) fn inner<'a>(model: &'a Model<'_>, stage: usize) -> Option<(&'a str, f64)> {
-    let node = &model.nodes[stage];
+    let (node, t) = (&model.nodes[stage], model.thresholds);
     let whole = node.busy_ms();
     model
         .facts
@@ -262,8 +254,6 @@ pub(super) fn inner<'a>(model: &'a Model<'_>, stage: usize) -> Option<(&'a str, 
             let part = inner.mean_ms? * inner.calls_per_batch? / whole;
             Some((inner.name.as_str(), part))
         })
-        .filter(|(_, share)| {
-            *share > model.thresholds.told_inner && *share <= model.thresholds.max_inner
-        })
+        .filter(|(_, share)| *share > t.shown_nested_stage && *share <= t.max_nested_stage)
         .max_by(|a, b| a.1.total_cmp(&b.1))
 }

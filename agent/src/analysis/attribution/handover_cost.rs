@@ -1,57 +1,22 @@
-//! The cost of receiving batches from worker processes, which a loop without workers does not pay.
+//! Estimates the cost of batches from worker processes, which a loop without workers does not pay.
 //!
 //! torch transfers a tensor as a descriptor of shared memory. The training thread requests it from the
 //! worker through a socket, maps it, reads each page for the first time, and frees the memory after the
 //! step. The rest of a batch comes through a pipe and is unpickled, object by object. The cost therefore
 //! depends on the number of tensors, bytes and objects in a batch, and on the machine.
 //!
-//! The constants are from the reference machine of `docs/remedies.md` (2 cores of an AMD EPYC in a virtual
-//! machine, Python 3.11, torch 2.15). They are the training thread's time per batch with one worker whose
-//! batches are ready, for 1 to 50 tensors, 4 kB to 40 MB, and up to 24,000 objects, on two days. A constant
-//! may be wrong by a quarter. The cost of memory is measured on each machine. The cost of messages is not
-//! measured, because most of it is Python's own work, not the system's. The CPU time of a message through a
-//! pipe was once used as a measure of it, but it was 2.5 µs on the first day and 1.0 on the second, when a
-//! tensor took longer. `tests/python/study_remedies.py` applies these results to real programs.
+//! The constants (`worker_…` in [`thresholds`](crate::analysis::attribution::thresholds)) are from the reference machine of
+//! `docs/remedies.md` (2 cores of an AMD EPYC in a virtual machine, Python 3.11, torch 2.15). They are the
+//! training thread's time per batch with one worker whose batches are ready, for 1 to 50 tensors, 4 kB to
+//! 40 MB, and up to 24,000 objects, on two days. A constant may be wrong by a quarter. The cost of memory is
+//! measured on each machine. The cost of messages is not measured, because most of it is Python's own work,
+//! not the system's. The CPU time of a message through a pipe was once used as a measure of it, but it was
+//! 2.5 µs on the first day and 1.0 on the second, when a tensor took longer.
+//! `tests/python/study_remedies.py` applies these results to real programs.
 
-use crate::analysis::attribution::facts::LoaderFacts;
+use crate::analysis::attribution::facts::PipelineFacts;
+use crate::analysis::attribution::thresholds::Thresholds;
 use crate::model::record::BatchRecord;
-
-/// Time to request the next batch, to wake up, and to send the next task to a worker.
-const BATCH_MS: f64 = 0.8;
-
-/// Time to request a tensor's memory from a worker: six messages, for which its other thread has to wake
-/// up.
-const TENSOR_MS: f64 = 0.42;
-
-/// Time to unpickle an object.
-const OBJECT_MS: f64 = 0.8e-4;
-
-/// Time to read a mebibyte from a pipe and to copy it.
-const PIPED_MIB_MS: f64 = 0.6;
-
-/// Half of Python's switch interval (`sys.getswitchinterval()`, 5 ms): the mean wait for a thread that does
-/// not release the interpreter lock by itself.
-const LOCK_WAIT_MS: f64 = 2.5;
-
-/// Factor by which receiving takes longer if more processes work than there are cores. Measured with two
-/// workers on two cores: 2.7 instead of 1.5 ms (2 tensors), 8.7 instead of 4.3 ms (10 tensors).
-const MESSAGE_SLOWDOWN: f64 = 1.9;
-
-/// A worker's time to send messages and objects, as a share of the time to receive them. Measured for 16
-/// tensors: 4.8 of 6.4 ms.
-const SENT: f64 = 0.75;
-
-/// Time to read all of the shared memory, as a multiple of the measured time (which reads one byte of each
-/// page). Measured: 8 ms for 24 MB.
-const READ: f64 = 1.45;
-
-/// The same for a worker that writes the memory: the kernel clears each page, the batch is copied into it,
-/// and the original is freed. Measured for 24 MB: 18 ms of a worker that collates into shared memory, and
-/// 25 ms of a worker whose data set makes the batch.
-const WRITTEN: f64 = 3.9;
-
-/// Time to map and to read a mebibyte on the reference machine. Other machines measure this value.
-const SHARED_MIB_MS: f64 = 0.23;
 
 const MIB: f64 = 1_048_576.0;
 
@@ -70,33 +35,34 @@ pub(super) struct Price {
 
 impl Price {
     /// The price of a loader's batches.
-    pub(super) fn of(loader: &LoaderFacts) -> Self {
-        let batch = loader.batch.unwrap_or(BatchRecord {
+    pub(super) fn of(facts: &PipelineFacts, t: &Thresholds) -> Self {
+        let batch = facts.loader.batch.unwrap_or(BatchRecord {
             tensors: 1,
             ..BatchRecord::default()
         });
-        let shared_mib_ms = loader.shared_mib_ms.unwrap_or(SHARED_MIB_MS);
+        let shared_mib_ms = facts.shared_mib_ms.unwrap_or(t.worker_shared_memory_ms);
         let shared_ms = shared_mib_ms * batch.tensor_bytes as f64 / MIB;
-        let handled_ms = BATCH_MS
-            + TENSOR_MS * batch.tensors as f64
-            + OBJECT_MS * batch.objects as f64
-            + PIPED_MIB_MS * batch.object_bytes as f64 / MIB;
+        let handled_ms = t.worker_batch_ms
+            + t.worker_tensor_ms * batch.tensors as f64
+            + t.worker_object_ms * batch.objects as f64
+            + t.worker_pipe_ms * batch.object_bytes as f64 / MIB;
         Self {
-            receive_ms: handled_ms + READ * shared_ms,
-            send_ms: SENT * handled_ms + WRITTEN * shared_ms,
+            receive_ms: handled_ms + t.worker_memory_read * shared_ms,
+            send_ms: t.worker_send * handled_ms + t.worker_memory_write * shared_ms,
             handled_ms,
-            is_known: loader.batch.is_some(),
+            is_known: facts.loader.batch.is_some(),
         }
     }
 
     /// The cost if the workers' main thread holds its interpreter lock while it loads. The worker's other
     /// thread, which transfers tensors, then waits for the lock. Loading and transfer therefore hardly
     /// overlap.
-    pub(super) fn of_workers_that_hold_the_lock(self) -> Self {
+    pub(super) fn of_workers_that_hold_the_lock(self, t: &Thresholds) -> Self {
+        let lock_wait_ms = t.worker_lock_wait_ms;
         Self {
-            receive_ms: self.receive_ms + LOCK_WAIT_MS,
-            send_ms: self.send_ms + self.handled_ms + LOCK_WAIT_MS,
-            handled_ms: self.handled_ms + LOCK_WAIT_MS,
+            receive_ms: self.receive_ms + lock_wait_ms,
+            send_ms: self.send_ms + self.handled_ms + lock_wait_ms,
+            handled_ms: self.handled_ms + lock_wait_ms,
             ..self
         }
     }
@@ -113,9 +79,9 @@ impl Price {
 
     /// The cost if more processes work than there are cores: a worker has to wait for a core before it
     /// answers.
-    pub(super) fn without_a_free_core(self) -> Self {
+    pub(super) fn without_a_free_core(self, t: &Thresholds) -> Self {
         Self {
-            receive_ms: self.receive_ms + (MESSAGE_SLOWDOWN - 1.0) * self.handled_ms,
+            receive_ms: self.receive_ms + (t.worker_message_slowdown - 1.0) * self.handled_ms,
             ..self
         }
     }
@@ -125,24 +91,26 @@ impl Price {
 mod tests {
     use super::*;
 
-    fn receive_ms(batch: BatchRecord) -> f64 {
-        let loader = LoaderFacts {
-            batch: Some(batch),
-            ..LoaderFacts::default()
+    fn price(batch: Option<BatchRecord>, shared_mib_ms: Option<f64>) -> Price {
+        let mut facts = PipelineFacts {
+            shared_mib_ms,
+            ..PipelineFacts::default()
         };
-        Price::of(&loader).receive_ms
+        facts.loader.batch = batch;
+        Price::of(&facts, &Thresholds::default())
     }
 
     /// Compared with the measured time of the training thread on the reference machine.
     #[test]
-    fn tensors_bytes_and_objects_cost_what_they_cost_the_reference_machine() {
+    fn the_cost_of_tensors_bytes_and_objects_is_that_of_the_reference_machine() {
         let of = |tensors, tensor_bytes, objects, object_bytes| {
-            receive_ms(BatchRecord {
+            let batch = BatchRecord {
                 tensors,
                 tensor_bytes,
                 objects,
                 object_bytes,
-            })
+            };
+            price(Some(batch), None).receive_ms
         };
         let measured = [
             (of(1, 4_000, 2, 0), 1.4),
@@ -161,23 +129,17 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_sets_the_price_of_memory() {
-        let of = |shared_mib_ms| {
-            let loader = LoaderFacts {
-                batch: Some(BatchRecord {
-                    tensors: 2,
-                    tensor_bytes: 40 << 20,
-                    objects: 3,
-                    object_bytes: 0,
-                }),
-                shared_mib_ms: Some(shared_mib_ms),
-                ..LoaderFacts::default()
-            };
-            Price::of(&loader)
+    fn the_cost_of_memory_is_as_measured_on_the_machine() {
+        let batch = BatchRecord {
+            tensors: 2,
+            tensor_bytes: 40 << 20,
+            objects: 3,
+            object_bytes: 0,
         };
+        let of = |shared_mib_ms| price(Some(batch), Some(shared_mib_ms));
 
         assert!((of(0.2).receive_ms - (40.0 * 0.29 + 1.64)).abs() < 0.01);
         assert!((of(0.1).receive_ms - (40.0 * 0.145 + 1.64)).abs() < 0.01);
-        assert!(!Price::of(&LoaderFacts::default()).is_known);
+        assert!(!price(None, None).is_known);
     }
 }

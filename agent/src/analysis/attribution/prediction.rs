@@ -12,30 +12,25 @@ pub(super) struct Predictor<'a> {
     /// Step of the unchanged model; `None` if it cannot be simulated or differs too much from the measured
     /// step.
     now_ms: Option<f64>,
-    /// Difference between the unchanged model and the measured step, as a share.
-    pub(super) miss: f64,
     /// Cache of simulated pipelines and their steps, because remedies are often similar.
     runs: RefCell<Vec<(SimulatedPipeline, f64)>>,
 }
 
 impl<'a> Predictor<'a> {
     pub(super) fn of(model: &'a Model<'a>) -> Self {
-        let step = model.facts.step_ms;
+        let max_error = model.thresholds.max_simulation_error;
         let now = model.simulable().then(|| model.simulated.step_ms());
-        let miss = now
-            .filter(|ms| ms.is_finite())
-            .map_or(1.0, |ms| (ms / step - 1.0).abs());
         Self {
             model,
-            now_ms: now.filter(|_| miss < model.thresholds.max_simulation_error),
-            miss,
+            now_ms: now.filter(|ms| error(model, *ms) < max_error),
             runs: RefCell::default(),
         }
     }
 
-    /// Whether the model reproduces the measured step.
-    pub(super) fn believed(&self) -> bool {
-        self.now_ms.is_some()
+    /// Difference between the simulated and the measured step, as a share; `None` if the simulation is not
+    /// used.
+    pub(super) fn error(&self) -> Option<f64> {
+        self.now_ms.map(|ms| error(self.model, ms))
     }
 
     /// Step of the pipeline `changed`. The unchanged parts still bound it.
@@ -91,13 +86,17 @@ impl<'a> Predictor<'a> {
                 1.0
             };
             if same(changed.engines, now.engines)
-                && (before > 0.0 || used >= self.model.thresholds.saturated_utilization)
+                && (before > 0.0 || used >= model.thresholds.saturated_utilization)
             {
                 bound = bound.max(used * step * share);
             }
         }
         bound
     }
+}
+
+fn error(model: &Model<'_>, simulated_ms: f64) -> f64 {
+    (simulated_ms / model.facts.step_ms - 1.0).abs()
 }
 
 fn same(a: f64, b: f64) -> bool {
@@ -132,14 +131,10 @@ pub(super) fn limit_ms(simulated: &SimulatedPipeline) -> f64 {
         return simulated.inline_ms();
     }
     let calls = simulated.calls();
-    // Threads of other programs want a core even if few threads of the pipeline do.
-    let beside = simulated.core_slowdown(1.0);
+    // Threads of other programs use the cores even if few threads of the pipeline do.
+    let slowdown = simulated.core_slowdown(1.0);
     let stations = (calls.iter().zip(&simulated.stations)).map(|(calls, station)| {
-        let parts = station.parts.iter().map(|(supply, ms)| match supply {
-            Supply::Cores => beside * ms,
-            _ => *ms,
-        });
-        calls * parts.sum::<f64>() / f64::from(station.servers.max(1))
+        calls * station.slowed_ms(slowdown) / f64::from(station.servers.max(1))
     });
     let own = simulated.loop_ms * simulated.loop_cores;
     let pools = (0..simulated.pools.len()).map(|pool| pool_ms(simulated, pool));

@@ -3,15 +3,13 @@
 //! A call's measured time includes its waiting for cores, decoders, the disk or the interpreter lock. If
 //! one of these is busy, that waiting is subtracted, because a remedy changes it.
 
+use super::bottleneck::at_least;
 use super::call_times::Times;
 use super::simulation::{SimulatedPipeline, Station, Supply};
 use super::stage_order::{Node, chain};
 use crate::analysis::attribution::facts::PipelineFacts;
-use crate::analysis::attribution::thresholds::Thresholds;
+use crate::analysis::attribution::thresholds::{Thresholds, counts};
 use crate::model::record::QueueSummary;
-
-/// The pipeline is not simulated if it has more calls per batch than this.
-const MOST_CALLS: f64 = 20_000.0;
 
 /// Utilization of the shared resources, as a share of the supply; `None` if not measured.
 #[derive(Debug, Clone, Copy, Default)]
@@ -63,19 +61,14 @@ impl<'a> Model<'a> {
     /// Returns `None` if there were no steps. Without stages, the model has only the resources and the
     /// loop.
     pub(super) fn of(facts: &'a PipelineFacts, thresholds: &'a Thresholds) -> Option<Self> {
-        let (nodes, batch) = chain(facts);
+        let (nodes, batch) = chain(facts, thresholds);
         if !(facts.step_ms.is_finite() && facts.step_ms > 0.0) {
             return None;
         }
         let uses = uses(facts, &nodes, thresholds);
         let decoder = decoder(facts, &nodes, thresholds);
-        let reader = reader(
-            facts,
-            &nodes,
-            uses,
-            decoder.map(|(stage, _)| stage),
-            thresholds,
-        );
+        let decoding = decoder.map(|(stage, _)| stage);
+        let reader = reader(facts, &nodes, uses, decoding, thresholds);
         let workers = workers(facts, &nodes);
         let pools = pools(facts, &nodes, thresholds);
         let compute = (facts.step_ms - facts.wait_ms).max(0.0);
@@ -121,7 +114,7 @@ impl<'a> Model<'a> {
     /// Whether the pipeline is small enough to be simulated.
     pub(super) fn simulable(&self) -> bool {
         let calls = self.nodes.iter().map(|node| node.calls).sum::<f64>();
-        calls > 0.0 && calls < MOST_CALLS
+        calls > 0.0 && calls < self.thresholds.max_simulated_calls
     }
 
     /// The factor by which work on a core takes longer because cores are short.
@@ -130,7 +123,8 @@ impl<'a> Model<'a> {
         let (Some(used), Some(cores)) = (self.uses.cores, r.cores_usable) else {
             return 1.0;
         };
-        if used + r.others_cores.unwrap_or(0.0) / cores < self.thresholds.uncontended_cores {
+        let others = r.others_cores.unwrap_or(0.0) / cores;
+        if used + others < self.thresholds.uncontended_core_utilization {
             return 1.0;
         }
         // A call that only works on a core is the best indicator.
@@ -141,10 +135,10 @@ impl<'a> Model<'a> {
             .filter(|share| *share > self.thresholds.measurable_cpu)
             .map(f64::recip)
             .fold(f64::INFINITY, f64::min);
-        let crowd = r
+        let per_core = r
             .runnable_threads
             .map_or(f64::INFINITY, |threads| threads / cores);
-        let most = shown.min(crowd.max(1.0));
+        let most = shown.min(per_core.max(1.0));
         if most.is_finite() { most.max(1.0) } else { 1.0 }
     }
 
@@ -153,15 +147,13 @@ impl<'a> Model<'a> {
     /// that they use divided by that share.
     fn others(&self) -> f64 {
         let r = &self.facts.resources;
-        let Some(used) = r
-            .others_cores
-            .filter(|used| *used >= self.thresholds.other_programs)
-        else {
+        let used = r.others_cores.unwrap_or(0.0);
+        if used < self.thresholds.min_other_programs {
             return 0.0;
-        };
+        }
         let waits = r.consumer_run_queue_pct.unwrap_or(0.0) / 100.0 * self.facts.step_ms;
         let (own, compute) = (self.own_thread_ms(), self.simulated.loop_ms);
-        let works = (own - waits).max(self.thresholds.min_work * compute);
+        let works = (own - waits).max(self.thresholds.min_loop_work * compute);
         used * (own / works).max(1.0)
     }
 
@@ -176,8 +168,9 @@ impl<'a> Model<'a> {
 
     fn station(&self, stage: usize, slowdown: f64) -> Station {
         let node = &self.nodes[stage];
+        let prefetch_factor = self.facts.loader.prefetch_factor;
         let ahead = (self.workers == Some(stage))
-            .then(|| self.facts.loader.prefetch_factor.unwrap_or(2).max(1));
+            .then(|| prefetch_factor.unwrap_or(counts::PREFETCH_FACTOR).max(1));
         Station {
             servers: whole(node.concurrency),
             parts: self.parts(stage, slowdown),
@@ -194,11 +187,9 @@ impl<'a> Model<'a> {
     fn parts(&self, stage: usize, slowdown: f64) -> Vec<(Supply, f64)> {
         let node = &self.nodes[stage];
         let step = self.facts.step_ms;
-        if let Some((decoder, engines)) = self.decoder
-            && decoder == stage
-        {
-            let crowd = (node.active(step) / f64::from(engines)).max(1.0);
-            return vec![(Supply::Engines, node.mean_ms / crowd)];
+        if let Some(engines) = self.engines_of(stage) {
+            let per_engine = (node.active(step) / f64::from(engines)).max(1.0);
+            return vec![(Supply::Engines, node.mean_ms / per_engine)];
         }
         let Some(cpu) = node.cpu() else {
             return vec![(Supply::Free, node.mean_ms)];
@@ -225,12 +216,15 @@ impl<'a> Model<'a> {
         }
         let waits = node.mean_ms - work * slowdown;
         if waits < self.thresholds.negligible_rest * node.mean_ms {
-            return vec![(
-                Supply::Cores,
-                node.mean_ms.min(work.max(node.mean_ms / slowdown)),
-            )];
+            let all_ms = node.mean_ms.min(work.max(node.mean_ms / slowdown));
+            return vec![(Supply::Cores, all_ms)];
         }
         vec![(Supply::Free, waits), (Supply::Cores, work)]
+    }
+
+    /// The number of video decoders, if the stage decodes on them.
+    pub(super) fn engines_of(&self, stage: usize) -> Option<u32> {
+        (self.decoder).and_then(|(decoder, engines)| (decoder == stage).then_some(engines))
     }
 
     /// Whether a stage consists of threads of this process, not of worker processes.
@@ -251,12 +245,9 @@ impl<'a> Model<'a> {
 
     /// Whether a stage works under the interpreter lock while the lock is scarce.
     pub(super) fn holds_gil(&self, stage: usize) -> bool {
-        let node = &self.nodes[stage];
-        self.gil_is_used_up()
-            && node.stage.processes <= 1
-            && (node.measured_cpu()).is_some_and(|cpu| {
-                cpu > self.thresholds.gil_holder_cpu && cpu < self.thresholds.gil_free_cpu
-            })
+        let (node, t) = (&self.nodes[stage], self.thresholds);
+        let holds = |cpu: f64| cpu > t.min_gil_holder_cpu && cpu < t.max_gil_waiter_cpu;
+        self.gil_is_used_up() && node.stage.processes <= 1 && node.measured_cpu().is_some_and(holds)
     }
 
     /// Whether `workers`, the training thread and other programs need more cores than there are.
@@ -288,7 +279,7 @@ impl<'a> Model<'a> {
     fn set_loop(&mut self) {
         let facts = self.facts;
         let (step, compute) = (facts.step_ms, self.simulated.loop_ms);
-        let r = &facts.resources;
+        let (r, t) = (&facts.resources, self.thresholds);
         let queued = r.consumer_run_queue_pct.unwrap_or(0.0) / 100.0 * step;
         let queued = queued * compute / self.own_thread_ms().max(1e-9);
         let staged: f64 = self
@@ -301,19 +292,16 @@ impl<'a> Model<'a> {
             .map_or(0.0, |used| (used * step - staged) / compute.max(1e-9));
         // A loop that loads by itself keeps one core busy. It still needs that core if workers load.
         let beside = self.simulated.others / self.simulated.cores;
-        let shared = self.simulated.inline
-            || self
-                .uses
-                .cores
-                .is_some_and(|used| used + beside > self.thresholds.uncontended_cores);
-        if shared && own > self.thresholds.loop_cores {
-            self.simulated.loop_ms = (compute - queued).max(self.thresholds.min_work * compute);
+        let contended = |used: f64| used + beside > t.uncontended_core_utilization;
+        let shared = self.simulated.inline || self.uses.cores.is_some_and(contended);
+        if shared && own > t.min_loop_cores {
+            self.simulated.loop_ms = (compute - queued).max(t.min_loop_work * compute);
             let cores = own * compute / self.simulated.loop_ms;
             self.simulated.loop_cores = cores.min(self.simulated.cores);
             return;
         }
         let Some(floor) = facts.floor_ms else { return };
-        if floor.value > self.thresholds.device_floor * compute {
+        if floor.value > t.device_floor * compute {
             self.simulated.device_ms = Some(floor.value);
             return;
         }
@@ -323,7 +311,7 @@ impl<'a> Model<'a> {
             .max(0.0);
         let alone = (compute - slower).max(0.1 * compute);
         let active: f64 = self.nodes.iter().map(|node| node.active(step)).sum();
-        if slower > self.thresholds.negligible_contention * compute && active > 0.0 {
+        if slower > t.negligible_contention * compute && active > 0.0 {
             self.simulated.loop_ms = alone;
             self.simulated.contention = slower / alone / active;
         }
@@ -332,19 +320,17 @@ impl<'a> Model<'a> {
 
 fn uses(facts: &PipelineFacts, nodes: &[Node<'_>], thresholds: &Thresholds) -> Uses {
     let r = &facts.resources;
-    let waits = r.gil_wait_ms.is_some_and(|ms| ms >= thresholds.gil_wait_ms);
+    let waits = at_least(r.gil_wait_ms, thresholds.long_gil_wait_ms);
     let of_one_process = nodes
         .iter()
         .filter(|node| node.stage.processes <= 1)
         .map(|node| node.active(facts.step_ms) * node.measured_cpu().unwrap_or(0.0))
         .sum::<f64>();
-    let engines: f64 = r
-        .own_gpus()
+    let engines: f64 = (r.own_gpus())
         .filter_map(|gpu| gpu.nvdec_engines)
         .map(f64::from)
         .sum();
-    let decoding = r
-        .own_gpus()
+    let decoding = (r.own_gpus())
         .filter_map(|gpu| gpu.nvdec_busy)
         .reduce(|a, b| a + b);
     Uses {
@@ -370,13 +356,15 @@ fn decoder(
     let gpus = || facts.resources.own_gpus();
     let engines: u32 = gpus().filter_map(|gpu| gpu.nvdec_engines).sum();
     let busy: f64 = gpus().filter_map(|gpu| gpu.nvdec_busy).sum();
-    if engines == 0 || busy < thresholds.min_decoding {
+    if engines == 0 || busy < thresholds.min_decoder_use {
         return None;
     }
     let explains = |node: &Node<'_>| {
         let active = node.active(facts.step_ms);
-        active >= thresholds.decoding_calls * busy
-            && node.cpu().is_none_or(|cpu| cpu < thresholds.decoding_cpu)
+        active >= thresholds.min_decoding_calls * busy
+            && node
+                .cpu()
+                .is_none_or(|cpu| cpu < thresholds.max_decoding_cpu)
     };
     let candidates = || nodes.iter().enumerate().filter(|(_, node)| explains(node));
     let named = candidates().find(|(_, node)| {
@@ -401,12 +389,14 @@ fn reader(
     decoder: Option<usize>,
     thresholds: &Thresholds,
 ) -> Option<usize> {
-    uses.disk.filter(|used| *used >= thresholds.min_disk)?;
+    uses.disk.filter(|used| *used >= thresholds.min_disk_use)?;
     let waits = |node: &Node<'_>| node.active(facts.step_ms) * (1.0 - node.cpu().unwrap_or(1.0));
     nodes
         .iter()
         .enumerate()
-        .filter(|(stage, node)| decoder != Some(*stage) && waits(node) > thresholds.min_reading)
+        .filter(|(stage, node)| {
+            decoder != Some(*stage) && waits(node) > thresholds.min_reading_calls
+        })
         .max_by(|(_, a), (_, b)| waits(a).total_cmp(&waits(b)))
         .map(|(stage, _)| stage)
 }
@@ -439,7 +429,7 @@ fn pools<'a>(
             continue;
         };
         let off = |calls: f64| (calls - at_work).abs();
-        let alike = |calls: f64| off(calls) <= thresholds.same_calls * at_work;
+        let same = |calls: f64| off(calls) <= thresholds.same_calls_error * at_work;
         let pool = |stages| Pool {
             queue,
             threads: threads.max(1),
@@ -447,7 +437,7 @@ fn pools<'a>(
             stages,
         };
         let alone = (0..left.len())
-            .filter(|at| alike(active(&left[*at])) && off(active(&left[*at])) <= off(all))
+            .filter(|at| same(active(&left[*at])) && off(active(&left[*at])) <= off(all))
             .min_by(|a, b| off(active(&left[*a])).total_cmp(&off(active(&left[*b]))));
         match alone.map(|at| left.remove(at)) {
             Some(stage) if f64::from(threads) < nodes[stage].concurrency => {
@@ -460,7 +450,9 @@ fn pools<'a>(
     // If several pools are shared, the stages cannot be assigned to them.
     if let [pool] = &mut shared[..] {
         let together: f64 = left.iter().map(active).sum();
-        if (together - pool.active).abs() <= thresholds.same_calls * pool.active && left.len() > 1 {
+        if (together - pool.active).abs() <= thresholds.same_calls_error * pool.active
+            && left.len() > 1
+        {
             pool.stages = left;
             found.append(&mut shared);
         }
@@ -487,7 +479,7 @@ fn inline(facts: &PipelineFacts, nodes: &[Node<'_>], thresholds: &Thresholds) ->
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "`as` saturates, and nobody has so many"
+    reason = "the value is clamped before the cast"
 )]
 pub(super) fn whole(count: f64) -> u32 {
     count.round().clamp(1.0, 4096.0) as u32

@@ -1,7 +1,7 @@
-//! What would help: each remedy changes one term of the model, which is then run again.
+//! Proposes remedies: each changes one term of the model, which is then simulated again.
 //!
-//! Best first: by gain times confidence, so that a sure gain goes before a hoped-for one. Where the
-//! facts cannot tell a gain, the remedy says the least that the laws promise, and that it is that.
+//! They are sorted by gain times confidence, so a certain gain comes before a possible one. If the gain
+//! cannot be predicted, the remedy has the minimum that the laws promise, and is marked as such.
 
 pub(super) mod action;
 mod buffers;
@@ -12,46 +12,43 @@ mod others;
 use self::action::Action;
 use super::bottleneck::{Binding, Term};
 use super::conclusion::Remedy;
-use super::confidence;
 use super::evidence::evidence;
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::SimulatedPipeline;
+use crate::analysis::attribution::thresholds::{confidence, counts};
 use crate::model::record::ChangeRecord;
 
-/// Remedies told at most.
-const MOST: usize = 6;
-
-/// What is looked at.
+/// The model, and what is concluded from it so far.
 struct Context<'a> {
     model: &'a Model<'a>,
     predictor: &'a Predictor<'a>,
     binding: Option<Binding>,
 }
 
-/// A remedy before it is predicted.
+/// A remedy without its prediction.
 #[derive(Debug, Clone)]
 struct Draft {
     action: Action,
-    /// The stage that it changes.
+    /// The stage that the remedy changes.
     stage: Option<usize>,
-    /// The term it relieves, which gives the evidence.
+    /// The term that the remedy relieves. It determines the evidence.
     term: Term,
     change: Option<ChangeRecord>,
     outcome: Outcome,
     confidence: f64,
 }
 
-/// What a remedy leads to.
+/// The effect of a remedy.
 #[derive(Debug, Clone)]
 enum Outcome {
-    /// The pipeline as it then is.
+    /// The pipeline with the remedy.
     Becomes(Box<SimulatedPipeline>),
-    /// Nothing that can be told: at least as fast as now.
+    /// Not known, but the pipeline is at least as fast as now.
     AtLeast,
 }
 
-/// All that would help.
+/// Returns the remedies, best first.
 pub(super) fn remedies(
     model: &Model<'_>,
     predictor: &Predictor<'_>,
@@ -69,7 +66,7 @@ pub(super) fn remedies(
         .filter_map(|draft| context.predict(draft))
         .collect();
     remedies.sort_by(|a, b| score(b).total_cmp(&score(a)));
-    remedies.truncate(MOST);
+    remedies.truncate(counts::MAX_REMEDIES);
     let most = remedies.iter().map(|remedy| remedy.predicted_gain_pct);
     if let Some(found) = binding.filter(|found| found.term == Term::Compute)
         && most
@@ -82,7 +79,7 @@ pub(super) fn remedies(
     remedies
 }
 
-/// What free data saves of the step, by the floor.
+/// What free data saves according to the floor, in percent of the step.
 fn spared_pct(model: &Model<'_>) -> Option<f64> {
     let facts = model.facts;
     facts
@@ -90,12 +87,12 @@ fn spared_pct(model: &Model<'_>) -> Option<f64> {
         .map(|_| 100.0 * (1.0 - model.free_ms / facts.step_ms))
 }
 
-/// Whether a floor was measured, and its interval leaves no gain that is worth going on for. Little
-/// waiting alone says nothing of contention.
+/// Whether a floor was measured, and its interval contains no gain that is worth further tuning. A short wait
+/// alone does not exclude contention.
 fn floor_says_stop(model: &Model<'_>) -> bool {
     model.facts.floor_ms.is_some_and(|floor| {
         let most = 100.0 * (1.0 - floor.low / model.facts.step_ms);
-        most < 2.0 * model.thresholds.worth_tuning_pct || floor.high >= model.facts.step_ms
+        most < model.thresholds.possibly_worth_tuning_pct || floor.high >= model.facts.step_ms
     })
 }
 
@@ -112,7 +109,7 @@ impl Context<'_> {
         self.binding.is_some_and(|found| found.term == term)
     }
 
-    /// The remedy with its prediction; `None` where it gains nothing.
+    /// Adds the prediction to a remedy. Returns `None` if the gain is too small.
     fn predict(&self, draft: Draft) -> Option<Remedy> {
         let step = self.step_ms();
         let at_least = matches!(draft.outcome, Outcome::AtLeast);
@@ -126,16 +123,14 @@ impl Context<'_> {
         }
         Some(Remedy {
             action: draft.action,
-            stage: draft
-                .stage
-                .map(|stage| self.model.nodes[stage].stage.name.clone()),
+            stage: (draft.stage).map(|stage| self.model.nodes[stage].stage.name.clone()),
             resource: draft.term.resource(),
             change: draft.change,
             predicted_step_ms: predicted,
             predicted_gain_pct: 100.0 * gain,
             at_least,
             evidence: evidence(self.model, draft.term),
-            confidence: confidence::of_prediction(draft.confidence, self.predictor),
+            confidence: confidence::of_prediction(draft.confidence, self.predictor.error()),
         })
     }
 }

@@ -12,13 +12,13 @@ mod server;
 use self::event_loop::Run;
 use super::call_times::Times;
 
-/// Calls that a run simulates, roughly.
+/// Approximate number of calls in a run.
 const CALLS: f64 = 5_000.0;
 
-/// What a part of a call is served by.
+/// The resource that serves a part of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Supply {
-    /// Nothing that is shared.
+    /// None that is shared.
     Free,
     /// The cores.
     Cores,
@@ -35,28 +35,37 @@ pub(super) enum Supply {
 /// A stage of the simulated pipeline.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Station {
-    /// How many calls it serves at once.
+    /// Maximum number of concurrent calls.
     pub(super) servers: u32,
-    /// The parts of a call in order, each with its milliseconds if nothing else uses the supply.
+    /// The parts of a call in order, each with its milliseconds if it has the supply for itself.
     pub(super) parts: Vec<(Supply, f64)>,
     pub(super) times: Times,
-    /// Items of the queue before it that a call takes.
+    /// Items that a call takes from the queue before the station.
     pub(super) takes: f64,
-    /// Items that it puts into the queue after it.
+    /// Items that a call puts into the queue after the station.
     pub(super) gives: f64,
-    /// Items that the queue after it holds.
+    /// Capacity of the queue after the station, in items.
     pub(super) room: u32,
-    /// For torch's worker processes, which deliver in order: how many tasks each has ahead.
+    /// For torch's worker processes, which deliver in order: the tasks that each one is sent in advance.
     pub(super) ahead: Option<u32>,
-    /// The pool whose threads its calls run on, if they may be too few. A call that waits for a thread
-    /// occupies a server meanwhile.
+    /// The pool whose threads run the calls, if it may have too few. A call that waits for a thread occupies
+    /// a server.
     pub(super) pool: Option<usize>,
 }
 
 impl Station {
-    /// Milliseconds of a call if nothing else uses the supplies.
+    /// Milliseconds of a call if it has all supplies for itself.
     pub(super) fn alone_ms(&self) -> f64 {
         self.parts.iter().map(|(_, ms)| ms).sum()
+    }
+
+    /// The same if work on a core takes longer by the factor `slowdown`.
+    pub(super) fn slowed_ms(&self, slowdown: f64) -> f64 {
+        let parts = self.parts.iter().map(|(supply, ms)| match supply {
+            Supply::Cores => slowdown * ms,
+            _ => *ms,
+        });
+        parts.sum()
     }
 }
 
@@ -64,7 +73,7 @@ impl Station {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SimulatedPipeline {
     pub(super) stations: Vec<Station>,
-    /// Threads of each pool that calls run on.
+    /// Threads of each pool.
     pub(super) pools: Vec<u32>,
     /// Items of the last queue that make a batch.
     pub(super) batch: f64,
@@ -73,20 +82,20 @@ pub(super) struct SimulatedPipeline {
     pub(super) loop_times: Times,
     /// Cores that the compute keeps busy; 0 if it does not compete for cores.
     pub(super) loop_cores: f64,
-    /// By what share each call in progress slows the compute down.
+    /// Slowdown of the compute by each call in progress, as a share.
     pub(super) contention: f64,
     /// Time of a step on a device that works asynchronously.
     pub(super) device_ms: Option<f64>,
     /// Whether the loop does the loader's work itself (`num_workers=0`).
     pub(super) inline: bool,
     pub(super) cores: f64,
-    /// Threads of other programs that always want a core.
+    /// Threads of other programs that are always runnable.
     pub(super) others: f64,
     pub(super) engines: f64,
 }
 
 impl SimulatedPipeline {
-    /// Calls for a batch, by station.
+    /// Calls per batch, by station.
     pub(super) fn calls(&self) -> Vec<f64> {
         let mut items = self.batch;
         let mut calls: Vec<f64> = self
@@ -103,12 +112,12 @@ impl SimulatedPipeline {
         calls
     }
 
-    /// How many times longer work on a core takes if `threads` of the pipeline want one.
+    /// Factor by which work on a core takes longer if `threads` threads of the pipeline are runnable.
     pub(super) fn core_slowdown(&self, threads: f64) -> f64 {
         ((threads + self.others) / self.cores).max(1.0)
     }
 
-    /// The cores that other programs leave for so many threads of the pipeline.
+    /// The cores that other programs leave for `threads` runnable threads of the pipeline.
     pub(super) fn cores_left_for(&self, threads: f64) -> f64 {
         if threads + self.others > self.cores {
             self.cores * threads / (threads + self.others)
@@ -117,7 +126,7 @@ impl SimulatedPipeline {
         }
     }
 
-    /// [`Self::core_slowdown`] for the training loop's compute while the loader rests.
+    /// [`Self::core_slowdown`] of the training loop's compute with an idle loader.
     pub(super) fn loop_slowdown(&self) -> f64 {
         if self.loop_cores > 0.0 {
             self.core_slowdown(self.loop_cores)
@@ -128,24 +137,19 @@ impl SimulatedPipeline {
 
     /// Step of a loop that does the loader's work itself, one call after the other.
     pub(super) fn inline_ms(&self) -> f64 {
-        let beside = self.core_slowdown(1.0);
-        let load = (self.calls().into_iter().zip(&self.stations)).map(|(calls, station)| {
-            let parts = station.parts.iter().map(|(supply, ms)| match supply {
-                Supply::Cores => beside * ms,
-                _ => *ms,
-            });
-            calls * parts.sum::<f64>()
-        });
+        let slowdown = self.core_slowdown(1.0);
+        let load = (self.calls().into_iter().zip(&self.stations))
+            .map(|(calls, station)| calls * station.slowed_ms(slowdown));
         load.sum::<f64>() + self.loop_slowdown() * self.loop_ms
     }
 
-    /// Mean step in the long run, in milliseconds.
+    /// Mean step in steady state, in milliseconds.
     pub(super) fn step_ms(&self) -> f64 {
         if self.inline {
             return self.inline_ms().max(self.device_ms.unwrap_or(0.0));
         }
-        let a_batch: f64 = self.calls().iter().sum();
-        let batches = (CALLS / (a_batch + 1.0)).clamp(48.0, 500.0).round();
+        let calls: f64 = self.calls().iter().sum();
+        let batches = (CALLS / (calls + 1.0)).clamp(48.0, 500.0).round();
         Run::new(self, batches).mean_step(batches)
     }
 }

@@ -4,14 +4,8 @@
 //! the order of the data flow. The number of items per batch is measured, never assumed equal.
 
 use crate::analysis::attribution::facts::PipelineFacts;
+use crate::analysis::attribution::thresholds::{Thresholds, counts};
 use crate::model::record::{QueueSummary, StageSummary};
-
-/// If a stage has more concurrent calls than this multiple of its declared concurrency, the declaration is
-/// too low. SPDL's ordered stages start up to two extra calls.
-const MAX_OVER_DECLARED: f64 = 1.25;
-
-/// Default capacity of a queue in items, if it is unknown.
-const USUAL_ROOM: u32 = 2;
 
 /// A stage of the pipeline with its neighbouring queues.
 #[derive(Debug, Clone)]
@@ -38,7 +32,7 @@ impl Node<'_> {
     pub(super) fn room(&self) -> u32 {
         self.after
             .and_then(|queue| queue.capacity)
-            .unwrap_or(USUAL_ROOM)
+            .unwrap_or(counts::QUEUE_CAPACITY)
     }
 
     /// Share of a call's time that a core works for it, measured or estimated from the process's CPU time;
@@ -64,7 +58,7 @@ impl Node<'_> {
 }
 
 /// The stages in data-flow order, and the number of items of the last queue per batch.
-pub(super) fn chain(facts: &PipelineFacts) -> (Vec<Node<'_>>, f64) {
+pub(super) fn chain<'a>(facts: &'a PipelineFacts, t: &Thresholds) -> (Vec<Node<'a>>, f64) {
     let outer: Vec<&StageSummary> = facts
         .stages
         .iter()
@@ -73,14 +67,14 @@ pub(super) fn chain(facts: &PipelineFacts) -> (Vec<Node<'_>>, f64) {
     let mut after: Vec<Option<&QueueSummary>> = queues_after(&outer, &facts.queues);
     after.resize(outer.len(), None);
     let mut items = None;
-    let mut nodes: Vec<Node<'_>> = Vec::new();
+    let mut nodes: Vec<Node<'a>> = Vec::new();
     for (number, (stage, queue)) in outer.into_iter().zip(after.iter()).enumerate() {
         let Some((declared, calls, mean_ms)) = known(stage) else {
             continue;
         };
         let busy_ms = mean_ms * calls;
         let at_once = busy_ms / facts.step_ms;
-        let more = at_once.is_finite() && at_once > MAX_OVER_DECLARED * declared;
+        let more = at_once.is_finite() && at_once > t.max_over_declared * declared;
         let concurrency = if more && is_of_threads(facts, stage) {
             at_once.ceil()
         } else {
@@ -104,7 +98,7 @@ pub(super) fn chain(facts: &PipelineFacts) -> (Vec<Node<'_>>, f64) {
     }
     share_cpu_time(facts, &mut nodes);
     let mut batch = items.unwrap_or(1.0);
-    if batch < 0.99 {
+    if batch < t.min_whole_item {
         // The first stage takes several items per call. No stage before it shows how many.
         for node in &mut nodes {
             node.takes /= batch;
@@ -112,7 +106,7 @@ pub(super) fn chain(facts: &PipelineFacts) -> (Vec<Node<'_>>, f64) {
         }
         batch = 1.0;
     }
-    if (batch - batch.round()).abs() < 0.02 * batch {
+    if (batch - batch.round()).abs() < t.whole_batch_error * batch {
         batch = batch.round();
     }
     (nodes, batch)
@@ -228,13 +222,17 @@ mod tests {
         }
     }
 
+    fn nodes_of(facts: &PipelineFacts) -> (Vec<Node<'_>>, f64) {
+        chain(facts, &Thresholds::default())
+    }
+
     #[test]
     fn items_follow_aggregation_and_filtering() {
         let facts = PipelineFacts {
             stages: vec![stage("read", 10.0, 0.5), stage("join", 1.0, 0.2)],
             ..PipelineFacts::default()
         };
-        let (nodes, batch) = chain(&facts);
+        let (nodes, batch) = nodes_of(&facts);
 
         assert!((nodes[0].gives - 0.5).abs() < 1e-9);
         assert!((nodes[1].takes - 5.0).abs() < 1e-9);
@@ -242,12 +240,12 @@ mod tests {
     }
 
     #[test]
-    fn what_joins_items_unseen_is_the_loops() {
+    fn items_that_no_stage_joins_are_joined_by_the_loop() {
         let facts = PipelineFacts {
             stages: vec![stage("decode", 6.0, 1.0)],
             ..PipelineFacts::default()
         };
-        assert!((chain(&facts).1 - 6.0).abs() < 1e-9);
+        assert!((nodes_of(&facts).1 - 6.0).abs() < 1e-9);
     }
 
     #[test]
@@ -257,11 +255,11 @@ mod tests {
             step_ms: 10.0,
             ..PipelineFacts::default()
         };
-        assert_eq!(chain(&facts).0[0].cpu(), None);
+        assert_eq!(nodes_of(&facts).0[0].cpu(), None);
 
         facts.resources.other_threads_cores = Some(0.4);
         let shares = |facts: &PipelineFacts| -> Vec<f64> {
-            chain(facts).0.iter().filter_map(Node::cpu).collect()
+            nodes_of(facts).0.iter().filter_map(Node::cpu).collect()
         };
         assert_eq!(shares(&facts), [0.5, 0.5]);
 
@@ -272,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_with_more_calls_at_once_than_it_declares_has_more_places() {
+    fn a_stage_with_more_concurrent_calls_than_it_declares_has_a_higher_concurrency() {
         let facts = PipelineFacts {
             stages: vec![stage("read", 21.0, 1.0), stage("join", 10.0, 1.0)],
             step_ms: 10.0,
             ..PipelineFacts::default()
         };
-        let concurrency: Vec<f64> = chain(&facts)
+        let concurrency: Vec<f64> = nodes_of(&facts)
             .0
             .iter()
             .map(|node| node.concurrency)
@@ -313,7 +311,7 @@ mod tests {
             ..PipelineFacts::default()
         };
         assert_eq!(
-            chain(&facts).0[1].before.map(|q| q.name.as_str()),
+            nodes_of(&facts).0[1].before.map(|q| q.name.as_str()),
             Some("a")
         );
 
@@ -322,7 +320,7 @@ mod tests {
             queue("1_read_queue", false),
             queue("s", true),
         ];
-        let (nodes, _) = chain(&facts);
+        let (nodes, _) = nodes_of(&facts);
         assert_eq!(
             nodes[0].after.map(|q| q.name.as_str()),
             Some("1_read_queue")

@@ -1,8 +1,12 @@
-//! The constants that decide what limits a loop, in one place.
+//! The constants that decide what limits a loop and what would help, in one place.
 //!
-//! Each has a unit and a source. Without a named source, the value was chosen on pipelines of `make study` that
-//! tests do not use. `make study` makes each constant alone a fifth smaller and larger, and prints in how many
-//! of its pipelines the bottleneck changes: no verdict should depend on one constant.
+//! Each has a unit and a source. Without a named source, the value was chosen on pipelines of `make study`
+//! that tests do not use. `make study` makes each threshold alone a fifth smaller and larger, and prints in
+//! how many of its pipelines the bottleneck changes: no verdict should depend on one constant. Counts are
+//! whole numbers and are not varied. [`confidence`] has the confidence of each conclusion.
+
+pub(super) mod confidence;
+pub(super) mod counts;
 
 /// Declares the thresholds: their documentation, default and unit.
 macro_rules! thresholds {
@@ -36,235 +40,333 @@ macro_rules! thresholds {
 thresholds! {
     // The bottleneck.
 
-    /// A loop that waits a smaller share of its step than this is limited by its compute. Source: a headspace
-    /// below three points is within the error of a probe (`floor`).
+    /// The loop's wait (or what the floor says that free data saves). Below this, the loop is limited by its
+    /// compute. Source: a headspace below three points is within the error of a probe (`floor`).
     negligible_wait: 0.03, "share of the step";
 
-    /// Relief of a bottleneck must shorten the step at least by this. Source: as `negligible_wait`.
-    min_gain: 0.03, "share of the step";
-
-    /// A term is as good a bottleneck as the best one if its relief gains this share of the best gain.
-    comparable_gain: 0.8, "share of the best gain";
-
-    /// The bottleneck is less certain if the relief of a second term gains more than this.
-    close_second: 0.75, "share of the best gain";
-
-    /// By law, a stage or a resource is the bottleneck if its limit is at least this.
-    reached_limit: 0.93, "share of the step";
-
-    /// By law, a limit counts as longer than another one from this ratio on.
-    longer_limit: 1.03, "ratio";
-
-    /// A stage is tried as the bottleneck if its limit is above this.
-    candidate_limit: 0.5, "share of the step";
-
-    /// Cores or decoders are tried as the bottleneck at this utilization or above.
-    candidate_utilization: 0.7, "share of the supply";
-
-    /// At this utilization or above, the time of a call includes waiting for the resource, and the disk is
-    /// tried as the bottleneck: its utilization is the share of time in which it has any request, which is
-    /// high long before it is the bottleneck. Waiting rises steeply near full use (Kleinrock, *Queueing
-    /// Systems*, 1975); where that begins is chosen.
-    saturated_utilization: 0.85, "share of the supply";
-
-    /// At this utilization of the cores or above, hardly any time is left.
-    exhausted_cores: 0.87, "share of the cores";
-
-    /// A queue that is full for at least this share of the time counts as always full.
-    always_full_pct: 95.0, "% of time";
-
-    /// The training thread lacks a core if it waits for one at least this long. For comparison: two busy
-    /// threads on one core wait half of the time, three on two cores a third.
-    starved_thread_pct: 15.0, "% of time";
-
-    /// A training thread that waits for a core less than this hardly waits for one.
+    /// The training thread's wait for a core. Below this, the loop may be limited by its compute.
     negligible_core_wait: 0.05, "share of time";
 
-    /// The CPU quota, not the cores, is the resource if it runs out at least this often.
-    throttled_pct: 5.0, "% of periods";
+    /// The gain from relief of a term. Only from this on can the term be the bottleneck. Source: as
+    /// `negligible_wait`.
+    min_gain: 0.03, "share of the step";
 
-    /// The garbage collector is tried as the bottleneck from here on. Source: as `negligible_wait`.
-    gc_pct: 3.0, "% of time";
+    /// The gain from relief of a term, compared with the best gain. From this on, the term is as good a
+    /// bottleneck as the best one.
+    comparable_gain: 0.8, "share of the best gain";
+
+    /// The gain from relief of a second term, compared with the bottleneck's. Above this, the bottleneck is
+    /// less certain.
+    close_second_gain: 0.75, "share of the best gain";
+
+    /// The limit of a stage, a resource or the loop's own part. From this on, it fills the step and is the
+    /// bottleneck by law.
+    min_binding_limit: 0.93, "share of the step";
+
+    /// The limit of one term, compared with another's. Above this, it counts as longer.
+    longer_limit: 1.03, "ratio";
+
+    /// The limit of a stage. Above this, the stage is tried as the bottleneck.
+    candidate_limit: 0.5, "share of the step";
+
+    /// The utilization of the cores or decoders. From this on, they are tried as the bottleneck. Below it,
+    /// cores are free enough to suspect the memory.
+    candidate_utilization: 0.7, "share of the supply";
+
+    /// The utilization of the disk or decoders. From this on, the time of a call includes waiting for them,
+    /// and the disk is tried as the bottleneck. The disk has no lower `candidate_utilization`: its
+    /// utilization is the share of time in which it has any request, which is high long before the disk is
+    /// the bottleneck. Also the CPU share of a call from which the call always works. Waiting rises steeply
+    /// near full use (Kleinrock, *Queueing Systems*, 1975); where that begins is chosen.
+    saturated_utilization: 0.85, "share of the supply";
+
+    /// The utilization of the cores. From this on, a wait for the interpreter lock is a wait for a core.
+    exhausted_core_utilization: 0.87, "share of the cores";
+
+    /// The time in which the queue after a stage is full. From this on, the stage waits for the next one and
+    /// is not the bottleneck.
+    always_full_queue_pct: 95.0, "% of time";
+
+    /// The training thread's wait for a core. From this on, its own part only appears slow. For comparison:
+    /// two busy threads on one core wait half of the time, three on two cores a third.
+    starved_thread_pct: 15.0, "% of time";
+
+    /// The periods in which the CPU quota runs out. From this on, the quota is the resource, not the cores.
+    exhausted_quota_pct: 5.0, "% of periods";
+
+    /// The pauses of the garbage collector. From this on, it is tried as the bottleneck, and the loop is not
+    /// limited by its compute. Source: as `negligible_wait`.
+    candidate_gc_pct: 3.0, "% of time";
 
     // The interpreter lock (GIL).
 
-    /// A wait for the lock is long from here on. Source: a fifth of Python's switch interval
+    /// The wait for the lock. From this on, it is long. Source: a fifth of Python's switch interval
     /// (`sys.getswitchinterval()`, 5 ms), which is the longest wait for one other thread.
-    gil_wait_ms: 1.0, "ms";
+    long_gil_wait_ms: 1.0, "ms";
 
-    /// A wait for the lock delays the loop from here on.
-    gil_wait_share: 0.1, "share of the step";
+    /// The wait for the lock. From this on (and from `long_gil_wait_ms` on), it delays the loop.
+    long_gil_wait: 0.1, "share of the step";
 
-    /// Other threads hold the lock if they use at least this.
-    gil_other_threads: 0.2, "cores";
+    /// The work of threads beside the training thread. From this on, they hold the lock.
+    min_gil_threads: 0.2, "cores";
 
-    /// The lock is fully used if the stages' threads together work at least this much …
+    /// The work of the stages' threads together. From this on, it uses all of the lock.
     min_gil_work: 0.8, "cores";
 
-    /// … and at most this much: more work cannot hold the lock all the time.
+    /// The work of the stages' threads together. Above this, it cannot all need the lock.
     max_gil_work: 1.2, "cores";
 
-    /// A stage holds the lock if its threads work for at least this share of a call …
-    gil_holder_cpu: 0.02, "share of a call";
+    /// The work of a stage's thread in a call. Above this, the stage holds the lock.
+    min_gil_holder_cpu: 0.02, "share of a call";
 
-    /// … and waits for it if they work at least this share …
-    gil_waiter_cpu: 0.05, "share of a call";
+    /// The work of a stage's thread in a call. Above this, the stage may wait for the lock.
+    min_gil_waiter_cpu: 0.05, "share of a call";
 
-    /// … but less than this: a stage that always works does not wait for the lock.
-    gil_free_cpu: 0.9, "share of a call";
+    /// The work of a stage's thread in a call. From this on, the stage always works, so it does not wait for
+    /// the lock.
+    max_gil_waiter_cpu: 0.9, "share of a call";
 
-    /// If the lock makes calls longer than this, their other waits cannot be separated from it.
+    /// The factor by which the lock makes calls longer. Above this, their other waits cannot be separated
+    /// from the wait for the lock.
     max_gil_slowdown: 2.5, "ratio";
 
-    /// The rest of a call beside work and lock is ignored below this.
+    /// The rest of a call beside its work and its wait for the lock. Below this, it is ignored.
     negligible_gil_rest: 0.05, "share of a call";
 
     // Memory.
 
-    /// A thread waits for memory below this.
+    /// The instructions per cycle of the training thread. Below this, the thread waits for memory.
     stalled_ipc: 0.6, "instructions per cycle";
 
-    /// The same if the loop is also slower than alone.
+    /// The instructions per cycle of the training thread. Below this, the thread waits for memory if the loop
+    /// is also slower than alone.
     slow_ipc: 0.9, "instructions per cycle";
 
-    /// The loop is slower than alone from here on, if the instructions per cycle are low.
+    /// The slowdown of the loop's own part by the loader. Above this, it confirms `slow_ipc`.
     contention_with_ipc: 0.1, "share of the floor";
 
-    /// The same if the instructions per cycle are not known …
+    /// The slowdown of the loop's own part by the loader. Above this, it shows waiting for memory if the
+    /// instructions per cycle are not known …
     contention_without_ipc: 0.2, "share of the floor";
 
-    /// … and at least so many calls run at once.
-    calls_without_ipc: 4.0, "calls at once";
+    /// … and if the stage has at least this many concurrent calls.
+    calls_without_ipc: 4.0, "concurrent calls";
+
+    /// The concurrent calls of a stage. Fewer do not slow each other through memory.
+    min_memory_calls: 2.0, "concurrent calls";
+
+    // The stages and their order.
+
+    /// The concurrent calls of a stage, compared with its declared concurrency. Above this, the declaration
+    /// is too low. Source: SPDL's ordered stages start up to two extra calls; the value is chosen.
+    max_over_declared: 1.25, "ratio";
+
+    /// The items that make a batch, as counted. Below this, the first stage takes several items per call.
+    min_whole_item: 0.99, "items";
+
+    /// The difference between the items of a batch and a whole number. Below this, the whole number is meant.
+    whole_batch_error: 0.02, "share of the items";
 
     // The queueing model.
 
-    /// The simulation is not used if its step differs from the measured one by this or more.
+    /// The calls per batch. From this on, the pipeline is not simulated. Source: a run simulates about 5,000
+    /// calls and at least 48 batches, and takes milliseconds.
+    max_simulated_calls: 20_000.0, "calls per batch";
+
+    /// The difference between the simulated and the measured step. From this on, the simulation is not used.
     max_simulation_error: 0.15, "share of the step";
 
-    /// Two numbers of concurrent calls that differ by at most this are of the same calls.
-    same_calls: 0.15, "share";
+    /// The difference between two numbers of concurrent calls. Up to this, they count the same calls.
+    same_calls_error: 0.15, "share of the calls";
 
-    /// Below this utilization of the cores, nothing waits for a core.
-    uncontended_cores: 0.5, "share of the cores";
+    /// The utilization of the cores. Below this, nothing waits for a core.
+    uncontended_core_utilization: 0.5, "share of the cores";
 
-    /// Stages with less work than this do not show how much work is slowed.
+    /// The work of a stage in a call. Above this, the stage shows how much work is slowed.
     measurable_cpu: 0.05, "share of a call";
 
-    /// The rest of a call beside its work is ignored below this.
+    /// The rest of a call beside its work. Below this, it is ignored.
     negligible_rest: 0.03, "share of a call";
 
-    /// The loop's own part is work on the cores, not waiting for a device, from here on.
-    loop_cores: 0.3, "cores";
+    /// The cores that the loop's own part uses. Above this, it is work on the cores, not waiting for a
+    /// device.
+    min_loop_cores: 0.3, "cores";
 
-    /// A floor longer than the loop's own part by this ratio is the time of an asynchronous device.
+    /// The floor, compared with the loop's own part. Above this, it is the time of an asynchronous device.
     device_floor: 1.03, "ratio";
 
-    /// A slowdown of the loop's own part by the loader is ignored below this.
+    /// The slowdown of the loop's own part by the loader. Up to this, it is ignored.
     negligible_contention: 0.01, "share of compute";
 
-    /// The loop's own part contains at least this much work, however long its thread waits for a core.
-    min_work: 0.2, "share of compute";
+    /// The work in the loop's own part. It is at least this, however long its thread waits for a core.
+    min_loop_work: 0.2, "share of compute";
 
-    /// Other programs count from this use on.
-    other_programs: 0.1, "cores";
+    /// The cores that other programs use. From this on, other programs are part of the model.
+    min_other_programs: 0.1, "cores";
 
-    /// Stages on the training thread explain at least this part of the wait. The rest of the loader's work,
-    /// such as a copy to page-locked memory, is no stage.
+    /// The time of stages on the training thread, compared with the wait. From this on, it explains the wait.
+    /// The rest of the loader's work, such as a copy to page-locked memory, is no stage.
     min_explained_wait: 0.6, "share of the wait";
 
-    /// The same if the loader does not say that it works on the training thread.
+    /// The same if the loader does not report that it works on the training thread.
     min_explained_wait_unknown: 0.85, "share of the wait";
 
-    /// Stages on the training thread explain at most this part of the wait.
+    /// The same time. Above this, it does not explain the wait.
     max_explained_wait: 1.15, "share of the wait";
 
-    /// Video decoders are in use from here on.
-    min_decoding: 0.05, "engines";
+    /// The use of the video decoders. From this on, a stage may decode.
+    min_decoder_use: 0.05, "engines";
 
-    /// The decoding stage has at least this many calls at once for each busy engine …
-    decoding_calls: 0.7, "calls per engine";
+    /// The concurrent calls of a stage, compared with the busy decoders. From this on, the stage may decode …
+    min_decoding_calls: 0.7, "calls per engine";
 
-    /// … and its calls work on a core less than this.
-    decoding_cpu: 0.5, "share of a call";
+    /// … if a core works for its calls less than this.
+    max_decoding_cpu: 0.5, "share of a call";
 
-    /// The disk is in use from here on.
-    min_disk: 0.3, "share of time";
+    /// The utilization of the disk. From this on, a stage may read.
+    min_disk_use: 0.3, "share of time";
 
-    /// The reading stage waits for something other than a core at least this much.
-    min_reading: 0.1, "calls at once";
+    /// The concurrent waits of a stage for something other than a core. Above this, the stage may read.
+    min_reading_calls: 0.1, "concurrent calls";
 
     // Remedies. They change no bottleneck, so the study shows 0 % for them.
 
-    /// A remedy must gain at least this.
+    /// The gain of a remedy. Below this, the remedy is not proposed.
     min_remedy_gain: 0.02, "share of the step";
 
-    /// If compute is the bottleneck, tuning the loader further is worth it from this gain on.
+    /// The gain of every remedy and of free data. Below this, a compute-bound loop is done.
     worth_tuning_pct: 5.0, "% of the step";
 
-    /// More concurrency is tried for a stage with a limit above this.
+    /// The largest gain of free data within the floor's interval. From this on, a compute-bound loop is not
+    /// done. Source: twice `worth_tuning_pct`.
+    possibly_worth_tuning_pct: 10.0, "% of the step";
+
+    /// The limit of a stage. Above this, more concurrency is tried for the stage.
     concurrency_limit: 0.6, "share of the step";
 
-    /// Concurrency that is needed on average, times this: calls vary.
-    spare_concurrency: 1.05, "ratio";
+    /// The proposed concurrency, compared with the mean concurrency that is needed: calls vary.
+    concurrency_margin: 1.05, "ratio";
 
-    /// A pool's queue that is empty at least this long gets too few calls.
-    starved_pool_pct: 80.0, "% of time";
+    /// The next limit after a stage or a pool has enough concurrency. It is at least this, so that the
+    /// concurrency that is needed stays finite.
+    min_next_limit: 0.02, "share of the step";
 
-    /// More calls decode at once than there are engines from this ratio on.
+    /// The time in which a pool's queue is empty. From this on, the loop submits too few calls ahead.
+    empty_pool_queue_pct: 80.0, "% of time";
+
+    /// The concurrent calls of the decoding stage, compared with the engines. Above this, fewer are proposed.
     oversubscribed_engines: 1.05, "ratio";
 
-    /// Fewer calls are tried for a stage that slows others through memory if its limit is above this.
+    /// The limit of a stage that slows others through memory. Above this, fewer calls are tried.
     memory_limit: 0.5, "share of the step";
 
-    /// Fewer calls are tried at this utilization of the cores …
-    oversubscribed_cores: 0.9, "share of the cores";
+    /// The utilization of the cores. From this on, fewer calls are tried …
+    oversubscribed_core_utilization: 0.9, "share of the cores";
 
-    /// … for a stage that works at least this much.
-    oversubscribing_cpu: 0.1, "share of a call";
+    /// … for a stage whose calls work at least this much.
+    min_oversubscribing_cpu: 0.1, "share of a call";
 
-    /// More cores help from this utilization on.
-    scarce_cores: 0.85, "share of the cores";
+    /// The utilization of the cores. From this on, more cores are proposed.
+    scarce_core_utilization: 0.85, "share of the cores";
 
-    /// Stopping other programs is proposed from this use on.
+    /// The next limit after there are enough cores. It is at least this, so that their number stays finite.
+    min_next_limit_of_cores: 0.05, "share of the step";
+
+    /// The number of proposed cores, compared with the cores there are. It is at most this.
+    max_core_increase: 8.0, "ratio";
+
+    /// The cores that other programs use. From this on, stopping them is proposed.
     stoppable_programs: 0.3, "cores";
 
-    /// Collecting garbage between epochs is proposed from here on.
-    proposed_gc_pct: 1.0, "% of time";
+    /// The pauses of the garbage collector. From this on, collection between epochs is proposed.
+    min_remedy_gc_pct: 1.0, "% of time";
 
-    /// Of numbers of workers, the smallest is proposed whose step is at most this much longer than the
-    /// shortest one.
-    as_short_step: 1.03, "ratio";
+    /// The part of a call that a cheaper one saves. The texts of the remedy say "half".
+    cheaper_call_saving: 0.5, "share of a call";
 
-    /// The step with more processes than cores counts as this much longer. With two workers on two cores
-    /// 16 ms were measured for a predicted 12, and 13 for 11.
+    /// The work of a stage for which it is not measured, to find the stage with most work.
+    assumed_cpu: 0.5, "share of a call";
+
+    // Worker processes for a loop that loads by itself.
+
+    /// The number of worker processes that is tried at most if the cores are not known, or are more.
+    max_workers: 16.0, "processes";
+
+    /// The step with a number of workers, compared with the shortest step with any number. The smallest
+    /// number of workers up to this is proposed.
+    max_over_shortest_step: 1.03, "ratio";
+
+    /// The step with more processes than cores counts as this much longer. Source: with two workers on two
+    /// cores 16 ms were measured for a predicted 12, and 13 for 11.
     oversubscribed_step: 1.15, "ratio";
 
-    /// The remedy must still gain if the cost of batches from workers is this many times the estimate: 2.9 ms
-    /// were measured for an estimate of 1.9.
-    uncertain_cost: 1.5, "ratio";
+    /// The cost of batches from workers, compared with the estimate, at which the remedy must still gain.
+    /// Source: 2.9 ms were measured for an estimate of 1.9.
+    worker_cost_margin: 1.5, "ratio";
 
-    /// An error of the cost of batches from workers matters if it takes more than this.
-    high_cost: 0.5, "share of the gain";
+    /// The cost of batches from workers. Above this, its error matters, and the remedy is less certain.
+    high_worker_cost: 0.5, "share of the gain";
 
-    // Evidence that is mentioned. It changes no bottleneck either.
+    // The cost of a batch from a worker process. Source, without another one: the reference machine of
+    // `attribution/worker_price.rs`. A constant may be wrong by a quarter.
 
-    /// Use of cores by a stage or by other programs.
-    told_cores: 0.1, "cores";
+    /// The time to request the next batch, to wake up, and to send the next task to a worker.
+    worker_batch_ms: 0.8, "ms per batch";
 
-    /// Wait of the training thread for a core.
-    told_core_wait_pct: 5.0, "% of time";
+    /// The time to request a tensor's memory from a worker: six messages, for which its other thread has to
+    /// wake up.
+    worker_tensor_ms: 0.42, "ms per tensor";
 
-    /// Time in which a queue is full or empty.
-    told_queue_pct: 20.0, "% of time";
+    /// The time to unpickle an object.
+    worker_object_ms: 0.8e-4, "ms per object";
 
-    /// Slow calls of a stage.
-    told_slow_pct: 2.0, "% of calls";
+    /// The time to read a mebibyte from a pipe and to copy it.
+    worker_pipe_ms: 0.6, "ms per MiB";
 
-    /// Part of a stage that a nested stage takes …
-    told_inner: 0.3, "share of the stage";
+    /// The time to map and to read a mebibyte of shared memory, if it was not measured on this machine.
+    worker_shared_memory_ms: 0.23, "ms per MiB";
 
-    /// … at most: more is a nested stage that also runs elsewhere.
-    max_inner: 1.05, "share of the stage";
+    /// The time to read all of the shared memory, compared with the measured time (which reads one byte of
+    /// each page). Source: 8 ms were measured for 24 MB.
+    worker_memory_read: 1.45, "ratio";
+
+    /// The same for a worker that writes the memory: the kernel clears each page, the batch is copied into
+    /// it, and the original is freed. Source: for 24 MB, 18 ms of a worker that collates into shared memory,
+    /// and 25 ms of a worker whose data set makes the batch.
+    worker_memory_write: 3.9, "ratio";
+
+    /// A worker's time to send messages and objects, compared with the time to receive them. Source: for 16
+    /// tensors 4.8 of 6.4 ms.
+    worker_send: 0.75, "ratio";
+
+    /// The factor by which receiving takes longer if more processes work than there are cores. Source: with
+    /// two workers on two cores 2.7 instead of 1.5 ms (2 tensors), 8.7 instead of 4.3 ms (10 tensors).
+    worker_message_slowdown: 1.9, "ratio";
+
+    /// The mean wait for a thread that does not release the interpreter lock by itself. Source: half of
+    /// Python's switch interval (`sys.getswitchinterval()`, 5 ms).
+    worker_lock_wait_ms: 2.5, "ms";
+
+    // Evidence. From these values on, a measurement is part of the evidence. They change no bottleneck
+    // either.
+
+    /// The cores that a stage or other programs use.
+    shown_cores: 0.1, "cores";
+
+    /// The training thread's wait for a core.
+    shown_core_wait_pct: 5.0, "% of time";
+
+    /// The time in which a queue is full or empty.
+    shown_queue_pct: 20.0, "% of time";
+
+    /// The slow calls of a stage.
+    shown_slow_calls_pct: 2.0, "% of calls";
+
+    /// The time of a nested stage. Above this, the nested stage is named …
+    shown_nested_stage: 0.3, "share of the stage";
+
+    /// … and above this, it is not: the nested stage also runs elsewhere.
+    max_nested_stage: 1.05, "share of the stage";
 }
 
 #[cfg(test)]
@@ -281,8 +383,8 @@ mod tests {
         assert_eq!(names[0], "negligible_wait");
         assert!((varied[0].2.negligible_wait - 0.036).abs() < 1e-12);
         assert_eq!(
-            varied[0].2.reached_limit.to_bits(),
-            all.reached_limit.to_bits()
+            varied[0].2.candidate_limit.to_bits(),
+            all.candidate_limit.to_bits()
         );
     }
 }

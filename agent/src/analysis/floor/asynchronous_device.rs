@@ -17,7 +17,7 @@
 //! One case leaves no trace in the steps: a device faster than the loader, with an unbounded queue, that
 //! the loop never waits for. If a step in replay takes almost no time, a warning says so.
 
-use super::probe_windows::{Kept, long_replay, ms};
+use super::probe_windows::{Kept, long_replay, ms, times_ms};
 use crate::analysis::statistics::steady_state::change_point;
 use crate::analysis::statistics::{block_means, mean, variance};
 use crate::model::record::Phase;
@@ -139,8 +139,7 @@ pub(super) fn heavy(values: &[f64]) -> Vec<usize> {
 /// Whole periods of a loop that waits once in many steps, and the steps in one period. They extend from
 /// after the first such step to the last one. `None` if there are fewer than two periods.
 pub(super) fn whole_periods(steps: &[WindowStep]) -> Option<(&[WindowStep], usize)> {
-    let times: Vec<f64> = steps.iter().map(|step| ms(step.compute_ns)).collect();
-    let heavy = heavy(&times);
+    let heavy = heavy(&times_ms(steps, |step| step.compute_ns));
     let (first, last) = (*heavy.first()?, *heavy.last()?);
     let periods = heavy.len() - 1;
     (heavy.len() >= LEAST_HEAVY).then(|| {
@@ -151,16 +150,7 @@ pub(super) fn whole_periods(steps: &[WindowStep]) -> Option<(&[WindowStep], usiz
 
 /// Detects a loop that waits for its device in few steps, if the replay contains too few of those steps.
 fn rare(windows: &[Window], kept: &[Kept<'_>], live: Level) -> Option<Asynchrony> {
-    let compute = |steps: &[WindowStep]| steps.iter().map(|s| ms(s.compute_ns)).collect::<Vec<_>>();
-    let of = |phase: Phase| -> Vec<f64> {
-        let windows = windows.iter().filter(move |window| window.phase == phase);
-        windows
-            .flat_map(|window| {
-                let from = window.settled_at.unwrap_or(0) as usize;
-                compute(window.steps.get(from..).unwrap_or_default())
-            })
-            .collect()
-    };
+    let compute = |steps: &[WindowStep]| times_ms(steps, |step| step.compute_ns);
     let long = long_replay(kept)?;
     if let Some(every) = long.period {
         // A live window shorter than a period contains one wait or none.
@@ -175,7 +165,12 @@ fn rare(windows: &[Window], kept: &[Kept<'_>], live: Level) -> Option<Asynchrony
         });
     }
     // Waits are as rare in live windows, and their cost must matter.
-    let computes = of(Phase::Live);
+    let live_windows = windows.iter().filter(|window| window.phase == Phase::Live);
+    let settled = live_windows.flat_map(|window| {
+        let from = window.settled_at.unwrap_or(0) as usize;
+        compute(window.steps.get(from..).unwrap_or_default())
+    });
+    let computes: Vec<f64> = settled.collect();
     let found = heavy(&computes);
     (found.len() >= LEAST_HEAVY && mean(&computes) > 0.1 * live.step_ms).then(|| Asynchrony::Rare {
         every: computes.len() / found.len(),
@@ -200,7 +195,7 @@ fn owed(windows: &[Window], kept: &[Kept<'_>], live: Level, replay_ms: f64) -> O
         };
         let settled = after.settled_at.map_or(after.steps.len(), |at| at as usize);
         let count = settled.max(PAYBACK).min(after.steps.len());
-        let total = |steps: &[WindowStep]| steps.iter().map(|s| ms(s.step_ns())).sum::<f64>();
+        let total = |steps| times_ms(steps, WindowStep::step_ns).iter().sum::<f64>();
         // A loop that stays slower until the end of the window does not catch up: something else changed.
         let end = &after.steps[after.steps.len() - after.steps.len() / 3..];
         let usual = usual.max(total(end) / end.len().max(1) as f64);

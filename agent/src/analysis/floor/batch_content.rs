@@ -117,12 +117,8 @@ fn of_window(windows: &[Window], replay: &Kept<'_>, within: &mut Spread) -> Vec<
         .flat_map(|window| &window.steps)
         .filter(|step| step.slot.is_some());
     live.filter_map(|live| {
-        let steps: Vec<f64> = replay
-            .steps
-            .iter()
-            .filter(|step| step.slot == live.slot)
-            .map(|step| ms(step.step_ns()))
-            .collect();
+        let steps = replay.steps.iter().filter(|step| step.slot == live.slot);
+        let steps: Vec<f64> = steps.map(|step| ms(step.step_ns())).collect();
         if steps.is_empty() {
             return None;
         }

@@ -18,6 +18,7 @@
 //! the share of waiting by more than their windows differ among each other, other programs cause none of
 //! it; otherwise they cause all.
 
+use super::probe_windows::{ms, times_ms};
 use crate::analysis::resources::CoresInUse;
 use crate::analysis::statistics::{mean, variance};
 use crate::model::record::Phase;
@@ -153,8 +154,7 @@ fn blocks(window: &Window) -> impl Iterator<Item = Block<'_>> {
             .get(begin..end)
             .filter(|steps| !steps.is_empty())?;
         let each = |a: u64, b: u64| b.saturating_sub(a) as f64 * 1e-6 / steps.len() as f64;
-        let step_ms =
-            steps.iter().map(|s| s.step_ns() as f64 * 1e-6).sum::<f64>() / steps.len() as f64;
+        let step_ms = mean(&times_ms(steps, WindowStep::step_ns));
         Some(Block {
             steps,
             step_ms,
@@ -171,12 +171,8 @@ fn factor(blocks: &[Block<'_>]) -> f64 {
     let steps: Vec<f64> = blocks.iter().map(|block| block.step_ms).collect();
     let waits: Vec<f64> = blocks.iter().map(|block| block.waited_ms).collect();
     let (step, wait) = (mean(&steps), mean(&waits));
-    let for_data = mean(
-        &(blocks.iter())
-            .flat_map(|block| block.steps)
-            .map(|step| step.wait_ns as f64 * 1e-6)
-            .collect::<Vec<_>>(),
-    );
+    let for_data = blocks.iter().flat_map(|block| block.steps);
+    let for_data = mean(&for_data.map(|step| ms(step.wait_ns)).collect::<Vec<_>>());
     let likely = if for_data > SOME_WAIT * step {
         0.0
     } else {
@@ -187,9 +183,8 @@ fn factor(blocks: &[Block<'_>]) -> f64 {
         .map(|(x, y)| (x - wait) * (y - step))
         .sum();
     let slope = if xx > 0.0 { xy / xx } else { likely };
-    let left: Vec<f64> = (waits.iter().zip(&steps))
-        .map(|(x, y)| y - step - slope * (x - wait))
-        .collect();
+    let left = (waits.iter().zip(&steps)).map(|(x, y)| y - step - slope * (x - wait));
+    let left: Vec<f64> = left.collect();
     let noise = variance(&left).max(1e-12 * step * step);
     let prior = noise / (UNSURE * UNSURE);
     ((xy + likely * prior) / (xx + prior)).clamp(0.0, MOST)

@@ -53,17 +53,13 @@ pub(super) struct Kept<'a> {
 impl Kept<'_> {
     /// Step times in milliseconds.
     pub(super) fn step_ms(&self) -> Vec<f64> {
-        self.steps.iter().map(|step| ms(step.step_ns())).collect()
+        times_ms(self.steps, WindowStep::step_ns)
     }
 
     /// Mean step of each cached batch, in milliseconds.
     fn means_by_slot(&self) -> Vec<f64> {
-        let slots = self
-            .steps
-            .iter()
-            .filter_map(|step| step.slot)
-            .max()
-            .map_or(0, |slot| slot + 1);
+        let slots = self.steps.iter().filter_map(|step| step.slot).max();
+        let slots = slots.map_or(0, |slot| slot + 1);
         (0..slots)
             .map(|slot| {
                 let of_slot = self.steps.iter().filter(|step| step.slot == Some(slot));
@@ -78,29 +74,22 @@ impl Kept<'_> {
     }
 
     pub(super) fn mean_wait_ms(&self) -> f64 {
-        mean(
-            &self
-                .steps
-                .iter()
-                .map(|step| ms(step.wait_ns))
-                .collect::<Vec<_>>(),
-        )
+        mean(&times_ms(self.steps, |step| step.wait_ns))
     }
 
     pub(super) fn mean_compute_ms(&self) -> f64 {
-        mean(
-            &self
-                .steps
-                .iter()
-                .map(|step| ms(step.compute_ns))
-                .collect::<Vec<_>>(),
-        )
+        mean(&times_ms(self.steps, |step| step.compute_ns))
     }
 }
 
 /// Nanoseconds as milliseconds.
 pub(super) fn ms(ns: u64) -> f64 {
     ns as f64 * 1e-6
+}
+
+/// A time of each step, in milliseconds.
+pub(super) fn times_ms(steps: &[WindowStep], time_ns: fn(WindowStep) -> u64) -> Vec<f64> {
+    steps.iter().map(|step| ms(time_ns(*step))).collect()
 }
 
 /// Why a window is not used.
@@ -198,12 +187,13 @@ impl<'a> Settled<'a> {
                 .and_then(|first| window.steps.get(first..))
                 .unwrap_or_default();
             let unused = why_unused(first, steps);
-            let lasts = |steps: &[WindowStep]| steps.iter().map(|s| ms(s.step_ns())).sum::<f64>();
+            let total_ms =
+                |steps: &[WindowStep]| times_ms(steps, WindowStep::step_ns).iter().sum::<f64>();
             begins_ms += window.entered_ns.map_or(0.0, ms);
-            let ends_ms = begins_ms + lasts(&window.steps);
+            let ends_ms = begins_ms + total_ms(&window.steps);
             if unused.is_none() {
                 settled.kept.push(Kept {
-                    begins_ms: ends_ms - lasts(steps),
+                    begins_ms: ends_ms - total_ms(steps),
                     index,
                     phase: window.phase,
                     long,
@@ -264,14 +254,8 @@ fn settled_from(window: &Window, is_long_replay: bool) -> Option<usize> {
     if window.phase == Phase::Replay {
         from += LAUNCHES;
     }
-    let steps: Vec<f64> = window
-        .steps
-        .get(from..)
-        .unwrap_or_default()
-        .iter()
-        .map(|s| ms(s.step_ns()))
-        .collect();
-    let blocks = block_means(&steps, BLOCK);
+    let steps = window.steps.get(from..).unwrap_or_default();
+    let blocks = block_means(&times_ms(steps, WindowStep::step_ns), BLOCK);
     // The loader fills its queue during most of the long replay. In other windows, a change after the
     // middle means that the window has two states, and both are part of the long run.
     let last = if is_long_replay {
@@ -279,14 +263,7 @@ fn settled_from(window: &Window, is_long_replay: bool) -> Option<usize> {
     } else {
         blocks.len() / 2
     };
-    let waits: Vec<f64> = window
-        .steps
-        .get(from..)
-        .unwrap_or_default()
-        .iter()
-        .map(|s| ms(s.wait_ns))
-        .collect();
-    let waits = block_means(&waits, BLOCK);
+    let waits = block_means(&times_ms(steps, |step| step.wait_ns), BLOCK);
     // Waits show whether a queue drains or fills. After the first live window, changes of the compute come
     // from the machine and are part of the long run.
     let by_waits = window.phase == Phase::Live && window.cycle > 0;
@@ -339,11 +316,10 @@ fn leave_out(
     let all = kept.clone();
     kept.retain(|window| {
         let reason = rule(&all, window);
-        let keep = reason.is_none();
-        if let Some(entry) = unused.get_mut(window.index).filter(|_| !keep) {
-            *entry = reason;
+        if reason.is_some() {
+            unused[window.index] = reason;
         }
-        keep
+        reason.is_none()
     });
 }
 

@@ -1,8 +1,8 @@
-//! Resampling of correlated series, and intervals from the resamples.
+//! Resamples correlated series, and computes intervals from the resamples.
 //!
-//! Blocks of neighbouring steps are drawn with replacement, so that correlation within a block is
-//! kept (moving blocks: Künsch, Annals of Statistics 17, 1989). Blocks do not cross windows. The
-//! seed is fixed: the same steps give the same interval.
+//! Blocks of neighbouring steps are drawn with replacement, which keeps the correlation within a block
+//! (moving blocks: Künsch, Annals of Statistics 17, 1989). Blocks do not cross windows. The seed is fixed, so
+//! the same steps give the same interval.
 
 use super::{NORMAL, mean, student};
 
@@ -14,7 +14,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// A generator; every seed is a good one.
+    /// A generator. Every seed is suitable.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut counter = seed;
@@ -48,21 +48,21 @@ impl Rng {
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
     }
 
-    /// A number below `bound`, which is at least 1.
+    /// A number below `bound`. `bound` must be at least 1.
     pub fn below(&mut self, bound: usize) -> usize {
         let product = u128::from(self.bits()) * bound as u128;
         usize::try_from(product >> 64).unwrap_or_default()
     }
 }
 
-/// All blocks of `length` neighbouring values within the windows, as their means.
+/// The means of all blocks of neighbouring values within the windows.
 #[derive(Debug, Clone)]
 pub(in crate::analysis) struct Blocks {
     means: Vec<f64>,
     centre: f64,
-    /// Blocks that make a resample as long as the series.
+    /// Number of blocks in a resample, which is as long as the series.
     draws: usize,
-    /// What their deviations are widened by.
+    /// Factor by which deviations are widened.
     expansion: f64,
 }
 
@@ -81,13 +81,13 @@ impl Blocks {
             centre: mean(&means),
             means,
             draws,
-            // Independent pieces of information in the series, roughly: whole blocks less one.
+            // Approximate degrees of freedom: the number of whole blocks less one.
             expansion: expansion(draws as f64 - 1.0),
         }
     }
 
-    /// How far the mean of a resample is from that of all blocks, widened by [`expansion`]. It varies
-    /// as the mean of the series does.
+    /// Deviation of a resample's mean from the mean of all blocks, widened by [`expansion`]. It varies like
+    /// the mean of the series.
     pub(in crate::analysis) fn deviation(&self, rng: &mut Rng) -> f64 {
         if self.means.is_empty() {
             return 0.0;
@@ -99,10 +99,10 @@ impl Blocks {
     }
 }
 
-/// By how much to widen deviations of a resampled mean so that their percentiles make a 95 %
-/// interval: `freedom + 1` blocks vary too little by sqrt((n - 1)/n), and their variance is an
-/// estimate (expanded percentiles: Hesterberg, "What teachers should know about the bootstrap",
-/// The American Statistician 69, 2015).
+/// Factor by which to widen deviations of a resampled mean, so that their percentiles are a 95 % interval.
+/// The variation of n = `freedom + 1` blocks is too small by sqrt((n - 1)/n), and their variance is an
+/// estimate (expanded percentiles: Hesterberg, "What teachers should know about the bootstrap", The American
+/// Statistician 69, 2015).
 pub(in crate::analysis) fn expansion(freedom: f64) -> f64 {
     let freedom = freedom.max(1.0);
     student(freedom) / NORMAL * ((freedom + 1.0) / freedom).sqrt()
@@ -111,14 +111,9 @@ pub(in crate::analysis) fn expansion(freedom: f64) -> f64 {
 /// The 2.5 % and 97.5 % percentiles.
 pub(in crate::analysis) fn percentiles(mut values: Vec<f64>) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
-    let at = |tenths_of_percent: usize| {
-        let last = values.len().saturating_sub(1);
-        values
-            .get(last * tenths_of_percent / 1000)
-            .copied()
-            .unwrap_or_default()
-    };
-    (at(25), at(975))
+    let last = values.len().saturating_sub(1);
+    let at = |per_mille: usize| values.get(last * per_mille / 1000).copied();
+    (at(25).unwrap_or_default(), at(975).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -136,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn resampled_means_vary_as_the_mean_of_a_correlated_series_does() {
+    fn resampled_means_vary_like_the_mean_of_a_correlated_series() {
         // An autoregressive series: its mean varies (1 + r) / (1 - r) times as much as that of
         // independent values.
         let (r, n) = (0.6, 4000_u16);

@@ -1,26 +1,25 @@
-//! Where steady state begins in a series of block means.
+//! Finds the beginning of the steady state in a series of block means, with two rules.
 //!
-//! Two rules for two questions. [`warmup_blocks`] asks how much of a run's beginning to leave out
-//! so that the mean of the rest is known best (MSER-5: White, "An effective truncation heuristic
-//! for bias reduction in simulation output", Simulation 69(6), 1997). [`change_point`] asks
-//! whether a window has a step in its level at all, and where: the split with the largest
-//! two-sample t statistic (maximally selected: Hawkins, "Testing a sequence of observations for a
-//! shift in location", JASA 72, 1977). MSER alone would cut a series of rare waits down to its
-//! quietest end, and the mean with it.
+//! - [`warmup_blocks`] finds how much of the start of a run to leave out, so that the mean of the rest is most
+//!   precise (MSER-5: White, "An effective truncation heuristic for bias reduction in simulation output",
+//!   Simulation 69(6), 1997).
+//! - [`change_point`] finds whether and where the level of a window changes: the split with the largest
+//!   two-sample t statistic (maximally selected: Hawkins, "Testing a sequence of observations for a shift in
+//!   location", JASA 72, 1977).
+//!
+//! MSER alone would reduce a series of rare waits to its quietest end, and bias the mean.
 
 use super::mean;
 
-/// Steps that are dropped as warm-up in any case (the convention of SPDL's performance notes).
+/// Minimum number of warm-up steps to drop (the convention of SPDL's performance notes).
 pub const LEAST_WARMUP: usize = 20;
 
-/// Least steady steps worth a mean.
+/// Minimum number of steady steps for a mean.
 pub const LEAST_STEADY: u64 = 10;
 
-/// How many leading blocks to drop before the mean of the rest is taken, by MSER.
-///
-/// Blocks of 5 values make it MSER-5. `None` where no steady state is found: fewer than 4 blocks,
-/// or the best truncation lies past the middle, so that the series had hardly begun to settle when
-/// it ended.
+/// Number of leading blocks to drop before the mean of the rest is computed, by MSER (MSER-5 with blocks of 5
+/// values). `None` if there are fewer than 4 blocks, or if the best truncation is in the second half: the
+/// series then had hardly begun to settle when it ended.
 #[must_use]
 pub fn warmup_blocks(block_means: &[f64]) -> Option<usize> {
     let count = block_means.len();
@@ -31,20 +30,20 @@ pub fn warmup_blocks(block_means: &[f64]) -> Option<usize> {
     (cut <= count / 2).then_some(cut)
 }
 
-/// The number of leading blocks without which the mean of the rest is known best, wherever that is.
+/// Number of leading blocks without which the mean of the rest is most precise.
 #[must_use]
 pub fn best_cut(block_means: &[f64]) -> usize {
     let count = block_means.len();
     let (mut sum, mut squares) = (0.0, 0.0);
-    // Values are centred first, so that the difference of squares below does not cancel.
+    // Values are centred first, to avoid cancellation in the difference of squares below.
     let centre = mean(block_means);
     let mut best = (f64::INFINITY, 0);
-    // The last few are not candidates: two alike blocks at the end would always win.
+    // The last few blocks are not candidates: two equal blocks at the end would always win.
     for (at, value) in block_means.iter().enumerate().rev() {
         sum += value - centre;
         squares += (value - centre).powi(2);
         let kept = (count - at) as f64;
-        // Of values that are all the same only rounding is left, which must not choose.
+        // If all values are equal, the spread is only a rounding error, which must not decide.
         let spread = squares - sum * sum / kept;
         let error = if spread < 1e-9 * squares {
             0.0
@@ -58,9 +57,8 @@ pub fn best_cut(block_means: &[f64]) -> usize {
     best.1
 }
 
-/// The split after which the level is different, if any: the number of leading blocks, at most
-/// `last`, whose mean differs from that of the rest by the most standard errors, where that is
-/// more than `threshold` of them.
+/// The split with the largest difference of levels: the number of leading blocks, at most `last`, whose mean
+/// differs most from the mean of the rest. `None` if no difference exceeds `threshold` standard errors.
 #[must_use]
 pub fn change_point(block_means: &[f64], last: usize, threshold: f64) -> Option<usize> {
     let count = block_means.len();
@@ -71,7 +69,7 @@ pub fn change_point(block_means: &[f64], last: usize, threshold: f64) -> Option<
     for (seen, value) in (1..=last.min(count.saturating_sub(1))).zip(block_means) {
         head += value - centre;
         let (a, b) = (seen as f64, (count - seen) as f64);
-        // The tail sums to -head, since all are centred.
+        // The centred values of the tail add up to -head.
         let between = head * head * (1.0 / a + 1.0 / b);
         let floor = 1e-18 * centre * centre;
         let within = ((squares - between) / (count as f64 - 2.0)).max(floor);
@@ -117,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_in_the_level_is_found_where_it_is() {
+    fn a_change_of_the_level_is_found_at_its_position() {
         let blocks: Vec<f64> = (0..30)
             .map(|i| if i < 17 { 12.0 } else { 10.0 } + wiggle(i))
             .collect();

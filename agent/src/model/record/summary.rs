@@ -75,8 +75,9 @@ pub struct SummaryRecord {
     /// Place where the user sets the options of the main loop. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options_from: Option<OptionsFrom>,
-    /// Name of the main loop: the loop that the user named, else the probed loop, else the training
-    /// loop with the longest total time. If no loop is known to train, all loops are candidates.
+    /// Name of the main loop. Criteria, in order: the user named the loop; it is probed; it took steps
+    /// and neither evaluates nor feeds another loop; it has enough steps for a steady state; it is known
+    /// to train a model; it took the most time.
     #[serde(rename = "loop")]
     pub loop_name: Option<String>,
     /// Purpose of the main loop. Null if unknown.

@@ -1,9 +1,9 @@
 //! What an agent knows of a simulated pipeline: the same facts as of a real run.
 
-use headspace_agent::analysis::attribution::facts::{LoaderFacts, PipelineFacts};
+use headspace_agent::analysis::attribution::facts::PipelineFacts;
 use headspace_agent::model::Distribution;
 use headspace_agent::model::record::{
-    BatchRecord, Estimate, GpuUse, QueueSummary, ResourcesRecord, StageSummary,
+    BatchRecord, Estimate, GpuUse, LoaderRecord, QueueSummary, ResourcesRecord, StageSummary,
 };
 
 use super::draw::Blind;
@@ -40,7 +40,6 @@ pub(crate) fn facts(line: &Line, seen: &Seen, probed: bool, blind: Blind) -> Pip
         step_ms,
         wait_ms,
         compute_cv: Some(cv(&seen.compute)),
-        step_error_ms: None,
         floor_ms: probed.then_some(Estimate {
             value: floor,
             low: 0.98 * floor,
@@ -48,19 +47,19 @@ pub(crate) fn facts(line: &Line, seen: &Seen, probed: bool, blind: Blind) -> Pip
         }),
         contention_ms: probed.then_some((step_ms - wait_ms - floor).max(0.0)),
         resources: resources(line, seen, blind.counters),
-        loader: LoaderFacts {
+        loader: LoaderRecord {
             workers: workers
                 .map(|(workers, _)| workers)
                 .or(line.inline.then_some(0)),
             prefetch_factor: workers.map(|(_, ahead)| ahead),
-            prefetch_depth: workers.map(|(workers, ahead)| workers * ahead),
             batch: line.inline.then_some(BatchRecord {
                 tensors: line.handing.tensors,
                 tensor_bytes: (line.handing.mib * 1_048_576.0) as u64,
                 ..BatchRecord::default()
             }),
-            ..LoaderFacts::default()
+            ..LoaderRecord::default()
         },
+        shared_mib_ms: None,
     }
 }
 

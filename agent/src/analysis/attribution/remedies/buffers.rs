@@ -1,42 +1,39 @@
-//! Bigger buffers: they help where calls vary, and only there.
+//! Proposes larger buffers. They help only if call times vary.
 
 use super::super::bottleneck::Term;
 use super::action::Action;
 use super::{Context, Draft, Outcome, change};
-use crate::analysis::attribution::confidence;
-
-/// Buffers tried at most.
-const TRIED: usize = 4;
+use crate::analysis::attribution::thresholds::{confidence, counts};
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     let model = context.model;
     if model.simulated.inline {
         return Vec::new();
     }
-    // From the end: what lies before the loop is where jitter is felt.
+    // From the loop backwards, because jitter in the last buffers delays the loop.
     let best = (0..model.nodes.len())
         .rev()
-        .take(TRIED)
+        .take(counts::TRIED_BUFFERS)
         .filter_map(|stage| bigger(context, stage))
         .min_by(|a, b| a.1.total_cmp(&b.1));
     best.map(|(draft, _)| draft).into_iter().collect()
 }
 
-/// A bigger buffer after a stage, and the step it leads to.
+/// A larger buffer after a stage, and the predicted step.
 fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
     let model = context.model;
     let mut simulated = model.simulated.clone();
     let station = &mut simulated.stations[stage];
     let (action, knob) = if let Some(ahead) = station.ahead {
-        let to = ahead.saturating_mul(4).min(64);
+        let to = (ahead.saturating_mul(counts::BUFFER_FACTOR)).min(counts::MAX_PREFETCH);
         station.ahead = Some(to);
         let action = Action::MorePrefetch { from: ahead, to };
         (action, change("prefetch_factor", &ahead, &to))
     } else {
         let queue = model.nodes[stage].after?;
         let from = queue.capacity?;
-        // What comes at once has to fit several times over.
-        let to = from.saturating_mul(4).max(from.saturating_add(2));
+        let to = from.saturating_mul(counts::BUFFER_FACTOR);
+        let to = to.max(from.saturating_add(counts::MIN_BUFFER_INCREASE));
         station.room = to;
         let action = Action::BiggerQueue {
             queue: queue.name.clone(),
@@ -58,7 +55,7 @@ fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
         term: Term::Jitter,
         change: Some(knob),
         outcome: Outcome::Becomes(Box::new(simulated)),
-        confidence: confidence::BUFFER,
+        confidence: confidence::LARGER_BUFFER,
     };
     Some((draft, predicted))
 }

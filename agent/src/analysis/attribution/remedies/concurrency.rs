@@ -1,15 +1,12 @@
-//! More calls of a stage at once, or fewer where more hold each other up.
+//! Proposes more concurrent calls of a stage, or fewer if they slow each other.
 
-use super::super::bottleneck::{Term, limit_ms, memory_suspect, waits_for_lock};
+use super::super::bottleneck::{Term, at_least, limit_ms, memory_suspect, waits_for_lock};
 use super::super::queueing_model::{Model, whole};
 use super::super::stage_order::Node;
 use super::action::{Action, Shared};
 use super::{Context, Draft, Outcome, change, load_in_workers};
-use crate::analysis::attribution::confidence;
+use crate::analysis::attribution::thresholds::{confidence, counts};
 use crate::model::record::{ChangeRecord, QueueSummary};
-
-/// How many times the concurrency is proposed at most.
-const MOST_TIMES: u32 = 8;
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     let model = context.model;
@@ -19,19 +16,18 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
             .limit_ms
             .total_cmp(&model.nodes[*a].limit_ms)
     });
-    let step = context.step_ms();
-    let calls = if model.simulated.inline { 1 } else { 2 };
-    let more = stages
-        .iter()
-        .filter(|stage| {
-            model.simulated.inline
-                || model.nodes[**stage].limit_ms > model.thresholds.concurrency_limit * step
-        })
-        .take(calls)
-        .filter_map(|stage| more(context, *stage));
-    let fewer = stages
-        .iter()
-        .take(3)
+    let long_ms = model.thresholds.concurrency_limit * context.step_ms();
+    let inline = model.simulated.inline;
+    let candidates = (stages.iter())
+        .filter(|stage| inline || model.nodes[**stage].limit_ms > long_ms)
+        .take(if inline {
+            1
+        } else {
+            counts::STAGES_WITH_MORE_CALLS
+        });
+    let more = candidates.filter_map(|stage| more(context, *stage));
+    let fewer = (stages.iter())
+        .take(counts::STAGES_WITH_FEWER_CALLS)
         .filter_map(|stage| fewer(context, *stage));
     let pools = (0..model.pools.len()).map(|pool| more_threads(context, pool));
     more.chain(fewer).chain(pools).collect()
@@ -43,8 +39,7 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
     let shared = &model.pools[pool];
     let needed = shared.active * context.step_ms() / next_limit(context, None);
     let from = shared.threads;
-    let to = whole((model.thresholds.spare_concurrency * needed).ceil())
-        .clamp(from + 1, MOST_TIMES * from);
+    let to = enough(model, needed, from);
     let mut simulated = model.simulated.clone();
     simulated.pools[pool] = to;
     let name = &shared.queue.name;
@@ -58,11 +53,17 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
         term: Term::Pool(pool),
         change: Some(change(&format!("{name}.concurrency"), &from, &to)),
         outcome: Outcome::Becomes(Box::new(simulated)),
-        confidence: confidence::POOL,
+        confidence: confidence::MORE_THREADS,
     }
 }
 
-/// The knob that sets how many calls of a stage run at once.
+/// A concurrency above `from`, if `needed` is needed on average.
+fn enough(model: &Model<'_>, needed: f64, from: u32) -> u32 {
+    whole((model.thresholds.concurrency_margin * needed).ceil())
+        .clamp(from + 1, counts::MAX_CONCURRENCY_FACTOR * from)
+}
+
+/// The setting of a stage's concurrency, changed to `to` concurrent calls.
 fn knob(context: &Context<'_>, stage: usize, to: u32) -> ChangeRecord {
     let model = context.model;
     let node = &model.nodes[stage];
@@ -74,15 +75,15 @@ fn knob(context: &Context<'_>, stage: usize, to: u32) -> ChangeRecord {
     change(&format!("{name}.concurrency"), &from, &to)
 }
 
-/// The concurrency to declare so that a stage makes `calls` calls at once. Some stages make more calls at
-/// once than they declare; the surplus stays.
+/// The concurrency to declare so that a stage has `calls` concurrent calls. Some stages have more than they
+/// declare; the difference stays.
 fn declared(node: &Node<'_>, calls: u32) -> u32 {
     let now = whole(node.concurrency);
     let undeclared = now - node.stage.concurrency.map_or(now, whole).min(now);
     calls.saturating_sub(undeclared).max(1)
 }
 
-/// What else bounds the step once a stage, or a pool, has enough concurrency.
+/// The next limit of the step after a stage or a pool has enough concurrency.
 fn next_limit(context: &Context<'_>, stage: Option<usize>) -> f64 {
     let model = context.model;
     let others = (0..model.nodes.len())
@@ -91,28 +92,24 @@ fn next_limit(context: &Context<'_>, stage: Option<usize>) -> f64 {
     others
         .chain([Term::Cores, Term::Disk, Term::Compute].map(|term| limit_ms(model, term)))
         .fold(0.0, f64::max)
-        .max(0.02 * context.step_ms())
+        .max(model.thresholds.min_next_limit * context.step_ms())
 }
 
-/// The queue of the pool that a stage runs in, where it is empty: the loop submits too few calls
-/// ahead, and more workers would wait for more.
-fn starved_pool<'a>(model: &'a Model<'_>, stage: usize) -> Option<&'a QueueSummary> {
+/// The queue of the pool that a stage runs in, if that queue is usually empty. The loop then submits too few
+/// calls ahead, and additional workers would be idle too.
+fn empty_pool_queue<'a>(model: &'a Model<'_>, stage: usize) -> Option<&'a QueueSummary> {
+    let t = model.thresholds;
     let active = model.nodes[stage].active(model.facts.step_ms);
+    let runs_stage = |at_work: f64| (at_work - active).abs() <= t.same_calls_error * active;
     model.facts.queues.iter().find(|queue| {
-        let at_work = queue.active.is_some_and(|at_work| {
-            (at_work - active).abs() <= model.thresholds.same_calls * active
-        });
-        at_work
-            && queue
-                .empty_pct
-                .is_some_and(|pct| pct >= model.thresholds.starved_pool_pct)
+        queue.active.is_some_and(runs_stage) && at_least(queue.empty_pct, t.empty_pool_queue_pct)
     })
 }
 
 fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let model = context.model;
     let node = &model.nodes[stage];
-    if let Some(pool) = starved_pool(model, stage) {
+    if let Some(pool) = empty_pool_queue(model, stage) {
         return Some(Draft {
             action: Action::SubmitAhead {
                 stage: node.stage.name.clone(),
@@ -126,26 +123,20 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         });
     }
     let locked = model.holds_gil(stage) || waits_for_lock(model, stage);
-    if memory_suspect(model, stage) || locked || reads_all_it_can(model, stage) {
+    if memory_suspect(model, stage) || locked || saturates_disk(model, stage) {
         return None;
     }
-    let from = whole(node.concurrency);
-    let needed = node.busy_ms() / next_limit(context, Some(stage));
-    // One to spare, for calls vary.
-    let mut to = whole((model.thresholds.spare_concurrency * needed).ceil())
-        .clamp(from + 1, MOST_TIMES * from);
-    if let Some((decoder, engines)) = model.decoder
-        && decoder == stage
-    {
-        to = to.min(engines);
-    }
-    let mut simulated = model.simulated.clone();
     if model.simulated.inline {
         return load_in_workers::draft(context, stage);
     }
+    let from = whole(node.concurrency);
+    let needed = node.busy_ms() / next_limit(context, Some(stage));
+    let engines = model.engines_of(stage);
+    let to = enough(model, needed, from).min(engines.unwrap_or(u32::MAX));
     if to <= from {
         return None;
     }
+    let mut simulated = model.simulated.clone();
     simulated.stations[stage].servers = to;
     let action = if model.workers == Some(stage) {
         Action::MoreProcesses { from, to }
@@ -154,7 +145,7 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
             stage: node.stage.name.clone(),
             from: declared(node, from),
             to: declared(node, to),
-            on_decoders: Some(stage) == model.decoder.map(|(decoder, _)| decoder),
+            on_decoders: engines.is_some(),
         }
     };
     Some(Draft {
@@ -163,27 +154,23 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         term: Term::Stage(stage),
         change: Some(knob(context, stage, to)),
         outcome: Outcome::Becomes(Box::new(simulated)),
-        // Where cores bind, workers that have no core of their own slow each other.
+        // If the cores are the bottleneck, workers without a core of their own slow each other.
         confidence: if context.binds(Term::Cores) && model.is_oversubscribed(to) {
-            confidence::ASSUMED
+            confidence::ASSUMED_GAIN
         } else if node.stage.concurrency_known {
-            confidence::KNOWN_CONCURRENCY
+            confidence::DECLARED_CONCURRENCY
         } else {
-            confidence::SEEN_CONCURRENCY
+            confidence::OBSERVED_CONCURRENCY
         },
     })
 }
 
-/// Whether the disk gives a stage no more.
-fn reads_all_it_can(model: &Model<'_>, stage: usize) -> bool {
-    model.reader == Some(stage)
-        && model
-            .uses
-            .disk
-            .is_some_and(|used| used >= model.thresholds.saturated_utilization)
+/// Whether a stage reads as much as the disk can deliver.
+fn saturates_disk(model: &Model<'_>, stage: usize) -> bool {
+    model.reader == Some(stage) && at_least(model.uses.disk, model.thresholds.saturated_utilization)
 }
 
-/// Fewer calls of a stage that slow each other: on the decoders, in memory, or on the cores.
+/// Proposes fewer concurrent calls if they slow each other: on the decoders, in memory, or on the cores.
 fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let (model, t) = (context.model, context.model.thresholds);
     let node = &model.nodes[stage];
@@ -192,7 +179,7 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
     if now < 2 {
         return None;
     }
-    let draft = |to: u32, shared, term, outcome, confidence| Draft {
+    let draft = |to: u32, (shared, term), outcome, confidence| Draft {
         action: Action::FewerCalls {
             stage: node.stage.name.clone(),
             from: now,
@@ -205,44 +192,29 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
         outcome,
         confidence,
     };
-    if let Some((decoder, engines)) = model.decoder
-        && decoder == stage
+    if let Some(engines) = model.engines_of(stage)
         && from > engines
         && node.active(context.step_ms()) > t.oversubscribed_engines * f64::from(engines)
     {
-        let (shared, certainty) = (Shared::Decoders, confidence::FEWER_DECODES);
-        return Some(draft(
-            engines,
-            shared,
-            Term::Engines,
-            Outcome::AtLeast,
-            certainty,
-        ));
+        let (shared, confidence) = (Shared::Decoders, confidence::FEWER_DECODING_CALLS);
+        let shared = (shared, Term::Engines);
+        return Some(draft(engines, shared, Outcome::AtLeast, confidence));
     }
     if memory_suspect(model, stage) && node.limit_ms > t.memory_limit * context.step_ms() {
-        let (to, certainty) = (from.div_ceil(2), confidence::HOPED_FOR);
-        return Some(draft(
-            to,
-            Shared::Memory,
-            Term::Memory,
-            Outcome::AtLeast,
-            certainty,
-        ));
+        let (to, confidence) = (from.div_ceil(2), confidence::MINIMUM_GAIN);
+        let shared = (Shared::Memory, Term::Memory);
+        return Some(draft(to, shared, Outcome::AtLeast, confidence));
     }
     let cores = model.simulated.cores;
-    let scarce = (model.uses.cores).is_some_and(|used| used >= t.oversubscribed_cores);
-    if !scarce || f64::from(from) <= cores || node.cpu().unwrap_or(0.0) < t.oversubscribing_cpu {
+    let scarce = at_least(model.uses.cores, t.oversubscribed_core_utilization);
+    if !scarce || f64::from(from) <= cores || node.cpu().unwrap_or(0.0) < t.min_oversubscribing_cpu
+    {
         return None;
     }
     let to = whole((cores - model.simulated.loop_cores).floor().max(1.0)).min(from - 1);
     let mut simulated = model.simulated.clone();
     simulated.stations[stage].servers = to;
     let outcome = Outcome::Becomes(Box::new(simulated));
-    Some(draft(
-        to,
-        Shared::Cores,
-        Term::Cores,
-        outcome,
-        confidence::FEWER_CALLS,
-    ))
+    let shared = (Shared::Cores, Term::Cores);
+    Some(draft(to, shared, outcome, confidence::FEWER_CALLS))
 }

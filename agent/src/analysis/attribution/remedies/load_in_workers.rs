@@ -1,18 +1,13 @@
-//! A loop that loads by itself: let others load while it computes, at the price of handing batches over.
+//! Proposes background loading for a loop that loads by itself. The batches must then be transferred to the
+//! loop, which has a cost.
 
-use super::super::bottleneck::{Term, replace};
+use super::super::bottleneck::{Term, at_least, replace};
 use super::super::handover_cost::Price;
 use super::super::queueing_model::{Model, whole};
 use super::super::simulation::{SimulatedPipeline, Station, Supply};
 use super::action::Action;
 use super::{Context, Draft, Outcome, change};
-use crate::analysis::attribution::confidence;
-
-/// Worker processes that are tried at most.
-const MOST: f64 = 16.0;
-
-/// Batches that a worker of torch is ahead unless the user says otherwise.
-const AHEAD: u32 = 2;
+use crate::analysis::attribution::thresholds::{confidence, counts};
 
 pub(super) fn draft(context: &Context<'_>, stage: usize) -> Option<Draft> {
     if context.model.facts.loader.workers == Some(0) {
@@ -22,12 +17,13 @@ pub(super) fn draft(context: &Context<'_>, stage: usize) -> Option<Draft> {
     }
 }
 
-/// Worker processes: the fewest that lead to about the shortest step that any number up to the cores
-/// does. None where the price, were it somewhat higher, would take all that is spared.
+/// Proposes the smallest number of worker processes whose step is about the shortest, among all numbers up to
+/// the cores. Returns `None` if a somewhat higher cost would use up the gain.
 fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let (model, step) = (context.model, context.step_ms());
-    let cores = model.facts.resources.cores_usable;
-    let most = whole(cores.unwrap_or(MOST).floor().clamp(1.0, MOST));
+    let t = model.thresholds;
+    let cores = model.facts.resources.cores_usable.unwrap_or(t.max_workers);
+    let most = whole(cores.floor().clamp(1.0, t.max_workers));
     let tried: Vec<(u32, f64)> = (1..=most)
         .filter_map(|workers| {
             let price = price(model, workers);
@@ -35,36 +31,29 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
             Some((workers, context.predictor.step_ms(&simulated)))
         })
         .collect();
-    // Without a core for each process more is uncertain, and less is gained than predicted.
-    let handicap = |workers: u32| {
-        if model.is_oversubscribed(workers) {
-            model.thresholds.oversubscribed_step
+    // Without a core for each process, the prediction is less certain, and the gain is smaller.
+    let rated = |(workers, ms): &(u32, f64)| {
+        if model.is_oversubscribed(*workers) {
+            t.oversubscribed_step * ms
         } else {
-            1.0
+            *ms
         }
     };
-    let rated = |(workers, ms): &(u32, f64)| handicap(*workers) * ms;
     let best = tried.iter().map(rated).fold(f64::INFINITY, f64::min);
     let (to, step_ms) = tried
         .into_iter()
-        .find(|one| rated(one) <= model.thresholds.as_short_step * best)?;
+        .find(|one| rated(one) <= t.max_over_shortest_step * best)?;
 
     let price = price(model, to);
-    let more_expensive = with_workers(
-        model,
-        stage,
-        to,
-        price.times(model.thresholds.uncertain_cost),
-    )?;
-    if context.predictor.step_ms(&more_expensive) > (1.0 - model.thresholds.min_remedy_gain) * step
-    {
+    let more_expensive = with_workers(model, stage, to, price.times(t.worker_cost_margin))?;
+    if context.predictor.step_ms(&more_expensive) > (1.0 - t.min_remedy_gain) * step {
         return None;
     }
-    let is_cheap = price.receive_ms <= model.thresholds.high_cost * (step - step_ms);
+    let is_cheap = price.receive_ms <= t.high_worker_cost * (step - step_ms);
     let confidence = if price.is_known && is_cheap && !model.is_oversubscribed(to) {
-        confidence::PRICED
+        confidence::MEASURED_BATCH
     } else {
-        confidence::ASSUMED
+        confidence::ASSUMED_GAIN
     };
     Some(Draft {
         action: Action::MoreProcesses { from: 0, to },
@@ -76,7 +65,7 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
     })
 }
 
-/// The pipeline with that number of worker processes.
+/// The pipeline with `workers` worker processes.
 fn with_workers(
     model: &Model<'_>,
     stage: usize,
@@ -84,44 +73,42 @@ fn with_workers(
     price: Price,
 ) -> Option<SimulatedPipeline> {
     let mut simulated = model.simulated.clone();
-    // Each worker process has an interpreter lock to itself.
+    // Each worker process has its own interpreter lock.
     replace(&mut simulated, Supply::Gil, Supply::Cores);
     let mut station = all_in_one(model, &simulated, stage)?;
     station.parts.push((Supply::Cores, price.send_ms));
-    (station.servers, station.ahead) = (workers, Some(AHEAD));
+    (station.servers, station.ahead) = (workers, Some(counts::PREFETCH_FACTOR));
     (simulated.stations, simulated.batch, simulated.inline) = (vec![station], 1.0, false);
     simulated.loop_ms += price.receive_ms;
     Some(simulated)
 }
 
 fn price(model: &Model<'_>, workers: u32) -> Price {
-    let price = Price::of(&model.facts.loader);
-    let price = if holds_lock(model) {
-        price.of_workers_that_hold_the_lock()
-    } else {
-        price
-    };
-    if model.is_oversubscribed(workers) {
-        price.without_a_free_core()
-    } else {
-        price
+    let mut price = Price::of(model.facts, model.thresholds);
+    if holds_lock(model) {
+        price = price.of_workers_that_hold_the_lock(model.thresholds);
     }
+    if model.is_oversubscribed(workers) {
+        price = price.without_a_free_core(model.thresholds);
+    }
+    price
 }
 
-/// Whether something holds the interpreter lock for long. Of a loop that loads by itself, that is the
-/// loading or the loop.
+/// Whether the loading or the loop holds the interpreter lock for long.
 fn holds_lock(model: &Model<'_>) -> bool {
-    let waits = model.facts.resources.gil_wait_ms;
-    waits.is_some_and(|ms| ms >= model.thresholds.gil_wait_ms)
+    at_least(
+        model.facts.resources.gil_wait_ms,
+        model.thresholds.long_gil_wait_ms,
+    )
 }
 
-/// One thread or process that does all of it, one after the other.
+/// One thread or process that runs all stages, one after the other.
 fn in_a_thread_or_process(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let model = context.model;
     let mut simulated = model.simulated.clone();
     let mut station = all_in_one(model, &simulated, stage)?;
-    (station.servers, station.room) = (1, 2);
-    // Who holds the interpreter lock for long keeps a thread from working beside it.
+    (station.servers, station.room) = (1, counts::QUEUE_CAPACITY);
+    // If the interpreter lock is held for long, a thread could not work at the same time.
     let holds_lock = holds_lock(model);
     if holds_lock {
         let price = price(model, 1);
@@ -138,14 +125,14 @@ fn in_a_thread_or_process(context: &Context<'_>, stage: usize) -> Option<Draft> 
         change: None,
         outcome: Outcome::Becomes(Box::new(simulated)),
         confidence: if holds_lock {
-            confidence::ASSUMED
+            confidence::ASSUMED_GAIN
         } else {
-            confidence::PRICED
+            confidence::MEASURED_BATCH
         },
     })
 }
 
-/// All stages as one that makes whole batches, as variable as the slowest.
+/// All stages as one that makes whole batches. Its times vary like those of the slowest stage.
 fn all_in_one(model: &Model<'_>, simulated: &SimulatedPipeline, slowest: usize) -> Option<Station> {
     let parts = model.nodes.iter().zip(&simulated.stations);
     let parts = parts.flat_map(|(node, station)| {

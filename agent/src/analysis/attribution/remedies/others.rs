@@ -1,12 +1,12 @@
-//! What is neither concurrency nor buffers: cheaper calls, other processes, cores, the disk, the
-//! collector, page-locked memory.
+//! Proposes the remedies that change neither concurrency nor buffers: cheaper calls, other processes, cores,
+//! the disk, garbage collection, page-locked memory.
 
-use super::super::bottleneck::{Term, limit_ms, lock_contended, relieve};
+use super::super::bottleneck::{Term, at_least, limit_ms, lock_contended, relieve};
 use super::super::evidence::inner;
 use super::super::queueing_model::{Model, whole};
 use super::action::{Action, Work};
 use super::{Context, Draft, Outcome, change};
-use crate::analysis::attribution::confidence;
+use crate::analysis::attribution::thresholds::confidence;
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     [
@@ -23,7 +23,7 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     .collect()
 }
 
-/// The stage that binds at half its cost: by how much that would help, if it can be had.
+/// Proposes to halve the cost of the bottleneck's calls.
 fn cheaper(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let found = context.binding?;
@@ -38,7 +38,7 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
     let (named, part) = inner(model, stage).unwrap_or((name, 1.0));
     let mut simulated = model.simulated.clone();
     for (_, ms) in &mut simulated.stations[stage].parts {
-        *ms *= 1.0 - 0.5 * part.min(1.0);
+        *ms *= 1.0 - model.thresholds.cheaper_call_saving * part.min(1.0);
     }
     Some(Draft {
         action: Action::CheaperCalls {
@@ -49,22 +49,22 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
         term: found.term,
         change: None,
         outcome: Outcome::Becomes(Box::new(simulated)),
-        confidence: confidence::ASSUMED,
+        confidence: confidence::ASSUMED_GAIN,
     })
 }
 
-/// The stage whose calls keep cores busy longest.
+/// The stage with the longest CPU time per batch.
 fn most_work(context: &Context<'_>) -> Option<usize> {
-    let nodes = &context.model.nodes;
+    let (nodes, t) = (&context.model.nodes, context.model.thresholds);
     let work = |stage: usize| {
         let node = &nodes[stage];
-        node.busy_ms() * node.cpu().unwrap_or(0.5)
+        node.busy_ms() * node.cpu().unwrap_or(t.assumed_cpu)
     };
     (0..nodes.len()).max_by(|a, b| work(*a).total_cmp(&work(*b)))
 }
 
-/// Only for threads that there are: the loop's own thread is none of the loader's, and where no other
-/// works, nobody else holds the lock.
+/// Proposes to run the loader's threads in processes. There must be such threads: the training thread is not
+/// one of the loader's, and if no other thread works, no other thread holds the lock.
 fn subprocess(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let here = (0..model.nodes.len()).any(|stage| model.runs_here(stage));
@@ -73,60 +73,46 @@ fn subprocess(context: &Context<'_>) -> Option<Draft> {
     if !contended || !threads || (context.binds(Term::Compute) && model.facts.floor_ms.is_some()) {
         return None;
     }
-    let sure = model.gil_binds();
+    let each_thread = model.gil_binds();
+    let (outcome, confidence) = if each_thread {
+        let relieved = Box::new(relieve(model, Term::Gil));
+        (Outcome::Becomes(relieved), confidence::ASSUMED_GAIN)
+    } else {
+        (Outcome::AtLeast, confidence::MINIMUM_GAIN)
+    };
     Some(Draft {
-        action: Action::Subprocess { each_thread: sure },
+        action: Action::Subprocess { each_thread },
         stage: None,
         term: Term::Gil,
         change: None,
-        outcome: if sure {
-            Outcome::Becomes(Box::new(relieve(model, Term::Gil)))
-        } else {
-            Outcome::AtLeast
-        },
-        confidence: if sure {
-            confidence::ASSUMED
-        } else {
-            confidence::HOPED_FOR
-        },
+        outcome,
+        confidence,
     })
 }
 
-/// Whether all that loads is in worker processes already, whatever the stages are called.
+/// Whether the only stage already runs in worker processes.
 fn only_workers(model: &Model<'_>) -> bool {
-    let loads = model
-        .facts
-        .loader
-        .workers
-        .is_some_and(|workers| workers > 0);
-    loads && model.nodes.len() == 1
+    let workers = model.facts.loader.workers;
+    workers.is_some_and(|workers| workers > 0) && model.nodes.len() == 1
 }
 
 fn collection(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
-    model
-        .facts
-        .resources
-        .gc_pct
-        .filter(|pct| *pct >= model.thresholds.proposed_gc_pct)?;
-    Some(Draft {
+    let gc_pct = model.facts.resources.gc_pct;
+    at_least(gc_pct, model.thresholds.min_remedy_gc_pct).then(|| Draft {
         action: Action::CollectBetweenEpochs,
         stage: None,
         term: Term::Gc,
         change: None,
         outcome: Outcome::Becomes(Box::new(relieve(model, Term::Gc))),
-        confidence: confidence::COLLECTION,
+        confidence: confidence::COLLECT_BETWEEN_EPOCHS,
     })
 }
 
 fn page_cache(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let reader = model.reader?;
-    model
-        .uses
-        .disk
-        .filter(|used| *used >= model.thresholds.saturated_utilization)?;
-    Some(Draft {
+    at_least(model.uses.disk, model.thresholds.saturated_utilization).then(|| Draft {
         action: Action::KeepInMemory,
         stage: Some(reader),
         term: Term::Disk,
@@ -138,16 +124,17 @@ fn page_cache(context: &Context<'_>) -> Option<Draft> {
 
 fn cores(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
-    let used = model
-        .uses
-        .cores
-        .filter(|used| *used >= model.thresholds.scarce_cores)?;
+    let t = model.thresholds;
+    let used = model.uses.cores?;
+    if used < t.scarce_core_utilization {
+        return None;
+    }
     let quota = context.binds(Term::Quota);
     let now = model.facts.resources.cores_usable?;
     let step = context.step_ms();
     let next = (0..model.nodes.len())
         .map(|stage| {
-            // The limit of its concurrency with calls that wait for no core.
+            // The limit by the stage's concurrency if its calls wait for no core.
             let station = &model.simulated.stations[stage];
             station.alone_ms() * model.nodes[stage].calls / f64::from(station.servers)
         })
@@ -155,10 +142,10 @@ fn cores(context: &Context<'_>) -> Option<Draft> {
             model.simulated.loop_ms.max(limit_ms(model, Term::Disk)),
             f64::max,
         );
-    let needed = used * step / next.max(0.05 * step);
+    let needed = used * step / next.max(t.min_next_limit_of_cores * step);
     let to = (now * needed)
         .ceil()
-        .clamp(now.floor() + 1.0, 8.0 * now.ceil());
+        .clamp(now.floor() + 1.0, t.max_core_increase * now.ceil());
     let mut simulated = model.simulated.clone();
     simulated.cores = to;
     let (action, term) = if quota {
@@ -176,14 +163,12 @@ fn cores(context: &Context<'_>) -> Option<Draft> {
     })
 }
 
-/// Other programs have the cores.
+/// Proposes to stop other programs that use the cores.
 fn others_away(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let r = &model.facts.resources;
-    let others = r
-        .others_cores
-        .filter(|others| *others >= model.thresholds.stoppable_programs)?;
-    if !context.binds(Term::Cores) {
+    let others = r.others_cores?;
+    if others < model.thresholds.stoppable_programs || !context.binds(Term::Cores) {
         return None;
     }
     Some(Draft {

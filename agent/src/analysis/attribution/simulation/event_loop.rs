@@ -1,5 +1,5 @@
-//! One run of the simulation: calls begin where servers, items and room let them, and go on from the
-//! end of one part to the next.
+//! Runs the simulation. A call begins when it has a server, its items and a thread, and then goes from part
+//! to part. Its items wait for room in the queue behind it.
 
 use std::collections::VecDeque;
 
@@ -11,37 +11,44 @@ use crate::analysis::statistics::bootstrap::Rng;
 
 const SUPPLIES: usize = 6;
 
-/// Times drawn for the calls of a station: about as many as are measured, so that their mean is as
-/// it should be.
-const LEAST_DRAWN: f64 = 64.0;
-const MOST_DRAWN: f64 = 4096.0;
+/// Minimum and maximum number of times that are drawn for the calls of a station. About as many are drawn as
+/// there are calls, so their mean is exact.
+const MIN_DRAWN: f64 = 64.0;
+const MAX_DRAWN: f64 = 4096.0;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Call {
-    /// The number of stations is the loop.
+    /// Index of the station. The number of stations stands for the loop.
     station: usize,
     part: usize,
+    /// Time of this call, relative to the mean.
     factor: f64,
     worker: usize,
 }
 
+/// A station and the queue after it.
 #[derive(Debug, Default)]
 struct State {
+    /// Items in the queue.
     level: u32,
+    /// Servers without a call.
     idle: u32,
+    /// Items that the next call has taken so far.
     held: f64,
-    /// Parts of items given out that do not make one yet.
-    given: f64,
-    /// What calls that ended have still to put into the queue.
+    /// Fraction of an item that calls have made so far.
+    partial: f64,
+    /// Items that each ended call still has to put into the queue.
     blocked: VecDeque<u32>,
-    /// Of worker processes: tasks done and whether at work, each; and what is done out of order.
+    /// For each worker process: its completed tasks, and whether it is busy.
     done: Vec<u64>,
     busy: Vec<bool>,
+    /// Whether the next tasks in order are completed.
     early: VecDeque<bool>,
+    /// Items taken from the queue so far.
     taken: u64,
 }
 
-/// What is drawn for the calls of a station, in turn and then again.
+/// The relative times of a station's calls. They are drawn in advance and repeat.
 struct Factors {
     drawn: Vec<f64>,
     next: usize,
@@ -49,7 +56,7 @@ struct Factors {
 
 impl Factors {
     fn new(times: &Times, calls: f64, seed: u64) -> Self {
-        let calls = queueing_model::whole(calls.clamp(LEAST_DRAWN, MOST_DRAWN)) as usize;
+        let calls = queueing_model::whole(calls.clamp(MIN_DRAWN, MAX_DRAWN)) as usize;
         Self {
             drawn: times.draw(calls, &mut Rng::new(seed)),
             next: 0,
@@ -59,57 +66,63 @@ impl Factors {
     #[inline]
     fn draw(&mut self) -> f64 {
         let drawn = self.drawn[self.next];
-        self.next += 1;
-        if self.next == self.drawn.len() {
-            self.next = 0;
-        }
+        self.next = (self.next + 1) % self.drawn.len();
         drawn
     }
 }
 
-/// Threads that calls of several stations run on, first come, first served.
+/// Threads that run calls of several stations, in the order in which the calls arrive.
 #[derive(Debug, Default)]
 struct Pool {
     idle: u32,
     waiting: VecDeque<Call>,
 }
 
-/// A pipeline on its way.
+/// The state of a simulated pipeline. Times are in milliseconds.
 pub(super) struct Run<'a> {
-    of: &'a SimulatedPipeline,
-    /// Times of calls over their mean, by station and for the loop.
+    pipeline: &'a SimulatedPipeline,
+    /// One entry per station, and one for the loop.
     factors: Vec<Factors>,
     now: f64,
     servers: [Server; SUPPLIES],
+    /// Calls in progress. The entries with an index in `free` are unused.
     calls: Vec<Call>,
     free: Vec<usize>,
     states: Vec<State>,
     pools: Vec<Pool>,
-    /// Where something may move now, and whether each of the stations and the loop is among them.
-    to_look_at: Vec<usize>,
-    is_to_be: Vec<bool>,
+    /// Stations (or the loop) at which items may move now, and whether each station is in this list.
+    pending: Vec<usize>,
+    is_pending: Vec<bool>,
+    /// Calls in progress at all stations.
     working: f64,
-    asking: bool,
+    /// Whether the loop waits for a batch, and the items that it has taken for it.
+    loop_waits: bool,
     held: f64,
+    /// Time at which the asynchronous device has finished its work.
     device_free: f64,
     steps: f64,
 }
 
 impl<'a> Run<'a> {
-    /// A pipeline at its beginning, to be run for so many batches.
-    pub(super) fn new(of: &'a SimulatedPipeline, batches: f64) -> Self {
-        let states = of.stations.iter().map(|s| State {
+    /// A pipeline without calls and items, for about `batches` batches.
+    pub(super) fn new(pipeline: &'a SimulatedPipeline, batches: f64) -> Self {
+        let states = pipeline.stations.iter().map(|s| State {
             idle: s.servers,
             done: vec![0; s.servers as usize],
             busy: vec![false; s.servers as usize],
             ..State::default()
         });
-        let stations = of.stations.len();
-        let times = of.stations.iter().map(|s| &s.times).chain([&of.loop_times]);
-        let calls = of.calls().into_iter().chain([1.0]);
+        let pools = pipeline.pools.iter().map(|threads| Pool {
+            idle: *threads,
+            ..Pool::default()
+        });
+        let stations = pipeline.stations.len();
+        let times = pipeline.stations.iter().map(|s| &s.times);
+        let times = times.chain([&pipeline.loop_times]);
+        let calls = pipeline.calls().into_iter().chain([1.0]);
         let factors = (0..).zip(times.zip(calls));
         Self {
-            of,
+            pipeline,
             factors: factors
                 .map(|(seed, (times, calls))| Factors::new(times, calls * batches, seed))
                 .collect(),
@@ -118,66 +131,60 @@ impl<'a> Run<'a> {
             calls: Vec::new(),
             free: Vec::new(),
             states: states.collect(),
-            pools: of
-                .pools
-                .iter()
-                .map(|threads| Pool {
-                    idle: *threads,
-                    ..Pool::default()
-                })
-                .collect(),
-            to_look_at: (0..=stations).collect(),
-            is_to_be: vec![true; stations + 1],
+            pools: pools.collect(),
+            pending: (0..=stations).collect(),
+            is_pending: vec![true; stations + 1],
             working: 0.0,
-            asking: true,
+            loop_waits: true,
             held: 0.0,
             device_free: 0.0,
             steps: 0.0,
         }
     }
 
-    /// `NaN` where the pipeline can't move.
+    /// Mean step over `batches` batches, after a warm-up; `NaN` if the pipeline is blocked.
     pub(super) fn mean_step(mut self, batches: f64) -> f64 {
-        let warm = (batches / 4.0).ceil();
-        if !self.until(warm) {
-            return f64::NAN;
-        }
-        let began = self.now;
-        if !self.until(warm + batches) {
-            return f64::NAN;
-        }
-        (self.now - began) / batches
+        let warmup = (batches / 4.0).ceil();
+        let mean = self.run_until(warmup).and_then(|began| {
+            let ended = self.run_until(warmup + batches)?;
+            Some((ended - began) / batches)
+        });
+        mean.unwrap_or(f64::NAN)
     }
 
-    fn until(&mut self, steps: f64) -> bool {
+    /// Runs until the loop has made `steps` steps, and returns the time; `None` if the pipeline is blocked.
+    fn run_until(&mut self, steps: f64) -> Option<f64> {
         while self.steps < steps {
-            self.settle();
-            if !self.one_end() {
-                return false;
-            }
+            self.move_all_items();
+            self.end_next_part()?;
         }
-        true
+        Some(self.now)
     }
 
-    /// How fast a server's clock runs with what it serves.
+    /// Speed of a server's clock under its present load.
     #[inline]
     fn rate(&self, supply: usize) -> f64 {
-        let most = match supply {
+        let capacity = match supply {
             s if s == Supply::Cores as usize => {
-                return 1.0 / self.of.core_slowdown(self.servers[supply].load);
+                return 1.0 / self.pipeline.core_slowdown(self.servers[supply].load);
             }
-            s if s == Supply::Engines as usize => self.of.engines,
+            s if s == Supply::Engines as usize => self.pipeline.engines,
             s if s == Supply::Gil as usize || s == Supply::Disk as usize => 1.0,
             s if s == Supply::Loop as usize => {
-                return 1.0 / (1.0 + self.of.contention * self.working);
+                return 1.0 / (1.0 + self.pipeline.contention * self.working);
             }
             _ => return 1.0,
         };
         let load = self.servers[supply].load;
-        if load > most { most / load } else { 1.0 }
+        if load > capacity {
+            capacity / load
+        } else {
+            1.0
+        }
     }
 
-    fn one_end(&mut self) -> bool {
+    /// Advances the time to the next end of a part; `None` if no part is in service.
+    fn end_next_part(&mut self) -> Option<()> {
         let (mut supply, mut at) = (0, f64::INFINITY);
         for (number, server) in self.servers.iter().enumerate() {
             if server.next < at {
@@ -185,31 +192,30 @@ impl<'a> Run<'a> {
             }
         }
         self.now = self.now.max(at);
-        let Some(call) = self.servers[supply].pop(self.now) else {
-            return false;
-        };
+        let call = self.servers[supply].pop(self.now)?;
         let weight = self.weight(call);
         self.servers[supply].unload(weight);
-        self.servers[supply].run_at(self.now, self.rate(supply));
+        self.servers[supply].set_rate(self.now, self.rate(supply));
         self.calls[call].part += 1;
-        self.go_on(call);
-        true
+        self.begin_part(call);
+        Some(())
     }
 
+    /// Threads that a call occupies on the cores.
     fn weight(&self, call: usize) -> f64 {
-        if self.calls[call].station == self.states.len() && self.of.loop_cores > 0.0 {
-            self.of.loop_cores
+        if self.calls[call].station == self.states.len() && self.pipeline.loop_cores > 0.0 {
+            self.pipeline.loop_cores
         } else {
             1.0
         }
     }
 
-    /// So many calls more are under way, which slows the loop.
-    fn work(&mut self, more: f64) {
-        self.working += more;
+    /// Changes the number of calls in progress, which slow the loop.
+    fn add_working(&mut self, calls: f64) {
+        self.working += calls;
         let own = Supply::Loop as usize;
-        if self.of.contention > 0.0 && !self.servers[own].is_empty() {
-            self.servers[own].run_at(self.now, self.rate(own));
+        if self.pipeline.contention > 0.0 && !self.servers[own].is_empty() {
+            self.servers[own].set_rate(self.now, self.rate(own));
         }
     }
 
@@ -219,36 +225,38 @@ impl<'a> Run<'a> {
             self.calls.push(call);
         }
         self.calls[at] = call;
-        self.go_on(at);
+        self.begin_part(at);
     }
 
-    fn go_on(&mut self, at: usize) {
+    /// Begins the next part of a call, or ends the call.
+    fn begin_part(&mut self, at: usize) {
         let Some((supply, ms)) = self.next_part(at) else {
-            return self.ended(at);
+            return self.end(at);
         };
-        let weight = self.weight(at);
-        self.servers[supply as usize].push(self.now, at, ms, weight);
-        self.servers[supply as usize].run_at(self.now, self.rate(supply as usize));
+        let (weight, supply) = (self.weight(at), supply as usize);
+        self.servers[supply].push(self.now, at, ms, weight);
+        self.servers[supply].set_rate(self.now, self.rate(supply));
     }
 
-    /// The part that a call has come to; those that take no time are passed over, unless they are
-    /// the last.
+    /// The next part of a call. Parts that take no time are skipped, except the last one.
     fn next_part(&mut self, at: usize) -> Option<(Supply, f64)> {
         let call = self.calls[at];
-        if let Some(station) = self.of.stations.get(call.station) {
+        if let Some(station) = self.pipeline.stations.get(call.station) {
             let parts = station.parts.get(call.part..)?;
-            let passed = parts.iter().take_while(|(_, ms)| *ms <= 0.0).count();
-            let passed = passed.min(parts.len().checked_sub(1)?);
-            self.calls[at].part += passed;
-            let (supply, ms) = parts[passed];
+            let skipped = parts.iter().take_while(|(_, ms)| *ms <= 0.0).count();
+            let skipped = skipped.min(parts.len().checked_sub(1)?);
+            self.calls[at].part += skipped;
+            let (supply, ms) = parts[skipped];
             return Some((supply, ms * call.factor));
         }
         match call.part {
-            0 if self.of.loop_cores > 0.0 => Some((Supply::Cores, self.of.loop_ms * call.factor)),
-            0 => Some((Supply::Loop, self.of.loop_ms * call.factor)),
-            // The next launch waits until the device has begun with this one.
+            0 if self.pipeline.loop_cores > 0.0 => {
+                Some((Supply::Cores, self.pipeline.loop_ms * call.factor))
+            }
+            0 => Some((Supply::Loop, self.pipeline.loop_ms * call.factor)),
+            // The next launch waits until the device begins this one.
             1 => {
-                let device_ms = self.of.device_ms?;
+                let device_ms = self.pipeline.device_ms?;
                 let begun = self.device_free.max(self.now);
                 self.device_free = begun + device_ms * call.factor;
                 (begun > self.now).then_some((Supply::Free, begun - self.now))
@@ -257,28 +265,28 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn ended(&mut self, at: usize) {
+    fn end(&mut self, at: usize) {
         self.free.push(at);
         let call = self.calls[at];
-        self.look_at(call.station);
-        let Some(station) = self.of.stations.get(call.station) else {
+        self.add_pending(call.station);
+        let Some(station) = self.pipeline.stations.get(call.station) else {
             self.steps += 1.0;
-            self.asking = true;
+            self.loop_waits = true;
             return;
         };
-        self.work(-1.0);
+        self.add_working(-1.0);
         if let Some(pool) = station.pool {
-            self.hand_over(pool);
+            self.release_thread(pool);
         }
         let state = &mut self.states[call.station];
         if station.ahead.is_some() {
             if state.deliver(call.worker, station.servers) {
-                self.look_at(call.station + 1);
+                self.add_pending(call.station + 1);
             }
             return;
         }
-        state.given += station.gives;
-        let items = whole(&mut state.given);
+        state.partial += station.gives;
+        let items = take_whole(&mut state.partial);
         if items == 0 {
             state.idle += 1;
         } else {
@@ -286,6 +294,7 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Begins a call at a station, as soon as the station's pool has a thread.
     fn begin_at(&mut self, station: usize, worker: usize) {
         let call = Call {
             station,
@@ -293,7 +302,7 @@ impl<'a> Run<'a> {
             worker,
             part: 0,
         };
-        if let Some(pool) = self.of.stations[station].pool {
+        if let Some(pool) = self.pipeline.stations[station].pool {
             let pool = &mut self.pools[pool];
             if pool.idle == 0 {
                 pool.waiting.push_back(call);
@@ -301,33 +310,33 @@ impl<'a> Run<'a> {
             }
             pool.idle -= 1;
         }
-        self.work(1.0);
+        self.add_working(1.0);
         self.begin(call);
     }
 
-    /// A thread of a pool is free: for the call that has waited longest.
-    fn hand_over(&mut self, pool: usize) {
+    /// Uses a free thread of a pool for the call that has waited longest.
+    fn release_thread(&mut self, pool: usize) {
         let Some(call) = self.pools[pool].waiting.pop_front() else {
             self.pools[pool].idle += 1;
             return;
         };
-        self.work(1.0);
+        self.add_working(1.0);
         self.begin(call);
     }
 
-    /// Something may move at that station, or at the loop.
+    /// Notes that items may move at a station, or at the loop.
     #[inline]
-    fn look_at(&mut self, station: usize) {
-        if !std::mem::replace(&mut self.is_to_be[station], true) {
-            self.to_look_at.push(station);
+    fn add_pending(&mut self, station: usize) {
+        if !std::mem::replace(&mut self.is_pending[station], true) {
+            self.pending.push(station);
         }
     }
 
-    /// Moves items until nothing can move.
-    fn settle(&mut self) {
-        while let Some(s) = self.to_look_at.pop() {
-            self.is_to_be[s] = false;
-            match self.of.stations.get(s).map(|station| station.ahead) {
+    /// Moves items until no item can move.
+    fn move_all_items(&mut self) {
+        while let Some(s) = self.pending.pop() {
+            self.is_pending[s] = false;
+            match self.pipeline.stations.get(s).map(|station| station.ahead) {
                 None => self.take_batch(),
                 Some(None) => self.move_items(s),
                 Some(Some(ahead)) => self.dispatch(s, ahead),
@@ -335,21 +344,22 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Moves items to the loop, which begins a step as soon as it has a batch.
     fn take_batch(&mut self) {
         let station = self.states.len();
-        let Some(last) = self.states.last_mut().filter(|_| self.asking) else {
+        let Some(last) = self.states.last_mut().filter(|_| self.loop_waits) else {
             return;
         };
-        let got = last.take(self.of.batch - self.held);
+        let got = last.take(self.pipeline.batch - self.held);
         self.held += got;
         if got > 0.0 {
-            self.look_at(station - 1);
+            self.add_pending(station - 1);
         }
-        if self.held + 1e-9 < self.of.batch {
+        if self.held + 1e-9 < self.pipeline.batch {
             return;
         }
-        self.held -= self.of.batch;
-        self.asking = false;
+        self.held -= self.pipeline.batch;
+        self.loop_waits = false;
         let factor = self.factors[station].draw();
         self.begin(Call {
             station,
@@ -358,9 +368,9 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// Worker processes begin their next tasks where these have been sent.
+    /// Begins the tasks that were sent to idle worker processes.
     fn dispatch(&mut self, s: usize, ahead: u32) {
-        let servers = self.of.stations[s].servers;
+        let servers = self.pipeline.stations[s].servers;
         let sent = self.states[s].taken + u64::from(servers) * u64::from(ahead);
         for worker in 0..servers as usize {
             let state = &mut self.states[s];
@@ -372,11 +382,12 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Moves items out of a station and into it, and begins its calls.
     fn move_items(&mut self, s: usize) {
-        if self.states[s].put(self.of.stations[s].room) {
-            self.look_at(s + 1);
+        if self.states[s].put(self.pipeline.stations[s].room) {
+            self.add_pending(s + 1);
         }
-        let takes = self.of.stations[s].takes;
+        let takes = self.pipeline.stations[s].takes;
         while self.states[s].idle > 0 {
             let wanted = takes - self.states[s].held;
             let got = match s.checked_sub(1) {
@@ -384,7 +395,7 @@ impl<'a> Run<'a> {
                 Some(before) => {
                     let got = self.states[before].take(wanted);
                     if got > 0.0 {
-                        self.look_at(before);
+                        self.add_pending(before);
                     }
                     got
                 }
@@ -402,7 +413,7 @@ impl<'a> Run<'a> {
 }
 
 impl State {
-    /// Takes whole items until they make `wanted`, or the queue is empty.
+    /// Takes items from the queue until there are `wanted`, or the queue is empty. Returns their number.
     fn take(&mut self, wanted: f64) -> f64 {
         let mut got = 0.0;
         while self.level > 0 && got + 1e-9 < wanted {
@@ -413,7 +424,7 @@ impl State {
         got
     }
 
-    /// Puts what calls gave out into the queue as far as there is room. Whether there was any.
+    /// Moves items of ended calls into the queue while it has room. Returns whether an item moved.
     fn put(&mut self, room: u32) -> bool {
         let mut moved = false;
         while self.level < room
@@ -431,7 +442,8 @@ impl State {
         moved
     }
 
-    /// A worker's task is done; what is now next in order goes into the queue. Whether anything is.
+    /// Completes a worker's task. Completed tasks that are next in order go into the queue. Returns whether
+    /// there were any.
     fn deliver(&mut self, worker: usize, servers: u32) -> bool {
         let number = self.done[worker] * u64::from(servers) + worker as u64;
         self.done[worker] += 1;
@@ -451,11 +463,11 @@ impl State {
     }
 }
 
-/// The whole items in it; the rest stays.
-fn whole(part: &mut f64) -> u32 {
+/// Takes the whole items out of `partial`.
+fn take_whole(partial: &mut f64) -> u32 {
     let mut items = 0;
-    while *part + 1e-9 >= 1.0 {
-        *part -= 1.0;
+    while *partial + 1e-9 >= 1.0 {
+        *partial -= 1.0;
         items += 1;
     }
     items

@@ -1,23 +1,23 @@
-//! What parts of calls are served by: all that are in service get equal shares.
+//! Serves parts of calls by processor sharing: all parts in service get equal shares.
 //!
-//! A server's clock runs slower the more it serves, so that the end of a part, once it is known on
-//! that clock, stays where it is. A server is looked at only when something of it changes.
+//! A server has a clock that runs slower under more load. On that clock, the end of a part does not change
+//! once the part has begun. A server is updated only when a part begins or ends, or when its rate changes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 #[derive(Debug)]
 pub(super) struct Server {
-    /// When the next part ends if nothing changes; infinite without one.
+    /// Time at which the next part ends if nothing changes; infinite without a part.
     pub(super) next: f64,
-    /// What is in service, by weight.
+    /// Total weight of the parts in service.
     pub(super) load: f64,
-    /// Its clock at the moment `seen`, and how fast that runs.
+    /// The clock at the time `updated`, and its speed.
     clock: f64,
     rate: f64,
-    seen: f64,
-    /// Ends on its clock, as the bits of numbers that are not negative, which sort as these do; and
-    /// whose they are.
+    updated: f64,
+    /// The end of each part on the clock, and its call. Ends are stored as bits, because the bits of
+    /// non-negative numbers sort like the numbers.
     ends: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
@@ -28,38 +28,38 @@ impl Default for Server {
             load: 0.0,
             clock: 0.0,
             rate: 1.0,
-            seen: 0.0,
+            updated: 0.0,
             ends: BinaryHeap::new(),
         }
     }
 }
 
 impl Server {
-    /// Whether nothing is in service.
+    /// Whether no part is in service.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// A part begins that takes so long alone.
+    /// Begins a part of `call` that takes `ms` alone.
     #[inline]
     pub(super) fn push(&mut self, now: f64, call: usize, ms: f64, weight: f64) {
-        self.see(now);
+        self.update(now);
         self.load += weight;
         self.ends
             .push(Reverse(((self.clock + ms.max(1e-9)).to_bits(), call)));
     }
 
-    /// The part that ends next ends now.
+    /// Ends the part that ends next, and returns its call.
     #[inline]
     pub(super) fn pop(&mut self, now: f64) -> Option<usize> {
         let Reverse((end, call)) = self.ends.pop()?;
-        self.see(now);
+        self.update(now);
         self.clock = self.clock.max(f64::from_bits(end));
         Some(call)
     }
 
-    /// A part of that weight has ended.
+    /// Removes the weight of an ended part.
     #[inline]
     pub(super) fn unload(&mut self, weight: f64) {
         self.load -= weight;
@@ -68,10 +68,10 @@ impl Server {
         }
     }
 
-    /// From now on its clock runs so fast.
+    /// Sets the speed of the clock from now on.
     #[inline]
-    pub(super) fn run_at(&mut self, now: f64, rate: f64) {
-        self.see(now);
+    pub(super) fn set_rate(&mut self, now: f64, rate: f64) {
+        self.update(now);
         self.rate = rate;
         self.next = match self.ends.peek() {
             Some(Reverse((end, _))) => {
@@ -82,8 +82,8 @@ impl Server {
     }
 
     #[inline]
-    fn see(&mut self, now: f64) {
-        self.clock += (now - self.seen) * self.rate;
-        self.seen = now;
+    fn update(&mut self, now: f64) {
+        self.clock += (now - self.updated) * self.rate;
+        self.updated = now;
     }
 }

@@ -1,0 +1,37 @@
+//! Whole numbers of attribution: defaults, factors and upper bounds. All are chosen, except where a source is
+//! named.
+
+// Defaults for settings that are not known.
+
+/// Capacity of a queue, in items.
+pub(crate) const QUEUE_CAPACITY: u32 = 2;
+/// Batches that each worker prefetches. Source: torch's default of `prefetch_factor`.
+pub(crate) const PREFETCH_FACTOR: u32 = 2;
+
+// The search for the bottleneck: how much larger a term becomes by its relief.
+
+/// Concurrency, threads, cores, decoders, and the speed of the loop's own part.
+pub(crate) const RELIEF: u32 = 4;
+/// Capacity of queues, to find out whether jitter is the bottleneck.
+pub(crate) const RELIEF_OF_BUFFERS: u32 = 16;
+
+// Remedies.
+
+/// Maximum number of remedies.
+pub(crate) const MAX_REMEDIES: usize = 6;
+/// Maximum factor of a stage's or pool's concurrency.
+pub(crate) const MAX_CONCURRENCY_FACTOR: u32 = 8;
+/// Number of stages, those with the longest limits, for which more concurrency is tried …
+pub(crate) const STAGES_WITH_MORE_CALLS: usize = 2;
+/// … and less.
+pub(crate) const STAGES_WITH_FEWER_CALLS: usize = 3;
+/// Factor of the capacity of a buffer.
+pub(crate) const BUFFER_FACTOR: u32 = 4;
+/// Minimum increase of the capacity of a queue.
+pub(crate) const MIN_BUFFER_INCREASE: u32 = 2;
+/// Maximum number of batches that each worker prefetches.
+pub(crate) const MAX_PREFETCH: u32 = 64;
+/// Number of buffers that are tried, from the loop backwards.
+pub(crate) const TRIED_BUFFERS: usize = 4;
+/// Maximum number of a pool's stages that its evidence names.
+pub(crate) const NAMED_STAGES: usize = 3;
