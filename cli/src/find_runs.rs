@@ -38,25 +38,15 @@ type Found<T> = Vec<Result<T, FindError>>;
 /// The runs at `path`, each read by `reader`: the run itself, its one rank, or all runs in a folder,
 /// oldest first. Never empty: a run that cannot be read is an error in the list.
 pub(crate) fn find<T>(path: &Path, reader: Reader<'_, T>) -> Found<T> {
-    let failed = |source| {
-        vec![Err(FindError::Path {
-            path: path.to_path_buf(),
-            source,
-        })]
-    };
-    let read = |path: &Path| reader(path).map_err(FindError::from);
-    match Place::of(path) {
-        Err(source) => failed(source),
-        Ok(Place::File | Place::Run) => vec![read(path)],
-        Ok(Place::Base) => match runs(path) {
-            Err(source) => failed(source),
-            Ok(runs) if runs.is_empty() => {
-                vec![Err(FindError::NoRun {
-                    path: path.to_path_buf(),
-                })]
-            }
-            Ok(runs) => runs.iter().map(|run| read(run)).collect(),
-        },
+    let runs = Place::of(path).and_then(|place| match place {
+        Place::File | Place::Run => Ok(vec![path.to_path_buf()]),
+        Place::Base => runs(path),
+    });
+    let path = path.to_path_buf();
+    match runs {
+        Err(source) => vec![Err(FindError::Path { path, source })],
+        Ok(runs) if runs.is_empty() => vec![Err(FindError::NoRun { path })],
+        Ok(runs) => runs.iter().map(|run| Ok(reader(run)?)).collect(),
     }
 }
 
@@ -77,10 +67,7 @@ pub(crate) fn only<T>(
 
 /// The run in `base` with the most recent record.
 pub(crate) fn newest<T>(base: &Path, reader: Reader<'_, T>) -> Found<T> {
-    match run_folder::newest(base).ok().flatten() {
-        Some(run) => vec![reader(&run).map_err(FindError::from)],
-        None => vec![Err(FindError::NothingYet {
-            path: base.to_path_buf(),
-        })],
-    }
+    let run = run_folder::newest(base).ok().flatten();
+    let path = base.to_path_buf();
+    vec![run.map_or(Err(FindError::NothingYet { path }), |run| Ok(reader(&run)?))]
 }

@@ -143,17 +143,13 @@ fn environment(
     get: &dyn Fn(&str) -> Option<OsString>,
 ) -> Vec<(OsString, OsString)> {
     let paths = get(PYTHONPATH);
-    let folder = folder.as_os_str();
-    let joined = match &paths {
-        Some(paths) if !paths.is_empty() => {
-            let mut others: Vec<&[u8]> = paths.as_bytes().split(|byte| *byte == b':').collect();
-            others.retain(|path| *path != folder.as_bytes());
-            let mut all = vec![folder.as_bytes()];
-            all.extend(others);
-            OsString::from_vec(all.join(&b':'))
-        }
-        _ => folder.to_owned(),
-    };
+    let folder = folder.as_os_str().as_bytes();
+    let mut all = vec![folder];
+    if let Some(paths) = paths.as_ref().filter(|paths| !paths.is_empty()) {
+        let others = paths.as_bytes().split(|byte| *byte == b':');
+        all.extend(others.filter(|path| *path != folder));
+    }
+    let joined = OsString::from_vec(all.join(&b':'));
     // Inside another `headspace run`, keep the environment from before the outer one.
     let mut before = get(BEFORE).map(OsString::into_vec).unwrap_or_default();
     let mut set: Vec<(OsString, OsString)> = vec![(PYTHONPATH.into(), joined)];

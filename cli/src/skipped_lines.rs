@@ -1,6 +1,5 @@
 //! Reports which lines of a run were skipped, and why.
 
-use std::fmt::Write as _;
 use std::io;
 
 use headspace_exporters::encode::reader::Skipped;
@@ -22,7 +21,7 @@ pub(crate) fn tell_skipped(run: &Run, context: &mut Context<'_>) -> io::Result<(
 
 pub(crate) fn describe(skipped: Skipped) -> String {
     let total = skipped.total();
-    let mut text = format!("{total} line{} skipped:", if total == 1 { "" } else { "s" });
+    let text = format!("{total} line{} skipped:", if total == 1 { "" } else { "s" });
     let kinds = [
         (skipped.cut, "cut off"),
         (skipped.damaged, "damaged"),
@@ -30,15 +29,11 @@ pub(crate) fn describe(skipped: Skipped) -> String {
         (skipped.other_schema, "of another version of the format"),
         (skipped.unknown_kind, "of a kind unknown to this version"),
     ];
-    for (i, (count, what)) in kinds
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .enumerate()
-    {
-        let comma = if i > 0 { "," } else { "" };
-        let _ = write!(text, "{comma} {count} {what}");
-    }
-    text
+    let found = kinds.into_iter().filter(|(count, _)| *count > 0);
+    let found: Vec<String> = found
+        .map(|(count, what)| format!(" {count} {what}"))
+        .collect();
+    text + &found.join(",")
 }
 
 #[cfg(test)]

@@ -49,17 +49,17 @@ impl Source {
             return Ok((Self::stream(socket.into(), true), shown));
         }
         let kind = std::fs::metadata(path).map(|meta| meta.file_type());
-        match kind {
-            Ok(kind) if kind.is_socket() => Ok((Self::stream(path.into(), true), shown)),
-            Ok(kind) if kind.is_fifo() => Ok((Self::stream(path.into(), false), shown)),
-            _ => match Follower::open(path) {
-                Ok(follower) => Ok((Self::Files(Box::new(follower)), shown)),
-                Err(error) => Err(format!(
+        let source = match kind {
+            Ok(kind) if kind.is_socket() => Self::stream(path.into(), true),
+            Ok(kind) if kind.is_fifo() => Self::stream(path.into(), false),
+            _ => Self::Files(Box::new(Follower::open(path).map_err(|error| {
+                format!(
                     "{error} (name a folder of runs, a run, a rank's file, a pipe, or `unix:` and \
                      a socket)"
-                )),
-            },
-        }
+                )
+            })?)),
+        };
+        Ok((source, shown))
     }
 
     fn stream(path: PathBuf, socket: bool) -> Self {
