@@ -27,23 +27,14 @@ pub use self::conclusion::{Attribution, Bottleneck, Limit, Remedy};
 pub use self::evidence::{CoresEvidence, Evidence, StageEvidence};
 pub(super) use self::from_summary::attribute_run;
 pub use self::remedies::action::{Action, Shared, Work};
+pub(crate) use self::stage_order::queues_around;
 
 use self::bottleneck::{binding, conclude};
 use self::prediction::Predictor;
 use self::queueing_model::Model;
 use self::remedies::remedies;
 use self::thresholds::Thresholds;
-use crate::model::record::{QueueSummary, StageSummary};
 use facts::PipelineFacts;
-
-/// The queues before and after a stage, if they are known.
-pub(crate) fn queues_around<'a>(
-    stages: &[StageSummary],
-    queues: &'a [QueueSummary],
-    name: &str,
-) -> Vec<&'a QueueSummary> {
-    stage_order::queues_around(stages, queues, name)
-}
 
 /// Finds what limits the pipeline and what would help, with the default thresholds.
 #[must_use]

@@ -181,21 +181,18 @@ impl Side {
     }
 
     fn samples(&self) -> Knowns {
-        self.each(|run| {
-            let (step, size) = (run.mean_ms(Quantity::Step)?, run.batch_size()?);
-            Some(step.times(1.0 / size))
-        })
+        self.each(|run| run.per_sample(run.mean_ms(Quantity::Step)?))
     }
 
     /// Times per step or per sample, without waits for a core that other programs used.
     fn undisturbed(&self, by_sample: bool) -> Knowns {
         self.each(|run| {
             let step = run.undisturbed_ms()?;
-            Some(if by_sample {
-                step.times(1.0 / run.batch_size()?)
+            if by_sample {
+                run.per_sample(step)
             } else {
-                step
-            })
+                Some(step)
+            }
         })
     }
 

@@ -184,7 +184,10 @@ pub fn findings(resources: &ResourcesRecord) -> Vec<Finding> {
         throttled(resources),
         oversubscribed(resources),
         gil(resources),
-        collector(resources),
+        above(resources.gc_pct, GC_PCT).map(|pct| Finding::GcPauses {
+            pct,
+            longest_ms: resources.gc_longest_ms,
+        }),
         above(resources.io_pressure_pct, IO_PRESSURE_PCT).map(|pct| Finding::IoPressure { pct }),
         above(resources.memory_pressure_pct, MEMORY_PRESSURE_PCT)
             .map(|pct| Finding::MemoryPressure { pct }),
@@ -227,13 +230,6 @@ fn gil(r: &ResourcesRecord) -> Option<Finding> {
     Some(Finding::GilContended { wait_ms })
 }
 
-fn collector(r: &ResourcesRecord) -> Option<Finding> {
-    Some(Finding::GcPauses {
-        pct: above(r.gc_pct, GC_PCT)?,
-        longest_ms: r.gc_longest_ms,
-    })
-}
-
 fn growth(r: &ResourcesRecord) -> Option<Finding> {
     Some(Finding::MemoryGrows {
         growth: r.memory_growth_per_step.filter(|growth| growth.low > 0.0)?,
@@ -250,9 +246,8 @@ fn about(gpu: &GpuUse, rule: impl Fn(&GpuUse) -> Option<GpuFinding>) -> Option<F
 
 fn decoders(gpu: &GpuUse) -> Option<GpuFinding> {
     let engines = gpu.nvdec_engines.filter(|engines| *engines > 0)?;
-    let share = 100.0 * gpu.nvdec_busy? / f64::from(engines);
-    let pct = above(Some(share), DECODERS_BUSY_PCT)?;
-    Some(GpuFinding::DecodersBusy { engines, pct })
+    let pct = 100.0 * gpu.nvdec_busy? / f64::from(engines);
+    (pct >= DECODERS_BUSY_PCT).then_some(GpuFinding::DecodersBusy { engines, pct })
 }
 
 fn clocks(gpu: &GpuUse) -> Option<GpuFinding> {

@@ -41,7 +41,7 @@ fn a_leak_below_a_sawtooth_is_found() {
 }
 
 #[test]
-fn what_comes_back_to_its_floor_is_no_leak() {
+fn series_that_return_to_their_minimum_are_no_leak() {
     for periods in [2.0, 2.4, 3.0, 4.5, 7.0, 11.0] {
         for phase in [0.0, 0.2, 0.4, 0.6, 0.8] {
             let saw = series(60, |t| 900.0 + 50.0 * (t * periods + phase).fract());
@@ -79,7 +79,7 @@ fn memory_that_falls_does_not_grow() {
 }
 
 #[test]
-fn a_thousandth_of_the_memory_is_what_allocators_keep_back() {
+fn growth_by_a_thousandth_of_the_memory_is_no_leak() {
     assert_eq!(
         growth(&series(60, |t| 9000.0 + 8.0 * t)),
         Err(NoGrowth::Noise)
@@ -103,7 +103,7 @@ fn rare_spikes_do_not_hide_a_leak() {
 }
 
 #[test]
-fn few_points_tell_nothing_and_neither_do_uneven_ones() {
+fn too_few_or_unevenly_spread_points_give_no_result() {
     assert_eq!(growth(&[]), Err(NoGrowth::TooFewPoints));
     let few = series(13, |t| 900.0 + 20.0 * t);
     assert_eq!(growth(&few), Err(NoGrowth::TooFewPoints));
@@ -113,7 +113,7 @@ fn few_points_tell_nothing_and_neither_do_uneven_ones() {
 }
 
 #[test]
-fn many_points_are_as_good_as_some() {
+fn averaging_many_points_keeps_the_result() {
     let found = growth(&series(5000, |t| 900.0 + 40.0 * t + 3.0 * jitter(t))).unwrap();
 
     let truth = 40.0 * MIB / 500_000.0;
@@ -122,7 +122,7 @@ fn many_points_are_as_good_as_some() {
 
 proptest! {
     #[test]
-    fn any_points_give_a_positive_estimate_in_order_or_a_reason(
+    fn any_points_give_a_positive_estimate_with_ordered_ends_or_a_reason(
         points in prop::collection::vec((any::<f64>(), any::<f64>()), 0..80)
     ) {
         if let Ok(found) = growth(&points) {
@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn neither_the_units_nor_the_origin_matter(shift in -1e6..1e6_f64, scale in 0.01..100.0_f64) {
+    fn units_and_origin_do_not_change_the_result(shift in -1e6..1e6_f64, scale in 0.01..100.0_f64) {
         let plain = series(40, |t| 900.0 + 30.0 * t + jitter(t));
         let other: Vec<_> = plain.iter().map(|(x, y)| (x * scale + shift, *y)).collect();
         let (plain, other) = (growth(&plain).unwrap(), growth(&other).unwrap());

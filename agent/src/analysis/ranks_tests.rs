@@ -111,7 +111,7 @@ fn with(rank: usize, own: Own) -> Vec<Own> {
 }
 
 #[test]
-fn the_rank_whose_data_is_late_is_found_although_all_steps_are_as_long() {
+fn a_rank_with_late_data_is_found_if_all_steps_are_equally_long() {
     let slow = Own { load: 8.0, ..USUAL };
     let found = train(&with(5, slow), Tie::EveryStep, 40, 0.2);
 
@@ -124,7 +124,7 @@ fn the_rank_whose_data_is_late_is_found_although_all_steps_are_as_long() {
 }
 
 #[test]
-fn where_steps_differ_the_slowest_is_told_by_its_step_and_why() {
+fn if_steps_differ_the_longest_step_shows_the_slowest_rank_and_the_cause() {
     for (slow, cause) in [
         (Own { load: 8.0, ..USUAL }, RankCause::Data),
         (
@@ -163,7 +163,7 @@ fn several_slow_ranks_do_not_hide_each_other() {
 }
 
 #[test]
-fn alike_ranks_are_balanced_and_noise_makes_none_stand_out() {
+fn equal_ranks_are_balanced_in_spite_of_noise() {
     for tie in [Tie::EveryStep, Tie::Never] {
         for ranks in [2, 8, 64] {
             let found = train(&vec![USUAL; ranks], tie, 40, 0.2);
@@ -174,7 +174,7 @@ fn alike_ranks_are_balanced_and_noise_makes_none_stand_out() {
 }
 
 #[test]
-fn a_few_ticks_or_much_noise_leave_it_unknown() {
+fn few_ticks_or_much_noise_give_no_slowest_rank() {
     let slow = Own { load: 8.0, ..USUAL };
     let short = together(&with(5, slow), Tie::EveryStep, 3, 0.2);
     assert_eq!(
@@ -188,7 +188,7 @@ fn a_few_ticks_or_much_noise_leave_it_unknown() {
 }
 
 #[test]
-fn ranks_that_are_missing_killed_or_of_other_length_are_told() {
+fn missing_killed_and_shorter_ranks_are_reported() {
     let mut ranks = Ranks::default();
     for rank in [0, 1, 3] {
         let mut summary = summary(100 + u64::from(rank));

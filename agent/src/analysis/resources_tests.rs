@@ -32,7 +32,7 @@ fn near(value: Option<f64>, expected: f64) -> bool {
 }
 
 #[test]
-fn without_readings_nothing_is_known() {
+fn without_readings_all_values_are_absent() {
     let empty = run(10, |_| vec![]);
 
     assert_eq!(
@@ -45,7 +45,7 @@ fn without_readings_nothing_is_known() {
 }
 
 #[test]
-fn the_engines_of_one_kind_add_up_and_the_sm_figure_says_its_source() {
+fn engines_of_one_kind_add_up_and_sm_utilization_has_its_source() {
     const ENGINES: [Attributes; 3] = [
         &[("engine", "nvdec0")],
         &[("engine", "nvdec1")],
@@ -78,7 +78,7 @@ fn the_engines_of_one_kind_add_up_and_the_sm_figure_says_its_source() {
 }
 
 #[test]
-fn any_kernel_is_never_passed_off_as_sm_activity() {
+fn utilization_by_any_kernel_is_not_reported_as_sm_utilization() {
     let seen = run(10, |_| {
         vec![Reading::with(
             &GPU_UTILIZATION,
@@ -93,7 +93,7 @@ fn any_kernel_is_never_passed_off_as_sm_activity() {
 }
 
 #[test]
-fn the_pressure_is_that_of_the_container_where_it_tells() {
+fn the_pressure_of_the_container_has_priority() {
     const CPU: Attributes = &[("resource", "cpu"), ("stalled", "some")];
     let seen = |with_cgroup: bool| {
         run(10, |at| {
@@ -110,7 +110,7 @@ fn the_pressure_is_that_of_the_container_where_it_tells() {
 }
 
 #[test]
-fn cores_used_are_those_of_the_children_too_where_they_are_read() {
+fn cores_used_include_children_if_they_are_read() {
     let user = attributes::CPU_USER;
     let system = attributes::CPU_SYSTEM;
     let seen = run(10, |at| {
@@ -128,7 +128,7 @@ fn cores_used_are_those_of_the_children_too_where_they_are_read() {
 }
 
 #[test]
-fn a_process_does_not_stand_for_its_children_where_those_were_read_too_rarely() {
+fn values_are_absent_if_children_were_read_too_rarely() {
     let user = attributes::CPU_USER;
     let seen = run(2, |at| {
         let mut readings = vec![
@@ -151,7 +151,7 @@ fn a_process_does_not_stand_for_its_children_where_those_were_read_too_rarely() 
 }
 
 #[test]
-fn a_mean_wait_is_the_time_by_the_number_of_waits() {
+fn the_mean_wait_is_the_time_divided_by_the_number_of_waits() {
     let seen = run(10, |at| {
         vec![
             Reading::new(&GIL_WAITS, Scope::Process, 5.0 * at),
@@ -178,7 +178,7 @@ fn a_leak_of_a_mebibyte_in_100_steps_is_found_within_2000() {
 }
 
 #[test]
-fn pages_of_files_are_no_leak_and_neither_are_a_few_mebibytes() {
+fn pages_of_files_and_a_few_mebibytes_are_no_leak() {
     let growing = |metric, bytes_per_s: f64| {
         run(40, move |at| {
             vec![Reading::new(metric, Scope::Process, 1e8 + bytes_per_s * at)]
@@ -195,7 +195,7 @@ fn pages_of_files_are_no_leak_and_neither_are_a_few_mebibytes() {
 }
 
 #[test]
-fn threads_beside_the_one_that_trains_are_told_apart_from_it_and_from_the_agent() {
+fn cores_of_other_threads_exclude_the_training_thread_and_the_agent() {
     let seen = run(10, |at| {
         let thread = |name: &str, cores: f64| {
             Reading::new(&THREAD_CPU_TIME, Scope::Thread(name.into()), cores * at)
@@ -212,7 +212,7 @@ fn threads_beside_the_one_that_trains_are_told_apart_from_it_and_from_the_agent(
 }
 
 #[test]
-fn a_quota_that_ran_out_in_half_of_its_periods_says_so() {
+fn a_quota_that_ran_out_in_half_of_its_periods_is_throttled_by_50_percent() {
     let seen = run(10, |at| {
         vec![
             Reading::new(&CGROUP_CPU_PERIODS, Scope::Cgroup, 10.0 * at),

@@ -68,7 +68,7 @@ fn stage(
     };
     let mean_ms = ratio(busy_ns as f64 / 1e6, calls as f64);
     let concurrency_known = totals.concurrency > 0;
-    let concurrency = places(totals).map(f64::from);
+    let concurrency = declared_or_peak(totals).map(f64::from);
     let calls_per_batch = span
         .calls_and_batches(&run.name, main_loop)
         .filter(|_| totals.calls > 0)
@@ -113,7 +113,7 @@ fn stage(
 
 /// Concurrency of the stage: the declared value, else the peak. A value declared in several processes is
 /// added up, unless the peak of all processes together never exceeded the value of one process.
-fn places(totals: StageTotals) -> Option<u32> {
+fn declared_or_peak(totals: StageTotals) -> Option<u32> {
     let each = totals.concurrency / totals.processes.max(1);
     match (totals.concurrency, totals.peak) {
         (0, peak) => (peak > 0).then_some(peak),
@@ -147,11 +147,12 @@ fn per_batch(calls: f64, batches: f64, ahead: f64) -> f64 {
 
 /// The processes one by one, if there are several.
 fn workers(run: &StageRun) -> Vec<StageWorker> {
-    let told = run.workers.iter().filter(|worker| worker.calls > 0);
-    if told.clone().count() < 2 {
+    let active = run.workers.iter().filter(|worker| worker.calls > 0);
+    if active.clone().count() < 2 {
         return Vec::new();
     }
-    told.take(MOST_WORKERS)
+    active
+        .take(MOST_WORKERS)
         .map(|worker| {
             let quantile = |q| worker.time.as_ref().and_then(|time| time.quantile_ms(q));
             StageWorker {

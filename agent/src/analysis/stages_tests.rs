@@ -49,8 +49,8 @@ fn only(stages: &[StageSample]) -> StageSummary {
 }
 
 #[test]
-fn a_stage_has_its_calls_a_batch_its_use_and_its_limit() {
-    // 100 calls of 30 ms a second are 3 of 4 places, and 5 calls a batch.
+fn a_stage_has_calls_per_batch_utilization_and_limit() {
+    // 100 calls of 30 ms per second keep 3 of 4 servers busy. They are 5 calls per batch.
     let stage = only(&[decode(&[30; 100])]);
 
     assert_eq!(
@@ -68,7 +68,7 @@ fn a_stage_has_its_calls_a_batch_its_use_and_its_limit() {
 }
 
 #[test]
-fn what_the_user_says_goes_before_what_was_seen_and_no_stage_is_busier_than_wholly() {
+fn declared_concurrency_has_priority_and_utilization_is_at_most_100_percent() {
     let stage = only(&[StageSample {
         concurrency: Some(2),
         ..decode(&[30; 100])
@@ -82,7 +82,7 @@ fn what_the_user_says_goes_before_what_was_seen_and_no_stage_is_busier_than_whol
 }
 
 #[test]
-fn without_a_number_of_places_there_is_no_use_and_no_limit() {
+fn without_concurrency_there_is_neither_utilization_nor_limit() {
     let stage = only(&[StageSample {
         peak: 0,
         ..decode(&[30; 100])
@@ -96,14 +96,14 @@ fn without_a_number_of_places_there_is_no_use_and_no_limit() {
 }
 
 #[test]
-fn calls_of_more_than_three_medians_are_the_slow_tail() {
+fn calls_longer_than_three_medians_are_slow() {
     let stage = only(&[decode(&[10, 10, 10, 10, 10, 10, 10, 10, 29, 50])]);
 
     assert!((stage.slow_pct.unwrap() - 10.0).abs() < 1e-9);
 }
 
 #[test]
-fn a_stage_tells_what_a_core_did_for_it_and_how_items_change_in_number() {
+fn a_stage_has_its_cpu_share_and_its_ratio_of_items() {
     let stage = only(&[StageSample {
         items_in: 60,
         items_out: 10,
@@ -123,7 +123,7 @@ fn a_stage_tells_what_a_core_did_for_it_and_how_items_change_in_number() {
 }
 
 #[test]
-fn several_processes_are_told_of_one_by_one() {
+fn several_processes_of_a_stage_are_listed_one_by_one() {
     let worker = |label: &str, took| StageSample {
         worker: Some(label.into()),
         peak: 1,
@@ -144,7 +144,7 @@ fn several_processes_are_told_of_one_by_one() {
 }
 
 #[test]
-fn readiness_is_that_of_the_queue_that_is_known_as_the_last() {
+fn data_readiness_is_that_of_the_last_queue() {
     let queue = |name: &str, empty_pct, last| QueueSummary {
         name: name.into(),
         empty_pct: Some(empty_pct),
@@ -191,7 +191,7 @@ fn readiness_is_that_of_the_queue_that_is_known_as_the_last() {
 }
 
 #[test]
-fn a_stage_whose_calls_fail_is_told_and_one_bad_file_in_a_thousand_is_not() {
+fn failing_calls_are_a_finding_but_one_failure_in_a_thousand_is_not() {
     let stage = |name: &str, failures| StageSummary {
         name: name.into(),
         calls: 400,
@@ -231,20 +231,20 @@ fn a_queue_without_a_limit_is_never_full() {
 }
 
 #[test]
-fn a_source_that_ends_has_as_many_calls_as_batches_although_the_last_were_made_before() {
+fn items_in_progress_do_not_change_the_calls_per_batch() {
     // 96 calls in the part for 100 batches, of which 4 were there when it began.
     assert!((per_batch(96.0, 100.0, 6.0) - 1.0).abs() < 1e-12);
     assert!((per_batch(96.0, 500.0, 6.0) - 0.2).abs() < 1e-12);
 }
 
 #[test]
-fn what_a_filter_drops_is_not_rounded_away() {
+fn calls_per_batch_of_a_filter_are_not_rounded() {
     assert!((per_batch(10_526.0, 10_000.0, 8.0) - 1.0526).abs() < 1e-12);
     assert!((per_batch(560.0, 100.0, 500.0) - 5.6).abs() < 1e-12);
 }
 
 #[test]
-fn a_pools_queue_has_the_mean_number_of_those_at_work_over_all_processes() {
+fn the_queue_of_a_pool_has_the_mean_number_of_busy_workers_of_all_processes() {
     let pool = |worker: &str, active| QueueSample {
         name: "decoders".into(),
         worker: Some(worker.into()),
@@ -274,7 +274,7 @@ fn a_pools_queue_has_the_mean_number_of_those_at_work_over_all_processes() {
 }
 
 #[test]
-fn what_items_do_not_pass_is_told_even_if_it_was_over_before() {
+fn a_stage_without_items_is_listed_even_if_it_ended_before_the_part() {
     let start = StageSample {
         name: "worker start".into(),
         peak: 0,
@@ -316,9 +316,9 @@ fn what_items_do_not_pass_is_told_even_if_it_was_over_before() {
 }
 
 #[test]
-fn places_said_in_each_process_add_up_unless_they_are_those_of_all_together() {
+fn concurrency_declared_in_each_process_adds_up_unless_the_peak_is_lower() {
     let of = |concurrency, processes, peak| {
-        places(StageTotals {
+        declared_or_peak(StageTotals {
             processes,
             concurrency,
             peak,

@@ -45,7 +45,7 @@ fn an_evaluation_is_not_the_main_loop_while_another_took_steps() {
 }
 
 #[test]
-fn what_is_not_known_to_evaluate_may_train() {
+fn a_loop_of_unknown_role_may_be_the_main_loop() {
     let loops = [
         facts("evaluation", 1000, Some(Role::Evaluation)),
         facts("feeds", 1000, Some(Role::Background)),
@@ -55,7 +55,7 @@ fn what_is_not_known_to_evaluate_may_train() {
 }
 
 #[test]
-fn a_loop_before_the_model_trains_gives_way_to_the_one_that_trains_it() {
+fn a_training_loop_has_priority_over_an_earlier_loop_without_training() {
     let loops = [
         facts("statistics", 1000, None),
         facts("training", 100, Some(Role::Training)),
@@ -70,13 +70,13 @@ fn a_loop_before_the_model_trains_gives_way_to_the_one_that_trains_it() {
 }
 
 #[test]
-fn without_a_role_the_share_of_time_decides() {
+fn without_roles_the_loop_with_the_most_time_is_the_main_loop() {
     let loops = [facts("short", 100, None), facts("long", 200, None)];
     assert_eq!(name_of_main(&loops), "long");
 }
 
 #[test]
-fn the_loop_that_the_user_named_is_the_main_one_whatever_it_does() {
+fn the_loop_that_the_user_named_is_the_main_loop_in_any_role() {
     let mut loops = vec![
         facts("training", 1000, Some(Role::Training)),
         facts("mine", 10, Some(Role::Evaluation)),
@@ -86,7 +86,7 @@ fn the_loop_that_the_user_named_is_the_main_one_whatever_it_does() {
 }
 
 #[test]
-fn the_summary_says_which_loops_were_kept_apart() {
+fn the_summary_lists_the_other_loops() {
     let summary = summarise(
         &RunFacts::default(),
         &[
@@ -114,7 +114,7 @@ fn the_summary_says_which_loops_were_kept_apart() {
 }
 
 #[test]
-fn the_waiting_of_a_thread_that_feeds_another_loop_is_no_waiting_of_training() {
+fn the_wait_of_a_background_loop_is_not_reported_as_training_wait() {
     let summary = summarise(
         &RunFacts::default(),
         &[facts("feeds", 100, Some(Role::Background))],

@@ -32,7 +32,7 @@ fn facts(name: &str, live: StepSeries) -> LoopFacts {
 }
 
 #[test]
-fn measuring_gives_an_upper_bound_and_no_headspace() {
+fn measure_mode_gives_an_upper_bound_and_no_headspace() {
     let summary = summarise(&RunFacts::default(), &[facts("train", series(100, 10, 20))]);
 
     assert_eq!(summary.wait_ms, Some(20.0));
@@ -43,7 +43,7 @@ fn measuring_gives_an_upper_bound_and_no_headspace() {
 }
 
 #[test]
-fn waits_for_a_loader_that_is_iterated_beside_are_in_the_upper_bound() {
+fn the_upper_bound_includes_waits_for_a_loader_that_is_iterated_concurrently() {
     let beside = |begin_s: f64, steps, role| LoopFacts {
         spans_s: vec![(begin_s, begin_s + 3.0)],
         loader: LoaderRecord {
@@ -74,7 +74,7 @@ fn waits_for_a_loader_that_is_iterated_beside_are_in_the_upper_bound() {
 }
 
 #[test]
-fn of_many_loops_that_take_turns_none_adds_to_what_another_waits() {
+fn loops_that_run_in_turn_do_not_add_to_each_others_waits() {
     // Two loops of a test suite, each begun anew many times, and one that goes on beside the second.
     let turns = |offset: f64| (0..50).map(move |turn| 4.0 * f64::from(turn) + offset);
     let spans = |offset, length: f64| turns(offset).map(move |at| (at, at + length)).collect();
@@ -103,7 +103,7 @@ fn of_many_loops_that_take_turns_none_adds_to_what_another_waits() {
 }
 
 #[test]
-fn an_evaluations_stages_do_not_count_for_what_limits_training() {
+fn stages_of_an_evaluation_are_not_the_bottleneck_of_training() {
     let called = |name: &str, loop_name: &str, ms: u64, calls| {
         let mut time = crate::model::Distribution::default();
         (0..calls).for_each(|_| time.record(ms * 1_000_000));
@@ -150,7 +150,7 @@ fn an_evaluations_stages_do_not_count_for_what_limits_training() {
 }
 
 #[test]
-fn a_stage_of_the_users_may_be_called_as_an_evaluation_is() {
+fn a_stage_may_have_the_name_of_an_evaluation() {
     let mut time = crate::model::Distribution::default();
     (0..25).for_each(|_| time.record(20_000_000));
     let metrics = StageSample {
@@ -184,7 +184,7 @@ fn a_stage_of_the_users_may_be_called_as_an_evaluation_is() {
 }
 
 #[test]
-fn a_run_of_a_few_steps_has_no_steady_numbers_rather_than_zeros() {
+fn steady_values_of_a_short_run_are_absent_not_zero() {
     let summary = summarise(&RunFacts::default(), &[facts("train", series(25, 10, 20))]);
 
     assert_eq!(summary.steady_step_time_ms, None);
@@ -193,7 +193,7 @@ fn a_run_of_a_few_steps_has_no_steady_numbers_rather_than_zeros() {
 }
 
 #[test]
-fn a_run_without_a_steady_state_says_how_many_steps_would_show_one() {
+fn a_run_without_a_steady_state_has_a_finding_with_the_steps_it_needs() {
     // 30 ms for `slow` steps, then 10 ms, with a jitter that no two blocks share.
     let steps = |slow: u64, all: u64| {
         let mut live = StepSeries::default();
@@ -219,7 +219,7 @@ fn a_run_without_a_steady_state_says_how_many_steps_would_show_one() {
 }
 
 #[test]
-fn the_interval_of_the_mean_step_is_wider_where_neighbouring_steps_are_alike() {
+fn correlated_steps_widen_the_interval_of_the_mean_step() {
     let width = |steps: StepSeries| {
         let summary = summarise(&RunFacts::default(), &[facts("train", steps)]);
         let (low, high) = summary.steady_step_ci_ms.unwrap();
@@ -271,7 +271,7 @@ fn slow_first_steps_are_left_out_of_the_steady_state() {
 }
 
 #[test]
-fn the_main_loop_is_the_one_that_most_time_was_spent_in() {
+fn the_main_loop_is_the_one_with_the_most_time() {
     let loops = [
         facts("eval", series(1000, 1, 0)),
         facts("train", series(100, 50, 0)),
@@ -284,7 +284,7 @@ fn the_main_loop_is_the_one_that_most_time_was_spent_in() {
 }
 
 #[test]
-fn a_loop_with_too_few_steps_for_a_number_is_not_the_main_one() {
+fn a_loop_with_too_few_steps_is_not_the_main_loop() {
     let loops = [
         facts("eval", series(25, 500, 0)),
         facts("train", series(100, 10, 0)),
@@ -364,7 +364,7 @@ fn stages_are_those_of_the_main_loops_steady_state() {
 }
 
 #[test]
-fn with_a_floor_the_parts_of_the_verdict_add_up() {
+fn with_a_floor_wait_and_compute_add_up_to_the_step() {
     let estimate = |value| Estimate {
         value,
         low: value,

@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_state_is_that_of_the_report_also_where_it_begins_within_a_tick() {
+    fn steady_state_matches_the_summary_even_if_it_begins_inside_a_tick() {
         // 25 of 70 steps are warm-up. 5 of them are in the third tick and are slower.
         let mut third = tick(10, 30);
         third.loops[0].step = {
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_killed_counts_to_its_last_tick_and_one_without_steady_state_not_at_all() {
+    fn a_killed_run_counts_to_its_last_tick_and_a_run_without_steady_state_does_not_count() {
         let series = series((0..10).map(|_| tick(10, 10)));
         let summary = SummaryRecord {
             loop_name: Some("train".to_owned()),
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn warmup_is_left_out_by_the_summary_or_by_the_convention() {
+    fn warmup_is_determined_by_the_summary_or_else_by_the_convention() {
         let series = series((0..40).map(|i| tick(10, if i < 10 { 90 } else { 10 })));
         let mean = |steady_steps| {
             let asked = Asked {
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_a_core_is_told_from_the_looks_at_the_thread() {
+    fn waiting_for_a_core_is_the_difference_of_two_readings() {
         let ticks = (0_u32..9).map(|i| {
             let mut tick = tick(10, 10);
             tick.at_s = f64::from(i);

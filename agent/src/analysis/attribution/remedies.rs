@@ -35,17 +35,9 @@ struct Draft {
     /// The term that the remedy relieves. It determines the evidence.
     term: Term,
     change: Option<ChangeRecord>,
-    outcome: Outcome,
+    /// The pipeline with the remedy; `None` if it is only known to be at least as fast as now.
+    changed: Option<SimulatedPipeline>,
     confidence: f64,
-}
-
-/// The effect of a remedy.
-#[derive(Debug, Clone)]
-enum Outcome {
-    /// The pipeline with the remedy.
-    Becomes(Box<SimulatedPipeline>),
-    /// Not known, but the pipeline is at least as fast as now.
-    AtLeast,
 }
 
 /// Returns the remedies, best first.
@@ -112,11 +104,9 @@ impl Context<'_> {
     /// Adds the prediction to a remedy. Returns `None` if the gain is too small.
     fn predict(&self, draft: Draft) -> Option<Remedy> {
         let step = self.step_ms();
-        let at_least = matches!(draft.outcome, Outcome::AtLeast);
-        let predicted = match &draft.outcome {
-            Outcome::Becomes(simulated) => self.predictor.step_ms(simulated),
-            Outcome::AtLeast => step,
-        };
+        let at_least = draft.changed.is_none();
+        let predicted =
+            (draft.changed).map_or(step, |simulated| self.predictor.step_ms(&simulated));
         let gain = 1.0 - predicted / step;
         if !at_least && gain < self.model.thresholds.min_remedy_gain {
             return None;

@@ -38,7 +38,7 @@ fn close(simulated: &SimulatedPipeline, ms: f64) {
 }
 
 #[test]
-fn without_jitter_the_slowest_alone_decides() {
+fn without_jitter_the_slowest_station_determines_the_step() {
     close(&simulated(vec![station(1, 25.0, 2)], 30.0), 30.0);
     close(&simulated(vec![station(1, 35.0, 2)], 30.0), 35.0);
     close(
@@ -78,7 +78,7 @@ fn aggregation_multiplies_the_calls_before_it() {
 }
 
 #[test]
-fn worker_processes_deliver_in_order_and_stop_when_they_are_ahead() {
+fn worker_processes_deliver_in_order_and_wait_if_they_are_ahead() {
     let mut line = simulated(vec![station(4, 40.0, 8)], 5.0);
     line.stations[0].ahead = Some(2);
 
@@ -86,7 +86,7 @@ fn worker_processes_deliver_in_order_and_stop_when_they_are_ahead() {
 }
 
 #[test]
-fn a_busy_device_hides_what_the_loop_waits_for() {
+fn a_busy_device_hides_the_wait_of_the_loop() {
     let mut line = simulated(vec![station(1, 25.0, 2)], 5.0);
     line.device_ms = Some(30.0);
 
@@ -94,6 +94,6 @@ fn a_busy_device_hides_what_the_loop_waits_for() {
 }
 
 #[test]
-fn what_cannot_move_has_no_step() {
+fn a_blocked_pipeline_has_no_step() {
     assert!(simulated(vec![station(0, 1.0, 1)], 1.0).step_ms().is_nan());
 }

@@ -141,7 +141,7 @@ fn is_of_threads(facts: &PipelineFacts, stage: &StageSummary) -> bool {
 }
 
 /// The queues before and after a stage, if they are known.
-pub(super) fn queues_around<'a>(
+pub(crate) fn queues_around<'a>(
     stages: &[StageSummary],
     queues: &'a [QueueSummary],
     name: &str,

@@ -3,7 +3,7 @@
 //! Each has a unit and a source. Without a named source, the value was chosen on pipelines of `make study`
 //! that tests do not use. `make study` makes each threshold alone a fifth smaller and larger, and prints in
 //! how many of its pipelines the bottleneck changes: no verdict should depend on one constant. Counts are
-//! whole numbers and are not varied. [`confidence`] has the confidence of each conclusion.
+//! whole numbers and are not varied. `thresholds/confidence.rs` has the confidence of each conclusion.
 
 pub(super) mod confidence;
 pub(super) mod counts;

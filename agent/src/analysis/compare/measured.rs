@@ -39,9 +39,8 @@ pub struct Measured {
     loop_name: String,
     ranks: u32,
     steps: Distribution,
-    step: Pooled,
-    wait: Pooled,
-    compute: Pooled,
+    /// By [`Quantity`].
+    times: [Pooled; 3],
     batch: Pooled,
     floor: Pooled,
     stages: BTreeMap<String, StagePart>,
@@ -134,9 +133,9 @@ impl Measured {
         }
         self.ranks += 1;
         self.steps.merge(&steps);
-        self.step.add(weight, steady.mean_ms(Quantity::Step));
-        self.wait.add(weight, steady.mean_ms(Quantity::Wait));
-        self.compute.add(weight, steady.mean_ms(Quantity::Compute));
+        for of in [Quantity::Step, Quantity::Wait, Quantity::Compute] {
+            self.times[of as usize].add(weight, steady.mean_ms(of));
+        }
         self.batch
             .add(weight, steady.batch_size().map(Known::exactly));
         for stage in steady.stages() {
@@ -170,12 +169,8 @@ impl Measured {
     }
 
     pub(super) fn mean_ms(&self, of: Quantity) -> Option<Known> {
-        let known = match of {
-            Quantity::Step => self.step.known(),
-            Quantity::Wait => self.wait.known(),
-            Quantity::Compute => self.compute.known(),
-        };
-        known.map(|known| self.beside_others(known))
+        let known = self.times[of as usize].known()?;
+        Some(self.beside_others(known))
     }
 
     /// Increases the error of a mean for the effect of other programs, which may differ in another run.
@@ -199,7 +194,7 @@ impl Measured {
     pub(super) fn undisturbed_ms(&self) -> Option<Known> {
         let others = self.others;
         let left = 1.0 - others.waiting?;
-        let step = self.step.known()?.times(left);
+        let step = self.times[Quantity::Step as usize].known()?.times(left);
         let share = (OF_WAITS * logarithm(1.0 - left))
             .hypot(OF_OTHERS * logarithm(self.waiting_of_helpers()))
             .hypot(OF_SHARING * others.cores);
@@ -214,8 +209,12 @@ impl Measured {
     /// these waited for a core that other programs used.
     fn waiting_of_helpers(&self) -> f64 {
         let others = self.others;
-        let mean = |of: Pooled| of.known().map_or(0.0, |known| known.mean);
-        let wait = mean(self.wait) / mean(self.step).max(f64::MIN_POSITIVE);
+        let mean = |of: Quantity| {
+            self.times[of as usize]
+                .known()
+                .map_or(0.0, |known| known.mean)
+        };
+        let wait = mean(Quantity::Wait) / mean(Quantity::Step).max(f64::MIN_POSITIVE);
         others.cores * others.crowd * others.helpers * wait.min(1.0)
     }
 
@@ -227,6 +226,11 @@ impl Measured {
 
     pub(super) fn batch_size(&self) -> Option<f64> {
         Some(self.batch.known()?.mean)
+    }
+
+    /// A time per step, converted to a time per sample.
+    pub(super) fn per_sample(&self, step: Known) -> Option<Known> {
+        Some(step.times(1.0 / self.batch_size()?))
     }
 
     pub(super) fn floor_ms(&self) -> Option<Known> {

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_at_one_level_agree_and_windows_at_several_are_apart_by_as_much() {
+    fn windows_at_one_level_agree_and_windows_at_two_levels_differ_by_their_distance() {
         let mut rng = Rng::new(4);
         let alike = Between::of(&windows(&[10.0; 6], &mut rng), 8);
         let apart = Between::of(&windows(&[9.0, 11.0, 9.0, 11.0, 9.0, 11.0], &mut rng), 8);

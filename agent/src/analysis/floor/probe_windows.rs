@@ -151,9 +151,9 @@ pub(super) fn select<'a>(
         still_filling(all, window, unsteady)
     });
     leave_out(&mut kept, &mut unused, still_draining);
-    let windows = measured.iter().zip(firsts).zip(unused).enumerate();
+    let windows = measured.iter().zip(firsts).zip(unused);
     let windows = windows
-        .map(|(index, ((window, first), unused))| analysis(index, window, first, unused))
+        .map(|((window, first), unused)| analysis(window, first, unused))
         .collect();
     (kept, windows)
 }
@@ -222,23 +222,15 @@ fn why_unused(first: Option<usize>, settled: &[WindowStep]) -> Option<Unused> {
     (settled < 3 * BLOCK).then_some(Unused::TooShort { settled })
 }
 
-fn analysis(index: usize, window: &Window, first: usize, unused: Option<Unused>) -> WindowAnalysis {
-    let part = Kept {
-        index,
-        phase: window.phase,
-        long: false,
-        cycle: window.cycle,
-        steps: window.steps.get(first..).unwrap_or_default(),
-        begins_ms: 0.0,
-        period: None,
-    };
+fn analysis(window: &Window, first: usize, unused: Option<Unused>) -> WindowAnalysis {
+    let kept = window.steps.get(first..).unwrap_or_default();
     WindowAnalysis {
         phase: window.phase,
         cycle: window.cycle,
         steps: count(window.steps.len()),
         discarded: count(first),
-        wait_ms: part.mean_wait_ms(),
-        compute_ms: part.mean_compute_ms(),
+        wait_ms: mean(&times_ms(kept, |step| step.wait_ns)),
+        compute_ms: mean(&times_ms(kept, |step| step.compute_ns)),
         run_queue_pct: core_waits::share(window).map(|share| 100.0 * share),
         unused,
     }

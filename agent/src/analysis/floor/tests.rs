@@ -51,7 +51,7 @@ fn probe(live: &[(f64, f64)]) -> Vec<Window> {
 }
 
 #[test]
-fn waits_are_headspace_and_the_interval_holds_it() {
+fn waits_are_headspace_and_the_interval_contains_it() {
     let floor = estimate(&probe(&[(10.0, 20.0); 4]), None).result.unwrap();
     let headspace = floor.headspace_pct;
     assert!((headspace.value - 66.7).abs() < 1.0, "{headspace:?}");
@@ -65,14 +65,14 @@ fn waits_are_headspace_and_the_interval_holds_it() {
 }
 
 #[test]
-fn compute_that_replay_relieves_is_contention_and_not_wait() {
+fn compute_that_is_shorter_in_replay_is_contention_and_not_wait() {
     let floor = estimate(&probe(&[(14.0, 6.0); 4]), None).result.unwrap();
     assert!((floor.contention_ms - 4.0).abs() < 0.4, "{floor:?}");
     assert!((floor.exposed_wait_ms - 6.0).abs() < 0.4, "{floor:?}");
 }
 
 #[test]
-fn waiting_for_the_loader_is_no_headspace_where_the_device_is_busy_meanwhile() {
+fn waiting_for_the_loader_is_no_headspace_while_the_device_is_busy() {
     let floor = estimate(&probe(&[(2.0, 8.0); 4]), None).result.unwrap();
     assert!(
         floor.headspace_pct.low <= 0.0 && floor.headspace_pct.value < 2.0,
@@ -88,7 +88,7 @@ fn the_same_windows_give_the_same_numbers() {
 }
 
 #[test]
-fn a_loop_that_changed_midway_has_a_wider_interval_and_a_warning_or_no_number() {
+fn a_loop_that_changes_midway_has_a_wider_interval_with_a_warning_or_no_number() {
     let steady = estimate(&probe(&[(10.0, 5.0); 4]), None);
     assert_eq!(steady.warnings, []);
     let changed = estimate(
@@ -106,7 +106,7 @@ fn a_loop_that_changed_midway_has_a_wider_interval_and_a_warning_or_no_number() 
 }
 
 #[test]
-fn steps_in_replay_that_are_paid_for_afterwards_are_no_floor() {
+fn replayed_steps_that_delay_later_steps_are_no_floor() {
     let mut windows = probe(&[(10.0, 5.0); 4]);
     for replay in windows.iter_mut().filter(|w| w.phase == Phase::Replay) {
         for step in &mut replay.steps {
@@ -160,7 +160,7 @@ fn wait_for_cores(windows: &mut [Window], share: impl Fn(&Window) -> f64) {
 }
 
 #[test]
-fn waits_for_a_core_that_others_had_do_not_count_as_a_slower_floor() {
+fn waits_caused_by_other_programs_do_not_raise_the_floor() {
     // Beside another program in the second half of the probe: the thread waits half of its time.
     let mut windows = probe(&[(10.0, 10.0); 4]);
     wait_for_cores(&mut windows, |window| f64::from(window.cycle >= 2));
@@ -189,7 +189,7 @@ fn a_replay_that_is_slower_than_live_gives_no_number() {
 }
 
 #[test]
-fn a_loop_that_never_settled_or_hardly_ran_gives_no_number() {
+fn a_loop_that_never_settled_or_had_few_steps_gives_no_number() {
     let mut windows = probe(&[(10.0, 5.0); 2]);
     assert!(matches!(
         estimate(&windows[..1], None).result,
@@ -220,7 +220,7 @@ fn a_loop_that_never_settled_or_hardly_ran_gives_no_number() {
 }
 
 #[test]
-fn waits_for_a_core_that_the_loader_had_are_gained_and_those_that_others_had_are_not() {
+fn waits_caused_by_the_loader_are_headspace_but_not_those_caused_by_others() {
     // The thread waits for a core in live windows alone, more in the first one.
     let mut windows = probe(&[(10.0, 10.0); 2]);
     let live = |window: &Window| window.phase == Phase::Live;
@@ -248,7 +248,7 @@ fn waits_for_a_core_that_the_loader_had_are_gained_and_those_that_others_had_are
 }
 
 #[test]
-fn where_others_cause_as_many_waits_in_both_phases_nothing_is_moved() {
+fn equal_waits_in_both_phases_are_not_adjusted() {
     // The thread waits 40 % of the time live, of which others cause a quarter, and 10 % in replay.
     let mut windows = probe(&[(10.0, 10.0); 3]);
     wait_for_cores(&mut windows, |window| match window.phase {
@@ -284,7 +284,7 @@ fn a_window_whose_queue_was_still_full_is_left_out_with_its_reason() {
 }
 
 #[test]
-fn the_floor_is_that_of_the_end_of_the_last_replay_when_the_loader_stands_still() {
+fn the_floor_is_measured_at_the_end_of_the_last_replay_with_an_idle_loader() {
     let mut windows = probe(&[(14.0, 6.0); 3]);
     for replay in windows
         .iter_mut()
@@ -306,7 +306,7 @@ fn the_floor_is_that_of_the_end_of_the_last_replay_when_the_loader_stands_still(
 }
 
 #[test]
-fn cached_batches_that_happen_to_be_quick_do_not_lower_the_floor() {
+fn cached_batches_that_are_faster_than_usual_do_not_lower_the_floor() {
     // Work per batch varies by a third; of the ten cached ones, all are among the quicker.
     let mut rng = Rng::new(5);
     let mut live = window(Phase::Live, 0, 200, 10.0, 5.0);

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_of_sums_and_not_an_average_of_averages() {
+    fn a_ratio_is_computed_from_sums_not_from_averages() {
         let known = ratio(&[(1.0, 10.0), (99.0, 99.0)]).unwrap();
 
         assert!((known.mean - 1.09).abs() < 1e-9);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn more_runs_replace_the_allowance_by_what_was_measured() {
+    fn more_runs_replace_the_allowance_by_measured_variation() {
         let run = |mean| Known {
             mean,
             error: Some(0.1),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_at_what_others_did_counts_for_one_run_a_side_and_hardly_for_three() {
+    fn the_allowance_for_other_programs_matters_for_one_run_per_side_and_hardly_for_three() {
         let run = |mean, others| Known {
             mean,
             error: Some(0.5),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_runs_that_would_be_needed_give_the_interval_that_was_asked_for() {
+    fn the_recommended_number_of_runs_gives_the_requested_interval() {
         let run = |mean| Known {
             mean,
             error: Some(0.02 * mean),
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_too_short_to_know_its_error_does_not_silence_its_side() {
+    fn a_run_without_an_error_uses_the_errors_of_its_side() {
         let run = |error| Known {
             mean: 20.0,
             error,
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_difference_is_in_shares_of_the_first() {
+    fn a_relative_difference_is_a_share_of_the_first_side() {
         let known = |mean| Known {
             mean,
             error: Some(0.001 * mean),

@@ -2,6 +2,7 @@
 
 use crate::analysis::findings::Finding;
 use crate::analysis::statistics::steady_state::{self, LEAST_WARMUP};
+use crate::analysis::statistics::{block_means, mean};
 use crate::model::step_series::StepSeries;
 
 /// Steps in one block of the change-point search.
@@ -29,18 +30,18 @@ pub fn warmup(series: &StepSeries) -> Option<usize> {
 
 /// Mean step of each block after the least warm-up, in nanoseconds.
 fn blocks(series: &StepSeries) -> Vec<f64> {
-    let rest = series.early().get(LEAST_WARMUP..).unwrap_or_default();
-    rest.chunks_exact(BLOCK)
-        .map(|block| block.iter().map(|s| s.step_ns() as f64).sum::<f64>() / BLOCK as f64)
-        .collect()
+    let rest = series.early().iter().skip(LEAST_WARMUP);
+    let steps: Vec<f64> = rest.map(|step| step.step_ns() as f64).collect();
+    block_means(&steps, BLOCK)
 }
 
 /// The finding that there is no steady state, and how many steps would be needed.
 ///
-/// The search accepts a warm-up of at most half the steps. So where the step time last changed `n`
-/// steps into the run, a run of `2 n` steps has a steady state if the step time changes no more.
+/// The search accepts a warm-up of at most half the steps. If the step time last changed after `n` steps, a
+/// run of `2 n` steps has a steady state, provided that the step time does not change again. The rest after
+/// the last change may be too short to count as steady.
 pub(super) fn no_steady_state(series: &StepSeries) -> Finding {
-    let changed = last_change(series);
+    let changed = LEAST_WARMUP + BLOCK * steady_state::best_cut(&blocks(series));
     // Later steps are not kept one by one, so the search would not use more of them.
     let all_kept = series.len() <= series.early().len() as u64;
     // Rounded up to a multiple of 50, which is easier to remember.
@@ -51,15 +52,8 @@ pub(super) fn no_steady_state(series: &StepSeries) -> Finding {
     }
 }
 
-/// Number of steps after which the step time no longer changed. The rest may be too short to count as
-/// steady.
-fn last_change(series: &StepSeries) -> usize {
-    LEAST_WARMUP + BLOCK * steady_state::best_cut(&blocks(series))
-}
-
 /// Whether the means of both halves differ by less than [`DRIFT`].
 fn halves_agree(means: &[f64]) -> bool {
     let (first, second) = means.split_at(means.len() / 2);
-    let mean = |half: &[f64]| half.iter().sum::<f64>() / half.len() as f64;
     (mean(first) - mean(second)).abs() < DRIFT * mean(means)
 }

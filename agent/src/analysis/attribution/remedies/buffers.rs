@@ -2,7 +2,7 @@
 
 use super::super::bottleneck::Term;
 use super::action::Action;
-use super::{Context, Draft, Outcome, change};
+use super::{Context, Draft, change};
 use crate::analysis::attribution::thresholds::{confidence, counts};
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
@@ -54,7 +54,7 @@ fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
         stage: Some(stage),
         term: Term::Jitter,
         change: Some(knob),
-        outcome: Outcome::Becomes(Box::new(simulated)),
+        changed: Some(simulated),
         confidence: confidence::LARGER_BUFFER,
     };
     Some((draft, predicted))

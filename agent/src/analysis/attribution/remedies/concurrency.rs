@@ -4,7 +4,7 @@ use super::super::bottleneck::{Term, at_least, limit_ms, memory_suspect, waits_f
 use super::super::queueing_model::{Model, whole};
 use super::super::stage_order::Node;
 use super::action::{Action, Shared};
-use super::{Context, Draft, Outcome, change, load_in_workers};
+use super::{Context, Draft, change, load_in_workers};
 use crate::analysis::attribution::thresholds::{confidence, counts};
 use crate::model::record::{ChangeRecord, QueueSummary};
 
@@ -52,7 +52,7 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
         stage: None,
         term: Term::Pool(pool),
         change: Some(change(&format!("{name}.concurrency"), &from, &to)),
-        outcome: Outcome::Becomes(Box::new(simulated)),
+        changed: Some(simulated),
         confidence: confidence::MORE_THREADS,
     }
 }
@@ -118,7 +118,7 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
             stage: Some(stage),
             term: Term::Stage(stage),
             change: None,
-            outcome: Outcome::AtLeast,
+            changed: None,
             confidence: confidence::SUBMIT_AHEAD,
         });
     }
@@ -153,7 +153,7 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         stage: Some(stage),
         term: Term::Stage(stage),
         change: Some(knob(context, stage, to)),
-        outcome: Outcome::Becomes(Box::new(simulated)),
+        changed: Some(simulated),
         // If the cores are the bottleneck, workers without a core of their own slow each other.
         confidence: if context.binds(Term::Cores) && model.is_oversubscribed(to) {
             confidence::ASSUMED_GAIN
@@ -179,7 +179,7 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
     if now < 2 {
         return None;
     }
-    let draft = |to: u32, (shared, term), outcome, confidence| Draft {
+    let draft = |to: u32, (shared, term), changed, confidence| Draft {
         action: Action::FewerCalls {
             stage: node.stage.name.clone(),
             from: now,
@@ -189,7 +189,7 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
         stage: Some(stage),
         term,
         change: Some(knob(context, stage, to)),
-        outcome,
+        changed,
         confidence,
     };
     if let Some(engines) = model.engines_of(stage)
@@ -198,12 +198,12 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
     {
         let (shared, confidence) = (Shared::Decoders, confidence::FEWER_DECODING_CALLS);
         let shared = (shared, Term::Engines);
-        return Some(draft(engines, shared, Outcome::AtLeast, confidence));
+        return Some(draft(engines, shared, None, confidence));
     }
     if memory_suspect(model, stage) && node.limit_ms > t.memory_limit * context.step_ms() {
         let (to, confidence) = (from.div_ceil(2), confidence::MINIMUM_GAIN);
         let shared = (Shared::Memory, Term::Memory);
-        return Some(draft(to, shared, Outcome::AtLeast, confidence));
+        return Some(draft(to, shared, None, confidence));
     }
     let cores = model.simulated.cores;
     let scarce = at_least(model.uses.cores, t.oversubscribed_core_utilization);
@@ -214,7 +214,6 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let to = whole((cores - model.simulated.loop_cores).floor().max(1.0)).min(from - 1);
     let mut simulated = model.simulated.clone();
     simulated.stations[stage].servers = to;
-    let outcome = Outcome::Becomes(Box::new(simulated));
     let shared = (Shared::Cores, Term::Cores);
-    Some(draft(to, shared, outcome, confidence::FEWER_CALLS))
+    Some(draft(to, shared, Some(simulated), confidence::FEWER_CALLS))
 }

@@ -6,7 +6,7 @@ use super::super::handover_cost::Price;
 use super::super::queueing_model::{Model, whole};
 use super::super::simulation::{SimulatedPipeline, Station, Supply};
 use super::action::Action;
-use super::{Context, Draft, Outcome, change};
+use super::{Context, Draft, change};
 use crate::analysis::attribution::thresholds::{confidence, counts};
 
 pub(super) fn draft(context: &Context<'_>, stage: usize) -> Option<Draft> {
@@ -60,7 +60,7 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
         stage: Some(stage),
         term: Term::Stage(stage),
         change: Some(change("num_workers", &0, &to)),
-        outcome: Outcome::Becomes(Box::new(with_workers(model, stage, to, price)?)),
+        changed: Some(with_workers(model, stage, to, price)?),
         confidence,
     })
 }
@@ -123,7 +123,7 @@ fn in_a_thread_or_process(context: &Context<'_>, stage: usize) -> Option<Draft> 
         stage: Some(stage),
         term: Term::Stage(stage),
         change: None,
-        outcome: Outcome::Becomes(Box::new(simulated)),
+        changed: Some(simulated),
         confidence: if holds_lock {
             confidence::ASSUMED_GAIN
         } else {

@@ -5,7 +5,7 @@ use super::super::bottleneck::{Term, at_least, limit_ms, lock_contended, relieve
 use super::super::evidence::inner;
 use super::super::queueing_model::{Model, whole};
 use super::action::{Action, Work};
-use super::{Context, Draft, Outcome, change};
+use super::{Context, Draft, change};
 use crate::analysis::attribution::thresholds::confidence;
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
@@ -48,7 +48,7 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
         stage: Some(stage),
         term: found.term,
         change: None,
-        outcome: Outcome::Becomes(Box::new(simulated)),
+        changed: Some(simulated),
         confidence: confidence::ASSUMED_GAIN,
     })
 }
@@ -74,18 +74,17 @@ fn subprocess(context: &Context<'_>) -> Option<Draft> {
         return None;
     }
     let each_thread = model.gil_binds();
-    let (outcome, confidence) = if each_thread {
-        let relieved = Box::new(relieve(model, Term::Gil));
-        (Outcome::Becomes(relieved), confidence::ASSUMED_GAIN)
+    let confidence = if each_thread {
+        confidence::ASSUMED_GAIN
     } else {
-        (Outcome::AtLeast, confidence::MINIMUM_GAIN)
+        confidence::MINIMUM_GAIN
     };
     Some(Draft {
         action: Action::Subprocess { each_thread },
         stage: None,
         term: Term::Gil,
         change: None,
-        outcome,
+        changed: each_thread.then(|| relieve(model, Term::Gil)),
         confidence,
     })
 }
@@ -104,7 +103,7 @@ fn collection(context: &Context<'_>) -> Option<Draft> {
         stage: None,
         term: Term::Gc,
         change: None,
-        outcome: Outcome::Becomes(Box::new(relieve(model, Term::Gc))),
+        changed: Some(relieve(model, Term::Gc)),
         confidence: confidence::COLLECT_BETWEEN_EPOCHS,
     })
 }
@@ -117,7 +116,7 @@ fn page_cache(context: &Context<'_>) -> Option<Draft> {
         stage: Some(reader),
         term: Term::Disk,
         change: None,
-        outcome: Outcome::Becomes(Box::new(relieve(model, Term::Disk))),
+        changed: Some(relieve(model, Term::Disk)),
         confidence: confidence::KEEP_IN_MEMORY,
     })
 }
@@ -158,7 +157,7 @@ fn cores(context: &Context<'_>) -> Option<Draft> {
         stage: None,
         term,
         change: Some(change("cores", &now, &whole(to))),
-        outcome: Outcome::Becomes(Box::new(simulated)),
+        changed: Some(simulated),
         confidence: confidence::MORE_CORES,
     })
 }
@@ -179,7 +178,7 @@ fn others_away(context: &Context<'_>) -> Option<Draft> {
         stage: None,
         term: Term::Cores,
         change: None,
-        outcome: Outcome::AtLeast,
+        changed: None,
         confidence: confidence::STOP_OTHERS,
     })
 }
@@ -195,7 +194,7 @@ fn pinned(context: &Context<'_>) -> Option<Draft> {
         stage: None,
         term: Term::Compute,
         change: Some(change("pin_memory", &"False", &"True")),
-        outcome: Outcome::AtLeast,
+        changed: None,
         confidence: confidence::PIN_MEMORY,
     })
 }

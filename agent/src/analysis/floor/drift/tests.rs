@@ -15,7 +15,7 @@ fn pieces(levels: &[(bool, f64)]) -> Vec<Piece> {
 }
 
 #[test]
-fn without_a_wandering_part_levels_are_the_means_of_their_pieces() {
+fn without_drift_levels_are_the_means_of_their_pieces() {
     let found = pieces(&[(false, 1.0), (true, 0.5), (false, 1.2), (true, 0.7)]);
     let fit = fit(&found, &Wandering::none((0.0, 3.0))).unwrap();
 
@@ -25,7 +25,7 @@ fn without_a_wandering_part_levels_are_the_means_of_their_pieces() {
 }
 
 #[test]
-fn what_moves_both_phases_alike_is_likelier_shared_and_cancels_in_their_difference() {
+fn a_drift_of_both_phases_is_probably_shared_and_cancels_in_their_difference() {
     let found = pieces(&[
         (false, 1.0),
         (true, 0.5),
@@ -50,7 +50,7 @@ fn what_moves_both_phases_alike_is_likelier_shared_and_cancels_in_their_differen
 }
 
 #[test]
-fn covariances_of_means_over_the_period_are_those_of_its_moments_on_average() {
+fn covariances_of_means_are_averages_of_covariances_over_the_period() {
     let wandering = Wandering {
         deviation: 0.5,
         memory_ms: 3.0,
@@ -76,7 +76,7 @@ fn covariances_of_means_over_the_period_are_those_of_its_moments_on_average() {
 }
 
 #[test]
-fn a_level_that_rises_throughout_is_known_worse_the_further_ahead_it_is_wanted() {
+fn predictions_of_a_rising_level_are_less_certain_further_ahead() {
     let found = pieces(&[
         (false, 1.0),
         (true, 0.5),
