@@ -8,7 +8,6 @@ from headspace import _native
 from headspace._loops import names, nesting
 from headspace._loops.epochs import length_of
 from headspace._loops.loader_facts import samples_per_batch, type_name_of
-from headspace._session import lifecycle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,10 +55,7 @@ class CacheDataLoader:
         settings = (self.num_caches, self.return_caches_after, self.stop_after)
         if self._loop is None or self._loop[0] != settings:
             self._loop = (settings, _replay_loop(self.dl, *settings, keep_source=False))
-        loop = self._loop[1]
-        iterator: Iterator[Any] = nesting.make_iterator(
-            loop, loop.iterate, self.dl, lifecycle.begin
-        )
+        iterator: Iterator[Any] = nesting.begin_epoch(self._loop[1], self.dl)
         return iterator
 
     def __len__(self) -> int:
@@ -116,7 +112,7 @@ def _cache_once(
     loop = _replay_loop(
         src, num_caches, return_caches_after, stop_after, keep_source=not delete_src, endless=True
     )
-    iterator: Iterator[Any] = nesting.make_iterator(loop, loop.iterate, src, lifecycle.begin)
+    iterator: Iterator[Any] = nesting.begin_epoch(loop, src)
     return iterator
 
 

@@ -60,8 +60,8 @@ def make_labels(
 
 
 def _read_facts(loader: Any, batch_size: int | None) -> _native._LoaderFacts:
-    workers = count_attribute(loader, "num_workers")
-    factor = count_attribute(loader, "prefetch_factor")
+    workers = _count_attribute(loader, "num_workers")
+    factor = _count_attribute(loader, "prefetch_factor")
     return {
         "type_name": type_name_of(loader),
         "batch_size": batch_size,
@@ -69,7 +69,7 @@ def _read_facts(loader: Any, batch_size: int | None) -> _native._LoaderFacts:
         "workers": workers,
         "prefetch_depth": _prefetch_depth(workers, factor),
         "prefetch_factor": factor,
-        "pin_memory": flag_attribute(loader, "pin_memory"),
+        "pin_memory": _flag_attribute(loader, "pin_memory"),
     }
 
 
@@ -99,13 +99,13 @@ def torch_loader(loader: Any) -> Any:
 
 def samples_per_batch(loader: Any) -> int | None:
     """Samples per batch, by the loader's attributes."""
-    size = count_attribute(loader, "batch_size")
+    size = _count_attribute(loader, "batch_size")
     sampler = _batch_sampler(loader)
     if size is None and type(sampler).__module__.partition(".")[0] in ("torch", "accelerate"):
         # A sampler of another library may make batches of any size, whatever its attribute says.
-        size = count_attribute(sampler, "batch_size")
-        if size and flag_attribute(sampler, "split_batches"):
-            size //= count_attribute(sampler, "num_processes") or 1
+        size = _count_attribute(sampler, "batch_size")
+        if size and _flag_attribute(sampler, "split_batches"):
+            size //= _count_attribute(sampler, "num_processes") or 1
     return size or None
 
 
@@ -120,19 +120,20 @@ def _sample_counter(loader: Any) -> Callable[[Any], int | None]:
     return samples.count_in_collated
 
 
-def count_attribute(owner: Any, name: str) -> int | None:
-    """An attribute that is a whole number. None where it is missing, of another type, or raises."""
-    try:
-        value = getattr(owner, name, None)
-    except Exception:
-        return None
+def _count_attribute(owner: Any, name: str) -> int | None:
+    """An attribute that is a whole number. None if it is missing, has another type, or raises."""
+    value = _attribute(owner, name)
     return value if type(value) is int and 0 <= value < 2**31 else None
 
 
-def flag_attribute(owner: Any, name: str) -> bool | None:
-    """An attribute that is a bool. None where it is missing, of another type, or raises."""
+def _flag_attribute(owner: Any, name: str) -> bool | None:
+    """An attribute that is a bool. None if it is missing, has another type, or raises."""
+    value = _attribute(owner, name)
+    return value if type(value) is bool else None
+
+
+def _attribute(owner: Any, name: str) -> Any:
     try:
-        value = getattr(owner, name, None)
+        return getattr(owner, name, None)
     except Exception:
         return None
-    return value if type(value) is bool else None

@@ -13,11 +13,10 @@ from _thread import _local as ThreadLocal  # `threading` takes long to import.
 from _thread import get_ident
 from _weakref import ref
 
-from headspace._session import threads
+from headspace._session import lifecycle, threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from headspace import _native
@@ -64,14 +63,26 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def make_iterator(loop: _native.Loop, iterate: Callable[..., Any], *args: Any) -> Any:
-    """``iterate(*args)``, an iterator of the loop's loader."""
+def begin_epoch(
+    loop: _native.Loop, source: Any, role: str | None = None, torch_loader: Any = None
+) -> Any:
+    """An iterator over `source`, recorded as an epoch of the loop.
+
+    Args:
+        role: The purpose of the epoch, if the loop does not know it.
+        torch_loader: The torch loader that is iterated. Its stages are recorded, too.
+    """
     global begun
     begun += 1
     own, before = Enclosing(loop), _local.making
     _local.making = (*before, own)
     try:
-        iterator = iterate(*args)
+        if torch_loader is None:
+            iterator = loop.iterate(source, lifecycle.begin, role)
+        else:
+            from headspace.torch import iterate
+
+            iterator = iterate(loop, source, torch_loader, role)
     finally:
         _local.making = before
     if hasattr(type(iterator), "_headspace_is_asked"):

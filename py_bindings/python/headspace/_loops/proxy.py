@@ -13,7 +13,6 @@ from headspace import _settings
 from headspace._loops import nesting
 from headspace._loops.loader_facts import torch_loader
 from headspace._loops.loops_by_role import WrappedLoops
-from headspace._session import lifecycle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,35 +20,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 #: Python looks up special methods on the type. So a proxy's type has those that the wrapped type has.
-_FORWARDED = (
-    "__len__",
-    "__length_hint__",
-    "__getitem__",
-    "__setitem__",
-    "__delitem__",
-    "__contains__",
-    "__reversed__",
-    "__call__",
-    "__bool__",
-    "__enter__",
-    "__exit__",
-    "__aenter__",
-    "__aexit__",
-    "__aiter__",
-    "__anext__",
-    "__await__",
-    "__add__",
-    "__radd__",
-    "__mul__",
-    "__rmul__",
-    "__lt__",
-    "__le__",
-    "__gt__",
-    "__ge__",
-    "__eq__",
-    "__ne__",
-    "__fspath__",
-)
+_FORWARDED = """
+    len length_hint getitem setitem delitem contains reversed call bool enter exit
+    aenter aexit aiter anext await add radd mul rmul lt le gt ge eq ne fspath
+"""
 
 _proxy_types: dict[type, type] = {}
 
@@ -167,12 +141,7 @@ class Proxy(metaclass=ProxyType):
 def _iterate(proxy: Proxy) -> Any:
     wrapped = proxy._headspace_wrapped
     loop, role = proxy._headspace_loops.begin_epoch(wrapped)
-    loader = torch_loader(wrapped)
-    if loader is not None:
-        from headspace.torch import iterate
-
-        return nesting.make_iterator(loop, iterate, loop, wrapped, loader, role)
-    return nesting.make_iterator(loop, loop.iterate, wrapped, lifecycle.begin, role)
+    return nesting.begin_epoch(loop, wrapped, role, torch_loader(wrapped))
 
 
 def make_replacement(template: Proxy, made: Any) -> Any:
@@ -199,7 +168,8 @@ def make_proxy(wrapped: Any, options: dict[str, Any], loops: WrappedLoops | None
     kind = type(wrapped)
     proxy_type = _proxy_types.get(kind)
     if proxy_type is None:
-        members = {name: _forward(name) for name in _FORWARDED if _defines(kind, name)}
+        special = (f"__{name}__" for name in _FORWARDED.split())
+        members = {name: _forward(name) for name in special if _defines(kind, name)}
         if hasattr(kind, "__next__"):
             members["__next__"] = _next
         if _defines(kind, "__enter__"):

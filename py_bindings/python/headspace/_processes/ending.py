@@ -81,11 +81,8 @@ def signal_group(group: int, number: signal.Signals) -> None:
 
 def group_lives(group: int) -> bool:
     """Whether a process of that group is running. A zombie is not."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        found = _stat(path)
-        if found is not None and found[1] == group and found[0] != "Z":
-            return True
-    return False
+    stats = map(stat_fields, Path("/proc").glob("[0-9]*/stat"))
+    return any(fields[2:3] == [str(group)] and fields[0] != "Z" for fields in stats)
 
 
 def find_marked(name: str, value: str) -> Iterator[int]:
@@ -102,8 +99,8 @@ def find_marked(name: str, value: str) -> Iterator[int]:
             continue
         values = [one.removeprefix(start) for one in variables if one.startswith(start)]
         if any(wanted in (one, one.rpartition(b"/")[2]) for one in values):
-            found = _stat(path.with_name("stat"))
-            if found is not None and found[0] != "Z":
+            fields = stat_fields(path.with_name("stat"))
+            if fields and fields[0] != "Z":
                 yield pid
 
 
@@ -124,11 +121,10 @@ def end_marked(name: str, value: str) -> int:
     return len(ended)
 
 
-def _stat(path: Path) -> tuple[str, int] | None:
-    """State and process group; None where the process is gone."""
+def stat_fields(path: Path) -> list[str]:
+    """The fields of a `/proc/PID/stat` from the state on (proc_pid_stat(5)); none if the process is gone."""
     try:
-        # After the name, which may contain anything: state, parent, group (proc_pid_stat(5)).
-        state, _, group = path.read_text().rpartition(")")[2].split()[:3]
-    except (OSError, ValueError):
-        return None
-    return state, int(group)
+        # The name before the state may contain anything.
+        return path.read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []

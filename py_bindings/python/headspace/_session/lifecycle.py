@@ -13,7 +13,6 @@ from headspace._session import stderr, threads
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from os import PathLike
     from types import TracebackType
 
     from headspace._session.report import Report
@@ -217,16 +216,30 @@ def _start(
             from headspace.integrations._sink import Feed
 
             feed = Feed(sinks, seconds, silent)
-        configuration = _configuration(base or _settings.directory(), seconds, rank)
+        base = base or _settings.directory()
         kinds = {kind for kind, _, _ in exports}
-        configuration |= {
-            "run_id": _settings.run_id() if run_id is None else run_id,
-            "quiet": silent,
-            "origin": origin,
-            "exports": [*exports, *_settings.export(besides=kinds)],
-            "scalars": len(sinks),
-        }
-        native = _native.Session(configuration)
+        native = _native.Session(
+            {
+                "base": base,
+                "run_id": _settings.run_id() if run_id is None else run_id,
+                "interval": seconds,
+                "rank": rank,
+                "local_rank": _settings.local_rank(),
+                "rank_on_node": _settings.rank_on_node(),
+                "world_size": _settings.world_size(),
+                "versions": _settings.versions(_native.__version__),
+                "argv": [str(argument) for argument in sys.argv],
+                "settings": {
+                    "interval": f"{seconds:g}s",
+                    "dir": str(base),
+                    "mode": _settings.mode(),
+                },
+                "quiet": silent,
+                "origin": origin,
+                "exports": [*exports, *_settings.export(besides=kinds)],
+                "scalars": len(sinks),
+            }
+        )
     except BaseException:
         for sink in sinks:
             try:
@@ -243,30 +256,6 @@ def _start(
     if feed is not None:
         feed.start(native)
     return session
-
-
-def _configuration(base: str | PathLike[str], interval: float, rank: int) -> _native._Configuration:
-    """The facts about this process, with defaults for all other fields."""
-    return {
-        "base": base,
-        "run_id": None,
-        "interval": interval,
-        "rank": rank,
-        "local_rank": _settings.local_rank(),
-        "rank_on_node": _settings.rank_on_node(),
-        "world_size": _settings.world_size(),
-        "versions": _settings.versions(_native.__version__),
-        "argv": [str(argument) for argument in sys.argv],
-        "settings": {
-            "interval": f"{interval:g}s",
-            "dir": str(base),
-            "mode": _settings.mode(),
-        },
-        "quiet": False,
-        "origin": None,
-        "exports": [],
-        "scalars": 0,
-    }
 
 
 def _record_refused_settings(native: _native.Session) -> None:

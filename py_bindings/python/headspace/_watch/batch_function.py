@@ -20,7 +20,6 @@ from headspace._loops.loader_facts import make_labels
 from headspace._loops.role_from_torch import observe_role
 from headspace._loops.role_state import EVALUATION, TRAINING
 from headspace._processes.worker import is_worker
-from headspace._session import lifecycle
 from headspace._watch.calls import CallIterator
 from headspace._watch.faults import call_safely, print_notice
 
@@ -140,7 +139,7 @@ class BatchFunction:
         if state is EVALUATION:
             nesting.interrupt_iterations()
         loop = self._loop(state)
-        return nesting.make_iterator(loop, loop.iterate, generator, lifecycle.begin, state.role)
+        return nesting.begin_epoch(loop, generator, state.role)
 
     def _begin_call(self) -> _ThreadCalls | None:
         """The series that this call continues, with an iterator. None if it is not to be timed."""
@@ -157,10 +156,7 @@ class BatchFunction:
             nesting.interrupt_iterations()
             calls.iterator = None
         if calls.iterator is None or getattr(calls.iterator, "_headspace_has_ended", False):
-            iterate = calls.loop.iterate
-            calls.iterator = nesting.make_iterator(
-                calls.loop, iterate, calls.calls, lifecycle.begin, state.role
-            )
+            calls.iterator = nesting.begin_epoch(calls.loop, calls.calls, state.role)
             calls.is_training = state is TRAINING
         elif state is TRAINING and not calls.is_training:
             calls.is_training = True

@@ -17,7 +17,6 @@ from headspace._loops.loader_facts import make_loop, torch_loader
 from headspace._loops.role_from_torch import observe_role
 from headspace._loops.role_state import TRAINING
 from headspace._processes.worker import is_worker
-from headspace._session import lifecycle
 from headspace._watch.faults import print_notice
 
 TYPE_CHECKING = False
@@ -79,17 +78,9 @@ class WatchedLoop:
             source: What is iterated: the loader, or what stands for it.
             loader: The loader itself.
         """
-        iterator = nesting.make_iterator(self.loop, self._iterate, source, loader)
+        iterator = nesting.begin_epoch(self.loop, source, torch_loader=torch_loader(loader))
         self._iterator = _weak_reference(iterator)
         return iterator
-
-    def _iterate(self, source: Any, loader: Any) -> Any:
-        inner = torch_loader(loader)
-        if inner is None:
-            return self.loop.iterate(source, lifecycle.begin)
-        from headspace.torch import iterate
-
-        return iterate(self.loop, source, inner)
 
     def is_over(self, loader: Any) -> bool:
         """Whether the loop's last epoch was over this loader."""

@@ -171,5 +171,4 @@ def _iteration_of_inner_loader(loader: Any) -> Callable[[_OriginalIteration], An
         return None
     from headspace.torch import iterate
 
-    loop: Any = enclosing
-    return lambda source: iterate(loop, source, inner)
+    return lambda source: iterate(enclosing, source, inner)

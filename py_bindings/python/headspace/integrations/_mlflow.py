@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from headspace.integrations._sink import Sink, missing
+from headspace.integrations._sink import Sink, import_library
 
 #: What a metric's name may not have.
 FOREIGN = re.compile(r"[^\w\-. :/]", re.ASCII)
@@ -31,11 +31,7 @@ class MLflow(Sink):
     """
 
     def __init__(self, run_id: str | None = None, *, tracking_uri: str | None = None) -> None:
-        try:
-            import mlflow
-        except ImportError as error:
-            raise missing("MLflow", "mlflow-skinny") from error
-        self._mlflow: Any = mlflow
+        self._mlflow = import_library("mlflow", "MLflow", "mlflow-skinny")
         self._run_id = run_id
         self._tracking_uri = tracking_uri
         self._client: Any = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
 
 from headspace import _native
 from headspace._session.stderr import write_line
@@ -152,6 +154,15 @@ class _SinkThread:
         session.integration_off(self._place, self.name, reason)
 
 
-def missing(what: str, package: str) -> ImportError:
-    """The error for a library that is not installed."""
-    return ImportError(f"`{what}` needs the package `{package}`: run `pip install {package}`")
+def import_library(module: str, sink: str, package: str) -> Any:
+    """Imports the library of a sink.
+
+    Raises:
+        ImportError: If it is not installed, with the package to install.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"`{sink}` needs the package `{package}`: run `pip install {package}`"
+        ) from error

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from headspace.integrations._sink import Sink, missing
+from headspace.integrations._sink import Sink, import_library
 
 
 class TensorBoard(Sink):
@@ -30,11 +30,7 @@ class TensorBoard(Sink):
             self._writer = to
         else:
             self._folder = os.fspath(to)
-            try:
-                import tensorboard.summary
-            except ImportError as error:
-                raise missing("TensorBoard", "tensorboard") from error
-            self._summary: Any = tensorboard.summary
+            self._summary = import_library("tensorboard.summary", "TensorBoard", "tensorboard")
 
     def open(self, rank: int) -> bool:
         if self._folder is None:

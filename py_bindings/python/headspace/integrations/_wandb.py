@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headspace.integrations._sink import Sink, missing
+from headspace.integrations._sink import Sink, import_library
 
 #: The x axis of what is logged.
 STEP = "headspace/step"
@@ -32,11 +32,7 @@ class Wandb(Sink):
     """
 
     def __init__(self, run: Any = None, *, rows: bool = False) -> None:
-        try:
-            import wandb
-        except ImportError as error:
-            raise missing("Wandb", "wandb") from error
-        self._wandb: Any = wandb
+        self._wandb = import_library("wandb", "Wandb", "wandb")
         self._given = run
         self._rows = rows
         self._known: Any = None

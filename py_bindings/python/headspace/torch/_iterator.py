@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headspace import _native
+    from headspace._loops.nesting import Enclosing
 
 
-def iterate(loop: _native.Loop, source: Any, loader: Any, role: str | None = None) -> Any:
+def iterate(
+    loop: _native.Loop | Enclosing, source: Any, loader: Any, role: str | None = None
+) -> Any:
     """``loop.iterate(source)``, with the stages of the loader timed.
 
     Args:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headspace import _native
+    from headspace._loops.nesting import Enclosing
 
 #: The loop that first used a prefix, by prefix.
 _loops_by_prefix: dict[str, str] = {}
@@ -19,7 +20,7 @@ class Owner:
 
     __slots__ = ("loop_name", "prefix")
 
-    def __init__(self, loop: _native.Loop) -> None:
+    def __init__(self, loop: _native.Loop | Enclosing) -> None:
         self.loop_name = loop.name
         kind = loop.type_name.rpartition(".")[2].lstrip("_")
         short = self.loop_name

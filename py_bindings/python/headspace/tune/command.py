@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from headspace.tune.errors import TuneError
-from headspace.tune.knobs import Knob, Space, Value
+from headspace.tune.knobs import Space, Value
 
 #: Name of the placeholder for the run that measures the floor.
 PROBE = "probe"
@@ -80,12 +80,8 @@ class Template:
     def _value(self, place: re.Match[str], config: Mapping[str, Value], probe: bool) -> str:
         if place[1] is not None:
             return f"{{{place[1]}}}"
-        if place[2] == PROBE:
-            yes, _, no = place[3].partition("|")
-            return yes if probe else no
-        knob: Knob = self._space[place[2]]
-        value = config[knob.name]
+        name = place[2]
         if place[3] is None:
-            return knob.text(value)
+            return self._space[name].text(config[name])
         yes, _, no = place[3].partition("|")
-        return yes if value else no
+        return yes if (probe if name == PROBE else config[name]) else no

@@ -55,9 +55,6 @@ class Constraint:
             raise TuneError(f"cannot read the constraint `{text}`: {error}") from error
         self._check(self._tree)
 
-    def __repr__(self) -> str:
-        return f"Constraint({self.text!r})"
-
     def _check(self, node: ast.AST) -> None:
         match node:
             case ast.BinOp() | ast.UnaryOp():

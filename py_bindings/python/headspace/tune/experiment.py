@@ -130,6 +130,16 @@ class Outcome:
     """The run's last summary; empty if there was none."""
 
     @property
+    def ending(self) -> str:
+        """How it ended, in words."""
+        return self.state.value.replace("_", " ")
+
+    @property
+    def first_line(self) -> str:
+        """The first line of `detail`."""
+        return self.detail.partition("\n")[0]
+
+    @property
     def measured(self) -> bool:
         """Whether it counts as a measurement of its configuration."""
         return self.state is State.FINISHED and self.step_ms is not None
@@ -141,6 +151,11 @@ class Trial:
 
     experiment: Experiment
     outcome: Outcome
+
+    @property
+    def proposal(self) -> Proposal:
+        """The experiment's."""
+        return self.experiment.proposal
 
     @property
     def number(self) -> int:

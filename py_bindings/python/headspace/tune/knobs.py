@@ -256,7 +256,7 @@ class Space:
         self,
         taken: set[str],
         rng: random.Random,
-        put_off: Callable[[Config], bool] = lambda _: False,
+        put_off: Callable[[Config], bool],
     ) -> Config | None:
         """A random configuration that is allowed and not `taken`; None if there is none left.
 

@@ -140,7 +140,7 @@ class Running:
         """Its progress, in a few words."""
         if self._moves == 0:
             return "starting"
-        step = self._live.step()
+        step = self._live.times.mean()
         return f"{self._live.steps} steps" + (f", {step.ms:.1f} ms" if step else "")
 
     def poll(self, best_high: float | None) -> Outcome | None:
@@ -192,7 +192,7 @@ class Running:
     def _judge(self, now: float, best_high: float | None) -> None:
         patience = self._setup.patience
         ran, began = now - self._began, self._moves > 0
-        step = self._live.step()
+        step = self._live.times.mean()
         if self._mode == "probe":
             done = self._live.probe is not None
         else:
@@ -219,7 +219,7 @@ class Running:
         if self._setup.objective is Objective.THROUGHPUT:
             samples = self._live.samples_a_step()
             scale = 1 / samples if samples else None
-        lower_bound = self._live.lower_bound(self._checks + 1)
+        lower_bound = self._live.times.lower_bound(self._checks + 1)
         if lower_bound is None or scale is None:
             return False
         while steps >= EARLY_STEPS * 2**self._checks:
@@ -282,7 +282,7 @@ class Running:
 
     def _measured(self) -> tuple[float | None, tuple[float, float] | None]:
         """The steady step by the summary, else by the ticks."""
-        summary, live = self._live.summary, self._live.step()
+        summary, live = self._live.summary, self._live.times.mean()
         mean = summary.get("steady_step_mean_ms")
         if mean is None or summary.get("state") != "finished":
             return (live.ms, live.interval_ms) if live else (None, None)

@@ -155,16 +155,9 @@ class LiveRun:
         if seen >= WARM_UP and loop["phase"] == "live" and step["count"]:
             self._ticks.setdefault(name, StepTimes()).add(int(step["count"]), float(step["sum_ms"]))
 
-    def step(self) -> StepMean | None:
-        """Mean step of the training loop."""
-        return self._times.mean()
-
-    def lower_bound(self, check: int) -> float | None:
-        """`StepTimes.lower_bound` of the training loop."""
-        return self._times.lower_bound(check)
-
     @property
-    def _times(self) -> StepTimes:
+    def times(self) -> StepTimes:
+        """Times of the steps of the training loop."""
         return self._ticks.get(self._main, StepTimes())
 
     def samples_a_step(self) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,36 @@ again goes on where it was killed. Several workers share one study with the same
 
 Exit code: 0 when the search is over; 1 when the baseline could not be measured; 2 when something was
 not understood; 130 when it was interrupted."""
+
+
+_HELP = {
+    "--knob": "a knob and its values",
+    "--constraint": "an expression that must be true, such as 'decode_threads + demux_threads <= 4'",
+    "--file": "a TOML file with [knobs], constraints, command and options by the names they have here; "
+    "options of the command line override the file",
+    "--dir": "folder for all results (default: %(default)s)",
+    "--objective": "step: time a step; throughput: time a sample, for knobs that change the batch",
+    "--experiments": "maximum number of experiments (default: %(default)s)",
+    "--time": "start no new experiment after this time, such as 90m (default: no limit)",
+    "--patience": "stop after N experiments without a better one (default: %(default)s)",
+    "--near-floor": "stop when the best step is within PERCENT of the floor (default: %(default)s)",
+    "--measure": "end an experiment after this much steady training; `inf`: let it end by itself "
+    "(default: %(default)s)",
+    "--timeout": "maximum time of one experiment (default: %(default)s)",
+    "--startup": "maximum time until its first step (default: %(default)s)",
+    "--stall": "time without a step after which an experiment counts as hung (default: %(default)s)",
+    "--repeats": "how many times to rerun configurations whose intervals overlap (default: %(default)s)",
+    "--confirm": "runs of winner and baseline in turn at the end (default: %(default)s)",
+    "--parallel": "experiments at once; cores and GPUs are divided among them (default: %(default)s)",
+    "--storage": "an Optuna storage: sqlite:///PATH, journal:PATH, or the URL of a database, as "
+    "docs/tune.md shows (default: study.db in the folder)",
+    "--study": "name of the study in the storage",
+    "--seed": "seed of the sampler (default: %(default)s)",
+    "--no-probe": "do not measure the floor",
+    "--no-early-stop": "do not stop experiments early that are slower than the best one",
+    "--no-inject": "the program calls headspace.wrap itself: do not start it under `headspace run`",
+    "--quiet": "print only the result",
+}
 
 
 @dataclass(frozen=True)
@@ -197,35 +227,6 @@ def _duration(text: str) -> float:
     return seconds
 
 
-#: The name of each reader's value in the help text.
-_METAVARS: dict[Callable[[str], float], str] = {
-    _count: "N",
-    _whole: "N",
-    _percent: "PERCENT",
-    _duration: "TIME",
-}
-
-#: Options with a number: name, reader, default and help text.
-_LIMITS: tuple[tuple[str, Callable[[str], float], str, str], ...] = (
-    ("--experiments", _count, "40", "maximum number of experiments"),
-    ("--time", _duration, "inf", "start no new experiment after this time, such as 90m"),
-    ("--patience", _count, "10", "stop after N experiments without a better one"),
-    ("--near-floor", _percent, "5%", "stop when the best step is within PERCENT of the floor"),
-    (
-        "--measure",
-        _duration,
-        "60s",
-        "end an experiment after this much steady training; `inf`: let it end by itself",
-    ),
-    ("--timeout", _duration, "30m", "maximum time of one experiment"),
-    ("--startup", _duration, "10m", "maximum time until its first step"),
-    ("--stall", _duration, "2m", "time without a step after which an experiment counts as hung"),
-    ("--repeats", _whole, "1", "how many times to rerun configurations whose intervals overlap"),
-    ("--confirm", _whole, "2", "runs of winner and baseline in turn at the end"),
-    ("--parallel", _count, "1", "experiments at once; cores and GPUs are divided among them"),
-)
-
-
 def parser() -> argparse.ArgumentParser:
     """All options; their names with `_` are the file's keys."""
     made = argparse.ArgumentParser(
@@ -237,66 +238,32 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add = made.add_argument
-    add("--knob", action="append", default=[], metavar="NAME=VALUES", help="a knob and its values")
-    add(
-        "--constraint",
-        action="append",
-        default=[],
-        metavar="EXPRESSION",
-        help="an expression that must be true, such as 'decode_threads + demux_threads <= 4'",
-    )
-    add(
-        "--file",
-        type=Path,
-        metavar="FILE",
-        help="a TOML file with [knobs], constraints, command "
-        "and options by the names they have here; options of the command line override the file",
-    )
-    add(
-        "--dir",
-        type=Path,
-        default=Path("headspace-tune"),
-        metavar="DIR",
-        help="folder for all results (default: headspace-tune)",
-    )
-    add(
-        "--objective",
-        choices=[o.value for o in Objective],
-        default="step",
-        help="step: time a step; throughput: time a sample, for knobs that change the batch",
-    )
-    for option, read, default, what in _LIMITS:
-        shown = "no limit" if default == "inf" else "%(default)s"
-        add(
-            option,
-            type=read,
-            default=default,
-            metavar=_METAVARS[read],
-            help=f"{what} (default: {shown})",
-        )
-    add(
-        "--storage",
-        metavar="URL",
-        help="an Optuna storage: sqlite:///PATH, journal:PATH, "
-        "or the URL of a database, as docs/tune.md shows (default: study.db in the folder)",
-    )
-    add(
-        "--study", default="headspace-tune", metavar="NAME", help="name of the study in the storage"
-    )
-    add("--seed", type=_whole, default=0, metavar="N", help="seed of the sampler (default: 0)")
-    add("--no-probe", dest="probe", action="store_false", help="do not measure the floor")
-    add(
-        "--no-early-stop",
-        dest="early_stop",
-        action="store_false",
-        help="do not stop experiments early that are slower than the best one",
-    )
-    add(
-        "--no-inject",
-        dest="inject",
-        action="store_false",
-        help="the program calls headspace.wrap itself: do not start it under `headspace run`",
-    )
-    add("--quiet", action="store_true", help="print only the result")
+
+    def add(name: str, **how: Any) -> None:
+        made.add_argument(name, help=_HELP[name], **how)
+
+    add("--knob", action="append", default=[], metavar="NAME=VALUES")
+    add("--constraint", action="append", default=[], metavar="EXPRESSION")
+    add("--file", type=Path, metavar="FILE")
+    add("--dir", type=Path, default="headspace-tune", metavar="DIR")
+    add("--objective", choices=[o.value for o in Objective], default="step")
+    # `type` reads a default that is a string, too.
+    add("--experiments", type=_count, default="40", metavar="N")
+    add("--time", type=_duration, default="inf", metavar="TIME")
+    add("--patience", type=_count, default="10", metavar="N")
+    add("--near-floor", type=_percent, default="5%", metavar="PERCENT")
+    add("--measure", type=_duration, default="60s", metavar="TIME")
+    add("--timeout", type=_duration, default="30m", metavar="TIME")
+    add("--startup", type=_duration, default="10m", metavar="TIME")
+    add("--stall", type=_duration, default="2m", metavar="TIME")
+    add("--repeats", type=_whole, default="1", metavar="N")
+    add("--confirm", type=_whole, default="2", metavar="N")
+    add("--parallel", type=_count, default="1", metavar="N")
+    add("--storage", metavar="URL")
+    add("--study", default="headspace-tune", metavar="NAME")
+    add("--seed", type=_whole, default="0", metavar="N")
+    add("--no-probe", dest="probe", action="store_false")
+    add("--no-early-stop", dest="early_stop", action="store_false")
+    add("--no-inject", dest="inject", action="store_false")
+    add("--quiet", action="store_true")
     return made

@@ -89,7 +89,6 @@ Next = Proposal | Wait | Done
 class Standing:
     """The state of the search."""
 
-    baseline: Trial | None
     floor_ms: float | None
     """Cost if data were free."""
     best: Config | None
@@ -120,25 +119,24 @@ def _first_measurement(trials: Sequence[Trial], name: str) -> Trial:
 
 def standing(trials: Sequence[Trial], objective: Objective) -> Standing:
     """The state of the search by the outcomes so far."""
-    baseline, probe = first_of(trials, Kind.BASELINE), first_of(trials, Kind.PROBE)
-    floor = None
+    floor, probe = None, first_of(trials, Kind.PROBE)
     if probe is not None:
         factor = scale(probe.outcome, objective)
         step = probe.outcome.summary.get("floor_step_ms")
         floor = step * factor if step and factor else None
     costs = by_config(trials, objective)
     if not costs:
-        return Standing(baseline, floor, None, None, None)
+        return Standing(floor, None, None, None)
     name, (config, best) = min(costs.items(), key=lambda item: item[1][1].ms)
-    return Standing(baseline, floor, config, best, _first_measurement(trials, name), costs)
+    return Standing(floor, config, best, _first_measurement(trials, name), costs)
 
 
 class Planner:
     """Decides which experiment comes next."""
 
-    def __init__(self, space: Space, limits: Limits | None = None, worker: str = "") -> None:
+    def __init__(self, space: Space, limits: Limits, worker: str = "") -> None:
         self.space = space
-        self.limits = limits or Limits()
+        self.limits = limits
         self.worker = worker
 
     def next(
@@ -280,7 +278,7 @@ class Planner:
             return Wait()
         mine = made.get(self.worker, [])
         turn = len(mine)
-        attempt = mine[0].experiment.proposal.attempt if mine else len(made)
+        attempt = mine[0].proposal.attempt if mine else len(made)
         config, reason = now, "The baseline, in turn with the winner."
         # Winner, baseline, baseline, winner: an even drift then affects both alike.
         if turn % 4 in (0, 3):
@@ -329,8 +327,8 @@ def _confirmations(trials: Sequence[Trial], winner: Trial) -> dict[str, list[Tri
     """The confirming runs of that winner by worker, ordered by the worker's first run."""
     made: dict[str, list[Trial]] = {}
     for trial in trials:
-        if trial.kind is Kind.CONFIRM and trial.experiment.proposal.parent == winner.number:
-            made.setdefault(trial.experiment.proposal.by, []).append(trial)
+        if trial.kind is Kind.CONFIRM and trial.proposal.parent == winner.number:
+            made.setdefault(trial.proposal.by, []).append(trial)
     return made
 
 
@@ -342,7 +340,7 @@ def winner_of(trials: Sequence[Trial], objective: Objective) -> Trial | None:
     """
     if _is_settled(trials):
         last = max((t for t in trials if t.kind is Kind.CONFIRM), key=lambda t: t.number)
-        return next(t for t in trials if t.number == last.experiment.proposal.parent)
+        return next(t for t in trials if t.number == last.proposal.parent)
     near = standing(trials, objective).contenders()
     if not near:
         return None
@@ -377,7 +375,7 @@ def pooled(trials: Sequence[Trial], config: Config, objective: Objective) -> Cos
 
 def _why(trial: Trial) -> str:
     outcome = trial.outcome
-    state = outcome.state.value.replace("_", " ")
+    state = outcome.ending
     if outcome.state is State.FINISHED:
         state = f"{outcome.steps} steps are too few to measure"
     return ": ".join(part for part in (state, outcome.detail.strip()) if part)

@@ -66,12 +66,12 @@ def _line(css: str, x1: float, y1: float, x2: float, y2: float) -> str:
     return f'<line class="{css}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
-def ticks_of(low: float, high: float, about: int = 5) -> list[float]:
-    """About `about` round numbers between `low` and `high`."""
+def ticks_of(low: float, high: float) -> list[float]:
+    """About five round numbers between `low` and `high`."""
     span = high - low
     if span <= 0 or not math.isfinite(span):
         return [low]
-    rough = span / about
+    rough = span / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * by for by in (1, 2, 5, 10) if power * by >= rough)
     first = math.ceil(low / step)
@@ -147,7 +147,7 @@ def _marks(costs: Sequence[tuple[Trial, Cost | None]], x: Scale, y: Scale) -> li
     body, best = [], math.inf
     for place, (trial, one) in enumerate(costs):
         at = x(place)
-        promised = trial.experiment.proposal.predicted_ms
+        promised = trial.proposal.predicted_ms
         name = f"#{trial.number} {trial.outcome.state.value.replace('_', ' ')}"
         if promised is not None and trial.kind is Kind.REMEDY:
             body.append(_line("promise", at - 6, y(promised), at + 6, y(promised)))
@@ -164,7 +164,7 @@ def _marks(costs: Sequence[tuple[Trial, Cost | None]], x: Scale, y: Scale) -> li
         elif one.ms < best and trial.kind in SEARCHING:
             best, css, radius = one.ms, "kept", 5.0
         body.append(
-            f"<g><title>{escape(f'{name}: {one.ms:.2f} ms. {trial.experiment.proposal.reason}')}"
+            f"<g><title>{escape(f'{name}: {one.ms:.2f} ms. {trial.proposal.reason}')}"
             f'</title><circle class="{css}" cx="{at:.1f}" cy="{y(one.ms):.1f}" r="{radius:g}"/></g>'
         )
     return body
@@ -217,7 +217,7 @@ def tree_svg(trials: Sequence[Trial], space: Space, objective: Objective) -> str
     numbers = {t.number for t in shown}
     children: dict[int | None, list[Trial]] = {}
     for trial in shown:
-        parent = trial.experiment.proposal.parent
+        parent = trial.proposal.parent
         children.setdefault(parent if parent in numbers else None, []).append(trial)
     rows: list[tuple[Trial, int]] = []
     stack = [(trial, 0) for trial in reversed(children.get(None, []))]
@@ -237,7 +237,7 @@ def tree_svg(trials: Sequence[Trial], space: Space, objective: Objective) -> str
     boxes: list[str] = []
     for place, (trial, depth) in enumerate(rows):
         left, top = 24 + depth * COLUMN, TOP + place * ROW
-        parent = trial.experiment.proposal.parent
+        parent = trial.proposal.parent
         if parent in row_of:
             from_x = 24 + depth_of[parent] * COLUMN + 16
             from_y = TOP + row_of[parent] * ROW + ROW - 10
@@ -252,7 +252,7 @@ def _ancestors(trial: Trial | None, by_number: dict[int, Trial]) -> set[int]:
     found: set[int] = set()
     while trial is not None and trial.number not in found:
         found.add(trial.number)
-        parent = trial.experiment.proposal.parent
+        parent = trial.proposal.parent
         trial = by_number.get(parent) if parent is not None else None
     return found
 
@@ -267,7 +267,7 @@ def _node(
     trials: Sequence[Trial],
 ) -> list[str]:
     one = comparable_cost(trial, objective)
-    parent = next((t for t in trials if t.number == trial.experiment.proposal.parent), None)
+    parent = next((t for t in trials if t.number == trial.proposal.parent), None)
     words = {Kind.BASELINE: "baseline", Kind.PROBE: "probe of the baseline"}.get(trial.kind, "")
     words = words or space.describe(trial.knobs, parent.knobs if parent else None) or "the same"
     if len(words) > 42:
@@ -276,18 +276,18 @@ def _node(
     if trial.kind is Kind.PROBE and trial.outcome.summary.get("floor_step_ms") is not None:
         result, style = f"floor {trial.outcome.summary['floor_step_ms']:.1f} ms", "quiet"
     elif one is None:
-        result, style = trial.outcome.state.value.replace("_", " "), "badtext"
+        result, style = trial.outcome.ending, "badtext"
     else:
         early = trial.outcome.state is State.STOPPED_EARLY
         result, style = f"{one.ms:.1f} ms", ""
         style = "good" if won else "quiet" if early else ""
-    promised = trial.experiment.proposal.predicted_ms
+    promised = trial.proposal.predicted_ms
     by = trial.kind.value if trial.kind in (Kind.REMEDY, Kind.SAMPLE) else ""
     if trial.outcome.state is State.STOPPED_EARLY:
         by += ", stopped early"
     quiet = by + (f", predicted {promised:.1f} ms" if promised is not None else "")
     return [
-        f"<g><title>{escape(trial.experiment.proposal.reason)}</title>"
+        f"<g><title>{escape(trial.proposal.reason)}</title>"
         f'<rect class="{css}" x="{left:.1f}" y="{top:.1f}" width="{BOX - 24}" height="36" rx="6"/>',
         _text(left + 10, top + 15, f"#{trial.number} {words}"),
         _text(left + BOX - 34, top + 15, result, style, "end"),

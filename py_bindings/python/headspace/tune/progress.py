@@ -11,7 +11,7 @@ from typing import TextIO
 
 from headspace.tune.experiment import SEARCHING, Kind, State, Trial
 from headspace.tune.knobs import Space
-from headspace.tune.objective import cost
+from headspace.tune.objective import measured_cost
 from headspace.tune.plan import Limits, Standing
 
 BAR = 24
@@ -45,14 +45,13 @@ class Progress:
         if trial.kind is Kind.PROBE:
             why = f": {outcome.detail}" if outcome.detail else ""
             return f"floor {floor:.1f} ms" if floor else f"no floor{why}"
-        one = cost(outcome, self._limits.objective) if outcome.step_ms is not None else None
-        if not outcome.measured or one is None:
-            first = outcome.detail.splitlines()[0] if outcome.detail else ""
-            state = outcome.state.value.replace("_", " ")
+        one = measured_cost(trial, self._limits.objective)
+        if one is None:
             if outcome.state is State.FINISHED:
                 return "too few steps to measure"
-            return f"{state}: {first}"[:78] if first else state
-        promised = trial.experiment.proposal.predicted_ms
+            first = outcome.first_line
+            return f"{outcome.ending}: {first}"[:78] if first else outcome.ending
+        promised = trial.proposal.predicted_ms
         text = f"{one.ms:.4g} ms ±{one.half:.2g}"
         if promised is not None and trial.kind in SEARCHING:
             text += f" (predicted {promised:.1f})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headspace.tune.command import Template
-from headspace.tune.experiment import SEARCHING, Kind, Trial
+from headspace.tune.experiment import SEARCHING, Kind, State, Trial
 from headspace.tune.knobs import Space, key
 from headspace.tune.objective import Cost, Objective
 from headspace.tune.plan import Limits, confirmed_gain, first_of, pooled, standing, winner_of
@@ -58,7 +58,8 @@ def report(
     lines += _floor_line(trials, now.floor_ms, after.ms, unit)
     if binds := bottleneck_of(trials, won.knobs):
         lines.append(f"binds      {binds}")
-    failed = [t for t in trials if not t.outcome.measured and t.outcome.state.value not in _MEANT]
+    meant = (State.FINISHED, State.STOPPED_EARLY)
+    failed = [t for t in trials if t.outcome.state not in meant]
     if failed:
         states = ", ".join(f"#{t.number} {t.outcome.state.value.replace('_', ' ')}" for t in failed)
         lines.append(f"failed     {states}")
@@ -86,6 +87,5 @@ def _floor_line(trials: Sequence[Trial], floor: float | None, best: float, unit:
     probe = first_of(trials, Kind.PROBE)
     if probe is None:
         return ["floor      unknown: no probe was run"]
-    why = probe.outcome.detail.splitlines()[0] if probe.outcome.detail else ""
-    why = why or "the run was too short for one (give it more steps: `--steps {probe:1000|200}`)"
-    return [f"floor      unknown: {why}"]
+    short = "the run was too short for one (give it more steps: `--steps {probe:1000|200}`)"
+    return [f"floor      unknown: {probe.outcome.first_line or short}"]

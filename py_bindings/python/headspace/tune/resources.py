@@ -14,6 +14,9 @@ from pathlib import Path
 
 from headspace.tune.errors import TuneError
 
+#: NVIDIA's driver has a folder for each GPU here.
+GPUS = Path("/proc/driver/nvidia/gpus")
+
 
 @dataclass(frozen=True)
 class Place:
@@ -79,12 +82,12 @@ def _listed(text: str) -> set[int]:
     return found
 
 
-def visible_gpus(proc: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
+def visible_gpus() -> list[str]:
     """The GPUs that this process may use, as in CUDA_VISIBLE_DEVICES."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [gpu.strip() for gpu in visible.split(",") if gpu.strip() not in ("", "-1")]
     try:
-        return [str(number) for number, _ in enumerate(proc.iterdir())]
+        return [str(number) for number, _ in enumerate(GPUS.iterdir())]
     except OSError:
         return []

@@ -73,24 +73,21 @@ def table(trials: Sequence[Trial], space: Space) -> str:
     by_number = {trial.number: trial for trial in trials}
     rows = ["\t".join(COLUMNS)]
     for trial in trials:
-        parent = by_number.get(
-            -1 if trial.experiment.proposal.parent is None else trial.experiment.proposal.parent
-        )
-        row = _row(trial, space, parent)
+        parent = trial.proposal.parent
+        row = _row(trial, space, None if parent is None else by_number.get(parent))
         rows.append("\t".join(_escaped(row.get(column)) for column in COLUMNS))
     return "\n".join(rows) + "\n"
 
 
 def _row(trial: Trial, space: Space, parent: Trial | None) -> dict[str, object]:
     outcome, summary = trial.outcome, trial.outcome.summary
-    changed = space.describe(trial.knobs, parent.knobs) if parent else ""
     row: dict[str, object] = {
         "run_id": f"{trial.number:03}",
         "name": trial.kind.value,
         "status": "completed" if outcome.measured else "failed",
         "duration_s": f"{outcome.seconds:.1f}",
         "changes": space.describe(trial.knobs),
-        "change_summary": changed,
+        "change_summary": space.describe(trial.knobs, parent.knobs) if parent else "",
         "notes": notes(trial),
     }
     if outcome.state is State.STOPPED_EARLY:
@@ -122,7 +119,7 @@ def _row(trial: Trial, space: Space, parent: Trial | None) -> dict[str, object]:
 
 def notes(trial: Trial) -> str:
     """Why an experiment was run, its prediction, and what went wrong, if anything did."""
-    proposal, outcome = trial.experiment.proposal, trial.outcome
+    proposal, outcome = trial.proposal, trial.outcome
     parts = [proposal.reason]
     if proposal.predicted_ms is not None:
         parts.append(f"Predicted {proposal.predicted_ms:.1f} ms.")
@@ -144,7 +141,7 @@ def _escaped(value: object) -> str:
 
 def line(trial: Trial) -> Mapping[str, Any]:
     """A line of `experiments.jsonl`."""
-    proposal, outcome = trial.experiment.proposal, trial.outcome
+    proposal, outcome = trial.proposal, trial.outcome
     return {
         "number": trial.number,
         "kind": proposal.kind.value,

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headspace._processes.ending import stat_fields
 from headspace.tune.errors import TuneError
 from headspace.tune.experiment import (
     Experiment,
@@ -447,15 +448,14 @@ def lives(who: Mapping[str, Any], silent_s: float) -> bool:
 
 def _started(pid: int) -> int | None:
     """When a process started, in ticks since boot; None if it does not exist or is a zombie."""
-    stat = _read(f"/proc/{pid}/stat")
-    fields = stat.rpartition(")")[2].split()
+    fields = stat_fields(Path(f"/proc/{pid}/stat"))
     return int(fields[19]) if len(fields) > 19 and fields[0] != "Z" else None
 
 
 def _read(path: str) -> str:
     try:
         return Path(path).read_text().strip()
-    except (OSError, UnicodeDecodeError):
+    except OSError:
         return ""
 
 

@@ -11,8 +11,6 @@ import logging
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Agent"]
-
 _log = logging.getLogger(__name__)
 
 #: The engine's names of the prompts that ask for measurement edits.

@@ -12,8 +12,6 @@ from typing import Any
 
 from headspace.spdl.autoresearch._records import Measured
 
-__all__ = ["events", "log_lines", "system"]
-
 
 def events(found: Measured) -> list[tuple[str, float]]:
     """The pipeline's events, source first."""

@@ -10,8 +10,6 @@ from typing import Any
 
 from headspace.spdl.autoresearch._records import Measured
 
-__all__ = ["block"]
-
 #: The engine's name of the experiment that others are compared with.
 _BASELINE = "000_baseline"
 #: Remedies worth a finding each.

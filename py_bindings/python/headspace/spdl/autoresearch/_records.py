@@ -12,8 +12,6 @@ from typing import Any
 
 from headspace._native import Follower
 
-__all__ = ["Measured", "Progress", "measured"]
-
 Record = dict[str, Any]
 
 #: Seconds that a report may take. It takes less than one, for a long run with many ranks a few.
