@@ -22,6 +22,7 @@ data = pytest.importorskip("torch.utils.data")
 def _first_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader's stages have plain names where it is the first of its kind."""
     monkeypatch.setattr("headspace._loops.names._uses", {})
+    monkeypatch.setattr("headspace.torch._owner._loops_by_prefix", {})
 
 
 class Numbers(data.Dataset):  # type: ignore[misc]
